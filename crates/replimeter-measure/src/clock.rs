@@ -1,0 +1,64 @@
+//! The one measuring clock; nothing else reads time for a figure.
+
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use replimeter_model::time::Nanos;
+
+/// A run's monotonic clock. Its zero is its making; the calendar time of that
+/// moment is kept only to print dates, never to measure.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock {
+    origin: Instant,
+    origin_unix_us: i64,
+}
+
+impl Clock {
+    /// Starts a run's clock.
+    #[must_use]
+    pub fn start() -> Self {
+        let origin = Instant::now();
+        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self { origin, origin_unix_us: i64::try_from(since_epoch.as_micros()).unwrap_or(i64::MAX) }
+    }
+
+    /// Nanoseconds since the clock was started.
+    #[inline]
+    #[must_use]
+    pub fn now(&self) -> Nanos {
+        Nanos::from(self.origin.elapsed())
+    }
+
+    /// Calendar time at the clock's zero, in microseconds since 1970.
+    #[must_use]
+    pub fn origin_unix_us(&self) -> i64 {
+        self.origin_unix_us
+    }
+
+    /// The smallest step between readings that differ, out of many.
+    #[must_use]
+    pub fn step(&self) -> Duration {
+        let mut smallest = Duration::MAX;
+        let mut last = Instant::now();
+        for _ in 0..10_000 {
+            let now = Instant::now();
+            if now > last {
+                smallest = smallest.min(now - last);
+            }
+            last = now;
+        }
+        smallest
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn never_goes_back_and_has_a_fine_step() {
+        let clock = Clock::start();
+        let (a, b) = (clock.now(), clock.now());
+        assert!(b >= a && a.0 >= 0);
+        assert!(clock.step() < Duration::from_millis(1));
+    }
+}

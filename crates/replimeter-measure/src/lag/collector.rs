@@ -1,0 +1,352 @@
+//! Joins writes with sightings, watches for rows that never come.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::{
+        atomic::Ordering,
+        mpsc::{Receiver, TryRecvError},
+    },
+    thread,
+    time::Duration,
+};
+
+use replimeter_model::{
+    plan::LagPlan,
+    sample::{LagSample, Phase, Sighting, Write},
+    time::Nanos,
+    warning::{Warning, WarningCode},
+};
+use replimeter_stats::signed::SignedHistogram;
+
+use super::{Listener, board::Board, observer::Seen, writer::Word};
+use crate::{MeasureError, clock::Clock, preflight::Cluster};
+
+/// How often the collector looks. It sleeps in between and is never woken, so
+/// that handing it a sample costs the measuring threads no system call.
+const NAP: Duration = Duration::from_millis(5);
+/// How long after the user's stop rows under way are still awaited.
+const GRACE: Nanos = Nanos(1_000_000_000);
+/// How often the caller hears of progress.
+const PROGRESS: Nanos = Nanos(100_000_000);
+/// How old a row must be before the replica is asked whether it is broken.
+const SUSPICIOUS: Nanos = Nanos(1_000_000_000);
+
+/// How far a run is.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress {
+    /// Which part.
+    pub phase: Phase,
+    /// Rows seen by every replica.
+    pub done: u64,
+    /// Rows in all; `None` when the time decides.
+    pub total: Option<u64>,
+    /// The newest sample's lag from the acknowledgement, in microseconds.
+    pub last_us: Option<f64>,
+    /// Rows written and not yet seen everywhere.
+    pub outstanding: u64,
+}
+
+/// How a part ended.
+pub(super) struct Ending {
+    pub(super) counted: u64,
+    pub(super) interrupted: bool,
+    pub(super) failure: Option<MeasureError>,
+    pub(super) lateness: SignedHistogram,
+    /// Point selects under way when a yardstick row was acknowledged.
+    pub(super) at_ack: SignedHistogram,
+    pub(super) measured: Nanos,
+    pub(super) warnings: Vec<Warning>,
+}
+
+/// A row of which something is still awaited.
+#[derive(Default)]
+struct Pending {
+    write: Option<Write>,
+    sightings: Vec<Option<Sighting>>,
+    told: Vec<bool>,
+}
+
+/// Joins writes and sightings of one part of a run.
+pub(super) struct Collector<'a> {
+    board: &'a Board,
+    clock: &'a Clock,
+    plan: &'a LagPlan,
+    observers: usize,
+    phase: Phase,
+    total: Option<u64>,
+    pending: BTreeMap<u64, Pending>,
+    done: u64,
+    last: Option<Nanos>,
+    first_send: Option<Nanos>,
+    emptied: u64,
+    /// Point selects of late, and acknowledgements not yet matched with one.
+    point_selects: VecDeque<(Nanos, Nanos)>,
+    acks: VecDeque<Nanos>,
+    stopped_at: Option<Nanos>,
+    next_progress: Nanos,
+    next_check: Nanos,
+    ending: Ending,
+}
+
+impl<'a> Collector<'a> {
+    pub(super) fn new(
+        board: &'a Board,
+        clock: &'a Clock,
+        plan: &'a LagPlan,
+        observers: usize,
+        phase: Phase,
+        total: Option<u64>,
+    ) -> Self {
+        Self {
+            board,
+            clock,
+            plan,
+            observers,
+            phase,
+            total,
+            pending: BTreeMap::new(),
+            done: 0,
+            last: None,
+            first_send: None,
+            emptied: 0,
+            point_selects: VecDeque::new(),
+            acks: VecDeque::new(),
+            stopped_at: None,
+            next_progress: Nanos(0),
+            next_check: Nanos(0),
+            ending: Ending {
+                counted: 0,
+                interrupted: false,
+                failure: None,
+                lateness: SignedHistogram::new(3),
+                at_ack: SignedHistogram::new(3),
+                measured: Nanos(0),
+                warnings: Vec::new(),
+            },
+        }
+    }
+
+    /// Collects until everything was seen, or something ends the run.
+    pub(super) fn run(
+        mut self,
+        writes: &Receiver<Word>,
+        sightings: &Receiver<Seen>,
+        cluster: &mut Cluster,
+        listener: &mut Listener<'_>,
+    ) -> Ending {
+        loop {
+            let writer_gone = self.take_writes(writes);
+            let observers_gone = self.take_sightings(sightings);
+            self.match_point_selects();
+            if let Err(error) = self.hand_on(listener) {
+                self.ending.failure = Some(MeasureError::Sink(error));
+                break;
+            }
+            let now = self.clock.now();
+            self.report(now, listener);
+            if self.board.finished() && writer_gone && self.pending.is_empty() {
+                break;
+            }
+            // A thread that ended early has the reason; the caller joins it.
+            if self.board.halted() || observers_gone {
+                break;
+            }
+            if self.is_stopped(now, listener) {
+                break;
+            }
+            if let Some(failure) = self.overdue(now, cluster) {
+                self.ending.failure = Some(failure);
+                break;
+            }
+            thread::sleep(NAP);
+        }
+        self.finish(listener)
+    }
+
+    /// Takes what the writer said; true when it will say nothing more.
+    fn take_writes(&mut self, writes: &Receiver<Word>) -> bool {
+        loop {
+            match writes.try_recv() {
+                Ok(Word::Wrote(write)) => {
+                    if write.phase == Phase::Yardstick {
+                        self.acks.push_back(write.ack);
+                    }
+                    if write.phase == Phase::Measure {
+                        self.ending.lateness.record(write.send - write.intended);
+                        let first = *self.first_send.get_or_insert(write.send);
+                        self.ending.measured = write.ack - first;
+                        self.ending.counted += 1;
+                    }
+                    self.entry(write.seq).write = Some(write);
+                }
+                Ok(Word::Emptied) => self.emptied += 1,
+                Err(TryRecvError::Empty) => return false,
+                Err(TryRecvError::Disconnected) => return true,
+            }
+        }
+    }
+
+    /// Takes what the observers saw; true when none is left.
+    fn take_sightings(&mut self, sightings: &Receiver<Seen>) -> bool {
+        loop {
+            match sightings.try_recv() {
+                Ok(Seen::Row { replica, sighting }) => self.entry(sighting.seq).sightings[replica] = Some(sighting),
+                Ok(Seen::PointSelect { began, ended }) => self.point_selects.push_back((began, ended)),
+                Err(TryRecvError::Empty) => return false,
+                Err(TryRecvError::Disconnected) => return true,
+            }
+        }
+    }
+
+    /// Finds the point select that was under way at each acknowledgement, and
+    /// forgets those before it.
+    fn match_point_selects(&mut self) {
+        while let (Some(ack), Some(newest)) = (self.acks.front().copied(), self.point_selects.back()) {
+            if newest.1 < ack {
+                return;
+            }
+            self.acks.pop_front();
+            while let Some((began, ended)) = self.point_selects.front().copied() {
+                if ended >= ack {
+                    if began <= ack {
+                        self.ending.at_ack.record(ended - began);
+                    }
+                    break;
+                }
+                self.point_selects.pop_front();
+            }
+        }
+    }
+
+    fn entry(&mut self, seq: u64) -> &mut Pending {
+        let observers = self.observers;
+        self.pending.entry(seq).or_insert_with(|| Pending {
+            write: None,
+            sightings: vec![None; observers],
+            told: vec![false; observers],
+        })
+    }
+
+    /// Hands complete samples on and forgets rows that everybody has seen.
+    fn hand_on(&mut self, listener: &mut Listener<'_>) -> Result<(), String> {
+        let mut complete = Vec::new();
+        for (seq, pending) in &mut self.pending {
+            let Some(write) = pending.write else { continue };
+            for (replica, sighting) in pending.sightings.iter().enumerate() {
+                if sighting.is_some() && !pending.told[replica] {
+                    pending.told[replica] = true;
+                    let sample = LagSample { replica, write, sighting: *sighting };
+                    self.last = sample.from_ack();
+                    (listener.sample)(&sample)?;
+                }
+            }
+            if pending.told.iter().all(|told| *told) {
+                complete.push(*seq);
+            }
+        }
+        for seq in complete {
+            self.pending.remove(&seq);
+            self.done += 1;
+        }
+        Ok(())
+    }
+
+    fn report(&mut self, now: Nanos, listener: &mut Listener<'_>) {
+        if now < self.next_progress {
+            return;
+        }
+        self.next_progress = now + PROGRESS;
+        (listener.progress)(Progress {
+            phase: self.phase,
+            done: self.done,
+            total: self.total,
+            last_us: self.last.map(Nanos::as_micros),
+            outstanding: self.pending.len() as u64,
+        });
+    }
+
+    /// Heeds the user's stop: no more writes at once, a moment's grace for rows
+    /// that are under way.
+    fn is_stopped(&mut self, now: Nanos, listener: &Listener<'_>) -> bool {
+        if !listener.stop.load(Ordering::Relaxed) {
+            return false;
+        }
+        self.ending.interrupted = true;
+        let since = *self.stopped_at.get_or_insert(now);
+        if since == now {
+            self.board.halt_writer();
+        }
+        self.pending.is_empty() || now - since > GRACE
+    }
+
+    /// What to say of a row that should have been seen long ago.
+    fn overdue(&mut self, now: Nanos, cluster: &mut Cluster) -> Option<MeasureError> {
+        let (&seq, pending) = self.pending.iter().find(|(_, pending)| pending.write.is_some())?;
+        let write = pending.write?;
+        let age = now - write.send;
+        let replica = pending.sightings.iter().position(Option::is_none)?;
+        let checked = if self.phase == Phase::Floor { None } else { cluster.replicas.get_mut(replica) };
+        let Some(checked) = checked else {
+            return (age > Nanos::from(self.plan.timeout.0)).then(|| {
+                let cause = format!("it does not show row {seq}, {:.1} s after it was written there", age.as_micros() / 1e6);
+                cluster
+                    .primary
+                    .session
+                    .unfit("cannot measure", cause, "is the server overloaded? --timeout sets the limit")
+                    .into()
+            });
+        };
+        let age = age - Nanos::from(checked.delay());
+        if age < SUSPICIOUS || now < self.next_check {
+            return None;
+        }
+        self.next_check = now + SUSPICIOUS;
+        let late = age > Nanos::from(self.plan.timeout.0);
+        match checked.channel_now() {
+            Err(error) => Some(error.into()),
+            // An error of the applying thread does not go away by itself; a
+            // stopped or reconnecting replica may come back within the time-out.
+            Ok(channel) if late || !channel.sql_error.is_empty() => {
+                let waited = age.as_micros() / 1e6;
+                let cause = format!("row {seq} was not visible after {waited:.1} s; {}", channel.state());
+                let hint = if channel.running() {
+                    "is it far behind, or does a filter swallow the schema `replimeter`? --timeout sets how long a row may take"
+                } else {
+                    "mend replication first; the server's error log says more"
+                };
+                Some(checked.server.session.unfit("does not show what the primary wrote", cause, hint).into())
+            }
+            Ok(_) => None,
+        }
+    }
+
+    /// Hands on what never came, and sums up.
+    fn finish(mut self, listener: &mut Listener<'_>) -> Ending {
+        if self.ending.failure.is_some() || self.ending.interrupted {
+            let now = self.clock.now();
+            let timeout = Nanos::from(self.plan.timeout.0);
+            for pending in self.pending.values() {
+                let Some(write) = pending.write else { continue };
+                // Rows that were merely under way at the end are not missing.
+                if now - write.send < timeout {
+                    continue;
+                }
+                for replica in (0..self.observers).filter(|replica| !pending.told[*replica]) {
+                    let _ = (listener.sample)(&LagSample { replica, write, sighting: None });
+                }
+            }
+        }
+        if self.emptied > 0 {
+            self.ending.warnings.push(Warning::new(
+                WarningCode::TableEmptied,
+                format!(
+                    "the schedule stood still {} times while the table was emptied (every {} MiB of payload), so as not to fill the servers",
+                    self.emptied,
+                    super::script::EMPTY_AFTER >> 20
+                ),
+                "nothing to do; the pauses are not counted as lag",
+            ));
+        }
+        self.ending
+    }
+}

@@ -1,0 +1,224 @@
+//! Reads a replica in a tight loop and brackets the moment each row appears.
+
+use std::{
+    sync::{
+        atomic::{AtomicBool, Ordering},
+        mpsc::Sender,
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use mysql::{Statement, prelude::Queryable};
+use replimeter_model::{sample::Sighting, time::Nanos};
+use replimeter_server::{
+    ErrorKind, Node, ServerError, Session,
+    error::code,
+    facts::{Facts, Identity},
+};
+
+use super::board::Board;
+use crate::{
+    clock::Clock,
+    priority::prepare_measuring_thread,
+    table::{POINT_SELECT, UNSEEN},
+};
+
+/// How long an idle observer sleeps before it looks at the board again.
+const NAP: Duration = Duration::from_micros(500);
+
+const DOING: &str = "cannot read the replica";
+
+/// One replica's connection.
+pub(super) struct Observer {
+    session: Session,
+    statement: Statement,
+    point_select: Statement,
+    index: usize,
+}
+
+/// What an observer tells the collector.
+pub(super) enum Seen {
+    /// A row that a replica showed.
+    Row { replica: usize, sighting: Sighting },
+    /// A point select, for the yardstick.
+    PointSelect { began: Nanos, ended: Nanos },
+}
+
+impl Observer {
+    /// Connects and prepares, waiting until the table has been replicated.
+    ///
+    /// # Errors
+    /// When it does not arrive within `patience`, or the address leads to
+    /// another server than it did before.
+    pub(super) fn open(
+        node: &Node,
+        index: usize,
+        identity: &Identity,
+        patience: Duration,
+        stop: &AtomicBool,
+    ) -> Result<Self, ServerError> {
+        let mut session = Session::open(node)?;
+        let facts = Facts::read(&mut session)?;
+        if facts.identity() != *identity {
+            return Err(session.unfit(
+                "is not always the same server",
+                format!("two connections reached different ones ({} and {})", identity.place, facts.identity().place),
+                "name the servers behind the balancer themselves",
+            ));
+        }
+        // One round trip must be one read: no transaction may keep an old snapshot.
+        session.run(DOING, "SET SESSION autocommit=1")?;
+        let deadline = Instant::now() + patience;
+        loop {
+            let prepared = session.conn().prep(UNSEEN);
+            match prepared.map_err(|error| session.error(DOING, &error)) {
+                Ok(statement) => {
+                    let prepared = session.conn().prep(POINT_SELECT);
+                    let point_select = prepared.map_err(|error| session.error(DOING, &error))?;
+                    return Ok(Self { session, statement, point_select, index });
+                }
+                Err(error) => {
+                    let absent = matches!(error.kind, ErrorKind::Statement(code::NO_SUCH_TABLE | code::UNKNOWN_SCHEMA));
+                    if !absent || Instant::now() >= deadline || stop.load(Ordering::Relaxed) {
+                        return Err(if absent { never_arrived(&session, patience) } else { error });
+                    }
+                    thread::sleep(Duration::from_millis(1));
+                }
+            }
+        }
+    }
+
+    /// Reads until the board says that it is over; a failure ends the whole part.
+    pub(super) fn run(
+        mut self,
+        clock: &Clock,
+        board: &Board,
+        real_time: bool,
+        sighted: &Sender<Seen>,
+    ) -> Result<(), ServerError> {
+        prepare_measuring_thread(real_time);
+        let result = self.watch(clock, board, sighted);
+        if result.is_err() {
+            board.halt();
+        }
+        result
+    }
+
+    fn watch(&mut self, clock: &Clock, board: &Board, sighted: &Sender<Seen>) -> Result<(), ServerError> {
+        let mut tracker = Tracker::new(board.seen_everywhere());
+        while !board.halted() {
+            let yardstick = board.yardstick();
+            let unseen = tracker.low() < board.sent() && !yardstick;
+            if !unseen && (clock.now() < board.watched_from() || board.finished()) {
+                thread::sleep(NAP);
+                continue;
+            }
+            if yardstick {
+                let began = clock.now();
+                let read = self.session.conn().exec::<u64, _, _>(&self.point_select, (1u64,));
+                let ended = clock.now();
+                read.map_err(|error| self.session.error(DOING, &error))?;
+                let _ = sighted.send(Seen::PointSelect { began, ended });
+                continue;
+            }
+            let began = clock.now();
+            let read = self.session.conn().exec::<u64, _, _>(&self.statement, (tracker.low(),));
+            let ended = clock.now();
+            let rows = read.map_err(|error| self.session.error(DOING, &error))?;
+            let before = tracker.low();
+            for sighting in tracker.read(began, ended, &rows) {
+                let _ = sighted.send(Seen::Row { replica: self.index, sighting });
+            }
+            if tracker.low() != before {
+                board.saw_up_to(self.index, tracker.low());
+            }
+        }
+        Ok(())
+    }
+}
+
+fn never_arrived(session: &Session, patience: Duration) -> ServerError {
+    session.unfit(
+        "does not replicate",
+        format!("the table made on the primary did not arrive within {} s", patience.as_secs_f64()),
+        "is the replica far behind, or its address another server's? --timeout sets how long it is waited for",
+    )
+}
+
+/// Turns reads into brackets.
+///
+/// A read asks for every row above the highest one up to which all were seen,
+/// so rows that become visible out of order are found whenever they come.
+#[derive(Debug)]
+struct Tracker {
+    low: u64,
+    above: Vec<u64>,
+    last_began: Nanos,
+}
+
+impl Tracker {
+    fn new(low: u64) -> Self {
+        Self { low, above: Vec::new(), last_began: Nanos(i64::MIN) }
+    }
+
+    /// Every row up to this one was seen.
+    fn low(&self) -> u64 {
+        self.low
+    }
+
+    /// What a read that began and ended then, and returned these rows, shows.
+    fn read(&mut self, began: Nanos, ended: Nanos, rows: &[u64]) -> Vec<Sighting> {
+        let mut sightings = Vec::new();
+        for &seq in rows {
+            if seq <= self.low || self.above.contains(&seq) {
+                continue;
+            }
+            self.above.push(seq);
+            // The previous read, whenever it was, did not show the row.
+            sightings.push(Sighting { seq, after: self.last_began, hit_began: began, until: ended });
+        }
+        self.above.sort_unstable();
+        let contiguous = self.above.iter().zip(self.low + 1..).take_while(|(seen, wanted)| **seen == *wanted).count();
+        self.above.drain(..contiguous);
+        self.low += contiguous as u64;
+        self.last_began = began;
+        sightings
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seen(sightings: &[Sighting]) -> Vec<(u64, i64, i64)> {
+        sightings.iter().map(|sighting| (sighting.seq, sighting.after.0, sighting.until.0)).collect()
+    }
+
+    #[test]
+    fn the_bracket_runs_from_the_last_miss_to_the_first_hit() {
+        let mut tracker = Tracker::new(0);
+        assert!(tracker.read(Nanos(10), Nanos(15), &[]).is_empty());
+        assert!(tracker.read(Nanos(20), Nanos(25), &[]).is_empty());
+        assert_eq!(seen(&tracker.read(Nanos(30), Nanos(35), &[1])), [(1, 20, 35)]);
+        assert_eq!(tracker.low(), 1);
+    }
+
+    #[test]
+    fn rows_out_of_order_are_each_seen_once() {
+        let mut tracker = Tracker::new(0);
+        tracker.read(Nanos(0), Nanos(1), &[]);
+        assert_eq!(seen(&tracker.read(Nanos(10), Nanos(11), &[2, 3])), [(2, 0, 11), (3, 0, 11)]);
+        assert_eq!(tracker.low(), 0, "row 1 is still awaited");
+        assert_eq!(seen(&tracker.read(Nanos(20), Nanos(21), &[2, 3, 4])), [(4, 10, 21)]);
+        assert_eq!(seen(&tracker.read(Nanos(30), Nanos(31), &[1, 2, 3, 4])), [(1, 20, 31)]);
+        assert_eq!(tracker.low(), 4);
+    }
+
+    #[test]
+    fn a_row_in_the_very_first_read_has_no_lower_end_of_its_own() {
+        let mut tracker = Tracker::new(7);
+        let sightings = tracker.read(Nanos(10), Nanos(15), &[8]);
+        assert_eq!(sightings[0].after, Nanos(i64::MIN), "the send bounds it then");
+    }
+}

@@ -1,0 +1,152 @@
+//! The order of writes, step by step.
+
+use replimeter_model::{
+    plan::{LagPlan, Pace, Until, Writes},
+    sample::Phase,
+    span::Span,
+    time::Nanos,
+};
+
+/// Pace of the floor's rounds: fast, but with the observer back in its loop.
+const FLOOR_PACE: Pace = Pace::Every(Span::from_millis(2));
+/// Payload bytes after which the table is emptied between two rounds.
+pub(super) const EMPTY_AFTER: u64 = 64 << 20;
+
+/// One stretch of rows of one size.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Step {
+    pub(super) phase: Phase,
+    pub(super) sweep: u32,
+    pub(super) index: u32,
+    pub(super) size: u64,
+    /// Rows; `None` until the time is over.
+    pub(super) rows: Option<u64>,
+    /// Pause, and an empty table, before the first row.
+    pub(super) pause: Option<Span>,
+}
+
+/// All steps of one part of a run.
+#[derive(Clone, Debug)]
+pub(super) struct Script {
+    pub(super) steps: Vec<Step>,
+    pub(super) pace: Pace,
+    /// End of the part, counted from the first counted row.
+    pub(super) elapsed: Option<Span>,
+}
+
+fn rows(phase: Phase, size: u64, rows: Option<u64>) -> Step {
+    Step { phase, sweep: 0, index: 0, size, rows, pause: None }
+}
+
+/// The largest payload a plan asks for, in bytes.
+pub(super) fn largest(plan: &LagPlan) -> u64 {
+    match &plan.writes {
+        Writes::Rounds { size, .. } => *size,
+        Writes::Sweep { sizes, .. } => sizes.steps().iter().copied().max().unwrap_or(1),
+    }
+}
+
+fn first_size(plan: &LagPlan) -> u64 {
+    match &plan.writes {
+        Writes::Rounds { size, .. } => *size,
+        Writes::Sweep { sizes, .. } => sizes.steps().first().copied().unwrap_or(1),
+    }
+}
+
+impl Script {
+    /// One small row, to see it arrive.
+    pub(super) fn proof() -> Self {
+        Self { steps: vec![rows(Phase::WarmUp, 1, Some(1))], pace: Pace::Visible, elapsed: None }
+    }
+
+    /// The null replica's rounds, with the plan's first size, and as many for the
+    /// yardstick in between.
+    pub(super) fn floor(plan: &LagPlan) -> Self {
+        Self { steps: vec![rows(Phase::Floor, first_size(plan), Some(plan.floor_rounds * 2))], pace: FLOOR_PACE, elapsed: None }
+    }
+
+    /// What the plan asks for.
+    pub(super) fn measure(plan: &LagPlan) -> Self {
+        let mut steps = Vec::new();
+        if plan.warm_up > 0 {
+            steps.push(rows(Phase::WarmUp, first_size(plan), Some(plan.warm_up)));
+        }
+        let mut elapsed = None;
+        match &plan.writes {
+            Writes::Rounds { until, size } => {
+                let count = match until {
+                    Until::Rounds(count) => Some(*count),
+                    Until::Elapsed(span) => {
+                        elapsed = Some(*span);
+                        None
+                    }
+                };
+                steps.push(rows(Phase::Measure, *size, count));
+            }
+            Writes::Sweep { sizes, per_step, pause, sweeps } => {
+                for sweep in 0..*sweeps {
+                    for (index, size) in (0..).zip(sizes.steps()) {
+                        steps.push(Step {
+                            phase: Phase::Measure,
+                            sweep,
+                            index,
+                            size: *size,
+                            rows: Some(u64::from(*per_step)),
+                            pause: Some(*pause),
+                        });
+                    }
+                }
+            }
+        }
+        Self { steps, pace: plan.pace, elapsed }
+    }
+
+    /// The phase of a row: in the floor every other one is for the yardstick.
+    pub(super) fn phase_of(step: &Step, row: u64) -> Phase {
+        if step.phase == Phase::Floor && row % 2 == 1 { Phase::Yardstick } else { step.phase }
+    }
+
+    /// Rows in all; `None` when the time decides.
+    pub(super) fn total(&self) -> Option<u64> {
+        self.steps.iter().map(|step| step.rows).sum()
+    }
+
+    /// The phase that the part is about (its last step's).
+    pub(super) fn phase(&self) -> Phase {
+        self.steps.last().map_or(Phase::Measure, |step| step.phase)
+    }
+
+    /// The distance of the schedule's beats, if there is a schedule.
+    pub(super) fn every(&self) -> Option<Nanos> {
+        match self.pace {
+            Pace::Every(span) => Some(Nanos::from(span.0)),
+            Pace::Visible | Pace::Ack => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use replimeter_model::plan::PlanFile;
+
+    use super::*;
+
+    fn plan(lag: &str) -> LagPlan {
+        PlanFile::from_toml(&format!("command = 'lag'\n[lag]\n{lag}")).unwrap().resolve().unwrap().lag
+    }
+
+    #[test]
+    fn a_sweep_visits_every_size_in_order_and_repeats() {
+        let script = Script::measure(&plan("sizes = '10,10..30:10'\nsweeps = 2\nper-step = 5"));
+        let order: Vec<(u32, u32, u64)> = script.steps.iter().map(|step| (step.sweep, step.index, step.size)).collect();
+        assert_eq!(order, [(0, 0, 10), (0, 1, 10), (0, 2, 20), (0, 3, 30), (1, 0, 10), (1, 1, 10), (1, 2, 20), (1, 3, 30)]);
+        assert_eq!(script.total(), Some(40));
+    }
+
+    #[test]
+    fn warm_up_comes_first_and_a_time_has_no_total() {
+        let script = Script::measure(&plan("for = '3s'\nwarm-up = 7"));
+        assert_eq!((script.steps[0].phase, script.steps[0].rows), (Phase::WarmUp, Some(7)));
+        assert_eq!((script.total(), script.elapsed), (None, Some(Span::from_secs(3))));
+    }
+}

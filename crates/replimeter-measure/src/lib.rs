@@ -1,0 +1,15 @@
+//! Measuring: the clock, pacing, probes, and the checks that come before.
+//!
+//! Knows servers by their addresses only and never how they were started, so
+//! that a sandbox and a user's cluster are measured by the same code.
+
+pub mod awake;
+pub mod clock;
+pub mod error;
+pub mod lag;
+pub mod pacing;
+pub mod preflight;
+pub mod priority;
+pub mod table;
+
+pub use error::MeasureError;

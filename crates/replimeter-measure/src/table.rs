@@ -1,0 +1,225 @@
+//! The table that rows are written to: ours, created by us, dropped by us.
+
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+use replimeter_model::warning::{Warning, WarningCode};
+use replimeter_server::{ServerError, Session};
+
+use crate::preflight::Cluster;
+
+/// The only schema that is ever written to.
+pub const SCHEMA: &str = "replimeter";
+/// The table of the lag measurement.
+pub const TABLE: &str = "lag_probe";
+/// A lock by this name says that somebody is measuring.
+const LOCK: &str = "replimeter.run";
+/// Begins the comment of every table of ours.
+const MARK: &str = "replimeter: made by a measurement and removed by it";
+/// Follows the mark when the schema was made along with the table.
+const MADE_SCHEMA: &str = "; with the schema";
+
+/// The statement that writes one row.
+pub const INSERT: &str = "INSERT INTO `replimeter`.`lag_probe` (id, sequence, sent_us, payload) VALUES (?, ?, ?, ?)";
+/// The statement that reads every row not seen yet.
+pub const UNSEEN: &str = "SELECT id FROM `replimeter`.`lag_probe` WHERE id > ?";
+/// The statement whose round trip is the yardstick of the floor.
+pub const POINT_SELECT: &str = "SELECT id FROM `replimeter`.`lag_probe` WHERE id = ?";
+/// Empties the table. Not TRUNCATE, which is DDL and would stall a Galera cluster.
+pub const EMPTY: &str = "DELETE FROM `replimeter`.`lag_probe`";
+
+/// Our table on the primary, for as long as a measurement lasts.
+#[derive(Debug)]
+pub struct ProbeTable {
+    made_schema: bool,
+}
+
+/// What a server has in our schema.
+struct Found {
+    schema: bool,
+    /// The comment of our table's name.
+    comment: Option<String>,
+    /// Other tables.
+    others: u64,
+}
+
+fn find(session: &mut Session) -> Result<Found, ServerError> {
+    let doing = "cannot look into the schema `replimeter`";
+    let schema = session.value(doing, "SELECT schema_name FROM information_schema.schemata WHERE schema_name = 'replimeter'")?;
+    let tables = session.rows(
+        doing,
+        "SELECT table_name AS name, table_comment AS comment FROM information_schema.tables WHERE table_schema = 'replimeter'",
+    )?;
+    let get = |row: &replimeter_server::session::StatusRow, name: &str| row.get(name).cloned().unwrap_or_default();
+    let comment = tables.iter().find(|row| get(row, "name") == TABLE).map(|row| get(row, "comment"));
+    let others = tables.iter().filter(|row| get(row, "name") != TABLE).count() as u64;
+    Ok(Found { schema: schema.is_some(), comment, others })
+}
+
+fn refuse_foreign(session: &Session, found: &Found) -> Result<(), ServerError> {
+    match &found.comment {
+        Some(comment) if !comment.starts_with(MARK) => Err(session.unfit(
+            "cannot use the schema `replimeter`",
+            "it has a table `lag_probe` that this tool did not make, and will not touch",
+            "rename that table or its schema",
+        )),
+        _ => Ok(()),
+    }
+}
+
+impl ProbeTable {
+    /// Makes the table, after looking on every server that nothing of anybody
+    /// else's is in its place: a table that only a replica has would otherwise
+    /// break its replication.
+    ///
+    /// # Errors
+    /// When something is in its place, somebody else is measuring, or a server
+    /// refuses.
+    pub fn create(cluster: &mut Cluster) -> Result<(Self, Vec<Warning>), ServerError> {
+        let mut warnings = Vec::new();
+        let session = &mut cluster.primary.session;
+        take_lock(session)?;
+        let found = find(session)?;
+        refuse_foreign(session, &found)?;
+        let mut schema_anywhere = found.schema;
+        let mut others = found.others;
+        for replica in &mut cluster.replicas {
+            let on_replica = find(&mut replica.server.session)?;
+            refuse_foreign(&replica.server.session, &on_replica)?;
+            schema_anywhere |= on_replica.schema;
+            others += on_replica.others;
+            if on_replica.comment.is_some() && found.comment.is_none() {
+                return Err(replica.server.session.unfit(
+                    "cannot use the schema `replimeter`",
+                    "it has a table `lag_probe` that its primary has not; making it there would break replication",
+                    "on the replica: SET sql_log_bin=0; DROP TABLE replimeter.lag_probe;",
+                ));
+            }
+        }
+        let mut made_schema = !schema_anywhere;
+        if let Some(comment) = &found.comment {
+            // We hold the lock, so the run that made it is over.
+            session.run("cannot remove an earlier run's table", "DROP TABLE `replimeter`.`lag_probe`")?;
+            made_schema = comment.contains(MADE_SCHEMA) && others == 0;
+            warnings.push(Warning::new(
+                WarningCode::LeftoverRemoved,
+                format!("{} ({}): removed the table that an earlier, killed run had left", session.name(), session.address()),
+                "nothing to do",
+            ));
+        }
+        if !found.schema {
+            session.run("cannot make the schema", "CREATE DATABASE IF NOT EXISTS `replimeter`")?;
+        }
+        let comment = format!("{MARK}{}", if made_schema { MADE_SCHEMA } else { "" });
+        // The default schema is ours, so that filters by default schema treat the
+        // definition as they treat the rows.
+        session.run("cannot use the schema", "USE `replimeter`")?;
+        let create = format!(
+            "CREATE TABLE `replimeter`.`lag_probe` (id BIGINT UNSIGNED NOT NULL PRIMARY KEY, sequence INT UNSIGNED NOT NULL, \
+             sent_us BIGINT NOT NULL, payload LONGBLOB NOT NULL) ENGINE=InnoDB COMMENT='{comment}'"
+        );
+        if let Err(error) = session.run("cannot make the table", &create) {
+            if made_schema && !found.schema {
+                let _ = session.run("cannot remove the schema", "DROP DATABASE IF EXISTS `replimeter`");
+            }
+            return Err(error);
+        }
+        Ok((Self { made_schema }, warnings))
+    }
+
+    /// Drops the table, and the schema if we made it and nobody else put
+    /// anything into it; then waits until the replicas have done the same.
+    /// Returns warnings about whatever could not be removed.
+    pub fn remove(self, cluster: &mut Cluster, patience: Duration) -> Vec<Warning> {
+        let dropped = self.drop_on_primary(cluster).or_else(|_| {
+            // The session may have been lost with what ended the run.
+            cluster.primary.session = Session::open(&cluster.primary.node)?;
+            self.drop_on_primary(cluster)
+        });
+        if let Err(error) = dropped {
+            return vec![incomplete(format!("{error}; its table `replimeter`.`lag_probe` is still there"))];
+        }
+        let deadline = Instant::now() + patience;
+        let mut warnings = Vec::new();
+        for replica in &mut cluster.replicas {
+            let delay = replica.delay();
+            if gone(&mut replica.server.session, deadline + delay) {
+                continue;
+            }
+            let (name, address) = (replica.server.session.name().to_owned(), replica.server.session.address().to_owned());
+            warnings.push(incomplete(format!(
+                "{name} ({address}) has not yet applied the removal of `replimeter`.`lag_probe`; it will when its replication goes on"
+            )));
+        }
+        warnings
+    }
+
+    fn drop_on_primary(&self, cluster: &mut Cluster) -> Result<(), ServerError> {
+        let session = &mut cluster.primary.session;
+        session.run("cannot remove the table", "DROP TABLE IF EXISTS `replimeter`.`lag_probe`")?;
+        if self.made_schema && is_empty(session)? {
+            session.run("cannot remove the schema", "DROP DATABASE IF EXISTS `replimeter`")?;
+        }
+        let _ = session.value("cannot release the lock", &format!("SELECT RELEASE_LOCK('{LOCK}')"));
+        Ok(())
+    }
+}
+
+fn incomplete(message: String) -> Warning {
+    Warning::new(
+        WarningCode::CleanUpIncomplete,
+        message,
+        "the next run on these servers removes it, or DROP TABLE replimeter.lag_probe",
+    )
+}
+
+/// Whether nothing is left in the schema: no table, view, routine or event.
+fn is_empty(session: &mut Session) -> Result<bool, ServerError> {
+    let count = session.value(
+        "cannot look into the schema `replimeter`",
+        "SELECT (SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = 'replimeter') \
+         + (SELECT COUNT(*) FROM information_schema.routines WHERE routine_schema = 'replimeter') \
+         + (SELECT COUNT(*) FROM information_schema.events WHERE event_schema = 'replimeter')",
+    )?;
+    Ok(count.as_deref() == Some("0"))
+}
+
+fn gone(session: &mut Session, deadline: Instant) -> bool {
+    loop {
+        match find(session) {
+            Ok(found) if found.comment.is_none() => return true,
+            Ok(_) if Instant::now() < deadline => thread::sleep(Duration::from_millis(5)),
+            _ => return false,
+        }
+    }
+}
+
+fn take_lock(session: &mut Session) -> Result<(), ServerError> {
+    let doing = "cannot begin";
+    if session.value(doing, &format!("SELECT GET_LOCK('{LOCK}', 0)"))?.as_deref() == Some("1") {
+        return Ok(());
+    }
+    let holder = session.value(doing, &format!("SELECT IS_USED_LOCK('{LOCK}')"))?.unwrap_or_default();
+    Err(session.unfit(
+        doing,
+        format!("another replimeter is measuring this server (its connection {holder})"),
+        "wait for it to end, or end it",
+    ))
+}
+
+/// The payload of every row is a prefix of this: bytes without a pattern that a
+/// compressing server could shrink.
+#[must_use]
+pub fn payload(longest: u64) -> Vec<u8> {
+    // Weyl sequence with a mixing multiplication (Steele et al. 2014).
+    let mut state = 0u64;
+    (0..longest)
+        .map(|_| {
+            state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+            let mixed = (state ^ (state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+            b' ' + ((mixed >> 40) % 95) as u8
+        })
+        .collect()
+}

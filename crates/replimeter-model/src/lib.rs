@@ -1,0 +1,13 @@
+//! Pure data shared by every crate: times, plans, targets, samples and the
+//! record of a run. Nothing here performs I/O or reads a clock.
+
+pub mod manifest;
+pub mod plan;
+pub mod record;
+pub mod sample;
+pub mod shape;
+pub mod sizes;
+pub mod span;
+pub mod target;
+pub mod time;
+pub mod warning;

@@ -1,0 +1,81 @@
+//! `manifest.json`: everything that produced a run and is not a figure of it.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// The schema's name and version.
+pub const MANIFEST_SCHEMA: &str = "replimeter.manifest/1";
+
+/// The machine that ran the client (and, for a sandbox, the servers).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Machine {
+    /// Operating system and kernel release.
+    pub kernel: String,
+    /// The distribution's name.
+    pub distribution: String,
+    /// Processor model.
+    pub cpu: String,
+    /// Cores the client may use.
+    pub cores: usize,
+    /// Memory in bytes.
+    pub memory_bytes: u64,
+    /// Source of the kernel's clock (`tsc`, `kvm-clock`, …).
+    pub clock_source: String,
+}
+
+/// One server and its settings.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServerRecord {
+    /// `primary`, `replica1`, …
+    pub name: String,
+    /// Host and port.
+    pub address: String,
+    /// `mariadb` or `mysql`.
+    pub flavour: String,
+    /// The server's full version text.
+    pub version: String,
+    /// Whether and how the connection is encrypted.
+    pub tls: String,
+    /// Every global variable in effect; values that hold secrets are blanked.
+    pub variables: BTreeMap<String, String>,
+    /// The replica's channel as it was before the run; empty for a primary.
+    pub replication: BTreeMap<String, String>,
+}
+
+/// How a sandbox came to be.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SandboxRecord {
+    /// Folder of the server binaries.
+    pub binaries: String,
+    /// File system under the data directories.
+    pub file_system: String,
+    /// System user the servers ran as.
+    pub system_user: String,
+    /// Whether the initialised data directory came from the cache.
+    pub seed_from_cache: bool,
+    /// From the start to the sentinel row visible on every replica.
+    pub start_us: f64,
+    /// The command line of each server, by name.
+    pub command_lines: BTreeMap<String, Vec<String>>,
+}
+
+/// What produced a run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Manifest {
+    /// [`MANIFEST_SCHEMA`].
+    pub schema: String,
+    /// Replimeter's version.
+    pub replimeter: String,
+    /// When the run began (RFC 3339, UTC).
+    pub started_at: String,
+    /// The client's calendar clock at the zero of the run's monotonic clock, in
+    /// microseconds since 1970.
+    pub origin_unix_us: i64,
+    /// The machine.
+    pub machine: Machine,
+    /// The servers; the primary first.
+    pub servers: Vec<ServerRecord>,
+    /// The sandbox, when there was one.
+    pub sandbox: Option<SandboxRecord>,
+}

@@ -1,0 +1,513 @@
+//! Plans: everything a run needs to know, with every default made concrete.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    shape::{Shape, ShapeError},
+    sizes::Sizes,
+    span::Span,
+    target::{Endpoint, ServerOption, Target},
+};
+
+/// Payload of a round when no size is asked for, in bytes (as in experiment 1).
+pub const DEFAULT_SIZE: u64 = 1000;
+/// Rounds of a run when neither a number nor a time is asked for.
+pub const DEFAULT_ROUNDS: u64 = 1000;
+
+/// Which measurement a plan is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Command {
+    /// How late is each replica.
+    Lag,
+}
+
+/// How the moment of visibility is observed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Method {
+    /// Reads in a tight loop.
+    #[default]
+    Poll,
+}
+
+impl Method {
+    /// The name in plans and reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Poll => "poll",
+        }
+    }
+}
+
+/// What the next write waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pace {
+    /// The next beat of a schedule (open loop: a slow round does not move the next).
+    Every(Span),
+    /// The previous row having been seen on every replica.
+    Visible,
+    /// The previous write's acknowledgement.
+    Ack,
+}
+
+impl std::str::FromStr for Pace {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "visible" => Ok(Self::Visible),
+            "ack" => Ok(Self::Ack),
+            _ => {
+                let every = text
+                    .strip_prefix("every ")
+                    .ok_or_else(|| format!("unknown pace `{text}`; known: visible, ack, `every 10ms`"))?;
+                let span: Span = every.parse().map_err(|error: crate::span::SpanError| error.to_string())?;
+                if span.0.is_zero() {
+                    return Err("`every 0` is no schedule; for writes without a pause use the pace `visible` or `ack`".to_owned());
+                }
+                Ok(Self::Every(span))
+            }
+        }
+    }
+}
+
+impl std::fmt::Display for Pace {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Every(span) => write!(f, "every {span}"),
+            Self::Visible => f.write_str("visible"),
+            Self::Ack => f.write_str("ack"),
+        }
+    }
+}
+
+impl Serialize for Pace {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Pace {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+/// The target as a plan file spells it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct TargetSpec {
+    /// Shape of a sandbox.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sandbox: Option<String>,
+    /// Options for the sandbox's servers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub server_options: Vec<ServerOption>,
+    /// Where the sandbox's server binaries are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub servers: Option<PathBuf>,
+    /// The user's primary.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub primary: Option<Endpoint>,
+    /// The user's replicas.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub replicas: Vec<Endpoint>,
+    /// Option file with user and password for the user's servers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub defaults_file: Option<PathBuf>,
+}
+
+/// The settings of `lag` as a plan file spells them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct LagSpec {
+    /// How visibility is observed.
+    #[serde(default)]
+    pub method: Method,
+    /// How many rounds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rounds: Option<u64>,
+    /// How long, instead of a number of rounds.
+    #[serde(rename = "for", skip_serializing_if = "Option::is_none")]
+    pub duration: Option<Span>,
+    /// What the next write waits for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pace: Option<Pace>,
+    /// Payload bytes of every round.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub size: Option<u64>,
+    /// Payload bytes step by step.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sizes: Option<Sizes>,
+    /// Rows in each step of a sweep.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub per_step: Option<u32>,
+    /// Pause before each step of a sweep.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub step_pause: Option<Span>,
+    /// How often the whole sweep is repeated.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sweeps: Option<u32>,
+    /// Rounds at the beginning that are measured but not counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub warm_up: Option<u64>,
+    /// Rounds with the primary observed as its own replica.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub floor_rounds: Option<u64>,
+    /// How long a row may stay unseen before the run ends in an error.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<Span>,
+    /// Keep every core of this machine from halting.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub keep_awake: Option<bool>,
+    /// Give the measuring threads real-time priority where that is permitted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub real_time: Option<bool>,
+}
+
+/// A plan as a file spells it; nothing need be there but what it asks for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct PlanFile {
+    /// The measurement.
+    pub command: Command,
+    /// What the reader of the report should know it by.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// What is measured.
+    #[serde(default)]
+    pub target: TargetSpec,
+    /// How, for the command `lag`.
+    #[serde(default)]
+    pub lag: LagSpec,
+}
+
+/// When a run of rounds ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Until {
+    /// After so many counted rounds.
+    Rounds(u64),
+    /// After so much time.
+    Elapsed(Span),
+}
+
+/// What is written, and in which order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Writes {
+    /// Rows of one size.
+    Rounds {
+        /// When to stop.
+        until: Until,
+        /// Payload bytes.
+        size: u64,
+    },
+    /// Steps of growing size (experiment 1).
+    Sweep {
+        /// Payload bytes of each step.
+        sizes: Sizes,
+        /// Rows in each step.
+        per_step: u32,
+        /// Pause before each step.
+        pause: Span,
+        /// Repetitions of the whole.
+        sweeps: u32,
+    },
+}
+
+/// A resolved `lag` measurement.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LagPlan {
+    /// How visibility is observed.
+    pub method: Method,
+    /// What is written.
+    pub writes: Writes,
+    /// What the next write waits for.
+    pub pace: Pace,
+    /// Rounds that are measured but not counted.
+    pub warm_up: u64,
+    /// Rounds with the primary observed as its own replica.
+    pub floor_rounds: u64,
+    /// How long a row may stay unseen.
+    pub timeout: Span,
+    /// Keep every core of this machine from halting.
+    pub keep_awake: bool,
+    /// Give the measuring threads real-time priority where that is permitted.
+    pub real_time: bool,
+}
+
+/// A resolved plan.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// What the reader should know it by.
+    pub title: Option<String>,
+    /// What is measured.
+    pub target: Target,
+    /// Option file for the user's servers.
+    pub defaults_file: Option<PathBuf>,
+    /// How.
+    pub lag: LagPlan,
+}
+
+/// Why a plan cannot be carried out.
+#[derive(Debug, thiserror::Error)]
+pub enum PlanError {
+    /// The file is no plan; the message holds the line.
+    #[error("{0}")]
+    Syntax(#[from] toml::de::Error),
+    /// Unknown shape.
+    #[error(transparent)]
+    Shape(#[from] ShapeError),
+    /// Settings that contradict each other.
+    #[error("{0}")]
+    Contradiction(String),
+}
+
+fn contradiction<T>(message: &str) -> Result<T, PlanError> {
+    Err(PlanError::Contradiction(message.to_owned()))
+}
+
+impl TargetSpec {
+    fn resolve(&self) -> Result<Target, PlanError> {
+        if self.primary.is_none() && self.replicas.is_empty() {
+            let shape: Shape = self.sandbox.as_deref().unwrap_or("async:1").parse()?;
+            return Ok(Target::Sandbox { shape, server_options: self.server_options.clone(), servers: self.servers.clone() });
+        }
+        if self.sandbox.is_some() || !self.server_options.is_empty() || self.servers.is_some() {
+            return contradiction(
+                "a target is either a sandbox (sandbox, server options, servers) or the user's servers (primary, replicas), not both",
+            );
+        }
+        let Some(primary) = self.primary.clone() else {
+            return contradiction("a replica is given without its primary; add --primary URL");
+        };
+        if self.replicas.is_empty() {
+            return contradiction("a primary is given without a replica; add --replica URL");
+        }
+        Ok(Target::Endpoints { primary, replicas: self.replicas.clone() })
+    }
+}
+
+impl LagSpec {
+    fn resolve(&self, sandbox: bool) -> Result<LagPlan, PlanError> {
+        let writes = self.writes()?;
+        let sweep = matches!(writes, Writes::Sweep { .. });
+        let pace = self.pace.unwrap_or(if sweep { Pace::Ack } else { Pace::Every(Span::from_millis(10)) });
+        if matches!(pace, Pace::Every(span) if span.0.is_zero()) {
+            return contradiction("a schedule needs a distance between rounds above 0; for no pause use --pace visible");
+        }
+        let timeout = self.timeout.unwrap_or(Span::from_secs(10));
+        if timeout.0.is_zero() {
+            return contradiction("a time-out of 0 would void every round; the default is 10s");
+        }
+        Ok(LagPlan {
+            method: self.method,
+            pace,
+            warm_up: self.warm_up.unwrap_or(if sweep { 0 } else { 50 }),
+            floor_rounds: self.floor_rounds.unwrap_or(200),
+            timeout,
+            keep_awake: self.keep_awake.unwrap_or(sandbox),
+            real_time: self.real_time.unwrap_or(true),
+            writes,
+        })
+    }
+
+    fn writes(&self) -> Result<Writes, PlanError> {
+        if let Some(sizes) = &self.sizes {
+            if self.size.is_some() {
+                return contradiction("size and sizes exclude each other");
+            }
+            if self.rounds.is_some() || self.duration.is_some() {
+                return contradiction("a sweep over sizes has no rounds or time of its own; use per-step and sweeps");
+            }
+            let (per_step, sweeps) = (self.per_step.unwrap_or(5), self.sweeps.unwrap_or(1));
+            if per_step == 0 || sweeps == 0 {
+                return contradiction("per-step and sweeps must be at least 1");
+            }
+            let pause = self.step_pause.unwrap_or(Span::from_millis(200));
+            return Ok(Writes::Sweep { sizes: sizes.clone(), per_step, pause, sweeps });
+        }
+        if self.per_step.is_some() || self.sweeps.is_some() || self.step_pause.is_some() {
+            return contradiction("per-step, step-pause and sweeps belong to a sweep; add sizes, such as 1000..10000:1000");
+        }
+        let until = match (self.rounds, self.duration) {
+            (Some(_), Some(_)) => return contradiction("rounds and for exclude each other"),
+            (Some(0), None) => return contradiction("rounds must be at least 1"),
+            (None, Some(span)) if span.0.is_zero() => return contradiction("a run for 0s measures nothing"),
+            (None, Some(span)) => Until::Elapsed(span),
+            (rounds, None) => Until::Rounds(rounds.unwrap_or(DEFAULT_ROUNDS)),
+        };
+        match self.size {
+            Some(0) => contradiction("a size of 0 bytes cannot be written; the smallest is 1"),
+            size => Ok(Writes::Rounds { until, size: size.unwrap_or(DEFAULT_SIZE) }),
+        }
+    }
+}
+
+impl PlanFile {
+    /// A plan for `lag` from its parts.
+    #[must_use]
+    pub fn lag(target: TargetSpec, lag: LagSpec) -> Self {
+        Self { command: Command::Lag, title: None, target, lag }
+    }
+
+    /// Reads a plan file's text.
+    ///
+    /// # Errors
+    /// With the line and column of what is unknown or malformed.
+    pub fn from_toml(text: &str) -> Result<Self, PlanError> {
+        Ok(toml::from_str(text)?)
+    }
+
+    /// Fills in every default and checks the whole.
+    ///
+    /// # Errors
+    /// When settings contradict each other or name what does not exist.
+    pub fn resolve(&self) -> Result<Plan, PlanError> {
+        let target = self.target.resolve()?;
+        let sandbox = matches!(target, Target::Sandbox { .. });
+        Ok(Plan {
+            title: self.title.clone(),
+            target,
+            defaults_file: self.target.defaults_file.clone(),
+            lag: self.lag.resolve(sandbox)?,
+        })
+    }
+}
+
+impl Plan {
+    /// The plan as a file that spells out every default.
+    #[must_use]
+    pub fn to_file(&self) -> PlanFile {
+        let target = match self.target.clone() {
+            Target::Sandbox { shape, server_options, servers } => {
+                TargetSpec { sandbox: Some(shape.to_string()), server_options, servers, ..TargetSpec::default() }
+            }
+            Target::Endpoints { primary, replicas } => TargetSpec {
+                primary: Some(primary),
+                replicas,
+                defaults_file: self.defaults_file.clone(),
+                ..TargetSpec::default()
+            },
+        };
+        let plan = self.lag.clone();
+        let mut lag = LagSpec {
+            method: plan.method,
+            pace: Some(plan.pace),
+            warm_up: Some(plan.warm_up),
+            floor_rounds: Some(plan.floor_rounds),
+            timeout: Some(plan.timeout),
+            keep_awake: Some(plan.keep_awake),
+            real_time: Some(plan.real_time),
+            ..LagSpec::default()
+        };
+        match plan.writes {
+            Writes::Rounds { until, size } => {
+                lag.size = Some(size);
+                match until {
+                    Until::Rounds(rounds) => lag.rounds = Some(rounds),
+                    Until::Elapsed(span) => lag.duration = Some(span),
+                }
+            }
+            Writes::Sweep { sizes, per_step, pause, sweeps } => {
+                lag.sizes = Some(sizes);
+                lag.per_step = Some(per_step);
+                lag.step_pause = Some(pause);
+                lag.sweeps = Some(sweeps);
+            }
+        }
+        PlanFile { command: Command::Lag, title: self.title.clone(), target, lag }
+    }
+
+    /// The text of `plan.toml`.
+    ///
+    /// # Errors
+    /// When a value cannot be written as TOML, which no resolved plan contains.
+    pub fn to_toml(&self) -> Result<String, toml::ser::Error> {
+        toml::to_string(&self.to_file())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn resolve(text: &str) -> Result<Plan, PlanError> {
+        PlanFile::from_toml(text)?.resolve()
+    }
+
+    #[test]
+    fn the_smallest_plan_has_every_default() {
+        let plan = resolve("command = 'lag'").unwrap();
+        assert_eq!(
+            plan.target,
+            Target::Sandbox { shape: Shape::Async { engine: None, replicas: 1 }, server_options: vec![], servers: None }
+        );
+        assert_eq!(plan.lag.writes, Writes::Rounds { until: Until::Rounds(1000), size: 1000 });
+        assert_eq!(plan.lag.pace, Pace::Every(Span::from_millis(10)));
+        assert!(plan.lag.keep_awake);
+    }
+
+    #[test]
+    fn a_resolved_plan_reads_back_as_itself() {
+        for text in [
+            "command = 'lag'",
+            "command = 'lag'\n[lag]\nfor = '60s'\npace = 'visible'\nsize = 5",
+            "command = 'lag'\ntitle = 'x'\n[target]\nsandbox = 'async:2'\nserver-options = ['sync_binlog=1']\n[lag]\nsizes = '1..9:2'",
+            "command = 'lag'\n[target]\nprimary = 'mysql://u@a/'\nreplicas = ['mysql://u@b/']\n[lag]\nkeep-awake = true",
+        ] {
+            let plan = resolve(text).unwrap();
+            assert_eq!(resolve(&plan.to_toml().unwrap()).unwrap(), plan, "{text}");
+        }
+    }
+
+    #[test]
+    fn contradictions_are_refused() {
+        for (lag, want) in [
+            ("size = 1\nsizes = '1'", "exclude"),
+            ("rounds = 1\nfor = '1s'", "exclude"),
+            ("rounds = 0", "at least 1"),
+            ("per-step = 3", "belong to a sweep"),
+            ("sizes = '1'\nrounds = 9", "per-step"),
+            ("size = 0", "smallest is 1"),
+            ("pace = 'every 0s'", "no schedule"),
+            ("timeout = '0s'", "time-out"),
+        ] {
+            let error = resolve(&format!("command = 'lag'\n[lag]\n{lag}")).unwrap_err().to_string();
+            assert!(error.contains(want), "{lag}: {error}");
+        }
+        for (target, want) in [
+            ("primary = 'mysql://a/'", "without a replica"),
+            ("replicas = ['mysql://a/']", "without its primary"),
+            ("sandbox = 'async:1'\nprimary = 'mysql://a/'\nreplicas = ['mysql://b/']", "either a sandbox"),
+        ] {
+            let error = resolve(&format!("command = 'lag'\n[target]\n{target}")).unwrap_err().to_string();
+            assert!(error.contains(want), "{target}: {error}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_key_is_named_with_its_line() {
+        let error = PlanFile::from_toml("command = 'lag'\n\n[lag]\nround = 5\n").unwrap_err().to_string();
+        assert!(error.contains("line 4") && error.contains("round"), "{error}");
+    }
+
+    #[test]
+    fn a_password_in_a_plan_is_refused() {
+        let error = resolve("command = 'lag'\n[target]\nprimary = 'mysql://u:pw@a/'").unwrap_err().to_string();
+        assert!(error.contains("must not hold a password"), "{error}");
+    }
+
+    proptest! {
+        #[test]
+        fn no_file_panics(text in "\\PC{0,120}") {
+            let _ = resolve(&text);
+            let _ = resolve(&format!("command = 'lag'\n[lag]\n{text}"));
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! The record of a `lag` run: what `--json` prints and `summary.json` keeps.
+//!
+//! Every time is a number in microseconds and its name ends in `_us`; what the
+//! sample cannot carry is null.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{plan::LagSpec, warning::Warning};
+
+/// The schema's name and version in every `lag` document.
+pub const LAG_SCHEMA: &str = "replimeter.lag/1";
+
+/// How a set of times is distributed.
+///
+/// A quantile is null when fewer than ten samples lie beyond it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Distribution {
+    /// Number of samples.
+    pub count: u64,
+    /// Smallest, exact.
+    pub min_us: Option<f64>,
+    /// Arithmetic mean, exact.
+    pub mean_us: Option<f64>,
+    /// Standard deviation of the samples (n − 1).
+    pub stdev_us: Option<f64>,
+    /// Median.
+    pub p50_us: Option<f64>,
+    /// 90th percentile.
+    pub p90_us: Option<f64>,
+    /// 95th percentile.
+    pub p95_us: Option<f64>,
+    /// 99th percentile.
+    pub p99_us: Option<f64>,
+    /// 99.9th percentile.
+    pub p999_us: Option<f64>,
+    /// Largest, exact.
+    pub max_us: Option<f64>,
+    /// 95 % confidence intervals; null when there are too few samples.
+    pub ci95: Option<Intervals>,
+}
+
+/// 95 % confidence intervals `[low, high]` in microseconds.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Intervals {
+    /// Of the median.
+    pub p50_us: Option<[f64; 2]>,
+    /// Of the 90th percentile.
+    pub p90_us: Option<[f64; 2]>,
+    /// Of the 99th percentile.
+    pub p99_us: Option<[f64; 2]>,
+    /// By how much dependence between neighbouring rounds inflates the variance
+    /// at the median; 1 means independent. The effective sample size is
+    /// `count / inflation`.
+    pub inflation: f64,
+}
+
+/// One bar of a histogram: samples in [`low_us`, `high_us`).
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Bin {
+    /// Lower end.
+    pub low_us: f64,
+    /// Upper end.
+    pub high_us: f64,
+    /// Samples in it.
+    pub count: u64,
+}
+
+/// One stretch of the run, for "is it predictable?".
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Window {
+    /// Beginning, since the first counted round.
+    pub start_us: f64,
+    /// End.
+    pub end_us: f64,
+    /// Rows sent in it.
+    pub count: u64,
+    /// Smallest lag from the acknowledgement.
+    pub min_us: f64,
+    /// Median, when twenty samples or more.
+    pub p50_us: Option<f64>,
+    /// 90th percentile, when a hundred samples or more.
+    pub p90_us: Option<f64>,
+    /// 99th percentile, when a thousand samples or more.
+    pub p99_us: Option<f64>,
+    /// Largest.
+    pub max_us: f64,
+}
+
+/// What one replica did, for one payload size or for all.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LagRow {
+    /// The sandbox's shape, or `endpoints:N` for servers of the user's.
+    pub shape: String,
+    /// The replica's name.
+    pub replica: String,
+    /// How it was observed.
+    pub method: String,
+    /// Payload bytes; null for all sizes of a sweep together.
+    pub size_bytes: Option<u64>,
+    /// Counted rounds.
+    pub rounds: u64,
+    /// Rounds whose row was not seen in time.
+    pub missing: u64,
+    /// Lag from the acknowledgement, upper end of each bracket; may be negative.
+    pub from_ack: Distribution,
+    /// Lag from the send, upper end of each bracket.
+    pub from_send: Distribution,
+    /// Lag from the intended start, upper end of each bracket.
+    pub from_intended: Distribution,
+    /// Width of the brackets: how far the truth may lie below the upper end.
+    pub error_us: Distribution,
+    /// Lag from the acknowledgement by `estimator`.
+    pub estimate: Distribution,
+    /// How `estimate` was made from the brackets.
+    pub estimator: String,
+    /// Stages of the transaction; null for the method `poll`, which sees none.
+    pub stages: Option<Vec<String>>,
+    /// The write on the primary, send to acknowledgement.
+    pub insert: Distribution,
+    /// The read that showed the row.
+    pub retrieval: Distribution,
+    /// The replica's configured delay, which `from_…` include; null when none.
+    pub configured_delay_us: Option<f64>,
+    /// Histogram of `from_ack`.
+    pub histogram: Vec<Bin>,
+    /// `from_ack` over the course of the run.
+    pub windows: Vec<Window>,
+}
+
+/// The primary observed as if it were its own replica: what the method adds.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Floor {
+    /// How it was observed.
+    pub method: String,
+    /// Rounds.
+    pub rounds: u64,
+    /// Upper end of the bracket, from the acknowledgement.
+    pub from_ack: Distribution,
+    /// Bracket midpoint, from the acknowledgement.
+    pub estimate: Distribution,
+    /// Absolute value of the bracket midpoint, from the acknowledgement.
+    pub midpoint_abs: Distribution,
+    /// Width of the brackets.
+    pub error_us: Distribution,
+    /// Round trip of one prepared select of one row by its primary key, on the
+    /// primary while it had nothing else to do.
+    pub point_select: Distribution,
+    /// The same, of those selects that were under way when a write was
+    /// acknowledged: the yardstick of the floor, under the floor's own load.
+    pub point_select_at_ack: Distribution,
+}
+
+/// One line of the published table of experiment 1.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SweepLoop {
+    /// Which repetition of the sweep, from 1.
+    pub sweep: u32,
+    /// The step, from 1.
+    #[serde(rename = "loop")]
+    pub step: u32,
+    /// Payload bytes.
+    pub size_bytes: u64,
+    /// Sequence number of the step's last row.
+    pub sequence: u64,
+    /// The write of the step's last row.
+    pub insert_us: f64,
+    /// The read that showed it.
+    pub retrieval_us: f64,
+    /// From its send to the end of that read.
+    pub total_us: f64,
+    /// Total less insert less retrieval.
+    pub bare_us: f64,
+    /// The send, in microseconds since 1970 by the client's calendar clock.
+    pub inserted_unix_us: i64,
+    /// The end of that read, likewise.
+    pub fetched_unix_us: i64,
+}
+
+/// Experiment 1's table for one replica.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SweepTable {
+    /// The replica's name.
+    pub replica: String,
+    /// All loops of all sweeps, in order.
+    pub loops: Vec<SweepLoop>,
+}
+
+/// One server of the target.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct NodeRecord {
+    /// `primary`, `replica1`, …
+    pub name: String,
+    /// Host and port.
+    pub address: String,
+    /// `MariaDB 10.11.19`, …
+    pub version: String,
+}
+
+/// What was measured.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TargetRecord {
+    /// The sandbox's shape, or `endpoints:N`.
+    pub shape: String,
+    /// Whether the servers were ours.
+    pub sandbox: bool,
+    /// The servers; the primary first.
+    pub nodes: Vec<NodeRecord>,
+}
+
+/// Whether the run came to its end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RunStatus {
+    /// Everything asked for was measured.
+    #[default]
+    Complete,
+    /// Ended by the user; what was measured until then is kept.
+    Interrupted,
+    /// Ended by an error; what was measured until then is kept.
+    Failed,
+}
+
+/// What limits the client itself.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ClientRecord {
+    /// How late the writes started against their schedule.
+    pub start_lateness: Distribution,
+    /// Whether every core was kept from halting.
+    pub keep_awake: bool,
+    /// Whether the measuring threads had real-time priority.
+    pub real_time: bool,
+    /// One reading of the measuring clock, smallest step seen.
+    pub clock_step_us: f64,
+}
+
+/// The whole document of a `lag` run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LagDocument {
+    /// [`LAG_SCHEMA`].
+    pub schema: String,
+    /// Where the run is kept.
+    pub run_dir: String,
+    /// What the plan calls itself.
+    pub title: Option<String>,
+    /// Whether it came to its end.
+    pub status: RunStatus,
+    /// What ended a failed run.
+    pub error: Option<String>,
+    /// The finding in one sentence.
+    pub answer: String,
+    /// When it began (RFC 3339, UTC).
+    pub started_at: String,
+    /// How long the counted part took.
+    pub measured_us: f64,
+    /// What was measured.
+    pub target: TargetRecord,
+    /// The resolved settings.
+    pub settings: LagSpec,
+    /// Rounds that were measured but not counted.
+    pub warm_up_rounds: u64,
+    /// The figures, a row per replica and payload size.
+    pub results: Vec<LagRow>,
+    /// What the method itself adds; null when it was switched off.
+    pub floor: Option<Floor>,
+    /// The client's own limits.
+    pub client: ClientRecord,
+    /// Experiment 1's table, per replica; empty without a sweep.
+    pub size_sweep: Vec<SweepTable>,
+    /// What a reader must know to trust the figures.
+    pub warnings: Vec<Warning>,
+}

@@ -1,0 +1,197 @@
+//! One observation of a lag measurement.
+
+use crate::time::Nanos;
+
+/// Which part of a run a sample belongs to; only [`Phase::Measure`] counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// The primary observed as if it were its own replica.
+    Floor,
+    /// As `Floor`, but with point selects in place of the observer's reads, to
+    /// have the yardstick under the same load.
+    Yardstick,
+    /// Cut off before the statistics.
+    WarmUp,
+    /// The measurement proper.
+    Measure,
+}
+
+impl Phase {
+    /// The name in `samples.parquet`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Floor => "floor",
+            Self::Yardstick => "yardstick",
+            Self::WarmUp => "warm-up",
+            Self::Measure => "measure",
+        }
+    }
+
+    /// The phase of that name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        [Self::Floor, Self::Yardstick, Self::WarmUp, Self::Measure].into_iter().find(|phase| phase.name() == name)
+    }
+}
+
+/// The write of one row on the primary. All points are on the run's clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Write {
+    /// The row's sequence number, unique in the run, from 1.
+    pub seq: u64,
+    /// Which part of the run.
+    pub phase: Phase,
+    /// The sweep over all sizes, from 0; 0 without a sweep.
+    pub sweep: u32,
+    /// The step (size) within the sweep, from 0; 0 without a sweep.
+    pub step: u32,
+    /// The row within its step, from 1.
+    pub row_in_step: u32,
+    /// Payload bytes.
+    pub size_bytes: u64,
+    /// When the schedule wanted the write to start.
+    pub intended: Nanos,
+    /// The last moment before the statement was handed to the socket.
+    pub send: Nanos,
+    /// The first moment after the server's answer was read.
+    pub ack: Nanos,
+}
+
+/// A row seen by a polling observer.
+///
+/// The row became visible in (`after`, `until`]: `after` is when the last read
+/// that missed the row *began*, `until` when the first read that showed it *ended*.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sighting {
+    /// The row's sequence number.
+    pub seq: u64,
+    /// Beginning of the last read that did not show the row.
+    pub after: Nanos,
+    /// Beginning of the first read that showed it.
+    pub hit_began: Nanos,
+    /// End of the first read that showed it.
+    pub until: Nanos,
+}
+
+/// A write and what one replica made of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LagSample {
+    /// The replica's index in the target.
+    pub replica: usize,
+    /// The write on the primary.
+    pub write: Write,
+    /// When the replica showed it; `None` when it did not within the time-out.
+    pub sighting: Option<Sighting>,
+}
+
+impl LagSample {
+    /// The bracket's lower end: no row is visible before it was sent.
+    #[must_use]
+    pub fn lower(&self) -> Option<Nanos> {
+        self.sighting.map(|sighting| sighting.after.max(self.write.send))
+    }
+
+    /// The bracket's upper end.
+    #[must_use]
+    pub fn upper(&self) -> Option<Nanos> {
+        self.sighting.map(|sighting| sighting.until)
+    }
+
+    /// Upper end of the bracket, counted from `ack`; may be negative.
+    #[must_use]
+    pub fn from_ack(&self) -> Option<Nanos> {
+        self.upper().map(|until| until - self.write.ack)
+    }
+
+    /// Upper end of the bracket, counted from `send`.
+    #[must_use]
+    pub fn from_send(&self) -> Option<Nanos> {
+        self.upper().map(|until| until - self.write.send)
+    }
+
+    /// Upper end of the bracket, counted from the intended start.
+    #[must_use]
+    pub fn from_intended(&self) -> Option<Nanos> {
+        self.upper().map(|until| until - self.write.intended)
+    }
+
+    /// Width of the bracket: how far the truth may lie before the upper end.
+    #[must_use]
+    pub fn error(&self) -> Option<Nanos> {
+        Some(self.upper()? - self.lower()?)
+    }
+
+    /// The bracket's midpoint, counted from `ack`.
+    #[must_use]
+    pub fn midpoint_from_ack(&self) -> Option<Nanos> {
+        Some(self.lower()?.midpoint(self.upper()?) - self.write.ack)
+    }
+
+    /// How long the write took, send to ack.
+    #[must_use]
+    pub fn insert(&self) -> Nanos {
+        self.write.ack - self.write.send
+    }
+
+    /// How long the read that showed the row took.
+    #[must_use]
+    pub fn retrieval(&self) -> Option<Nanos> {
+        self.sighting.map(|sighting| sighting.until - sighting.hit_began)
+    }
+
+    /// Maxia's "bare" time: total − insert − retrieval, that is, from the
+    /// acknowledgement to the beginning of the read that showed the row.
+    #[must_use]
+    pub fn bare(&self) -> Option<Nanos> {
+        Some(self.from_send()? - self.insert() - self.retrieval()?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> LagSample {
+        LagSample {
+            replica: 0,
+            write: Write {
+                seq: 1,
+                phase: Phase::Measure,
+                sweep: 0,
+                step: 0,
+                row_in_step: 1,
+                size_bytes: 1000,
+                intended: Nanos(90),
+                send: Nanos(100),
+                ack: Nanos(200),
+            },
+            sighting: Some(Sighting { seq: 1, after: Nanos(210), hit_began: Nanos(240), until: Nanos(300) }),
+        }
+    }
+
+    #[test]
+    fn zero_points_and_bracket() {
+        let sample = sample();
+        assert_eq!(sample.from_ack(), Some(Nanos(100)));
+        assert_eq!(sample.from_send(), Some(Nanos(200)));
+        assert_eq!(sample.from_intended(), Some(Nanos(210)));
+        assert_eq!(sample.error(), Some(Nanos(90)));
+        assert_eq!(sample.midpoint_from_ack(), Some(Nanos(55)));
+    }
+
+    #[test]
+    fn bare_is_total_less_insert_and_retrieval() {
+        let sample = sample();
+        assert_eq!(sample.bare(), Some(Nanos(40)));
+        assert_eq!(sample.retrieval(), Some(Nanos(60)));
+    }
+
+    #[test]
+    fn a_read_before_the_send_does_not_widen_the_bracket() {
+        let mut sample = sample();
+        sample.sighting = Some(Sighting { seq: 1, after: Nanos(0), hit_began: Nanos(120), until: Nanos(150) });
+        assert_eq!(sample.lower(), Some(Nanos(100)));
+        assert_eq!(sample.from_ack(), Some(Nanos(-50)), "visible before the acknowledgement keeps its sign");
+    }
+}

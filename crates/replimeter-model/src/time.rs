@@ -1,0 +1,67 @@
+//! Points and differences on the measuring clock.
+
+use std::ops::{Add, Sub};
+
+/// Nanoseconds on the run's one monotonic clock, or a signed difference of two
+/// such points. Negative differences are meaningful (a replica may show a row
+/// before the primary acknowledges it) and are never clamped.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Nanos(pub i64);
+
+impl Nanos {
+    /// The value in microseconds, the unit of every report.
+    #[must_use]
+    pub fn as_micros(self) -> f64 {
+        self.0 as f64 / 1e3
+    }
+
+    /// The later of the two points.
+    #[must_use]
+    pub fn max(self, other: Self) -> Self {
+        Self(self.0.max(other.0))
+    }
+
+    /// The point halfway between two points; exact to half a nanosecond.
+    #[must_use]
+    pub fn midpoint(self, other: Self) -> Self {
+        Self(self.0.midpoint(other.0))
+    }
+}
+
+impl Add for Nanos {
+    type Output = Self;
+    fn add(self, other: Self) -> Self {
+        Self(self.0 + other.0)
+    }
+}
+
+impl Sub for Nanos {
+    type Output = Self;
+    fn sub(self, other: Self) -> Self {
+        Self(self.0 - other.0)
+    }
+}
+
+impl From<std::time::Duration> for Nanos {
+    /// Saturates at about 292 years.
+    fn from(duration: std::time::Duration) -> Self {
+        Self(i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn differences_keep_their_sign() {
+        let ack = Nanos(1_000);
+        let visible = Nanos(400);
+        assert_eq!((visible - ack).as_micros(), -0.6);
+    }
+
+    #[test]
+    fn midpoint_of_a_bracket() {
+        assert_eq!(Nanos(-10).midpoint(Nanos(30)), Nanos(10));
+    }
+}

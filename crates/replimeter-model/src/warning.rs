@@ -1,0 +1,60 @@
+//! Warnings: what a reader must know to trust a figure, and what to do about it.
+
+use serde::{Deserialize, Serialize};
+
+/// What a warning is about; programs match on this, people read the message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum WarningCode {
+    /// The payload was cut down to what both servers accept.
+    PayloadClamped,
+    /// A replica applies with a configured delay.
+    DelayedReplica,
+    /// The client's cores may have slept between rounds.
+    KeepAwakeOff,
+    /// The writer could not keep its schedule.
+    WriterLate,
+    /// The run ended before it was complete.
+    Interrupted,
+    /// The run was ended by an error; what was measured until then is kept.
+    Failed,
+    /// Rows that a replica did not show in time.
+    MissingRows,
+    /// Something an earlier run left behind was removed.
+    LeftoverRemoved,
+    /// The sandbox lies on a file system whose timing is not a disk's.
+    MemoryFileSystem,
+    /// The traffic to the server is not encrypted or the server not verified.
+    TlsNotVerified,
+    /// A password was given where other users of the machine can read it.
+    PasswordInUrl,
+    /// A privilege or setting could not be examined.
+    NotChecked,
+    /// The writer paused to empty its table.
+    TableEmptied,
+    /// The replica was found to replicate in a way that may surprise.
+    ReplicationSetting,
+    /// The client could not use what it needs to measure well.
+    ClientLimited,
+    /// Something of ours could not be removed.
+    CleanUpIncomplete,
+}
+
+/// One warning of a run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Warning {
+    /// What it is about.
+    pub code: WarningCode,
+    /// What was found, naming the server.
+    pub message: String,
+    /// What to do about it.
+    pub hint: String,
+}
+
+impl Warning {
+    /// A warning with its hint.
+    #[must_use]
+    pub fn new(code: WarningCode, message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self { code, message: message.into(), hint: hint.into() }
+    }
+}

@@ -1,0 +1,292 @@
+//! The page's pictures as Plotly figures, each with the table behind it.
+
+use std::collections::BTreeMap;
+
+use replimeter_model::{
+    record::{Bin, Distribution, LagDocument, LagRow},
+    sample::{LagSample, Phase},
+    time::Nanos,
+};
+use replimeter_stats::{bins::bins, envelope::Envelope, signed::SignedHistogram};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::figures::{Unit, count};
+
+/// Bars of the distribution.
+const BARS: usize = 80;
+/// Buckets of the time series; each draws at most two points.
+const BUCKETS: usize = 1500;
+/// Colours that stay apart on white and on black and for the colour-blind
+/// (Okabe & Ito 2008).
+const COLOURS: [&str; 6] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"];
+
+/// What the pictures need of the samples, in memory that does not grow with them.
+#[derive(Default)]
+pub(super) struct Gathered {
+    replicas: BTreeMap<String, Replica>,
+    origin: Option<Nanos>,
+    count: u64,
+}
+
+struct Replica {
+    from_ack: SignedHistogram,
+    floor: bool,
+    course: Envelope,
+}
+
+impl Gathered {
+    pub(super) fn record(&mut self, name: &str, sample: &LagSample) {
+        let Some(lag) = sample.from_ack() else { return };
+        if matches!(sample.write.phase, Phase::WarmUp | Phase::Yardstick) {
+            return;
+        }
+        let floor = sample.write.phase == Phase::Floor;
+        let name = if floor { "floor (null replica)" } else { name };
+        let replica = self.replicas.entry(name.to_owned()).or_insert_with(|| Replica {
+            from_ack: SignedHistogram::new(3),
+            floor,
+            course: Envelope::new(BUCKETS),
+        });
+        replica.from_ack.record(lag);
+        if !floor {
+            let origin = *self.origin.get_or_insert(sample.write.send);
+            replica.course.push((sample.write.send - origin).as_micros() / 1e6, lag.as_micros());
+            self.count += 1;
+        }
+    }
+
+    /// Samples that count.
+    pub(super) fn count(&self) -> u64 {
+        self.count
+    }
+}
+
+/// A picture and the table behind it.
+pub(super) struct Picture {
+    pub(super) id: &'static str,
+    pub(super) title: &'static str,
+    pub(super) note: String,
+    pub(super) figure: Value,
+    pub(super) table: DataTable,
+}
+
+#[derive(Serialize)]
+pub(super) struct DataTable {
+    header: Vec<String>,
+    rows: Vec<Vec<String>>,
+}
+
+fn figure(id: &str, traces: Vec<Value>, x: Value, y: Value) -> Value {
+    json!({
+        "id": id,
+        "data": traces,
+        "layout": {
+            "xaxis": x, "yaxis": y, "hovermode": "closest", "bargap": 0.04, "barmode": "overlay",
+            "margin": {"l": 70, "r": 20, "t": 20, "b": 50},
+            "legend": {"orientation": "h", "y": 1.12},
+        },
+    })
+}
+
+fn colour(index: usize) -> &'static str {
+    COLOURS[index % COLOURS.len()]
+}
+
+/// All pictures of a run.
+pub(super) fn all(document: &LagDocument, gathered: &Gathered) -> Vec<Picture> {
+    let typical = gathered.replicas.values().filter_map(|replica| replica.from_ack.at_rank(replica.from_ack.count().div_ceil(2)));
+    let unit = Unit::for_size(typical.map(Nanos::as_micros).fold(0.0, f64::max));
+    let mut pictures = vec![distribution(gathered, unit), quantiles(gathered, unit), course(gathered, unit)];
+    pictures.extend(sizes(document));
+    pictures
+}
+
+fn distribution(gathered: &Gathered, unit: Unit) -> Picture {
+    let mut traces = Vec::new();
+    let mut rows = Vec::new();
+    let mut outside = 0;
+    for (index, (name, replica)) in gathered.replicas.iter().enumerate() {
+        let all = bins(&replica.from_ack, BARS);
+        let total = replica.from_ack.count().max(1) as f64;
+        let usual = all.iter().map(|bin| bin.high_us - bin.low_us).fold(f64::MAX, f64::min);
+        // The open bars at both ends are as wide as the rest is far; they go to the table only.
+        let (closed, open): (Vec<&Bin>, Vec<&Bin>) =
+            all.iter().partition(|bin| bin.high_us - bin.low_us <= usual * 1.5 || all.len() < 3);
+        outside += open.iter().map(|bin| bin.count).sum::<u64>();
+        rows.extend(all.iter().map(|bin| vec![name.clone(), unit.show(bin.low_us), unit.show(bin.high_us), count(bin.count)]));
+        let share: Vec<f64> = closed.iter().map(|bin| bin.count as f64 / total * 100.0).collect();
+        let text: Vec<String> = closed
+            .iter()
+            .map(|bin| format!("{} to {}: {} samples", unit.with(bin.low_us), unit.with(bin.high_us), count(bin.count)))
+            .collect();
+        traces.push(json!({
+            "type": "bar", "name": name, "opacity": 0.7, "visible": if replica.floor { json!("legendonly") } else { json!(true) },
+            "x": closed.iter().map(|bin| (bin.low_us + bin.high_us) / 2.0 / unit.scale()).collect::<Vec<_>>(),
+            "width": closed.iter().map(|bin| (bin.high_us - bin.low_us) / unit.scale()).collect::<Vec<_>>(),
+            "y": share, "hovertext": text, "hovertemplate": "%{hovertext}<br>%{y:.2f} %<extra>%{fullData.name}</extra>",
+            "marker": {"color": colour(index)},
+        }));
+    }
+    Picture {
+        id: "distribution",
+        title: "How late: distribution of lag from ack",
+        note: if outside > 0 {
+            format!("{} samples outside the drawn range are in the table below and in the pictures that follow.", count(outside))
+        } else {
+            String::new()
+        },
+        figure: figure(
+            "distribution",
+            traces,
+            json!({"title": {"text": format!("lag from ack ({})", unit.symbol())}}),
+            json!({"title": {"text": "share of rounds (%)"}, "rangemode": "tozero"}),
+        ),
+        table: DataTable { header: ["series", "from", "to", "samples"].map(str::to_owned).to_vec(), rows },
+    }
+}
+
+/// The quantile function up to the last that ten samples support.
+fn quantiles(gathered: &Gathered, unit: Unit) -> Picture {
+    const LEVELS: [f64; 19] =
+        [0.01, 0.05, 0.1, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.7, 0.75, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999, 0.9999];
+    let mut traces = Vec::new();
+    let mut rows = Vec::new();
+    for (index, (name, replica)) in gathered.replicas.iter().enumerate() {
+        let known: Vec<(f64, f64)> =
+            LEVELS.iter().filter_map(|level| Some((*level, replica.from_ack.quantile(*level)?.as_micros()))).collect();
+        rows.extend(known.iter().map(|(level, us)| vec![name.clone(), format!("{} %", level * 100.0), unit.show(*us)]));
+        traces.push(json!({
+            "type": "scatter", "mode": "lines+markers", "name": name,
+            "x": known.iter().map(|(level, _)| 1.0 / (1.0 - level)).collect::<Vec<_>>(),
+            "y": known.iter().map(|(_, us)| us / unit.scale()).collect::<Vec<_>>(),
+            "hovertext": known.iter().map(|(level, _)| format!("{:.4} % of rounds", level * 100.0)).collect::<Vec<_>>(),
+            "hovertemplate": format!("%{{hovertext}} within %{{y:.4~g}} {}<extra>%{{fullData.name}}</extra>", unit.symbol()),
+            "line": {"color": colour(index)},
+        }));
+    }
+    let ticks = [0.0, 0.5, 0.9, 0.99, 0.999, 0.9999];
+    Picture {
+        id: "quantiles",
+        title: "How bad can it get: quantiles",
+        note: "Levels with fewer than ten samples beyond them are left out.".to_owned(),
+        figure: figure(
+            "quantiles",
+            traces,
+            json!({
+                "title": {"text": "share of rounds at most this late"}, "type": "log",
+                "tickvals": ticks.map(|level| 1.0 / (1.0 - level)), "ticktext": ticks.map(|level| format!("{} %", level * 100.0)),
+            }),
+            json!({"title": {"text": format!("lag from ack ({})", unit.symbol())}}),
+        ),
+        table: DataTable { header: vec!["series".to_owned(), "level".to_owned(), unit.symbol().to_owned()], rows },
+    }
+}
+
+fn course(gathered: &Gathered, unit: Unit) -> Picture {
+    let mut traces = Vec::new();
+    let mut rows = Vec::new();
+    let mut reduced = 1;
+    for (index, (name, replica)) in gathered.replicas.iter().enumerate().filter(|(_, (_, replica))| !replica.floor) {
+        let points = replica.course.points();
+        reduced = reduced.max(replica.course.per_bucket());
+        // The table carries the hundred largest; all are in samples.parquet.
+        let mut largest = points.clone();
+        largest.sort_by(|a, b| b.1.total_cmp(&a.1));
+        rows.extend(largest.iter().take(100).map(|(at, us)| vec![name.clone(), format!("{at:.3}"), unit.show(*us)]));
+        traces.push(json!({
+            "type": "scatter", "mode": "markers", "name": name,
+            "x": points.iter().map(|(at, _)| (at * 1e6).round() / 1e6).collect::<Vec<_>>(),
+            "y": points.iter().map(|(_, us)| us / unit.scale()).collect::<Vec<_>>(),
+            "hovertemplate": format!("after %{{x:.3f}} s: %{{y:.4~g}} {}<extra>%{{fullData.name}}</extra>", unit.symbol()),
+            "marker": {"color": colour(index), "size": 4, "opacity": 0.7},
+        }));
+    }
+    Picture {
+        id: "course",
+        title: "Is it predictable: lag over the course of the run",
+        note: if reduced > 1 {
+            format!(
+                "Of each {} consecutive rounds the smallest and the largest are drawn; no extreme is lost. The table lists the hundred largest.",
+                count(reduced as u64)
+            )
+        } else {
+            "Every round is drawn. The table lists the hundred largest.".to_owned()
+        },
+        figure: figure(
+            "course",
+            traces,
+            json!({"title": {"text": "time since the first counted round (s)"}}),
+            json!({"title": {"text": format!("lag from ack ({})", unit.symbol())}}),
+        ),
+        table: DataTable { header: vec!["series".to_owned(), "after (s)".to_owned(), unit.symbol().to_owned()], rows },
+    }
+}
+
+fn sizes(document: &LagDocument) -> Option<Picture> {
+    let sized: Vec<_> = document.results.iter().filter(|row| row.size_bytes.is_some()).collect();
+    if !document.results.iter().any(|row| row.size_bytes.is_none()) || sized.is_empty() {
+        return None;
+    }
+    let unit = Unit::for_size(sized.iter().filter_map(|row| row.from_send.mean_us).fold(0.0, f64::max));
+    let mut replicas: Vec<&str> = sized.iter().map(|row| row.replica.as_str()).collect();
+    replicas.dedup();
+    let mut traces = Vec::new();
+    let mut rows = Vec::new();
+    let mut index = 0;
+    for replica in replicas {
+        let of_replica: Vec<_> = sized.iter().filter(|row| row.replica == replica).collect();
+        for (what, pick) in [
+            ("lag from send", (|row| &row.from_send) as fn(&LagRow) -> &Distribution),
+            ("lag from ack", |row| &row.from_ack),
+            ("insert", |row| &row.insert),
+            ("retrieval", |row| &row.retrieval),
+        ] {
+            let mid = |row: &&&LagRow| pick(row).p50_us.or(pick(row).mean_us);
+            let known: Vec<_> = of_replica.iter().filter(|row| mid(row).is_some()).collect();
+            let of = |value: &dyn Fn(&Distribution) -> Option<f64>| {
+                known.iter().map(|row| value(pick(row)).unwrap_or_default() / unit.scale()).collect::<Vec<f64>>()
+            };
+            let middle: Vec<f64> = known.iter().map(|row| mid(row).unwrap_or_default() / unit.scale()).collect();
+            let (low, high) =
+                (of(&|distribution| distribution.min_us), of(&|distribution| distribution.p90_us.or(distribution.max_us)));
+            let bytes: Vec<u64> = known.iter().filter_map(|row| row.size_bytes).collect();
+            rows.extend(known.iter().zip(&middle).zip(low.iter().zip(&high)).map(|((row, middle), (low, high))| {
+                let show = |value: &f64| unit.show(value * unit.scale());
+                vec![
+                    format!("{replica}, {what}"),
+                    row.size_bytes.map(count).unwrap_or_default(),
+                    show(low),
+                    show(middle),
+                    show(high),
+                ]
+            }));
+            traces.push(json!({
+                "type": "scatter", "mode": "lines+markers", "name": format!("{replica}, {what}"), "x": bytes, "y": middle,
+                "error_y": {
+                    "type": "data", "symmetric": false, "thickness": 1,
+                    "array": high.iter().zip(&middle).map(|(high, middle)| (high - middle).max(0.0)).collect::<Vec<_>>(),
+                    "arrayminus": middle.iter().zip(&low).map(|(middle, low)| (middle - low).max(0.0)).collect::<Vec<_>>(),
+                },
+                "hovertemplate": format!("%{{x}} bytes: %{{y:.4~g}} {}<extra>%{{fullData.name}}</extra>", unit.symbol()),
+                "line": {"color": colour(index)},
+            }));
+            index += 1;
+        }
+    }
+    Some(Picture {
+        id: "sizes",
+        title: "Does size matter: the sweep",
+        note: "Medians (means where there are fewer than 20 rows); the bars reach from the smallest to the 90th percentile (the largest where there are fewer than 100 rows).".to_owned(),
+        figure: figure(
+            "sizes",
+            traces,
+            json!({"title": {"text": "payload (bytes)"}, "rangemode": "tozero"}),
+            json!({"title": {"text": unit.symbol()}, "rangemode": "tozero"}),
+        ),
+        table: DataTable {
+            header: ["series", "bytes", "smallest", "middle", "high"].map(str::to_owned).to_vec(),
+            rows,
+        },
+    })
+}

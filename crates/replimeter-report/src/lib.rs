@@ -1,0 +1,9 @@
+//! Renders a run: one module per output. Reads and writes the files of a run
+//! directory; knows no server.
+
+pub mod answer;
+pub mod figures;
+pub mod html;
+pub mod samples;
+pub mod sweep;
+pub mod terminal;

@@ -1,0 +1,330 @@
+//! `samples.parquet`: one row per observation.
+
+use std::{
+    fs::File,
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use parquet::{
+    basic::Compression,
+    data_type::{ByteArray, ByteArrayType, DataType, DoubleType, Int32Type, Int64Type},
+    errors::ParquetError,
+    file::{
+        properties::WriterProperties,
+        reader::{FileReader, SerializedFileReader},
+        writer::{SerializedFileWriter, SerializedRowGroupWriter},
+    },
+    record::RowAccessor,
+    schema::{parser::parse_message_type, types::Type},
+};
+use replimeter_model::{
+    sample::{LagSample, Phase, Sighting, Write},
+    time::Nanos,
+};
+
+/// The columns; `docs/run-directory.md` explains each.
+const SCHEMA: &str = "message lag_sample {
+    required binary phase (UTF8);
+    required binary replica (UTF8);
+    required int32 sweep;
+    required int32 step;
+    required int32 row_in_step;
+    required int64 seq;
+    required int64 size_bytes;
+    required int64 intended_ns;
+    required int64 send_ns;
+    required int64 ack_ns;
+    optional int64 visible_after_ns;
+    optional int64 hit_began_ns;
+    optional int64 visible_until_ns;
+    optional double from_ack_us;
+    optional double from_send_us;
+    optional double from_intended_us;
+    optional double error_us;
+    required double insert_us;
+}";
+
+/// Samples held before they are written; bounds the memory.
+const GROUP: usize = 4096;
+
+/// Why samples could not be written or read.
+#[derive(Debug, thiserror::Error)]
+pub enum SamplesError {
+    /// The file itself.
+    #[error("{}: {source}", path.display())]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// Its contents.
+    #[error("{}: {reason}", path.display())]
+    Format {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
+}
+
+fn reason(path: &Path, error: ParquetError) -> SamplesError {
+    if let ParquetError::External(inner) = &error
+        && let Some(source) = inner.downcast_ref::<io::Error>()
+    {
+        let source = io::Error::new(source.kind(), source.to_string());
+        return SamplesError::File { path: path.to_owned(), source };
+    }
+    SamplesError::Format { path: path.to_owned(), reason: error.to_string() }
+}
+
+/// Writes samples as they come, a few thousand at a time.
+pub struct SamplesWriter {
+    path: PathBuf,
+    writer: SerializedFileWriter<File>,
+    replicas: Vec<String>,
+    null_replica: String,
+    held: Vec<LagSample>,
+}
+
+impl SamplesWriter {
+    /// Begins the file. `replicas` are the names by index, `null_replica` the
+    /// name under which samples of the floor appear.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub fn create(path: &Path, replicas: Vec<String>, null_replica: &str) -> Result<Self, SamplesError> {
+        let file = File::create(path).map_err(|source| SamplesError::File { path: path.to_owned(), source })?;
+        let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();
+        let writer = SerializedFileWriter::new(file, schema(path)?, Arc::new(properties)).map_err(|error| reason(path, error))?;
+        Ok(Self {
+            path: path.to_owned(),
+            writer,
+            replicas,
+            null_replica: null_replica.to_owned(),
+            held: Vec::with_capacity(GROUP),
+        })
+    }
+
+    /// Adds one sample.
+    ///
+    /// # Errors
+    /// When the disk refuses.
+    pub fn write(&mut self, sample: &LagSample) -> Result<(), SamplesError> {
+        self.held.push(*sample);
+        if self.held.len() >= GROUP { self.flush() } else { Ok(()) }
+    }
+
+    /// Writes what is held and the file's end; without it the file is unreadable.
+    ///
+    /// # Errors
+    /// When the disk refuses.
+    pub fn finish(mut self) -> Result<(), SamplesError> {
+        self.flush()?;
+        self.writer.close().map(|_| ()).map_err(|error| reason(&self.path, error))
+    }
+
+    fn name(&self, sample: &LagSample) -> ByteArray {
+        let name = match sample.write.phase {
+            Phase::Floor | Phase::Yardstick => self.null_replica.as_str(),
+            _ => self.replicas.get(sample.replica).map_or(self.null_replica.as_str(), String::as_str),
+        };
+        ByteArray::from(name)
+    }
+
+    fn flush(&mut self) -> Result<(), SamplesError> {
+        if self.held.is_empty() {
+            return Ok(());
+        }
+        let held = std::mem::take(&mut self.held);
+        let names: Vec<ByteArray> = held.iter().map(|sample| self.name(sample)).collect();
+        write_group(&mut self.writer, &held, names).map_err(|error| reason(&self.path, error))?;
+        self.held = held;
+        self.held.clear();
+        Ok(())
+    }
+}
+
+fn schema(path: &Path) -> Result<Arc<Type>, SamplesError> {
+    parse_message_type(SCHEMA).map(Arc::new).map_err(|error| reason(path, error))
+}
+
+fn write_group(writer: &mut SerializedFileWriter<File>, held: &[LagSample], names: Vec<ByteArray>) -> Result<(), ParquetError> {
+    let mut group = writer.next_row_group()?;
+    let each = |value: &dyn Fn(&LagSample) -> i64| held.iter().map(value).collect::<Vec<_>>();
+    let small = |value: &dyn Fn(&LagSample) -> u32| {
+        held.iter().map(|sample| i32::try_from(value(sample)).unwrap_or(i32::MAX)).collect::<Vec<_>>()
+    };
+    let maybe = |value: &dyn Fn(&LagSample) -> Option<Nanos>| {
+        held.iter().map(|sample| value(sample).map(|nanos| nanos.0)).collect::<Vec<_>>()
+    };
+    let micros = |value: &dyn Fn(&LagSample) -> Option<Nanos>| {
+        held.iter().map(|sample| value(sample).map(Nanos::as_micros)).collect::<Vec<_>>()
+    };
+    let whole = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+    required::<ByteArrayType>(
+        &mut group,
+        &held.iter().map(|sample| ByteArray::from(sample.write.phase.name())).collect::<Vec<_>>(),
+    )?;
+    required::<ByteArrayType>(&mut group, &names)?;
+    required::<Int32Type>(&mut group, &small(&|sample| sample.write.sweep))?;
+    required::<Int32Type>(&mut group, &small(&|sample| sample.write.step))?;
+    required::<Int32Type>(&mut group, &small(&|sample| sample.write.row_in_step))?;
+    required::<Int64Type>(&mut group, &each(&|sample| whole(sample.write.seq)))?;
+    required::<Int64Type>(&mut group, &each(&|sample| whole(sample.write.size_bytes)))?;
+    required::<Int64Type>(&mut group, &each(&|sample| sample.write.intended.0))?;
+    required::<Int64Type>(&mut group, &each(&|sample| sample.write.send.0))?;
+    required::<Int64Type>(&mut group, &each(&|sample| sample.write.ack.0))?;
+    optional::<Int64Type>(&mut group, maybe(&LagSample::lower))?;
+    optional::<Int64Type>(&mut group, maybe(&|sample| sample.sighting.map(|sighting| sighting.hit_began)))?;
+    optional::<Int64Type>(&mut group, maybe(&LagSample::upper))?;
+    optional::<DoubleType>(&mut group, micros(&LagSample::from_ack))?;
+    optional::<DoubleType>(&mut group, micros(&LagSample::from_send))?;
+    optional::<DoubleType>(&mut group, micros(&LagSample::from_intended))?;
+    optional::<DoubleType>(&mut group, micros(&LagSample::error))?;
+    required::<DoubleType>(&mut group, &held.iter().map(|sample| sample.insert().as_micros()).collect::<Vec<_>>())?;
+    group.close()?;
+    Ok(())
+}
+
+fn column<T: DataType>(
+    group: &mut SerializedRowGroupWriter<'_, File>,
+    values: &[T::T],
+    present: Option<&[i16]>,
+) -> Result<(), ParquetError> {
+    let Some(mut column) = group.next_column()? else {
+        return Err(ParquetError::General("the schema has fewer columns than are written".to_owned()));
+    };
+    column.typed::<T>().write_batch(values, present, None)?;
+    column.close()
+}
+
+fn required<T: DataType>(group: &mut SerializedRowGroupWriter<'_, File>, values: &[T::T]) -> Result<(), ParquetError> {
+    column::<T>(group, values, None)
+}
+
+fn optional<T: DataType>(group: &mut SerializedRowGroupWriter<'_, File>, values: Vec<Option<T::T>>) -> Result<(), ParquetError> {
+    let present: Vec<i16> = values.iter().map(|value| i16::from(value.is_some())).collect();
+    let values: Vec<T::T> = values.into_iter().flatten().collect();
+    column::<T>(group, &values, Some(&present))
+}
+
+/// Reads samples back, one by one; memory does not grow with the file.
+///
+/// `each` gets the replica's name and the sample, whose `replica` is 0.
+///
+/// # Errors
+/// When the file is missing, no Parquet, cut off, or of another schema.
+pub fn read(path: &Path, mut each: impl FnMut(&str, &LagSample)) -> Result<u64, SamplesError> {
+    let wrap = |error| reason(path, error);
+    let file = File::open(path).map_err(|source| SamplesError::File { path: path.to_owned(), source })?;
+    let reader = SerializedFileReader::new(file).map_err(wrap)?;
+    let expected = schema(path)?;
+    let stated = reader.metadata().file_metadata().schema();
+    let names = |schema: &Type| schema.get_fields().iter().map(|field| field.name().to_owned()).collect::<Vec<_>>();
+    if names(stated) != names(&expected) {
+        let reason = "its columns are not those of this version's samples".to_owned();
+        return Err(SamplesError::Format { path: path.to_owned(), reason });
+    }
+    let mut count = 0;
+    for row in reader.get_row_iter(None).map_err(wrap)? {
+        let row = row.map_err(wrap)?;
+        let sample = sample_of(&row).map_err(wrap)?;
+        each(row.get_string(1).map_err(wrap)?, &sample);
+        count += 1;
+    }
+    Ok(count)
+}
+
+fn sample_of(row: &parquet::record::Row) -> Result<LagSample, ParquetError> {
+    let nanos = |column| row.get_long(column).map(Nanos);
+    let number = |column| row.get_long(column).map(i64::unsigned_abs);
+    let small = |column| row.get_int(column).map(i32::unsigned_abs);
+    let phase = row.get_string(0)?;
+    let phase = Phase::from_name(phase).ok_or_else(|| ParquetError::General(format!("unknown phase `{phase}`")))?;
+    let write = Write {
+        seq: number(5)?,
+        phase,
+        sweep: small(2)?,
+        step: small(3)?,
+        row_in_step: small(4)?,
+        size_bytes: number(6)?,
+        intended: nanos(7)?,
+        send: nanos(8)?,
+        ack: nanos(9)?,
+    };
+    // A missing row has no sighting: its columns are null.
+    let sighting = match (nanos(10), nanos(11), nanos(12)) {
+        (Ok(after), Ok(hit_began), Ok(until)) => Some(Sighting { seq: write.seq, after, hit_began, until }),
+        _ => None,
+    };
+    Ok(LagSample { replica: 0, write, sighting })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(seq: u64, seen: bool) -> LagSample {
+        let send = Nanos(seq as i64 * 1000);
+        LagSample {
+            replica: (seq % 2) as usize,
+            write: Write {
+                seq,
+                phase: if seq < 3 { Phase::Floor } else { Phase::Measure },
+                sweep: 1,
+                step: 2,
+                row_in_step: 3,
+                size_bytes: 4,
+                intended: send - Nanos(5),
+                send,
+                ack: send + Nanos(100),
+            },
+            sighting: seen.then_some(Sighting {
+                seq,
+                after: send + Nanos(10),
+                hit_began: send + Nanos(20),
+                until: send + Nanos(50),
+            }),
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read_across_several_groups() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("samples.parquet");
+        let mut writer = SamplesWriter::create(&path, vec!["replica1".to_owned(), "replica2".to_owned()], "null").unwrap();
+        let samples: Vec<LagSample> = (1..=GROUP as u64 + 10).map(|seq| sample(seq, seq % 7 != 0)).collect();
+        for sample in &samples {
+            writer.write(sample).unwrap();
+        }
+        writer.finish().unwrap();
+        let mut back = Vec::new();
+        let mut names = Vec::new();
+        let count = read(&path, |name, sample| {
+            names.push(name.to_owned());
+            back.push(*sample);
+        });
+        assert_eq!(count.unwrap(), samples.len() as u64);
+        assert_eq!(names[..4], ["null", "null", "replica2", "replica1"]);
+        for (written, read) in samples.iter().zip(&back) {
+            assert_eq!((read.write, read.sighting), (written.write, written.sighting));
+        }
+    }
+
+    #[test]
+    fn a_cut_off_file_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("samples.parquet");
+        let mut writer = SamplesWriter::create(&path, vec![], "null").unwrap();
+        writer.write(&sample(1, true)).unwrap();
+        writer.finish().unwrap();
+        let bytes = std::fs::read(&path).unwrap();
+        for length in [0, 3, 4, bytes.len() / 2, bytes.len() - 1] {
+            std::fs::write(&path, &bytes[..length]).unwrap();
+            assert!(read(&path, |_, _| ()).is_err(), "{length} bytes");
+        }
+    }
+}

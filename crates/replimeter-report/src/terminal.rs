@@ -1,0 +1,311 @@
+//! The report people read in a terminal.
+
+use std::fmt::Write as _;
+
+use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+use replimeter_model::{
+    plan::Pace,
+    record::{Bin, Distribution, LagDocument, LagRow, Window},
+    warning::Warning,
+};
+
+use crate::{
+    answer::overall_rows,
+    figures::{Unit, count, time},
+    sweep,
+};
+
+/// Width of a histogram's longest bar, in characters.
+const BAR: f64 = 44.0;
+/// Eighths of a character cell.
+const EIGHTHS: [char; 8] = ['▏', '▎', '▍', '▌', '▋', '▊', '▉', '█'];
+/// Heights for a line of windows.
+const HEIGHTS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+
+/// The whole report. `raw` adds experiment 1's raw lines.
+#[must_use]
+pub fn lag(document: &LagDocument, raw: bool) -> String {
+    let mut out = String::new();
+    let _ = writeln!(out, "{}\n", head(document));
+    let _ = writeln!(out, "{}\n", wrapped(&document.answer, 96, ""));
+    let overall = overall_rows(document);
+    out.push_str(&distributions(document, &overall));
+    let sizes: Vec<&LagRow> = document.results.iter().filter(|row| row.size_bytes.is_some()).collect();
+    if overall.iter().any(|row| row.size_bytes.is_none()) {
+        out.push_str(&by_size(&sizes));
+    }
+    for row in &overall {
+        if !row.histogram.is_empty() {
+            let _ = writeln!(out, "\nLag from ack, {}", row.replica);
+            out.push_str(&histogram(&row.histogram));
+        }
+        if let Some(course) = course(&row.windows) {
+            let _ = writeln!(out, "\n{course}");
+        }
+    }
+    for table in &document.size_sweep {
+        let _ = writeln!(
+            out,
+            "\nAs published in 2006 (first sweep, fifth rows, ms), {}\n{}",
+            table.replica,
+            sweep::table(table).trim_end()
+        );
+        if raw {
+            let _ = writeln!(out, "\n{}", sweep::raw(table, document.settings.per_step.unwrap_or(1)).trim_end());
+        }
+    }
+    out.push_str(&floor(document));
+    out.push_str(&warnings(&document.warnings));
+    let _ = writeln!(out, "\nRun kept in {}", document.run_dir);
+    out
+}
+
+fn head(document: &LagDocument) -> String {
+    let settings = &document.settings;
+    let mut parts = vec![format!("Replimeter lag · {}", document.target.shape)];
+    if let Some(primary) = document.target.nodes.first() {
+        parts.push(primary.version.clone());
+    }
+    parts.push(format!("method {}", settings.method.name()));
+    parts.push(match settings.pace {
+        Some(Pace::Every(span)) => format!("a row every {span}, open loop"),
+        Some(Pace::Visible) => "the next row when the last was seen, closed loop".to_owned(),
+        Some(Pace::Ack) => "the next row when the last was acknowledged, closed loop".to_owned(),
+        None => String::new(),
+    });
+    if let Some(size) = settings.size {
+        parts.push(format!("{} bytes", count(size)));
+    }
+    if let Some(title) = &document.title {
+        parts.push(title.clone());
+    }
+    parts.retain(|part| !part.is_empty());
+    parts.join(" · ")
+}
+
+fn unit_of(rows: &[&LagRow]) -> Unit {
+    let typical = |row: &&LagRow| row.from_send.p50_us.or(row.from_send.mean_us).unwrap_or(0.0);
+    Unit::for_size(rows.iter().map(typical).fold(0.0, f64::max))
+}
+
+fn plain_table(header: Vec<String>) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled).set_header(header);
+    table
+}
+
+fn aligned(mut table: Table, left: usize) -> String {
+    for (index, column) in table.column_iter_mut().enumerate() {
+        if index >= left {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    table.lines().map(|line| format!("{}\n", line.trim_end())).collect()
+}
+
+fn cells(label: Vec<String>, unit: Unit, distribution: &Distribution) -> Vec<String> {
+    let show = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), |us| unit.show(us));
+    let interval = distribution
+        .ci95
+        .as_ref()
+        .and_then(|ci| ci.p50_us)
+        .map_or_else(|| "–".to_owned(), |[low, high]| format!("{}–{}", unit.show(low), unit.show(high)));
+    let mut row = label;
+    row.push(count(distribution.count));
+    row.extend([distribution.min_us, distribution.mean_us, distribution.stdev_us, distribution.p50_us].map(show));
+    row.push(interval);
+    row.extend(
+        [distribution.p90_us, distribution.p95_us, distribution.p99_us, distribution.p999_us, distribution.max_us].map(show),
+    );
+    row
+}
+
+fn distributions(document: &LagDocument, rows: &[&LagRow]) -> String {
+    let unit = unit_of(rows);
+    let mut header = vec!["replica".to_owned(), unit.symbol().to_owned()];
+    header.extend(["n", "min", "mean", "stdev", "p50", "95 % of p50", "p90", "p95", "p99", "p99.9", "max"].map(str::to_owned));
+    let mut table = plain_table(header);
+    for row in rows {
+        let mut add = |what: &str, distribution: &Distribution| {
+            table.add_row(cells(vec![row.replica.clone(), what.to_owned()], unit, distribution));
+        };
+        add("lag from ack", &row.from_ack);
+        add("lag from send", &row.from_send);
+        if matches!(document.settings.pace, Some(Pace::Every(_))) {
+            add("lag from intended start", &row.from_intended);
+        }
+        add("bracket midpoint from ack", &row.estimate);
+        add("error (bracket width)", &row.error_us);
+        add("insert (send to ack)", &row.insert);
+    }
+    let mut out = aligned(table, 2);
+    let missing: u64 = rows.iter().map(|row| row.missing).sum();
+    if missing > 0 {
+        let _ = writeln!(out, "missing: {} rows were never seen", count(missing));
+    }
+    out
+}
+
+fn by_size(rows: &[&LagRow]) -> String {
+    if rows.is_empty() {
+        return String::new();
+    }
+    let unit = unit_of(rows);
+    let mut header = vec!["replica".to_owned(), "bytes".to_owned()];
+    header.extend(["n", "min", "mean", "stdev", "p50", "95 % of p50", "p90", "p95", "p99", "p99.9", "max"].map(str::to_owned));
+    let mut table = plain_table(header);
+    for row in rows {
+        let size = row.size_bytes.map(count).unwrap_or_default();
+        table.add_row(cells(vec![row.replica.clone(), size], unit, &row.from_ack));
+    }
+    format!("\nLag from ack by payload size ({})\n{}", unit.symbol(), aligned(table, 1))
+}
+
+/// A histogram of block characters, a line per bar.
+#[must_use]
+pub fn histogram(bins: &[Bin]) -> String {
+    let most = bins.iter().map(|bin| bin.count).max().unwrap_or(0);
+    // The open bars at the ends must not choose the unit.
+    let typical = bins.iter().max_by_key(|bin| bin.count).map_or(0.0, |bin| bin.high_us);
+    let unit = Unit::for_size(typical);
+    let ends: Vec<(String, String)> = bins.iter().map(|bin| (unit.show(bin.low_us), unit.show(bin.high_us))).collect();
+    let wide = |pick: &dyn Fn(&(String, String)) -> usize| ends.iter().map(pick).max().unwrap_or(0);
+    let (low, high) = (wide(&|end| end.0.chars().count()), wide(&|end| end.1.chars().count()));
+    let mut out = String::new();
+    for (bin, end) in bins.iter().zip(&ends) {
+        let bar = bar(bin.count as f64 / most.max(1) as f64 * BAR, bin.count > 0);
+        let _ = writeln!(out, "  {:>low$} – {:>high$} {}  {} {}", end.0, end.1, unit.symbol(), bar, count(bin.count));
+    }
+    out
+}
+
+/// A bar of so many character cells, in eighths; something is always drawn for
+/// something.
+fn bar(cells: f64, something: bool) -> String {
+    let eighths = (cells * 8.0).round() as usize;
+    let eighths = if something { eighths.max(1) } else { eighths };
+    let mut bar: String = std::iter::repeat_n(EIGHTHS[7], eighths / 8).collect();
+    if eighths % 8 > 0 {
+        bar.push(EIGHTHS[eighths % 8 - 1]);
+    }
+    bar
+}
+
+/// The course of the run: one character a window for the median and the largest.
+fn course(windows: &[Window]) -> Option<String> {
+    let (first, last) = (windows.first()?, windows.last()?);
+    if windows.len() < 3 {
+        return None;
+    }
+    let medians: Vec<Option<f64>> = windows.iter().map(|window| window.p50_us).collect();
+    let largest: Vec<Option<f64>> = windows.iter().map(|window| Some(window.max_us)).collect();
+    let mut out = format!("Over time, {} windows of {}\n", windows.len(), time(first.end_us - first.start_us),);
+    for (name, values) in [("median", &medians), ("largest", &largest)] {
+        let known: Vec<f64> = values.iter().flatten().copied().collect();
+        if known.len() < 3 {
+            continue;
+        }
+        let (low, high) = known.iter().fold((f64::MAX, f64::MIN), |(low, high), value| (low.min(*value), high.max(*value)));
+        let line: String = values
+            .iter()
+            .map(|value| value.map_or(' ', |value| HEIGHTS[(((value - low) / (high - low).max(1e-9)) * 7.0).round() as usize]))
+            .collect();
+        let _ = writeln!(out, "  {name:>7}  {line}  {} to {}", time(low), time(high));
+    }
+    let _ = write!(out, "  {:>7}  0 to {}", "", time(last.end_us));
+    Some(out)
+}
+
+fn floor(document: &LagDocument) -> String {
+    let mut out = String::from("\nHow it was measured\n");
+    let _ = writeln!(
+        out,
+        "  A row counts as seen when a read in a tight loop returns it. It became visible between the beginning of the last read\n  \
+         that missed it and the end of the first that showed it; lag is that end, so it is never too low. Medians are given with\n  \
+         95 % intervals (order statistics, widened for dependence between rounds); quantiles with fewer than 10 samples beyond are left out."
+    );
+    let _ = writeln!(out, "  Warm-up: {} rounds, not counted.", count(document.warm_up_rounds));
+    if let Some(floor) = &document.floor {
+        let us = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), time);
+        let _ = writeln!(
+            out,
+            "  Floor (the primary as its own replica, {} rounds): lag from ack p50 {}, bracket midpoint {}, width {};\n  a point select takes {} on the idle primary, {} while a write is acknowledged (p50).",
+            count(floor.rounds),
+            us(floor.from_ack.p50_us),
+            us(floor.estimate.p50_us),
+            us(floor.error_us.p50_us),
+            us(floor.point_select.p50_us),
+            us(floor.point_select_at_ack.p50_us)
+        );
+    }
+    let client = &document.client;
+    let late = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), time);
+    let _ = writeln!(
+        out,
+        "  Client: writes started {} late (p50), {} (p99), {} at most; idle cores kept awake: {};\n  real-time priority for the measuring threads: {}.",
+        late(client.start_lateness.p50_us),
+        late(client.start_lateness.p99_us),
+        late(client.start_lateness.max_us),
+        if client.keep_awake { "yes" } else { "no" },
+        if client.real_time { "yes" } else { "no" }
+    );
+    out
+}
+
+/// Warnings, each with what to do.
+#[must_use]
+pub fn warnings(warnings: &[Warning]) -> String {
+    if warnings.is_empty() {
+        return String::new();
+    }
+    let mut out = String::from("\nWarnings\n");
+    for warning in warnings {
+        let _ = writeln!(out, "  ! {}", wrapped(&warning.message, 110, "    "));
+        let _ = writeln!(out, "    → {}", wrapped(&warning.hint, 110, "      "));
+    }
+    out
+}
+
+/// Breaks a text into lines of at most `width` characters.
+fn wrapped(text: &str, width: usize, indent: &str) -> String {
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let fits = lines.last().is_some_and(|line| line.is_empty() || line.chars().count() + 1 + word.chars().count() <= width);
+        if !fits {
+            lines.push(String::new());
+        }
+        if let Some(line) = lines.last_mut() {
+            if !line.is_empty() {
+                line.push(' ');
+            }
+            line.push_str(word);
+        }
+    }
+    lines.join(&format!("\n{indent}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bars_are_proportional_and_never_empty_for_something() {
+        assert_eq!(bar(2.0, true), "██");
+        assert_eq!(bar(1.5, true), "█▌");
+        assert_eq!(bar(0.001, true), "▏");
+        assert_eq!(bar(0.0, false), "");
+    }
+
+    #[test]
+    fn a_histogram_has_a_line_per_bar() {
+        let bins = [Bin { low_us: 100.0, high_us: 120.0, count: 8 }, Bin { low_us: 120.0, high_us: 140.0, count: 0 }];
+        let text = histogram(&bins);
+        assert_eq!(text.lines().count(), 2);
+        assert!(text.contains("100 – 120 µs"), "{text}");
+    }
+
+    #[test]
+    fn long_texts_are_wrapped_between_words() {
+        assert_eq!(wrapped("aa bb cc", 5, "  "), "aa bb\n  cc");
+    }
+}

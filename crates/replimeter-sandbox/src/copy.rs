@@ -1,0 +1,94 @@
+//! Copies of data directories, as the server itself would have made them.
+
+use std::{
+    fs::{self, File},
+    io,
+    os::unix::fs::MetadataExt,
+    path::Path,
+};
+
+use rustix::fs::{FallocateFlags, SeekFrom, copy_file_range, fallocate, seek};
+
+use crate::{error::SandboxError, user::SystemUser};
+
+/// Copies a folder and everything in it, and gives the copy to `user`.
+///
+/// Stretches that were allocated but never written (most of a fresh redo log)
+/// are allocated again and not written: copying them as zeros would leave a
+/// hundred megabytes for the kernel to write back in the middle of a run, and
+/// leaving them as holes would make the server's first writes allocate.
+pub(crate) fn folder(from: &Path, to: &Path, user: &SystemUser) -> Result<(), SandboxError> {
+    fs::create_dir(to).map_err(SandboxError::disk("create the folder", to))?;
+    let entries = fs::read_dir(from).map_err(SandboxError::disk("read the folder", from))?;
+    for entry in entries {
+        let entry = entry.map_err(SandboxError::disk("read the folder", from))?;
+        let (source, target) = (entry.path(), to.join(entry.file_name()));
+        let kind = entry.file_type().map_err(SandboxError::disk("examine", &source))?;
+        if kind.is_dir() {
+            folder(&source, &target, user)?;
+        } else if kind.is_file() {
+            file(&source, &target).map_err(SandboxError::disk("copy to", &target))?;
+            user.own(&target).map_err(SandboxError::disk("change the owner of", &target))?;
+        }
+    }
+    user.own(to).map_err(SandboxError::disk("change the owner of", to))
+}
+
+fn file(from: &Path, to: &Path) -> io::Result<()> {
+    let source = File::open(from)?;
+    let meta = source.metadata()?;
+    let target = File::create_new(to)?;
+    target.set_permissions(meta.permissions())?;
+    let length = meta.len();
+    let allocated = meta.blocks() * 512 >= length;
+    if !(allocated && fallocate(&target, FallocateFlags::empty(), 0, length.max(1)).is_ok()) {
+        target.set_len(length)?;
+    }
+    if target.metadata()?.len() != length {
+        target.set_len(length)?;
+    }
+    let mut at = 0;
+    while at < length {
+        let start = match seek(&source, SeekFrom::Data(at)) {
+            Ok(start) => start,
+            // Nothing but a hole until the end.
+            Err(rustix::io::Errno::NXIO) => break,
+            Err(error) => return Err(error.into()),
+        };
+        let end = seek(&source, SeekFrom::Hole(start))?.min(length);
+        let (mut read, mut write) = (start, start);
+        while read < end {
+            let wanted = usize::try_from(end - read).unwrap_or(usize::MAX);
+            if copy_file_range(&source, Some(&mut read), &target, Some(&mut write), wanted)? == 0 {
+                break;
+            }
+        }
+        at = end;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Seek, Write};
+
+    use super::*;
+
+    #[test]
+    fn contents_lengths_and_holes_survive() {
+        let folder_of_test = tempfile::tempdir().unwrap();
+        let from = folder_of_test.path().join("from");
+        fs::create_dir_all(from.join("inner")).unwrap();
+        fs::write(from.join("inner/full"), b"abc").unwrap();
+        fs::write(from.join("empty"), b"").unwrap();
+        let mut holes = File::create(from.join("holes")).unwrap();
+        holes.seek(io::SeekFrom::Start(5_000_000)).unwrap();
+        holes.write_all(b"tail").unwrap();
+        holes.set_len(9_000_000).unwrap();
+        let to = folder_of_test.path().join("to");
+        folder(&from, &to, &SystemUser { name: String::new(), become_ids: None }).unwrap();
+        for name in ["inner/full", "empty", "holes"] {
+            assert_eq!(fs::read(from.join(name)).unwrap(), fs::read(to.join(name)).unwrap(), "{name}");
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! What differs between the engines when servers are started.
+
+mod mariadb;
+mod mysql;
+
+use std::{fs::File, path::Path, process::Command};
+
+use replimeter_model::{shape::Engine, target::ServerOption};
+
+use crate::binaries::Install;
+
+/// The user that replicas log in to the primary as.
+const REPLICATION_USER: &str = "replimeter_repl";
+/// The user that the tool logs in as.
+pub(crate) const ADMIN_USER: &str = "replimeter";
+
+/// One server to be started.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ServerSpec<'a> {
+    /// Its binary.
+    pub(crate) install: &'a Install,
+    /// Its data directory.
+    pub(crate) data: &'a Path,
+    /// SQL that it runs before it takes connections.
+    pub(crate) init_file: &'a Path,
+    /// Its TCP port.
+    pub(crate) port: u16,
+    /// Its `server_id`.
+    pub(crate) server_id: u32,
+    /// Whether it is a replica.
+    pub(crate) replica: bool,
+    /// The user's options; they come last and so override ours.
+    pub(crate) options: &'a [ServerOption],
+}
+
+/// Paths every server needs to be told, wherever it was unpacked.
+fn paths(command: &mut Command, install: &Install) {
+    let option = |name: &str, path: &Path| format!("--{name}={}", path.display());
+    command.arg("--no-defaults").arg(option("basedir", &install.base));
+    if install.share.join("english").is_dir() {
+        command.arg(option("lc-messages-dir", &install.share));
+    }
+    let charsets = install.share.join("charsets");
+    if charsets.is_dir() {
+        command.arg(option("character-sets-dir", &charsets));
+    }
+    if let Some(plugins) = &install.plugins {
+        command.arg(option("plugin-dir", plugins));
+    }
+}
+
+/// The command that fills an empty data directory, with its input if it takes
+/// any from `scratch`.
+pub(crate) fn initialise(
+    install: &Install,
+    data: &Path,
+    options: &[ServerOption],
+    scratch: &Path,
+) -> std::io::Result<(Command, Option<File>)> {
+    let mut command = install.command();
+    paths(&mut command, install);
+    command.arg(format!("--datadir={}", data.display()));
+    let input = match install.engine {
+        Engine::MariaDb => Some(mariadb::initialise(&mut command, install, scratch)?),
+        Engine::MySql => {
+            mysql::initialise(&mut command);
+            None
+        }
+    };
+    command.args(options.iter().map(|option| format!("--{option}")));
+    Ok((command, input))
+}
+
+/// Whether an option shapes the data directory itself and so belongs to its seed.
+pub(crate) fn shapes_seed(option: &ServerOption) -> bool {
+    let name = option.name.strip_prefix("loose_").unwrap_or(&option.name);
+    name.starts_with("innodb_") && !name.starts_with("innodb_flush")
+        || matches!(name, "lower_case_table_names" | "aria_log_file_size")
+}
+
+/// The command that runs a server.
+pub(crate) fn serve(spec: &ServerSpec<'_>) -> Command {
+    let mut command = spec.install.command();
+    paths(&mut command, spec.install);
+    command
+        .arg(format!("--datadir={}", spec.data.display()))
+        // Relative to the data directory: an absolute path may exceed a socket's 107 bytes.
+        .args(["--socket=server.sock", "--pid-file=server.pid", "--bind-address=127.0.0.1", "--skip-name-resolve"])
+        .args(["--log-bin=binlog", "--relay-log=relay", "--report-host=127.0.0.1"])
+        .arg(format!("--port={}", spec.port))
+        .arg(format!("--report-port={}", spec.port))
+        .arg(format!("--server-id={}", spec.server_id))
+        .arg(format!("--init-file={}", spec.init_file.display()));
+    match spec.install.engine {
+        Engine::MariaDb => mariadb::serve(&mut command),
+        Engine::MySql => mysql::serve(&mut command),
+    }
+    if spec.replica {
+        command.arg("--read-only=1");
+    }
+    command.args(spec.options.iter().map(|option| format!("--{option}")));
+    command
+}
+
+/// The SQL of the init file: our users, never in a binary log.
+pub(crate) fn users(engine: Engine, password: &str) -> String {
+    let own = match engine {
+        Engine::MariaDb => mariadb::LOCK_ROOT.to_owned(),
+        Engine::MySql => mysql::lock_root(password),
+    };
+    [
+        "SET SESSION sql_log_bin=0;".to_owned(),
+        own,
+        format!("CREATE USER '{ADMIN_USER}'@'127.0.0.1' IDENTIFIED BY '{password}';"),
+        format!("GRANT ALL PRIVILEGES ON *.* TO '{ADMIN_USER}'@'127.0.0.1' WITH GRANT OPTION;"),
+        format!("CREATE USER '{REPLICATION_USER}'@'127.0.0.1' IDENTIFIED BY '{password}';"),
+        format!("GRANT REPLICATION SLAVE ON *.* TO '{REPLICATION_USER}'@'127.0.0.1';"),
+    ]
+    .iter()
+    .map(|line| format!("{line}\n"))
+    .collect()
+}
+
+/// The statements that make a server a replica of the one at `port`.
+pub(crate) fn replicate(engine: Engine, port: u16, password: &str) -> [String; 2] {
+    match engine {
+        Engine::MariaDb => mariadb::replicate(port, password),
+        Engine::MySql => mysql::replicate(port, password),
+    }
+}

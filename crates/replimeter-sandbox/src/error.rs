@@ -1,0 +1,115 @@
+//! Why a sandbox could not be had, and what to try.
+
+use std::{io, path::PathBuf};
+
+use replimeter_server::ServerError;
+
+/// A failure to find, start or run a sandbox's servers.
+#[derive(Debug, thiserror::Error)]
+pub enum SandboxError {
+    /// No server binary was found.
+    #[error("no {wanted} server found; looked in {}", searched.join(", "))]
+    NoBinary {
+        /// Which engine was asked for.
+        wanted: String,
+        /// Where it was looked for.
+        searched: Vec<String>,
+    },
+    /// A file or folder of the sandbox.
+    #[error("cannot {doing} {}: {source}", path.display())]
+    Disk {
+        /// What was being done.
+        doing: &'static str,
+        /// With which file or folder.
+        path: PathBuf,
+        /// Why it failed.
+        source: io::Error,
+    },
+    /// A folder that the servers' user cannot enter.
+    #[error("the folder {} cannot be entered by the system user `{user}`, as whom the servers run", path.display())]
+    Unreachable {
+        /// The folder.
+        path: PathBuf,
+        /// The user.
+        user: String,
+    },
+    /// A server ended while it started.
+    #[error("{node} ended while starting ({status}); the end of its log:\n{log}")]
+    Died {
+        /// Which server.
+        node: String,
+        /// How it ended.
+        status: String,
+        /// The last lines of its log.
+        log: String,
+    },
+    /// A server did not answer, or a replica did not replicate, in time.
+    #[error("{node} was not ready within {seconds} s: {state}; the end of its log:\n{log}")]
+    NotReady {
+        /// Which server.
+        node: String,
+        /// How long it was waited for.
+        seconds: u64,
+        /// What it last said.
+        state: String,
+        /// The last lines of its log.
+        log: String,
+    },
+    /// A replica that cannot show what the primary writes.
+    #[error("{node} does not replicate: {state}")]
+    NotReplicating {
+        /// Which server.
+        node: String,
+        /// Why.
+        state: String,
+    },
+    /// A server refused a statement.
+    #[error(transparent)]
+    Server(#[from] ServerError),
+    /// The system refused a process.
+    #[error("cannot start {program}: {source}")]
+    Spawn {
+        /// The program.
+        program: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// The user ended the tool meanwhile.
+    #[error("interrupted while the sandbox was starting")]
+    Interrupted,
+}
+
+impl SandboxError {
+    /// What to try.
+    #[must_use]
+    pub fn hint(&self) -> String {
+        match self {
+            Self::NoBinary { .. } => {
+                "on Debian or Ubuntu run `make servers` (or scripts/get-servers) in the source folder: it unpacks \
+                 a server into a private folder, without root and without a service; elsewhere install MariaDB, or \
+                 name the folder of an unpacked server with --servers DIR"
+                    .to_owned()
+            }
+            Self::Disk { source, .. } if source.kind() == io::ErrorKind::StorageFull => {
+                "free some space there, or set REPLIMETER_HOME to a folder on a larger disk".to_owned()
+            }
+            Self::Disk { .. } => "set REPLIMETER_HOME to a folder that this user may write to".to_owned(),
+            Self::Unreachable { .. } => {
+                "set REPLIMETER_HOME (or --servers) to a folder every user may enter, such as /var/cache/replimeter".to_owned()
+            }
+            Self::Died { .. } => "check the server options given; the log above names the cause".to_owned(),
+            Self::NotReady { .. } => "is the machine overloaded or out of memory? try again, or fewer replicas".to_owned(),
+            Self::NotReplicating { .. } => {
+                "check the server options given: replication filters, server ids, binary log".to_owned()
+            }
+            Self::Server(error) => error.hint.clone(),
+            Self::Spawn { .. } => "is the file a program for this machine, and may this user execute it?".to_owned(),
+            Self::Interrupted => String::new(),
+        }
+    }
+
+    pub(crate) fn disk(doing: &'static str, path: &std::path::Path) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_owned();
+        move |source| Self::Disk { doing, path, source }
+    }
+}

@@ -1,0 +1,43 @@
+//! Free TCP ports that nobody else is given meanwhile.
+
+use std::{
+    io,
+    net::{Ipv4Addr, TcpListener, TcpStream},
+};
+
+/// A loopback port that the system will hand to no other asker for a minute.
+///
+/// Binding port 0 and closing again would leave the port to the next asker. A
+/// connection that was accepted and closed by its listening side leaves the
+/// port in TIME_WAIT instead: the system gives it to nobody by itself, while a
+/// server that sets `SO_REUSEADDR`, as both engines do, may still bind it. Two
+/// sandboxes starting at once therefore never get the same port; a stranger who
+/// binds this very number on purpose makes the server fail and be tried again
+/// with another.
+pub(crate) fn reserve() -> io::Result<u16> {
+    // std sets SO_REUSEADDR on listeners.
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let address = listener.local_addr()?;
+    let client = TcpStream::connect(address)?;
+    let (accepted, _) = listener.accept()?;
+    // The side that closes first keeps the TIME_WAIT: it must be the server's.
+    drop(accepted);
+    drop(client);
+    Ok(address.port())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn ports_differ_and_can_be_bound() {
+        let ports: Vec<u16> = (0..50).map(|_| reserve().unwrap()).collect();
+        assert_eq!(ports.iter().collect::<BTreeSet<_>>().len(), ports.len());
+        for port in ports {
+            TcpListener::bind((Ipv4Addr::LOCALHOST, port)).unwrap();
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! Every running sandbox of this process, so that all can be ended at once.
+
+use std::{
+    path::PathBuf,
+    process::{Child, ExitStatus},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use crate::{error::SandboxError, home};
+
+/// The processes of one sandbox.
+#[derive(Debug, Default)]
+pub(crate) struct Servers {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    children: Vec<Child>,
+    closed: bool,
+}
+
+fn open<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // A panic elsewhere must not keep the servers from being ended.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Servers {
+    /// Takes charge of a process and returns its number here.
+    pub(crate) fn adopt(&self, mut child: Child) -> usize {
+        let mut state = open(&self.state);
+        if state.closed {
+            let _ = child.kill();
+        }
+        state.children.push(child);
+        state.children.len() - 1
+    }
+
+    /// How the process ended, if it did.
+    pub(crate) fn ended(&self, number: usize) -> Option<ExitStatus> {
+        open(&self.state).children.get_mut(number)?.try_wait().ok().flatten()
+    }
+
+    /// Its process id.
+    pub(crate) fn pid(&self, number: usize) -> Option<u32> {
+        open(&self.state).children.get(number).map(Child::id)
+    }
+
+    /// Ends one process and waits for it.
+    pub(crate) fn kill(&self, number: usize) {
+        if let Some(child) = open(&self.state).children.get_mut(number) {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+
+    fn kill_all(&self) {
+        let mut state = open(&self.state);
+        state.closed = true;
+        for child in &mut state.children {
+            let _ = child.kill();
+        }
+        for child in &mut state.children {
+            let _ = child.wait();
+        }
+        state.children.clear();
+    }
+}
+
+/// A sandbox's processes and folder.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) servers: Servers,
+    pub(crate) folder: PathBuf,
+}
+
+static RUNNING: Mutex<Vec<Arc<Entry>>> = Mutex::new(Vec::new());
+
+impl Entry {
+    /// Registers a sandbox before anything of it is started.
+    pub(crate) fn register(folder: PathBuf) -> Arc<Self> {
+        let entry = Arc::new(Self { servers: Servers::default(), folder });
+        open(&RUNNING).push(Arc::clone(&entry));
+        entry
+    }
+
+    /// Ends its processes, at once (the data is thrown away, nothing is gained
+    /// by a clean shutdown), and removes its folder.
+    pub(crate) fn destroy(self: &Arc<Self>) -> Result<(), SandboxError> {
+        self.servers.kill_all();
+        open(&RUNNING).retain(|entry| !Arc::ptr_eq(entry, self));
+        home::remove_folder(&self.folder)
+    }
+}
+
+/// Ends and removes every sandbox of this process; for the impatient second
+/// Ctrl-C. Whatever could not be removed the next start removes.
+pub fn destroy_all() {
+    let entries: Vec<Arc<Entry>> = open(&RUNNING).clone();
+    for entry in entries {
+        let _ = entry.destroy();
+    }
+}

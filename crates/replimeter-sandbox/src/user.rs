@@ -1,0 +1,86 @@
+//! The unprivileged system user that servers run as when root starts them.
+
+use std::{fs, io, os::unix::fs::chown, path::Path};
+
+/// A user to run servers as.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SystemUser {
+    /// The name.
+    pub name: String,
+    /// User and group to become; `None` when we are that user already.
+    pub become_ids: Option<(u32, u32)>,
+}
+
+impl SystemUser {
+    /// Ourselves, unless we are root: then `mysql` when there is one, else
+    /// `nobody` (both engines refuse to run as root, and should not).
+    #[must_use]
+    pub fn choose() -> Self {
+        let passwd = fs::read_to_string("/etc/passwd").unwrap_or_default();
+        let uid = rustix::process::geteuid();
+        if !uid.is_root() {
+            let name = by_uid(&passwd, uid.as_raw()).unwrap_or_else(|| uid.as_raw().to_string());
+            return Self { name, become_ids: None };
+        }
+        let (name, ids) = ["mysql", "nobody"]
+            .into_iter()
+            .find_map(|name| Some((name, by_name(&passwd, name)?)))
+            // The kernel's own number for nobody, where the system names none.
+            .unwrap_or(("65534", (65534, 65534)));
+        Self { name: name.to_owned(), become_ids: Some(ids) }
+    }
+
+    /// Gives a file or folder to the user.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub fn own(&self, path: &Path) -> io::Result<()> {
+        match self.become_ids {
+            Some((uid, gid)) => chown(path, Some(uid), Some(gid)),
+            None => Ok(()),
+        }
+    }
+
+    /// The first folder above `path`, or itself, that other users cannot enter;
+    /// `None` when the user reaches `path`, or when we are the user.
+    #[must_use]
+    pub fn blocked_at(&self, path: &Path) -> Option<std::path::PathBuf> {
+        use std::os::unix::fs::PermissionsExt;
+        self.become_ids?;
+        let mut ancestors: Vec<&Path> = path.ancestors().collect();
+        ancestors.reverse();
+        let closed =
+            |folder: &&Path| fs::metadata(folder).is_ok_and(|meta| meta.is_dir() && meta.permissions().mode() & 0o001 == 0);
+        ancestors.into_iter().find(closed).map(Path::to_owned)
+    }
+}
+
+fn fields(passwd: &str) -> impl Iterator<Item = (&str, u32, u32)> {
+    passwd.lines().filter_map(|line| {
+        let mut parts = line.split(':');
+        let name = parts.next()?;
+        Some((name, parts.nth(1)?.parse().ok()?, parts.next()?.parse().ok()?))
+    })
+}
+
+fn by_name(passwd: &str, wanted: &str) -> Option<(u32, u32)> {
+    fields(passwd).find(|(name, uid, _)| *name == wanted && *uid != 0).map(|(_, uid, gid)| (uid, gid))
+}
+
+fn by_uid(passwd: &str, wanted: u32) -> Option<String> {
+    fields(passwd).find(|(_, uid, _)| *uid == wanted).map(|(name, ..)| name.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PASSWD: &str = "root:x:0:0::/root:/bin/sh\nmysql:x:0:0:trap::\nnobody:x:65534:65533:n:/:/bin/false\nbroken\n";
+
+    #[test]
+    fn a_user_called_mysql_with_the_uid_of_root_is_not_taken() {
+        assert_eq!(by_name(PASSWD, "mysql"), None);
+        assert_eq!(by_name(PASSWD, "nobody"), Some((65534, 65533)));
+        assert_eq!(by_uid(PASSWD, 65534).as_deref(), Some("nobody"));
+    }
+}

@@ -1,0 +1,162 @@
+//! What goes wrong with a server: which server, what was being done, why, and
+//! what to try.
+
+use std::io;
+
+use mysql::{DriverError, Error};
+
+/// The kind of a failure, for callers that react to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ErrorKind {
+    /// No connection could be made.
+    Unreachable,
+    /// The server refused the user or the password.
+    AccessDenied,
+    /// Encryption could not be agreed on or the server not be verified.
+    Tls,
+    /// The user lacks a privilege.
+    Privilege,
+    /// The server did not answer in time.
+    Timeout,
+    /// The connection broke.
+    Lost,
+    /// The server refused a statement, with its error number.
+    Statement(u16),
+    /// The server is not fit for what was asked.
+    Unfit,
+}
+
+/// A failure of one server.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{node} ({address}): {doing}: {cause}")]
+pub struct ServerError {
+    /// The server's name in the report.
+    pub node: String,
+    /// Host and port.
+    pub address: String,
+    /// What was being done, as in "cannot connect".
+    pub doing: String,
+    /// Why it failed.
+    pub cause: String,
+    /// What to try.
+    pub hint: String,
+    /// Which kind of failure.
+    pub kind: ErrorKind,
+}
+
+/// Server error numbers (the same for MariaDB and MySQL).
+pub mod code {
+    /// Access denied for user.
+    pub const ACCESS_DENIED: u16 = 1045;
+    /// Schema exists already.
+    pub const SCHEMA_EXISTS: u16 = 1007;
+    /// Table exists already.
+    pub const TABLE_EXISTS: u16 = 1050;
+    /// Statement cannot be parsed: this server does not know it.
+    pub const SYNTAX: u16 = 1064;
+    /// Unknown schema.
+    pub const UNKNOWN_SCHEMA: u16 = 1049;
+    /// Table does not exist.
+    pub const NO_SUCH_TABLE: u16 = 1146;
+    /// A command is denied on a table.
+    pub const TABLE_DENIED: u16 = 1142;
+    /// A special privilege is missing.
+    pub const SPECIAL_DENIED: u16 = 1227;
+    /// Access to a schema is denied.
+    pub const SCHEMA_DENIED: u16 = 1044;
+    /// The server is read-only.
+    pub const READ_ONLY: u16 = 1290;
+}
+
+impl ServerError {
+    /// An error that we judge ourselves.
+    #[must_use]
+    pub fn unfit(node: &str, address: &str, doing: &str, cause: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self {
+            node: node.to_owned(),
+            address: address.to_owned(),
+            doing: doing.to_owned(),
+            cause: cause.into(),
+            hint: hint.into(),
+            kind: ErrorKind::Unfit,
+        }
+    }
+
+    pub(crate) fn from_driver(node: &str, address: &str, doing: &str, error: &Error) -> Self {
+        let (kind, cause, hint) = explain(error);
+        Self { node: node.to_owned(), address: address.to_owned(), doing: doing.to_owned(), cause, hint: hint.to_owned(), kind }
+    }
+}
+
+fn explain(error: &Error) -> (ErrorKind, String, &'static str) {
+    match error {
+        Error::MySqlError(error) => {
+            let (kind, hint) = match error.code {
+                code::ACCESS_DENIED | 1698 => (
+                    ErrorKind::AccessDenied,
+                    "give the password in an option file (--defaults-file, ~/.my.cnf), in REPLIMETER_PASSWORD, or at the prompt (--ask-password)",
+                ),
+                1130 | 1129 => {
+                    (ErrorKind::AccessDenied, "create the user for this client's host, or unblock the host on the server")
+                }
+                code::TABLE_DENIED | code::SPECIAL_DENIED | code::SCHEMA_DENIED | 1370 => {
+                    (ErrorKind::Privilege, "grant the privilege; docs/privileges.md lists what each role needs")
+                }
+                1040 => (
+                    ErrorKind::Statement(error.code),
+                    "raise max_connections, or close other clients; each replica takes three connections",
+                ),
+                code::READ_ONLY | 1836 => (ErrorKind::Statement(error.code), "name the writable primary with --primary"),
+                1021 | 1030 | 1114 | 28 => {
+                    (ErrorKind::Statement(error.code), "free disk space on the server, or raise its table-size limits")
+                }
+                _ => (ErrorKind::Statement(error.code), "the server's error log says more"),
+            };
+            (kind, format!("{} (error {}, SQLSTATE {})", error.message, error.code, error.state), hint)
+        }
+        Error::DriverError(DriverError::TlsNotSupported) => (
+            ErrorKind::Tls,
+            "the server offers no TLS".to_owned(),
+            "enable TLS on the server, or use ssl-mode=preferred or ssl-mode=disabled",
+        ),
+        Error::TlsError(error) => (
+            ErrorKind::Tls,
+            error.to_string(),
+            "check ssl-ca and the server's certificate; ssl-mode=verify-ca does not compare the host name, ssl-mode=required verifies nothing",
+        ),
+        Error::DriverError(DriverError::CouldNotConnect(Some((_, cause, kind)))) => unreachable_cause(cause, *kind),
+        Error::DriverError(DriverError::ConnectTimeout | DriverError::Timeout) => {
+            (ErrorKind::Unreachable, "no answer in time".to_owned(), "check host, port and firewall")
+        }
+        Error::IoError(error) => io_cause(error),
+        other => (ErrorKind::Lost, other.to_string(), "check that the address is a MariaDB or MySQL server's"),
+    }
+}
+
+fn unreachable_cause(cause: &str, kind: io::ErrorKind) -> (ErrorKind, String, &'static str) {
+    let hint = match kind {
+        io::ErrorKind::ConnectionRefused => "is the server running, and is this its port?",
+        _ => "check host, port and firewall",
+    };
+    (ErrorKind::Unreachable, cause.to_owned(), hint)
+}
+
+fn io_cause(error: &io::Error) -> (ErrorKind, String, &'static str) {
+    let text = error.to_string();
+    match error.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => (
+            ErrorKind::Timeout,
+            "no answer in time".to_owned(),
+            "is the server stalled, or the network cut? --timeout sets the limit",
+        ),
+        io::ErrorKind::ConnectionRefused => unreachable_cause(&text, error.kind()),
+        io::ErrorKind::InvalidData => (
+            ErrorKind::Tls,
+            text,
+            "check ssl-ca and the server's certificate; ssl-mode=verify-ca does not compare the host name, ssl-mode=required verifies nothing",
+        ),
+        // The resolver's failures have no kind of their own.
+        _ if text.contains("lookup") => (ErrorKind::Unreachable, text, "check the host name"),
+        _ => (ErrorKind::Lost, text, "did the server stop? its error log says more"),
+    }
+}

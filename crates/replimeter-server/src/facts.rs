@@ -1,0 +1,165 @@
+//! What a server says of itself.
+
+use std::collections::BTreeMap;
+
+use replimeter_model::manifest::ServerRecord;
+
+use crate::{ErrorKind, ServerError, Session, flavour::Flavour, grants::Grants};
+
+/// A server's own description, taken in one go.
+#[derive(Clone, Debug)]
+pub struct Facts {
+    /// Its family.
+    pub flavour: Flavour,
+    /// Its full version text.
+    pub version: String,
+    /// Every global variable in effect.
+    pub variables: BTreeMap<String, String>,
+}
+
+/// What tells one server from another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// `server_id`.
+    pub server_id: u64,
+    /// `server_uuid` (MySQL); empty on MariaDB.
+    pub uuid: String,
+    /// Host name, port and data directory, as the server sees them.
+    pub place: String,
+}
+
+/// Names whose values may hold a secret and are blanked in records.
+fn secret(name: &str) -> bool {
+    ["password", "passwd", "auth", "secret", "private_key"].iter().any(|word| name.contains(word))
+        && !name.starts_with("have_")
+        && !name.ends_with("_plugin")
+}
+
+impl Facts {
+    /// Asks the server.
+    ///
+    /// # Errors
+    /// When the connection breaks.
+    pub fn read(session: &mut Session) -> Result<Self, ServerError> {
+        let rows = session.rows("cannot read the server's variables", "SHOW GLOBAL VARIABLES")?;
+        let variables: BTreeMap<String, String> =
+            rows.into_iter().filter_map(|mut row| Some((row.remove("Variable_name")?, row.remove("Value")?))).collect();
+        let get = |name: &str| variables.get(name).cloned().unwrap_or_default();
+        let version = get("version");
+        Ok(Self { flavour: Flavour::detect(&version, &get("version_comment")), version, variables })
+    }
+
+    /// A global variable's value; "" when the server does not have it.
+    #[must_use]
+    pub fn get(&self, name: &str) -> &str {
+        self.variables.get(name).map_or("", String::as_str)
+    }
+
+    /// Whether a switch is on.
+    #[must_use]
+    pub fn on(&self, name: &str) -> bool {
+        matches!(self.get(name), "ON" | "1" | "YES")
+    }
+
+    /// Why the server accepts no writes of ordinary users, if so.
+    #[must_use]
+    pub fn read_only(&self) -> Option<&'static str> {
+        // MariaDB 12 knows more than ON and OFF.
+        ["super_read_only", "read_only"].into_iter().find(|name| !matches!(self.get(name), "" | "OFF" | "0"))
+    }
+
+    /// The largest packet it accepts, in bytes.
+    #[must_use]
+    pub fn max_allowed_packet(&self) -> Option<u64> {
+        self.get("max_allowed_packet").parse().ok()
+    }
+
+    /// What tells it from other servers.
+    #[must_use]
+    pub fn identity(&self) -> Identity {
+        Identity {
+            server_id: self.get("server_id").parse().unwrap_or(0),
+            uuid: self.get("server_uuid").to_owned(),
+            place: format!("{}:{} {}", self.get("hostname"), self.get("port"), self.get("datadir")),
+        }
+    }
+
+    /// Product and version for people: `MariaDB 10.11.6`.
+    #[must_use]
+    pub fn title(&self) -> String {
+        let number = self.version.split('-').next().unwrap_or(&self.version);
+        format!("{} {number}", self.flavour.product())
+    }
+
+    /// The record for the manifest, secrets blanked.
+    #[must_use]
+    pub fn record(&self, session: &Session) -> ServerRecord {
+        let blanked = self.variables.iter().map(|(name, value)| {
+            let shown =
+                if secret(name) && !value.is_empty() && !matches!(value.as_str(), "ON" | "OFF") { "(blanked)" } else { value };
+            (name.clone(), shown.to_owned())
+        });
+        ServerRecord {
+            name: session.name().to_owned(),
+            address: session.address().to_owned(),
+            flavour: self.flavour.name().to_owned(),
+            version: format!("{} {}", self.version, self.get("version_comment")).trim().to_owned(),
+            tls: if session.tls() { "encrypted".to_owned() } else { "plain".to_owned() },
+            variables: blanked.collect(),
+            replication: BTreeMap::new(),
+        }
+    }
+}
+
+/// What the session's user may do; `None` when the server does not tell.
+///
+/// # Errors
+/// When the connection breaks.
+pub fn grants(session: &mut Session, flavour: Flavour) -> Result<Option<Grants>, ServerError> {
+    let doing = "cannot read the user's privileges";
+    let mut statement = "SHOW GRANTS".to_owned();
+    // MySQL names the privileges that come by roles only when asked for the roles.
+    if flavour == Flavour::MySql
+        && let Ok(Some(roles)) = session.value(doing, "SELECT CURRENT_ROLE()")
+        && roles != "NONE"
+    {
+        statement = format!("SHOW GRANTS FOR CURRENT_USER() USING {roles}");
+    }
+    match session.rows(doing, &statement) {
+        Ok(rows) => Ok(Some(Grants::parse(rows.iter().flat_map(|row| row.values()).map(String::as_str)))),
+        Err(error) if matches!(error.kind, ErrorKind::Privilege | ErrorKind::Statement(_)) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn facts(variables: &[(&str, &str)]) -> Facts {
+        let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        Facts { flavour: Flavour::MariaDb, version: "10.11.6-MariaDB".to_owned(), variables }
+    }
+
+    #[test]
+    fn read_only_in_all_its_words() {
+        assert_eq!(facts(&[("read_only", "OFF")]).read_only(), None);
+        assert_eq!(facts(&[("read_only", "NO_LOCK_NO_ADMIN")]).read_only(), Some("read_only"));
+        assert_eq!(facts(&[("read_only", "ON"), ("super_read_only", "ON")]).read_only(), Some("super_read_only"));
+    }
+
+    #[test]
+    fn secrets_are_recognised() {
+        for name in ["report_password", "wsrep_sst_auth", "rpl_semi_sync_password"] {
+            assert!(secret(name), "{name}");
+        }
+        for name in ["default_authentication_plugin", "sync_binlog"] {
+            assert!(!secret(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn titles_are_short() {
+        assert_eq!(facts(&[]).title(), "MariaDB 10.11.6");
+    }
+}

@@ -1,0 +1,10 @@
+//! MariaDB's words. It kept the older statements when MySQL renamed them.
+
+/// Shows a replica's status.
+pub(super) const MONITOR_PRIVILEGE: &str = "REPLICA MONITOR";
+
+/// Every connection of a multi-source replica, or the only one.
+pub(super) const CHANNELS: &[&str] = &["SHOW ALL REPLICAS STATUS", "SHOW ALL SLAVES STATUS"];
+
+/// The binary log's name, position and filters.
+pub(super) const BINLOG_STATUS: &[&str] = &["SHOW BINLOG STATUS", "SHOW MASTER STATUS"];

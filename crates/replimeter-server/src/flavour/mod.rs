@@ -1,0 +1,225 @@
+//! What differs between MariaDB and MySQL, in one place.
+
+mod mariadb;
+mod mysql;
+
+use std::collections::BTreeMap;
+
+use crate::{
+    ErrorKind, ServerError, Session,
+    error::code,
+    filter::{Filters, list},
+    session::StatusRow,
+};
+
+/// Which family a server belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flavour {
+    /// MariaDB Server.
+    MariaDb,
+    /// MySQL and what stays close to it (Percona Server).
+    MySql,
+}
+
+/// One replication channel of a replica, in the field's current terms.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Channel {
+    /// The channel's (or connection's) name; empty for the default one.
+    pub name: String,
+    /// Where it connects to.
+    pub source_host: String,
+    /// The port it connects to.
+    pub source_port: String,
+    /// The source's `server_id`, 0 when it has never been connected.
+    pub source_server_id: u64,
+    /// The source's UUID; empty on MariaDB.
+    pub source_uuid: String,
+    /// State of the receiving thread: `Yes`, `No`, `Connecting`, `Preparing`.
+    pub io_running: String,
+    /// State of the applying thread.
+    pub sql_running: String,
+    /// Last error of the receiving thread, with its number; empty for none.
+    pub io_error: String,
+    /// Last error of the applying thread; empty for none.
+    pub sql_error: String,
+    /// Configured delay in seconds.
+    pub delay_s: u64,
+    /// Replication filters.
+    pub filters: Filters,
+    /// Every column as the server named it, for the manifest.
+    pub raw: BTreeMap<String, String>,
+}
+
+impl Channel {
+    /// Whether both threads run.
+    #[must_use]
+    pub fn running(&self) -> bool {
+        self.io_running == "Yes" && self.sql_running == "Yes"
+    }
+
+    /// The state and the last errors in one line, for error messages.
+    #[must_use]
+    pub fn state(&self) -> String {
+        let error = |text: &str| if text.is_empty() { "none".to_owned() } else { text.to_owned() };
+        format!(
+            "IO thread {}, last IO error: {}; SQL thread {}, last SQL error: {}",
+            self.io_running,
+            error(&self.io_error),
+            self.sql_running,
+            error(&self.sql_error)
+        )
+    }
+
+    fn from_row(row: StatusRow) -> Self {
+        let pick = |names: &[&str]| names.iter().find_map(|name| row.get(*name)).cloned().unwrap_or_default();
+        let number = |names: &[&str]| pick(names).parse().unwrap_or(0);
+        let error = |number: &str, message: &str| match (pick(&[number]).as_str(), pick(&[message])) {
+            ("" | "0", _) => String::new(),
+            (number, message) => format!("{message} (error {number})"),
+        };
+        Self {
+            name: pick(&["Channel_Name", "Connection_name"]),
+            source_host: pick(&["Source_Host", "Master_Host"]),
+            source_port: pick(&["Source_Port", "Master_Port"]),
+            source_server_id: number(&["Source_Server_Id", "Master_Server_Id"]),
+            source_uuid: pick(&["Source_UUID", "Master_UUID"]),
+            io_running: pick(&["Replica_IO_Running", "Slave_IO_Running"]),
+            sql_running: pick(&["Replica_SQL_Running", "Slave_SQL_Running"]),
+            io_error: error("Last_IO_Errno", "Last_IO_Error"),
+            sql_error: error("Last_SQL_Errno", "Last_SQL_Error"),
+            delay_s: number(&["SQL_Delay"]),
+            filters: Filters {
+                do_schemas: list(&pick(&["Replicate_Do_DB"])),
+                ignore_schemas: list(&pick(&["Replicate_Ignore_DB"])),
+                do_tables: list(&pick(&["Replicate_Do_Table"])),
+                ignore_tables: list(&pick(&["Replicate_Ignore_Table"])),
+                wild_do_tables: list(&pick(&["Replicate_Wild_Do_Table"])),
+                wild_ignore_tables: list(&pick(&["Replicate_Wild_Ignore_Table"])),
+                rewrites: pick(&["Replicate_Rewrite_DB"]),
+            },
+            raw: row,
+        }
+    }
+}
+
+impl Flavour {
+    /// The flavour of the server that calls itself so.
+    #[must_use]
+    pub fn detect(version: &str, version_comment: &str) -> Self {
+        let says = |text: &str| text.to_ascii_lowercase().contains("mariadb");
+        if says(version) || says(version_comment) { Self::MariaDb } else { Self::MySql }
+    }
+
+    /// The name in manifests.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::MariaDb => "mariadb",
+            Self::MySql => "mysql",
+        }
+    }
+
+    /// The product's name, for people.
+    #[must_use]
+    pub fn product(self) -> &'static str {
+        match self {
+            Self::MariaDb => "MariaDB",
+            Self::MySql => "MySQL",
+        }
+    }
+
+    /// The privilege that shows a replica's status, as GRANT spells it.
+    #[must_use]
+    pub fn monitor_privilege(self) -> &'static str {
+        match self {
+            Self::MariaDb => mariadb::MONITOR_PRIVILEGE,
+            Self::MySql => mysql::MONITOR_PRIVILEGE,
+        }
+    }
+
+    /// All replication channels of the server; empty when it is no replica.
+    ///
+    /// # Errors
+    /// When the privilege is missing or the connection breaks.
+    pub fn channels(self, session: &mut Session) -> Result<Vec<Channel>, ServerError> {
+        let statements = match self {
+            Self::MariaDb => mariadb::CHANNELS,
+            Self::MySql => mysql::CHANNELS,
+        };
+        let rows = first_known(session, "cannot read the replica's status", statements)?;
+        Ok(rows.into_iter().map(Channel::from_row).collect())
+    }
+
+    /// The filters in front of the binary log; `None` when it is off.
+    ///
+    /// # Errors
+    /// When the privilege is missing or the connection breaks.
+    pub fn binlog_filters(self, session: &mut Session) -> Result<Option<Filters>, ServerError> {
+        let statements = match self {
+            Self::MariaDb => mariadb::BINLOG_STATUS,
+            Self::MySql => mysql::BINLOG_STATUS,
+        };
+        let rows = first_known(session, "cannot read the binary log's status", statements)?;
+        Ok(rows.first().map(|row| Filters {
+            do_schemas: list(row.get("Binlog_Do_DB").map_or("", String::as_str)),
+            ignore_schemas: list(row.get("Binlog_Ignore_DB").map_or("", String::as_str)),
+            ..Filters::default()
+        }))
+    }
+}
+
+/// The rows of the first statement that this server's grammar knows.
+fn first_known(session: &mut Session, doing: &str, statements: &[&str]) -> Result<Vec<StatusRow>, ServerError> {
+    let mut last = None;
+    for statement in statements {
+        match session.rows(doing, statement) {
+            Err(error) if error.kind == ErrorKind::Statement(code::SYNTAX) => last = Some(error),
+            other => return other,
+        }
+    }
+    Err(last.unwrap_or_else(|| session.unfit(doing, "no statement for it is known", "report this as a defect")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(pairs: &[(&str, &str)]) -> StatusRow {
+        pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+    }
+
+    #[test]
+    fn both_vocabularies_read_alike() {
+        let old = Channel::from_row(row(&[
+            ("Master_Host", "h"),
+            ("Master_Server_Id", "7"),
+            ("Slave_IO_Running", "Yes"),
+            ("Slave_SQL_Running", "No"),
+            ("Last_SQL_Errno", "1062"),
+            ("Last_SQL_Error", "Duplicate entry"),
+            ("SQL_Delay", "5"),
+            ("Replicate_Ignore_DB", "a,b"),
+        ]));
+        let new = Channel::from_row(row(&[
+            ("Source_Host", "h"),
+            ("Source_Server_Id", "7"),
+            ("Replica_IO_Running", "Yes"),
+            ("Replica_SQL_Running", "No"),
+            ("Last_SQL_Errno", "1062"),
+            ("Last_SQL_Error", "Duplicate entry"),
+            ("SQL_Delay", "5"),
+            ("Replicate_Ignore_DB", "a,b"),
+        ]));
+        assert_eq!(Channel { raw: BTreeMap::new(), ..old.clone() }, Channel { raw: BTreeMap::new(), ..new });
+        assert!(!old.running());
+        assert!(old.state().contains("Duplicate entry (error 1062)"), "{}", old.state());
+        assert_eq!((old.delay_s, old.source_server_id), (5, 7));
+    }
+
+    #[test]
+    fn flavours_by_their_own_word() {
+        assert_eq!(Flavour::detect("10.11.6-MariaDB-0+deb12u1-log", "Debian 12"), Flavour::MariaDb);
+        assert_eq!(Flavour::detect("9.7.0", "MySQL Community Server - GPL"), Flavour::MySql);
+        assert_eq!(Flavour::detect("8.0.36-28", "Percona Server (GPL)"), Flavour::MySql);
+    }
+}

@@ -1,0 +1,10 @@
+//! MySQL's words, newest first.
+
+/// Shows a replica's status.
+pub(super) const MONITOR_PRIVILEGE: &str = "REPLICATION CLIENT";
+
+/// One row for each channel.
+pub(super) const CHANNELS: &[&str] = &["SHOW REPLICA STATUS", "SHOW SLAVE STATUS"];
+
+/// The binary log's name, position and filters.
+pub(super) const BINLOG_STATUS: &[&str] = &["SHOW BINARY LOG STATUS", "SHOW MASTER STATUS"];

@@ -1,0 +1,166 @@
+//! What a user may do, read from `SHOW GRANTS`.
+
+use crate::filter::like;
+
+/// Where a grant holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Scope {
+    /// `*.*`
+    Server,
+    /// `` `schema`.* ``; the name is a LIKE pattern.
+    Schema(String),
+    /// `` `schema`.`table` ``
+    Table(String, String),
+}
+
+/// One line of `SHOW GRANTS`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Line {
+    revoke: bool,
+    privileges: Vec<String>,
+    scope: Scope,
+}
+
+/// A user's privileges.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Grants {
+    lines: Vec<Line>,
+}
+
+impl Grants {
+    /// Reads the lines of `SHOW GRANTS`. Lines of a form that grants nothing on
+    /// tables (roles, proxies, routines) are passed over.
+    #[must_use]
+    pub fn parse<'a>(lines: impl IntoIterator<Item = &'a str>) -> Self {
+        Self { lines: lines.into_iter().filter_map(parse_line).collect() }
+    }
+
+    /// Whether the user holds `privilege` on every table of `schema`, or on the
+    /// one table `table` of it.
+    #[must_use]
+    pub fn has(&self, privilege: &str, schema: &str, table: &str) -> bool {
+        let applies = |line: &&Line| match &line.scope {
+            Scope::Server => true,
+            Scope::Schema(pattern) => like(pattern, schema),
+            Scope::Table(of, name) => of == schema && name == table,
+        };
+        let names =
+            |line: &Line| line.privileges.iter().any(|name| name == privilege || name == "ALL PRIVILEGES" || name == "ALL");
+        let granted = self.lines.iter().filter(applies).any(|line| !line.revoke && names(line));
+        // MySQL's partial revokes take a schema out of a server-wide grant.
+        let revoked = self.lines.iter().filter(applies).any(|line| line.revoke && names(line));
+        let again = self.lines.iter().filter(applies).any(|line| !line.revoke && line.scope != Scope::Server && names(line));
+        granted && (!revoked || again)
+    }
+
+    /// Those of `privileges` that the user lacks on `schema.table`.
+    #[must_use]
+    pub fn missing<'p>(&self, privileges: &[&'p str], schema: &str, table: &str) -> Vec<&'p str> {
+        privileges.iter().copied().filter(|privilege| !self.has(privilege, schema, table)).collect()
+    }
+}
+
+/// Splits `text` at the first `separator` that stands outside of quotes and
+/// parentheses.
+fn split_outside<'t>(text: &'t str, separator: &str) -> Option<(&'t str, &'t str)> {
+    let mut quote = None;
+    let mut depth = 0usize;
+    for (at, byte) in text.bytes().enumerate() {
+        match (quote, byte) {
+            (Some(open), _) if byte == open => {
+                quote = None;
+            }
+            (None, b'`' | b'\'' | b'"') => quote = Some(byte),
+            (None, b'(') => depth += 1,
+            (None, b')') => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        if quote.is_none() && depth == 0 && text.is_char_boundary(at) && text[at..].starts_with(separator) {
+            return Some((&text[..at], &text[at + separator.len()..]));
+        }
+    }
+    None
+}
+
+fn parse_line(line: &str) -> Option<Line> {
+    let (revoke, rest) = match line.strip_prefix("GRANT ") {
+        Some(rest) => (false, rest),
+        None => (true, line.strip_prefix("REVOKE ")?),
+    };
+    let (mut privileges, rest) = split_outside(rest, " ON ")?;
+    let (object, _) = split_outside(rest, if revoke { " FROM " } else { " TO " })?;
+    let scope = parse_scope(object.trim().strip_prefix("TABLE ").unwrap_or(object.trim()))?;
+    let mut names = Vec::new();
+    loop {
+        let (one, after) = split_outside(privileges, ",").map_or((privileges, None), |(one, after)| (one, Some(after)));
+        // A privilege on some columns is none on the table.
+        if !one.contains('(') {
+            names.push(one.trim().to_ascii_uppercase());
+        }
+        match after {
+            Some(after) => privileges = after,
+            None => break,
+        }
+    }
+    Some(Line { revoke, privileges: names, scope })
+}
+
+fn parse_scope(object: &str) -> Option<Scope> {
+    if object == "*.*" {
+        return Some(Scope::Server);
+    }
+    let (schema, table) = split_outside(object, ".")?;
+    let schema = unquoted(schema)?;
+    if table == "*" { Some(Scope::Schema(schema)) } else { Some(Scope::Table(schema, unquoted(table)?)) }
+}
+
+fn unquoted(name: &str) -> Option<String> {
+    match name.strip_prefix('`') {
+        Some(rest) => Some(rest.strip_suffix('`')?.replace("``", "`")),
+        None if name.contains([' ', '@', '\'']) => None,
+        None => Some(name.to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn has(lines: &[&str], privilege: &str) -> bool {
+        Grants::parse(lines.iter().copied()).has(privilege, "replimeter", "lag_probe")
+    }
+
+    #[test]
+    fn server_wide_schema_and_table_grants() {
+        assert!(has(&["GRANT ALL PRIVILEGES ON *.* TO `root`@`localhost` WITH GRANT OPTION"], "CREATE"));
+        assert!(has(&["GRANT SELECT, INSERT ON `replimeter`.* TO `u`@`%`"], "INSERT"));
+        assert!(!has(&["GRANT SELECT, INSERT ON `replimeter`.* TO `u`@`%`"], "CREATE"));
+        assert!(!has(&["GRANT ALL PRIVILEGES ON `shop`.* TO `u`@`%`"], "SELECT"));
+        assert!(has(&["GRANT SELECT ON `replimeter`.`lag_probe` TO `u`@`%`"], "SELECT"));
+        assert!(!has(&["GRANT USAGE ON *.* TO `u`@`%` IDENTIFIED BY PASSWORD '*AB ON `replimeter`.* TO '"], "SELECT"));
+    }
+
+    #[test]
+    fn patterns_columns_roles_and_revokes() {
+        assert!(has(&[r"GRANT DROP ON `repli%`.* TO `u`@`%`"], "DROP"));
+        assert!(!has(&["GRANT SELECT (`a`, `b`) ON `replimeter`.`lag_probe` TO `u`@`%`"], "SELECT"));
+        assert!(!has(&["GRANT `SELECT`@`%` TO `u`@`%`", "GRANT PROXY ON ''@'%' TO 'root'@'localhost'"], "SELECT"));
+        assert!(!has(&["GRANT CREATE ON *.* TO `u`@`%`", "REVOKE CREATE ON `replimeter`.* FROM `u`@`%`"], "CREATE"));
+        assert!(has(&["GRANT CREATE ON *.* TO `u`@`%`", "REVOKE CREATE ON `shop`.* FROM `u`@`%`"], "CREATE"));
+    }
+
+    #[test]
+    fn the_missing_are_named_in_order() {
+        let grants = Grants::parse(["GRANT SELECT ON `replimeter`.* TO `u`@`%`"]);
+        assert_eq!(grants.missing(&["CREATE", "SELECT", "DROP"], "replimeter", "lag_probe"), ["CREATE", "DROP"]);
+    }
+
+    proptest! {
+        #[test]
+        fn no_line_panics(line in "(GRANT |REVOKE )?[A-Z`'\"(), .*@é]{0,60}( ON )?[`a-z.*]{0,20}( TO | FROM )?\\PC{0,10}") {
+            let _ = has(&[&line], "SELECT");
+        }
+    }
+}

@@ -1,0 +1,18 @@
+//! One database server: how to reach it, what it is and can do, what it says
+//! of its replication, what its user may do.
+//!
+//! Relations between servers (who replicates from whom) are judged in
+//! `replimeter-measure`; starting servers is `replimeter-sandbox`'s.
+
+pub mod error;
+pub mod facts;
+pub mod filter;
+pub mod flavour;
+pub mod grants;
+pub mod node;
+pub mod option_file;
+pub mod session;
+
+pub use error::{ErrorKind, ServerError};
+pub use node::Node;
+pub use session::Session;

@@ -1,0 +1,77 @@
+//! A server to connect to: its name in the report, its address and its user.
+
+use std::{fs, time::Duration};
+
+use mysql::{ClientIdentity, Opts, OptsBuilder, SslOpts};
+use replimeter_model::target::{Endpoint, Secret, SslMode};
+
+use crate::error::{ErrorKind, ServerError};
+
+/// How long a connection attempt may take.
+const CONNECT: Duration = Duration::from_secs(5);
+
+/// Everything needed to open a session.
+#[derive(Clone, Debug)]
+pub struct Node {
+    /// `primary`, `replica1`, …
+    pub name: String,
+    /// Address and encryption.
+    pub endpoint: Endpoint,
+    /// The user's name.
+    pub user: String,
+    /// The password, if any is known.
+    pub password: Option<Secret>,
+    /// How long an answer may take.
+    pub answer: Duration,
+}
+
+impl Node {
+    /// Checks that the files named for TLS are there and readable.
+    ///
+    /// # Errors
+    /// Naming the file and the reason, before any connection is tried.
+    pub fn check_files(&self) -> Result<(), ServerError> {
+        let files =
+            [("ssl-ca", &self.endpoint.ssl_ca), ("ssl-cert", &self.endpoint.ssl_cert), ("ssl-key", &self.endpoint.ssl_key)];
+        for (parameter, path) in files {
+            let Some(path) = path else { continue };
+            let refuse = |cause: String, hint: &str| ServerError {
+                kind: ErrorKind::Tls,
+                ..ServerError::unfit(&self.name, &self.endpoint.address(), &format!("cannot use {parameter}"), cause, hint)
+            };
+            let bytes = fs::read(path)
+                .map_err(|error| refuse(format!("{}: {error}", path.display()), "give the path of a PEM file on this machine"))?;
+            if !bytes.windows(11).any(|window| window == b"-----BEGIN ") {
+                return Err(refuse(format!("{} holds no PEM block", path.display()), "give the path of a PEM file"));
+            }
+        }
+        Ok(())
+    }
+
+    /// The driver's options, with or without TLS.
+    pub(crate) fn opts(&self, tls: bool) -> Opts {
+        OptsBuilder::new()
+            .ip_or_hostname(Some(self.endpoint.host.clone()))
+            .tcp_port(self.endpoint.port)
+            .user(Some(self.user.clone()))
+            .pass(self.password.as_ref().map(|password| password.reveal().to_owned()))
+            // A switch to the server's socket would measure another path than asked for.
+            .prefer_socket(false)
+            .tcp_nodelay(true)
+            .tcp_connect_timeout(Some(CONNECT))
+            .read_timeout(Some(self.answer))
+            .write_timeout(Some(self.answer))
+            .ssl_opts(tls.then(|| self.ssl_opts()))
+            .into()
+    }
+
+    fn ssl_opts(&self) -> SslOpts {
+        let verify = matches!(self.endpoint.ssl_mode, SslMode::VerifyCa | SslMode::VerifyIdentity);
+        let identity = self.endpoint.ssl_cert.clone().zip(self.endpoint.ssl_key.clone());
+        SslOpts::default()
+            .with_root_cert_path(self.endpoint.ssl_ca.clone())
+            .with_client_identity(identity.map(|(cert, key)| ClientIdentity::new(cert, key)))
+            .with_danger_accept_invalid_certs(!verify)
+            .with_danger_skip_domain_validation(self.endpoint.ssl_mode != SslMode::VerifyIdentity)
+    }
+}

@@ -1,0 +1,220 @@
+//! MySQL option files (`~/.my.cnf`): user and password for the client.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use replimeter_model::target::Secret;
+
+/// Groups that are ours to read; a later one overrides an earlier one.
+const GROUPS: [&str; 4] = ["client", "client-server", "client-mariadb", "replimeter"];
+/// Files included by files included by files …
+const MOST_DEPTH: usize = 10;
+
+/// What an option file says about how to connect.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Credentials {
+    /// The user's name.
+    pub user: Option<String>,
+    /// The password.
+    pub password: Option<Secret>,
+}
+
+/// Why an option file could not be used.
+#[derive(Debug, thiserror::Error)]
+pub enum OptionFileError {
+    /// It could not be read.
+    #[error("cannot read the option file {}: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A line is neither a group nor an option.
+    #[error("{}, line {line}: {reason}", path.display())]
+    Syntax {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// What is wrong with it; never the line itself, which may hold a password.
+        reason: &'static str,
+    },
+}
+
+/// Reads an option file and those it includes.
+///
+/// # Errors
+/// When a file cannot be read or has a line that is no option.
+pub fn read(path: &Path) -> Result<Credentials, OptionFileError> {
+    let mut credentials = Credentials::default();
+    read_into(path, 0, &mut credentials)?;
+    Ok(credentials)
+}
+
+fn read_into(path: &Path, depth: usize, credentials: &mut Credentials) -> Result<(), OptionFileError> {
+    let failed = |source| OptionFileError::Read { path: path.to_owned(), source };
+    let bytes = fs::read(path).map_err(failed)?;
+    let text = String::from_utf8_lossy(&bytes);
+    let includes =
+        parse(&text, credentials).map_err(|(line, reason)| OptionFileError::Syntax { path: path.to_owned(), line, reason })?;
+    if depth >= MOST_DEPTH {
+        return Ok(());
+    }
+    for include in includes {
+        match include {
+            Include::File(file) => read_into(&file, depth + 1, credentials)?,
+            Include::Folder(folder) => {
+                let entries = fs::read_dir(&folder).map_err(|source| OptionFileError::Read { path: folder.clone(), source })?;
+                let mut files: Vec<PathBuf> = entries.filter_map(Result::ok).map(|entry| entry.path()).collect();
+                files.retain(|file| file.extension().is_some_and(|extension| extension == "cnf"));
+                files.sort();
+                for file in files {
+                    read_into(&file, depth + 1, credentials)?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Include {
+    File(PathBuf),
+    Folder(PathBuf),
+}
+
+fn parse(text: &str, credentials: &mut Credentials) -> Result<Vec<Include>, (usize, &'static str)> {
+    let mut ours = false;
+    let mut includes = Vec::new();
+    for (index, line) in text.lines().enumerate() {
+        let line = line.trim();
+        if line.is_empty() || line.starts_with(['#', ';']) {
+            continue;
+        }
+        if let Some(folder) = line.strip_prefix("!includedir") {
+            includes.push(Include::Folder(folder.trim().into()));
+        } else if let Some(file) = line.strip_prefix("!include") {
+            includes.push(Include::File(file.trim().into()));
+        } else if let Some(group) = line.strip_prefix('[') {
+            let name =
+                group.split(']').next().filter(|_| group.contains(']')).ok_or((index + 1, "the group has no closing bracket"))?;
+            ours = GROUPS.contains(&name.trim());
+        } else if let Some((name, value)) = option(line)
+            && ours
+        {
+            match name.as_str() {
+                "user" => credentials.user = Some(value),
+                "password" => credentials.password = Some(Secret::new(value)),
+                _ => {}
+            }
+        }
+    }
+    Ok(includes)
+}
+
+/// An option's name (dashes as written by the stock client) and its value with
+/// quotes, escapes and a trailing comment taken away.
+fn option(line: &str) -> Option<(String, String)> {
+    let (name, value) = line.split_once('=')?;
+    let value = value.trim();
+    let quote = value.chars().next().filter(|first| matches!(first, '"' | '\''));
+    let body = match quote {
+        Some(quote) => {
+            let inner = &value[1..];
+            &inner[..closing(inner, quote).unwrap_or(inner.len())]
+        }
+        // Unquoted, a comment begins at a hash behind white space.
+        None => value.split(" #").next().unwrap_or(value).split("\t#").next().unwrap_or(value).trim_end(),
+    };
+    Some((name.trim().replace('_', "-"), unescaped(body)))
+}
+
+fn closing(text: &str, quote: char) -> Option<usize> {
+    let mut escaped = false;
+    for (at, character) in text.char_indices() {
+        match character {
+            _ if escaped => escaped = false,
+            '\\' => escaped = true,
+            found if found == quote => return Some(at),
+            _ => {}
+        }
+    }
+    None
+}
+
+fn unescaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut characters = text.chars();
+    while let Some(character) = characters.next() {
+        if character != '\\' {
+            out.push(character);
+            continue;
+        }
+        match characters.next() {
+            Some('b') => out.push('\u{8}'),
+            Some('t') => out.push('\t'),
+            Some('n') => out.push('\n'),
+            Some('r') => out.push('\r'),
+            Some('s') => out.push(' '),
+            Some('\\') => out.push('\\'),
+            Some(quote @ ('"' | '\'')) => out.push(quote),
+            // The stock client keeps the backslash of an escape it does not know.
+            Some(other) => out.extend(['\\', other]),
+            None => out.push('\\'),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn parsed(text: &str) -> Credentials {
+        let mut credentials = Credentials::default();
+        parse(text, &mut credentials).unwrap();
+        credentials
+    }
+
+    #[test]
+    fn groups_quotes_comments_and_escapes() {
+        let credentials =
+            parsed("password=outside\n[mysqld]\nuser=mysql\n[client]\nuser = dba # who\npassword = \"a#b\\\"c\\s\" # secret\n");
+        assert_eq!(credentials.user.as_deref(), Some("dba"));
+        assert_eq!(credentials.password.unwrap().reveal(), "a#b\"c ");
+    }
+
+    #[test]
+    fn a_hash_inside_an_unquoted_password_stays() {
+        assert_eq!(parsed("[client]\npassword=a#b").password.unwrap().reveal(), "a#b");
+    }
+
+    #[test]
+    fn our_own_group_overrides() {
+        assert_eq!(parsed("[client]\nuser=a\n[replimeter]\nuser=b").user.as_deref(), Some("b"));
+    }
+
+    #[test]
+    fn errors_name_the_line_and_never_its_text() {
+        let error = parse("[client\npassword=hunter2", &mut Credentials::default()).unwrap_err();
+        assert_eq!(error.0, 1);
+    }
+
+    #[test]
+    fn includes_are_noticed() {
+        let includes = parse("!includedir /etc/x.d\n!include /etc/y.cnf", &mut Credentials::default()).unwrap();
+        assert_eq!(includes, [Include::Folder("/etc/x.d".into()), Include::File("/etc/y.cnf".into())]);
+    }
+
+    proptest! {
+        #[test]
+        fn no_file_panics(text in "(\\[client\\]\n)?[a-z='\"\\\\# \n\\[\\]é]{0,80}") {
+            let _ = parse(&text, &mut Credentials::default());
+        }
+    }
+}

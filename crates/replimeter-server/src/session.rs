@@ -1,0 +1,137 @@
+//! An open connection to one server.
+
+use std::collections::BTreeMap;
+
+use mysql::{Conn, DriverError, Error, Value, prelude::Queryable};
+use replimeter_model::target::SslMode;
+
+use crate::{
+    error::{ErrorKind, ServerError},
+    node::Node,
+};
+
+/// A row of a status statement, by column name.
+pub type StatusRow = BTreeMap<String, String>;
+
+/// A blocking connection that knows whose it is, so that its errors do too.
+pub struct Session {
+    conn: Conn,
+    name: String,
+    address: String,
+    tls: bool,
+}
+
+impl Session {
+    /// Connects.
+    ///
+    /// # Errors
+    /// When the server cannot be reached, verified or does not let the user in.
+    pub fn open(node: &Node) -> Result<Self, ServerError> {
+        let wants_tls = node.endpoint.ssl_mode != SslMode::Disabled;
+        let (conn, tls) = match Conn::new(node.opts(wants_tls)) {
+            Err(Error::DriverError(DriverError::TlsNotSupported)) if node.endpoint.ssl_mode == SslMode::Preferred => {
+                (Conn::new(node.opts(false)), false)
+            }
+            first => (first, wants_tls),
+        };
+        let (name, address) = (node.name.clone(), node.endpoint.address());
+        match conn {
+            Ok(conn) => Ok(Self { conn, name, address, tls }),
+            Err(error) => {
+                let mut error = ServerError::from_driver(&name, &address, "cannot connect", &error);
+                // Before the session stands, a broken connection is one that was never made.
+                if matches!(error.kind, ErrorKind::Lost | ErrorKind::Timeout) {
+                    error.kind = ErrorKind::Unreachable;
+                    error.hint = "check that the address is a MariaDB or MySQL server's, and its port the right one".to_owned();
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// The server's name in the report.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Host and port.
+    #[must_use]
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// Whether the connection is encrypted.
+    #[must_use]
+    pub fn tls(&self) -> bool {
+        self.tls
+    }
+
+    /// The server's number for this connection.
+    #[must_use]
+    pub fn connection_id(&self) -> u32 {
+        self.conn.connection_id()
+    }
+
+    /// The driver's connection, for the measuring path.
+    pub fn conn(&mut self) -> &mut Conn {
+        &mut self.conn
+    }
+
+    /// Wraps a driver error with this server's name.
+    #[must_use]
+    pub fn error(&self, doing: &str, error: &Error) -> ServerError {
+        ServerError::from_driver(&self.name, &self.address, doing, error)
+    }
+
+    /// An error about this server that we judge ourselves.
+    #[must_use]
+    pub fn unfit(&self, doing: &str, cause: impl Into<String>, hint: impl Into<String>) -> ServerError {
+        ServerError::unfit(&self.name, &self.address, doing, cause, hint)
+    }
+
+    /// Runs a statement that returns no rows of interest.
+    ///
+    /// # Errors
+    /// When the server refuses it or the connection breaks.
+    pub fn run(&mut self, doing: &str, sql: &str) -> Result<(), ServerError> {
+        self.conn.query_drop(sql).map_err(|error| ServerError::from_driver(&self.name, &self.address, doing, &error))
+    }
+
+    /// Runs a statement and returns its rows by column name; NULL becomes "".
+    ///
+    /// # Errors
+    /// When the server refuses it or the connection breaks.
+    pub fn rows(&mut self, doing: &str, sql: &str) -> Result<Vec<StatusRow>, ServerError> {
+        let wrap = |error: Error| ServerError::from_driver(&self.name, &self.address, doing, &error);
+        let rows: Vec<mysql::Row> = self.conn.query(sql).map_err(wrap)?;
+        let texts = rows.into_iter().map(|row| {
+            let names: Vec<String> = row.columns_ref().iter().map(|column| column.name_str().into_owned()).collect();
+            names.into_iter().zip(row.unwrap().into_iter().map(text)).collect()
+        });
+        Ok(texts.collect())
+    }
+
+    /// Runs a statement and returns the first column of its first row; `None`
+    /// for no row and for NULL.
+    ///
+    /// # Errors
+    /// When the server refuses it or the connection breaks.
+    pub fn value(&mut self, doing: &str, sql: &str) -> Result<Option<String>, ServerError> {
+        let wrap = |error: Error| ServerError::from_driver(&self.name, &self.address, doing, &error);
+        let row: Option<mysql::Row> = self.conn.query_first(sql).map_err(wrap)?;
+        Ok(row.and_then(|row| row.unwrap().into_iter().next()).filter(|value| *value != Value::NULL).map(text))
+    }
+}
+
+fn text(value: Value) -> String {
+    match value {
+        Value::NULL => String::new(),
+        Value::Bytes(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+        Value::Int(number) => number.to_string(),
+        Value::UInt(number) => number.to_string(),
+        Value::Float(number) => number.to_string(),
+        Value::Double(number) => number.to_string(),
+        other => other.as_sql(true).trim_matches('\'').to_owned(),
+    }
+}

@@ -1,0 +1,210 @@
+//! Summaries of lag samples, gathered one by one in bounded memory.
+
+use std::collections::BTreeMap;
+
+use replimeter_model::{
+    record::{Distribution, LagRow},
+    sample::LagSample,
+    time::Nanos,
+};
+
+use crate::{
+    bins::bins,
+    series::{Series, distribution},
+    signed::SignedHistogram,
+};
+
+/// Bars of the histogram kept in a row.
+const BARS: usize = 24;
+
+/// How [`LagRow::estimate`] is made: the middle of each bracket.
+pub const ESTIMATOR: &str = "bracket-midpoint";
+
+/// What the samples of one replica and one payload size come to.
+#[derive(Clone, Debug)]
+pub struct LagSummary {
+    rounds: u64,
+    missing: u64,
+    from_ack: Series,
+    from_send: Series,
+    from_intended: Series,
+    midpoint: Series,
+    error: SignedHistogram,
+    insert: SignedHistogram,
+    retrieval: SignedHistogram,
+}
+
+impl Default for LagSummary {
+    fn default() -> Self {
+        let plain = || SignedHistogram::new(3);
+        Self {
+            rounds: 0,
+            missing: 0,
+            from_ack: Series::default(),
+            from_send: Series::default(),
+            from_intended: Series::default(),
+            midpoint: Series::default(),
+            error: plain(),
+            insert: plain(),
+            retrieval: plain(),
+        }
+    }
+}
+
+impl LagSummary {
+    /// Adds a sample; one without a sighting counts as missing.
+    pub fn record(&mut self, sample: &LagSample) {
+        self.rounds += 1;
+        self.insert.record(sample.insert());
+        let at = sample.write.send;
+        match (sample.from_ack(), sample.from_send(), sample.from_intended(), sample.midpoint_from_ack(), sample.error()) {
+            (Some(ack), Some(send), Some(intended), Some(midpoint), Some(error)) => {
+                self.from_ack.record(at, ack);
+                self.from_send.record(at, send);
+                self.from_intended.record(at, intended);
+                self.midpoint.record(at, midpoint);
+                self.error.record(error);
+                if let Some(retrieval) = sample.retrieval() {
+                    self.retrieval.record(retrieval);
+                }
+            }
+            _ => self.missing += 1,
+        }
+    }
+
+    /// Samples so far, the missing among them.
+    #[must_use]
+    pub fn rounds(&self) -> u64 {
+        self.rounds
+    }
+
+    /// The figures as a row of the report; names are filled in by the caller.
+    #[must_use]
+    pub fn row(&self) -> LagRow {
+        LagRow {
+            rounds: self.rounds,
+            missing: self.missing,
+            from_ack: self.from_ack.distribution(),
+            from_send: self.from_send.distribution(),
+            from_intended: self.from_intended.distribution(),
+            error_us: distribution(&self.error),
+            estimate: self.midpoint.distribution(),
+            estimator: ESTIMATOR.to_owned(),
+            insert: distribution(&self.insert),
+            retrieval: distribution(&self.retrieval),
+            histogram: bins(self.from_ack.histogram(), BARS),
+            windows: self.from_ack.windows(),
+            ..LagRow::default()
+        }
+    }
+}
+
+/// The floor's figures: the primary observed as its own replica.
+#[derive(Clone, Debug, Default)]
+pub struct FloorSummary {
+    lag: LagSummary,
+    midpoint_abs: Series,
+}
+
+impl FloorSummary {
+    /// Adds a sample of the null replica.
+    pub fn record(&mut self, sample: &LagSample) {
+        self.lag.record(sample);
+        if let Some(midpoint) = sample.midpoint_from_ack() {
+            self.midpoint_abs.record(sample.write.send, Nanos(midpoint.0.abs()));
+        }
+    }
+
+    /// The lag figures of the null replica.
+    #[must_use]
+    pub fn row(&self) -> LagRow {
+        self.lag.row()
+    }
+
+    /// The distance of the bracket's midpoint from the acknowledgement.
+    #[must_use]
+    pub fn midpoint_abs(&self) -> Distribution {
+        self.midpoint_abs.distribution()
+    }
+}
+
+/// Summaries of one replica: by payload size, and of everything together.
+#[derive(Clone, Debug, Default)]
+pub struct ReplicaSummary {
+    all: LagSummary,
+    by_size: BTreeMap<u64, LagSummary>,
+}
+
+impl ReplicaSummary {
+    /// Adds a sample; `by_size` also keeps it with its equals in size.
+    pub fn record(&mut self, sample: &LagSample, by_size: bool) {
+        self.all.record(sample);
+        if by_size {
+            self.by_size.entry(sample.write.size_bytes).or_default().record(sample);
+        }
+    }
+
+    /// Everything together.
+    #[must_use]
+    pub fn all(&self) -> &LagSummary {
+        &self.all
+    }
+
+    /// By payload size, ascending.
+    pub fn sizes(&self) -> impl Iterator<Item = (u64, &LagSummary)> {
+        self.by_size.iter().map(|(size, summary)| (*size, summary))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use replimeter_model::sample::{Phase, Sighting, Write};
+
+    use super::*;
+
+    fn sample(round: i64, seen: bool) -> LagSample {
+        let send = Nanos(round * 10_000_000);
+        LagSample {
+            replica: 0,
+            write: Write {
+                seq: round as u64,
+                phase: Phase::Measure,
+                sweep: 0,
+                step: 0,
+                row_in_step: 1,
+                size_bytes: 1000 + (round as u64 % 2),
+                intended: send,
+                send,
+                ack: send + Nanos(100_000),
+            },
+            sighting: seen.then_some(Sighting {
+                seq: round as u64,
+                after: send + Nanos(120_000),
+                hit_began: send + Nanos(160_000),
+                until: send + Nanos(200_000 + round),
+            }),
+        }
+    }
+
+    #[test]
+    fn missing_rows_are_counted_and_not_averaged_in() {
+        let mut summary = LagSummary::default();
+        for round in 1..=40 {
+            summary.record(&sample(round, round % 4 != 0));
+        }
+        let row = summary.row();
+        assert_eq!((row.rounds, row.missing, row.from_ack.count), (40, 10, 30));
+        assert_eq!(row.from_ack.min_us, Some(100.001));
+        assert_eq!(row.histogram.iter().map(|bin| bin.count).sum::<u64>(), 30);
+    }
+
+    #[test]
+    fn sizes_are_kept_apart_when_asked() {
+        let mut summary = ReplicaSummary::default();
+        for round in 1..=10 {
+            summary.record(&sample(round, true), true);
+        }
+        assert_eq!(summary.sizes().map(|(size, part)| (size, part.rounds())).collect::<Vec<_>>(), [(1000, 5), (1001, 5)]);
+        assert_eq!(summary.all().rounds(), 10);
+    }
+}

@@ -1,0 +1,280 @@
+//! A histogram of signed nanoseconds, in memory that does not grow with the
+//! number of samples.
+
+use hdrhistogram::Histogram;
+use replimeter_model::time::Nanos;
+
+/// Samples that must lie beyond a quantile for it to be stated.
+pub const BEYOND: u64 = 10;
+
+/// Two HDR histograms, one for each sign (HDR itself is unsigned), with exact
+/// minimum, maximum, mean and variance beside them.
+///
+/// Quantiles are within the relative precision of `digits` significant digits;
+/// the mean and variance follow Welford (1962) and are exact.
+#[derive(Clone, Debug)]
+pub struct SignedHistogram {
+    positive: Histogram<u64>,
+    negative: Option<Box<Histogram<u64>>>,
+    digits: u8,
+    count: u64,
+    min: i64,
+    max: i64,
+    mean: f64,
+    squares: f64,
+}
+
+fn histogram(digits: u8) -> Histogram<u64> {
+    match Histogram::new(digits) {
+        Ok(histogram) => histogram,
+        Err(error) => unreachable!("HDR histograms take 0 to 5 significant digits, not {digits}: {error}"),
+    }
+}
+
+impl SignedHistogram {
+    /// An empty histogram that keeps `digits` significant digits (0 to 5).
+    #[must_use]
+    pub fn new(digits: u8) -> Self {
+        Self {
+            positive: histogram(digits),
+            negative: None,
+            digits,
+            count: 0,
+            min: i64::MAX,
+            max: i64::MIN,
+            mean: 0.0,
+            squares: 0.0,
+        }
+    }
+
+    /// Adds one sample.
+    pub fn record(&mut self, value: Nanos) {
+        let Nanos(value) = value;
+        let digits = self.digits;
+        let side = if value >= 0 { &mut self.positive } else { self.negative.get_or_insert_with(|| Box::new(histogram(digits))) };
+        // Grows as needed; cannot fail for magnitudes of 63 bits.
+        let _ = side.record(value.unsigned_abs());
+        self.count += 1;
+        self.min = self.min.min(value);
+        self.max = self.max.max(value);
+        let before = value as f64 - self.mean;
+        self.mean += before / self.count as f64;
+        self.squares += before * (value as f64 - self.mean);
+    }
+
+    /// Adds all samples of another histogram (Chan et al. 1983 for the variance).
+    pub fn merge(&mut self, other: &Self) {
+        if other.count == 0 {
+            return;
+        }
+        // Fails only where a value does not fit, and both resize themselves.
+        let _ = self.positive.add(&other.positive);
+        if let Some(negative) = &other.negative {
+            let digits = self.digits;
+            let _ = self.negative.get_or_insert_with(|| Box::new(histogram(digits))).add(&**negative);
+        }
+        let (a, b) = (self.count as f64, other.count as f64);
+        let difference = other.mean - self.mean;
+        self.mean += difference * b / (a + b);
+        self.squares += other.squares + difference * difference * a * b / (a + b);
+        self.count += other.count;
+        self.min = self.min.min(other.min);
+        self.max = self.max.max(other.max);
+    }
+
+    /// Number of samples.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Smallest sample, exact.
+    #[must_use]
+    pub fn min(&self) -> Option<Nanos> {
+        (self.count > 0).then_some(Nanos(self.min))
+    }
+
+    /// Largest sample, exact.
+    #[must_use]
+    pub fn max(&self) -> Option<Nanos> {
+        (self.count > 0).then_some(Nanos(self.max))
+    }
+
+    /// Arithmetic mean in nanoseconds, exact.
+    #[must_use]
+    pub fn mean(&self) -> Option<f64> {
+        (self.count > 0).then_some(self.mean)
+    }
+
+    /// Sample standard deviation (n − 1) in nanoseconds; `None` below two samples.
+    #[must_use]
+    pub fn stdev(&self) -> Option<f64> {
+        (self.count > 1).then(|| (self.squares / (self.count - 1) as f64).max(0.0).sqrt())
+    }
+
+    /// The sample of that rank in ascending order (1 is the smallest), within
+    /// the histogram's precision.
+    #[must_use]
+    pub fn at_rank(&self, rank: u64) -> Option<Nanos> {
+        if self.count == 0 {
+            return None;
+        }
+        let rank = rank.clamp(1, self.count);
+        if rank == 1 {
+            return self.min();
+        }
+        if rank == self.count {
+            return self.max();
+        }
+        let below = self.negative.as_ref().map_or(0, |negative| negative.len());
+        let value = match &self.negative {
+            // The smallest negative has the largest magnitude.
+            Some(negative) if rank <= below => -magnitude_at(negative, below - rank + 1),
+            _ => magnitude_at(&self.positive, rank - below),
+        };
+        Some(Nanos(value.clamp(self.min, self.max)))
+    }
+
+    /// The quantile `p` (0 to 1), or `None` when fewer than [`BEYOND`] samples
+    /// lie above it (for p ≥ ½) or below it (for p < ½).
+    #[must_use]
+    pub fn quantile(&self, p: f64) -> Option<Nanos> {
+        let rank = rank_of(p, self.count);
+        let beyond = if p >= 0.5 { self.count.saturating_sub(rank) } else { rank.saturating_sub(1) };
+        if beyond < BEYOND { None } else { self.at_rank(rank) }
+    }
+
+    /// How many samples are at most `value`, within the histogram's precision.
+    #[must_use]
+    pub fn count_at_most(&self, value: Nanos) -> u64 {
+        if self.count == 0 || value.0 < self.min {
+            return 0;
+        }
+        if value.0 >= self.max {
+            return self.count;
+        }
+        let negative = self.negative.as_ref().map_or(0, |negative| {
+            if value.0 >= 0 {
+                negative.len()
+            } else {
+                let magnitude = value.0.unsigned_abs();
+                negative.iter_recorded().filter(|bar| bar.value_iterated_to() >= magnitude).map(|bar| bar.count_at_value()).sum()
+            }
+        });
+        let positive = if value.0 < 0 { 0 } else { self.positive.count_between(0, value.0.unsigned_abs()) };
+        negative + positive
+    }
+
+    /// The bars of the histogram in ascending order: value and count.
+    pub fn bars(&self) -> impl Iterator<Item = (Nanos, u64)> + '_ {
+        let mut negative: Vec<(Nanos, u64)> =
+            self.negative.iter().flat_map(|histogram| bars(histogram).map(|(value, count)| (Nanos(-value), count))).collect();
+        negative.reverse();
+        let (min, max) = (self.min, self.max);
+        negative
+            .into_iter()
+            .chain(bars(&self.positive).map(|(value, count)| (Nanos(value), count)))
+            .map(move |(value, count)| (Nanos(value.0.clamp(min, max)), count))
+    }
+}
+
+/// The rank (1-based, by the nearest-rank definition) of quantile `p` of `count`.
+#[must_use]
+pub fn rank_of(p: f64, count: u64) -> u64 {
+    // The small subtraction keeps 0.9 × 100 from being 90.000…01 and ranked 91.
+    ((p * count as f64 - 1e-9).ceil().max(1.0) as u64).min(count.max(1))
+}
+
+fn bars(histogram: &Histogram<u64>) -> impl Iterator<Item = (i64, u64)> + '_ {
+    histogram.iter_recorded().map(|bar| {
+        let middle = histogram.median_equivalent(bar.value_iterated_to());
+        (i64::try_from(middle).unwrap_or(i64::MAX), bar.count_at_value())
+    })
+}
+
+fn magnitude_at(histogram: &Histogram<u64>, rank: u64) -> i64 {
+    let mut seen = 0;
+    for (value, count) in bars(histogram) {
+        seen += count;
+        if seen >= rank {
+            return value;
+        }
+    }
+    i64::try_from(histogram.max()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn of(values: &[i64]) -> SignedHistogram {
+        let mut histogram = SignedHistogram::new(3);
+        for value in values {
+            histogram.record(Nanos(*value));
+        }
+        histogram
+    }
+
+    #[test]
+    fn nothing_has_no_figures() {
+        let empty = SignedHistogram::new(3);
+        assert_eq!((empty.min(), empty.mean(), empty.stdev(), empty.quantile(0.5)), (None, None, None, None));
+    }
+
+    #[test]
+    fn known_answers() {
+        let values: Vec<i64> = (1..=100).collect();
+        let histogram = of(&values);
+        assert_eq!(histogram.mean(), Some(50.5));
+        assert!((histogram.stdev().unwrap() - 29.011_491_975_882_016).abs() < 1e-9);
+        assert_eq!(histogram.quantile(0.5), Some(Nanos(50)));
+        assert_eq!(histogram.quantile(0.9), Some(Nanos(90)));
+        assert_eq!(histogram.quantile(0.95), None, "five samples beyond are too few");
+    }
+
+    #[test]
+    fn negatives_are_kept_and_ordered() {
+        let histogram = of(&[-500, -20, -10, 0, 10, 20, 30]);
+        let ranked: Vec<i64> = (1..=7).map(|rank| histogram.at_rank(rank).unwrap().0).collect();
+        assert_eq!(ranked, [-500, -20, -10, 0, 10, 20, 30]);
+        assert_eq!(histogram.count_at_most(Nanos(-10)), 3);
+        assert_eq!(histogram.count_at_most(Nanos(9)), 4);
+        assert_eq!(histogram.bars().map(|(_, count)| count).sum::<u64>(), 7);
+    }
+
+    proptest! {
+        #[test]
+        fn quantiles_are_within_the_precision(mut values in proptest::collection::vec(-1_000_000_000i64..100_000_000_000, 20..300)) {
+            let histogram = of(&values);
+            values.sort_unstable();
+            for rank in 1..=values.len() {
+                let exact = values[rank - 1];
+                let got = histogram.at_rank(rank as u64).unwrap().0;
+                let slack = (exact.unsigned_abs() / 1000).max(1) as i64;
+                prop_assert!((got - exact).abs() <= slack, "rank {rank}: {got} for {exact}");
+            }
+        }
+
+        #[test]
+        fn merging_equals_recording_everything(a in proptest::collection::vec(-1_000_000i64..1_000_000, 0..100), b in proptest::collection::vec(-1_000_000i64..1_000_000, 0..100)) {
+            let mut merged = of(&a);
+            merged.merge(&of(&b));
+            let all: Vec<i64> = a.iter().chain(&b).copied().collect();
+            let whole = of(&all);
+            prop_assert_eq!(merged.count(), whole.count());
+            prop_assert_eq!(merged.min(), whole.min());
+            prop_assert_eq!(merged.quantile(0.5), whole.quantile(0.5));
+            if let (Some(x), Some(y)) = (merged.stdev(), whole.stdev()) {
+                prop_assert!((x - y).abs() <= 1e-6 * y.max(1.0));
+            }
+        }
+
+        #[test]
+        fn counting_agrees_with_sorting(values in proptest::collection::vec(-2000i64..2000, 1..100), at in -2500i64..2500) {
+            let exact = values.iter().filter(|value| **value <= at).count() as u64;
+            prop_assert_eq!(of(&values).count_at_most(Nanos(at)), exact);
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! The course of a run in a bounded number of windows of time.
+
+use replimeter_model::{record::Window, time::Nanos};
+
+use crate::signed::SignedHistogram;
+
+/// The most windows kept; neighbours are merged when there would be more.
+pub const MOST_WINDOWS: usize = 60;
+/// Length of a window at the beginning.
+const FIRST_LENGTH: i64 = 100_000_000;
+/// Significant digits inside a window: half a percent.
+const DIGITS: u8 = 2;
+
+/// Samples by the time at which their row was sent.
+///
+/// Starts with windows of 100 ms and doubles their length each time they become
+/// more than [`MOST_WINDOWS`], so a run of any length takes the same memory.
+#[derive(Clone, Debug)]
+pub struct Windows {
+    origin: Option<Nanos>,
+    length: i64,
+    windows: Vec<SignedHistogram>,
+}
+
+impl Default for Windows {
+    fn default() -> Self {
+        Self { origin: None, length: FIRST_LENGTH, windows: Vec::new() }
+    }
+}
+
+impl Windows {
+    /// Adds a sample whose row was sent at `at`; the first one sets the origin.
+    pub fn record(&mut self, at: Nanos, value: Nanos) {
+        let origin = *self.origin.get_or_insert(at);
+        let since = (at - origin).0.max(0);
+        while since / self.length >= MOST_WINDOWS as i64 {
+            self.halve();
+        }
+        let index = usize::try_from(since / self.length).unwrap_or(MOST_WINDOWS - 1);
+        while self.windows.len() <= index {
+            self.windows.push(SignedHistogram::new(DIGITS));
+        }
+        self.windows[index].record(value);
+    }
+
+    fn halve(&mut self) {
+        self.length *= 2;
+        let merged = self.windows.chunks(2).map(|pair| {
+            let mut first = pair[0].clone();
+            if let Some(second) = pair.get(1) {
+                first.merge(second);
+            }
+            first
+        });
+        self.windows = merged.collect();
+    }
+
+    /// The histograms of the windows that have samples.
+    pub fn occupied(&self) -> impl Iterator<Item = &SignedHistogram> {
+        self.windows.iter().filter(|window| window.count() > 0)
+    }
+
+    /// The windows that have samples, as they are reported.
+    #[must_use]
+    pub fn rows(&self) -> Vec<Window> {
+        let us = |nanos: Option<Nanos>| nanos.map(Nanos::as_micros);
+        self.windows
+            .iter()
+            .enumerate()
+            .filter_map(|(index, window)| {
+                let start = index as i64 * self.length;
+                Some(Window {
+                    start_us: Nanos(start).as_micros(),
+                    end_us: Nanos(start + self.length).as_micros(),
+                    count: window.count(),
+                    min_us: us(window.min())?,
+                    p50_us: us(window.quantile(0.5)),
+                    p90_us: us(window.quantile(0.9)),
+                    p99_us: us(window.quantile(0.99)),
+                    max_us: us(window.max())?,
+                })
+            })
+            .collect()
+    }
+
+    /// By how much dependence between neighbours inflates the variance of the
+    /// share of samples at most `value`: the Pearson dispersion of that share
+    /// between windows (McCullagh & Nelder 1989, §4.5), which is 1 on average
+    /// for independent samples. Never below 1; 1 when there are fewer than 8
+    /// windows with at least 5 samples, too few to tell.
+    #[must_use]
+    pub fn inflation(&self, value: Nanos) -> f64 {
+        let shares: Vec<(f64, f64)> = self
+            .occupied()
+            .filter(|window| window.count() >= 5)
+            .map(|window| (window.count() as f64, window.count_at_most(value) as f64))
+            .collect();
+        let total: f64 = shares.iter().map(|(count, _)| count).sum();
+        let p = shares.iter().map(|(_, below)| below).sum::<f64>() / total;
+        if shares.len() < 8 || !(p > 0.0 && p < 1.0) {
+            return 1.0;
+        }
+        let pearson: f64 = shares.iter().map(|(count, below)| (below - count * p).powi(2) / (count * p * (1.0 - p))).sum();
+        (pearson / (shares.len() - 1) as f64).max(1.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A small deterministic generator (Marsaglia 2003), so that tests repeat.
+    pub(crate) struct Xorshift(u64);
+
+    impl Xorshift {
+        pub(crate) fn new() -> Self {
+            Self(88_172_645_463_325_252)
+        }
+
+        pub(crate) fn next(&mut self) -> u64 {
+            self.0 ^= self.0 << 13;
+            self.0 ^= self.0 >> 7;
+            self.0 ^= self.0 << 17;
+            self.0
+        }
+    }
+
+    #[test]
+    fn a_run_of_any_length_keeps_at_most_sixty_windows() {
+        let mut windows = Windows::default();
+        for second in 0..5_000i64 {
+            windows.record(Nanos(7 + second * 1_000_000_000), Nanos(second));
+        }
+        let rows = windows.rows();
+        assert!(rows.len() <= MOST_WINDOWS && rows.len() > MOST_WINDOWS / 2 - 1, "{}", rows.len());
+        assert_eq!(rows.iter().map(|row| row.count).sum::<u64>(), 5_000);
+    }
+
+    #[test]
+    fn independent_samples_are_not_inflated_and_clumps_are() {
+        let mut random = Xorshift::new();
+        let (mut independent, mut clumped) = (Windows::default(), Windows::default());
+        for round in 0..6_000i64 {
+            let at = Nanos(round * 1_000_000);
+            independent.record(at, Nanos((random.next() % 1000) as i64));
+            // Whole windows are slow or fast together.
+            clumped.record(at, Nanos(if (round / 100) % 2 == 0 { 100 } else { 900 }));
+        }
+        let inflation = independent.inflation(Nanos(500));
+        assert!((1.0..1.8).contains(&inflation), "{inflation}");
+        assert!(clumped.inflation(Nanos(500)) > 50.0);
+    }
+}

@@ -1,0 +1,67 @@
+//! `replimeter run`: plans from files.
+
+use std::{
+    fs,
+    path::Path,
+    sync::{Arc, atomic::AtomicBool},
+};
+
+use replimeter_model::{
+    plan::{Plan, PlanFile, Writes},
+    target::Passwords,
+    warning::Warning,
+};
+
+use crate::{
+    cli::RunArgs,
+    commands::report::print,
+    failure::Failure,
+    measure::{self, Request},
+};
+
+pub(crate) fn run(args: &RunArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
+    if args.plans.len() > 1 && (args.output.json || args.output.run_dir.is_some()) {
+        return Err(Failure::usage("--json and --run-dir are for a single plan", "carry out the plans one by one"));
+    }
+    // Every plan is read before the first is begun.
+    let plans = args.plans.iter().map(|path| read(path, args)).collect::<Result<Vec<_>, _>>()?;
+    for (plan, passwords, warnings) in plans {
+        if args.output.raw && !matches!(plan.lag.writes, Writes::Sweep { .. }) {
+            return Err(Failure::usage(
+                "--raw needs a plan with a sweep over sizes",
+                "add sizes to the plan, or leave --raw out",
+            ));
+        }
+        if args.dry_run {
+            print(&measure::plan_text(&plan)?)?;
+            continue;
+        }
+        let request = Request {
+            plan: &plan,
+            passwords: &passwords,
+            ask_password: args.target.ask_password,
+            output: &args.output,
+            warnings,
+        };
+        measure::carry_out(request, stop)?;
+    }
+    Ok(())
+}
+
+fn read(path: &Path, args: &RunArgs) -> Result<(Plan, Passwords, Vec<Warning>), Failure> {
+    let shown = path.display();
+    let text = fs::read_to_string(path).map_err(|error| {
+        Failure::usage(format!("cannot read the plan {shown}: {error}"), "plans of the published experiments are in plans/")
+    })?;
+    let refuse = |error: replimeter_model::plan::PlanError| {
+        Failure::usage(format!("{shown}: {error}"), "docs/plans.md lists every key; `replimeter run --dry-run` checks a plan")
+    };
+    let mut file = PlanFile::from_toml(&text).map_err(refuse)?;
+    let (target, passwords, warnings) = args.target.spec()?;
+    if args.target.is_given() {
+        file.target = target;
+    } else if target.defaults_file.is_some() {
+        file.target.defaults_file = target.defaults_file;
+    }
+    Ok((file.resolve().map_err(refuse)?, passwords, warnings))
+}

@@ -1,0 +1,86 @@
+//! Errors as the user meets them: the cause, what to try, and the exit code.
+
+use std::{io::Write, process::ExitCode};
+
+use replimeter_measure::MeasureError;
+use replimeter_model::plan::PlanError;
+use replimeter_sandbox::SandboxError;
+use replimeter_server::ServerError;
+
+/// The exit codes of every command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// The request makes no sense.
+    Usage = 2,
+    /// A server, the sandbox or the disk failed.
+    Failed = 3,
+    /// The user ended it.
+    Interrupted = 130,
+}
+
+/// Why a command did not do what it was asked for.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) kind: Kind,
+    pub(crate) message: String,
+    pub(crate) hint: String,
+}
+
+impl Failure {
+    pub(crate) fn usage(message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self { kind: Kind::Usage, message: message.into(), hint: hint.into() }
+    }
+
+    pub(crate) fn failed(message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self { kind: Kind::Failed, message: message.into(), hint: hint.into() }
+    }
+
+    pub(crate) fn interrupted(message: impl Into<String>) -> Self {
+        Self { kind: Kind::Interrupted, message: message.into(), hint: String::new() }
+    }
+
+    /// Tells the user, on standard error.
+    pub(crate) fn print(&self) {
+        let mut err = std::io::stderr().lock();
+        // Nothing can be done about a closed standard error.
+        let _ = writeln!(err, "error: {}", self.message.trim_end());
+        if !self.hint.is_empty() {
+            let _ = writeln!(err, "  try: {}", self.hint);
+        }
+    }
+
+    pub(crate) fn exit_code(&self) -> ExitCode {
+        ExitCode::from(self.kind as u8)
+    }
+}
+
+impl From<PlanError> for Failure {
+    fn from(error: PlanError) -> Self {
+        Self::usage(error.to_string(), "`replimeter lag --help` explains every setting")
+    }
+}
+
+impl From<ServerError> for Failure {
+    fn from(error: ServerError) -> Self {
+        let hint = error.hint.clone();
+        Self::failed(error.to_string(), hint)
+    }
+}
+
+impl From<SandboxError> for Failure {
+    fn from(error: SandboxError) -> Self {
+        match error {
+            SandboxError::Interrupted => Self::interrupted(error.to_string()),
+            error => Self::failed(error.to_string(), error.hint()),
+        }
+    }
+}
+
+impl From<MeasureError> for Failure {
+    fn from(error: MeasureError) -> Self {
+        match error {
+            MeasureError::Interrupted => Self::interrupted(error.to_string()),
+            error => Self::failed(error.to_string(), error.hint()),
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! `replimeter`: measures database replication.
+//!
+//! The only crate that prints, reads the environment and sets exit codes.
+
+mod cli;
+mod commands;
+mod credentials;
+mod environment;
+mod failure;
+mod machine;
+mod measure;
+mod progress;
+mod run_dir;
+mod signals;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::cli::{Cli, Command};
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let result = signals::install().and_then(|stop| match cli.command {
+        Command::Lag(args) => commands::lag::run(&args, &stop),
+        Command::Run(args) => commands::run::run(&args, &stop),
+        Command::Report(args) => commands::report::run(&args),
+    });
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            failure.print();
+            failure.exit_code()
+        }
+    }
+}

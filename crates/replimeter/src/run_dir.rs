@@ -1,0 +1,145 @@
+//! Run directories: made first, written as things become known.
+
+use std::{
+    fs::{self, DirBuilder},
+    io::{self, Write},
+    os::unix::fs::DirBuilderExt,
+    path::{Path, PathBuf},
+};
+
+use serde::Serialize;
+
+use crate::failure::Failure;
+
+/// File names in a run directory.
+pub(crate) const PLAN: &str = "plan.toml";
+/// What produced the run.
+pub(crate) const MANIFEST: &str = "manifest.json";
+/// One row per observation.
+pub(crate) const SAMPLES: &str = "samples.parquet";
+/// The figures.
+pub(crate) const SUMMARY: &str = "summary.json";
+/// The page.
+pub(crate) const PAGE: &str = "report.html";
+
+/// A run's directory; removed again when dropped before it is [kept](Self::keep).
+pub(crate) struct RunDir {
+    path: PathBuf,
+    kept: bool,
+    made: bool,
+}
+
+fn failed(doing: &str, path: &Path, error: &io::Error) -> Failure {
+    let hint = match error.kind() {
+        io::ErrorKind::StorageFull => "free some space there, or name another folder with --run-dir",
+        _ => "name a folder that you may write to with --run-dir",
+    };
+    Failure::failed(format!("cannot {doing} {}: {error}", path.display()), hint)
+}
+
+impl RunDir {
+    /// Makes the directory the user named (new, or empty), or a new one below
+    /// `replimeter-runs/` in the current folder.
+    pub(crate) fn create(named: Option<&Path>, command: &str) -> Result<Self, Failure> {
+        let make = |path: &Path| DirBuilder::new().mode(0o700).create(path);
+        if let Some(path) = named {
+            let empty = fs::read_dir(path).map(|mut entries| entries.next().is_none());
+            return match empty {
+                Ok(true) => {
+                    let dir = Self { path: absolute(path), kept: false, made: false };
+                    dir.try_writing()?;
+                    Ok(dir)
+                }
+                Ok(false) => Err(Failure::failed(
+                    format!("the run directory {} is not empty", path.display()),
+                    "name a new folder, or leave out --run-dir",
+                )),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    make(path).map_err(|error| failed("make the run directory", path, &error))?;
+                    Ok(Self { path: absolute(path), kept: false, made: true })
+                }
+                Err(error) => Err(failed("use the run directory", path, &error)),
+            };
+        }
+        let parent = absolute(Path::new("replimeter-runs"));
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&parent)
+            .map_err(|error| failed("make the folder", &parent, &error))?;
+        let stamp = jiff::Timestamp::now().strftime("%Y%m%dT%H%M%SZ").to_string();
+        for number in 1u32.. {
+            let suffix = if number == 1 { String::new() } else { format!("-{number}") };
+            let path = parent.join(format!("{stamp}-{command}{suffix}"));
+            match make(&path) {
+                Ok(()) => return Ok(Self { path, kept: false, made: true }),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(failed("make the run directory", &path, &error)),
+            }
+        }
+        unreachable!("the loop ends by returning")
+    }
+
+    /// The directory.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// One of its files.
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.path.join(name)
+    }
+
+    /// From now on it stays, whatever happens.
+    pub(crate) fn keep(&mut self) {
+        self.kept = true;
+    }
+
+    fn try_writing(&self) -> Result<(), Failure> {
+        let probe = self.file(".replimeter");
+        fs::write(&probe, b"")
+            .and_then(|()| fs::remove_file(&probe))
+            .map_err(|error| failed("write into the run directory", &self.path, &error))
+    }
+}
+
+impl Drop for RunDir {
+    fn drop(&mut self) {
+        if self.kept {
+            return;
+        }
+        for name in [PLAN, MANIFEST, SAMPLES, SUMMARY, PAGE] {
+            let _ = fs::remove_file(self.file(name));
+        }
+        if self.made {
+            let _ = fs::remove_dir(&self.path);
+        }
+    }
+}
+
+fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+}
+
+/// Writes a text so that a reader sees the old file or the new one, never half.
+pub(crate) fn write_text(path: &Path, text: &str) -> Result<(), Failure> {
+    let partial = path.with_extension("partial");
+    let write = || -> io::Result<()> {
+        let mut file = fs::File::create(&partial)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        fs::rename(&partial, path)
+    };
+    write().map_err(|error| {
+        let _ = fs::remove_file(&partial);
+        failed("write", path, &error)
+    })
+}
+
+/// Writes a value as JSON.
+pub(crate) fn write_json(path: &Path, value: &impl Serialize) -> Result<(), Failure> {
+    let text = serde_json::to_string_pretty(value).map_err(|error| {
+        Failure::failed(format!("cannot write {}: {error}", path.display()), "please report this as a defect")
+    })?;
+    write_text(path, &(text + "\n"))
+}
