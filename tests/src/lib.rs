@@ -1,1 +1,227 @@
-//! .
+//! What the suites share: running the tool as a user would, and real servers to
+//! point it at.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on should end here")]
+
+use std::{
+    ffi::OsStr,
+    fs,
+    path::{Path, PathBuf},
+    process::{Child, Command, Output, Stdio},
+    sync::atomic::AtomicBool,
+    thread,
+    time::{Duration, Instant},
+};
+
+use replimeter_sandbox::{Home, Sandbox, Search, Settings};
+use replimeter_server::{Node, Session};
+use serde_json::Value;
+
+/// The release binary that `make` builds: what is measured must not be a debug
+/// build.
+#[must_use]
+pub fn binary() -> PathBuf {
+    let target = std::env::current_exe().unwrap();
+    let release = target.ancestors().find(|folder| folder.join("deps").is_dir()).unwrap().to_owned();
+    let binary = release.join("replimeter");
+    assert!(binary.exists(), "{} is missing: run the suites with `make test`", binary.display());
+    binary
+}
+
+/// Replimeter's private folder, where `make servers` puts its binaries.
+#[must_use]
+pub fn home() -> PathBuf {
+    let named = std::env::var_os("REPLIMETER_HOME").map(PathBuf::from);
+    named.unwrap_or_else(|| {
+        if rustix::process::geteuid().is_root() {
+            return PathBuf::from("/var/cache/replimeter");
+        }
+        let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+        cache.unwrap_or_else(|| PathBuf::from(std::env::var_os("HOME").unwrap()).join(".cache")).join("replimeter")
+    })
+}
+
+/// How the tool ended and what it said.
+#[derive(Debug)]
+pub struct Ended {
+    /// The exit code; `None` when a signal ended it.
+    pub code: Option<i32>,
+    /// Standard output.
+    pub stdout: String,
+    /// Standard error.
+    pub stderr: String,
+}
+
+impl Ended {
+    /// What the process left.
+    #[must_use]
+    pub fn of(output: Output) -> Self {
+        Self {
+            code: output.status.code(),
+            stdout: String::from_utf8(output.stdout).unwrap(),
+            stderr: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+
+    /// The one JSON document on standard output.
+    #[must_use]
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error} in {self:#?}"))
+    }
+
+    /// Checks the exit code.
+    #[must_use]
+    pub fn with_code(self, code: i32) -> Self {
+        assert_eq!(self.code, Some(code), "{self:#?}");
+        self
+    }
+
+    /// Checks that standard error names something.
+    #[must_use]
+    pub fn saying(self, wanted: &str) -> Self {
+        assert!(self.stderr.contains(wanted), "`{wanted}` is missing in {self:#?}");
+        self
+    }
+}
+
+/// A folder to run the tool in, away from the user's own settings.
+#[derive(Debug)]
+pub struct Tool {
+    folder: tempfile::TempDir,
+}
+
+impl Default for Tool {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Tool {
+    /// A new folder.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { folder: tempfile::tempdir().unwrap() }
+    }
+
+    /// The folder.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// The tool with these arguments, not yet started.
+    #[must_use]
+    pub fn command<S: AsRef<OsStr>>(&self, args: &[S]) -> Command {
+        let mut command = Command::new(binary());
+        command.args(args).current_dir(self.folder()).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.env("REPLIMETER_HOME", home()).env("HOME", self.folder()).env_remove("MYSQL_PWD").env("COLUMNS", "100");
+        command
+    }
+
+    /// Runs the tool to its end.
+    #[must_use]
+    pub fn run<S: AsRef<OsStr>>(&self, args: &[S]) -> Ended {
+        Ended::of(self.command(args).output().unwrap())
+    }
+
+    /// The one run directory below the folder.
+    #[must_use]
+    pub fn only_run(&self) -> PathBuf {
+        let runs = self.runs();
+        assert_eq!(runs.len(), 1, "{runs:?}");
+        runs[0].clone()
+    }
+
+    /// All run directories.
+    #[must_use]
+    pub fn runs(&self) -> Vec<PathBuf> {
+        let entries = fs::read_dir(self.folder().join("replimeter-runs"));
+        entries.map(|entries| entries.map(|entry| entry.unwrap().path()).collect()).unwrap_or_default()
+    }
+}
+
+/// Waits for the tool with a limit, so that a hang is a failure and not a hang.
+#[must_use]
+pub fn wait(mut child: Child, limit: Duration) -> Ended {
+    let began = Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        if began.elapsed() > limit {
+            child.kill().unwrap();
+            panic!("the tool did not end within {limit:?}: {:#?}", Ended::of(child.wait_with_output().unwrap()));
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    Ended::of(child.wait_with_output().unwrap())
+}
+
+/// Waits until something holds.
+pub fn until(what: &str, limit: Duration, mut holds: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !holds() {
+        assert!(began.elapsed() < limit, "not within {limit:?}: {what}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Servers for a suite.
+#[must_use]
+pub fn start(shape: &str, options: &[&str]) -> Sandbox {
+    let home = Home::at(home());
+    let path = std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()).collect();
+    let search = Search { servers: None, path, private: home.servers() };
+    let settings = Settings {
+        shape: shape.parse().unwrap(),
+        options: options.iter().map(|option| option.parse().unwrap()).collect(),
+        search,
+        home,
+    };
+    Sandbox::start(&settings, &AtomicBool::new(false)).unwrap_or_else(|error| panic!("{error}\n{}", error.hint()))
+}
+
+/// A session on a server of a sandbox.
+#[must_use]
+pub fn session(node: &Node) -> Session {
+    Session::open(node).unwrap()
+}
+
+/// Runs a statement.
+pub fn sql(node: &Node, statement: &str) {
+    session(node).run("test", statement).unwrap_or_else(|error| panic!("{statement}: {error}"));
+}
+
+/// The first value of a statement's first row.
+#[must_use]
+pub fn value(node: &Node, statement: &str) -> Option<String> {
+    session(node).value("test", statement).unwrap()
+}
+
+/// Whether nothing of ours is on the server.
+#[must_use]
+pub fn clean(node: &Node) -> bool {
+    value(node, "SELECT 1 FROM information_schema.schemata WHERE schema_name = 'replimeter'").is_none()
+}
+
+/// The node's URL for a user, without a password.
+#[must_use]
+pub fn url(node: &Node, user: &str) -> String {
+    format!("mysql://{user}@{}/", node.endpoint.address())
+}
+
+/// The password of a sandbox's servers.
+#[must_use]
+pub fn password(node: &Node) -> &str {
+    node.password.as_ref().unwrap().reveal()
+}
+
+/// Process ids of database servers whose data lies below a folder.
+#[must_use]
+pub fn servers_below(folder: &Path) -> Vec<i32> {
+    let Ok(folder) = folder.canonicalize() else { return Vec::new() };
+    let numbers = fs::read_dir("/proc").unwrap().filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok());
+    numbers
+        .filter(|number: &i32| {
+            let command = fs::read(format!("/proc/{number}/cmdline")).unwrap_or_default();
+            let text = String::from_utf8_lossy(&command).into_owned();
+            text.contains("--datadir=") && text.contains(&*folder.to_string_lossy())
+        })
+        .collect()
+}

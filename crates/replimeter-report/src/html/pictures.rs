@@ -83,6 +83,7 @@ fn figure(id: &str, traces: Vec<Value>, x: Value, y: Value) -> Value {
         "data": traces,
         "layout": {
             "xaxis": x, "yaxis": y, "hovermode": "closest", "bargap": 0.04, "barmode": "overlay",
+            "modebar": {"bgcolor": "rgba(0,0,0,0)"},
             "margin": {"l": 70, "r": 20, "t": 20, "b": 50},
             "legend": {"orientation": "h", "y": 1.12},
         },
@@ -109,10 +110,10 @@ fn distribution(gathered: &Gathered, unit: Unit) -> Picture {
     for (index, (name, replica)) in gathered.replicas.iter().enumerate() {
         let all = bins(&replica.from_ack, BARS);
         let total = replica.from_ack.count().max(1) as f64;
-        let usual = all.iter().map(|bin| bin.high_us - bin.low_us).fold(f64::MAX, f64::min);
-        // The open bars at both ends are as wide as the rest is far; they go to the table only.
-        let (closed, open): (Vec<&Bin>, Vec<&Bin>) =
-            all.iter().partition(|bin| bin.high_us - bin.low_us <= usual * 1.5 || all.len() < 3);
+        // The open bars at both ends reach to the extremes; they go to the table only.
+        let usual = all.get(all.len() / 2).map_or(0.0, |bin| bin.high_us - bin.low_us);
+        let regular = |bin: &&Bin| (bin.high_us - bin.low_us - usual).abs() <= usual * 1e-6;
+        let (closed, open): (Vec<&Bin>, Vec<&Bin>) = all.iter().partition(regular);
         outside += open.iter().map(|bin| bin.count).sum::<u64>();
         rows.extend(all.iter().map(|bin| vec![name.clone(), unit.show(bin.low_us), unit.show(bin.high_us), count(bin.count)]));
         let share: Vec<f64> = closed.iter().map(|bin| bin.count as f64 / total * 100.0).collect();
