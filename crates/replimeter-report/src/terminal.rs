@@ -46,7 +46,7 @@ pub fn lag(document: &LagDocument, raw: bool) -> String {
     for table in &document.size_sweep {
         let _ = writeln!(
             out,
-            "\nAs published in 2006 (first sweep, fifth rows, ms), {}\n{}",
+            "\nAs published in 2006 (first sweep, last row of each step, ms), {}\n{}",
             table.replica,
             sweep::table(table).trim_end()
         );

@@ -1,0 +1,230 @@
+//! Whatever ends the tool ends its servers, and nothing stays on the disk.
+
+use std::{
+    fs,
+    os::unix::fs::{PermissionsExt, chown},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    thread,
+    time::Duration,
+};
+
+use replimeter_suites::{Ended, binary, home, servers_below, until, wait};
+use rustix::process::{Pid, Signal, kill_process};
+
+const LIMIT: Duration = Duration::from_secs(60);
+/// An ordinary user that no system has: a number is enough for the kernel.
+const ORDINARY: u32 = 31_245;
+
+/// Somebody who runs the tool, with a private folder of their own.
+struct Person {
+    folder: tempfile::TempDir,
+    /// The number to become; `None` to stay who we are.
+    uid: Option<u32>,
+}
+
+impl Person {
+    fn new(uid: Option<u32>) -> Self {
+        let folder = tempfile::tempdir_in("/var/tmp").unwrap();
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        // The build folder may be closed to others.
+        fs::copy(binary(), folder.path().join("replimeter")).unwrap();
+        let own = folder.path().join("own");
+        fs::create_dir(&own).unwrap();
+        fs::set_permissions(&own, fs::Permissions::from_mode(0o755)).unwrap();
+        if let Some(uid) = uid {
+            chown(&own, Some(uid), Some(uid)).unwrap();
+        }
+        Self { folder, uid }
+    }
+
+    fn own(&self) -> PathBuf {
+        self.folder.path().join("own")
+    }
+
+    fn start(&self, args: &[&str], fault: Option<&str>) -> Child {
+        let program = self.folder.path().join("replimeter");
+        let mut command = match self.uid {
+            Some(uid) => {
+                let mut command = Command::new("setpriv");
+                command.args([format!("--reuid={uid}"), format!("--regid={uid}"), "--clear-groups".to_owned()]).arg(program);
+                command
+            }
+            None => Command::new(program),
+        };
+        command.args(["lag", "--servers"]).arg(home().join("servers")).args(args);
+        command.current_dir(self.own()).env("HOME", self.own()).env("REPLIMETER_HOME", self.own().join("home"));
+        if let Some(fault) = fault {
+            command.env("REPLIMETER_FAULT", fault);
+        }
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    }
+
+    fn sandboxes(&self) -> PathBuf {
+        self.own().join("home/sandboxes")
+    }
+
+    fn folders(&self) -> usize {
+        let entries =
+            fs::read_dir(self.sandboxes()).map(|entries| entries.filter(|entry| entry.as_ref().unwrap().path().is_dir()).count());
+        entries.unwrap_or(0)
+    }
+
+    fn assert_no_server(&self, when: &str) {
+        until(&format!("no server survives ({when})"), Duration::from_secs(10), || servers_below(&self.own()).is_empty());
+    }
+
+    /// What is left after an orderly end: nothing at all.
+    fn assert_nothing(&self, when: &str) {
+        self.assert_no_server(when);
+        assert_eq!(self.folders(), 0, "a data folder stayed ({when})");
+    }
+}
+
+/// The people to try it as; root cannot be had by everybody.
+fn people() -> Vec<(&'static str, Person)> {
+    if rustix::process::geteuid().is_root() {
+        vec![("root", Person::new(None)), ("an ordinary user", Person::new(Some(ORDINARY)))]
+    } else {
+        vec![("an ordinary user", Person::new(None))]
+    }
+}
+
+fn runs_under(person: &Person) -> bool {
+    servers_below(&person.own()).len() >= 2
+}
+
+fn pid(child: &Child) -> Pid {
+    Pid::from_child(child)
+}
+
+/// Pseudo-random and repeatable.
+fn moments(count: u64, longest_ms: u64) -> impl Iterator<Item = Duration> {
+    (1..=count).map(move |n| Duration::from_millis(n.wrapping_mul(0x9E37_79B9_7F4A_7C15) % longest_ms))
+}
+
+#[test]
+fn killed_at_fifty_random_moments() {
+    for (who, person) in people() {
+        let mut with_servers = 0;
+        for (number, moment) in moments(50, 1800).enumerate() {
+            if number % 5 == 0 {
+                // Then the making of the data directory is hit too.
+                let _ = fs::remove_dir_all(person.own().join("home/seeds"));
+            }
+            let mut child = person.start(&["--for", "60s", "--floor-rounds", "5"], None);
+            thread::sleep(moment);
+            with_servers += u32::from(!servers_below(&person.own()).is_empty());
+            child.kill().unwrap();
+            child.wait().unwrap();
+            person.assert_no_server(&format!("{who}, killed after {moment:?}"));
+        }
+        assert!(with_servers >= 20, "only {with_servers} of 50 kills met running servers: the moments are badly chosen");
+        // What the last one left is removed by the next start.
+        let child = person.start(&["--rounds", "1", "--floor-rounds", "0", "--sandbox", "async:0"], None);
+        let _ = wait(child, LIMIT).with_code(0);
+        person.assert_nothing(&format!("{who}, after the next start"));
+        let stray = fs::read_dir(person.own().join("home")).unwrap().map(|entry| entry.unwrap().file_name());
+        let mut stray: Vec<_> = stray.map(|name| name.into_string().unwrap()).collect();
+        stray.sort();
+        assert_eq!(stray, ["sandboxes", "seeds"]);
+    }
+}
+
+#[test]
+fn signals_while_starting_and_while_measuring() {
+    for (who, person) in people() {
+        for (signal, moment) in [Signal::INT, Signal::TERM, Signal::HUP].into_iter().cycle().zip(moments(12, 1500)) {
+            let child = person.start(&["--for", "60s"], None);
+            // Before its handlers are installed a signal simply ends the tool, which has nothing yet.
+            thread::sleep(Duration::from_millis(50) + moment);
+            kill_process(pid(&child), signal).unwrap();
+            let _ = wait(child, Duration::from_secs(20)).with_code(130);
+            person.assert_nothing(&format!("{who}, {signal:?} after {moment:?}"));
+        }
+    }
+}
+
+#[test]
+fn a_second_signal_ends_at_once_and_cleans_all_the_same() {
+    for (who, person) in people() {
+        let child = person.start(&["--for", "60s"], None);
+        until("servers run", LIMIT, || runs_under(&person));
+        kill_process(pid(&child), Signal::INT).unwrap();
+        thread::sleep(Duration::from_millis(5));
+        let _ = kill_process(pid(&child), Signal::INT);
+        let _ = wait(child, Duration::from_secs(20)).with_code(130);
+        person.assert_nothing(&format!("{who}, two signals"));
+    }
+}
+
+#[test]
+fn a_panic_of_the_tool() {
+    for (who, person) in people() {
+        let ended: Ended = wait(person.start(&["--for", "60s"], Some("panic-while-measuring")), LIMIT);
+        assert_eq!(ended.code, Some(101), "{ended:#?}");
+        person.assert_nothing(&format!("{who}, a panic"));
+    }
+}
+
+#[test]
+fn a_server_that_dies_while_starting_takes_the_others_along() {
+    for (who, person) in people() {
+        let child = person.start(&["--sandbox", "async:2", "--server-option", "no_such_option=1"], None);
+        let ended = wait(child, LIMIT).with_code(3).saying("ended while starting").saying("no_such_option");
+        assert!(ended.stderr.contains("unknown variable"), "the log's last lines: {ended:#?}");
+        person.assert_nothing(&format!("{who}, a bad option"));
+    }
+}
+
+#[test]
+fn a_folder_the_servers_user_cannot_enter_is_named() {
+    if !rustix::process::geteuid().is_root() {
+        // Only root changes to another user.
+        return;
+    }
+    let person = Person::new(None);
+    fs::set_permissions(person.own(), fs::Permissions::from_mode(0o700)).unwrap();
+    let _ = wait(person.start(&[], None), LIMIT)
+        .with_code(3)
+        .saying("cannot be entered by the system user")
+        .saying("REPLIMETER_HOME");
+}
+
+#[test]
+fn secrets_are_for_their_owner_only_and_servers_are_not_root() {
+    for (who, person) in people() {
+        let child = person.start(&["--for", "60s"], None);
+        until("servers run and rows are written", LIMIT, || {
+            runs_under(&person) && !find(&person.sandboxes(), "init.sql") && find(&person.sandboxes(), "credentials.cnf")
+        });
+        let sandbox =
+            fs::read_dir(person.sandboxes()).unwrap().map(|entry| entry.unwrap().path()).find(|path| path.is_dir()).unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode(&sandbox.join("credentials.cnf")), 0o600);
+        assert_eq!(mode(&sandbox.join("primary/data")), 0o700);
+        let secret = fs::read_to_string(sandbox.join("credentials.cnf")).unwrap();
+        let secret = secret.lines().find_map(|line| line.strip_prefix("password=")).unwrap().to_owned();
+        assert!(secret.len() >= 24);
+        for server in servers_below(&person.own()) {
+            let status = fs::read_to_string(format!("/proc/{server}/status")).unwrap();
+            let uid = status.lines().find_map(|line| line.strip_prefix("Uid:\t")).unwrap();
+            assert!(!uid.starts_with("0\t"), "{who}: {uid}");
+            let command = fs::read_to_string(format!("/proc/{server}/cmdline")).unwrap();
+            assert!(!command.contains(&secret), "the password is in the list of processes");
+            assert!(command.contains("--bind-address=127.0.0.1"));
+        }
+        kill_process(pid(&child), Signal::INT).unwrap();
+        let ended = wait(child, LIMIT).with_code(130);
+        assert!(!ended.stdout.contains(&secret) && !ended.stderr.contains(&secret));
+    }
+}
+
+/// Whether a file of that name lies in a sandbox or a server's folder in it.
+fn find(sandboxes: &Path, name: &str) -> bool {
+    let below = |path: &Path| {
+        fs::read_dir(path).map(|entries| entries.flatten().map(|entry| entry.path()).collect::<Vec<_>>()).unwrap_or_default()
+    };
+    let sandboxes = below(sandboxes);
+    sandboxes.iter().any(|sandbox| sandbox.join(name).exists() || below(sandbox).iter().any(|node| node.join(name).exists()))
+}
