@@ -10,6 +10,16 @@ use std::{
 
 use replimeter_model::time::Nanos;
 
+/// Ends the part when dropped: a scope waits for its threads even while a panic
+/// unwinds through it, and they would wait for somebody to end them.
+pub(super) struct HaltOnDrop<'a>(pub(super) &'a Board);
+
+impl Drop for HaltOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.halt();
+    }
+}
+
 /// Shared state: a few atomic numbers, so that no thread ever blocks another.
 #[derive(Debug)]
 pub(super) struct Board {

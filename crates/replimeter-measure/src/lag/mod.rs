@@ -27,7 +27,7 @@ use replimeter_stats::signed::SignedHistogram;
 
 pub use self::collector::Progress;
 use self::{
-    board::Board,
+    board::{Board, HaltOnDrop},
     collector::{Collector, Ending},
     script::Script,
 };
@@ -223,6 +223,7 @@ impl Part<'_> {
         let (sighted, sightings) = mpsc::channel();
         let (written, writes) = mpsc::channel();
         let ending = thread::scope(|scope| {
+            let halt = HaltOnDrop(&board);
             let threads: Vec<_> = observers
                 .into_iter()
                 .map(|observer| {
@@ -237,7 +238,7 @@ impl Part<'_> {
             let collector = Collector::new(&board, self.clock, self.plan, self.observed.len(), phase, total);
             let mut ending = collector.run(&writes, &sightings, cluster, listener);
             // The observers end when the board says so, the writer too.
-            board.halt();
+            drop(halt);
             let writer = writer.join().map_err(|_| MeasureError::Thread).and_then(|result| result.map_err(MeasureError::from));
             let observers = threads.into_iter().map(|thread| {
                 thread.join().map_err(|_| MeasureError::Thread).and_then(|result| result.map_err(MeasureError::from))
