@@ -4,6 +4,10 @@
 use hdrhistogram::Histogram;
 use replimeter_model::time::Nanos;
 
+/// How many samples one bar can hold; above, it stays at the most, which ten
+/// thousand samples a second would reach in five days.
+type Count = u32;
+
 /// Samples that must lie beyond a quantile for it to be stated.
 pub const BEYOND: u64 = 10;
 
@@ -14,8 +18,8 @@ pub const BEYOND: u64 = 10;
 /// the mean and variance follow Welford (1962) and are exact.
 #[derive(Clone, Debug)]
 pub struct SignedHistogram {
-    positive: Histogram<u64>,
-    negative: Option<Box<Histogram<u64>>>,
+    positive: Histogram<Count>,
+    negative: Option<Box<Histogram<Count>>>,
     digits: u8,
     count: u64,
     min: i64,
@@ -24,7 +28,7 @@ pub struct SignedHistogram {
     squares: f64,
 }
 
-fn histogram(digits: u8) -> Histogram<u64> {
+fn histogram(digits: u8) -> Histogram<Count> {
     match Histogram::new(digits) {
         Ok(histogram) => histogram,
         Err(error) => unreachable!("HDR histograms take 0 to 5 significant digits, not {digits}: {error}"),
@@ -158,7 +162,7 @@ impl SignedHistogram {
                 negative.len()
             } else {
                 let magnitude = value.0.unsigned_abs();
-                negative.iter_recorded().filter(|bar| bar.value_iterated_to() >= magnitude).map(|bar| bar.count_at_value()).sum()
+                negative.iter_recorded().filter(|bar| bar.value_iterated_to() >= magnitude).map(|bar| u64::from(bar.count_at_value())).sum()
             }
         });
         let positive = if value.0 < 0 { 0 } else { self.positive.count_between(0, value.0.unsigned_abs()) };
@@ -185,14 +189,14 @@ pub fn rank_of(p: f64, count: u64) -> u64 {
     ((p * count as f64 - 1e-9).ceil().max(1.0) as u64).min(count.max(1))
 }
 
-fn bars(histogram: &Histogram<u64>) -> impl Iterator<Item = (i64, u64)> + '_ {
+fn bars(histogram: &Histogram<Count>) -> impl Iterator<Item = (i64, u64)> + '_ {
     histogram.iter_recorded().map(|bar| {
         let middle = histogram.median_equivalent(bar.value_iterated_to());
-        (i64::try_from(middle).unwrap_or(i64::MAX), bar.count_at_value())
+        (i64::try_from(middle).unwrap_or(i64::MAX), u64::from(bar.count_at_value()))
     })
 }
 
-fn magnitude_at(histogram: &Histogram<u64>, rank: u64) -> i64 {
+fn magnitude_at(histogram: &Histogram<Count>, rank: u64) -> i64 {
     let mut seen = 0;
     for (value, count) in bars(histogram) {
         seen += count;

@@ -106,7 +106,9 @@ impl Observer {
     }
 
     fn watch(&mut self, clock: &Clock, board: &Board, sighted: &Sender<Seen>) -> Result<(), ServerError> {
-        let mut tracker = Tracker::new(board.seen_everywhere());
+        let first = board.seen_everywhere();
+        let mut tracker = Tracker::new(first);
+        let mut selects = 0;
         while !board.halted() {
             let yardstick = board.yardstick();
             let unseen = tracker.low() < board.sent() && !yardstick;
@@ -115,8 +117,10 @@ impl Observer {
                 continue;
             }
             if yardstick {
+                selects += 1;
+                let id = super::yardstick_row(selects, first..board.sent().max(first + 1));
                 let began = clock.now();
-                let read = self.session.conn().exec::<u64, _, _>(&self.point_select, (1u64,));
+                let read = self.session.conn().exec::<u64, _, _>(&self.point_select, (id,));
                 let ended = clock.now();
                 read.map_err(|error| self.session.error(DOING, &error))?;
                 let _ = sighted.send(Seen::PointSelect { began, ended });

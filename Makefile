@@ -1,0 +1,51 @@
+# `make` alone says what there is.
+.DEFAULT_GOAL := help
+.PHONY: help demo test build servers lint unit suites bench tools clean
+
+CARGO ?= cargo
+DENY := target/tools/bin/cargo-deny
+
+help:
+	@echo 'make demo      get what is missing, measure a real replica, write a page'
+	@echo 'make test      every check and test, on real servers and in a real browser'
+	@echo 'make build     target/release/replimeter'
+	@echo 'make servers   unpack MariaDB and MySQL into a private folder (Debian, Ubuntu)'
+	@echo 'make bench     the figures that this version promises, as ratios'
+
+build:
+	@command -v $(CARGO) >/dev/null || { echo 'Rust is missing: install it from https://rustup.rs' >&2; exit 1; }
+	@command -v cc >/dev/null || { echo 'A C linker is missing: apt-get install gcc (or your system'"'"'s C compiler)' >&2; exit 1; }
+	$(CARGO) build --release --locked
+
+demo: build
+	scripts/get-servers demo
+	target/release/replimeter lag --sandbox async:1
+
+servers:
+	scripts/get-servers all
+
+# The tools that only the tests need.
+tools: servers
+	scripts/get-test-tools
+
+lint:
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --release --locked --workspace --all-targets -- --deny warnings
+	RUSTDOCFLAGS='--deny warnings' $(CARGO) doc --release --locked --workspace --no-deps --document-private-items
+	[ -x $(DENY) ] || $(CARGO) install cargo-deny@0.20.2 --locked --profile dev --root target/tools
+	$(DENY) --log-level error check licenses bans sources
+
+unit:
+	$(CARGO) test --release --locked --workspace --exclude replimeter-suites
+
+# One suite at a time: servers that run beside each other spoil each other's timing.
+suites: build tools
+	$(CARGO) test --release --locked --package replimeter-suites -- --test-threads=1
+
+test: lint unit suites
+
+bench: build servers
+	$(CARGO) run --release --locked --package replimeter-bench
+
+clean:
+	$(CARGO) clean

@@ -1,0 +1,129 @@
+//! `make bench`: the figures that a version promises, as ratios and counts, beside
+//! the alternative in the same run. Run it on an otherwise idle machine.
+#![allow(clippy::print_stdout, reason = "a program that prints its findings")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a bench that cannot go on should end here")]
+
+use std::{
+    fs,
+    path::Path,
+    process::Command,
+    sync::atomic::AtomicBool,
+    thread,
+    time::{Duration, Instant},
+};
+
+use replimeter_sandbox::{Home, Install, Sandbox, Search, Settings};
+use replimeter_suites::{Tool, home};
+use serde_json::Value;
+
+/// Repetitions of what is quick.
+const TIMES: usize = 7;
+
+fn main() {
+    println!("{:<58} {:>12}  {:<12}", "figure", "measured", "goal");
+    starts();
+    floor();
+    memory();
+}
+
+fn line(figure: &str, measured: String, goal: &str) {
+    println!("{figure:<58} {measured:>12}  {goal:<12}");
+}
+
+/// Median and range.
+fn spread(mut values: Vec<f64>) -> (f64, String) {
+    values.sort_by(f64::total_cmp);
+    let median = values[values.len() / 2];
+    (median, format!("{median:.2} [{:.2}, {:.2}]", values[0], values[values.len() - 1]))
+}
+
+/// Starts and removes a sandbox; seconds for each.
+fn once(root: &Path, servers: &Path) -> (f64, f64) {
+    let search = Search { servers: Some(servers.to_owned()), ..Search::default() };
+    let settings =
+        Settings { shape: "mariadb/async:1".parse().unwrap(), options: vec![], search, home: Home::at(root.to_owned()) };
+    let sandbox = Sandbox::start(&settings, &AtomicBool::new(false)).unwrap();
+    let start = sandbox.record().start_us / 1e6;
+    let began = Instant::now();
+    sandbox.close().unwrap();
+    (start, began.elapsed().as_secs_f64())
+}
+
+/// Sandbox `async:1` from start to sentinel, against a shell script.
+fn starts() {
+    let servers = home().join("servers");
+    let search = Search { servers: Some(servers.clone()), ..Search::default() };
+    let install =
+        Install::find(&search, Some("mariadb/async:1".parse::<replimeter_model::shape::Shape>().unwrap().engine().unwrap()))
+            .unwrap();
+    let unpacked = install.base.parent().unwrap().to_owned();
+    let (mut warm, mut cold, mut down, mut by_hand) = (vec![], vec![], vec![], vec![]);
+    for _ in 0..TIMES {
+        let folder = tempfile::Builder::new()
+            .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o755))
+            .tempdir_in("/var/tmp")
+            .unwrap();
+        let (start, removal) = once(&folder.path().join("home"), &servers);
+        cold.push(start);
+        down.push(removal);
+        let (start, removal) = once(&folder.path().join("home"), &servers);
+        warm.push(start);
+        down.push(removal);
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("by-hand.sh");
+        let output = Command::new(script).arg(&unpacked).output().unwrap();
+        let millis: f64 = String::from_utf8(output.stdout).unwrap().trim().parse().expect("by-hand.sh prints milliseconds");
+        by_hand.push(millis / 1e3);
+    }
+    let ((warm, warm_text), (_, cold_text), (by_hand, hand_text)) = (spread(warm), spread(cold), spread(by_hand));
+    line("sandbox async:1, warm: start to sentinel visible (s)", warm_text, "≤ 2.5");
+    line("sandbox async:1, cold: start to sentinel visible (s)", cold_text, "≤ 5");
+    line("the same by hand, a shell script (s)", hand_text, "");
+    line("warm start / by hand", format!("{:.2}", warm / by_hand), "");
+    line("tear-down (s)", spread(down).1, "≤ 1");
+}
+
+fn run(args: &[&str]) -> Value {
+    Tool::new().run(args).with_code(0).json()
+}
+
+/// The null replica against one point select's round trip in the same run.
+fn floor() {
+    let (mut idle_width, mut idle_middle, mut ack_width, mut ack_middle) = (vec![], vec![], vec![], vec![]);
+    for _ in 0..TIMES {
+        let document = run(&["lag", "--sandbox", "mariadb/async:1", "--rounds", "20", "--floor-rounds", "1000", "--json"]);
+        let floor = &document["floor"];
+        let p50 = |key: &str| floor[key]["p50_us"].as_f64().unwrap();
+        let (idle, at_ack) = (p50("point_select"), p50("point_select_at_ack"));
+        idle_width.push(p50("error_us") / idle);
+        idle_middle.push(p50("midpoint_abs") / idle);
+        ack_width.push(p50("error_us") / at_ack);
+        ack_middle.push(p50("midpoint_abs") / at_ack);
+    }
+    line("floor: |midpoint from ack| / point select at the ack (p50)", spread(ack_middle).1, "≤ 1");
+    line("floor: bracket width / point select at the ack (p50)", spread(ack_width).1, "≤ 2");
+    line("floor: |midpoint from ack| / point select, idle (p50)", spread(idle_middle).1, "≤ 1");
+    line("floor: bracket width / point select, idle (p50)", spread(idle_width).1, "≤ 2");
+}
+
+/// Peak memory of the tool, in MiB, over a run of so many rounds.
+fn peak(rounds: &str) -> f64 {
+    let tool = Tool::new();
+    let args = ["lag", "--sandbox", "mariadb/async:1", "--pace", "visible", "--rounds", rounds, "--floor-rounds", "0"];
+    let mut child = tool.command(&args).stdout(std::process::Stdio::null()).spawn().unwrap();
+    let mut peak = 0.0;
+    while child.try_wait().unwrap().is_none() {
+        let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
+        let kib = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).and_then(|text| text.trim().strip_suffix(" kB"));
+        peak = kib.and_then(|text| text.trim().parse::<f64>().ok()).map_or(peak, |kib| kib / 1024.0);
+        thread::sleep(Duration::from_millis(5));
+    }
+    peak
+}
+
+/// 100,000 rounds against 1,000.
+fn memory() {
+    let (few, many) = (peak("1000"), peak("100000"));
+    line("peak memory, 1,000 rounds (MiB)", format!("{few:.1}"), "");
+    line("peak memory, 100,000 rounds (MiB)", format!("{many:.1}"), "");
+    line("difference (MB)", format!("{:.1}", (many - few) * 1.048_576), "within ± 5");
+}

@@ -1,0 +1,169 @@
+//! The page in a real browser: pictures drawn and alive, nothing fetched, nothing
+//! complained about, hostile names inert.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use replimeter_suites::Tool;
+use serde_json::Value;
+
+/// Acts on the page as a person would and notes what came of it.
+const ACT: &str = r#"
+<script>
+addEventListener("load", function () {
+  var found = { pictures: {} };
+  function mouse(element, type, x, y) {
+    element.dispatchEvent(new MouseEvent(type, { bubbles: true, cancelable: true, view: window, clientX: x, clientY: y, button: 0, buttons: 1 }));
+  }
+  var ids = Array.from(document.querySelectorAll(".picture")).map(function (picture) { return picture.id; });
+  ids.forEach(function (id) {
+    var picture = document.getElementById(id);
+    var note = found.pictures[id] = { svgs: picture.querySelectorAll("svg.main-svg").length, traces: picture.data.length };
+    note.drawn = picture.querySelectorAll(".point path, .points path, path.js-line").length;
+    var shown = picture.data.findIndex(function (trace) { return trace.visible !== "legendonly" && trace.x.length; });
+    Plotly.Fx.hover(id, [{ curveNumber: shown, pointNumber: 0 }]);
+    note.hover = picture.querySelectorAll(".hoverlayer .hovertext").length;
+    note.hoverText = Array.from(picture.querySelectorAll(".hoverlayer .hovertext")).map(function (text) { return text.textContent; }).join(" ");
+    note.before = picture.layout.xaxis.range.slice();
+    var drag = picture.querySelector(".nsewdrag").getBoundingClientRect();
+    var y = drag.top + drag.height / 2;
+    var area = picture.querySelector(".nsewdrag");
+    mouse(area, "mousedown", drag.left + drag.width * 0.3, y);
+    mouse(document, "mousemove", drag.left + drag.width * 0.5, y + 5);
+    mouse(document, "mousemove", drag.left + drag.width * 0.6, y + 5);
+    mouse(document, "mouseup", drag.left + drag.width * 0.6, y + 5);
+  });
+  setTimeout(function () {
+    ids.forEach(function (id) {
+      var picture = document.getElementById(id);
+      found.pictures[id].after = picture.layout.xaxis.range.slice();
+      var toggle = picture.querySelector(".legendtoggle");
+      found.pictures[id].legend = Boolean(toggle);
+      if (toggle) {
+        found.pictures[id].visibleBefore = picture.data.map(function (trace) { return trace.visible === undefined ? true : trace.visible; });
+        mouse(toggle, "mousedown", 0, 0);
+        mouse(toggle, "mouseup", 0, 0);
+      }
+    });
+    setTimeout(function () {
+      ids.forEach(function (id) {
+        var picture = document.getElementById(id);
+        found.pictures[id].visibleAfter = picture.data.map(function (trace) { return trace.visible === undefined ? true : trace.visible; });
+      });
+      var colour = function () { return getComputedStyle(document.body).backgroundColor + " " + document.querySelector(".xtitle").style.fill; };
+      found.light = colour();
+      document.getElementById("theme").click();
+      found.dark = colour();
+      found.alerted = Boolean(window.hostile);
+      document.body.setAttribute("data-found", JSON.stringify(found));
+    }, 1500);
+  }, 1500);
+});
+</script>
+</body>"#;
+
+fn browser() -> PathBuf {
+    let path = std::env::var_os("PATH").unwrap();
+    let names = ["chromium", "chromium-browser", "google-chrome"];
+    let found =
+        std::env::split_paths(&path).flat_map(|folder| names.map(|name| folder.join(name))).find(|program| program.exists());
+    found.expect("no Chromium on PATH: `make test` gets it on Debian as root; otherwise install the package chromium")
+}
+
+/// The page's final document, everything the browser said, and the requests that
+/// the page (and not the browser for itself) made to the network.
+fn visit(page: &Path, folder: &Path) -> (String, String, Vec<String>) {
+    let profile = tempfile::tempdir_in(folder).unwrap();
+    let network = profile.path().join("network.json");
+    let output = Command::new(browser())
+        .args([
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-quic",
+            "--no-first-run",
+            "--disable-background-networking",
+        ])
+        .args(["--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--enable-logging=stderr", "--v=0"])
+        .args(["--virtual-time-budget=15000", "--window-size=1200,2400", "--dump-dom"])
+        .arg(format!("--user-data-dir={}", profile.path().display()))
+        .arg(format!("--log-net-log={}", network.display()))
+        .arg(format!("file://{}", page.display()))
+        .output()
+        .unwrap();
+    let traffic = fs::read_to_string(network).unwrap();
+    let of_page = |line: &&str| {
+        let by_page = line.contains("\"initiator\":") && !line.contains("\"initiator\":\"not an origin\"");
+        by_page && ["\"url\":\"http", "\"url\":\"ws", "\"url\":\"ftp"].iter().any(|url| line.contains(url))
+    };
+    let asked = traffic.lines().filter(of_page).map(str::to_owned).collect();
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    (text(output.stdout), text(output.stderr), asked)
+}
+
+fn complaints(log: &str) -> Vec<&str> {
+    log.lines().filter(|line| line.contains("CONSOLE")).collect()
+}
+
+#[test]
+fn works_from_a_file_without_a_network() {
+    let tool = Tool::new();
+    let hostile = "<script>window.hostile=1</script><img src=x onerror='window.hostile=1'>\"'&";
+    fs::write(
+        tool.folder().join("plan.toml"),
+        format!(
+            "command = \"lag\"\ntitle = {hostile:?}\n[target]\nsandbox = \"async:2\"\nserver-options = [{option:?}]\n[lag]\nsizes = \"1000..3000:1000\"\nper-step = 40\nstep-pause = \"10ms\"\nsweeps = 2\n",
+            option = "init_connect=SELECT '</script><script>window.hostile=1</script>'"
+        ),
+    )
+    .unwrap();
+    let _ = tool.run(&["run", "plan.toml"]).with_code(0);
+    let page = tool.only_run().join("report.html");
+    let text = fs::read_to_string(&page).unwrap();
+
+    let (dom, log, asked) = visit(&page, tool.folder());
+    assert_eq!(complaints(&log), Vec::<&str>::new());
+    assert!(dom.matches("main-svg").count() >= 4, "pictures are drawn");
+    assert_eq!(asked, Vec::<String>::new(), "a page from a file asks nobody for anything");
+    // That a request would be noticed is shown by a page that makes one.
+    let control = tool.folder().join("control.html");
+    fs::write(&control, "<!doctype html><img src='http://127.0.0.1:9/picture.png'>").unwrap();
+    let (_, log, asked) = visit(&control, tool.folder());
+    assert_eq!(asked.len(), 1, "{asked:?}");
+    drop(log);
+
+    let acting = tool.folder().join("acting.html");
+    fs::write(&acting, text.replace("</body>", ACT)).unwrap();
+    let (dom, log, _) = visit(&acting, tool.folder());
+    assert_eq!(complaints(&log), Vec::<&str>::new());
+    let start = dom.find("data-found=\"").expect("the page's own script ran to its end") + "data-found=\"".len();
+    let json = dom[start..]
+        .split('"')
+        .next()
+        .unwrap()
+        .replace("&quot;", "\"")
+        .replace("&lt;", "<")
+        .replace("&gt;", ">")
+        .replace("&amp;", "&");
+    let found: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(found["alerted"], false, "hostile names are inert");
+    assert_ne!(found["light"], found["dark"], "the theme changes the page and its pictures");
+    let pictures = found["pictures"].as_object().unwrap();
+    let names: Vec<&str> = pictures.keys().map(String::as_str).collect();
+    assert_eq!(names, ["course", "distribution", "quantiles", "sizes"]);
+    for (name, picture) in pictures {
+        assert!(picture["svgs"].as_u64().unwrap() >= 2, "{name}: {picture:#}");
+        assert!(picture["drawn"].as_u64().unwrap() > 0, "{name}: {picture:#}");
+        assert!(picture["hover"].as_u64().unwrap() > 0, "{name} shows values: {picture:#}");
+        assert!(
+            picture["hoverText"].as_str().unwrap().contains(|character: char| character.is_ascii_digit()),
+            "{name}: {picture:#}"
+        );
+        assert_ne!(picture["before"], picture["after"], "{name} zooms: {picture:#}");
+        assert_eq!(picture["legend"], true, "{name}: {picture:#}");
+        assert_ne!(picture["visibleBefore"], picture["visibleAfter"], "{name}: a series goes off: {picture:#}");
+    }
+}
