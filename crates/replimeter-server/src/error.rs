@@ -104,7 +104,7 @@ fn explain(error: &Error) -> (ErrorKind, String, &'static str) {
                 }
                 1040 => (
                     ErrorKind::Statement(error.code),
-                    "raise max_connections, or close other clients; each replica takes three connections",
+                    "raise max_connections, or close other clients; a run takes four on the primary and two on each replica",
                 ),
                 code::READ_ONLY | 1836 => (ErrorKind::Statement(error.code), "name the writable primary with --primary"),
                 1021 | 1030 | 1114 | 28 => {
@@ -129,6 +129,11 @@ fn explain(error: &Error) -> (ErrorKind, String, &'static str) {
             (ErrorKind::Unreachable, "no answer in time".to_owned(), "check host, port and firewall")
         }
         Error::IoError(error) => io_cause(error),
+        // A broken or silent connection shows itself in the middle of a packet too.
+        Error::CodecError(error) => match std::error::Error::source(error).and_then(|source| source.downcast_ref()) {
+            Some(error) => io_cause(error),
+            None => (ErrorKind::Lost, error.to_string(), "check that the address is a MariaDB or MySQL server's"),
+        },
         other => (ErrorKind::Lost, other.to_string(), "check that the address is a MariaDB or MySQL server's"),
     }
 }

@@ -162,7 +162,11 @@ impl SignedHistogram {
                 negative.len()
             } else {
                 let magnitude = value.0.unsigned_abs();
-                negative.iter_recorded().filter(|bar| bar.value_iterated_to() >= magnitude).map(|bar| u64::from(bar.count_at_value())).sum()
+                negative
+                    .iter_recorded()
+                    .filter(|bar| bar.value_iterated_to() >= magnitude)
+                    .map(|bar| u64::from(bar.count_at_value()))
+                    .sum()
             }
         });
         let positive = if value.0 < 0 { 0 } else { self.positive.count_between(0, value.0.unsigned_abs()) };

@@ -106,7 +106,13 @@ fn yardstick_row(number: u64, rows: std::ops::Range<u64>) -> u64 {
 }
 
 /// Round trips of one prepared select of one row by its primary key.
-fn point_selects(clock: &Clock, node: &Node, rows: std::ops::Range<u64>, real_time: bool, stop: &AtomicBool) -> Result<SignedHistogram, ServerError> {
+fn point_selects(
+    clock: &Clock,
+    node: &Node,
+    rows: std::ops::Range<u64>,
+    real_time: bool,
+    stop: &AtomicBool,
+) -> Result<SignedHistogram, ServerError> {
     use mysql::prelude::Queryable;
     let mut session = Session::open(node)?;
     let doing = "cannot measure a point select";
