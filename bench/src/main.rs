@@ -1,7 +1,5 @@
 //! `make bench`: the figures that a version promises, as ratios and counts, beside
 //! the alternative in the same run. Run it on an otherwise idle machine.
-#![allow(clippy::print_stdout, reason = "a program that prints its findings")]
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a bench that cannot go on should end here")]
 
 use std::{
     fs,

@@ -1,6 +1,5 @@
 //! What the suites share: running the tool as a user would, and real servers to
 //! point it at.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on should end here")]
 
 use std::{
     ffi::OsStr,

@@ -11,6 +11,9 @@ use rustix::process::{Pid, Signal, kill_process};
 const ADMIN: &str = "replimeter";
 const LIMIT: Duration = Duration::from_secs(60);
 
+/// One thing that is tried on the cluster.
+type Case = fn(&Cluster);
+
 /// The user's cluster and ways to point the tool at it.
 struct Cluster {
     sandbox: Sandbox,
@@ -64,7 +67,7 @@ impl Cluster {
 #[test]
 fn the_users_own_servers() {
     let cluster = Cluster { sandbox: start("mariadb/async:1", &[]) };
-    let cases: [(&str, fn(&Cluster)); 17] = [
+    let cases: [(&str, Case); 17] = [
         ("measures_and_leaves_nothing", measures_and_leaves_nothing),
         ("passwords_from_everywhere", passwords_from_everywhere),
         ("wrong_password", wrong_password),

@@ -13,7 +13,7 @@ use replimeter_server::{
     ErrorKind, Node, ServerError, Session,
     facts::{Facts, grants},
     filter::Filters,
-    flavour::Channel,
+    flavour::{self, Channel},
 };
 
 use crate::table::{SCHEMA, TABLE};
@@ -53,7 +53,7 @@ impl CheckedReplica {
     /// # Errors
     /// When the replica does not answer or has lost the channel.
     pub fn channel_now(&mut self) -> Result<Channel, ServerError> {
-        let channels = self.server.facts.flavour.channels(&mut self.server.session)?;
+        let channels = flavour::channels(self.server.facts.engine, &mut self.server.session)?;
         channels.into_iter().find(|channel| channel.name == self.channel.name).ok_or_else(|| {
             self.server.session.unfit(
                 "cannot read the replica's status",
@@ -156,7 +156,7 @@ fn check_primary(primary: &mut Checked, warnings: &mut Vec<Warning>) -> Result<(
             "nothing replicates from it; turn the binary log on",
         ));
     }
-    match facts.flavour.binlog_filters(session) {
+    match flavour::binlog_filters(facts.engine, session) {
         Ok(filters) => refuse_filter(session, "its binary log", &filters.unwrap_or_default())?,
         Err(error) if error.kind == ErrorKind::Privilege => warnings.push(Warning::new(
             WarningCode::NotChecked,
@@ -185,7 +185,7 @@ fn check_privileges(
     wanted: &[&str],
     warnings: &mut Vec<Warning>,
 ) -> Result<(), ServerError> {
-    let Some(grants) = grants(session, facts.flavour)? else {
+    let Some(grants) = grants(session, facts.engine)? else {
         warnings.push(Warning::new(
             WarningCode::NotChecked,
             format!("{} ({}): the user's privileges could not be read", session.name(), session.address()),
@@ -229,11 +229,11 @@ fn different_servers(one: &mut Session, other: &mut Session) -> Result<(), Serve
 fn check_replica(primary: &Checked, server: &mut Checked, warnings: &mut Vec<Warning>) -> Result<Channel, ServerError> {
     check_privileges(&mut server.session, &server.facts, &REPLICA_PRIVILEGES, warnings)?;
     let Checked { session, facts, .. } = server;
-    let channels = facts.flavour.channels(session).map_err(|mut error| {
+    let channels = flavour::channels(facts.engine, session).map_err(|mut error| {
         if error.kind == ErrorKind::Privilege {
             error.hint = format!(
                 "GRANT {} ON *.* to the user, so that the replica's state can be read",
-                facts.flavour.monitor_privilege()
+                flavour::monitor_privilege(facts.engine)
             );
         }
         error

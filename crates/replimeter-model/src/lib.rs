@@ -1,6 +1,10 @@
 //! Pure data shared by every crate: times, plans, targets, samples and the
 //! record of a run. Nothing here performs I/O or reads a clock.
 
+#[macro_use]
+mod text;
+
+pub mod engine;
 pub mod manifest;
 pub mod plan;
 pub mod record;

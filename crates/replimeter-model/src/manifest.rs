@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::engine::Engine;
+
 /// The schema's name and version.
 pub const MANIFEST_SCHEMA: &str = "replimeter.manifest/1";
 
@@ -43,6 +45,16 @@ pub struct ServerRecord {
     pub replication: BTreeMap<String, String>,
 }
 
+impl ServerRecord {
+    /// Product and number for people: `MariaDB 10.11.6`.
+    #[must_use]
+    pub fn title(&self) -> String {
+        let product = [Engine::MariaDb, Engine::MySql].into_iter().find(|engine| engine.name() == self.flavour);
+        let number = self.version.split(['-', ' ']).next().unwrap_or(&self.version);
+        format!("{} {number}", product.map_or(self.flavour.as_str(), |engine| engine.product()))
+    }
+}
+
 /// How a sandbox came to be.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SandboxRecord {
@@ -78,4 +90,16 @@ pub struct Manifest {
     pub servers: Vec<ServerRecord>,
     /// The sandbox, when there was one.
     pub sandbox: Option<SandboxRecord>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn titles_are_short() {
+        let version = "10.11.6-MariaDB-0+deb12u1 Debian 12".to_owned();
+        let server = ServerRecord { flavour: "mariadb".to_owned(), version, ..ServerRecord::default() };
+        assert_eq!(server.title(), "MariaDB 10.11.6");
+    }
 }

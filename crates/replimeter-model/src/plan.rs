@@ -85,17 +85,7 @@ impl std::fmt::Display for Pace {
     }
 }
 
-impl Serialize for Pace {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for Pace {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
-    }
-}
+serde_as_text!(Pace);
 
 /// The target as a plan file spells it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -2,39 +2,10 @@
 
 use std::{fmt, str::FromStr};
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
+use crate::engine::Engine;
 
 /// The most replicas a sandbox may have; more is taken for a typing mistake.
 pub const MOST_REPLICAS: u32 = 64;
-
-/// A family of servers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Engine {
-    /// MariaDB Server.
-    MariaDb,
-    /// MySQL Server.
-    MySql,
-}
-
-impl Engine {
-    /// The product's name.
-    #[must_use]
-    pub fn product(self) -> &'static str {
-        match self {
-            Self::MariaDb => "MariaDB",
-            Self::MySql => "MySQL",
-        }
-    }
-
-    /// The word in front of a shape's slash.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::MariaDb => "mariadb",
-            Self::MySql => "mysql",
-        }
-    }
-}
 
 /// What a sandbox consists of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,17 +84,7 @@ impl fmt::Display for Shape {
     }
 }
 
-impl Serialize for Shape {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for Shape {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
-    }
-}
+serde_as_text!(Shape);
 
 #[cfg(test)]
 mod tests {

@@ -2,8 +2,6 @@
 
 use std::{fmt, str::FromStr};
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
-
 /// The most steps one sweep may have.
 const MOST_STEPS: usize = 100_000;
 
@@ -91,17 +89,7 @@ impl fmt::Display for Sizes {
     }
 }
 
-impl Serialize for Sizes {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for Sizes {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
-    }
-}
+serde_as_text!(Sizes);
 
 #[cfg(test)]
 mod tests {

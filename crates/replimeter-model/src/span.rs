@@ -3,8 +3,6 @@
 use std::{fmt, str::FromStr, time::Duration};
 
 use jiff::SignedDuration;
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
-
 /// A non-negative duration that reads and prints with its unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Span(pub Duration);
@@ -61,17 +59,7 @@ impl fmt::Display for Span {
     }
 }
 
-impl Serialize for Span {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for Span {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
-    }
-}
+serde_as_text!(Span);
 
 #[cfg(test)]
 mod tests {

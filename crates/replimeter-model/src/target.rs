@@ -345,17 +345,7 @@ impl fmt::Display for ServerOption {
     }
 }
 
-impl Serialize for ServerOption {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for ServerOption {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
-    }
-}
+serde_as_text!(ServerOption);
 
 /// What a run measures.
 #[derive(Clone, Debug, PartialEq, Eq)]

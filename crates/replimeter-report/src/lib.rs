@@ -2,6 +2,7 @@
 //! directory; knows no server.
 
 pub mod answer;
+mod columns;
 pub mod figures;
 pub mod html;
 pub mod samples;

@@ -11,6 +11,7 @@ use replimeter_model::{
 
 use crate::{
     answer::overall_rows,
+    columns::{HEADINGS, cells},
     figures::{Unit, count, time},
     sweep,
 };
@@ -103,31 +104,20 @@ fn aligned(mut table: Table, left: usize) -> String {
     table.lines().map(|line| format!("{}\n", line.trim_end())).collect()
 }
 
-fn cells(label: Vec<String>, unit: Unit, distribution: &Distribution) -> Vec<String> {
-    let show = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), |us| unit.show(us));
-    let interval = distribution
-        .ci95
-        .as_ref()
-        .and_then(|ci| ci.p50_us)
-        .map_or_else(|| "–".to_owned(), |[low, high]| format!("{}–{}", unit.show(low), unit.show(high)));
-    let mut row = label;
-    row.push(count(distribution.count));
-    row.extend([distribution.min_us, distribution.mean_us, distribution.stdev_us, distribution.p50_us].map(show));
-    row.push(interval);
-    row.extend(
-        [distribution.p90_us, distribution.p95_us, distribution.p99_us, distribution.p999_us, distribution.max_us].map(show),
-    );
-    row
+fn row(label: [String; 2], unit: Unit, distribution: &Distribution) -> Vec<String> {
+    label.into_iter().chain(cells(unit, distribution)).collect()
+}
+
+fn table(first: &str, second: &str) -> Table {
+    plain_table([first, second].into_iter().chain(HEADINGS).map(str::to_owned).collect())
 }
 
 fn distributions(document: &LagDocument, rows: &[&LagRow]) -> String {
     let unit = unit_of(rows);
-    let mut header = vec!["replica".to_owned(), unit.symbol().to_owned()];
-    header.extend(["n", "min", "mean", "stdev", "p50", "95 % of p50", "p90", "p95", "p99", "p99.9", "max"].map(str::to_owned));
-    let mut table = plain_table(header);
+    let mut table = table("replica", unit.symbol());
     for row in rows {
         let mut add = |what: &str, distribution: &Distribution| {
-            table.add_row(cells(vec![row.replica.clone(), what.to_owned()], unit, distribution));
+            table.add_row(self::row([row.replica.clone(), what.to_owned()], unit, distribution));
         };
         add("lag from ack", &row.from_ack);
         add("lag from send", &row.from_send);
@@ -151,12 +141,10 @@ fn by_size(rows: &[&LagRow]) -> String {
         return String::new();
     }
     let unit = unit_of(rows);
-    let mut header = vec!["replica".to_owned(), "bytes".to_owned()];
-    header.extend(["n", "min", "mean", "stdev", "p50", "95 % of p50", "p90", "p95", "p99", "p99.9", "max"].map(str::to_owned));
-    let mut table = plain_table(header);
+    let mut table = table("replica", "bytes");
     for row in rows {
         let size = row.size_bytes.map(count).unwrap_or_default();
-        table.add_row(cells(vec![row.replica.clone(), size], unit, &row.from_ack));
+        table.add_row(self::row([row.replica.clone(), size], unit, &row.from_ack));
     }
     format!("\nLag from ack by payload size ({})\n{}", unit.symbol(), aligned(table, 1))
 }

@@ -8,7 +8,7 @@ use std::{
     process::Command,
 };
 
-use replimeter_model::shape::Engine;
+use replimeter_model::engine::Engine;
 
 use crate::error::SandboxError;
 

@@ -19,7 +19,7 @@ use replimeter_model::{
     shape::Shape,
     target::{Endpoint, PRIMARY, Secret, ServerOption, SslMode, replica_name},
 };
-use replimeter_server::{ErrorKind, Node, ServerError, Session, facts::Facts, flavour::Flavour};
+use replimeter_server::{ErrorKind, Node, ServerError, Session, flavour};
 
 use crate::{
     binaries::{Install, Search},
@@ -363,7 +363,6 @@ impl Starter<'_> {
     fn await_sentinel(&self, server: &Started, token: &str) -> Result<(), SandboxError> {
         let began = Instant::now();
         let mut session = Session::open(&server.node)?;
-        let facts = Facts::read(&mut session)?;
         let select = format!("SELECT token FROM replimeter.sentinel WHERE token='{token}'");
         loop {
             self.interrupted()?;
@@ -374,7 +373,7 @@ impl Starter<'_> {
                 Err(ServerError { kind: ErrorKind::Statement(_), .. }) => {}
                 Err(error) => return Err(error.into()),
             }
-            let state = self.replication_state(&mut session, facts.flavour, server)?;
+            let state = self.replication_state(&mut session, server)?;
             if began.elapsed() > READY {
                 return Err(not_ready(&server.node.name, state, &server.log));
             }
@@ -383,8 +382,8 @@ impl Starter<'_> {
     }
 
     /// The replica's state in words, or an error when it cannot come right.
-    fn replication_state(&self, session: &mut Session, flavour: Flavour, server: &Started) -> Result<String, SandboxError> {
-        let channels = flavour.channels(session)?;
+    fn replication_state(&self, session: &mut Session, server: &Started) -> Result<String, SandboxError> {
+        let channels = flavour::channels(self.install.engine, session)?;
         let broken = |state: String| SandboxError::NotReplicating { node: server.node.name.clone(), state };
         let Some(channel) = channels.first() else { return Err(broken("it is no replica".to_owned())) };
         if let Some(reason) = channel.filters.swallows("replimeter", "sentinel") {

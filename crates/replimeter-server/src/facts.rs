@@ -2,15 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use replimeter_model::manifest::ServerRecord;
+use replimeter_model::{engine::Engine, manifest::ServerRecord};
 
-use crate::{ErrorKind, ServerError, Session, flavour::Flavour, grants::Grants};
+use crate::{ErrorKind, ServerError, Session, flavour, grants::Grants};
 
 /// A server's own description, taken in one go.
 #[derive(Clone, Debug)]
 pub struct Facts {
     /// Its family.
-    pub flavour: Flavour,
+    pub engine: Engine,
     /// Its full version text.
     pub version: String,
     /// Every global variable in effect.
@@ -46,7 +46,7 @@ impl Facts {
             rows.into_iter().filter_map(|mut row| Some((row.remove("Variable_name")?, row.remove("Value")?))).collect();
         let get = |name: &str| variables.get(name).cloned().unwrap_or_default();
         let version = get("version");
-        Ok(Self { flavour: Flavour::detect(&version, &get("version_comment")), version, variables })
+        Ok(Self { engine: flavour::detect(&version, &get("version_comment")), version, variables })
     }
 
     /// A global variable's value; "" when the server does not have it.
@@ -84,13 +84,6 @@ impl Facts {
         }
     }
 
-    /// Product and version for people: `MariaDB 10.11.6`.
-    #[must_use]
-    pub fn title(&self) -> String {
-        let number = self.version.split('-').next().unwrap_or(&self.version);
-        format!("{} {number}", self.flavour.product())
-    }
-
     /// The record for the manifest, secrets blanked.
     #[must_use]
     pub fn record(&self, session: &Session) -> ServerRecord {
@@ -102,7 +95,7 @@ impl Facts {
         ServerRecord {
             name: session.name().to_owned(),
             address: session.address().to_owned(),
-            flavour: self.flavour.name().to_owned(),
+            flavour: self.engine.name().to_owned(),
             version: format!("{} {}", self.version, self.get("version_comment")).trim().to_owned(),
             tls: if session.tls() { "encrypted".to_owned() } else { "plain".to_owned() },
             variables: blanked.collect(),
@@ -115,11 +108,11 @@ impl Facts {
 ///
 /// # Errors
 /// When the connection breaks.
-pub fn grants(session: &mut Session, flavour: Flavour) -> Result<Option<Grants>, ServerError> {
+pub fn grants(session: &mut Session, engine: Engine) -> Result<Option<Grants>, ServerError> {
     let doing = "cannot read the user's privileges";
     let mut statement = "SHOW GRANTS".to_owned();
     // MySQL names the privileges that come by roles only when asked for the roles.
-    if flavour == Flavour::MySql
+    if engine == Engine::MySql
         && let Ok(Some(roles)) = session.value(doing, "SELECT CURRENT_ROLE()")
         && roles != "NONE"
     {
@@ -138,7 +131,7 @@ mod tests {
 
     fn facts(variables: &[(&str, &str)]) -> Facts {
         let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        Facts { flavour: Flavour::MariaDb, version: "10.11.6-MariaDB".to_owned(), variables }
+        Facts { engine: Engine::MariaDb, version: "10.11.6-MariaDB".to_owned(), variables }
     }
 
     #[test]
@@ -156,10 +149,5 @@ mod tests {
         for name in ["default_authentication_plugin", "sync_binlog"] {
             assert!(!secret(name), "{name}");
         }
-    }
-
-    #[test]
-    fn titles_are_short() {
-        assert_eq!(facts(&[]).title(), "MariaDB 10.11.6");
     }
 }

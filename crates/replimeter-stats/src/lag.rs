@@ -21,7 +21,7 @@ const BARS: usize = 24;
 pub const ESTIMATOR: &str = "bracket-midpoint";
 
 /// What the samples of one replica and one payload size come to.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct LagSummary {
     rounds: u64,
     missing: u64,
@@ -32,23 +32,6 @@ pub struct LagSummary {
     error: SignedHistogram,
     insert: SignedHistogram,
     retrieval: SignedHistogram,
-}
-
-impl Default for LagSummary {
-    fn default() -> Self {
-        let plain = || SignedHistogram::new(3);
-        Self {
-            rounds: 0,
-            missing: 0,
-            from_ack: Series::default(),
-            from_send: Series::default(),
-            from_intended: Series::default(),
-            midpoint: Series::default(),
-            error: plain(),
-            insert: plain(),
-            retrieval: plain(),
-        }
-    }
 }
 
 impl LagSummary {

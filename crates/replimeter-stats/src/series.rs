@@ -5,27 +5,16 @@ use replimeter_model::{
     time::Nanos,
 };
 
-use crate::{
-    signed::{SignedHistogram, rank_of},
-    windows::Windows,
-};
+use crate::{signed::SignedHistogram, windows::Windows};
 
-/// Significant digits of reported quantiles: a tenth of a percent.
-const DIGITS: u8 = 3;
 /// The 97.5 % point of the standard normal distribution.
 const Z95: f64 = 1.959_963_984_540_054;
 
 /// Samples of one kind.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Series {
     all: SignedHistogram,
     windows: Windows,
-}
-
-impl Default for Series {
-    fn default() -> Self {
-        Self { all: SignedHistogram::new(DIGITS), windows: Windows::default() }
-    }
 }
 
 impl Series {
@@ -98,13 +87,6 @@ pub fn distribution(histogram: &SignedHistogram) -> Distribution {
     }
 }
 
-/// The quantile `p` of sorted values by nearest rank; `None` when empty.
-#[must_use]
-pub fn sorted_quantile(sorted: &[f64], p: f64) -> Option<f64> {
-    let rank = rank_of(p, sorted.len() as u64);
-    sorted.get(usize::try_from(rank).ok()?.checked_sub(1)?).copied()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -140,11 +122,5 @@ mod tests {
         }
         // Nominal 95 %; three standard errors of a share of 400 are 3.3 %.
         assert!(covered >= 367, "{covered} of 400");
-    }
-
-    #[test]
-    fn sorted_quantiles() {
-        assert_eq!(sorted_quantile(&[], 0.5), None);
-        assert_eq!(sorted_quantile(&[1.0, 2.0, 3.0], 0.5), Some(2.0));
     }
 }

@@ -35,6 +35,13 @@ fn histogram(digits: u8) -> Histogram<Count> {
     }
 }
 
+impl Default for SignedHistogram {
+    /// Empty, with the three digits of reported figures: a tenth of a percent.
+    fn default() -> Self {
+        Self::new(3)
+    }
+}
+
 impl SignedHistogram {
     /// An empty histogram that keeps `digits` significant digits (0 to 5).
     #[must_use]

@@ -47,6 +47,7 @@ pub struct Progress {
 }
 
 /// How a part ended.
+#[derive(Default)]
 pub(super) struct Ending {
     pub(super) counted: u64,
     pub(super) interrupted: bool,
@@ -114,15 +115,7 @@ impl<'a> Collector<'a> {
             stopped_at: None,
             next_progress: Nanos(0),
             next_check: Nanos(0),
-            ending: Ending {
-                counted: 0,
-                interrupted: false,
-                failure: None,
-                lateness: SignedHistogram::new(3),
-                at_ack: SignedHistogram::new(3),
-                measured: Nanos(0),
-                warnings: Vec::new(),
-            },
+            ending: Ending::default(),
         }
     }
 

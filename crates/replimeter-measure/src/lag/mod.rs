@@ -61,7 +61,7 @@ pub struct Listener<'a> {
 }
 
 /// How a run ended and what is not in its samples.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Outcome {
     /// Counted rounds that were written.
     pub rounds: u64,
@@ -118,7 +118,7 @@ fn point_selects(
     let doing = "cannot measure a point select";
     let prepared = session.conn().prep(POINT_SELECT);
     let statement = prepared.map_err(|error| session.error(doing, &error))?;
-    let mut trips = SignedHistogram::new(3);
+    let mut trips = SignedHistogram::default();
     prepare_measuring_thread(real_time);
     for round in 0..POINT_SELECTS_WARM_UP + POINT_SELECTS {
         if stop.load(Ordering::Relaxed) {
@@ -153,16 +153,7 @@ pub fn run(cluster: &mut Cluster, plan: &LagPlan, clock: &Clock, listener: &mut 
     let node = |node: &Node| Node { answer, ..node.clone() };
     let primary = node(&cluster.primary.node);
     let replicas: Vec<Node> = cluster.replicas.iter().map(|replica| node(&replica.server.node)).collect();
-    let mut outcome = Outcome {
-        rounds: 0,
-        interrupted: false,
-        failure: None,
-        point_select: SignedHistogram::new(3),
-        point_select_at_ack: SignedHistogram::new(3),
-        lateness: SignedHistogram::new(3),
-        measured: Nanos(0),
-        warnings,
-    };
+    let mut outcome = Outcome { warnings, ..Outcome::default() };
     let mut next_id = 1;
     let mut part =
         |script: Script, observed: &[Node], cluster: &mut Cluster, outcome: &mut Outcome, listener: &mut Listener<'_>| {

@@ -14,6 +14,7 @@ use serde::Serialize;
 
 use crate::{
     answer::overall_rows,
+    columns::{HEADINGS, cells},
     figures::{Unit, count, time},
     samples::{self, SamplesError},
     sweep, terminal,
@@ -91,19 +92,8 @@ fn plotly_script() -> String {
 }
 
 fn line(replica: &str, size: Option<u64>, what: &'static str, unit: Unit, distribution: &Distribution) -> Line {
-    let show = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), |us| unit.show(us));
-    let interval = distribution
-        .ci95
-        .as_ref()
-        .and_then(|ci| ci.p50_us)
-        .map_or_else(|| "–".to_owned(), |[low, high]| format!("{} – {}", unit.show(low), unit.show(high)));
-    let mut cells = vec![count(distribution.count)];
-    cells.extend([distribution.min_us, distribution.mean_us, distribution.stdev_us, distribution.p50_us].map(show));
-    cells.push(interval);
-    cells.extend(
-        [distribution.p90_us, distribution.p95_us, distribution.p99_us, distribution.p999_us, distribution.max_us].map(show),
-    );
-    Line { replica: replica.to_owned(), size: size.map_or_else(|| "all".to_owned(), count), what, cells }
+    let size = size.map_or_else(|| "all".to_owned(), count);
+    Line { replica: replica.to_owned(), size, what, cells: cells(unit, distribution) }
 }
 
 fn lines(document: &LagDocument) -> (Unit, Vec<Line>) {
@@ -199,6 +189,7 @@ pub fn lag(document: &LagDocument, manifest: &Manifest, plan: &str, samples_file
         script => SCRIPT,
         plotly => plotly_script(),
         unit => unit.symbol(),
+        headings => HEADINGS.to_vec(),
         lines => Value::from(Serde(&lines)),
         floor,
         published,

@@ -44,7 +44,7 @@ impl Gathered {
         let floor = sample.write.phase == Phase::Floor;
         let name = if floor { "floor (null replica)" } else { name };
         let replica = self.replicas.entry(name.to_owned()).or_insert_with(|| Replica {
-            from_ack: SignedHistogram::new(3),
+            from_ack: SignedHistogram::default(),
             floor,
             course: Envelope::new(BUCKETS),
         });

@@ -5,7 +5,7 @@ mod mysql;
 
 use std::{fs::File, path::Path, process::Command};
 
-use replimeter_model::{shape::Engine, target::ServerOption};
+use replimeter_model::{engine::Engine, target::ServerOption};
 
 use crate::binaries::Install;
 

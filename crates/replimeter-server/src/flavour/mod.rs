@@ -5,21 +5,14 @@ mod mysql;
 
 use std::collections::BTreeMap;
 
+use replimeter_model::engine::Engine;
+
 use crate::{
     ErrorKind, ServerError, Session,
     error::code,
     filter::{Filters, list},
     session::StatusRow,
 };
-
-/// Which family a server belongs to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Flavour {
-    /// MariaDB Server.
-    MariaDb,
-    /// MySQL and what stays close to it (Percona Server).
-    MySql,
-}
 
 /// One replication channel of a replica, in the field's current terms.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -102,70 +95,50 @@ impl Channel {
     }
 }
 
-impl Flavour {
-    /// The flavour of the server that calls itself so.
-    #[must_use]
-    pub fn detect(version: &str, version_comment: &str) -> Self {
-        let says = |text: &str| text.to_ascii_lowercase().contains("mariadb");
-        if says(version) || says(version_comment) { Self::MariaDb } else { Self::MySql }
-    }
+/// The engine of the server that calls itself so.
+#[must_use]
+pub fn detect(version: &str, version_comment: &str) -> Engine {
+    let says = |text: &str| text.to_ascii_lowercase().contains("mariadb");
+    if says(version) || says(version_comment) { Engine::MariaDb } else { Engine::MySql }
+}
 
-    /// The name in manifests.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::MariaDb => "mariadb",
-            Self::MySql => "mysql",
-        }
+/// The privilege that shows a replica's status, as GRANT spells it.
+#[must_use]
+pub fn monitor_privilege(engine: Engine) -> &'static str {
+    match engine {
+        Engine::MariaDb => mariadb::MONITOR_PRIVILEGE,
+        Engine::MySql => mysql::MONITOR_PRIVILEGE,
     }
+}
 
-    /// The product's name, for people.
-    #[must_use]
-    pub fn product(self) -> &'static str {
-        match self {
-            Self::MariaDb => "MariaDB",
-            Self::MySql => "MySQL",
-        }
-    }
+/// All replication channels of the server; empty when it is no replica.
+///
+/// # Errors
+/// When the privilege is missing or the connection breaks.
+pub fn channels(engine: Engine, session: &mut Session) -> Result<Vec<Channel>, ServerError> {
+    let statements = match engine {
+        Engine::MariaDb => mariadb::CHANNELS,
+        Engine::MySql => mysql::CHANNELS,
+    };
+    let rows = first_known(session, "cannot read the replica's status", statements)?;
+    Ok(rows.into_iter().map(Channel::from_row).collect())
+}
 
-    /// The privilege that shows a replica's status, as GRANT spells it.
-    #[must_use]
-    pub fn monitor_privilege(self) -> &'static str {
-        match self {
-            Self::MariaDb => mariadb::MONITOR_PRIVILEGE,
-            Self::MySql => mysql::MONITOR_PRIVILEGE,
-        }
-    }
-
-    /// All replication channels of the server; empty when it is no replica.
-    ///
-    /// # Errors
-    /// When the privilege is missing or the connection breaks.
-    pub fn channels(self, session: &mut Session) -> Result<Vec<Channel>, ServerError> {
-        let statements = match self {
-            Self::MariaDb => mariadb::CHANNELS,
-            Self::MySql => mysql::CHANNELS,
-        };
-        let rows = first_known(session, "cannot read the replica's status", statements)?;
-        Ok(rows.into_iter().map(Channel::from_row).collect())
-    }
-
-    /// The filters in front of the binary log; `None` when it is off.
-    ///
-    /// # Errors
-    /// When the privilege is missing or the connection breaks.
-    pub fn binlog_filters(self, session: &mut Session) -> Result<Option<Filters>, ServerError> {
-        let statements = match self {
-            Self::MariaDb => mariadb::BINLOG_STATUS,
-            Self::MySql => mysql::BINLOG_STATUS,
-        };
-        let rows = first_known(session, "cannot read the binary log's status", statements)?;
-        Ok(rows.first().map(|row| Filters {
-            do_schemas: list(row.get("Binlog_Do_DB").map_or("", String::as_str)),
-            ignore_schemas: list(row.get("Binlog_Ignore_DB").map_or("", String::as_str)),
-            ..Filters::default()
-        }))
-    }
+/// The filters in front of the binary log; `None` when it is off.
+///
+/// # Errors
+/// When the privilege is missing or the connection breaks.
+pub fn binlog_filters(engine: Engine, session: &mut Session) -> Result<Option<Filters>, ServerError> {
+    let statements = match engine {
+        Engine::MariaDb => mariadb::BINLOG_STATUS,
+        Engine::MySql => mysql::BINLOG_STATUS,
+    };
+    let rows = first_known(session, "cannot read the binary log's status", statements)?;
+    Ok(rows.first().map(|row| Filters {
+        do_schemas: list(row.get("Binlog_Do_DB").map_or("", String::as_str)),
+        ignore_schemas: list(row.get("Binlog_Ignore_DB").map_or("", String::as_str)),
+        ..Filters::default()
+    }))
 }
 
 /// The rows of the first statement that this server's grammar knows.
@@ -218,8 +191,8 @@ mod tests {
 
     #[test]
     fn flavours_by_their_own_word() {
-        assert_eq!(Flavour::detect("10.11.6-MariaDB-0+deb12u1-log", "Debian 12"), Flavour::MariaDb);
-        assert_eq!(Flavour::detect("9.7.0", "MySQL Community Server - GPL"), Flavour::MySql);
-        assert_eq!(Flavour::detect("8.0.36-28", "Percona Server (GPL)"), Flavour::MySql);
+        assert_eq!(detect("10.11.6-MariaDB-0+deb12u1-log", "Debian 12"), Engine::MariaDb);
+        assert_eq!(detect("9.7.0", "MySQL Community Server - GPL"), Engine::MySql);
+        assert_eq!(detect("8.0.36-28", "Percona Server (GPL)"), Engine::MySql);
     }
 }

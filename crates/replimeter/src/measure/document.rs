@@ -161,15 +161,9 @@ fn target(run: &Run<'_>) -> TargetRecord {
     let nodes = run.manifest.servers.iter().map(|server| NodeRecord {
         name: server.name.clone(),
         address: server.address.clone(),
-        version: title(&server.flavour, &server.version),
+        version: server.title(),
     });
     TargetRecord { shape: shape(run.plan), sandbox: run.manifest.sandbox.is_some(), nodes: nodes.collect() }
-}
-
-fn title(flavour: &str, version: &str) -> String {
-    let product = if flavour == "mariadb" { "MariaDB" } else { "MySQL" };
-    let number = version.split(['-', ' ']).next().unwrap_or(version);
-    format!("{product} {number}")
 }
 
 fn rows(run: &Run<'_>, gathered: &Gathered) -> Vec<LagRow> {

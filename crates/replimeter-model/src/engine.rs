@@ -1,0 +1,30 @@
+//! The families of servers.
+
+/// A family of servers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Engine {
+    /// MariaDB Server.
+    MariaDb,
+    /// MySQL Server.
+    MySql,
+}
+
+impl Engine {
+    /// The product's name.
+    #[must_use]
+    pub fn product(self) -> &'static str {
+        match self {
+            Self::MariaDb => "MariaDB",
+            Self::MySql => "MySQL",
+        }
+    }
+
+    /// The word for it in shapes and manifests.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::MariaDb => "mariadb",
+            Self::MySql => "mysql",
+        }
+    }
+}
