@@ -67,6 +67,12 @@ impl Ended {
         serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error} in {self:#?}"))
     }
 
+    /// Standard output without its line breaks.
+    #[must_use]
+    pub fn words(&self) -> String {
+        self.stdout.split_whitespace().collect::<Vec<_>>().join(" ")
+    }
+
     /// Checks the exit code.
     #[must_use]
     pub fn with_code(self, code: i32) -> Self {

@@ -1,7 +1,7 @@
 //! The user's own servers: one MariaDB primary with a replica stands in for them,
 //! reached by URL as any server would be.
 
-use std::{fs, path::Path, thread, time::Duration};
+use std::{ffi::OsStr, fs, io::Write, path::Path, process::Stdio, thread, time::Duration};
 
 use replimeter_sandbox::Sandbox;
 use replimeter_server::Node;
@@ -67,7 +67,7 @@ impl Cluster {
 #[test]
 fn the_users_own_servers() {
     let cluster = Cluster { sandbox: start("mariadb/async:1", &[]) };
-    let cases: [(&str, Case); 17] = [
+    let cases: [(&str, Case); 18] = [
         ("measures_and_leaves_nothing", measures_and_leaves_nothing),
         ("passwords_from_everywhere", passwords_from_everywhere),
         ("wrong_password", wrong_password),
@@ -80,6 +80,7 @@ fn the_users_own_servers() {
         ("an_earlier_runs_leftover_goes", an_earlier_runs_leftover_goes),
         ("only_one_at_a_time", only_one_at_a_time),
         ("interrupted_runs_keep_and_clean", interrupted_runs_keep_and_clean),
+        ("a_panic_still_cleans", a_panic_still_cleans),
         ("a_stopped_replica", a_stopped_replica),
         ("a_replica_that_breaks_in_the_middle", a_replica_that_breaks_in_the_middle),
         ("a_filter_that_swallows", a_filter_that_swallows),
@@ -133,11 +134,35 @@ fn passwords_from_everywhere(cluster: &Cluster) {
     let args = ["lag", "--primary", &with_password(cluster.primary()), "--replica", &with_password(cluster.replica())];
     let ended = tool.run(&[&args[..], &short[..]].concat()).with_code(0);
     assert!(ended.stdout.contains("carries a password"), "{ended:#?}");
+    let run = tool.only_run();
+    // At a terminal the tool asks by itself, once for each server.
+    let asking = Tool::new();
+    let words = asking.command(&cluster.args(ADMIN, &short));
+    let line: Vec<String> = std::iter::once(words.get_program()).chain(words.get_args()).map(quoted).collect();
+    let mut terminal = std::process::Command::new("script");
+    terminal.args(["--quiet", "--return", "--command", &line.join(" "), "/dev/null"]).current_dir(asking.folder());
+    terminal.envs(words.get_envs().filter_map(|(name, value)| Some((name, value?)))).env_remove("MYSQL_PWD");
+    terminal.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = terminal.spawn().unwrap();
+    let mut keys = child.stdin.take().unwrap();
+    for _ in 0..2 {
+        thread::sleep(Duration::from_millis(700));
+        writeln!(keys, "{secret}").unwrap();
+    }
+    let ended = wait(child, LIMIT).with_code(0);
+    drop(keys);
+    assert!(ended.stdout.contains("Password for replimeter@127.0.0.1:"), "{ended:#?}");
+    assert!(!ended.stdout.contains(secret), "it is not shown while it is typed");
     // Whatever was given how: it is in no file of the run.
-    for entry in fs::read_dir(tool.only_run()).unwrap() {
+    for entry in fs::read_dir(run).unwrap() {
         let bytes = fs::read(entry.unwrap().path()).unwrap();
         assert!(!bytes.windows(secret.len()).any(|window| window == secret.as_bytes()));
     }
+}
+
+/// A word as a shell takes it.
+fn quoted(word: &OsStr) -> String {
+    format!("'{}'", word.to_str().unwrap())
 }
 
 fn wrong_password(cluster: &Cluster) {
@@ -308,8 +333,16 @@ fn interrupted_runs_keep_and_clean(cluster: &Cluster) {
 fn assert_rendered_again(tool: &Tool, run: &Path) {
     fs::remove_file(run.join("report.html")).unwrap();
     let ended = tool.run(&["report", run.to_str().unwrap()]).with_code(0);
-    assert!(ended.stdout.contains("interrupted"), "{ended:#?}");
+    assert!(ended.words().contains("The run was interrupted"), "{ended:#?}");
     assert!(run.join("report.html").exists());
+}
+
+fn a_panic_still_cleans(cluster: &Cluster) {
+    let tool = Tool::new();
+    let mut command = tool.command(&cluster.args(ADMIN, &["--for", "60s"]));
+    command.env("REPLIMETER_PASSWORD", cluster.password()).env("REPLIMETER_FAULT", "panic-while-measuring");
+    let _ = wait(command.spawn().unwrap(), LIMIT).with_code(101);
+    assert!(clean(cluster.primary()));
 }
 
 fn a_stopped_replica(cluster: &Cluster) {
@@ -323,7 +356,7 @@ fn a_stopped_replica(cluster: &Cluster) {
     let child = under_way(cluster, &tool, &["--for", "60s", "--timeout", "2s"]);
     sql(cluster.replica(), "STOP SLAVE SQL_THREAD");
     let ended = wait(child, LIMIT).with_code(3).saying("replica1 (").saying("SQL thread No");
-    assert!(ended.stdout.contains("The run ended with an error"), "{ended:#?}");
+    assert!(ended.words().contains("The run ended with an error"), "{ended:#?}");
     let document: serde_json::Value =
         serde_json::from_str(&fs::read_to_string(tool.only_run().join("summary.json")).unwrap()).unwrap();
     assert_eq!(document["status"], "failed");
@@ -388,6 +421,7 @@ fn a_payload_too_large_is_clamped(cluster: &Cluster) {
     let ended = cluster.run(&Tool::new(), &["--rounds", "3", "--every", "50ms", "--size", "2000000", "--json"]).with_code(0);
     let document = ended.json();
     assert!(document["warnings"].to_string().contains("payload-clamped"), "{document:#}");
+    assert_eq!(document["results"][0]["size_bytes"].as_u64(), Some(1_048_576 - 1024), "what was written, not what was asked for");
     sql(cluster.replica(), "SET GLOBAL max_allowed_packet = 16777216");
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use replimeter_suites::{Ended, Tool, clean, password, sql, start, until, url, value, wait};
+use replimeter_suites::{Ended, Tool, clean, password, session, sql, start, until, url, value, wait};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -69,6 +69,25 @@ fn a_sandbox_and_the_users_own_servers() {
     sql(replica, "CHANGE REPLICATION FILTER REPLICATE_IGNORE_DB=()");
     let _ = run("replimeter", admin, &[]).with_code(3).saying("does not replicate").saying("SQL thread No");
     sql(replica, "START REPLICA");
+
+    // A leftover that somebody removed from the replica by hand does not break it.
+    let tool = Tool::new();
+    let (primary_url, replica_url) = (url(primary, "replimeter"), url(replica, "replimeter"));
+    let args = ["lag", "--primary", &primary_url, "--replica", &replica_url, "--for", "60s"];
+    let mut child = tool.command(&args).env("REPLIMETER_PASSWORD", admin).spawn().unwrap();
+    until("rows arrive on the replica", LIMIT, || {
+        let rows = session(replica).value("test", "SELECT COUNT(*) FROM replimeter.lag_probe");
+        rows.ok().flatten().is_some_and(|count| count.len() > 2)
+    });
+    child.kill().unwrap();
+    child.wait().unwrap();
+    caught_up();
+    let mut on_replica = session(replica);
+    on_replica.run("test", "SET sql_log_bin=0").unwrap();
+    on_replica.run("test", "DROP TABLE replimeter.lag_probe").unwrap();
+    let document = run("replimeter", admin, &["--json"]).with_code(0).json();
+    assert!(document["warnings"].to_string().contains("leftover-removed"), "{document:#}");
+    until("the schema is gone everywhere", LIMIT, || clean(primary) && clean(replica));
 
     // A replica of another primary is told apart by its source's UUID.
     let other = start("mysql/async:0", &[]);

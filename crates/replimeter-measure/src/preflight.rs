@@ -53,7 +53,15 @@ impl CheckedReplica {
     /// # Errors
     /// When the replica does not answer or has lost the channel.
     pub fn channel_now(&mut self) -> Result<Channel, ServerError> {
-        let channels = flavour::channels(self.server.facts.engine, &mut self.server.session)?;
+        let Checked { node, session, facts } = &mut self.server;
+        let channels = flavour::channels(facts.engine, session).or_else(|error| {
+            if error.kind != ErrorKind::Lost {
+                return Err(error);
+            }
+            // The session may only have idled out.
+            *session = Session::open(node)?;
+            flavour::channels(facts.engine, session)
+        })?;
         channels.into_iter().find(|channel| channel.name == self.channel.name).ok_or_else(|| {
             self.server.session.unfit(
                 "cannot read the replica's status",

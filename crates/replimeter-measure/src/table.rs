@@ -1,14 +1,15 @@
 //! The table that rows are written to: ours, created by us, dropped by us.
 
 use std::{
+    sync::atomic::{AtomicBool, Ordering},
     thread,
     time::{Duration, Instant},
 };
 
 use replimeter_model::warning::{Warning, WarningCode};
-use replimeter_server::{ServerError, Session};
+use replimeter_server::{Node, ServerError, Session};
 
-use crate::preflight::Cluster;
+use crate::preflight::{Checked, Cluster};
 
 /// The only schema that is ever written to.
 pub const SCHEMA: &str = "replimeter";
@@ -20,6 +21,8 @@ const LOCK: &str = "replimeter.run";
 const MARK: &str = "replimeter: made by a measurement and removed by it";
 /// Follows the mark when the schema was made along with the table.
 const MADE_SCHEMA: &str = "; with the schema";
+/// How long a replica is waited for when the user wants to be gone.
+const HURRIED: Duration = Duration::from_millis(500);
 
 /// The statement that writes one row.
 pub const INSERT: &str = "INSERT INTO `replimeter`.`lag_probe` (id, sequence, sent_us, payload) VALUES (?, ?, ?, ?)";
@@ -30,10 +33,25 @@ pub const POINT_SELECT: &str = "SELECT id FROM `replimeter`.`lag_probe` WHERE id
 /// Empties the table. Not TRUNCATE, which is DDL and would stall a Galera cluster.
 pub const EMPTY: &str = "DELETE FROM `replimeter`.`lag_probe`";
 
-/// Our table on the primary, for as long as a measurement lasts.
+/// Our table on the primary, for as long as a measurement lasts. Dropped without
+/// [`remove`](Self::remove), as a panic does, it still removes the table there.
 #[derive(Debug)]
 pub struct ProbeTable {
+    primary: Node,
     made_schema: bool,
+    removed: bool,
+}
+
+impl Drop for ProbeTable {
+    fn drop(&mut self) {
+        if self.removed {
+            return;
+        }
+        // The run's own session may be in the middle of anything; what fails here the next run removes.
+        if let Ok(mut session) = Session::open(&self.primary) {
+            let _ = drop_ours(&mut session, self.made_schema);
+        }
+    }
 }
 
 /// What a server has in our schema.
@@ -72,12 +90,13 @@ fn refuse_foreign(session: &Session, found: &Found) -> Result<(), ServerError> {
 impl ProbeTable {
     /// Makes the table, after looking on every server that nothing of anybody
     /// else's is in its place: a table that only a replica has would otherwise
-    /// break its replication.
+    /// break its replication. A replica that has yet to apply the removal of an
+    /// earlier run's table is waited for.
     ///
     /// # Errors
     /// When something is in its place, somebody else is measuring, or a server
     /// refuses.
-    pub fn create(cluster: &mut Cluster) -> Result<(Self, Vec<Warning>), ServerError> {
+    pub fn create(cluster: &mut Cluster, patience: Duration) -> Result<(Self, Vec<Warning>), ServerError> {
         let mut warnings = Vec::new();
         let session = &mut cluster.primary.session;
         take_lock(session)?;
@@ -86,22 +105,29 @@ impl ProbeTable {
         let mut schema_anywhere = found.schema;
         let mut others = found.others;
         for replica in &mut cluster.replicas {
-            let on_replica = find(&mut replica.server.session)?;
-            refuse_foreign(&replica.server.session, &on_replica)?;
+            let delay = replica.delay();
+            let session = &mut replica.server.session;
+            let mut on_replica = find(session)?;
+            refuse_foreign(session, &on_replica)?;
+            if on_replica.comment.is_some() && found.comment.is_none() {
+                if !gone(session, Instant::now() + patience + delay) {
+                    return Err(session.unfit(
+                        "cannot use the schema `replimeter`",
+                        "it still has an earlier run's table `lag_probe`, which its primary has not; making it there would break replication",
+                        "is the replica far behind? if not, and that table came some other way, on the replica: SET sql_log_bin=0; DROP TABLE replimeter.lag_probe;",
+                    ));
+                }
+                on_replica = find(session)?;
+            }
             schema_anywhere |= on_replica.schema;
             others += on_replica.others;
-            if on_replica.comment.is_some() && found.comment.is_none() {
-                return Err(replica.server.session.unfit(
-                    "cannot use the schema `replimeter`",
-                    "it has a table `lag_probe` that its primary has not; making it there would break replication",
-                    "on the replica: SET sql_log_bin=0; DROP TABLE replimeter.lag_probe;",
-                ));
-            }
         }
+        let session = &mut cluster.primary.session;
         let mut made_schema = !schema_anywhere;
         if let Some(comment) = &found.comment {
-            // We hold the lock, so the run that made it is over.
-            session.run("cannot remove an earlier run's table", "DROP TABLE `replimeter`.`lag_probe`")?;
+            // We hold the lock, so the run that made it is over. A replica from which
+            // it was removed by hand must not stumble.
+            session.run("cannot remove an earlier run's table", "DROP TABLE IF EXISTS `replimeter`.`lag_probe`")?;
             made_schema = comment.contains(MADE_SCHEMA) && others == 0;
             warnings.push(Warning::new(
                 WarningCode::LeftoverRemoved,
@@ -112,6 +138,7 @@ impl ProbeTable {
         if !found.schema {
             session.run("cannot make the schema", "CREATE DATABASE IF NOT EXISTS `replimeter`")?;
         }
+        let table = Self { primary: cluster.primary.node.clone(), made_schema, removed: false };
         let comment = format!("{MARK}{}", if made_schema { MADE_SCHEMA } else { "" });
         // The default schema is ours, so that filters by default schema treat the
         // definition as they treat the rows.
@@ -120,58 +147,90 @@ impl ProbeTable {
             "CREATE TABLE `replimeter`.`lag_probe` (id BIGINT UNSIGNED NOT NULL PRIMARY KEY, sequence INT UNSIGNED NOT NULL, \
              sent_us BIGINT NOT NULL, payload LONGBLOB NOT NULL) ENGINE=InnoDB COMMENT='{comment}'"
         );
-        if let Err(error) = session.run("cannot make the table", &create) {
-            if made_schema && !found.schema {
-                let _ = session.run("cannot remove the schema", "DROP DATABASE IF EXISTS `replimeter`");
-            }
-            return Err(error);
-        }
-        Ok((Self { made_schema }, warnings))
+        session.run("cannot make the table", &create)?;
+        Ok((table, warnings))
+    }
+
+    /// Leaves the table where it is, because its servers go anyway.
+    pub fn abandon(mut self) {
+        self.removed = true;
     }
 
     /// Drops the table, and the schema if we made it and nobody else put
-    /// anything into it; then waits until the replicas have done the same.
-    /// Returns warnings about whatever could not be removed.
-    pub fn remove(self, cluster: &mut Cluster, patience: Duration) -> Vec<Warning> {
-        let dropped = self.drop_on_primary(cluster).or_else(|_| {
+    /// anything into it; then waits, for `patience` and any deliberate delay, until
+    /// the replicas have done the same, or until `stop`. Returns warnings about
+    /// whatever could not be removed.
+    pub fn remove(mut self, cluster: &mut Cluster, patience: Duration, stop: &AtomicBool) -> Vec<Warning> {
+        self.removed = true;
+        let dropped = drop_ours(&mut cluster.primary.session, self.made_schema).or_else(|_| {
             // The session may have been lost with what ended the run.
             cluster.primary.session = Session::open(&cluster.primary.node)?;
-            self.drop_on_primary(cluster)
+            drop_ours(&mut cluster.primary.session, self.made_schema)
         });
         if let Err(error) = dropped {
             return vec![incomplete(format!("{error}; its table `replimeter`.`lag_probe` is still there"))];
         }
-        let deadline = Instant::now() + patience;
         let mut warnings = Vec::new();
         for replica in &mut cluster.replicas {
-            let delay = replica.delay();
-            if gone(&mut replica.server.session, deadline + delay) {
-                continue;
+            let wait = if stop.load(Ordering::Relaxed) { HURRIED } else { patience + replica.delay() };
+            let session = &mut replica.server.session;
+            if !gone(session, Instant::now() + wait) {
+                warnings.push(incomplete(format!(
+                    "{} ({}) has not yet applied the removal of `replimeter`.`lag_probe`; it will when its replication goes on",
+                    session.name(),
+                    session.address()
+                )));
             }
-            let (name, address) = (replica.server.session.name().to_owned(), replica.server.session.address().to_owned());
-            warnings.push(incomplete(format!(
-                "{name} ({address}) has not yet applied the removal of `replimeter`.`lag_probe`; it will when its replication goes on"
-            )));
         }
         warnings
     }
+}
 
-    fn drop_on_primary(&self, cluster: &mut Cluster) -> Result<(), ServerError> {
-        let session = &mut cluster.primary.session;
-        session.run("cannot remove the table", "DROP TABLE IF EXISTS `replimeter`.`lag_probe`")?;
-        if self.made_schema && is_empty(session)? {
-            session.run("cannot remove the schema", "DROP DATABASE IF EXISTS `replimeter`")?;
-        }
-        let _ = session.value("cannot release the lock", &format!("SELECT RELEASE_LOCK('{LOCK}')"));
-        Ok(())
+/// Removes our table, and the schema if it was ours and is empty.
+fn drop_ours(session: &mut Session, made_schema: bool) -> Result<(), ServerError> {
+    session.run("cannot remove the table", "DROP TABLE IF EXISTS `replimeter`.`lag_probe`")?;
+    if made_schema && is_empty(session)? {
+        session.run("cannot remove the schema", "DROP DATABASE IF EXISTS `replimeter`")?;
     }
+    let _ = session.value("cannot release the lock", &format!("SELECT RELEASE_LOCK('{LOCK}')"));
+    Ok(())
+}
+
+/// Keeps the sessions beside the measuring path from being closed as idle, and
+/// makes sure that the run still holds its lock.
+///
+/// # Errors
+/// When another run has taken the lock meanwhile. A server that does not answer
+/// is none: the measuring path will say so.
+pub fn keep_alive(cluster: &mut Cluster) -> Result<(), ServerError> {
+    let doing = "cannot keep the session alive";
+    let Checked { node, session, .. } = &mut cluster.primary;
+    match session.value(doing, &format!("SELECT IS_USED_LOCK('{LOCK}') = CONNECTION_ID()")) {
+        Ok(Some(held)) if held == "1" => {}
+        Ok(_) => take_lock(session)?,
+        Err(_) => {
+            if let Ok(opened) = Session::open(node) {
+                *session = opened;
+                take_lock(session)?;
+            }
+        }
+    }
+    for replica in &mut cluster.replicas {
+        let Checked { node, session, .. } = &mut replica.server;
+        if session.value(doing, "SELECT 1").is_err()
+            && let Ok(opened) = Session::open(node)
+        {
+            *session = opened;
+        }
+    }
+    Ok(())
 }
 
 fn incomplete(message: String) -> Warning {
     Warning::new(
         WarningCode::CleanUpIncomplete,
         message,
-        "the next run on these servers removes it, or DROP TABLE replimeter.lag_probe",
+        "the next run on these servers removes it, or, on the primary: DROP TABLE IF EXISTS replimeter.lag_probe",
     )
 }
 
@@ -190,7 +249,7 @@ fn gone(session: &mut Session, deadline: Instant) -> bool {
     loop {
         match find(session) {
             Ok(found) if found.comment.is_none() => return true,
-            Ok(_) if Instant::now() < deadline => thread::sleep(Duration::from_millis(5)),
+            Ok(_) if Instant::now() < deadline => thread::sleep(Duration::from_millis(20)),
             _ => return false,
         }
     }

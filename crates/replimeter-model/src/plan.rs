@@ -13,6 +13,8 @@ use crate::{
 
 /// Payload of a round when no size is asked for, in bytes (as in experiment 1).
 pub const DEFAULT_SIZE: u64 = 1000;
+/// The most steps of all sweeps together.
+const MOST_STEPS: u64 = 1_000_000;
 /// Rounds of a run when neither a number nor a time is asked for.
 pub const DEFAULT_ROUNDS: u64 = 1000;
 
@@ -229,6 +231,26 @@ pub struct LagPlan {
     pub real_time: bool,
 }
 
+impl LagPlan {
+    /// The largest payload asked for, in bytes.
+    #[must_use]
+    pub fn largest_size(&self) -> u64 {
+        match &self.writes {
+            Writes::Rounds { size, .. } => *size,
+            Writes::Sweep { sizes, .. } => sizes.steps().iter().copied().max().unwrap_or(1),
+        }
+    }
+
+    /// The first payload written, in bytes.
+    #[must_use]
+    pub fn first_size(&self) -> u64 {
+        match &self.writes {
+            Writes::Rounds { size, .. } => *size,
+            Writes::Sweep { sizes, .. } => sizes.steps().first().copied().unwrap_or(1),
+        }
+    }
+}
+
 /// A resolved plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
@@ -316,6 +338,9 @@ impl LagSpec {
             let (per_step, sweeps) = (self.per_step.unwrap_or(5), self.sweeps.unwrap_or(1));
             if per_step == 0 || sweeps == 0 {
                 return contradiction("per-step and sweeps must be at least 1");
+            }
+            if sizes.steps().len() as u64 * u64::from(sweeps) > MOST_STEPS {
+                return contradiction("a sweep may have at most a million steps in all; choose fewer sweeps or sizes");
             }
             let pause = self.step_pause.unwrap_or(Span::from_millis(200));
             return Ok(Writes::Sweep { sizes: sizes.clone(), per_step, pause, sweeps });

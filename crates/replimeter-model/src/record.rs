@@ -50,8 +50,9 @@ pub struct Intervals {
     pub p99_us: Option<[f64; 2]>,
     /// By how much dependence between neighbouring rounds inflates the variance
     /// at the median; 1 means independent. The effective sample size is
-    /// `count / inflation`.
-    pub inflation: f64,
+    /// `count / inflation`. Null when the run is too short to tell; there are no
+    /// intervals then.
+    pub inflation: Option<f64>,
 }
 
 /// One bar of a histogram: samples in [`low_us`, `high_us`).

@@ -12,6 +12,8 @@ pub enum Phase {
     Yardstick,
     /// Cut off before the statistics.
     WarmUp,
+    /// Written after the table was emptied, to see that done everywhere.
+    Settle,
     /// The measurement proper.
     Measure,
 }
@@ -24,6 +26,7 @@ impl Phase {
             Self::Floor => "floor",
             Self::Yardstick => "yardstick",
             Self::WarmUp => "warm-up",
+            Self::Settle => "settle",
             Self::Measure => "measure",
         }
     }
@@ -31,7 +34,7 @@ impl Phase {
     /// The phase of that name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
-        [Self::Floor, Self::Yardstick, Self::WarmUp, Self::Measure].into_iter().find(|phase| phase.name() == name)
+        [Self::Floor, Self::Yardstick, Self::WarmUp, Self::Settle, Self::Measure].into_iter().find(|phase| phase.name() == name)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::{fmt, str::FromStr};
 
 /// The most steps one sweep may have.
-const MOST_STEPS: usize = 100_000;
+const MOST_STEPS: usize = 1000;
 
 /// Payload sizes in bytes, in the order in which they are measured.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -32,8 +32,6 @@ pub enum WarningCode {
     NotChecked,
     /// The writer paused to empty its table.
     TableEmptied,
-    /// The replica was found to replicate in a way that may surprise.
-    ReplicationSetting,
     /// The client could not use what it needs to measure well.
     ClientLimited,
     /// Something of ours could not be removed.

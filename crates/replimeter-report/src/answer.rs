@@ -40,8 +40,10 @@ fn of_row(row: &LagRow) -> String {
                 (None, Some(p90)) => format!(", p90 {}", time(p90)),
                 (None, None) => String::new(),
             };
-            let error =
-                row.error_us.p50_us.map_or_else(String::new, |error| format!("; each is at most {} too high", time(error)));
+            let error = row
+                .error_us
+                .p50_us
+                .map_or_else(String::new, |error| format!("; too high by at most the bracket, {} at the median", time(error)));
             format!(
                 "{} shows a row {} after the primary acknowledged it (median{interval}{tail}, {} rounds{error}).",
                 row.replica,

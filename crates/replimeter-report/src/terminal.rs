@@ -74,7 +74,8 @@ fn head(document: &LagDocument) -> String {
         Some(Pace::Ack) => "the next row when the last was acknowledged, closed loop".to_owned(),
         None => String::new(),
     });
-    if let Some(size) = settings.size {
+    // The rows' own size: what was asked for may have been cut.
+    if let (Some(_), Some(size)) = (settings.size, document.results.first().and_then(|row| row.size_bytes)) {
         parts.push(format!("{} bytes", count(size)));
     }
     if let Some(title) = &document.title {

@@ -10,7 +10,7 @@ use std::{
 
 use replimeter_model::engine::Engine;
 
-use crate::error::SandboxError;
+use crate::{error::SandboxError, process, user::SystemUser};
 
 /// Where to look.
 #[derive(Clone, Debug, Default)]
@@ -127,8 +127,10 @@ impl Install {
             loader,
             libraries,
         };
-        let output = install.command().args(["--no-defaults", "--version"]).output().ok()?;
-        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let mut command = install.command();
+        command.args(["--no-defaults", "--version"]);
+        let output = process::output(command, &SystemUser::choose()).ok()?;
+        let text = String::from_utf8_lossy(&output).into_owned();
         (install.engine, install.version) = stated(&text)?;
         Some(install)
     }

@@ -68,6 +68,13 @@ fn die_with(tool: Pid) -> io::Result<()> {
     Ok(())
 }
 
+/// Runs a short command to its end and returns its standard output; under the
+/// same guard and as the same user as servers.
+pub(crate) fn output(mut command: Command, user: &SystemUser) -> io::Result<Vec<u8>> {
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    Ok(spawn(command, user)?.wait_with_output()?.stdout)
+}
+
 /// Redirects both outputs of `command` to the end of a log file.
 pub(crate) fn log_to(command: &mut Command, log: &Path) -> io::Result<()> {
     let file = File::options().create(true).append(true).open(log)?;
@@ -96,19 +103,25 @@ pub(crate) fn log_tail(log: &Path) -> String {
     }
 }
 
-/// Kills processes whose working directory lies below `folder`: servers of a
-/// tool that was killed, in the moment before the kernel ends them. Matched by
-/// folder, never by a remembered number, which may be another process's by now.
+/// Kills servers whose data directory lies below `folder`: those of a tool that
+/// was killed, in the moment before the kernel ends them. Matched by what they
+/// were started with, never by a remembered number, which may be another
+/// process's by now, nor by folder alone, in which somebody may be reading a log.
 pub(crate) fn kill_inside(folder: &Path) {
     let Ok(folder) = fs::canonicalize(folder) else { return };
     let Ok(processes) = procfs::process::all_processes() else { return };
     for process in processes.flatten() {
-        if process.cwd().is_ok_and(|cwd| cwd.starts_with(&folder))
+        if serves_below(&process, &folder)
             && let Some(pid) = Pid::from_raw(process.pid)
         {
             let _ = rustix::process::kill_process(pid, Signal::KILL);
         }
     }
+}
+
+fn serves_below(process: &procfs::process::Process, folder: &Path) -> bool {
+    let below = |word: &String| word.strip_prefix("--datadir=").is_some_and(|data| Path::new(data).starts_with(folder));
+    process.cmdline().is_ok_and(|words| words.iter().any(below))
 }
 
 /// How a process ended, for people.

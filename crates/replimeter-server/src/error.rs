@@ -48,10 +48,6 @@ pub struct ServerError {
 pub mod code {
     /// Access denied for user.
     pub const ACCESS_DENIED: u16 = 1045;
-    /// Schema exists already.
-    pub const SCHEMA_EXISTS: u16 = 1007;
-    /// Table exists already.
-    pub const TABLE_EXISTS: u16 = 1050;
     /// Statement cannot be parsed: this server does not know it.
     pub const SYNTAX: u16 = 1064;
     /// Unknown schema.

@@ -58,6 +58,8 @@ impl Node {
             // A switch to the server's socket would measure another path than asked for.
             .prefer_socket(false)
             .tcp_nodelay(true)
+            // One statement must be one transaction, whatever the server's default.
+            .init(vec!["SET SESSION autocommit=1"])
             .tcp_connect_timeout(Some(CONNECT))
             .read_timeout(Some(self.answer))
             .write_timeout(Some(self.answer))

@@ -32,7 +32,8 @@ pub enum OptionFileError {
         /// Why.
         source: std::io::Error,
     },
-    /// A line is neither a group nor an option.
+    /// A group without its closing bracket; other lines that are no option are
+    /// passed over, as the stock client does for options it does not know.
     #[error("{}, line {line}: {reason}", path.display())]
     Syntax {
         /// The file.
@@ -47,7 +48,7 @@ pub enum OptionFileError {
 /// Reads an option file and those it includes.
 ///
 /// # Errors
-/// When a file cannot be read or has a line that is no option.
+/// When a file cannot be read or has a broken group.
 pub fn read(path: &Path) -> Result<Credentials, OptionFileError> {
     let mut credentials = Credentials::default();
     read_into(path, 0, &mut credentials)?;

@@ -41,11 +41,12 @@ impl Series {
     /// Order statistics at the ranks n·p ± z·√(f·n·p·(1 − p)), where f is the
     /// inflation by dependence ([`Windows::inflation`]); for f = 1 this is the
     /// distribution-free interval of David & Nagaraja (2003, §7.1). `None` when
-    /// the quantile itself may not be stated or a rank falls off the sample.
+    /// the quantile itself may not be stated, the run is too short to judge the
+    /// dependence, or a rank falls off the sample.
     #[must_use]
     pub fn interval(&self, p: f64) -> Option<[f64; 2]> {
         let count = self.all.count() as f64;
-        let inflation = self.windows.inflation(self.all.quantile(p)?);
+        let inflation = self.windows.inflation(self.all.quantile(p)?)?;
         let half = Z95 * (inflation * count * p * (1.0 - p)).sqrt();
         let (low, high) = ((count * p - half).floor(), (count * p + half).ceil() + 1.0);
         if low < 1.0 || high > count {

@@ -10,6 +10,10 @@ pub const MOST_WINDOWS: usize = 60;
 const FIRST_LENGTH: i64 = 100_000_000;
 /// Significant digits inside a window: half a percent.
 const DIGITS: u8 = 2;
+/// Samples in a stretch whose share is compared with the others'.
+const STRETCH: u64 = 5;
+/// Stretches that must be there to compare.
+const STRETCHES: usize = 8;
 
 /// Samples by the time at which their row was sent.
 ///
@@ -43,6 +47,7 @@ impl Windows {
         self.windows[index].record(value);
     }
 
+    /// Merges neighbours, and so halves the number of windows.
     fn halve(&mut self) {
         self.length *= 2;
         let merged = self.windows.chunks(2).map(|pair| {
@@ -53,11 +58,6 @@ impl Windows {
             first
         });
         self.windows = merged.collect();
-    }
-
-    /// The histograms of the windows that have samples.
-    pub fn occupied(&self) -> impl Iterator<Item = &SignedHistogram> {
-        self.windows.iter().filter(|window| window.count() > 0)
     }
 
     /// The windows that have samples, as they are reported.
@@ -85,23 +85,36 @@ impl Windows {
 
     /// By how much dependence between neighbours inflates the variance of the
     /// share of samples at most `value`: the Pearson dispersion of that share
-    /// between windows (McCullagh & Nelder 1989, §4.5), which is 1 on average
-    /// for independent samples. Never below 1; 1 when there are fewer than 8
-    /// windows with at least 5 samples, too few to tell.
+    /// between stretches of the run (McCullagh & Nelder 1989, §4.5), which is 1 on
+    /// average for independent samples. Never below 1. Neighbouring windows are
+    /// taken together until a stretch has [`STRETCH`] samples; `None` when there
+    /// are fewer than [`STRETCHES`] of them, too few to tell.
     #[must_use]
-    pub fn inflation(&self, value: Nanos) -> f64 {
-        let shares: Vec<(f64, f64)> = self
-            .occupied()
-            .filter(|window| window.count() >= 5)
-            .map(|window| (window.count() as f64, window.count_at_most(value) as f64))
-            .collect();
-        let total: f64 = shares.iter().map(|(count, _)| count).sum();
-        let p = shares.iter().map(|(_, below)| below).sum::<f64>() / total;
-        if shares.len() < 8 || !(p > 0.0 && p < 1.0) {
-            return 1.0;
+    pub fn inflation(&self, value: Nanos) -> Option<f64> {
+        let mut stretches: Vec<(f64, f64)> = Vec::new();
+        let (mut count, mut below) = (0, 0);
+        for window in &self.windows {
+            count += window.count();
+            below += window.count_at_most(value);
+            if count >= STRETCH {
+                stretches.push((count as f64, below as f64));
+                (count, below) = (0, 0);
+            }
         }
-        let pearson: f64 = shares.iter().map(|(count, below)| (below - count * p).powi(2) / (count * p * (1.0 - p))).sum();
-        (pearson / (shares.len() - 1) as f64).max(1.0)
+        if let Some(last) = stretches.last_mut() {
+            last.0 += count as f64;
+            last.1 += below as f64;
+        }
+        if stretches.len() < STRETCHES {
+            return None;
+        }
+        let total: f64 = stretches.iter().map(|(count, _)| count).sum();
+        let p = stretches.iter().map(|(_, below)| below).sum::<f64>() / total;
+        if !(p > 0.0 && p < 1.0) {
+            return Some(1.0);
+        }
+        let pearson: f64 = stretches.iter().map(|(count, below)| (below - count * p).powi(2) / (count * p * (1.0 - p))).sum();
+        Some((pearson / (stretches.len() - 1) as f64).max(1.0))
     }
 }
 
@@ -146,8 +159,23 @@ mod tests {
             // Whole windows are slow or fast together.
             clumped.record(at, Nanos(if (round / 100) % 2 == 0 { 100 } else { 900 }));
         }
-        let inflation = independent.inflation(Nanos(500));
+        let inflation = independent.inflation(Nanos(500)).unwrap();
         assert!((1.0..1.8).contains(&inflation), "{inflation}");
-        assert!(clumped.inflation(Nanos(500)) > 50.0);
+        assert!(clumped.inflation(Nanos(500)).unwrap() > 50.0);
+    }
+
+    #[test]
+    fn sparse_runs_are_judged_by_longer_stretches_and_short_ones_not_at_all() {
+        let mut sparse = Windows::default();
+        for round in 0..100i64 {
+            // Two samples a second, ten slow ones after ten fast ones.
+            sparse.record(Nanos(round * 500_000_000), Nanos(if (round / 10) % 2 == 0 { 100 } else { 900 }));
+        }
+        assert!(sparse.inflation(Nanos(500)).unwrap() > 3.0);
+        let mut short = Windows::default();
+        for round in 0..30i64 {
+            short.record(Nanos(round * 500_000_000), Nanos(round));
+        }
+        assert_eq!(short.inflation(Nanos(15)), None);
     }
 }

@@ -281,9 +281,9 @@ impl TargetArgs {
         Ok((spec, passwords, warnings))
     }
 
-    /// Whether anything here replaces a plan's own target.
+    /// Whether a target is named here that replaces a plan's own.
     pub(crate) fn is_given(&self) -> bool {
-        self.sandbox.is_some() || self.primary.is_some() || !self.server_options.is_empty() || self.servers.is_some()
+        self.sandbox.is_some() || self.primary.is_some()
     }
 }
 

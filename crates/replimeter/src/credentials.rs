@@ -62,6 +62,9 @@ fn wants_password(node: &Node) -> bool {
 
 fn prompt(text: &str) -> Result<Secret, Failure> {
     rpassword::prompt_password(text).map(Secret::new).map_err(|error| {
+        if error.kind() == std::io::ErrorKind::Interrupted {
+            return Failure::interrupted("interrupted at the password prompt");
+        }
         Failure::usage(
             format!("cannot ask for a password: {error}"),
             "there is no terminal to ask at; use an option file (--defaults-file) or REPLIMETER_PASSWORD",

@@ -4,6 +4,7 @@
 mod document;
 
 use std::{
+    io::Write,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -27,7 +28,7 @@ use replimeter_model::{
     target::{NULL_REPLICA, Passwords, Target, replica_name},
     warning::{Warning, WarningCode},
 };
-use replimeter_report::samples::SamplesWriter;
+use replimeter_report::{samples::SamplesWriter, terminal};
 use replimeter_sandbox::{Sandbox, Settings};
 use replimeter_server::Node;
 
@@ -68,10 +69,7 @@ struct Servers {
 /// Carries out a plan.
 pub(crate) fn carry_out(request: Request<'_>, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
     let Request { plan, output, mut warnings, .. } = request;
-    check_size(&plan.lag)?;
-    if output.raw && !matches!(plan.lag.writes, Writes::Sweep { .. }) {
-        return Err(Failure::usage("--raw needs a sweep over sizes", "add --sizes 1000..10000:1000, or leave --raw out"));
-    }
+    check(plan, output)?;
     let mut run_dir = RunDir::create(output.run_dir.as_deref(), "lag")?;
     let plan_text = plan_text(plan)?;
     write_text(&run_dir.file(PLAN), &plan_text)?;
@@ -113,7 +111,7 @@ pub(crate) fn carry_out(request: Request<'_>, stop: &Arc<AtomicBool>) -> Result<
     })?;
     warnings.append(&mut cluster.warnings);
 
-    let (table, found) = ProbeTable::create(&mut cluster)?;
+    let (table, found) = ProbeTable::create(&mut cluster, plan.lag.timeout.0)?;
     warnings.extend(found);
     let mut gathered = Gathered::new(&plan.lag, names);
     let before = machine::CoreTime::read();
@@ -121,8 +119,9 @@ pub(crate) fn carry_out(request: Request<'_>, stop: &Arc<AtomicBool>) -> Result<
     let idle = before.zip(machine::CoreTime::read()).and_then(|(before, after)| after.idle_share(before));
     // Whatever happened, our table goes first.
     line.say("removing our table");
-    if servers.sandbox.is_none() {
-        warnings.extend(table.remove(&mut cluster, REMOVAL));
+    match &servers.sandbox {
+        Some(_) => table.abandon(),
+        None => warnings.extend(table.remove(&mut cluster, REMOVAL, stop)),
     }
     if let (None, Some(share)) = (&awake, idle.filter(|share| *share > 0.5)) {
         warnings.push(Warning::new(
@@ -141,7 +140,16 @@ pub(crate) fn carry_out(request: Request<'_>, stop: &Arc<AtomicBool>) -> Result<
         }
     }
     line.say("writing the report");
-    let outcome = result?;
+    let outcome = match result {
+        Ok(outcome) => outcome,
+        Err(failure) => {
+            line.clear();
+            // There will be no report to carry them.
+            let mut err = std::io::stderr();
+            let _ = write!(err, "{}", terminal::warnings(&warnings).trim_start());
+            return Err(failure);
+        }
+    };
     let finished = writer.finish();
     run_dir.keep();
     let failure = end_of(&outcome, finished.err().map(|error| error.to_string()));
@@ -210,11 +218,12 @@ pub(crate) fn status(failure: Option<&Failure>) -> RunStatus {
     }
 }
 
-fn check_size(plan: &LagPlan) -> Result<(), Failure> {
-    let largest = match &plan.writes {
-        Writes::Rounds { size, .. } => *size,
-        Writes::Sweep { sizes, .. } => sizes.steps().iter().copied().max().unwrap_or(1),
-    };
+/// Refuses what makes no sense, before anything is touched.
+pub(crate) fn check(plan: &Plan, output: &OutputArgs) -> Result<(), Failure> {
+    if output.raw && !matches!(plan.lag.writes, Writes::Sweep { .. }) {
+        return Err(Failure::usage("--raw needs a sweep over sizes", "add --sizes 1000..10000:1000, or leave --raw out"));
+    }
+    let largest = plan.lag.largest_size();
     if largest <= LARGEST_PACKET {
         return Ok(());
     }

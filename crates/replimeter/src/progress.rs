@@ -44,7 +44,7 @@ impl Line {
             }
             self.bar.set_message(match progress.phase {
                 Phase::Floor | Phase::Yardstick => "measuring the floor",
-                Phase::WarmUp => "waiting for the first row",
+                Phase::WarmUp | Phase::Settle => "waiting for the first row",
                 Phase::Measure => "measuring",
             });
         }

@@ -1,5 +1,5 @@
-//! Ctrl-C, SIGTERM and SIGHUP: the first asks for an orderly end, the second
-//! ends at once, and neither leaves a server behind.
+//! Ctrl-C, SIGTERM and SIGHUP: the first asks for an orderly end; another, a
+//! second later or more, ends at once, and neither leaves a server behind.
 
 use std::{
     io::Write,
@@ -8,6 +8,7 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
     thread,
+    time::{Duration, Instant},
 };
 
 use signal_hook::{
@@ -17,6 +18,9 @@ use signal_hook::{
 
 use crate::failure::{Failure, Kind};
 
+/// How long after the first signal another one counts.
+const PATIENCE: Duration = Duration::from_secs(1);
+
 /// Installs the handlers; the flag becomes true at the first signal.
 pub(crate) fn install() -> Result<Arc<AtomicBool>, Failure> {
     let stop = Arc::new(AtomicBool::new(false));
@@ -24,12 +28,24 @@ pub(crate) fn install() -> Result<Arc<AtomicBool>, Failure> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(failed)?;
     let told = Arc::clone(&stop);
     thread::spawn(move || {
-        for _ in signals.forever() {
-            if told.swap(true, Ordering::Relaxed) {
-                replimeter_sandbox::destroy_all();
-                std::process::exit(Kind::Interrupted as i32);
+        let mut first: Option<Instant> = None;
+        for signal in signals.forever() {
+            match first {
+                None => {
+                    first = Some(Instant::now());
+                    told.store(true, Ordering::Relaxed);
+                    let _ = writeln!(std::io::stderr(), "\nending and cleaning up; once more to end at once");
+                }
+                // A closed terminal hangs up twice, supervisors send two signals at a
+                // time: only a person who has waited means it.
+                Some(first) if signal == SIGHUP || first.elapsed() < PATIENCE => {}
+                Some(_) => {
+                    replimeter_sandbox::destroy_all();
+                    let left = "ended at once; on servers of yours the table replimeter.lag_probe may be left, which the next run removes";
+                    let _ = writeln!(std::io::stderr(), "{left}");
+                    std::process::exit(Kind::Interrupted as i32);
+                }
             }
-            let _ = writeln!(std::io::stderr(), "\nending and cleaning up; once more to end at once");
         }
     });
     Ok(stop)

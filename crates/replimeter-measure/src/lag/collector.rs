@@ -19,7 +19,7 @@ use replimeter_model::{
 use replimeter_stats::signed::SignedHistogram;
 
 use super::{Listener, board::Board, observer::Seen, writer::Word};
-use crate::{MeasureError, clock::Clock, preflight::Cluster};
+use crate::{MeasureError, clock::Clock, preflight::Cluster, table::keep_alive};
 
 /// How often the collector looks. It sleeps in between and is never woken, so
 /// that handing it a sample costs the measuring threads no system call.
@@ -28,6 +28,9 @@ const NAP: Duration = Duration::from_millis(5);
 const GRACE: Nanos = Nanos(1_000_000_000);
 /// How often the caller hears of progress.
 const PROGRESS: Nanos = Nanos(100_000_000);
+/// How often the sessions beside the measuring path are used, so that no server
+/// closes them as idle.
+const KEEP_ALIVE: Nanos = Nanos(10_000_000_000);
 /// How old a row must be before the replica is asked whether it is broken.
 const SUSPICIOUS: Nanos = Nanos(1_000_000_000);
 
@@ -76,6 +79,8 @@ pub(super) struct Collector<'a> {
     phase: Phase,
     total: Option<u64>,
     pending: BTreeMap<u64, Pending>,
+    /// Rows that something new is known of.
+    touched: Vec<u64>,
     done: u64,
     last: Option<Nanos>,
     first_send: Option<Nanos>,
@@ -86,6 +91,7 @@ pub(super) struct Collector<'a> {
     stopped_at: Option<Nanos>,
     next_progress: Nanos,
     next_check: Nanos,
+    next_keep_alive: Nanos,
     ending: Ending,
 }
 
@@ -106,6 +112,7 @@ impl<'a> Collector<'a> {
             phase,
             total,
             pending: BTreeMap::new(),
+            touched: Vec::new(),
             done: 0,
             last: None,
             first_send: None,
@@ -115,6 +122,7 @@ impl<'a> Collector<'a> {
             stopped_at: None,
             next_progress: Nanos(0),
             next_check: Nanos(0),
+            next_keep_alive: clock.now() + KEEP_ALIVE,
             ending: Ending::default(),
         }
     }
@@ -146,6 +154,13 @@ impl<'a> Collector<'a> {
             }
             if self.is_stopped(now, listener) {
                 break;
+            }
+            if now >= self.next_keep_alive {
+                self.next_keep_alive = now + KEEP_ALIVE;
+                if let Err(error) = keep_alive(cluster) {
+                    self.ending.failure = Some(error.into());
+                    break;
+                }
             }
             if let Some(failure) = self.overdue(now, cluster) {
                 self.ending.failure = Some(failure);
@@ -213,6 +228,7 @@ impl<'a> Collector<'a> {
 
     fn entry(&mut self, seq: u64) -> &mut Pending {
         let observers = self.observers;
+        self.touched.push(seq);
         self.pending.entry(seq).or_insert_with(|| Pending {
             write: None,
             sightings: vec![None; observers],
@@ -222,8 +238,8 @@ impl<'a> Collector<'a> {
 
     /// Hands complete samples on and forgets rows that everybody has seen.
     fn hand_on(&mut self, listener: &mut Listener<'_>) -> Result<(), String> {
-        let mut complete = Vec::new();
-        for (seq, pending) in &mut self.pending {
+        for seq in std::mem::take(&mut self.touched) {
+            let Some(pending) = self.pending.get_mut(&seq) else { continue };
             let Some(write) = pending.write else { continue };
             for (replica, sighting) in pending.sightings.iter().enumerate() {
                 if sighting.is_some() && !pending.told[replica] {
@@ -234,12 +250,9 @@ impl<'a> Collector<'a> {
                 }
             }
             if pending.told.iter().all(|told| *told) {
-                complete.push(*seq);
+                self.pending.remove(&seq);
+                self.done += u64::from(write.phase != Phase::Settle);
             }
-        }
-        for seq in complete {
-            self.pending.remove(&seq);
-            self.done += 1;
         }
         Ok(())
     }
@@ -272,16 +285,29 @@ impl<'a> Collector<'a> {
         self.pending.is_empty() || now - since > GRACE
     }
 
-    /// What to say of a row that should have been seen long ago.
+    /// What to say of rows that should have been seen long ago, of each replica
+    /// its own oldest.
     fn overdue(&mut self, now: Nanos, cluster: &mut Cluster) -> Option<MeasureError> {
-        let (&seq, pending) = self.pending.iter().find(|(_, pending)| pending.write.is_some())?;
-        let write = pending.write?;
+        let oldest = self.pending.values().find_map(|pending| pending.write)?;
+        if now - oldest.send < SUSPICIOUS || now < self.next_check {
+            return None;
+        }
+        self.next_check = now + SUSPICIOUS;
+        (0..self.observers).find_map(|replica| {
+            let unseen = self.pending.values().filter(|pending| pending.sightings[replica].is_none());
+            let write = unseen.filter_map(|pending| pending.write).next()?;
+            self.overdue_on(replica, &write, now, cluster)
+        })
+    }
+
+    fn overdue_on(&self, replica: usize, write: &Write, now: Nanos, cluster: &mut Cluster) -> Option<MeasureError> {
+        let timeout = Nanos::from(self.plan.timeout.0);
         let age = now - write.send;
-        let replica = pending.sightings.iter().position(Option::is_none)?;
         let checked = if self.phase == Phase::Floor { None } else { cluster.replicas.get_mut(replica) };
         let Some(checked) = checked else {
-            return (age > Nanos::from(self.plan.timeout.0)).then(|| {
-                let cause = format!("it does not show row {seq}, {:.1} s after it was written there", age.as_micros() / 1e6);
+            return (age > timeout).then(|| {
+                let cause =
+                    format!("it does not show row {}, {:.1} s after it was written there", write.seq, age.as_micros() / 1e6);
                 cluster
                     .primary
                     .session
@@ -290,18 +316,16 @@ impl<'a> Collector<'a> {
             });
         };
         let age = age - Nanos::from(checked.delay());
-        if age < SUSPICIOUS || now < self.next_check {
+        if age < SUSPICIOUS {
             return None;
         }
-        self.next_check = now + SUSPICIOUS;
-        let late = age > Nanos::from(self.plan.timeout.0);
         match checked.channel_now() {
             Err(error) => Some(error.into()),
             // An error of the applying thread does not go away by itself; a
             // stopped or reconnecting replica may come back within the time-out.
-            Ok(channel) if late || !channel.sql_error.is_empty() => {
-                let waited = age.as_micros() / 1e6;
-                let cause = format!("row {seq} was not visible after {waited:.1} s; {}", channel.state());
+            Ok(channel) if age > timeout || !channel.sql_error.is_empty() => {
+                let cause =
+                    format!("row {} was not visible after {:.1} s; {}", write.seq, age.as_micros() / 1e6, channel.state());
                 let hint = if channel.running() {
                     "is it far behind, or does a filter swallow the schema `replimeter`? --timeout sets how long a row may take"
                 } else {

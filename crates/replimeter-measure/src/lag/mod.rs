@@ -63,6 +63,8 @@ pub struct Listener<'a> {
 /// How a run ended and what is not in its samples.
 #[derive(Debug, Default)]
 pub struct Outcome {
+    /// Largest payload that every server accepts, in bytes; larger ones were cut.
+    pub size_limit: u64,
     /// Counted rounds that were written.
     pub rounds: u64,
     /// Whether the user ended it.
@@ -85,7 +87,7 @@ pub struct Outcome {
 /// Cuts the plan's sizes down to what every server accepts.
 fn clamp(cluster: &Cluster, plan: &LagPlan, warnings: &mut Vec<Warning>) -> u64 {
     let limit = cluster.max_allowed_packet().unwrap_or(LARGEST_PACKET).saturating_sub(PACKET_OVERHEAD).max(1);
-    let wanted = script::largest(plan);
+    let wanted = plan.largest_size();
     if wanted > limit {
         warnings.push(Warning::new(
             WarningCode::PayloadClamped,
@@ -148,12 +150,12 @@ fn point_selects(
 pub fn run(cluster: &mut Cluster, plan: &LagPlan, clock: &Clock, listener: &mut Listener<'_>) -> Result<Outcome, MeasureError> {
     let mut warnings = Vec::new();
     let limit = clamp(cluster, plan, &mut warnings);
-    let bytes = payload(script::largest(plan).min(limit));
+    let bytes = payload(plan.largest_size().min(limit));
     let answer = plan.timeout.0 + ANSWER_MARGIN;
     let node = |node: &Node| Node { answer, ..node.clone() };
     let primary = node(&cluster.primary.node);
     let replicas: Vec<Node> = cluster.replicas.iter().map(|replica| node(&replica.server.node)).collect();
-    let mut outcome = Outcome { warnings, ..Outcome::default() };
+    let mut outcome = Outcome { warnings, size_limit: limit, ..Outcome::default() };
     let mut next_id = 1;
     let mut part =
         |script: Script, observed: &[Node], cluster: &mut Cluster, outcome: &mut Outcome, listener: &mut Listener<'_>| {
@@ -166,20 +168,33 @@ pub fn run(cluster: &mut Cluster, plan: &LagPlan, clock: &Clock, listener: &mut 
     // The first row proves that what the primary writes arrives, before anything
     // is counted.
     let observed = if replicas.is_empty() { null_replica } else { replicas.as_slice() };
-    if !part(Script::proof(), observed, cluster, &mut outcome, listener)? {
-        return Ok(outcome);
+    part(Script::proof(), observed, cluster, &mut outcome, listener)?;
+    if let Some(failure) = outcome.failure {
+        return Err(failure);
     }
-    if plan.floor_rounds > 0 {
-        if !part(Script::floor(plan), null_replica, cluster, &mut outcome, listener)? {
-            return Ok(outcome);
+    if outcome.interrupted {
+        return Err(MeasureError::Interrupted);
+    }
+    // From here on there is something to keep, whatever happens.
+    let mut rest = || -> Result<(), MeasureError> {
+        if plan.floor_rounds > 0 {
+            if !part(Script::floor(plan), null_replica, cluster, &mut outcome, listener)? {
+                return Ok(());
+            }
+            // On a thread of its own, since it takes real-time priority as the observer does.
+            let rows = 2..2 + plan.floor_rounds * 2;
+            let stop = listener.stop;
+            let trips = thread::scope(|scope| scope.spawn(|| point_selects(clock, &primary, rows, plan.real_time, stop)).join());
+            outcome.point_select = trips.map_err(|_| MeasureError::Thread)??;
         }
-        // On a thread of its own, since it takes real-time priority as the observer does.
-        let rows = 2..2 + plan.floor_rounds * 2;
-        let stop = listener.stop;
-        let trips = thread::scope(|scope| scope.spawn(|| point_selects(clock, &primary, rows, plan.real_time, stop)).join());
-        outcome.point_select = trips.map_err(|_| MeasureError::Thread)??;
+        part(Script::measure(plan), observed, cluster, &mut outcome, listener)?;
+        Ok(())
+    };
+    match rest() {
+        Ok(()) => {}
+        Err(MeasureError::Interrupted) => outcome.interrupted = true,
+        Err(error) => outcome.failure = Some(error),
     }
-    part(Script::measure(plan), observed, cluster, &mut outcome, listener)?;
     Ok(outcome)
 }
 
@@ -225,6 +240,7 @@ impl Part<'_> {
                 node,
                 index,
                 &identity,
+                *next_id - 1,
                 self.plan.timeout.0 + delay_of(cluster),
                 listener.stop,
             )?);

@@ -19,6 +19,7 @@ use replimeter_server::{
 
 use super::board::Board;
 use crate::{
+    MeasureError,
     clock::Clock,
     priority::prepare_measuring_thread,
     table::{POINT_SELECT, UNSEEN},
@@ -46,47 +47,50 @@ pub(super) enum Seen {
 }
 
 impl Observer {
-    /// Connects and prepares, waiting until the table has been replicated.
+    /// Connects and prepares, and waits until the table, and every row up to `last`,
+    /// has arrived: what came before is not to be measured.
     ///
     /// # Errors
-    /// When it does not arrive within `patience`, or the address leads to
-    /// another server than it did before.
+    /// When they do not arrive within `patience`, the address leads to another
+    /// server than it did before, or the user ends the run.
     pub(super) fn open(
         node: &Node,
         index: usize,
         identity: &Identity,
+        last: u64,
         patience: Duration,
         stop: &AtomicBool,
-    ) -> Result<Self, ServerError> {
+    ) -> Result<Self, MeasureError> {
         let mut session = Session::open(node)?;
         let facts = Facts::read(&mut session)?;
         if facts.identity() != *identity {
-            return Err(session.unfit(
-                "is not always the same server",
-                format!("two connections reached different ones ({} and {})", identity.place, facts.identity().place),
-                "name the servers behind the balancer themselves",
-            ));
+            let cause = format!("two connections reached different ones ({} and {})", identity.place, facts.identity().place);
+            return Err(session
+                .unfit("is not always the same server", cause, "name the servers behind the balancer themselves")
+                .into());
         }
-        // One round trip must be one read: no transaction may keep an old snapshot.
-        session.run(DOING, "SET SESSION autocommit=1")?;
         let deadline = Instant::now() + patience;
         loop {
-            let prepared = session.conn().prep(UNSEEN);
-            match prepared.map_err(|error| session.error(DOING, &error)) {
-                Ok(statement) => {
-                    let prepared = session.conn().prep(POINT_SELECT);
-                    let point_select = prepared.map_err(|error| session.error(DOING, &error))?;
-                    return Ok(Self { session, statement, point_select, index });
-                }
-                Err(error) => {
-                    let absent = matches!(error.kind, ErrorKind::Statement(code::NO_SUCH_TABLE | code::UNKNOWN_SCHEMA));
-                    if !absent || Instant::now() >= deadline || stop.load(Ordering::Relaxed) {
-                        return Err(if absent { never_arrived(&session, patience) } else { error });
-                    }
-                    thread::sleep(Duration::from_millis(1));
-                }
+            match arrived(&mut session, last) {
+                Ok(true) => break,
+                Ok(false) => {}
+                Err(ServerError { kind: ErrorKind::Statement(code::NO_SUCH_TABLE | code::UNKNOWN_SCHEMA), .. }) => {}
+                Err(error) => return Err(error.into()),
             }
+            if stop.load(Ordering::Relaxed) {
+                return Err(MeasureError::Interrupted);
+            }
+            if Instant::now() >= deadline {
+                return Err(never_arrived(&session, last, patience).into());
+            }
+            thread::sleep(Duration::from_millis(1));
         }
+        let mut prepare = |sql| {
+            let prepared = session.conn().prep(sql);
+            prepared.map_err(|error| session.error(DOING, &error))
+        };
+        let (statement, point_select) = (prepare(UNSEEN)?, prepare(POINT_SELECT)?);
+        Ok(Self { session, statement, point_select, index })
     }
 
     /// Reads until the board says that it is over; a failure ends the whole part.
@@ -142,10 +146,18 @@ impl Observer {
     }
 }
 
-fn never_arrived(session: &Session, patience: Duration) -> ServerError {
+/// Whether the table is there, and the row `last` in it, if any was written.
+fn arrived(session: &mut Session, last: u64) -> Result<bool, ServerError> {
+    let found = session.value(DOING, &format!("SELECT COUNT(*) FROM `replimeter`.`lag_probe` WHERE id = {last}"))?;
+    Ok(last == 0 || found.as_deref() == Some("1"))
+}
+
+fn never_arrived(session: &Session, last: u64, patience: Duration) -> ServerError {
+    let what =
+        if last == 0 { "the table made on the primary".to_owned() } else { format!("row {last}, written on the primary,") };
     session.unfit(
         "does not replicate",
-        format!("the table made on the primary did not arrive within {} s", patience.as_secs_f64()),
+        format!("{what} did not arrive within {} s", patience.as_secs_f64()),
         "is the replica far behind, or its address another server's? --timeout sets how long it is waited for",
     )
 }

@@ -38,21 +38,6 @@ fn rows(phase: Phase, size: u64, rows: Option<u64>) -> Step {
     Step { phase, sweep: 0, index: 0, size, rows, pause: None }
 }
 
-/// The largest payload a plan asks for, in bytes.
-pub(super) fn largest(plan: &LagPlan) -> u64 {
-    match &plan.writes {
-        Writes::Rounds { size, .. } => *size,
-        Writes::Sweep { sizes, .. } => sizes.steps().iter().copied().max().unwrap_or(1),
-    }
-}
-
-fn first_size(plan: &LagPlan) -> u64 {
-    match &plan.writes {
-        Writes::Rounds { size, .. } => *size,
-        Writes::Sweep { sizes, .. } => sizes.steps().first().copied().unwrap_or(1),
-    }
-}
-
 impl Script {
     /// One small row, to see it arrive.
     pub(super) fn proof() -> Self {
@@ -62,14 +47,14 @@ impl Script {
     /// The null replica's rounds, with the plan's first size, and as many for the
     /// yardstick in between.
     pub(super) fn floor(plan: &LagPlan) -> Self {
-        Self { steps: vec![rows(Phase::Floor, first_size(plan), Some(plan.floor_rounds * 2))], pace: FLOOR_PACE, elapsed: None }
+        Self { steps: vec![rows(Phase::Floor, plan.first_size(), Some(plan.floor_rounds * 2))], pace: FLOOR_PACE, elapsed: None }
     }
 
     /// What the plan asks for.
     pub(super) fn measure(plan: &LagPlan) -> Self {
         let mut steps = Vec::new();
         if plan.warm_up > 0 {
-            steps.push(rows(Phase::WarmUp, first_size(plan), Some(plan.warm_up)));
+            steps.push(rows(Phase::WarmUp, plan.first_size(), Some(plan.warm_up)));
         }
         let mut elapsed = None;
         match &plan.writes {

@@ -38,7 +38,7 @@ struct Replica {
 impl Gathered {
     pub(super) fn record(&mut self, name: &str, sample: &LagSample) {
         let Some(lag) = sample.from_ack() else { return };
-        if matches!(sample.write.phase, Phase::WarmUp | Phase::Yardstick) {
+        if matches!(sample.write.phase, Phase::WarmUp | Phase::Yardstick | Phase::Settle) {
             return;
         }
         let floor = sample.write.phase == Phase::Floor;

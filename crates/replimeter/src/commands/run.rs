@@ -7,7 +7,7 @@ use std::{
 };
 
 use replimeter_model::{
-    plan::{Plan, PlanFile, Writes},
+    plan::{Plan, PlanFile},
     target::Passwords,
     warning::Warning,
 };
@@ -23,15 +23,10 @@ pub(crate) fn run(args: &RunArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure>
     if args.plans.len() > 1 && (args.output.json || args.output.run_dir.is_some()) {
         return Err(Failure::usage("--json and --run-dir are for a single plan", "carry out the plans one by one"));
     }
-    // Every plan is read before the first is begun.
+    // Every plan is read and checked before the first is begun.
     let plans = args.plans.iter().map(|path| read(path, args)).collect::<Result<Vec<_>, _>>()?;
+    plans.iter().try_for_each(|(plan, ..)| measure::check(plan, &args.output))?;
     for (plan, passwords, warnings) in plans {
-        if args.output.raw && !matches!(plan.lag.writes, Writes::Sweep { .. }) {
-            return Err(Failure::usage(
-                "--raw needs a plan with a sweep over sizes",
-                "add sizes to the plan, or leave --raw out",
-            ));
-        }
         if args.dry_run {
             print(&measure::plan_text(&plan)?)?;
             continue;
@@ -60,8 +55,11 @@ fn read(path: &Path, args: &RunArgs) -> Result<(Plan, Passwords, Vec<Warning>), 
     let (target, passwords, warnings) = args.target.spec()?;
     if args.target.is_given() {
         file.target = target;
-    } else if target.defaults_file.is_some() {
-        file.target.defaults_file = target.defaults_file;
+    } else {
+        // What only refines a target refines the plan's own.
+        file.target.server_options.extend(target.server_options);
+        file.target.servers = target.servers.or(file.target.servers);
+        file.target.defaults_file = target.defaults_file.or(file.target.defaults_file);
     }
     Ok((file.resolve().map_err(refuse)?, passwords, warnings))
 }

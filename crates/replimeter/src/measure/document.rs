@@ -57,7 +57,7 @@ impl Gathered {
     /// Adds a sample.
     pub(crate) fn record(&mut self, sample: &LagSample) {
         match sample.write.phase {
-            Phase::Yardstick => {}
+            Phase::Yardstick | Phase::Settle => {}
             Phase::Floor => {
                 self.floor_rounds += 1;
                 self.floor.record(sample);
@@ -91,7 +91,7 @@ pub(crate) struct Run<'a> {
 pub(crate) fn build(run: &Run<'_>, gathered: &Gathered, outcome: &Outcome, mut warnings: Vec<Warning>) -> LagDocument {
     let lag = &run.plan.lag;
     warnings.extend(outcome.warnings.iter().cloned());
-    let results = rows(run, gathered);
+    let results = rows(run, gathered, outcome.size_limit);
     let lateness = distribution(&outcome.lateness);
     if let (Pace::Every(every), Some(p50)) = (lag.pace, lateness.p50_us) {
         let every = Nanos::from(every.0).as_micros();
@@ -166,7 +166,7 @@ fn target(run: &Run<'_>) -> TargetRecord {
     TargetRecord { shape: shape(run.plan), sandbox: run.manifest.sandbox.is_some(), nodes: nodes.collect() }
 }
 
-fn rows(run: &Run<'_>, gathered: &Gathered) -> Vec<LagRow> {
+fn rows(run: &Run<'_>, gathered: &Gathered, size_limit: u64) -> Vec<LagRow> {
     let plan = &run.plan.lag;
     let mut rows = Vec::new();
     for (index, (name, summary)) in gathered.names.iter().zip(&gathered.replicas).enumerate() {
@@ -181,7 +181,7 @@ fn rows(run: &Run<'_>, gathered: &Gathered) -> Vec<LagRow> {
             ..row
         };
         match &plan.writes {
-            Writes::Rounds { size, .. } => rows.push(named(summary.all().row(), Some(*size))),
+            Writes::Rounds { size, .. } => rows.push(named(summary.all().row(), Some(*size.min(&size_limit)))),
             Writes::Sweep { .. } => {
                 rows.push(named(summary.all().row(), None));
                 rows.extend(summary.sizes().map(|(size, part)| named(part.row(), Some(size))));
