@@ -44,8 +44,9 @@ suites: build tools
 
 test: lint unit suites
 
+# `make bench DEMO=--demo` also times `make demo` from a fresh clone.
 bench: build servers
-	$(CARGO) run --release --locked --package replimeter-bench
+	$(CARGO) run --release --locked --package replimeter-bench -- $(DEMO)
 
 clean:
 	$(CARGO) clean

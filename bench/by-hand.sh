@@ -33,9 +33,10 @@ for node in 1 2; do
     pids="$pids $!"
 done
 client() { "$root/usr/bin/mariadb" --no-defaults -u root -S "$work/$1.sock" -BNe "$2" 2>/dev/null; }
-for node in 1 2; do until client $node 'SELECT 1' >/dev/null; do sleep 0.05; done; done
+for node in 1 2; do tries=0; until client $node 'SELECT 1' >/dev/null; do tries=$((tries + 1)); [ $tries -lt 600 ]; sleep 0.05; done; done
 client 1 "SET sql_log_bin=0; CREATE USER repl@'127.0.0.1' IDENTIFIED BY 'x'; GRANT REPLICATION SLAVE ON *.* TO repl@'127.0.0.1'"
 client 2 "CHANGE MASTER TO MASTER_HOST='127.0.0.1', MASTER_PORT=23301, MASTER_USER='repl', MASTER_PASSWORD='x', MASTER_USE_GTID=slave_pos; START SLAVE"
 client 1 "CREATE DATABASE t; CREATE TABLE t.sentinel (id INT); INSERT INTO t.sentinel VALUES (1)"
-until [ "$(client 2 'SELECT id FROM t.sentinel')" = 1 ]; do sleep 0.02; done
+tries=0
+until [ "$(client 2 'SELECT id FROM t.sentinel')" = 1 ]; do tries=$((tries + 1)); [ $tries -lt 1500 ]; sleep 0.02; done
 echo $((($(date +%s%N) - began) / 1000000))

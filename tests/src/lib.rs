@@ -170,7 +170,7 @@ pub fn until(what: &str, limit: Duration, mut holds: impl FnMut() -> bool) {
 /// Servers for a suite.
 #[must_use]
 pub fn start(shape: &str, options: &[&str]) -> Sandbox {
-    let home = Home::at(home());
+    let home = Home::at(home()).unwrap();
     let path = std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()).collect();
     let search = Search { servers: None, path, private: home.servers() };
     let settings = Settings {

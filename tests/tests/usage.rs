@@ -154,3 +154,33 @@ fn a_password_in_a_plan_or_an_error_is_never_repeated() {
         tool.run(&["lag", "--primary", "mysql://u:hunter2@127.0.0.1:1/", "--replica", "mysql://127.0.0.1:2/"]).with_code(3);
     assert!(!ended.stderr.contains("hunter2"), "{ended:#?}");
 }
+
+#[test]
+fn without_a_home_nothing_shared_is_trusted() {
+    let tool = Tool::new();
+    let mut command = tool.command(&["lag"]);
+    command.env_remove("HOME").env_remove("REPLIMETER_HOME").env_remove("XDG_CACHE_HOME");
+    if !rustix::process::geteuid().is_root() {
+        let _ = Ended::of(command.output().unwrap()).with_code(2).saying("HOME is not set");
+    }
+    let shared = tool.folder().join("shared");
+    fs::create_dir(&shared).unwrap();
+    fs::set_permissions(&shared, fs::Permissions::from_mode(0o777)).unwrap();
+    let mut command = tool.command(&["lag"]);
+    let _ = Ended::of(command.env("REPLIMETER_HOME", shared).output().unwrap()).with_code(3).saying("others may write to it");
+}
+
+#[test]
+fn a_plan_that_is_no_file_or_endless() {
+    let tool = Tool::new();
+    for plan in ["/dev/zero", "."] {
+        let _ = tool.run(&["run", "--dry-run", plan]).with_code(2).saying("no ordinary file");
+    }
+}
+
+#[test]
+fn names_cannot_command_the_terminal() {
+    let tool = Tool::new();
+    let ended = tool.run(&["lag", "--run-dir", "/proc/\u{1b}[31mred"]).with_code(3);
+    assert!(!ended.stderr.contains('\u{1b}'), "{ended:#?}");
+}

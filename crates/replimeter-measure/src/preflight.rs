@@ -48,27 +48,29 @@ impl CheckedReplica {
         Duration::from_secs(self.channel.delay_s)
     }
 
-    /// The channel from the primary as it is now.
+    /// The channel from the primary as it is now, asked for on a new connection and
+    /// with little patience: the replica may be frozen.
     ///
     /// # Errors
     /// When the replica does not answer or has lost the channel.
-    pub fn channel_now(&mut self) -> Result<Channel, ServerError> {
-        let Checked { node, session, facts } = &mut self.server;
-        let channels = flavour::channels(facts.engine, session).or_else(|error| {
-            if error.kind != ErrorKind::Lost {
-                return Err(error);
-            }
-            // The session may only have idled out.
-            *session = Session::open(node)?;
-            flavour::channels(facts.engine, session)
-        })?;
+    pub fn channel_now(&self) -> Result<Channel, ServerError> {
+        let mut session = Session::open(&self.server.impatient())?;
+        let channels = flavour::channels(self.server.facts.engine, &mut session)?;
         channels.into_iter().find(|channel| channel.name == self.channel.name).ok_or_else(|| {
-            self.server.session.unfit(
+            session.unfit(
                 "cannot read the replica's status",
                 "the replication channel is gone",
                 "did somebody reset the replica?",
             )
         })
+    }
+}
+
+impl Checked {
+    /// The server with little patience, for questions in the middle of a run.
+    #[must_use]
+    pub fn impatient(&self) -> Node {
+        Node { answer: Duration::from_secs(1), ..self.node.clone() }
     }
 }
 

@@ -173,8 +173,11 @@ impl ProbeTable {
         let mut warnings = Vec::new();
         for replica in &mut cluster.replicas {
             let wait = if stop.load(Ordering::Relaxed) { HURRIED } else { patience + replica.delay() };
-            let session = &mut replica.server.session;
-            if !gone(session, Instant::now() + wait) {
+            // The run's own session may have idled out, and the replica be frozen.
+            let applied =
+                Session::open(&replica.server.impatient()).is_ok_and(|mut session| gone(&mut session, Instant::now() + wait));
+            if !applied {
+                let session = &replica.server.session;
                 warnings.push(incomplete(format!(
                     "{} ({}) has not yet applied the removal of `replimeter`.`lag_probe`; it will when its replication goes on",
                     session.name(),
@@ -196,8 +199,8 @@ fn drop_ours(session: &mut Session, made_schema: bool) -> Result<(), ServerError
     Ok(())
 }
 
-/// Keeps the sessions beside the measuring path from being closed as idle, and
-/// makes sure that the run still holds its lock.
+/// Keeps the primary's session beside the measuring path from being closed as
+/// idle, and makes sure that the run still holds its lock.
 ///
 /// # Errors
 /// When another run has taken the lock meanwhile. A server that does not answer
@@ -213,14 +216,6 @@ pub fn keep_alive(cluster: &mut Cluster) -> Result<(), ServerError> {
                 *session = opened;
                 take_lock(session)?;
             }
-        }
-    }
-    for replica in &mut cluster.replicas {
-        let Checked { node, session, .. } = &mut replica.server;
-        if session.value(doing, "SELECT 1").is_err()
-            && let Ok(opened) = Session::open(node)
-        {
-            *session = opened;
         }
     }
     Ok(())

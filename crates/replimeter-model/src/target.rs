@@ -286,11 +286,13 @@ pub enum ServerOptionError {
 }
 
 /// Options a sandbox cannot give away without losing its servers.
-const RESERVED: [&str; 23] = [
+const RESERVED: [&str; 26] = [
+    "admin_address",
     "basedir",
     "bind_address",
     "bootstrap",
     "daemonize",
+    "disable_log_bin",
     "datadir",
     "defaults_file",
     "defaults_extra_file",
@@ -300,6 +302,7 @@ const RESERVED: [&str; 23] = [
     "initialize_insecure",
     "log_bin",
     "log_error",
+    "mysqlx_bind_address",
     "no_defaults",
     "pid_file",
     "port",
@@ -329,7 +332,8 @@ impl FromStr for ServerOption {
         }
         let name = name.replace('-', "_");
         let plain = name.strip_prefix("loose_").unwrap_or(&name);
-        if RESERVED.contains(&plain) {
+        // Servers take any beginning of a name that is unambiguous.
+        if RESERVED.iter().any(|reserved| reserved.starts_with(plain)) {
             return Err(ServerOptionError::Reserved(name));
         }
         Ok(Self { name, value })
@@ -443,6 +447,7 @@ mod tests {
         let option: ServerOption = "sync-binlog=1".parse().unwrap();
         assert_eq!((option.name.as_str(), option.value.as_deref()), ("sync_binlog", Some("1")));
         assert!(matches!("port=3306".parse::<ServerOption>(), Err(ServerOptionError::Reserved(_))));
+        assert!(matches!("bind-addr=0.0.0.0".parse::<ServerOption>(), Err(ServerOptionError::Reserved(_))));
         assert!(matches!("--loose-datadir=/".parse::<ServerOption>(), Err(ServerOptionError::Reserved(_))));
         for text in ["", "=1", "a b=1", "1x", "x\n=1"] {
             assert!(text.parse::<ServerOption>().is_err(), "{text}");

@@ -3,6 +3,7 @@
 use std::{
     fs::File,
     io,
+    os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -96,7 +97,13 @@ impl SamplesWriter {
     /// # Errors
     /// When it cannot be made.
     pub fn create(path: &Path, replicas: Vec<String>, null_replica: &str) -> Result<Self, SamplesError> {
-        let file = File::create(path).map_err(|source| SamplesError::File { path: path.to_owned(), source })?;
+        let file = File::options()
+            .create(true)
+            .truncate(true)
+            .write(true)
+            .mode(0o600)
+            .open(path)
+            .map_err(|source| SamplesError::File { path: path.to_owned(), source })?;
         let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();
         let writer = SerializedFileWriter::new(file, schema(path)?, Arc::new(properties)).map_err(|error| reason(path, error))?;
         Ok(Self {

@@ -57,7 +57,6 @@ pub fn lag(document: &LagDocument, raw: bool) -> String {
     }
     out.push_str(&floor(document));
     out.push_str(&warnings(&document.warnings));
-    let _ = writeln!(out, "\nRun kept in {}\nAs a page:  file://{}/report.html", document.run_dir, document.run_dir);
     out
 }
 

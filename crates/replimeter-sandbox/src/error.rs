@@ -33,6 +33,12 @@ pub enum SandboxError {
         /// The user.
         user: String,
     },
+    /// A private folder that somebody else controls.
+    #[error("the private folder {} belongs to another user, or others may write to it", path.display())]
+    Untrusted {
+        /// The folder.
+        path: PathBuf,
+    },
     /// A server ended while it started.
     #[error("{node} ended while starting ({status}); the end of its log:\n{log}")]
     Died {
@@ -97,6 +103,7 @@ impl SandboxError {
             Self::Unreachable { .. } => {
                 "set REPLIMETER_HOME (or --servers) to a folder every user may enter, such as /var/cache/replimeter".to_owned()
             }
+            Self::Untrusted { .. } => "set REPLIMETER_HOME to a folder of your own that only you may write to".to_owned(),
             Self::Died { .. } => "check the server options given; the log above names the cause".to_owned(),
             Self::NotReady { .. } => "is the machine overloaded or out of memory? try again, or fewer replicas".to_owned(),
             Self::NotReplicating { .. } => {

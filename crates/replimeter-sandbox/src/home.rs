@@ -3,7 +3,7 @@
 use std::{
     fs::{self, DirBuilder, File},
     io,
-    os::unix::fs::{DirBuilderExt, PermissionsExt},
+    os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt},
     path::{Path, PathBuf},
 };
 
@@ -29,9 +29,18 @@ pub(crate) struct Place {
 
 impl Home {
     /// The private folder at `root`; nothing is touched yet.
-    #[must_use]
-    pub fn at(root: PathBuf) -> Self {
-        Self { root, user: SystemUser::choose() }
+    ///
+    /// # Errors
+    /// When it belongs to another user than us or root, or others may write to it:
+    /// what lies in it is executed.
+    pub fn at(root: PathBuf) -> Result<Self, SandboxError> {
+        if let Ok(meta) = fs::metadata(&root) {
+            let ours = meta.uid() == rustix::process::geteuid().as_raw() || meta.uid() == 0;
+            if !ours || meta.permissions().mode() & 0o022 != 0 {
+                return Err(SandboxError::Untrusted { path: root });
+            }
+        }
+        Ok(Self { root, user: SystemUser::choose() })
     }
 
     /// Where unpacked server binaries are kept.
@@ -130,10 +139,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_folder_that_others_may_write_to_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).unwrap();
+        assert!(matches!(Home::at(folder.path().to_owned()), Err(SandboxError::Untrusted { .. })));
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        assert!(Home::at(folder.path().to_owned()).is_ok());
+    }
+
+    #[test]
     fn abandoned_folders_go_and_held_ones_stay() {
         let folder = tempfile::tempdir().unwrap();
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
-        let home = Home::at(folder.path().join("home"));
+        let home = Home::at(folder.path().join("home")).unwrap();
         let held = home.claim().unwrap();
         let abandoned = home.claim().unwrap();
         let (held_path, abandoned_path) = (held.path.clone(), abandoned.path.clone());

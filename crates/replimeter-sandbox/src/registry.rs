@@ -88,8 +88,10 @@ impl Entry {
     /// by a clean shutdown), and removes its folder.
     pub(crate) fn destroy(self: &Arc<Self>) -> Result<(), SandboxError> {
         self.servers.kill_all();
+        let removed = home::remove_folder(&self.folder);
+        // Only now: until then `destroy_all` must find it.
         open(&RUNNING).retain(|entry| !Arc::ptr_eq(entry, self));
-        home::remove_folder(&self.folder)
+        removed
     }
 }
 

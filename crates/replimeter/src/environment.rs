@@ -5,6 +5,8 @@ use std::{env, path::PathBuf};
 use replimeter_model::target::Secret;
 use replimeter_sandbox::{Home, Search, binaries::split_path};
 
+use crate::failure::Failure;
+
 /// `$HOME`.
 pub(crate) fn home_folder() -> Option<PathBuf> {
     env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute())
@@ -12,16 +14,18 @@ pub(crate) fn home_folder() -> Option<PathBuf> {
 
 /// Replimeter's private folder: `$REPLIMETER_HOME`; for root a folder that the
 /// servers' user can reach; for others their cache folder.
-pub(crate) fn private_home() -> Home {
+pub(crate) fn private_home() -> Result<Home, Failure> {
     let absolute = |name: &str| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let root = absolute("REPLIMETER_HOME").unwrap_or_else(|| {
-        if rustix::process::geteuid().is_root() {
-            return PathBuf::from("/var/cache/replimeter");
-        }
-        let cache = absolute("XDG_CACHE_HOME").or_else(|| home_folder().map(|home| home.join(".cache")));
-        cache.unwrap_or_else(env::temp_dir).join("replimeter")
-    });
-    Home::at(root)
+    let cache = || absolute("XDG_CACHE_HOME").or_else(|| home_folder().map(|home| home.join(".cache")));
+    let usual = || match rustix::process::geteuid().is_root() {
+        true => Some(PathBuf::from("/var/cache/replimeter")),
+        false => cache().map(|cache| cache.join("replimeter")),
+    };
+    // No shared folder will do instead: what lies there is executed.
+    let root = absolute("REPLIMETER_HOME").or_else(usual).ok_or_else(|| {
+        Failure::usage("no private folder is known: HOME is not set", "set HOME, or REPLIMETER_HOME to a folder of your own")
+    })?;
+    Ok(Home::at(root)?)
 }
 
 /// Where server binaries are looked for.

@@ -7,6 +7,8 @@ use replimeter_model::plan::PlanError;
 use replimeter_sandbox::SandboxError;
 use replimeter_server::ServerError;
 
+use crate::commands::report::plain;
+
 /// The exit codes of every command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -43,7 +45,7 @@ impl Failure {
     pub(crate) fn print(&self) {
         let mut err = std::io::stderr().lock();
         // Nothing can be done about a closed standard error.
-        let _ = writeln!(err, "error: {}", self.message.trim_end());
+        let _ = writeln!(err, "error: {}", plain(self.message.trim_end()));
         if !self.hint.is_empty() {
             let _ = writeln!(err, "  try: {}", self.hint);
         }

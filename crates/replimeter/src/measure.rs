@@ -43,6 +43,8 @@ use crate::{
     run_dir::{MANIFEST, PLAN, RunDir, SAMPLES, SUMMARY, write_json, write_text},
 };
 
+/// How long a server may take to answer a question outside the measuring path.
+const ANSWER: Duration = Duration::from_secs(5);
 /// How long the replicas may take to apply the removal of our table.
 const REMOVAL: Duration = Duration::from_secs(5);
 
@@ -83,7 +85,8 @@ pub(crate) fn carry_out(request: Request<'_>, stop: &Arc<AtomicBool>) -> Result<
             "set REPLIMETER_HOME to a folder on a disk",
         ));
     }
-    let (primary, replicas) = servers.nodes.split_first().ok_or_else(|| Failure::failed("there is no server to measure", ""))?;
+    let nodes: Vec<Node> = servers.nodes.iter().map(|node| Node { answer: ANSWER, ..node.clone() }).collect();
+    let (primary, replicas) = nodes.split_first().ok_or_else(|| Failure::failed("there is no server to measure", ""))?;
     line.say("checking the servers");
     let mut cluster = preflight::check(primary, replicas)?;
     interrupted(stop)?;
@@ -243,7 +246,7 @@ fn obtain(plan: &Plan, passwords: &Passwords, ask: bool, line: &Line, stop: &Ato
     match &plan.target {
         Target::Sandbox { shape, server_options, servers } => {
             line.say(format!("starting the sandbox {shape}"));
-            let home = environment::private_home();
+            let home = environment::private_home()?;
             let search = environment::search(&home, servers.clone());
             let settings = Settings { shape: *shape, options: server_options.clone(), search, home };
             let sandbox = Sandbox::start(&settings, stop)?;

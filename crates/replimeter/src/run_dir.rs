@@ -3,7 +3,7 @@
 use std::{
     fs::{self, DirBuilder},
     io::{self, Write},
-    os::unix::fs::DirBuilderExt,
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
     path::{Path, PathBuf},
 };
 
@@ -21,6 +21,9 @@ pub(crate) const SAMPLES: &str = "samples.parquet";
 pub(crate) const SUMMARY: &str = "summary.json";
 /// The page.
 pub(crate) const PAGE: &str = "report.html";
+
+/// The folder for runs that nobody named a place for.
+const RUNS: &str = "replimeter-runs";
 
 /// A run's directory; removed again when dropped before it is [kept](Self::keep).
 pub(crate) struct RunDir {
@@ -61,7 +64,7 @@ impl RunDir {
                 Err(error) => Err(failed("use the run directory", path, &error)),
             };
         }
-        let parent = absolute(Path::new("replimeter-runs"));
+        let parent = absolute(Path::new(RUNS));
         DirBuilder::new()
             .recursive(true)
             .mode(0o700)
@@ -114,6 +117,10 @@ impl Drop for RunDir {
         if self.made {
             let _ = fs::remove_dir(&self.path);
         }
+        if let Some(parent) = self.path.parent().filter(|parent| parent.ends_with(RUNS)) {
+            // Fails, as it should, when another run is kept there.
+            let _ = fs::remove_dir(parent);
+        }
     }
 }
 
@@ -125,7 +132,7 @@ fn absolute(path: &Path) -> PathBuf {
 pub(crate) fn write_text(path: &Path, text: &str) -> Result<(), Failure> {
     let partial = path.with_extension("partial");
     let write = || -> io::Result<()> {
-        let mut file = fs::File::create(&partial)?;
+        let mut file = fs::File::options().create(true).truncate(true).write(true).mode(0o600).open(&partial)?;
         file.write_all(text.as_bytes())?;
         file.sync_all()?;
         fs::rename(&partial, path)

@@ -16,6 +16,7 @@ use replimeter_model::{
     time::Nanos,
     warning::{Warning, WarningCode},
 };
+use replimeter_server::ErrorKind;
 use replimeter_stats::signed::SignedHistogram;
 
 use super::{Listener, board::Board, observer::Seen, writer::Word};
@@ -287,7 +288,7 @@ impl<'a> Collector<'a> {
 
     /// What to say of rows that should have been seen long ago, of each replica
     /// its own oldest.
-    fn overdue(&mut self, now: Nanos, cluster: &mut Cluster) -> Option<MeasureError> {
+    fn overdue(&mut self, now: Nanos, cluster: &Cluster) -> Option<MeasureError> {
         let oldest = self.pending.values().find_map(|pending| pending.write)?;
         if now - oldest.send < SUSPICIOUS || now < self.next_check {
             return None;
@@ -300,10 +301,10 @@ impl<'a> Collector<'a> {
         })
     }
 
-    fn overdue_on(&self, replica: usize, write: &Write, now: Nanos, cluster: &mut Cluster) -> Option<MeasureError> {
+    fn overdue_on(&self, replica: usize, write: &Write, now: Nanos, cluster: &Cluster) -> Option<MeasureError> {
         let timeout = Nanos::from(self.plan.timeout.0);
         let age = now - write.send;
-        let checked = if self.phase == Phase::Floor { None } else { cluster.replicas.get_mut(replica) };
+        let checked = if self.phase == Phase::Floor { None } else { cluster.replicas.get(replica) };
         let Some(checked) = checked else {
             return (age > timeout).then(|| {
                 let cause =
@@ -320,6 +321,16 @@ impl<'a> Collector<'a> {
             return None;
         }
         match checked.channel_now() {
+            Err(error) if matches!(error.kind, ErrorKind::Timeout | ErrorKind::Unreachable | ErrorKind::Lost) => (age > timeout)
+                .then(|| {
+                    let waited = age.as_micros() / 1e6;
+                    let cause = format!(
+                        "row {} was not visible after {waited:.1} s, and its state cannot be read: {}",
+                        write.seq, error.cause
+                    );
+                    let hint = "is the server frozen, or cut off? its error log and its host may say";
+                    checked.server.session.unfit("does not show what the primary wrote", cause, hint).into()
+                }),
             Err(error) => Some(error.into()),
             // An error of the applying thread does not go away by itself; a
             // stopped or reconnecting replica may come back within the time-out.

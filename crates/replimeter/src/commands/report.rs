@@ -29,8 +29,13 @@ pub(crate) fn run(args: &ReportArgs) -> Result<(), Failure> {
         document.run_dir = std::path::absolute(dir).unwrap_or_else(|_| dir.clone()).display().to_string();
         let manifest: Manifest = read_json(dir, MANIFEST, MANIFEST_SCHEMA)?;
         let plan = read_text(dir, PLAN)?;
-        render(dir, &document, &manifest, &plan)?;
+        if args.raw && document.size_sweep.is_empty() {
+            return Err(Failure::usage(format!("{} has no sweep over sizes", dir.display()), "leave --raw out"));
+        }
+        // The figures are shown even where the page cannot be written.
+        let rendered = render(dir, &document, &manifest, &plan);
         show(&document, args.json, args.raw)?;
+        rendered.map_err(|failure| Failure { hint: "copy the run directory to where you may write".to_owned(), ..failure })?;
     }
     Ok(())
 }
@@ -45,7 +50,12 @@ pub(crate) fn render(dir: &Path, document: &LagDocument, manifest: &Manifest, pl
 /// Prints the report, or the JSON document.
 pub(crate) fn show(document: &LagDocument, json: bool, raw: bool) -> Result<(), Failure> {
     if !json {
-        return print(&terminal::lag(document, raw));
+        let mut text = terminal::lag(document, raw);
+        text.push_str(&format!("\nRun kept in {}\n", document.run_dir));
+        if Path::new(&document.run_dir).join(PAGE).exists() {
+            text.push_str(&format!("As a page:  file://{}/{PAGE}\n", document.run_dir));
+        }
+        return print(&plain(&text));
     }
     let text = serde_json::to_string_pretty(document)
         .map_err(|error| Failure::failed(format!("cannot write the document: {error}"), "please report this as a defect"))?;
@@ -61,6 +71,12 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
         }
         _ => Ok(()),
     }
+}
+
+/// A text without control characters: names from plans and servers must not
+/// command the terminal.
+pub(crate) fn plain(text: &str) -> String {
+    text.chars().map(|character| if character.is_control() && character != '\n' { '\u{fffd}' } else { character }).collect()
 }
 
 fn incomplete_hint() -> &'static str {

@@ -19,6 +19,9 @@ use crate::{
     measure::{self, Request},
 };
 
+/// No plan comes near this, in bytes.
+const LARGEST_PLAN: u64 = 1 << 20;
+
 pub(crate) fn run(args: &RunArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
     if args.plans.len() > 1 && (args.output.json || args.output.run_dir.is_some()) {
         return Err(Failure::usage("--json and --run-dir are for a single plan", "carry out the plans one by one"));
@@ -45,9 +48,14 @@ pub(crate) fn run(args: &RunArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure>
 
 fn read(path: &Path, args: &RunArgs) -> Result<(Plan, Passwords, Vec<Warning>), Failure> {
     let shown = path.display();
-    let text = fs::read_to_string(path).map_err(|error| {
-        Failure::usage(format!("cannot read the plan {shown}: {error}"), "plans of the published experiments are in plans/")
-    })?;
+    let unreadable = |reason: String| {
+        Failure::usage(format!("cannot read the plan {shown}: {reason}"), "plans of the published experiments are in plans/")
+    };
+    let meta = fs::metadata(path).map_err(|error| unreadable(error.to_string()))?;
+    if !meta.is_file() || meta.len() > LARGEST_PLAN {
+        return Err(unreadable("it is no ordinary file, or larger than a plan can be".to_owned()));
+    }
+    let text = fs::read_to_string(path).map_err(|error| unreadable(error.to_string()))?;
     let refuse = |error: replimeter_model::plan::PlanError| {
         Failure::usage(format!("{shown}: {error}"), "docs/plans.md lists every key; `replimeter run --dry-run` checks a plan")
     };
