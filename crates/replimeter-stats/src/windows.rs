@@ -87,8 +87,8 @@ impl Windows {
     /// share of samples at most `value`: the Pearson dispersion of that share
     /// between stretches of the run (McCullagh & Nelder 1989, §4.5), which is 1 on
     /// average for independent samples. Never below 1. Neighbouring windows are
-    /// taken together until a stretch has [`STRETCH`] samples; `None` when there
-    /// are fewer than [`STRETCHES`] of them, too few to tell.
+    /// taken together until a stretch has five samples; `None` when there
+    /// are fewer than eight of them, too few to tell.
     #[must_use]
     pub fn inflation(&self, value: Nanos) -> Option<f64> {
         let mut stretches: Vec<(f64, f64)> = Vec::new();
