@@ -140,7 +140,8 @@ fn peak(rounds: &str) -> f64 {
         let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
         let kib = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).and_then(|text| text.trim().strip_suffix(" kB"));
         peak = kib.and_then(|text| text.trim().parse::<f64>().ok()).map_or(peak, |kib| kib / 1024.0);
-        thread::sleep(Duration::from_millis(5));
+        // The page is rendered within milliseconds of the end.
+        thread::sleep(Duration::from_micros(500));
     }
     peak
 }

@@ -13,7 +13,7 @@ use parquet::{
     data_type::{ByteArray, ByteArrayType, DataType, DoubleType, Int32Type, Int64Type},
     errors::ParquetError,
     file::{
-        properties::WriterProperties,
+        properties::{EnabledStatistics, WriterProperties},
         reader::{FileReader, SerializedFileReader},
         writer::{SerializedFileWriter, SerializedRowGroupWriter},
     },
@@ -104,7 +104,11 @@ impl SamplesWriter {
             .mode(0o600)
             .open(path)
             .map_err(|source| SamplesError::File { path: path.to_owned(), source })?;
-        let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();
+        let properties = WriterProperties::builder()
+            .set_compression(Compression::SNAPPY)
+            // What is kept of every page until the end would grow with the run.
+            .set_statistics_enabled(EnabledStatistics::Chunk)
+            .build();
         let writer = SerializedFileWriter::new(file, schema(path)?, Arc::new(properties)).map_err(|error| reason(path, error))?;
         Ok(Self {
             path: path.to_owned(),

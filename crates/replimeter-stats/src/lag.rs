@@ -27,8 +27,10 @@ pub struct LagSummary {
     missing: u64,
     from_ack: Series,
     from_send: Series,
-    from_intended: Series,
-    midpoint: Series,
+    // Without a course over the run, and so without intervals: windows are what
+    // takes the memory.
+    from_intended: SignedHistogram,
+    midpoint: SignedHistogram,
     error: SignedHistogram,
     insert: SignedHistogram,
     retrieval: SignedHistogram,
@@ -44,8 +46,8 @@ impl LagSummary {
             (Some(ack), Some(send), Some(intended), Some(midpoint), Some(error)) => {
                 self.from_ack.record(at, ack);
                 self.from_send.record(at, send);
-                self.from_intended.record(at, intended);
-                self.midpoint.record(at, midpoint);
+                self.from_intended.record(intended);
+                self.midpoint.record(midpoint);
                 self.error.record(error);
                 if let Some(retrieval) = sample.retrieval() {
                     self.retrieval.record(retrieval);
@@ -69,9 +71,9 @@ impl LagSummary {
             missing: self.missing,
             from_ack: self.from_ack.distribution(),
             from_send: self.from_send.distribution(),
-            from_intended: self.from_intended.distribution(),
+            from_intended: distribution(&self.from_intended),
             error_us: distribution(&self.error),
-            estimate: self.midpoint.distribution(),
+            estimate: distribution(&self.midpoint),
             estimator: ESTIMATOR.to_owned(),
             insert: distribution(&self.insert),
             retrieval: distribution(&self.retrieval),
@@ -86,7 +88,7 @@ impl LagSummary {
 #[derive(Clone, Debug, Default)]
 pub struct FloorSummary {
     lag: LagSummary,
-    midpoint_abs: Series,
+    midpoint_abs: SignedHistogram,
 }
 
 impl FloorSummary {
@@ -94,7 +96,7 @@ impl FloorSummary {
     pub fn record(&mut self, sample: &LagSample) {
         self.lag.record(sample);
         if let Some(midpoint) = sample.midpoint_from_ack() {
-            self.midpoint_abs.record(sample.write.send, Nanos(midpoint.0.abs()));
+            self.midpoint_abs.record(Nanos(midpoint.0.abs()));
         }
     }
 
@@ -107,7 +109,7 @@ impl FloorSummary {
     /// The distance of the bracket's midpoint from the acknowledgement.
     #[must_use]
     pub fn midpoint_abs(&self) -> Distribution {
-        self.midpoint_abs.distribution()
+        distribution(&self.midpoint_abs)
     }
 }
 
