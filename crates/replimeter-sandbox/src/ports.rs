@@ -28,7 +28,11 @@ pub(crate) fn reserve() -> io::Result<u16> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
+    use std::{
+        collections::BTreeSet,
+        thread,
+        time::{Duration, Instant},
+    };
 
     use super::*;
 
@@ -37,7 +41,13 @@ mod tests {
         let ports: Vec<u16> = (0..50).map(|_| reserve().unwrap()).collect();
         assert_eq!(ports.iter().collect::<BTreeSet<_>>().len(), ports.len());
         for port in ports {
-            TcpListener::bind((Ipv4Addr::LOCALHOST, port)).unwrap();
+            // A process that another test is just starting holds copies of our
+            // sockets until it executes its program.
+            let deadline = Instant::now() + Duration::from_secs(5);
+            while let Err(error) = TcpListener::bind((Ipv4Addr::LOCALHOST, port)) {
+                assert!(Instant::now() < deadline, "port {port}: {error}");
+                thread::sleep(Duration::from_millis(5));
+            }
         }
     }
 }
