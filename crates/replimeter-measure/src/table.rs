@@ -38,6 +38,8 @@ pub const EMPTY: &str = "DELETE FROM `replimeter`.`lag_probe`";
 #[derive(Debug)]
 pub struct ProbeTable {
     primary: Node,
+    /// Names this very run; a table with another comment is not ours to drop.
+    comment: String,
     made_schema: bool,
     removed: bool,
 }
@@ -49,7 +51,7 @@ impl Drop for ProbeTable {
         }
         // The run's own session may be in the middle of anything; what fails here the next run removes.
         if let Ok(mut session) = Session::open(&self.primary) {
-            let _ = drop_ours(&mut session, self.made_schema);
+            let _ = self.drop_on(&mut session);
         }
     }
 }
@@ -138,8 +140,9 @@ impl ProbeTable {
         if !found.schema {
             session.run("cannot make the schema", "CREATE DATABASE IF NOT EXISTS `replimeter`")?;
         }
-        let table = Self { primary: cluster.primary.node.clone(), made_schema, removed: false };
-        let comment = format!("{MARK}{}", if made_schema { MADE_SCHEMA } else { "" });
+        let run = session.value("cannot name the run", "SELECT UUID()")?.unwrap_or_default();
+        let comment = format!("{MARK}{}; run {run}", if made_schema { MADE_SCHEMA } else { "" });
+        let table = Self { primary: cluster.primary.node.clone(), comment: comment.clone(), made_schema, removed: false };
         // The default schema is ours, so that filters by default schema treat the
         // definition as they treat the rows.
         session.run("cannot use the schema", "USE `replimeter`")?;
@@ -162,10 +165,10 @@ impl ProbeTable {
     /// whatever could not be removed.
     pub fn remove(mut self, cluster: &mut Cluster, patience: Duration, stop: &AtomicBool) -> Vec<Warning> {
         self.removed = true;
-        let dropped = drop_ours(&mut cluster.primary.session, self.made_schema).or_else(|_| {
+        let dropped = self.drop_on(&mut cluster.primary.session).or_else(|_| {
             // The session may have been lost with what ended the run.
             cluster.primary.session = Session::open(&cluster.primary.node)?;
-            drop_ours(&mut cluster.primary.session, self.made_schema)
+            self.drop_on(&mut cluster.primary.session)
         });
         if let Err(error) = dropped {
             return vec![incomplete(format!("{error}; its table `replimeter`.`lag_probe` is still there"))];
@@ -187,16 +190,19 @@ impl ProbeTable {
         }
         warnings
     }
-}
 
-/// Removes our table, and the schema if it was ours and is empty.
-fn drop_ours(session: &mut Session, made_schema: bool) -> Result<(), ServerError> {
-    session.run("cannot remove the table", "DROP TABLE IF EXISTS `replimeter`.`lag_probe`")?;
-    if made_schema && is_empty(session)? {
-        session.run("cannot remove the schema", "DROP DATABASE IF EXISTS `replimeter`")?;
+    /// Removes the table if it is the one we made, and the schema if it was ours
+    /// and is empty.
+    fn drop_on(&self, session: &mut Session) -> Result<(), ServerError> {
+        if find(session)?.comment.as_ref() == Some(&self.comment) {
+            session.run("cannot remove the table", "DROP TABLE IF EXISTS `replimeter`.`lag_probe`")?;
+        }
+        if self.made_schema && is_empty(session)? {
+            session.run("cannot remove the schema", "DROP DATABASE IF EXISTS `replimeter`")?;
+        }
+        let _ = session.value("cannot release the lock", &format!("SELECT RELEASE_LOCK('{LOCK}')"));
+        Ok(())
     }
-    let _ = session.value("cannot release the lock", &format!("SELECT RELEASE_LOCK('{LOCK}')"));
-    Ok(())
 }
 
 /// Keeps the primary's session beside the measuring path from being closed as

@@ -13,6 +13,7 @@ use std::{
 };
 
 use replimeter_measure::{
+    MeasureError,
     awake::KeepAwake,
     clock::Clock,
     lag::{LARGEST_PACKET, Listener, Outcome},
@@ -109,9 +110,8 @@ pub(crate) fn carry_out(request: Request<'_>, stop: &Arc<AtomicBool>) -> Result<
         0 => vec![NULL_REPLICA.to_owned()],
         count => (0..count).map(replica_name).collect(),
     };
-    let mut writer = SamplesWriter::create(&run_dir.file(SAMPLES), names.clone(), NULL_REPLICA).map_err(|error| {
-        Failure::failed(format!("cannot keep the samples: {error}"), "free some space, or name another folder with --run-dir")
-    })?;
+    let mut writer = SamplesWriter::create(&run_dir.file(SAMPLES), names.clone(), NULL_REPLICA)
+        .map_err(|error| MeasureError::Sink(error.to_string()))?;
     warnings.append(&mut cluster.warnings);
 
     let (table, found) = ProbeTable::create(&mut cluster, plan.lag.timeout.0)?;
@@ -204,10 +204,7 @@ fn end_of(outcome: &Outcome, unfinished: Option<String>) -> Option<Failure> {
         return Some(Failure::failed(error.to_string(), error.hint()));
     }
     if let Some(error) = unfinished {
-        return Some(Failure::failed(
-            format!("cannot keep the samples: {error}"),
-            "free some space, or name another folder with --run-dir",
-        ));
+        return Some(MeasureError::Sink(error).into());
     }
     outcome.interrupted.then(|| Failure::interrupted("interrupted; what was measured until then is kept"))
 }

@@ -320,32 +320,26 @@ impl<'a> Collector<'a> {
         if age < SUSPICIOUS {
             return None;
         }
-        match checked.channel_now() {
-            Err(error) if matches!(error.kind, ErrorKind::Timeout | ErrorKind::Unreachable | ErrorKind::Lost) => (age > timeout)
-                .then(|| {
-                    let waited = age.as_micros() / 1e6;
-                    let cause = format!(
-                        "row {} was not visible after {waited:.1} s, and its state cannot be read: {}",
-                        write.seq, error.cause
-                    );
-                    let hint = "is the server frozen, or cut off? its error log and its host may say";
-                    checked.server.session.unfit("does not show what the primary wrote", cause, hint).into()
-                }),
-            Err(error) => Some(error.into()),
+        let late = age > timeout;
+        let (state, hint) = match checked.channel_now() {
+            Err(error) if matches!(error.kind, ErrorKind::Timeout | ErrorKind::Unreachable | ErrorKind::Lost) => (
+                late.then(|| format!("its state cannot be read: {}", error.cause)),
+                "is the server frozen, or cut off? its error log and its host may say",
+            ),
+            Err(error) => return Some(error.into()),
             // An error of the applying thread does not go away by itself; a
             // stopped or reconnecting replica may come back within the time-out.
-            Ok(channel) if age > timeout || !channel.sql_error.is_empty() => {
-                let cause =
-                    format!("row {} was not visible after {:.1} s; {}", write.seq, age.as_micros() / 1e6, channel.state());
-                let hint = if channel.running() {
+            Ok(channel) => (
+                (late || !channel.sql_error.is_empty()).then(|| channel.state()),
+                if channel.running() {
                     "is it far behind, or does a filter swallow the schema `replimeter`? --timeout sets how long a row may take"
                 } else {
                     "mend replication first; the server's error log says more"
-                };
-                Some(checked.server.session.unfit("does not show what the primary wrote", cause, hint).into())
-            }
-            Ok(_) => None,
-        }
+                },
+            ),
+        };
+        let cause = format!("row {} was not visible after {:.1} s; {}", write.seq, age.as_micros() / 1e6, state?);
+        Some(checked.server.session.unfit("does not show what the primary wrote", cause, hint).into())
     }
 
     /// Hands on what never came, and sums up.

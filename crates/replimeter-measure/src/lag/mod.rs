@@ -265,25 +265,23 @@ impl Part<'_> {
             let mut ending = collector.run(&writes, &sightings, cluster, listener);
             // The observers end when the board says so, the writer too.
             drop(halt);
-            let writer = writer.join().map_err(|_| MeasureError::Thread).and_then(|result| result.map_err(MeasureError::from));
-            let observers = threads.into_iter().map(|thread| {
-                thread.join().map_err(|_| MeasureError::Thread).and_then(|result| result.map_err(MeasureError::from))
-            });
-            let failures: Vec<MeasureError> = observers.filter_map(Result::err).collect();
-            match writer {
-                Ok(last_id) => *next_id = last_id + 1,
-                // Whoever ended the run does not care what a frozen server had to say.
-                Err(_) if ending.interrupted => {}
-                Err(error) => ending.failure = Some(error),
-            }
-            // The first cause is the collector's own, then the writer's, then the observers'.
-            if ending.failure.is_none() && !ending.interrupted {
-                ending.failure = failures.into_iter().next();
+            let writer = joined(writer.join());
+            let observers: Vec<MeasureError> = threads.into_iter().filter_map(|thread| joined(thread.join()).err()).collect();
+            let written = writer.map(|last_id| *next_id = last_id + 1);
+            // Whoever ended the run does not care what a frozen server had to say.
+            if !ending.interrupted {
+                // The first cause is the collector's own, then the writer's, then the observers'.
+                ending.failure = ending.failure.or(written.err()).or(observers.into_iter().next());
             }
             ending
         });
         Ok(ending)
     }
+}
+
+/// What a measuring thread came to; a panic in it is an error here.
+fn joined<T>(ended: thread::Result<Result<T, ServerError>>) -> Result<T, MeasureError> {
+    Ok(ended.map_err(|_| MeasureError::Thread)??)
 }
 
 /// The longest configured delay of all replicas.

@@ -199,13 +199,12 @@ impl Run<'_> {
     }
 
     /// Empties the table, and waits until a small row behind that is seen
-    /// everywhere: what the emptying costs the replicas is no lag of ours.
+    /// everywhere: what the emptying costs the replicas is no lag of ours. The
+    /// caller sets the next beat.
     fn empty(&mut self, step: &Step) -> Result<(), ServerError> {
         self.writer.session.run("cannot empty the table", EMPTY)?;
         self.beat = self.clock.now();
-        let beat = self.beat;
         self.write(step, Phase::Settle, 0, 1)?;
-        self.beat = beat;
         self.wait_until_seen();
         self.payload_since_empty = 0;
         Ok(())
