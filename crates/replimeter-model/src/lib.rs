@@ -4,11 +4,15 @@
 #[macro_use]
 mod text;
 
+pub mod doctor;
 pub mod engine;
 pub mod manifest;
 pub mod plan;
 pub mod record;
 pub mod sample;
+pub mod sandbox;
+pub mod sandboxes;
+pub mod servers;
 pub mod shape;
 pub mod sizes;
 pub mod span;

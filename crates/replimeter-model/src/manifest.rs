@@ -29,6 +29,8 @@ pub struct Machine {
 /// One server and its settings.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServerRecord {
+    /// The shape it belongs to.
+    pub shape: String,
     /// `primary`, `replica1`, …
     pub name: String,
     /// Host and port.
@@ -58,8 +60,14 @@ impl ServerRecord {
 /// How a sandbox came to be.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SandboxRecord {
-    /// Folder of the server binaries.
+    /// Its shape.
+    pub shape: String,
+    /// The server's binary.
     pub binaries: String,
+    /// The replicas' binary, when it is another one.
+    pub replica_binaries: Option<String>,
+    /// What its replication links do, when they go through links of ours.
+    pub link: Option<String>,
     /// File system under the data directories.
     pub file_system: String,
     /// System user the servers ran as.
@@ -88,8 +96,8 @@ pub struct Manifest {
     pub machine: Machine,
     /// The servers; the primary first.
     pub servers: Vec<ServerRecord>,
-    /// The sandbox, when there was one.
-    pub sandbox: Option<SandboxRecord>,
+    /// The sandboxes, one for each shape; empty for servers of the user's.
+    pub sandboxes: Vec<SandboxRecord>,
 }
 
 #[cfg(test)]

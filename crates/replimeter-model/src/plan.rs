@@ -5,10 +5,11 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    shape::{Shape, ShapeError},
+    sandbox::{Bandwidth, LinkSpec, NodeOption, SandboxRef, SandboxSpec, WaitPoint},
+    shape::Shape,
     sizes::Sizes,
     span::Span,
-    target::{Endpoint, ServerOption, Target},
+    target::{Endpoint, NodeSpec, PRIMARY, Role, Target, replica_name},
 };
 
 /// Payload of a round when no size is asked for, in bytes (as in experiment 1).
@@ -89,25 +90,80 @@ impl std::fmt::Display for Pace {
 
 serde_as_text!(Pace);
 
+/// One value or a list of them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum OneOrMore<T> {
+    /// One.
+    One(T),
+    /// Several, measured one after another and shown side by side.
+    More(Vec<T>),
+}
+
+impl<T: Clone> OneOrMore<T> {
+    /// All of them.
+    #[must_use]
+    pub fn all(&self) -> Vec<T> {
+        match self {
+            Self::One(one) => vec![one.clone()],
+            Self::More(more) => more.clone(),
+        }
+    }
+
+    /// `None` for an empty list.
+    #[must_use]
+    pub fn of(mut values: Vec<T>) -> Option<Self> {
+        match values.len() {
+            0 => None,
+            1 => values.pop().map(Self::One),
+            _ => Some(Self::More(values)),
+        }
+    }
+}
+
 /// The target as a plan file spells it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct TargetSpec {
-    /// Shape of a sandbox.
+    /// Shape of a sandbox or the name of a running one; several are measured one after another.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub sandbox: Option<String>,
+    pub sandbox: Option<OneOrMore<String>>,
     /// Options for the sandbox's servers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub server_options: Vec<ServerOption>,
+    pub server_options: Vec<NodeOption>,
     /// Where the sandbox's server binaries are.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub servers: Option<PathBuf>,
+    /// Where the replicas' binaries are, or the beginning of their version.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub replica_server: Option<String>,
+    /// When a semi-synchronous primary waits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wait_point: Option<WaitPoint>,
+    /// For how many replicas it waits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wait_for_replicas: Option<u32>,
+    /// Whether every member of a group takes writes.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub multi_primary: bool,
+    /// One-way delay of the sandbox's replication links.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub link_delay: Option<Span>,
+    /// By how much it varies.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub link_jitter: Option<Span>,
+    /// How much passes through them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub link_bandwidth: Option<Bandwidth>,
     /// The user's primary.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub primary: Option<Endpoint>,
     /// The user's replicas.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub replicas: Vec<Endpoint>,
+    /// The user's servers with names of their own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub nodes: Vec<NodeSpec>,
     /// Option file with user and password for the user's servers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub defaults_file: Option<PathBuf>,
@@ -256,8 +312,11 @@ impl LagPlan {
 pub struct Plan {
     /// What the reader should know it by.
     pub title: Option<String>,
-    /// What is measured.
-    pub target: Target,
+    /// What is measured, one after another; never empty.
+    pub targets: Vec<Target>,
+    /// The server options as they were given; which of them are for which shape is in
+    /// the targets. Their order counts, since the last of several holds.
+    pub server_options: Vec<NodeOption>,
     /// Option file for the user's servers.
     pub defaults_file: Option<PathBuf>,
     /// How.
@@ -269,10 +328,7 @@ pub struct Plan {
 pub enum PlanError {
     /// The file is no plan; the message holds the line.
     #[error("{0}")]
-    Syntax(#[from] toml::de::Error),
-    /// Unknown shape.
-    #[error(transparent)]
-    Shape(#[from] ShapeError),
+    Syntax(String),
     /// Settings that contradict each other.
     #[error("{0}")]
     Contradiction(String),
@@ -283,15 +339,87 @@ fn contradiction<T>(message: &str) -> Result<T, PlanError> {
 }
 
 impl TargetSpec {
-    fn resolve(&self) -> Result<Target, PlanError> {
-        if self.primary.is_none() && self.replicas.is_empty() {
-            let shape: Shape = self.sandbox.as_deref().unwrap_or("async:1").parse()?;
-            return Ok(Target::Sandbox { shape, server_options: self.server_options.clone(), servers: self.servers.clone() });
+    /// Every target that is named, with its defaults filled in.
+    ///
+    /// # Errors
+    /// When settings contradict each other or name what does not exist.
+    pub fn resolve(&self) -> Result<Vec<Target>, PlanError> {
+        if self.primary.is_some() || !self.replicas.is_empty() || !self.nodes.is_empty() {
+            return Ok(vec![Target::Nodes(self.own_servers()?)]);
         }
-        if self.sandbox.is_some() || !self.server_options.is_empty() || self.servers.is_some() {
+        let named = self.sandbox.as_ref().map_or_else(|| vec!["async:1".to_owned()], OneOrMore::all);
+        let named: Vec<SandboxRef> =
+            named.iter().map(|text| text.parse()).collect::<Result<_, String>>().map_err(PlanError::Contradiction)?;
+        let shapes: Vec<Shape> = named
+            .iter()
+            .filter_map(|name| match name {
+                SandboxRef::Shape(shape) => Some(*shape),
+                SandboxRef::Running(_) => None,
+            })
+            .collect();
+        if named.is_empty() {
+            return contradiction("the list of sandboxes is empty");
+        }
+        for (index, name) in named.iter().enumerate() {
+            if named[..index].contains(name) {
+                return Err(PlanError::Contradiction(format!(
+                    "{name} is given twice; rows of a report are told apart by their shape"
+                )));
+            }
+        }
+        if shapes.is_empty() && *self != (Self { sandbox: self.sandbox.clone(), ..Self::default() }) {
+            return contradiction("the servers of a running sandbox are what they are; settings for servers go to `sandbox up`");
+        }
+        let mut specs = match shapes.first() {
+            Some(first) => SandboxSpec::resolve(&shapes, &self.common(*first)).map_err(PlanError::Contradiction)?.into_iter(),
+            None => Vec::new().into_iter(),
+        };
+        let targets = named.into_iter().filter_map(|name| match name {
+            SandboxRef::Shape(_) => specs.next().map(Target::Sandbox),
+            SandboxRef::Running(name) => Some(Target::Running(name)),
+        });
+        Ok(targets.collect())
+    }
+
+    /// The settings that several shapes share.
+    fn common(&self, shape: Shape) -> SandboxSpec {
+        let linked = self.link_delay.is_some() || self.link_jitter.is_some() || self.link_bandwidth.is_some();
+        let zero = Span::from_secs(0);
+        SandboxSpec {
+            shape,
+            server_options: self.server_options.clone(),
+            servers: self.servers.clone(),
+            replica_server: self.replica_server.clone(),
+            wait_point: self.wait_point,
+            wait_for_replicas: self.wait_for_replicas,
+            multi_primary: self.multi_primary,
+            link: linked.then(|| LinkSpec {
+                delay: self.link_delay.unwrap_or(zero),
+                jitter: self.link_jitter.unwrap_or(zero),
+                bandwidth: self.link_bandwidth,
+            }),
+        }
+    }
+
+    fn own_servers(&self) -> Result<Vec<NodeSpec>, PlanError> {
+        let own = Self {
+            primary: self.primary.clone(),
+            replicas: self.replicas.clone(),
+            nodes: self.nodes.clone(),
+            defaults_file: self.defaults_file.clone(),
+            ..Self::default()
+        };
+        if *self != own {
             return contradiction(
-                "a target is either a sandbox (sandbox, server options, servers) or the user's servers (primary, replicas), not both",
+                "a target is either a sandbox (sandbox, server options, servers, links) or the user's servers (primary and replicas, or nodes), not both",
             );
+        }
+        if !self.nodes.is_empty() {
+            if self.primary.is_some() || !self.replicas.is_empty() {
+                return contradiction("give the user's servers either as primary and replicas or as nodes, not both");
+            }
+            check_nodes(&self.nodes).map_err(PlanError::Contradiction)?;
+            return Ok(self.nodes.clone());
         }
         let Some(primary) = self.primary.clone() else {
             return contradiction("a replica is given without its primary; add --primary URL");
@@ -299,8 +427,48 @@ impl TargetSpec {
         if self.replicas.is_empty() {
             return contradiction("a primary is given without a replica; add --replica URL");
         }
-        Ok(Target::Endpoints { primary, replicas: self.replicas.clone() })
+        let node = |name: String, role, url: &Endpoint| NodeSpec { name, role: Some(role), source: None, url: url.clone() };
+        let replicas = self.replicas.iter().enumerate();
+        let replicas = replicas.map(|(index, url)| node(replica_name(index), Role::Replica, url));
+        Ok(std::iter::once(node(PRIMARY.to_owned(), Role::Primary, &primary)).chain(replicas).collect())
     }
+}
+
+/// Refuses names that cannot be told apart or shown, and roles that contradict each other.
+///
+/// # Errors
+/// In a sentence that names the node.
+pub fn check_nodes(nodes: &[NodeSpec]) -> Result<(), String> {
+    if nodes.is_empty() {
+        return Err("no server is named".to_owned());
+    }
+    for (index, node) in nodes.iter().enumerate() {
+        let valid = !node.name.is_empty()
+            && node.name.len() <= 64
+            && node.name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'));
+        if !valid {
+            return Err(format!("`{}` is no name for a server; use up to 64 letters, digits, `-`, `_` and `.`", node.name));
+        }
+        let before = &nodes[..index];
+        if before.iter().any(|other| other.name == node.name) {
+            return Err(format!("two servers are called `{}`", node.name));
+        }
+        if let Some(other) = before.iter().find(|other| (&other.url.host, other.url.port) == (&node.url.host, node.url.port)) {
+            return Err(format!("`{}` and `{}` have the same address {}", other.name, node.name, node.url.address()));
+        }
+        if let Some(other) = before.iter().find(|other| other.role == Some(Role::Primary) && node.role == Some(Role::Primary)) {
+            return Err(format!(
+                "`{}` and `{}` are both primaries; servers that all take writes have the role node",
+                other.name, node.name
+            ));
+        }
+        if let Some(source) = &node.source
+            && (source == &node.name || !nodes.iter().any(|other| &other.name == source))
+        {
+            return Err(format!("the source of `{}` is `{source}`, which is no other server of the file", node.name));
+        }
+    }
+    Ok(())
 }
 
 impl LagSpec {
@@ -362,6 +530,18 @@ impl LagSpec {
     }
 }
 
+/// What is wrong with a TOML text, with its line; shown as an excerpt unless that
+/// could hold a URL and so a password.
+#[must_use]
+pub fn explain(error: &toml::de::Error, text: &str) -> String {
+    let excerpt = error.to_string();
+    if !excerpt.contains("://") {
+        return excerpt;
+    }
+    let line = error.span().and_then(|span| text.get(..span.start)).map_or(1, |before| before.matches('\n').count() + 1);
+    format!("line {line}: {}", error.message())
+}
+
 impl PlanFile {
     /// A plan for `lag` from its parts.
     #[must_use]
@@ -374,7 +554,7 @@ impl PlanFile {
     /// # Errors
     /// With the line and column of what is unknown or malformed.
     pub fn from_toml(text: &str) -> Result<Self, PlanError> {
-        Ok(toml::from_str(text)?)
+        toml::from_str(text).map_err(|error| PlanError::Syntax(explain(&error, text)))
     }
 
     /// Fills in every default and checks the whole.
@@ -382,32 +562,70 @@ impl PlanFile {
     /// # Errors
     /// When settings contradict each other or name what does not exist.
     pub fn resolve(&self) -> Result<Plan, PlanError> {
-        let target = self.target.resolve()?;
-        let sandbox = matches!(target, Target::Sandbox { .. });
+        let targets = self.target.resolve()?;
+        let sandbox = !matches!(targets.as_slice(), [Target::Nodes(_)]);
+        let several = targets.len() > 1;
+        if several && self.lag.sizes.is_some() {
+            return contradiction("a sweep over sizes takes one sandbox; run it once for each");
+        }
         Ok(Plan {
             title: self.title.clone(),
-            target,
+            targets,
+            server_options: self.target.server_options.clone(),
             defaults_file: self.target.defaults_file.clone(),
             lag: self.lag.resolve(sandbox)?,
         })
     }
 }
 
+/// The targets as a file spells them, but for server options; settings that several
+/// shapes share stand once.
+fn target_spec(targets: &[Target], defaults_file: Option<PathBuf>) -> TargetSpec {
+    let mut spec = TargetSpec::default();
+    let mut names = Vec::new();
+    for target in targets {
+        match target {
+            Target::Nodes(nodes) => {
+                spec.defaults_file.clone_from(&defaults_file);
+                match plain(nodes) {
+                    Some((primary, replicas)) => (spec.primary, spec.replicas) = (Some(primary), replicas),
+                    None => spec.nodes.clone_from(nodes),
+                }
+            }
+            Target::Running(name) => names.push(name.to_string()),
+            Target::Sandbox(sandbox) => {
+                names.push(sandbox.shape.to_string());
+                spec.servers = spec.servers.or_else(|| sandbox.servers.clone());
+                spec.replica_server = spec.replica_server.or_else(|| sandbox.replica_server.clone());
+                spec.wait_point = spec.wait_point.or(sandbox.wait_point);
+                spec.wait_for_replicas = spec.wait_for_replicas.or(sandbox.wait_for_replicas);
+                spec.multi_primary |= sandbox.multi_primary;
+                if let Some(link) = sandbox.link {
+                    (spec.link_delay, spec.link_jitter) = (Some(link.delay), Some(link.jitter));
+                    spec.link_bandwidth = link.bandwidth;
+                }
+            }
+        }
+    }
+    spec.sandbox = OneOrMore::of(names);
+    spec
+}
+
+/// The nodes as one primary and its replicas, when their names are the usual ones.
+fn plain(nodes: &[NodeSpec]) -> Option<(Endpoint, Vec<Endpoint>)> {
+    let (primary, replicas) = nodes.split_first()?;
+    let usual = |node: &NodeSpec, name: &str, role| node.name == name && node.role == Some(role) && node.source.is_none();
+    let fits = usual(primary, PRIMARY, Role::Primary)
+        && replicas.iter().enumerate().all(|(index, node)| usual(node, &replica_name(index), Role::Replica));
+    fits.then(|| (primary.url.clone(), replicas.iter().map(|node| node.url.clone()).collect()))
+}
+
 impl Plan {
     /// The plan as a file that spells out every default.
     #[must_use]
     pub fn to_file(&self) -> PlanFile {
-        let target = match self.target.clone() {
-            Target::Sandbox { shape, server_options, servers } => {
-                TargetSpec { sandbox: Some(shape.to_string()), server_options, servers, ..TargetSpec::default() }
-            }
-            Target::Endpoints { primary, replicas } => TargetSpec {
-                primary: Some(primary),
-                replicas,
-                defaults_file: self.defaults_file.clone(),
-                ..TargetSpec::default()
-            },
-        };
+        let target =
+            TargetSpec { server_options: self.server_options.clone(), ..target_spec(&self.targets, self.defaults_file.clone()) };
         let plan = self.lag.clone();
         let mut lag = LagSpec {
             method: plan.method,
@@ -459,10 +677,7 @@ mod tests {
     #[test]
     fn the_smallest_plan_has_every_default() {
         let plan = resolve("command = 'lag'").unwrap();
-        assert_eq!(
-            plan.target,
-            Target::Sandbox { shape: Shape::Async { engine: None, replicas: 1 }, server_options: vec![], servers: None }
-        );
+        assert_eq!(plan.targets, [Target::Sandbox(SandboxSpec::of("async:1".parse().unwrap()))]);
         assert_eq!(plan.lag.writes, Writes::Rounds { until: Until::Rounds(1000), size: 1000 });
         assert_eq!(plan.lag.pace, Pace::Every(Span::from_millis(10)));
         assert!(plan.lag.keep_awake);
@@ -475,6 +690,9 @@ mod tests {
             "command = 'lag'\n[lag]\nfor = '60s'\npace = 'visible'\nsize = 5",
             "command = 'lag'\ntitle = 'x'\n[target]\nsandbox = 'async:2'\nserver-options = ['sync_binlog=1']\n[lag]\nsizes = '1..9:2'",
             "command = 'lag'\n[target]\nprimary = 'mysql://u@a/'\nreplicas = ['mysql://u@b/']\n[lag]\nkeep-awake = true",
+            "command = 'lag'\n[target]\nsandbox = ['async:1', 'semi-sync:2', 'work']\nwait-point = 'after-sync'\nlink-delay = '5ms'\nserver-options = ['replica2:sync_binlog=1']",
+            "command = 'lag'\n[target]\nsandbox = ['async:1', 'async:2']\nserver-options = ['replica2:sync_binlog=1', 'sync_binlog=2', 'replica1:sync_binlog=1', 'sync_binlog=2']",
+            "command = 'lag'\n[[target.nodes]]\nname = 'a'\nurl = 'mysql://a/'\n[[target.nodes]]\nname = 'b'\nrole = 'node'\nsource = 'a'\nurl = 'mysql://b/'",
         ] {
             let plan = resolve(text).unwrap();
             assert_eq!(resolve(&plan.to_toml().unwrap()).unwrap(), plan, "{text}");
@@ -500,6 +718,13 @@ mod tests {
             ("primary = 'mysql://a/'", "without a replica"),
             ("replicas = ['mysql://a/']", "without its primary"),
             ("sandbox = 'async:1'\nprimary = 'mysql://a/'\nreplicas = ['mysql://b/']", "either a sandbox"),
+            ("sandbox = ['async:1', 'async:1']", "given twice"),
+            ("sandbox = []", "empty"),
+            ("sandbox = 'ring:3'", "unknown sandbox shape"),
+            ("sandbox = 'work'\nlink-delay = '1ms'", "sandbox up"),
+            ("nodes = [{ name = 'a', url = 'mysql://a/' }, { name = 'a', url = 'mysql://b/' }]", "two servers are called"),
+            ("nodes = [{ name = 'a', url = 'mysql://a/' }, { name = 'b', url = 'mysql://a/' }]", "the same address"),
+            ("nodes = [{ name = 'a', url = 'mysql://a/' }, { name = 'b', source = 'c', url = 'mysql://b/' }]", "no other server"),
         ] {
             let error = resolve(&format!("command = 'lag'\n[target]\n{target}")).unwrap_err().to_string();
             assert!(error.contains(want), "{target}: {error}");
@@ -515,7 +740,8 @@ mod tests {
     #[test]
     fn a_password_in_a_plan_is_refused() {
         let error = resolve("command = 'lag'\n[target]\nprimary = 'mysql://u:pw@a/'").unwrap_err().to_string();
-        assert!(error.contains("must not hold a password"), "{error}");
+        assert!(error.contains("line 3") && error.contains("must not hold a URL with a password"), "{error}");
+        assert!(!error.contains("pw"), "{error}");
     }
 
     proptest! {

@@ -131,6 +131,8 @@ pub struct LagRow {
 /// The primary observed as if it were its own replica: what the method adds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Floor {
+    /// The shape whose primary it is.
+    pub shape: String,
     /// How it was observed.
     pub method: String,
     /// Rounds.
@@ -189,6 +191,8 @@ pub struct SweepTable {
 /// One server of the target.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct NodeRecord {
+    /// The shape it belongs to.
+    pub shape: String,
     /// `primary`, `replica1`, …
     pub name: String,
     /// Host and port.
@@ -200,8 +204,14 @@ pub struct NodeRecord {
 /// What was measured.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TargetRecord {
-    /// The sandbox's shape, or `endpoints:N`.
+    /// The sandbox's shape, or `endpoints:N`; several with commas.
     pub shape: String,
+    /// How each shape replicates, found out from its servers: `async`,
+    /// `semi-sync`, `chain`, `galera`, `group`.
+    pub modes: Vec<String>,
+    /// What was asked for beyond the shape: links, wait point, server options; one
+    /// sentence each.
+    pub options: Vec<String>,
     /// Whether the servers were ours.
     pub sandbox: bool,
     /// The servers; the primary first.
@@ -219,6 +229,8 @@ pub enum RunStatus {
     Interrupted,
     /// Ended by an error; what was measured until then is kept.
     Failed,
+    /// Measured to the end, but not what was to be measured.
+    Void,
 }
 
 /// What limits the client itself.
@@ -261,12 +273,26 @@ pub struct LagDocument {
     pub warm_up_rounds: u64,
     /// The figures, a row per replica and payload size.
     pub results: Vec<LagRow>,
-    /// What the method itself adds; null when it was switched off.
-    pub floor: Option<Floor>,
+    /// What the method itself adds, one for each shape; empty when it was switched off.
+    pub floors: Vec<Floor>,
     /// The client's own limits.
     pub client: ClientRecord,
     /// Experiment 1's table, per replica; empty without a sweep.
     pub size_sweep: Vec<SweepTable>,
     /// What a reader must know to trust the figures.
     pub warnings: Vec<Warning>,
+}
+
+impl LagDocument {
+    /// Whether several shapes stand side by side.
+    #[must_use]
+    pub fn several(&self) -> bool {
+        self.target.modes.len() > 1
+    }
+
+    /// How people tell a replica's series from the others.
+    #[must_use]
+    pub fn label(&self, shape: &str, replica: &str) -> String {
+        if self.several() { format!("{shape} {replica}") } else { replica.to_owned() }
+    }
 }

@@ -2,21 +2,86 @@
 
 use std::{fmt, str::FromStr};
 
-use crate::engine::Engine;
+use crate::{
+    engine::Engine,
+    target::{PRIMARY, replica_name},
+};
 
-/// The most replicas a sandbox may have; more is taken for a typing mistake.
+/// The most servers a sandbox may have beside the first; more is taken for a typing mistake.
 pub const MOST_REPLICAS: u32 = 64;
+/// The most members Group Replication takes (MySQL manual, "Group Replication Limitations").
+pub const MOST_MEMBERS: u32 = 9;
+
+/// How the servers of a sandbox replicate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Mode {
+    /// A lone server with its binary log on.
+    None,
+    /// Asynchronous replicas of one primary.
+    Async,
+    /// Replicas of one primary that waits for an acknowledgement of receipt.
+    SemiSync,
+    /// Each replica replicates from the one before it, asynchronously.
+    Chain,
+    /// A Galera cluster.
+    Galera,
+    /// A Group Replication group.
+    Group,
+}
+
+impl Mode {
+    /// Every mode, in the order in which help texts name them.
+    pub const ALL: [Self; 6] = [Self::None, Self::Async, Self::SemiSync, Self::Chain, Self::Galera, Self::Group];
+
+    /// The word for it in shapes and reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Async => "async",
+            Self::SemiSync => "semi-sync",
+            Self::Chain => "chain",
+            Self::Galera => "galera",
+            Self::Group => "group",
+        }
+    }
+
+    /// Whether its servers are equal members (`node1`, …) and no primary with replicas.
+    #[must_use]
+    pub fn has_members(self) -> bool {
+        matches!(self, Self::Galera | Self::Group)
+    }
+
+    /// The only engine that has it; `None` when both do.
+    #[must_use]
+    pub fn only_engine(self) -> Option<Engine> {
+        match self {
+            Self::Galera => Some(Engine::MariaDb),
+            Self::Group => Some(Engine::MySql),
+            _ => None,
+        }
+    }
+
+    /// The numbers that may stand behind the colon.
+    fn counts(self) -> std::ops::RangeInclusive<u32> {
+        match self {
+            Self::None => 0..=0,
+            Self::Async => 0..=MOST_REPLICAS,
+            Self::SemiSync | Self::Chain => 1..=MOST_REPLICAS,
+            Self::Galera => 1..=MOST_REPLICAS,
+            Self::Group => 1..=MOST_MEMBERS,
+        }
+    }
+}
 
 /// What a sandbox consists of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shape {
-    /// A primary and so many asynchronous replicas (`async:N`, N ≥ 0).
-    Async {
-        /// Which family; the best server found when `None`.
-        engine: Option<Engine>,
-        /// How many replicas.
-        replicas: u32,
-    },
+pub struct Shape {
+    /// The family asked for; for modes of either the best server found when `None`.
+    engine: Option<Engine>,
+    mode: Mode,
+    /// Replicas, or members.
+    count: u32,
 }
 
 /// Why a text is no [`Shape`].
@@ -24,63 +89,129 @@ pub enum Shape {
 pub enum ShapeError {
     /// The word before the colon names no known mode.
     #[error(
-        "unknown sandbox shape `{0}`; known: async:N (a primary and N replicas, such as async:1), with mariadb/ or mysql/ in front to choose the engine"
+        "unknown sandbox shape `{0}`; known: none, async:N, semi-sync:N, chain:N (a primary and N replicas), galera:N (MariaDB) and group:N (MySQL) of N nodes, with mariadb/ or mysql/ in front to choose the engine"
     )]
     Unknown(String),
-    /// The number of replicas is missing, negative, or no number.
-    #[error("sandbox shape `{0}` needs a number of replicas from 0 to {MOST_REPLICAS} after the colon, such as async:1")]
-    Count(String),
+    /// The number is missing, out of range, or no number.
+    #[error("sandbox shape `{text}` needs a number from {low} to {high} after the colon, such as {mode}:{example}")]
+    Count {
+        /// The whole text.
+        text: String,
+        /// The mode in it.
+        mode: &'static str,
+        /// Smallest number.
+        low: u32,
+        /// Largest number.
+        high: u32,
+        /// A usual number.
+        example: u32,
+    },
+    /// A lone server has no number.
+    #[error("sandbox shape `{0}`: none is a lone server and takes no number")]
+    Lone(String),
+    /// The engine has no such mode.
+    #[error("sandbox shape `{text}`: {product} has no {mode} mode; {mode} is {other}'s")]
+    Engine {
+        /// The whole text.
+        text: String,
+        /// The engine asked for.
+        product: &'static str,
+        /// The mode asked for.
+        mode: &'static str,
+        /// The engine that has the mode.
+        other: &'static str,
+    },
 }
 
 impl Shape {
-    /// How many replicas the shape has.
-    #[must_use]
-    pub fn replicas(self) -> u32 {
-        let Self::Async { replicas, .. } = self;
-        replicas
-    }
-
-    /// The engine asked for; `None` for the best found.
+    /// The engine it needs; `None` when the best server found will do.
     #[must_use]
     pub fn engine(self) -> Option<Engine> {
-        let Self::Async { engine, .. } = self;
-        engine
+        self.engine.or(self.mode.only_engine())
     }
+
+    /// How its servers replicate.
+    #[must_use]
+    pub fn mode(self) -> Mode {
+        self.mode
+    }
+
+    /// How many servers it has.
+    #[must_use]
+    pub fn servers(self) -> u32 {
+        if self.mode.has_members() { self.count } else { self.count + 1 }
+    }
+
+    /// The names of its servers: `primary`, `replica1` …, or `node1` ….
+    #[must_use]
+    pub fn nodes(self) -> Vec<String> {
+        let names = 0..self.servers() as usize;
+        if self.mode.has_members() {
+            return names.map(node_name).collect();
+        }
+        names.map(|index| index.checked_sub(1).map_or_else(|| PRIMARY.to_owned(), replica_name)).collect()
+    }
+}
+
+/// A member's name in reports, counted from 0.
+#[must_use]
+pub fn node_name(index: usize) -> String {
+    format!("node{}", index + 1)
 }
 
 impl FromStr for Shape {
     type Err = ShapeError;
 
     fn from_str(text: &str) -> Result<Self, ShapeError> {
+        let unknown = || ShapeError::Unknown(text.to_owned());
         let (engine, shape) = match text.split_once('/') {
             Some(("mariadb", shape)) => (Some(Engine::MariaDb), shape),
             Some(("mysql", shape)) => (Some(Engine::MySql), shape),
-            Some(_) => return Err(ShapeError::Unknown(text.to_owned())),
+            Some(_) => return Err(unknown()),
             None => (None, text),
         };
-        let (mode, count) = match shape.split_once(':') {
+        let (word, count) = match shape.split_once(':') {
             Some((mode, count)) => (mode, Some(count)),
             None => (shape, None),
         };
-        if mode != "async" {
-            return Err(ShapeError::Unknown(text.to_owned()));
+        let mode = Mode::ALL.into_iter().find(|mode| mode.name() == word).ok_or_else(unknown)?;
+        if let (Some(engine), Some(only)) = (engine, mode.only_engine())
+            && engine != only
+        {
+            let (product, other) = (engine.product(), only.product());
+            return Err(ShapeError::Engine { text: text.to_owned(), product, mode: mode.name(), other });
         }
-        let replicas = count
+        if mode == Mode::None {
+            return match count {
+                None => Ok(Self { engine, mode, count: 0 }),
+                Some(_) => Err(ShapeError::Lone(text.to_owned())),
+            };
+        }
+        let counts = mode.counts();
+        let count = count
             .filter(|count| !count.is_empty() && count.bytes().all(|byte| byte.is_ascii_digit()))
             .and_then(|count| count.parse().ok())
-            .filter(|count| *count <= MOST_REPLICAS)
-            .ok_or_else(|| ShapeError::Count(text.to_owned()))?;
-        Ok(Self::Async { engine, replicas })
+            .filter(|count| counts.contains(count))
+            .ok_or_else(|| ShapeError::Count {
+                text: text.to_owned(),
+                mode: mode.name(),
+                low: *counts.start(),
+                high: *counts.end(),
+                example: if mode.has_members() { 3 } else { 1 },
+            })?;
+        Ok(Self { engine, mode, count })
     }
 }
 
 impl fmt::Display for Shape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self::Async { engine, replicas } = self;
-        if let Some(engine) = engine {
+        if let Some(engine) = self.engine {
             write!(f, "{}/", engine.name())?;
         }
-        write!(f, "async:{replicas}")
+        match self.mode {
+            Mode::None => f.write_str("none"),
+            mode => write!(f, "{}:{}", mode.name(), self.count),
+        }
     }
 }
 
@@ -88,24 +219,57 @@ serde_as_text!(Shape);
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
+    fn shape(text: &str) -> Shape {
+        text.parse().unwrap()
+    }
+
     #[test]
-    fn reads_async_with_and_without_engine() {
-        assert_eq!("async:2".parse(), Ok(Shape::Async { engine: None, replicas: 2 }));
-        assert_eq!("mysql/async:0".parse(), Ok(Shape::Async { engine: Some(Engine::MySql), replicas: 0 }));
-        for text in ["async:2", "mariadb/async:0"] {
-            assert_eq!(text.parse::<Shape>().unwrap().to_string(), text);
+    fn reads_and_prints_every_mode() {
+        for text in ["none", "mysql/none", "async:2", "mariadb/async:0", "semi-sync:1", "chain:3", "galera:3", "mysql/group:9"] {
+            assert_eq!(shape(text).to_string(), text);
+        }
+    }
+
+    #[test]
+    fn names_follow_the_mode() {
+        assert_eq!(shape("none").nodes(), ["primary"]);
+        assert_eq!(shape("chain:2").nodes(), ["primary", "replica1", "replica2"]);
+        assert_eq!(shape("galera:3").nodes(), ["node1", "node2", "node3"]);
+    }
+
+    #[test]
+    fn modes_of_one_engine_need_no_engine() {
+        assert_eq!(shape("galera:3").engine(), Some(Engine::MariaDb));
+        assert_eq!(shape("group:3").engine(), Some(Engine::MySql));
+        assert_eq!(shape("async:1").engine(), None);
+        for text in ["mysql/galera:3", "mariadb/group:3"] {
+            assert!(matches!(text.parse::<Shape>(), Err(ShapeError::Engine { .. })), "{text}");
         }
     }
 
     #[test]
     fn refuses_unknown_modes_and_counts() {
-        for text in ["ring:3", "", "oracle/async:1", "mysql/", "galera:3"] {
+        for text in ["ring:3", "", "oracle/async:1", "mysql/", "Async:1", "fan-in:2"] {
             assert!(matches!(text.parse::<Shape>(), Err(ShapeError::Unknown(_))), "{text}");
         }
-        for text in ["async", "async:", "async:-1", "async:+1", "async:1.5", "async:65", "async:99999999999"] {
-            assert!(matches!(text.parse::<Shape>(), Err(ShapeError::Count(_))), "{text}");
+        for text in
+            ["async", "async:", "async:-1", "async:+1", "async:1.5", "async:65", "async:99999999999", "group:10", "chain:0"]
+        {
+            assert!(matches!(text.parse::<Shape>(), Err(ShapeError::Count { .. })), "{text}");
+        }
+        assert!(matches!("none:1".parse::<Shape>(), Err(ShapeError::Lone(_))));
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_panics(text in "((mysql|mariadb)/)?(async|group|galera|none)?:?\\PC{0,12}") {
+            if let Ok(shape) = text.parse::<Shape>() {
+                prop_assert_eq!(shape.to_string().parse::<Shape>(), Ok(shape));
+            }
         }
     }
 }

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt, path::PathBuf, str::FromStr};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use url::Url;
 
-use crate::shape::Shape;
+use crate::sandbox::{SandboxName, SandboxSpec};
 
 /// How a connection is encrypted and whom it trusts; the names are MySQL's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -257,7 +257,7 @@ impl<'de> Deserialize<'de> for Endpoint {
         let (endpoint, password) = Self::parse(&text).map_err(D::Error::custom)?;
         if password.is_some() {
             return Err(D::Error::custom(
-                "a plan file must not hold a password; use an option file, REPLIMETER_PASSWORD or the prompt",
+                "a file must not hold a URL with a password; use an option file, REPLIMETER_PASSWORD or the prompt",
             ));
         }
         Ok(endpoint)
@@ -280,13 +280,16 @@ pub enum ServerOptionError {
     /// The name is empty or has characters no option has.
     #[error("`{0}` is not a server option; write name=value, such as sync_binlog=1")]
     Syntax(String),
+    /// The text in front of the colon names no server.
+    #[error("`{0}` names no server of a sandbox; write primary, replica1 …, replicas (all of them) or node1 … before the colon")]
+    Node(String),
     /// The sandbox needs this option for itself.
     #[error("the sandbox sets `{0}` itself; it cannot be changed")]
     Reserved(String),
 }
 
 /// Options a sandbox cannot give away without losing its servers.
-const RESERVED: [&str; 26] = [
+const RESERVED: [&str; 46] = [
     "admin_address",
     "basedir",
     "bind_address",
@@ -296,6 +299,13 @@ const RESERVED: [&str; 26] = [
     "datadir",
     "defaults_file",
     "defaults_extra_file",
+    "group_replication_bootstrap_group",
+    "group_replication_group_name",
+    "group_replication_group_seeds",
+    "group_replication_local_address",
+    "group_replication_enforce_update_everywhere_checks",
+    "group_replication_single_primary_mode",
+    "group_replication_start_on_boot",
     "gtid_mode",
     "init_file",
     "initialize",
@@ -306,6 +316,8 @@ const RESERVED: [&str; 26] = [
     "no_defaults",
     "pid_file",
     "port",
+    "report_host",
+    "report_port",
     "server_id",
     "skip_grant_tables",
     "skip_log_bin",
@@ -313,6 +325,17 @@ const RESERVED: [&str; 26] = [
     "socket",
     "user",
     "chroot",
+    "wsrep_cluster_address",
+    "wsrep_cluster_name",
+    "wsrep_gtid_mode",
+    "wsrep_new_cluster",
+    "wsrep_gtid_domain_id",
+    "wsrep_node_address",
+    "wsrep_node_incoming_address",
+    "wsrep_node_name",
+    "wsrep_on",
+    "wsrep_provider",
+    "wsrep_sst_receive_address",
 ];
 
 impl FromStr for ServerOption {
@@ -332,8 +355,12 @@ impl FromStr for ServerOption {
         }
         let name = name.replace('-', "_");
         let plain = name.strip_prefix("loose_").unwrap_or(&name);
+        let bare = ["skip_", "disable_", "enable_", "maximum_"].iter().find_map(|prefix| plain.strip_prefix(prefix));
         // Servers take any beginning of a name that is unambiguous.
-        if RESERVED.iter().any(|reserved| reserved.starts_with(plain)) {
+        let reserved = |name: &str| RESERVED.iter().any(|reserved| reserved.starts_with(name));
+        // Merged with our own, which is possible by its whole name only.
+        let disguised = plain.starts_with("wsrep_provider_") && name != "wsrep_provider_options";
+        if reserved(plain) || bare.is_some_and(reserved) || disguised {
             return Err(ServerOptionError::Reserved(name));
         }
         Ok(Self { name, value })
@@ -351,25 +378,55 @@ impl fmt::Display for ServerOption {
 
 serde_as_text!(ServerOption);
 
+/// What a server is within a user's cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Role {
+    /// Takes the writes.
+    Primary,
+    /// Replicates from the primary or from another replica.
+    Replica,
+    /// A member of a Galera cluster or a group.
+    Node,
+}
+
+impl Role {
+    /// The word for it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Primary => "primary",
+            Self::Replica => "replica",
+            Self::Node => "node",
+        }
+    }
+}
+
+/// A server of the user's.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct NodeSpec {
+    /// Its name in reports and in environment variables.
+    pub name: String,
+    /// What it is; found out from the servers when `None`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub role: Option<Role>,
+    /// The name of the server it replicates from, when that is to be checked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
+    /// Its address.
+    pub url: Endpoint,
+}
+
 /// What a run measures.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     /// Servers that we start and remove.
-    Sandbox {
-        /// Which servers.
-        shape: Shape,
-        /// Options for all of them.
-        server_options: Vec<ServerOption>,
-        /// Where their binaries are; found by themselves when `None`.
-        servers: Option<PathBuf>,
-    },
+    Sandbox(SandboxSpec),
+    /// Servers that `sandbox up` keeps running.
+    Running(SandboxName),
     /// Servers of the user's.
-    Endpoints {
-        /// Where the rows are written.
-        primary: Endpoint,
-        /// Where they are awaited.
-        replicas: Vec<Endpoint>,
-    },
+    Nodes(Vec<NodeSpec>),
 }
 
 /// A replica's name in reports, counted from 0.
@@ -449,6 +506,12 @@ mod tests {
         assert!(matches!("port=3306".parse::<ServerOption>(), Err(ServerOptionError::Reserved(_))));
         assert!(matches!("bind-addr=0.0.0.0".parse::<ServerOption>(), Err(ServerOptionError::Reserved(_))));
         assert!(matches!("--loose-datadir=/".parse::<ServerOption>(), Err(ServerOptionError::Reserved(_))));
+        for text in ["loose_wsrep_provider_options=x", "wsrep_provider_opt=x", "skip-log-bin", "disable_gtid_mode"] {
+            assert!(matches!(text.parse::<ServerOption>(), Err(ServerOptionError::Reserved(_))), "{text}");
+        }
+        for text in ["wsrep_provider_options=gcs.fc_limit=1", "skip_name_resolve", "sync_binlog=1"] {
+            assert!(text.parse::<ServerOption>().is_ok(), "{text}");
+        }
         for text in ["", "=1", "a b=1", "1x", "x\n=1"] {
             assert!(text.parse::<ServerOption>().is_err(), "{text}");
         }

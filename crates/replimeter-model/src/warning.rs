@@ -8,6 +8,10 @@ use serde::{Deserialize, Serialize};
 pub enum WarningCode {
     /// The payload was cut down to what both servers accept.
     PayloadClamped,
+    /// Semi-synchronous replication is configured and not in effect.
+    SemiSyncNotInEffect,
+    /// Reads or writes wait for replication by a server's setting.
+    WaitingReads,
     /// A replica applies with a configured delay.
     DelayedReplica,
     /// The client's cores may have slept between rounds.
@@ -34,6 +38,8 @@ pub enum WarningCode {
     TableEmptied,
     /// The client could not use what it needs to measure well.
     ClientLimited,
+    /// Something that looks like a server cannot be used as one.
+    ServerUnusable,
     /// Something of ours could not be removed.
     CleanUpIncomplete,
 }

@@ -1,0 +1,481 @@
+//! The document of `replimeter doctor`: what servers say of themselves and of
+//! one another, and everything in it that a person should know.
+//!
+//! Every time is a number in microseconds and its name ends in `_us`; what could
+//! not be found out is null.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// The schema's name and version in every `doctor` document.
+pub const DOCTOR_SCHEMA: &str = "replimeter.doctor/1";
+
+/// How grave a finding is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Severity {
+    /// Good to know; nothing to do.
+    Info,
+    /// Something is not as it seems, or figures will not mean what they seem to.
+    Warning,
+    /// A measurement would be refused or void.
+    Error,
+}
+
+/// Declares the codes with their text, and the list of all.
+macro_rules! codes {
+    ($($(#[$meta:meta])* $name:ident = $text:literal,)*) => {
+        /// What a finding is about; programs match on this, people read the message.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        pub enum FindingCode {
+            $($(#[$meta])* #[serde(rename = $text)] $name,)*
+        }
+
+        impl FindingCode {
+            /// Every code.
+            pub const ALL: &'static [Self] = &[$(Self::$name,)*];
+
+            /// The code as it stands in documents.
+            #[must_use]
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Self::$name => $text,)*
+                }
+            }
+        }
+    };
+}
+
+codes! {
+    /// No connection could be made.
+    Unreachable = "unreachable",
+    /// The server refused the user or the password.
+    AccessDenied = "access-denied",
+    /// Encryption could not be agreed on, or the server not be verified.
+    TlsFailed = "tls-failed",
+    /// The server was reached and then failed to answer.
+    ExaminationFailed = "examination-failed",
+    /// The connection leaves this machine as plain text.
+    NotEncrypted = "not-encrypted",
+    /// Something could not be read, so nothing is said of it.
+    NotChecked = "not-checked",
+    /// The user lacks a privilege.
+    MissingPrivilege = "missing-privilege",
+
+    /// The servers do not hang together as a measurement needs, or as declared.
+    TopologyRefused = "topology-refused",
+    /// One server was named twice.
+    SameServer = "same-server",
+    /// Two servers have one `server_id`.
+    DuplicateServerId = "duplicate-server-id",
+    /// Two servers have one `server_uuid`.
+    DuplicateServerUuid = "duplicate-server-uuid",
+    /// A channel comes from a server that is not named.
+    SourceNotNamed = "source-not-named",
+    /// A server replicates from several others.
+    MultiSource = "multi-source",
+    /// Servers replicate from one another in a circle.
+    CircularReplication = "circular-replication",
+    /// A channel does not do its work.
+    ReplicationNotRunning = "replication-not-running",
+    /// A channel runs and remembers an error.
+    ReplicationError = "replication-error",
+    /// What the server itself says of its lag, in whole seconds.
+    SecondsBehind = "seconds-behind",
+    /// A replica in the middle of a chain passes nothing on.
+    ChainBroken = "chain-broken",
+    /// A replica applies with a configured delay.
+    DelayedReplica = "delayed-replica",
+    /// Replication filters are set.
+    ReplicationFilter = "replication-filter",
+    /// A filter keeps the schema `replimeter` from replicating.
+    FilterSwallowsSchema = "filter-swallows-schema",
+
+    /// Semi-synchronous replication is configured, and replication is asynchronous.
+    SemiSyncFallenBack = "semi-sync-fallen-back",
+    /// Semi-synchronous replication is configured, and no replica acknowledges.
+    SemiSyncNoClients = "semi-sync-no-clients",
+    /// The primary waits for more replicas than acknowledge.
+    SemiSyncWaitCount = "semi-sync-wait-count",
+    /// The replica's side is on, the primary's is not.
+    SemiSyncPrimaryOff = "semi-sync-primary-off",
+    /// The primary's side is on, the replica's is not.
+    SemiSyncReplicaOff = "semi-sync-replica-off",
+    /// The replica's side was enabled after its receiver had started.
+    SemiSyncReceiverNotRestarted = "semi-sync-receiver-not-restarted",
+    /// Transactions were committed without an acknowledgement.
+    SemiSyncUnacknowledged = "semi-sync-unacknowledged",
+    /// How semi-synchronous replication is set up.
+    SemiSyncSettings = "semi-sync-settings",
+
+    /// The binary log is off.
+    BinlogOff = "binlog-off",
+    /// The binary log's format is not ROW.
+    BinlogFormat = "binlog-format",
+    /// Row events leave columns out.
+    RowImage = "row-image",
+    /// A replica does not log what it applies.
+    UpdatesNotLogged = "updates-not-logged",
+    /// The binary log's filters are set.
+    BinlogFilter = "binlog-filter",
+    /// A crash may take acknowledged transactions from this server.
+    DurabilityRelaxed = "durability-relaxed",
+    /// Servers flush their logs differently.
+    DurabilityDiffers = "durability-differs",
+    /// Transactions have no GTIDs.
+    GtidOff = "gtid-off",
+    /// A channel finds its position by file and offset.
+    NotByGtid = "not-by-gtid",
+    /// The server accepts GTIDs out of order.
+    GtidNotStrict = "gtid-not-strict",
+
+    /// A replica applies with one thread.
+    SingleThreadedApplier = "single-threaded-applier",
+    /// A replica commits in another order than its source did.
+    CommitOrderNotPreserved = "commit-order-not-preserved",
+
+    /// The source finds few transactions that may be applied beside one another.
+    DependencyTracking = "dependency-tracking",
+
+    /// A replica has transactions of its own.
+    ErrantTransactions = "errant-transactions",
+    /// A replica has transactions that its source has lost.
+    ReplicaAhead = "replica-ahead",
+    /// Whether there are errant transactions cannot be told.
+    ErrantUnknown = "errant-unknown",
+
+    /// Two servers' clocks differ.
+    ClockOffset = "clock-offset",
+    /// `SYSDATE()` is the statement's beginning.
+    SysdateIsNow = "sysdate-is-now",
+
+    /// The server that is written to accepts no writes.
+    WriterReadOnly = "writer-read-only",
+    /// A replica accepts writes.
+    ReplicaWritable = "replica-writable",
+    /// Reads or writes wait for replication by a server's setting.
+    WaitingReads = "waiting-reads",
+    /// Sessions begin with `autocommit=0`.
+    AutocommitOff = "autocommit-off",
+    /// Sessions begin as SERIALIZABLE.
+    IsolationSerializable = "isolation-serializable",
+    /// There is little or no room for connections of ours.
+    ConnectionsNearlyExhausted = "connections-nearly-exhausted",
+    /// Statements are logged, which costs.
+    StatementLog = "statement-log",
+    /// The performance schema is off.
+    PerformanceSchemaOff = "performance-schema-off",
+    /// A run left its table.
+    LeftoverTable = "leftover-table",
+    /// Something that is not ours stands where our table would.
+    ForeignTable = "foreign-table",
+    /// Somebody measures these servers now.
+    BeingMeasured = "being-measured",
+    /// Servers have different versions.
+    VersionsDiffer = "versions-differ",
+    /// A source is newer than its replica.
+    SourceNewer = "source-newer",
+    /// A replica is of another engine than its source.
+    EnginesDiffer = "engines-differ",
+
+    /// A node or member does not take part fully.
+    MemberNotReady = "member-not-ready",
+    /// A node is desynced on purpose.
+    NodeDesynced = "node-desynced",
+    /// Flow control stopped writes.
+    FlowControl = "flow-control",
+    /// Members that are not named.
+    MembersNotNamed = "members-not-named",
+    /// Named nodes of one cluster do not see each other.
+    ClusterSplit = "cluster-split",
+    /// An even number of members has no majority after an even split.
+    EvenMembers = "even-members",
+    /// The nodes' binary logs disagree about GTIDs.
+    GaleraGtids = "galera-gtids",
+}
+
+impl fmt::Display for FindingCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// One thing a person should know.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Finding {
+    /// How grave it is.
+    pub severity: Severity,
+    /// What it is about.
+    pub code: FindingCode,
+    /// The server's name; null for what concerns several.
+    pub node: Option<String>,
+    /// What was found, naming the server.
+    pub message: String,
+    /// What to do about it; empty only where nothing needs doing.
+    pub hint: String,
+}
+
+/// A warning in the form that every command's document has.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DoctorWarning {
+    /// What it is about.
+    pub code: FindingCode,
+    /// What was found, naming the server.
+    pub message: String,
+    /// What to do about it.
+    pub hint: String,
+}
+
+/// Round trips of an empty select.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RoundTrip {
+    /// The fastest.
+    pub min_us: f64,
+    /// The median.
+    pub p50_us: f64,
+    /// How many.
+    pub count: u64,
+}
+
+/// A server's calendar clock against this machine's.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ClockOffset {
+    /// The server's clock less ours.
+    pub offset_us: f64,
+    /// The true offset lies within `offset_us` ± this: half of the fastest round
+    /// trip, and what the two clocks resolve.
+    pub bound_us: f64,
+    /// How many readings it was chosen from.
+    pub count: u64,
+}
+
+/// Two servers' clocks against each other.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ClockDifference {
+    /// The server that writes, or is replicated from.
+    pub source: String,
+    /// The server that applies.
+    pub replica: String,
+    /// The replica's clock less the source's.
+    pub offset_us: f64,
+    /// The two bounds together.
+    pub bound_us: f64,
+}
+
+/// How a server comes by what is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Relation {
+    /// It is where rows are written.
+    Writer,
+    /// By a replication channel from another of the servers.
+    Channel,
+    /// As a node of the writer's Galera cluster.
+    Galera,
+    /// As a member of the writer's group.
+    Group,
+    /// Not at all from any of these servers.
+    None,
+    /// It could not be asked.
+    Unknown,
+}
+
+/// A replication channel of a server.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChannelRow {
+    /// Its name; empty for the default one.
+    pub name: String,
+    /// The source's name, or its address when it is none of these servers.
+    pub source: String,
+    /// Whether the source is one of these servers.
+    pub source_named: bool,
+    /// Whether both threads run.
+    pub running: bool,
+    /// `semi-sync` or `async`, as in effect now; null when the source is not named.
+    pub mode: Option<String>,
+    /// State of the receiving thread.
+    pub receiver: String,
+    /// State of the applying thread.
+    pub applier: String,
+    /// Whether it finds its position by GTID.
+    pub by_gtid: bool,
+    /// Configured delay in seconds.
+    pub delay_s: u64,
+    /// The server's own word for its lag, in whole seconds; null when it says nothing.
+    pub seconds_behind: Option<u64>,
+}
+
+/// One server.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DoctorRow {
+    /// Its name.
+    pub name: String,
+    /// Host and port.
+    pub address: String,
+    /// Whether it could be examined.
+    pub reached: bool,
+    /// Product and number: `MariaDB 10.11.19`.
+    pub version: Option<String>,
+    /// The server's full version text.
+    pub version_full: Option<String>,
+    /// Time since it started.
+    pub uptime_s: Option<u64>,
+    /// `primary`, `replica` or `node`, as found.
+    pub role: Option<String>,
+    /// How it comes by what is written.
+    pub relation: Relation,
+    /// Whom it replicates from, when that is one of these servers.
+    pub source: Option<String>,
+    /// How it replicates really: `semi-sync`, `async`, `galera`, `group`.
+    pub mode: Option<String>,
+    /// How it stands, in one line.
+    pub state: String,
+    /// Every replication channel.
+    pub channels: Vec<ChannelRow>,
+    /// `encrypted` or `plain`.
+    pub tls: Option<String>,
+    /// Connecting, logging in and agreeing on encryption, once.
+    pub connect_us: Option<f64>,
+    /// An empty select's round trip.
+    pub round_trip_us: Option<RoundTrip>,
+    /// Its calendar clock against this machine's.
+    pub clock: Option<ClockOffset>,
+}
+
+/// What `doctor` found out, whatever the target was.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Diagnosis {
+    /// The mode in a word; null when it could not be told.
+    pub mode: Option<String>,
+    /// The server that is written to.
+    pub writer: Option<String>,
+    /// Every server, in the order in which they were named.
+    pub results: Vec<DoctorRow>,
+    /// Clocks of servers that replicate from one another, against each other.
+    pub clocks: Vec<ClockDifference>,
+    /// Everything found, the gravest first.
+    pub findings: Vec<Finding>,
+}
+
+impl Diagnosis {
+    /// The gravest severity.
+    #[must_use]
+    pub fn status(&self) -> DoctorStatus {
+        match self.findings.iter().map(|finding| finding.severity).max() {
+            Some(Severity::Error) => DoctorStatus::Errors,
+            Some(Severity::Warning) => DoctorStatus::Warnings,
+            Some(Severity::Info) | None => DoctorStatus::Ok,
+        }
+    }
+
+    /// How many findings have this severity.
+    #[must_use]
+    pub fn count(&self, severity: Severity) -> usize {
+        self.findings.iter().filter(|finding| finding.severity == severity).count()
+    }
+
+    /// Names of the servers that could not be examined.
+    #[must_use]
+    pub fn not_reached(&self) -> Vec<&str> {
+        self.results.iter().filter(|row| !row.reached).map(|row| row.name.as_str()).collect()
+    }
+}
+
+/// How it stands in a word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DoctorStatus {
+    /// Nothing to do.
+    Ok,
+    /// A measurement is possible; read the warnings.
+    Warnings,
+    /// A measurement would be refused or void.
+    Errors,
+}
+
+/// What was examined.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DoctorTarget {
+    /// The sandbox's shape, or `endpoints:N`.
+    pub shape: String,
+    /// Whether the servers were ours.
+    pub sandbox: bool,
+    /// The mode in a word; null when it could not be told.
+    pub mode: Option<String>,
+    /// The server that is written to.
+    pub writer: Option<String>,
+}
+
+/// The whole document.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DoctorDocument {
+    /// [`DOCTOR_SCHEMA`].
+    pub schema: String,
+    /// What was examined.
+    pub target: DoctorTarget,
+    /// Every server.
+    pub results: Vec<DoctorRow>,
+    /// Clocks of servers that replicate from one another, against each other.
+    pub clocks: Vec<ClockDifference>,
+    /// Everything found, the gravest first.
+    pub findings: Vec<Finding>,
+    /// The findings that are errors or warnings.
+    pub warnings: Vec<DoctorWarning>,
+    /// How it stands in a word.
+    pub status: DoctorStatus,
+}
+
+impl DoctorDocument {
+    /// The document of a diagnosis; `shape` says what was examined.
+    #[must_use]
+    pub fn new(shape: &str, sandbox: bool, diagnosis: Diagnosis) -> Self {
+        let status = diagnosis.status();
+        let grave = diagnosis.findings.iter().filter(|finding| finding.severity > Severity::Info);
+        let warnings = grave
+            .map(|finding| DoctorWarning { code: finding.code, message: finding.message.clone(), hint: finding.hint.clone() })
+            .collect();
+        Self {
+            schema: DOCTOR_SCHEMA.to_owned(),
+            target: DoctorTarget { shape: shape.to_owned(), sandbox, mode: diagnosis.mode, writer: diagnosis.writer },
+            results: diagnosis.results,
+            clocks: diagnosis.clocks,
+            findings: diagnosis.findings,
+            warnings,
+            status,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn finding(severity: Severity) -> Finding {
+        Finding { severity, code: FindingCode::BinlogOff, node: None, message: "m".to_owned(), hint: "h".to_owned() }
+    }
+
+    #[test]
+    fn the_gravest_finding_is_the_status() {
+        let of = |severities: &[Severity]| {
+            let findings = severities.iter().copied().map(finding).collect();
+            DoctorDocument::new("async:1", true, Diagnosis { findings, ..Diagnosis::default() })
+        };
+        assert_eq!(of(&[]).status, DoctorStatus::Ok);
+        assert_eq!(of(&[Severity::Info]).status, DoctorStatus::Ok);
+        assert_eq!(of(&[Severity::Info]).warnings, []);
+        assert_eq!(of(&[Severity::Info, Severity::Warning]).status, DoctorStatus::Warnings);
+        let errors = of(&[Severity::Error, Severity::Warning, Severity::Info]);
+        assert_eq!((errors.status, errors.warnings.len()), (DoctorStatus::Errors, 2));
+    }
+
+    #[test]
+    fn codes_are_kebab_case_and_explained() {
+        let page = include_str!("../../../docs/doctor.md");
+        for code in FindingCode::ALL {
+            assert!(code.name().bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-'), "{code}");
+            assert!(page.contains(&format!("| `{code}` |")), "docs/doctor.md does not explain {code}");
+        }
+        assert_eq!(page.matches("\n| `").count(), FindingCode::ALL.len(), "docs/doctor.md explains a code that is none");
+    }
+}

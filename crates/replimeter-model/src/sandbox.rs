@@ -1,0 +1,425 @@
+//! What a sandbox is made of beyond its shape: options by server, wait point,
+//! links.
+
+use std::{collections::BTreeSet, fmt, path::PathBuf, str::FromStr};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    engine::Engine,
+    shape::{Mode, Shape},
+    span::Span,
+    target::{ServerOption, ServerOptionError},
+};
+
+/// A server option for all servers of a sandbox, or for one: `[NODE:]name=value`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeOption {
+    /// The server it is for (`replica1`), or every replica (`replicas`); all servers when `None`.
+    pub node: Option<String>,
+    /// The option.
+    pub option: ServerOption,
+}
+
+/// Stands for every replica in front of a server option.
+const REPLICAS: &str = "replicas";
+
+impl NodeOption {
+    /// Whether it is for the server of this name.
+    #[must_use]
+    pub fn is_for(&self, name: &str) -> bool {
+        match self.node.as_deref() {
+            None => true,
+            Some(REPLICAS) => name.starts_with("replica"),
+            Some(node) => node == name,
+        }
+    }
+}
+
+impl FromStr for NodeOption {
+    type Err = ServerOptionError;
+
+    fn from_str(text: &str) -> Result<Self, ServerOptionError> {
+        let name_ends = text.find('=').unwrap_or(text.len());
+        let Some((node, option)) = text[..name_ends].split_once(':').map(|(node, _)| (node, &text[node.len() + 1..])) else {
+            return Ok(Self { node: None, option: text.parse()? });
+        };
+        let known =
+            [("replica", true), ("node", true), ("primary", false), (REPLICAS, false)].into_iter().any(|(word, numbered)| {
+                node.strip_prefix(word).is_some_and(|rest| {
+                    if numbered { !rest.starts_with('0') && rest.parse::<u32>().is_ok() } else { rest.is_empty() }
+                })
+            });
+        if !known {
+            return Err(ServerOptionError::Node(node.to_owned()));
+        }
+        Ok(Self { node: Some(node.to_owned()), option: option.parse()? })
+    }
+}
+
+impl fmt::Display for NodeOption {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.node {
+            Some(node) => write!(f, "{node}:{}", self.option),
+            None => self.option.fmt(f),
+        }
+    }
+}
+
+serde_as_text!(NodeOption);
+
+/// When a semi-synchronous primary waits for its replicas' acknowledgement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum WaitPoint {
+    /// After the commit in the engine: other clients may see the row before.
+    AfterCommit,
+    /// After the binary log's flush and before the commit in the engine.
+    AfterSync,
+}
+
+impl WaitPoint {
+    /// The servers' own word.
+    #[must_use]
+    pub fn variable(self) -> &'static str {
+        match self {
+            Self::AfterCommit => "AFTER_COMMIT",
+            Self::AfterSync => "AFTER_SYNC",
+        }
+    }
+}
+
+/// Bits per second, with a unit (`100mbit`, `1gbit`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bandwidth {
+    /// Bits per second.
+    pub bits: u64,
+}
+
+/// Units of a [`Bandwidth`], largest first.
+const UNITS: [(&str, u64); 4] = [("gbit", 1_000_000_000), ("mbit", 1_000_000), ("kbit", 1_000), ("bit", 1)];
+
+impl Bandwidth {
+    /// Bytes per second.
+    #[must_use]
+    pub fn bytes(self) -> u64 {
+        (self.bits / 8).max(1)
+    }
+}
+
+impl FromStr for Bandwidth {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let refuse = || format!("`{text}` is not a bandwidth; write a whole number with a unit, such as 100mbit or 1gbit");
+        let (unit, factor) = UNITS.into_iter().find(|(unit, _)| text.ends_with(unit)).ok_or_else(refuse)?;
+        let number = text[..text.len() - unit.len()].trim_end();
+        let bits = number.parse::<u64>().ok().and_then(|number| number.checked_mul(factor)).ok_or_else(refuse)?;
+        if bits < 8_000 {
+            return Err(format!("`{text}` is too little for replication to work; the least is 8kbit"));
+        }
+        Ok(Self { bits })
+    }
+}
+
+impl fmt::Display for Bandwidth {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (unit, factor) = UNITS.into_iter().find(|(_, factor)| self.bits.is_multiple_of(*factor)).unwrap_or(("bit", 1));
+        write!(f, "{}{unit}", self.bits / factor)
+    }
+}
+
+serde_as_text!(Bandwidth);
+
+/// What every replication link of a sandbox does to the bytes on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinkSpec {
+    /// One-way delay, applied in each direction.
+    pub delay: Span,
+    /// By how much the delay varies, uniformly, up and down.
+    pub jitter: Span,
+    /// How much passes; without limit when `None`.
+    pub bandwidth: Option<Bandwidth>,
+}
+
+impl fmt::Display for LinkSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} one way", self.delay)?;
+        if !self.jitter.0.is_zero() {
+            write!(f, " ± {}", self.jitter)?;
+        }
+        match self.bandwidth {
+            Some(bandwidth) => write!(f, ", {bandwidth}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A resolved sandbox.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SandboxSpec {
+    /// Which servers.
+    pub shape: Shape,
+    /// Options for them.
+    pub server_options: Vec<NodeOption>,
+    /// Where binaries are; found by themselves when `None`.
+    pub servers: Option<PathBuf>,
+    /// Where the replicas' binaries are, when they differ: a folder, or the
+    /// beginning of a version among the servers found.
+    pub replica_server: Option<String>,
+    /// Semi-synchronous only; the engine's own default when `None`.
+    pub wait_point: Option<WaitPoint>,
+    /// Semi-synchronous only: how many replicas must acknowledge (MySQL).
+    pub wait_for_replicas: Option<u32>,
+    /// Group Replication only: every member takes writes.
+    pub multi_primary: bool,
+    /// Replication goes through links of ours.
+    pub link: Option<LinkSpec>,
+}
+
+impl SandboxSpec {
+    /// A sandbox of this shape and nothing special.
+    #[must_use]
+    pub fn of(shape: Shape) -> Self {
+        Self {
+            shape,
+            server_options: Vec::new(),
+            servers: None,
+            replica_server: None,
+            wait_point: None,
+            wait_for_replicas: None,
+            multi_primary: false,
+            link: None,
+        }
+    }
+
+    /// Splits settings for several shapes into what concerns each.
+    ///
+    /// # Errors
+    /// When a setting concerns none of them, or cannot be had.
+    pub fn resolve(shapes: &[Shape], common: &Self) -> Result<Vec<Self>, String> {
+        let any = |mode: Mode| shapes.iter().any(|shape| shape.mode() == mode);
+        if (common.wait_point.is_some() || common.wait_for_replicas.is_some()) && !any(Mode::SemiSync) {
+            return Err("a wait point, or a number of replicas to wait for, belongs to semi-sync:N".to_owned());
+        }
+        if common.multi_primary && !any(Mode::Group) {
+            return Err("multi-primary belongs to group:N (every Galera node takes writes anyway)".to_owned());
+        }
+        let replicating = |shape: &Shape| shape.servers() > 1;
+        if common.link.is_some() && !shapes.iter().any(replicating) {
+            return Err("a link needs a shape that replicates, such as async:1".to_owned());
+        }
+        if let Some(link) = common.link
+            && link.jitter > link.delay
+        {
+            return Err(format!(
+                "a jitter of {} around a delay of {} would go back in time; the jitter can be at most the delay",
+                link.jitter, link.delay
+            ));
+        }
+        let has_replicas = |shape: &Shape| !shape.mode().has_members() && replicating(shape);
+        if common.replica_server.is_some() && !shapes.iter().any(has_replicas) {
+            return Err("a server for the replicas needs a shape with replicas, such as async:1".to_owned());
+        }
+        let names: BTreeSet<String> = shapes.iter().flat_map(|shape| shape.nodes()).collect();
+        for option in &common.server_options {
+            if !names.iter().any(|name| option.is_for(name)) {
+                let node = option.node.as_deref().unwrap_or_default();
+                let known: Vec<&str> = names.iter().map(String::as_str).collect();
+                return Err(format!(
+                    "the server option `{option}` is for `{node}`, which is not there; there are {}",
+                    known.join(", ")
+                ));
+            }
+        }
+        if let Some(wanted) = common.wait_for_replicas {
+            for shape in shapes.iter().filter(|shape| shape.mode() == Mode::SemiSync) {
+                if wanted == 0 || wanted >= shape.servers() {
+                    return Err(format!("{shape} cannot wait for {wanted} replicas; it can for 1 to {}", shape.servers() - 1));
+                }
+                if shape.engine() == Some(Engine::MariaDb) && wanted > 1 {
+                    return Err("MariaDB waits for the first replica only; a number to wait for is MySQL's (mysql/semi-sync:N)"
+                        .to_owned());
+                }
+            }
+        }
+        let one = |shape: &Shape| Self {
+            shape: *shape,
+            server_options: common
+                .server_options
+                .iter()
+                .filter(|option| shape.nodes().iter().any(|name| option.is_for(name)))
+                .cloned()
+                .collect(),
+            servers: common.servers.clone(),
+            replica_server: common.replica_server.clone().filter(|_| has_replicas(shape)),
+            wait_point: common.wait_point.filter(|_| shape.mode() == Mode::SemiSync),
+            wait_for_replicas: common.wait_for_replicas.filter(|_| shape.mode() == Mode::SemiSync),
+            multi_primary: common.multi_primary && shape.mode() == Mode::Group,
+            link: common.link.filter(|_| replicating(shape)),
+        };
+        Ok(shapes.iter().map(one).collect())
+    }
+}
+
+/// The name of a sandbox that is kept running: letters, digits, `-` and `_`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SandboxName(String);
+
+impl SandboxName {
+    /// The name.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for SandboxName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let valid = text.len() <= 32
+            && text.starts_with(|first: char| first.is_ascii_alphabetic())
+            && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'));
+        if !valid {
+            return Err(format!(
+                "`{text}` is no name for a sandbox; use up to 32 letters, digits, - and _, beginning with a letter"
+            ));
+        }
+        if Mode::ALL.into_iter().any(|mode| mode.name() == text) {
+            return Err(format!("`{text}` is a shape's word and no name for a sandbox"));
+        }
+        Ok(Self(text.to_owned()))
+    }
+}
+
+impl fmt::Display for SandboxName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+serde_as_text!(SandboxName);
+
+/// What `--sandbox` names: servers to start, or servers that were started before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SandboxRef {
+    /// A shape to start.
+    Shape(Shape),
+    /// One that `sandbox up` keeps running.
+    Running(SandboxName),
+}
+
+impl FromStr for SandboxRef {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.parse::<Shape>() {
+            Ok(shape) => Ok(Self::Shape(shape)),
+            // A name has neither a colon nor a slash; a mode's word is no name.
+            Err(error) if text.contains([':', '/']) || text.is_empty() => Err(error.to_string()),
+            Err(error) => text.parse().map(Self::Running).map_err(|_| error.to_string()),
+        }
+    }
+}
+
+impl fmt::Display for SandboxRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Shape(shape) => shape.fmt(f),
+            Self::Running(name) => name.fmt(f),
+        }
+    }
+}
+
+serde_as_text!(SandboxRef);
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn shapes(texts: &[&str]) -> Vec<Shape> {
+        texts.iter().map(|text| text.parse().unwrap()).collect()
+    }
+
+    #[test]
+    fn options_for_one_server_and_for_all() {
+        let one: NodeOption = "replica1:slave-parallel-threads=4".parse().unwrap();
+        assert!(one.is_for("replica1") && !one.is_for("replica2") && !one.is_for("primary"));
+        assert_eq!(one.to_string(), "replica1:slave_parallel_threads=4");
+        let all: NodeOption = "init_connect=SET a:=1".parse().unwrap();
+        assert!(all.node.is_none() && all.is_for("node3"));
+        assert!("replicas:sync_binlog=0".parse::<NodeOption>().unwrap().is_for("replica9"));
+        for text in ["replica:x=1", "replica0:x=1", "master:x=1", "replica1:port=1", "node1:"] {
+            assert!(text.parse::<NodeOption>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn bandwidths() {
+        for (text, bits) in [("100mbit", 100_000_000), ("1gbit", 1_000_000_000), ("64kbit", 64_000)] {
+            let bandwidth: Bandwidth = text.parse().unwrap();
+            assert_eq!((bandwidth.bits, bandwidth.to_string().as_str()), (bits, text));
+        }
+        for text in ["", "5", "mbit", "-1mbit", "1.5gbit", "7kbit", "99999999999gbit", "1MB"] {
+            assert!(text.parse::<Bandwidth>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn settings_go_to_the_shapes_they_concern() {
+        let common = SandboxSpec {
+            wait_point: Some(WaitPoint::AfterSync),
+            server_options: vec!["replica2:sync_binlog=1".parse().unwrap(), "expire_logs_days=1".parse().unwrap()],
+            ..SandboxSpec::of("none".parse().unwrap())
+        };
+        let all = SandboxSpec::resolve(&shapes(&["async:1", "semi-sync:2"]), &common).unwrap();
+        assert_eq!((all[0].wait_point, all[0].server_options.len()), (None, 1));
+        assert_eq!((all[1].wait_point, all[1].server_options.len()), (Some(WaitPoint::AfterSync), 2));
+    }
+
+    #[test]
+    fn settings_that_concern_nothing_are_refused() {
+        let none = || SandboxSpec::of("none".parse().unwrap());
+        let link = Some(LinkSpec { delay: Span::from_millis(1), jitter: Span::from_millis(2), bandwidth: None });
+        for (shape, common, want) in [
+            ("async:1", SandboxSpec { wait_point: Some(WaitPoint::AfterSync), ..none() }, "semi-sync"),
+            ("semi-sync:2", SandboxSpec { wait_for_replicas: Some(3), ..none() }, "1 to 2"),
+            ("mariadb/semi-sync:2", SandboxSpec { wait_for_replicas: Some(2), ..none() }, "first replica"),
+            ("galera:3", SandboxSpec { multi_primary: true, ..none() }, "group:N"),
+            ("none", SandboxSpec { link, ..none() }, "replicates"),
+            ("async:1", SandboxSpec { link, ..none() }, "jitter"),
+            ("group:3", SandboxSpec { replica_server: Some("9".to_owned()), ..none() }, "replicas"),
+            (
+                "async:1",
+                SandboxSpec { server_options: vec!["replica2:sync_binlog=1".parse().unwrap()], ..none() },
+                "primary, replica1",
+            ),
+        ] {
+            let error = SandboxSpec::resolve(&shapes(&[shape]), &common).unwrap_err();
+            assert!(error.contains(want), "{shape}: {error}");
+        }
+    }
+
+    #[test]
+    fn names_and_shapes_do_not_mix() {
+        assert!(matches!("work".parse(), Ok(SandboxRef::Running(_))));
+        assert!(matches!("none".parse(), Ok(SandboxRef::Shape(_))));
+        for text in ["async", "", "a/b", "ring:3", "1st", "a b"] {
+            assert!(text.parse::<SandboxRef>().is_err(), "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_panics(text in "(replica1|node2)?:?\\PC{0,20}") {
+            let _ = text.parse::<NodeOption>();
+            let _ = text.parse::<SandboxRef>();
+            if let Ok(bandwidth) = text.parse::<Bandwidth>() {
+                prop_assert_eq!(bandwidth.to_string().parse::<Bandwidth>(), Ok(bandwidth));
+            }
+        }
+    }
+}
