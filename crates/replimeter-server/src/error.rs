@@ -60,6 +60,8 @@ pub mod code {
     pub const SPECIAL_DENIED: u16 = 1227;
     /// Access to a schema is denied.
     pub const SCHEMA_DENIED: u16 = 1044;
+    /// A Galera node does not take statements yet.
+    pub const NOT_PREPARED: u16 = 1047;
     /// The server is read-only.
     pub const READ_ONLY: u16 = 1290;
 }

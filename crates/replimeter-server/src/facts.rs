@@ -41,9 +41,7 @@ impl Facts {
     /// # Errors
     /// When the connection breaks.
     pub fn read(session: &mut Session) -> Result<Self, ServerError> {
-        let rows = session.rows("cannot read the server's variables", "SHOW GLOBAL VARIABLES")?;
-        let variables: BTreeMap<String, String> =
-            rows.into_iter().filter_map(|mut row| Some((row.remove("Variable_name")?, row.remove("Value")?))).collect();
+        let variables = session.pairs("cannot read the server's variables", "SHOW GLOBAL VARIABLES")?;
         let get = |name: &str| variables.get(name).cloned().unwrap_or_default();
         let version = get("version");
         Ok(Self { engine: flavour::detect(&version, &get("version_comment")), version, variables })
@@ -93,6 +91,7 @@ impl Facts {
             (name.clone(), shown.to_owned())
         });
         ServerRecord {
+            shape: String::new(),
             name: session.name().to_owned(),
             address: session.address().to_owned(),
             flavour: self.engine.name().to_owned(),

@@ -9,6 +9,7 @@ pub mod facts;
 pub mod filter;
 pub mod flavour;
 pub mod grants;
+pub mod namespace;
 pub mod node;
 pub mod option_file;
 pub mod session;

@@ -5,7 +5,10 @@ use std::{fs, time::Duration};
 use mysql::{ClientIdentity, Opts, OptsBuilder, SslOpts};
 use replimeter_model::target::{Endpoint, Secret, SslMode};
 
-use crate::error::{ErrorKind, ServerError};
+use crate::{
+    error::{ErrorKind, ServerError},
+    namespace::Namespace,
+};
 
 /// How long a connection attempt may take.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -23,6 +26,8 @@ pub struct Node {
     pub password: Option<Secret>,
     /// How long an answer may take.
     pub answer: Duration,
+    /// The network that it is reached in; ours when `None`.
+    pub namespace: Option<Namespace>,
 }
 
 impl Node {

@@ -27,10 +27,14 @@ impl Session {
     /// # Errors
     /// When the server cannot be reached, verified or does not let the user in.
     pub fn open(node: &Node) -> Result<Self, ServerError> {
+        let connect = |tls: bool| match &node.namespace {
+            None => Conn::new(node.opts(tls)),
+            Some(namespace) => namespace.run(|| Conn::new(node.opts(tls))).map_err(Error::IoError)?,
+        };
         let wants_tls = node.endpoint.ssl_mode != SslMode::Disabled;
-        let (conn, tls) = match Conn::new(node.opts(wants_tls)) {
+        let (conn, tls) = match connect(wants_tls) {
             Err(Error::DriverError(DriverError::TlsNotSupported)) if node.endpoint.ssl_mode == SslMode::Preferred => {
-                (Conn::new(node.opts(false)), false)
+                (connect(false), false)
             }
             first => (first, wants_tls),
         };
@@ -98,6 +102,21 @@ impl Session {
         self.conn.query_drop(sql).map_err(|error| ServerError::from_driver(&self.name, &self.address, doing, &error))
     }
 
+    /// Runs the first of several statements that this server's grammar knows.
+    ///
+    /// # Errors
+    /// When the server knows none, refuses it, or the connection breaks.
+    pub fn run_first(&mut self, doing: &str, alternatives: &[String]) -> Result<(), ServerError> {
+        let mut last = Ok(());
+        for sql in alternatives {
+            last = self.run(doing, sql);
+            if !matches!(&last, Err(error) if error.kind == ErrorKind::Statement(crate::error::code::SYNTAX)) {
+                break;
+            }
+        }
+        last
+    }
+
     /// Runs a statement and returns its rows by column name; NULL becomes "".
     ///
     /// # Errors
@@ -110,6 +129,17 @@ impl Session {
             names.into_iter().zip(row.unwrap().into_iter().map(text)).collect()
         });
         Ok(texts.collect())
+    }
+
+    /// Runs a statement of two columns, such as `SHOW STATUS`, and returns its
+    /// rows by the first.
+    ///
+    /// # Errors
+    /// When the server refuses it or the connection breaks.
+    pub fn pairs(&mut self, doing: &str, sql: &str) -> Result<BTreeMap<String, String>, ServerError> {
+        let wrap = |error: Error| ServerError::from_driver(&self.name, &self.address, doing, &error);
+        let rows: Vec<(String, Option<String>)> = self.conn.query(sql).map_err(wrap)?;
+        Ok(rows.into_iter().map(|(name, value)| (name, value.unwrap_or_default())).collect())
     }
 
     /// Runs a statement and returns the first column of its first row; `None`

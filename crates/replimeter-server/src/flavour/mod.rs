@@ -1,7 +1,15 @@
 //! What differs between MariaDB and MySQL, in one place.
 
+pub mod appliers;
+pub mod binlog;
+pub mod galera;
+pub mod group;
+pub mod gtid;
 mod mariadb;
 mod mysql;
+pub mod semi_sync;
+pub mod settings;
+pub mod statements;
 
 use std::collections::BTreeMap;
 
@@ -35,6 +43,8 @@ pub struct Channel {
     pub io_error: String,
     /// Last error of the applying thread; empty for none.
     pub sql_error: String,
+    /// Whether both sides find their position by GTID.
+    pub by_gtid: bool,
     /// Configured delay in seconds.
     pub delay_s: u64,
     /// Replication filters.
@@ -80,6 +90,8 @@ impl Channel {
             sql_running: pick(&["Replica_SQL_Running", "Slave_SQL_Running"]),
             io_error: error("Last_IO_Errno", "Last_IO_Error"),
             sql_error: error("Last_SQL_Errno", "Last_SQL_Error"),
+            // MariaDB says `Slave_Pos` or `Current_Pos`, MySQL 1.
+            by_gtid: !matches!(pick(&["Using_Gtid", "Auto_Position"]).as_str(), "" | "No" | "0"),
             delay_s: number(&["SQL_Delay"]),
             filters: Filters {
                 do_schemas: list(&pick(&["Replicate_Do_DB"])),

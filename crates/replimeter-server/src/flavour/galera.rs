@@ -1,0 +1,98 @@
+//! What a Galera node says of itself and its cluster.
+
+use crate::{ServerError, Session, filter::list};
+
+/// A node's state.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NodeState {
+    /// Names the cluster; the same on all of its nodes.
+    pub cluster: String,
+    /// Names this node within the cluster's present view.
+    pub member: String,
+    /// `Synced`, `Donor/Desynced`, `Joining` …
+    pub state: String,
+    /// `Primary` when the node belongs to the part that holds the quorum.
+    pub component: String,
+    /// Where the nodes that it sees take clients.
+    pub incoming: Vec<String>,
+    /// Nodes that it sees.
+    pub size: u64,
+    /// Whether it takes statements.
+    pub ready: bool,
+    /// What its reads wait for (`wsrep_sync_wait`); 0 for nothing.
+    pub sync_wait: u64,
+}
+
+impl NodeState {
+    /// Whether it takes part fully.
+    #[must_use]
+    pub fn synced(&self) -> bool {
+        self.ready && self.component == "Primary" && self.state == "Synced"
+    }
+
+    /// Whether it belongs to the same cluster as another node. Clusters made from
+    /// clones of one data directory share their name; those that see none of the
+    /// same nodes are two.
+    #[must_use]
+    pub fn same_cluster(&self, other: &Self) -> bool {
+        let strangers = || {
+            !self.incoming.is_empty()
+                && !other.incoming.is_empty()
+                && !self.incoming.iter().any(|address| other.incoming.contains(address))
+        };
+        self.cluster == other.cluster && !self.cluster.is_empty() && !strangers()
+    }
+
+    /// In one line.
+    #[must_use]
+    pub fn words(&self) -> String {
+        let ready = if self.ready { "ready" } else { "not ready" };
+        format!("{}, component {}, cluster size {}, {ready}", self.state, self.component, self.size)
+    }
+}
+
+/// The node's state; `None` when the server is no Galera node.
+///
+/// # Errors
+/// When the connection breaks.
+pub fn node_state(session: &mut Session) -> Result<Option<NodeState>, ServerError> {
+    let doing = "cannot read the Galera node's state";
+    let variables = session.pairs(doing, "SHOW GLOBAL VARIABLES LIKE 'wsrep_%'")?;
+    let variable = |name: &str| variables.get(name).map_or("", String::as_str);
+    // A server without the library answers the same statements.
+    if variable("wsrep_on") != "ON" || matches!(variable("wsrep_provider"), "" | "none") {
+        return Ok(None);
+    }
+    let status = session.pairs(doing, "SHOW GLOBAL STATUS LIKE 'wsrep_%'")?;
+    let of = |name: &str| status.get(name).cloned().unwrap_or_default();
+    Ok(Some(NodeState {
+        cluster: of("wsrep_cluster_state_uuid"),
+        member: of("wsrep_gcomm_uuid"),
+        state: of("wsrep_local_state_comment"),
+        component: of("wsrep_cluster_status"),
+        incoming: list(&of("wsrep_incoming_addresses")),
+        size: of("wsrep_cluster_size").parse().unwrap_or(0),
+        ready: of("wsrep_ready") == "ON",
+        sync_wait: variable("wsrep_sync_wait").parse().unwrap_or(0),
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clones_that_see_other_nodes_are_another_cluster() {
+        let node = |cluster: &str, incoming: &str| NodeState {
+            cluster: cluster.to_owned(),
+            incoming: list(incoming),
+            ..NodeState::default()
+        };
+        let one = node("u", "a:1,b:1");
+        assert!(one.same_cluster(&node("u", "b:1")), "one of them sees only itself");
+        assert!(one.same_cluster(&node("u", "")), "addresses are not always told");
+        assert!(!one.same_cluster(&node("u", "c:1,d:1")));
+        assert!(!one.same_cluster(&node("v", "a:1,b:1")));
+        assert!(!node("", "a:1").same_cluster(&node("", "a:1")), "no cluster at all");
+    }
+}

@@ -1,0 +1,87 @@
+//! What a member of a MySQL group says of the group.
+
+use crate::{ServerError, Session};
+
+/// One member as this server sees it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Member {
+    /// Its `server_uuid`.
+    pub uuid: String,
+    /// Where it says it is, host and port.
+    pub address: String,
+    /// `ONLINE`, `RECOVERING`, `UNREACHABLE`, `OFFLINE`, `ERROR`.
+    pub state: String,
+    /// `PRIMARY` or `SECONDARY`; every member of a multi-primary group is `PRIMARY`.
+    pub role: String,
+}
+
+/// The group as one of its members sees it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GroupState {
+    /// The group's name, a UUID.
+    pub name: String,
+    /// This server's `server_uuid`.
+    pub uuid: String,
+    /// Every member that it sees.
+    pub members: Vec<Member>,
+    /// Whether only one member takes writes.
+    pub single_primary: bool,
+    /// `group_replication_consistency`.
+    pub consistency: String,
+}
+
+impl GroupState {
+    /// This server among the members.
+    #[must_use]
+    pub fn own(&self) -> Option<&Member> {
+        self.members.iter().find(|member| member.uuid == self.uuid)
+    }
+
+    /// Members that take part fully.
+    #[must_use]
+    pub fn online(&self) -> usize {
+        self.members.iter().filter(|member| member.state == "ONLINE").count()
+    }
+
+    /// In one line.
+    #[must_use]
+    pub fn words(&self) -> String {
+        let own = self.own().map_or("no member", |member| member.state.as_str());
+        format!("{own}, {} of {} members online", self.online(), self.members.len())
+    }
+}
+
+/// The group's state; `None` when the server belongs to none.
+///
+/// # Errors
+/// When the privilege is missing or the connection breaks.
+pub fn group_state(session: &mut Session) -> Result<Option<GroupState>, ServerError> {
+    let doing = "cannot read the state of the group";
+    let variables = session
+        .pairs(doing, "SHOW GLOBAL VARIABLES WHERE Variable_name LIKE 'group_replication_%' OR Variable_name = 'server_uuid'")?;
+    let of = |name: &str| variables.get(name).cloned().unwrap_or_default();
+    if of("group_replication_group_name").is_empty() {
+        return Ok(None);
+    }
+    // The columns of 8.0 and later; before, there was no role.
+    let rows = session.rows(doing, "SELECT * FROM performance_schema.replication_group_members")?;
+    let members: Vec<Member> = rows
+        .iter()
+        .map(|row| {
+            let of = |name: &str| row.get(name).cloned().unwrap_or_default();
+            let address = format!("{}:{}", of("MEMBER_HOST"), of("MEMBER_PORT"));
+            Member { uuid: of("MEMBER_ID"), address, state: of("MEMBER_STATE"), role: of("MEMBER_ROLE") }
+        })
+        .filter(|member| !member.uuid.is_empty())
+        .collect();
+    if members.is_empty() {
+        return Ok(None);
+    }
+    Ok(Some(GroupState {
+        name: of("group_replication_group_name"),
+        uuid: of("server_uuid"),
+        members,
+        single_primary: of("group_replication_single_primary_mode") == "ON",
+        consistency: of("group_replication_consistency"),
+    }))
+}

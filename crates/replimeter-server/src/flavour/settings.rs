@@ -1,0 +1,82 @@
+//! Settings that both engines have, under names that changed.
+
+use std::collections::BTreeMap;
+
+use crate::{ErrorKind, ServerError, Session, facts::Facts};
+
+/// The value of the first of these variables that the server has; "" for none.
+fn first<'f>(facts: &'f Facts, names: &[&str]) -> &'f str {
+    names.iter().map(|name| facts.get(name)).find(|value| !value.is_empty()).unwrap_or("")
+}
+
+/// The transaction isolation that sessions begin with, such as `REPEATABLE-READ`.
+#[must_use]
+pub fn isolation(facts: &Facts) -> &str {
+    first(facts, &["transaction_isolation", "tx_isolation"])
+}
+
+/// Logs of statements that are on, by their variables.
+#[must_use]
+pub fn statement_logs(facts: &Facts) -> Vec<&'static str> {
+    let mut on: Vec<&str> =
+        ["general_log", "slow_query_log", "log_slow_query"].into_iter().filter(|name| facts.on(name)).collect();
+    // MariaDB 10.11 has both names for one log.
+    if on.contains(&"slow_query_log") {
+        on.retain(|name| *name != "log_slow_query");
+    }
+    on
+}
+
+/// Every counter of the server.
+///
+/// # Errors
+/// When the connection breaks.
+pub fn counters(session: &mut Session) -> Result<BTreeMap<String, String>, ServerError> {
+    session.pairs("cannot read the server's counters", "SHOW GLOBAL STATUS")
+}
+
+/// The user's name as the server knows it, quoted for statements.
+///
+/// # Errors
+/// When the connection breaks.
+pub fn quoted_user(session: &mut Session) -> Result<String, ServerError> {
+    let user = session.value("cannot read the user's name", "SELECT CURRENT_USER()")?.unwrap_or_default();
+    let (name, host) = user.rsplit_once('@').unwrap_or((&user, "%"));
+    let quoted = |text: &str| format!("'{}'", text.replace('\\', "\\\\").replace('\'', "''"));
+    Ok(format!("{}@{}", quoted(name), quoted(host)))
+}
+
+/// The client's address of the connection with this number, as the server sees
+/// it: tells two addresses of one server from two servers. `None` when there is
+/// no such connection, or the user may not see it.
+///
+/// # Errors
+/// When the connection breaks.
+pub fn client_of(session: &mut Session, connection_id: u32) -> Result<Option<String>, ServerError> {
+    let doing = "cannot read the list of connections";
+    match session.value(doing, &format!("SELECT HOST FROM information_schema.PROCESSLIST WHERE ID = {connection_id}")) {
+        Err(error) if matches!(error.kind, ErrorKind::Privilege | ErrorKind::Statement(_)) => Ok(None),
+        other => other,
+    }
+}
+
+/// Counters of nanoseconds for which Galera's flow control stopped writes, summed up.
+#[must_use]
+pub fn flow_control_ns(counters: &BTreeMap<String, String>) -> Option<u64> {
+    counters.get("wsrep_flow_control_paused_ns")?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use replimeter_model::engine::Engine;
+
+    use super::*;
+
+    #[test]
+    fn one_log_with_two_names_is_one() {
+        let variables = ["slow_query_log", "log_slow_query", "general_log"];
+        let variables = variables.into_iter().map(|name| (name.to_owned(), "ON".to_owned())).collect();
+        let facts = Facts { engine: Engine::MariaDb, version: String::new(), variables };
+        assert_eq!(statement_logs(&facts), ["general_log", "slow_query_log"]);
+    }
+}

@@ -1,0 +1,89 @@
+//! Statements that hints tell people to run, in the server's own words.
+
+use replimeter_model::engine::Engine;
+
+use crate::flavour::Channel;
+
+/// Starts and stops parts of a channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// Both threads.
+    Both,
+    /// The receiving thread.
+    Receiver,
+}
+
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\\', "\\\\").replace('\'', "''"))
+}
+
+fn statement(verb: &str, engine: Engine, channel: &Channel, part: Part) -> String {
+    // Whoever names its columns so knows the new words; MariaDB takes the old ones in every version.
+    let word = if channel.raw.contains_key("Replica_IO_Running") { "REPLICA" } else { "SLAVE" };
+    let part = if part == Part::Receiver { " IO_THREAD" } else { "" };
+    match (engine, channel.name.as_str()) {
+        (_, "") => format!("{verb} {word}{part};"),
+        (Engine::MariaDb, name) => format!("{verb} {word} {}{part};", quoted(name)),
+        (Engine::MySql, name) => format!("{verb} {word}{part} FOR CHANNEL {};", quoted(name)),
+    }
+}
+
+/// Starts a channel.
+#[must_use]
+pub fn start(engine: Engine, channel: &Channel, part: Part) -> String {
+    statement("START", engine, channel, part)
+}
+
+/// Stops a channel.
+#[must_use]
+pub fn stop(engine: Engine, channel: &Channel, part: Part) -> String {
+    statement("STOP", engine, channel, part)
+}
+
+/// Stops a channel and starts it again.
+#[must_use]
+pub fn restart(engine: Engine, channel: &Channel, part: Part) -> String {
+    format!("{} {}", stop(engine, channel, part), start(engine, channel, part))
+}
+
+/// Makes a server refuse writes of everybody who may be refused.
+#[must_use]
+pub fn forbid_writes(engine: Engine) -> &'static str {
+    match engine {
+        Engine::MariaDb => "SET GLOBAL read_only=ON;",
+        Engine::MySql => "SET GLOBAL super_read_only=ON;",
+    }
+}
+
+/// Lets a channel find its position by GTID.
+#[must_use]
+pub fn use_gtid(engine: Engine) -> &'static str {
+    match engine {
+        Engine::MariaDb => "CHANGE MASTER TO MASTER_USE_GTID=slave_pos, with the replica stopped",
+        Engine::MySql => "CHANGE REPLICATION SOURCE TO SOURCE_AUTO_POSITION=1, with the replica stopped",
+    }
+}
+
+/// Shows the binary log's status, as GRANT spells the privilege.
+#[must_use]
+pub fn binlog_monitor_privilege(engine: Engine) -> &'static str {
+    match engine {
+        Engine::MariaDb => "BINLOG MONITOR",
+        Engine::MySql => "REPLICATION CLIENT",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn in_the_servers_own_words() {
+        let old = Channel { name: "o'b".to_owned(), ..Channel::default() };
+        assert_eq!(restart(Engine::MariaDb, &old, Part::Receiver), "STOP SLAVE 'o''b' IO_THREAD; START SLAVE 'o''b' IO_THREAD;");
+        let mut new = Channel { name: "c".to_owned(), ..Channel::default() };
+        new.raw.insert("Replica_IO_Running".to_owned(), "Yes".to_owned());
+        assert_eq!(start(Engine::MySql, &new, Part::Receiver), "START REPLICA IO_THREAD FOR CHANNEL 'c';");
+        assert_eq!(start(Engine::MySql, &Channel::default(), Part::Both), "START SLAVE;");
+    }
+}
