@@ -8,12 +8,50 @@ use replimeter_server::ServerError;
 #[derive(Debug, thiserror::Error)]
 pub enum SandboxError {
     /// No server binary was found.
-    #[error("no {wanted} server found; looked in {}", searched.join(", "))]
+    #[error("no {wanted} server found; looked in {}{}", searched.join(", "), passed_over(unusable))]
     NoBinary {
         /// Which engine was asked for.
         wanted: String,
         /// Where it was looked for.
         searched: Vec<String>,
+        /// What looked like a server and could not be used, with the cause.
+        unusable: Vec<String>,
+    },
+    /// Something that was to be added and is no server.
+    #[error("{} cannot be added: {reason}", path.display())]
+    Refused {
+        /// What was to be added.
+        path: PathBuf,
+        /// Why not.
+        reason: String,
+        /// What to try.
+        hint: String,
+    },
+    /// A server that cannot do what is asked for.
+    #[error("{what}")]
+    Impossible {
+        /// What it cannot do, and why.
+        what: String,
+        /// What to install or ask for instead.
+        hint: String,
+    },
+    /// A kept sandbox that is not there, or not as it should be.
+    #[error("sandbox {name}: {state}")]
+    Kept {
+        /// Its name.
+        name: String,
+        /// What is the matter.
+        state: String,
+        /// What to try.
+        hint: String,
+    },
+    /// A replication link of ours could not be put up.
+    #[error("cannot put up the link {name}: {source}")]
+    Link {
+        /// Its name.
+        name: String,
+        /// Why not.
+        source: io::Error,
     },
     /// A file or folder of the sandbox.
     #[error("cannot {doing} {}: {source}", path.display())]
@@ -96,6 +134,7 @@ impl SandboxError {
                  name the folder of an unpacked server with --servers DIR"
                     .to_owned()
             }
+            Self::Impossible { hint, .. } | Self::Kept { hint, .. } | Self::Refused { hint, .. } => hint.clone(),
             Self::Disk { source, .. } if source.kind() == io::ErrorKind::StorageFull => {
                 "free some space there, or set REPLIMETER_HOME to a folder on a larger disk".to_owned()
             }
@@ -110,6 +149,7 @@ impl SandboxError {
                 "check the server options given: replication filters, server ids, binary log".to_owned()
             }
             Self::Server(error) => error.hint.clone(),
+            Self::Link { .. } => "is the machine out of ports, files or threads?".to_owned(),
             Self::Spawn { .. } => "is the file a program for this machine, and may this user execute it?".to_owned(),
             Self::Interrupted => String::new(),
         }
@@ -119,4 +159,9 @@ impl SandboxError {
         let path = path.to_owned();
         move |source| Self::Disk { doing, path, source }
     }
+}
+
+/// What a search met and could not use, as the end of a sentence.
+fn passed_over(unusable: &[String]) -> String {
+    unusable.iter().map(|found| format!("\n  cannot be used: {found}")).collect()
 }

@@ -2,11 +2,12 @@
 
 use std::{
     fs::{self, DirBuilder, File},
-    io,
+    io::{self, Write},
     os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt},
     path::{Path, PathBuf},
 };
 
+use replimeter_model::sandbox::SandboxName;
 use rustix::fs::{FlockOperation, flock};
 
 use crate::{error::SandboxError, process, user::SystemUser};
@@ -57,39 +58,87 @@ impl Home {
         self.root.join("seeds")
     }
 
+    /// Links resolved: processes are recognised by the path they were started with.
     fn sandboxes(&self) -> PathBuf {
-        self.root.join("sandboxes")
+        let path = self.root.join("sandboxes");
+        path.canonicalize().unwrap_or(path)
     }
 
-    /// Removes what killed runs left and makes a folder for a new sandbox.
-    pub(crate) fn claim(&self) -> Result<Place, SandboxError> {
+    /// The folder of the kept sandbox of this name, whether there is one or not. A
+    /// name begins with a letter, the folder of a nameless sandbox with a digit.
+    pub(crate) fn place_of(&self, name: &SandboxName) -> PathBuf {
+        self.place(name.as_str())
+    }
+
+    /// The folder of this name.
+    pub(crate) fn place(&self, name: &str) -> PathBuf {
+        self.sandboxes().join(name)
+    }
+
+    /// The folders of all kept sandboxes, also of dead ones.
+    pub(crate) fn named(&self) -> Result<Vec<PathBuf>, SandboxError> {
+        let parent = self.sandboxes();
+        if !parent.is_dir() {
+            return Ok(Vec::new());
+        }
+        let entries = fs::read_dir(&parent).map_err(SandboxError::disk("read the folder", &parent))?;
+        let named = |path: &PathBuf| {
+            path.is_dir()
+                && path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.parse::<SandboxName>().is_ok())
+        };
+        Ok(entries.filter_map(Result::ok).map(|entry| entry.path()).filter(named).collect())
+    }
+
+    /// Removes a sandbox's folder when nobody holds it; also when it is gone already.
+    pub(crate) fn remove_if_abandoned(&self, folder: &Path) -> Result<(), SandboxError> {
+        let _gate = self.gate()?;
+        if folder.is_dir() && !held(folder)? { remove_folder(folder) } else { Ok(()) }
+    }
+
+    fn gate(&self) -> Result<File, SandboxError> {
+        gate(&self.sandboxes())
+    }
+
+    /// Removes what killed runs left and makes a folder for a new sandbox, of this
+    /// name when it is to be kept.
+    pub(crate) fn claim(&self, name: Option<&SandboxName>) -> Result<Place, SandboxError> {
         // Other users may pass through to the servers they run, and list nothing.
         let mode = if self.user.become_ids.is_some() { 0o711 } else { 0o700 };
-        let parent = self.sandboxes();
-        for folder in [&self.root, &parent] {
+        for folder in [&self.root, &self.sandboxes()] {
             make_folder(folder, mode)?;
         }
+        let parent = self.sandboxes();
         make_folder(&self.seeds(), 0o700)?;
         if let Some(path) = self.user.blocked_at(&parent) {
             return Err(SandboxError::Unreachable { path, user: self.user.name.clone() });
         }
-        // One at a time: between making a folder and locking it, it looks abandoned.
-        let gate = lock_file(&parent.join(".lock"))?;
-        flock(&gate, FlockOperation::LockExclusive).map_err(|error| SandboxError::disk("lock", &parent)(error.into()))?;
+        let _gate = self.gate()?;
         remove_abandoned(&parent)?;
-        let path = (0u32..)
-            .map(|number| parent.join(format!("{}-{number}", std::process::id())))
-            .find(|path| !path.exists())
-            .ok_or_else(|| SandboxError::disk("create a folder in", &parent)(io::Error::other("every name is taken")))?;
+        let path = match name {
+            Some(name) if self.place_of(name).exists() => {
+                return Err(SandboxError::Kept {
+                    name: name.to_string(),
+                    state: crate::kept::TAKEN.to_owned(),
+                    hint: format!("choose another with --name, or end it first: replimeter sandbox down {name}"),
+                });
+            }
+            Some(name) => self.place_of(name),
+            None => (0u32..)
+                .map(|number| parent.join(format!("{}-{number}", std::process::id())))
+                .find(|path| !path.exists())
+                .ok_or_else(|| SandboxError::disk("create a folder in", &parent)(io::Error::other("every name is taken")))?,
+        };
         make_folder(&path, mode)?;
         let lock = lock_file(&path.join("lock"))?;
-        flock(&lock, FlockOperation::NonBlockingLockExclusive)
-            .map_err(|error| SandboxError::disk("lock", &path)(error.into()))?;
+        // Somebody may just be looking whether it is held.
+        flock(&lock, FlockOperation::LockExclusive).map_err(|error| SandboxError::disk("lock", &path)(error.into()))?;
+        // For people who look: the number is theirs to read, not ours to trust.
+        let _ = (&lock).write_all(format!("{}\n", std::process::id()).as_bytes());
         Ok(Place { path, _lock: lock })
     }
 }
 
-fn make_folder(path: &Path, mode: u32) -> Result<(), SandboxError> {
+pub(crate) fn make_folder(path: &Path, mode: u32) -> Result<(), SandboxError> {
     if path.is_dir() {
         return Ok(());
     }
@@ -102,6 +151,25 @@ fn lock_file(path: &Path) -> Result<File, SandboxError> {
     File::options().create(true).truncate(false).write(true).open(path).map_err(SandboxError::disk("open the lock file", path))
 }
 
+/// Whether somebody holds a sandbox's folder.
+pub(crate) fn held(folder: &Path) -> Result<bool, SandboxError> {
+    let path = folder.join("lock");
+    let lock = match File::open(&path) {
+        Ok(lock) => lock,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        Err(error) => return Err(SandboxError::disk("open the lock file", &path)(error)),
+    };
+    Ok(flock(&lock, FlockOperation::NonBlockingLockShared).is_err())
+}
+
+/// Held while folders come and go: between making a folder and locking it, it
+/// looks abandoned.
+fn gate(parent: &Path) -> Result<File, SandboxError> {
+    let gate = lock_file(&parent.join(".lock"))?;
+    flock(&gate, FlockOperation::LockExclusive).map_err(|error| SandboxError::disk("lock", parent)(error.into()))?;
+    Ok(gate)
+}
+
 /// Removes every sandbox whose lock nobody holds.
 fn remove_abandoned(parent: &Path) -> Result<(), SandboxError> {
     let entries = fs::read_dir(parent).map_err(SandboxError::disk("read the folder", parent))?;
@@ -110,7 +178,12 @@ fn remove_abandoned(parent: &Path) -> Result<(), SandboxError> {
         if !path.is_dir() {
             continue;
         }
-        let lock = lock_file(&path.join("lock"))?;
+        let lock = match lock_file(&path.join("lock")) {
+            Ok(lock) => lock,
+            // Somebody is removing it.
+            Err(_) if !path.exists() => continue,
+            Err(error) => return Err(error),
+        };
         if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok() {
             remove_folder(&path)?;
         }
@@ -118,12 +191,33 @@ fn remove_abandoned(parent: &Path) -> Result<(), SandboxError> {
     Ok(())
 }
 
-/// Removes a sandbox's folder, ending first what still runs in it.
+/// Takes a sandbox's folder out of the way, so that its name is free, and removes it.
+pub(crate) fn retire(path: &Path) -> Result<(), SandboxError> {
+    kill_all_inside(path);
+    let Some(parent) = path.parent() else { return remove_folder(path) };
+    let aside = {
+        let _gate = gate(parent)?;
+        let aside =
+            (0u32..).map(|number| parent.join(format!(".gone-{}-{number}", std::process::id()))).find(|path| !path.exists());
+        aside.filter(|aside| fs::rename(path, aside).is_ok())
+    };
+    remove_folder(aside.as_deref().unwrap_or(path))
+}
+
+/// Ends what runs in a sandbox's folder, also what is started meanwhile.
+fn kill_all_inside(path: &Path) {
+    let began = std::time::Instant::now();
+    while process::kill_inside(path) > 0 && began.elapsed() < std::time::Duration::from_secs(5) {
+        std::thread::sleep(std::time::Duration::from_millis(2));
+    }
+}
+
+/// Removes a folder, ending first what still runs in it.
 pub(crate) fn remove_folder(path: &Path) -> Result<(), SandboxError> {
     let mut last = None;
     // A server that is being killed may still make a file while we remove.
     for attempt in 0..50 {
-        process::kill_inside(path);
+        kill_all_inside(path);
         match fs::remove_dir_all(path) {
             Ok(()) => return Ok(()),
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -152,12 +246,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
         let home = Home::at(folder.path().join("home")).unwrap();
-        let held = home.claim().unwrap();
-        let abandoned = home.claim().unwrap();
+        let held = home.claim(None).unwrap();
+        let abandoned = home.claim(None).unwrap();
         let (held_path, abandoned_path) = (held.path.clone(), abandoned.path.clone());
         fs::write(abandoned_path.join("data"), b"x").unwrap();
         drop(abandoned);
-        let third = home.claim().unwrap();
+        let third = home.claim(None).unwrap();
         assert!(held_path.exists());
         assert!(!abandoned_path.join("data").exists());
         assert_ne!(third.path, held_path);

@@ -5,21 +5,30 @@
 //! thread that lives as long as the tool. What a killed tool leaves on disk the
 //! next start removes.
 
+pub mod abilities;
+pub mod add;
+mod archive;
 pub mod binaries;
 mod copy;
 mod engine;
 pub mod error;
+pub mod guard;
 pub mod home;
+pub mod kept;
+pub mod link;
+mod network;
 mod ports;
 mod process;
 mod registry;
+mod sandbox;
 mod seed;
-mod topology;
+mod start;
 pub mod user;
 
+pub use abilities::{Abilities, Ability};
 pub use binaries::{Install, Search};
 
 pub use error::SandboxError;
 pub use home::Home;
 pub use registry::destroy_all;
-pub use topology::{Sandbox, Settings};
+pub use sandbox::{CREDENTIALS, Member, Sandbox, Settings};

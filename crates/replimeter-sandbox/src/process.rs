@@ -1,7 +1,8 @@
 //! Server processes that cannot outlive the tool.
 
 use std::{
-    fs::{self, File},
+    ffi::OsStr,
+    fs::File,
     io::{self, Read, Seek, SeekFrom},
     os::unix::process::CommandExt,
     path::Path,
@@ -10,11 +11,12 @@ use std::{
     thread,
 };
 
-use rustix::process::{Pid, Signal, getpid, getppid, set_parent_process_death_signal};
+use replimeter_server::namespace::Namespace;
+use rustix::process::{Pid, PidfdFlags, Signal, getpid, getppid, pidfd_open, pidfd_send_signal, set_parent_process_death_signal};
 
 use crate::user::SystemUser;
 
-type Request = (Command, mpsc::Sender<io::Result<Child>>);
+type Request = (Command, Option<Namespace>, mpsc::Sender<io::Result<Child>>);
 
 /// The thread that spawns every server. The death signal fires when the
 /// *thread* that spawned a child ends, so this one lives as long as the tool.
@@ -23,9 +25,9 @@ fn spawner() -> &'static mpsc::Sender<Request> {
     SPAWNER.get_or_init(|| {
         let (sender, receiver) = mpsc::channel::<Request>();
         thread::spawn(move || {
-            for (mut command, reply) in receiver {
+            for (mut command, namespace, reply) in receiver {
                 // When nobody waits for the answer any more the child must not stay.
-                if let Err(mpsc::SendError(Ok(mut orphan))) = reply.send(command.spawn()) {
+                if let Err(mpsc::SendError(Ok(mut orphan))) = reply.send(spawn_inside(&mut command, namespace.as_ref())) {
                     let _ = orphan.kill();
                     let _ = orphan.wait();
                 }
@@ -35,9 +37,29 @@ fn spawner() -> &'static mpsc::Sender<Request> {
     })
 }
 
+/// Spawns in a network namespace: the child takes over the one of the thread that
+/// spawns it. (Afterwards, as another user, it could not enter it any more.)
+fn spawn_inside(command: &mut Command, namespace: Option<&Namespace>) -> io::Result<Child> {
+    let Some(namespace) = namespace else { return command.spawn() };
+    let own = Namespace::open(Path::new("/proc/thread-self/ns/net"))?;
+    namespace.enter()?;
+    let child = command.spawn();
+    match (own.enter(), child) {
+        (Ok(()), child) => child,
+        (Err(error), child) => {
+            // A server that nobody would take charge of.
+            if let Ok(mut child) = child {
+                let _ = child.kill();
+                let _ = child.wait();
+            }
+            Err(error)
+        }
+    }
+}
+
 /// Spawns `command` as `user`, in a process group of its own (a Ctrl-C at the
 /// terminal is ours to handle), with a death signal.
-pub(crate) fn spawn(mut command: Command, user: &SystemUser) -> io::Result<Child> {
+pub(crate) fn spawn(mut command: Command, user: &SystemUser, namespace: Option<&Namespace>) -> io::Result<Child> {
     let tool = getpid();
     command.process_group(0);
     if let Some((uid, gid)) = user.become_ids {
@@ -55,7 +77,7 @@ pub(crate) fn spawn(mut command: Command, user: &SystemUser) -> io::Result<Child
     }
     let (reply, answer) = mpsc::channel();
     let gone = || io::Error::other("the spawning thread is gone");
-    spawner().send((command, reply)).map_err(|_| gone())?;
+    spawner().send((command, namespace.cloned(), reply)).map_err(|_| gone())?;
     answer.recv().map_err(|_| gone())?
 }
 
@@ -66,13 +88,6 @@ fn die_with(tool: Pid) -> io::Result<()> {
         return Err(io::Error::from_raw_os_error(3));
     }
     Ok(())
-}
-
-/// Runs a short command to its end and returns its standard output; under the
-/// same guard and as the same user as servers.
-pub(crate) fn output(mut command: Command, user: &SystemUser) -> io::Result<Vec<u8>> {
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-    Ok(spawn(command, user)?.wait_with_output()?.stdout)
 }
 
 /// Redirects both outputs of `command` to the end of a log file.
@@ -103,25 +118,53 @@ pub(crate) fn log_tail(log: &Path) -> String {
     }
 }
 
-/// Kills servers whose data directory lies below `folder`: those of a tool that
-/// was killed, in the moment before the kernel ends them. Matched by what they
-/// were started with, never by a remembered number, which may be another
-/// process's by now, nor by folder alone, in which somebody may be reading a log.
-pub(crate) fn kill_inside(folder: &Path) {
-    let Ok(folder) = fs::canonicalize(folder) else { return };
-    let Ok(processes) = procfs::process::all_processes() else { return };
+/// Marks a server and every program that it starts as belonging to a sandbox, by
+/// the sandbox's folder.
+pub(crate) const MARK: &str = "REPLIMETER_SANDBOX_FOLDER";
+/// Marks them by a number that no other sandbox has, not even the next in the same
+/// folder.
+pub(crate) const TOKEN: &str = "REPLIMETER_SANDBOX_TOKEN";
+
+/// Kills what runs for the sandbox in `folder`: servers of a tool that was killed,
+/// in the moment before the kernel ends them, and programs that they have started,
+/// which nothing else ends. Returns how many there were. Matched by what they were
+/// started with, never by a remembered number, which may be another process's by
+/// now, nor by folder alone, in which somebody may be reading a log.
+pub(crate) fn kill_inside(folder: &Path) -> usize {
+    kill_matching(|process| serves_below(process, folder) || is_marked(process, MARK, folder.as_os_str()))
+}
+
+/// Kills what carries a sandbox's token. Returns how many there were.
+pub(crate) fn kill_marked(token: &str) -> usize {
+    kill_matching(|process| is_marked(process, TOKEN, OsStr::new(token)))
+}
+
+fn kill_matching(matches: impl Fn(&procfs::process::Process) -> bool) -> usize {
+    let Ok(processes) = procfs::process::all_processes() else { return 0 };
+    let mut found = 0;
     for process in processes.flatten() {
-        if serves_below(&process, &folder)
-            && let Some(pid) = Pid::from_raw(process.pid)
-        {
-            let _ = rustix::process::kill_process(pid, Signal::KILL);
+        let Some(pid) = Pid::from_raw(process.pid).filter(|pid| *pid != getpid()) else { continue };
+        if !matches(&process) {
+            continue;
+        }
+        // Held first and looked at again: the number may pass to another process meanwhile.
+        let Ok(held) = pidfd_open(pid, PidfdFlags::empty()) else { continue };
+        if procfs::process::Process::new(process.pid).is_ok_and(|again| matches(&again)) {
+            // A dead one that nobody has waited for yet is none.
+            found += usize::from(process.stat().is_ok_and(|stat| stat.state != 'Z'));
+            let _ = pidfd_send_signal(&held, Signal::KILL);
         }
     }
+    found
 }
 
 fn serves_below(process: &procfs::process::Process, folder: &Path) -> bool {
     let below = |word: &String| word.strip_prefix("--datadir=").is_some_and(|data| Path::new(data).starts_with(folder));
     process.cmdline().is_ok_and(|words| words.iter().any(below))
+}
+
+fn is_marked(process: &procfs::process::Process, name: &str, mark: &OsStr) -> bool {
+    process.environ().is_ok_and(|environment| environment.get(OsStr::new(name)).is_some_and(|value| value == mark))
 }
 
 /// How a process ended, for people.
@@ -131,6 +174,8 @@ pub(crate) fn describe(status: ExitStatus) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]
@@ -148,7 +193,7 @@ mod tests {
         let user = SystemUser { name: String::new(), become_ids: None };
         let mut command = Command::new("sleep");
         command.arg("1000");
-        let mut child = spawn(command, &user).unwrap();
+        let mut child = spawn(command, &user, None).unwrap();
         let stat = procfs::process::Process::new(i32::try_from(child.id()).unwrap()).unwrap().stat().unwrap();
         assert_eq!(stat.pgrp, stat.pid);
         child.kill().unwrap();

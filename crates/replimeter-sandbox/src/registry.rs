@@ -3,10 +3,13 @@
 use std::{
     path::PathBuf,
     process::{Child, ExitStatus},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
-use crate::{error::SandboxError, home};
+use crate::{error::SandboxError, guard::Guard, home};
 
 /// The processes of one sandbox.
 #[derive(Debug, Default)]
@@ -54,6 +57,28 @@ impl Servers {
         }
     }
 
+    /// Asks a process to shut down cleanly.
+    pub(crate) fn ask_to_end(&self, number: usize) {
+        if let Some(child) = open(&self.state).children.get_mut(number)
+            // Not reaped yet, so the number is still this child's.
+            && matches!(child.try_wait(), Ok(None))
+            && let Some(pid) = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw)
+        {
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+        }
+    }
+
+    /// Ends every process there is; more may be started afterwards.
+    pub(crate) fn kill_started(&self) {
+        let mut state = open(&self.state);
+        for child in &mut state.children {
+            let _ = child.kill();
+        }
+        for child in &mut state.children {
+            let _ = child.wait();
+        }
+    }
+
     fn kill_all(&self) {
         let mut state = open(&self.state);
         state.closed = true;
@@ -72,14 +97,19 @@ impl Servers {
 pub(crate) struct Entry {
     pub(crate) servers: Servers,
     pub(crate) folder: PathBuf,
+    pub(crate) guard: Guard,
+    /// Known to nobody but its processes and its guard.
+    pub(crate) token: String,
+    gone: AtomicBool,
 }
 
 static RUNNING: Mutex<Vec<Arc<Entry>>> = Mutex::new(Vec::new());
 
 impl Entry {
     /// Registers a sandbox before anything of it is started.
-    pub(crate) fn register(folder: PathBuf) -> Arc<Self> {
-        let entry = Arc::new(Self { servers: Servers::default(), folder });
+    pub(crate) fn register(folder: PathBuf, token: String) -> Arc<Self> {
+        let entry =
+            Arc::new(Self { servers: Servers::default(), folder, guard: Guard::default(), token, gone: AtomicBool::new(false) });
         open(&RUNNING).push(Arc::clone(&entry));
         entry
     }
@@ -87,8 +117,13 @@ impl Entry {
     /// Ends its processes, at once (the data is thrown away, nothing is gained
     /// by a clean shutdown), and removes its folder.
     pub(crate) fn destroy(self: &Arc<Self>) -> Result<(), SandboxError> {
+        // Once: afterwards the folder may be somebody else's of the same name.
+        if self.gone.swap(true, Ordering::SeqCst) {
+            return Ok(());
+        }
         self.servers.kill_all();
-        let removed = home::remove_folder(&self.folder);
+        let removed = home::retire(&self.folder);
+        self.guard.end();
         // Only now: until then `destroy_all` must find it.
         open(&RUNNING).retain(|entry| !Arc::ptr_eq(entry, self));
         removed

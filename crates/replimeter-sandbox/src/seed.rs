@@ -4,8 +4,9 @@ use std::{
     fs,
     os::unix::fs::{MetadataExt, PermissionsExt},
     path::{Path, PathBuf},
+    process::{Command, ExitStatus},
     sync::atomic::{AtomicBool, Ordering},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use replimeter_model::target::ServerOption;
@@ -13,19 +14,21 @@ use sha2::{Digest, Sha256};
 
 use crate::{
     binaries::Install,
-    engine,
+    copy, engine,
     error::SandboxError,
     home::{Home, Place},
-    process,
+    ports, process,
     registry::Servers,
+    sandbox::write_private,
 };
 
 /// Changes when seeds are made differently, so that old ones are not used.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 /// Marks a seed that was written to its end.
 const COMPLETE: &str = "replimeter-seed-complete";
 
 /// A data directory to copy.
+#[derive(Clone, Debug)]
 pub(crate) struct Seed {
     /// The folder.
     pub(crate) path: PathBuf,
@@ -33,67 +36,171 @@ pub(crate) struct Seed {
     pub(crate) from_cache: bool,
 }
 
-/// The seed for this binary and these options; made when there is none.
-pub(crate) fn ensure(
-    home: &Home,
-    place: &Place,
-    servers: &Servers,
-    install: &Install,
-    options: &[ServerOption],
-    stop: &AtomicBool,
-) -> Result<Seed, SandboxError> {
-    let shaping: Vec<ServerOption> = options.iter().filter(|option| engine::shapes_seed(option)).cloned().collect();
-    let path = home.seeds().join(key(install, &shaping)?);
-    if path.join(COMPLETE).exists() {
-        return Ok(Seed { path, from_cache: true });
+/// What making a seed needs.
+pub(crate) struct Maker<'a> {
+    /// Where seeds are kept.
+    pub(crate) home: &'a Home,
+    /// The sandbox for which it is made, and in whose folder.
+    pub(crate) place: &'a Place,
+    /// Takes charge of the processes.
+    pub(crate) servers: &'a Servers,
+    /// The options for all servers.
+    pub(crate) options: &'a [ServerOption],
+    /// Ends the making.
+    pub(crate) stop: &'a AtomicBool,
+}
+
+/// How long a server may take to start and to shut down while a seed is made.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+impl Maker<'_> {
+    fn shaping(&self) -> Vec<ServerOption> {
+        self.options.iter().filter(|option| engine::shapes_seed(option)).cloned().collect()
     }
-    // Made inside the sandbox's own folder, so that a killed run leaves nothing elsewhere.
-    let scratch = place.path.join("seed");
-    let data = scratch.join("data");
-    fs::create_dir_all(&data).map_err(SandboxError::disk("create the folder", &data))?;
-    for folder in [&scratch, &data] {
-        let mode = fs::Permissions::from_mode(if folder == &scratch { 0o711 } else { 0o700 });
-        fs::set_permissions(folder, mode).map_err(SandboxError::disk("set the permissions of", folder))?;
-    }
-    home.user().own(&data).map_err(SandboxError::disk("change the owner of", &data))?;
-    let log = scratch.join("log");
-    let (mut command, input) = engine::initialise(install, &data, &shaping, &scratch)
-        .map_err(SandboxError::disk("prepare the bootstrap in", &scratch))?;
-    process::log_to(&mut command, &log).map_err(SandboxError::disk("open the log", &log))?;
-    if let Some(input) = input {
-        command.stdin(input);
-    }
-    let spawn = |source| SandboxError::Spawn { program: install.program.display().to_string(), source };
-    let child = process::spawn(command, home.user()).map_err(spawn)?;
-    let number = servers.adopt(child);
-    let status = loop {
-        if let Some(status) = servers.ended(number) {
-            break status;
+
+    /// The seed for this binary and these options; made when there is none.
+    pub(crate) fn plain(&self, install: &Install) -> Result<Seed, SandboxError> {
+        let shaping = self.shaping();
+        let path = self.home.seeds().join(key(install, &shaping, "")?);
+        if path.join(COMPLETE).exists() {
+            return Ok(Seed { path, from_cache: true });
         }
-        if stop.load(Ordering::Relaxed) {
-            return Err(SandboxError::Interrupted);
+        let (scratch, data) = self.scratch(install, "seed")?;
+        fs::create_dir(&data).map_err(SandboxError::disk("create the folder", &data))?;
+        fs::set_permissions(&data, fs::Permissions::from_mode(0o700))
+            .map_err(SandboxError::disk("set the permissions of", &data))?;
+        self.home.user().own(&data).map_err(SandboxError::disk("change the owner of", &data))?;
+        let log = scratch.join("log");
+        let (mut command, input) = engine::initialise(install, &data, &shaping, &scratch)
+            .map_err(SandboxError::disk("prepare the bootstrap in", &scratch))?;
+        process::log_to(&mut command, &log).map_err(SandboxError::disk("open the log", &log))?;
+        if let Some(input) = input {
+            command.stdin(input);
         }
-        std::thread::sleep(Duration::from_millis(5));
-    };
-    if !status.success() {
-        return Err(SandboxError::Died {
-            node: format!("{} {} (making its data directory)", install.engine.product(), install.version),
-            status: process::describe(status),
-            log: process::log_tail(&log),
-        });
+        let number = self.spawn(install, command)?;
+        let status = self.await_end(number, None)?;
+        if !status.success() {
+            return Err(died(install, status, &log));
+        }
+        self.finish(&data, path)
     }
-    for transient in ["auto.cnf", "ib_buffer_pool"] {
-        // auto.cnf holds the server's UUID, which every copy must have of its own.
-        let _ = fs::remove_file(data.join(transient));
+
+    /// The seed of a Galera node: a data directory that was a cluster of its own
+    /// and was shut down cleanly, so that its clones carry one and the same position
+    /// and need no state transfer from one another.
+    pub(crate) fn galera(&self, install: &Install) -> Result<Seed, SandboxError> {
+        let library = install.abilities.galera.clone().unwrap_or_default();
+        let path = self.home.seeds().join(key(install, &self.shaping(), &format!("galera {}", library.display()))?);
+        if path.join(COMPLETE).exists() {
+            return Ok(Seed { path, from_cache: true });
+        }
+        let plain = self.plain(install)?;
+        let (scratch, data) = self.scratch(install, "galera-seed")?;
+        copy::folder(&plain.path, &data, self.home.user())?;
+        fs::set_permissions(&data, fs::Permissions::from_mode(0o700))
+            .map_err(SandboxError::disk("set the permissions of", &data))?;
+        let log = scratch.join("log");
+        let port = ports::reserve().map_err(SandboxError::disk("reserve a port for", &scratch))?;
+        let mut command = engine::found_galera(install, &data, &library, port, &self.shaping());
+        process::log_to(&mut command, &log).map_err(SandboxError::disk("open the log", &log))?;
+        let number = self.spawn(install, command)?;
+        let began = Instant::now();
+        // It takes no connections: its log is the only sign of life.
+        while !fs::read(&log).is_ok_and(|log| contains(&log, b"ready for connections")) {
+            if let Some(status) = self.servers.ended(number) {
+                return Err(died(install, status, &log));
+            }
+            if self.stop.load(Ordering::Relaxed) {
+                return Err(SandboxError::Interrupted);
+            }
+            if began.elapsed() > PATIENCE {
+                return Err(SandboxError::NotReady {
+                    node: format!("{} {} (founding a Galera cluster)", install.engine.product(), install.version),
+                    seconds: PATIENCE.as_secs(),
+                    state: "it does not say that it is ready".to_owned(),
+                    log: process::log_tail(&log),
+                });
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        self.servers.ask_to_end(number);
+        let status = self.await_end(number, Some((install, &log)))?;
+        if !status.success() {
+            return Err(died(install, status, &log));
+        }
+        self.finish(&data, path)
     }
-    keep(&data, &path)?;
-    Ok(Seed { path, from_cache: false })
+
+    /// A folder inside the sandbox's own, so that a killed run leaves nothing
+    /// elsewhere, and the data directory to be made in it.
+    fn scratch(&self, install: &Install, name: &str) -> Result<(PathBuf, PathBuf), SandboxError> {
+        // Primary and replicas may have different binaries.
+        let scratch = self.place.path.join(format!("{name}-{}", install.version));
+        fs::create_dir_all(&scratch).map_err(SandboxError::disk("create the folder", &scratch))?;
+        fs::set_permissions(&scratch, fs::Permissions::from_mode(0o711))
+            .map_err(SandboxError::disk("set the permissions of", &scratch))?;
+        let data = scratch.join("data");
+        Ok((scratch, data))
+    }
+
+    fn spawn(&self, install: &Install, command: Command) -> Result<usize, SandboxError> {
+        let spawn = |source| SandboxError::Spawn { program: install.program.display().to_string(), source };
+        Ok(self.servers.adopt(process::spawn(command, self.home.user(), None).map_err(spawn)?))
+    }
+
+    /// Waits for a process; with patience when its log is given.
+    fn await_end(&self, number: usize, limited: Option<(&Install, &Path)>) -> Result<ExitStatus, SandboxError> {
+        let began = Instant::now();
+        loop {
+            if let Some(status) = self.servers.ended(number) {
+                return Ok(status);
+            }
+            if self.stop.load(Ordering::Relaxed) {
+                return Err(SandboxError::Interrupted);
+            }
+            if let Some((install, log)) = limited
+                && began.elapsed() > PATIENCE
+            {
+                return Err(SandboxError::NotReady {
+                    node: format!("{} {} (making its data directory)", install.engine.product(), install.version),
+                    seconds: PATIENCE.as_secs(),
+                    state: "it does not shut down".to_owned(),
+                    log: process::log_tail(log),
+                });
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    fn finish(&self, data: &Path, path: PathBuf) -> Result<Seed, SandboxError> {
+        // auto.cnf holds the server's UUID, which every copy must have of its own;
+        // the cache of write sets and the view belong to one node.
+        for transient in ["auto.cnf", "ib_buffer_pool", "galera.cache", "gvwstate.dat", "server.pid", "server.sock"] {
+            let _ = fs::remove_file(data.join(transient));
+        }
+        keep(data, &path)?;
+        Ok(Seed { path, from_cache: false })
+    }
+}
+
+fn contains(text: &[u8], wanted: &[u8]) -> bool {
+    text.windows(wanted.len()).any(|window| window == wanted)
+}
+
+fn died(install: &Install, status: ExitStatus, log: &Path) -> SandboxError {
+    SandboxError::Died {
+        node: format!("{} {} (making its data directory)", install.engine.product(), install.version),
+        status: process::describe(status),
+        log: process::log_tail(log),
+    }
 }
 
 /// Moves a finished data directory into the cache; when another run was first,
 /// its seed is as good and ours is dropped with the sandbox.
 fn keep(data: &Path, path: &Path) -> Result<(), SandboxError> {
-    fs::write(data.join(COMPLETE), b"").map_err(SandboxError::disk("write to", data))?;
+    // A seed made from another one has that one's mark.
+    let _ = fs::remove_file(data.join(COMPLETE));
+    write_private(&data.join(COMPLETE), "").map_err(SandboxError::disk("write to", data))?;
     match fs::rename(data, path) {
         Ok(()) => Ok(()),
         Err(_) if path.join(COMPLETE).exists() => Ok(()),
@@ -101,12 +208,12 @@ fn keep(data: &Path, path: &Path) -> Result<(), SandboxError> {
     }
 }
 
-fn key(install: &Install, shaping: &[ServerOption]) -> Result<String, SandboxError> {
+fn key(install: &Install, shaping: &[ServerOption], kind: &str) -> Result<String, SandboxError> {
     let meta = fs::metadata(&install.program).map_err(SandboxError::disk("examine", &install.program))?;
     let mut options: Vec<String> = shaping.iter().map(ToString::to_string).collect();
     options.sort();
     let text = format!(
-        "{FORMAT}\n{}\n{}\n{}\n{}.{}\n{}",
+        "{FORMAT}\n{kind}\n{}\n{}\n{}\n{}.{}\n{}",
         install.program.display(),
         install.version,
         meta.len(),

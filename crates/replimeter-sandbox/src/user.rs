@@ -1,6 +1,6 @@
 //! The unprivileged system user that servers run as when root starts them.
 
-use std::{fs, io, os::unix::fs::chown, path::Path};
+use std::{fs, io, os::unix::fs::lchown, path::Path};
 
 /// A user to run servers as.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,13 +30,14 @@ impl SystemUser {
         Self { name: name.to_owned(), become_ids: Some(ids) }
     }
 
-    /// Gives a file or folder to the user.
+    /// Gives a file or folder to the user; of a link the link itself, since the
+    /// user may have put it there.
     ///
     /// # Errors
     /// When the system refuses.
     pub fn own(&self, path: &Path) -> io::Result<()> {
         match self.become_ids {
-            Some((uid, gid)) => chown(path, Some(uid), Some(gid)),
+            Some((uid, gid)) => lchown(path, Some(uid), Some(gid)),
             None => Ok(()),
         }
     }

@@ -53,10 +53,10 @@ pub(super) fn serve(command: &mut Command) {
     command.args(["--binlog-format=ROW", "--log-slave-updates=1", "--skip-slave-start"]);
 }
 
-pub(super) fn replicate(port: u16, password: &str) -> [String; 2] {
+pub(super) fn replicate(port: u16, password: &str) -> [Vec<String>; 2] {
     let change = format!(
         "CHANGE MASTER TO MASTER_HOST='127.0.0.1', MASTER_PORT={port}, MASTER_USER='{REPLICATION_USER}', \
          MASTER_PASSWORD='{password}', MASTER_USE_GTID=slave_pos, MASTER_CONNECT_RETRY=1"
     );
-    [change, "START SLAVE".to_owned()]
+    [vec![change], vec!["START SLAVE".to_owned()]]
 }

@@ -5,12 +5,12 @@ mod mysql;
 
 use std::{fs::File, path::Path, process::Command};
 
-use replimeter_model::{engine::Engine, target::ServerOption};
+use replimeter_model::{engine::Engine, shape::Mode, target::ServerOption};
 
-use crate::binaries::Install;
+use crate::{abilities::SemiSync, binaries::Install};
 
 /// The user that replicas log in to the primary as.
-const REPLICATION_USER: &str = "replimeter_repl";
+pub(crate) const REPLICATION_USER: &str = "replimeter_repl";
 /// The user that the tool logs in as.
 pub(crate) const ADMIN_USER: &str = "replimeter";
 
@@ -29,6 +29,8 @@ pub(crate) struct ServerSpec<'a> {
     pub(crate) server_id: u32,
     /// Whether it is a replica.
     pub(crate) replica: bool,
+    /// What its mode of replication needs.
+    pub(crate) arguments: &'a [String],
     /// The user's options; they come last and so override ours.
     pub(crate) options: &'a [ServerOption],
 }
@@ -98,21 +100,56 @@ pub(crate) fn serve(spec: &ServerSpec<'_>) -> Command {
     if spec.replica {
         command.arg("--read-only=1");
     }
+    command.args(spec.arguments);
     command.args(spec.options.iter().map(|option| format!("--{option}")));
     command
 }
 
+/// The command that runs a server as a Galera cluster of its own, for its seed; it
+/// takes no connections.
+pub(crate) fn found_galera(install: &Install, data: &Path, library: &Path, port: u16, options: &[ServerOption]) -> Command {
+    let mut command = install.command();
+    paths(&mut command, install);
+    command
+        .arg(format!("--datadir={}", data.display()))
+        .args(["--socket=server.sock", "--pid-file=server.pid", "--skip-networking", "--wsrep-on=ON", "--wsrep-new-cluster"])
+        .args(["--wsrep-cluster-address=gcomm://", "--innodb-autoinc-lock-mode=2", "--binlog-format=ROW"])
+        .args(["--wsrep-gtid-mode=ON", "--wsrep-gtid-domain-id=1", "--server-id=1"])
+        .arg(format!("--wsrep-provider={}", library.display()))
+        .arg(format!("--wsrep-node-address=127.0.0.1:{port}"))
+        .arg(format!("--wsrep-provider-options=base_port={port};gmcast.listen_addr=tcp://127.0.0.1:{port}"))
+        .args(options.iter().map(|option| format!("--{option}")));
+    command
+}
+
+/// What servers need that are to replicate semi-synchronously; both sides
+/// everywhere, so that roles may change.
+pub(crate) fn semi_sync_arguments(install: &Install) -> Vec<String> {
+    match &install.abilities.semi_sync {
+        Some(SemiSync::Plugins { source, replica }) => {
+            vec![format!("--plugin-load-add={source}"), format!("--plugin-load-add={replica}")]
+        }
+        Some(SemiSync::BuiltIn) | None => Vec::new(),
+    }
+}
+
 /// The SQL of the init file: our users, never in a binary log.
-pub(crate) fn users(engine: Engine, password: &str) -> String {
+pub(crate) fn users(engine: Engine, mode: Mode, password: &str) -> String {
     let own = match engine {
         Engine::MariaDb => mariadb::LOCK_ROOT.to_owned(),
         Engine::MySql => mysql::lock_root(password),
     };
+    // Each node of a cluster makes its own: they are told apart by nothing.
+    let local = if mode == Mode::Galera { "SET SESSION wsrep_on=0;" } else { "SET SESSION sql_log_bin=0;" };
     [
+        local.to_owned(),
         "SET SESSION sql_log_bin=0;".to_owned(),
         own,
         format!("CREATE USER '{ADMIN_USER}'@'127.0.0.1' IDENTIFIED BY '{password}';"),
         format!("GRANT ALL PRIVILEGES ON *.* TO '{ADMIN_USER}'@'127.0.0.1' WITH GRANT OPTION;"),
+        // Over the socket.
+        format!("CREATE USER '{ADMIN_USER}'@'localhost' IDENTIFIED BY '{password}';"),
+        format!("GRANT ALL PRIVILEGES ON *.* TO '{ADMIN_USER}'@'localhost' WITH GRANT OPTION;"),
         format!("CREATE USER '{REPLICATION_USER}'@'127.0.0.1' IDENTIFIED BY '{password}';"),
         format!("GRANT REPLICATION SLAVE ON *.* TO '{REPLICATION_USER}'@'127.0.0.1';"),
     ]
@@ -121,8 +158,9 @@ pub(crate) fn users(engine: Engine, password: &str) -> String {
     .collect()
 }
 
-/// The statements that make a server a replica of the one at `port`.
-pub(crate) fn replicate(engine: Engine, port: u16, password: &str) -> [String; 2] {
+/// The statements that make a server a replica of the one at `port`, each with
+/// the words of older servers behind it.
+pub(crate) fn replicate(engine: Engine, port: u16, password: &str) -> [Vec<String>; 2] {
     match engine {
         Engine::MariaDb => mariadb::replicate(port, password),
         Engine::MySql => mysql::replicate(port, password),

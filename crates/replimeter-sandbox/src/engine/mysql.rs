@@ -17,17 +17,29 @@ pub(super) fn serve(command: &mut Command) {
     command.args([
         "--gtid-mode=ON",
         "--enforce-gtid-consistency=ON",
-        "--log-replica-updates=1",
-        "--skip-replica-start",
         "--secure-file-priv=NULL",
-        "--mysqlx=OFF",
+        // Each under its new and its old name: a server passes over the one it does not know.
+        "--loose-log-replica-updates=1",
+        "--loose-log-slave-updates=1",
+        "--loose-skip-replica-start=1",
+        "--loose-skip-slave-start=1",
+        "--loose-mysqlx=OFF",
     ]);
 }
 
-pub(super) fn replicate(port: u16, password: &str) -> [String; 2] {
-    let change = format!(
-        "CHANGE REPLICATION SOURCE TO SOURCE_HOST='127.0.0.1', SOURCE_PORT={port}, SOURCE_USER='{REPLICATION_USER}', \
-         SOURCE_PASSWORD='{password}', SOURCE_AUTO_POSITION=1, GET_SOURCE_PUBLIC_KEY=1, SOURCE_CONNECT_RETRY=1"
-    );
-    [change, "START REPLICA".to_owned()]
+pub(super) fn replicate(port: u16, password: &str) -> [Vec<String>; 2] {
+    // The same settings under the words since 8.0.23 and before.
+    let change = |to: &str, of: &str, key: &str| {
+        format!(
+            "CHANGE {to} TO {of}_HOST='127.0.0.1', {of}_PORT={port}, {of}_USER='{REPLICATION_USER}', {of}_PASSWORD='{password}', \
+             {of}_AUTO_POSITION=1, {key}=1, {of}_CONNECT_RETRY=1"
+        )
+    };
+    [
+        vec![
+            change("REPLICATION SOURCE", "SOURCE", "GET_SOURCE_PUBLIC_KEY"),
+            change("MASTER", "MASTER", "GET_MASTER_PUBLIC_KEY"),
+        ],
+        vec!["START REPLICA".to_owned(), "START SLAVE".to_owned()],
+    ]
 }

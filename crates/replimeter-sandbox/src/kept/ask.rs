@@ -1,0 +1,187 @@
+//! Questions to a keeper, over the socket in its sandbox's folder.
+
+use std::{
+    fs::File,
+    io::{self, BufRead, BufReader, Write},
+    os::{
+        fd::{AsRawFd, OwnedFd},
+        unix::net::UnixStream,
+    },
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use rustix::process::{PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use serde::{Deserialize, Serialize};
+
+use crate::{error::SandboxError, home};
+
+/// The socket's name.
+pub(super) const SOCKET: &str = "keeper.sock";
+/// How long a keeper may take to answer.
+const ANSWER: Duration = Duration::from_secs(10);
+/// How long it may take to end everything.
+const ENDING: Duration = Duration::from_secs(90);
+
+/// What can be asked of a keeper.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Question {
+    /// How the servers and links are.
+    Status,
+    /// End everything.
+    Down,
+    /// Change a replication link, or all of them.
+    Link {
+        /// The link's name; every link when `None`.
+        link: Option<String>,
+        /// What to do.
+        change: LinkChange,
+    },
+}
+
+/// A change of a replication link.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LinkChange {
+    /// Severs it, or mends it.
+    pub cut: Option<bool>,
+    /// One-way delay in nanoseconds.
+    pub delay_ns: Option<u64>,
+    /// Jitter in nanoseconds.
+    pub jitter_ns: Option<u64>,
+    /// Bits per second; 0 for no limit.
+    pub bandwidth_bits: Option<u64>,
+}
+
+/// How a server is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeState {
+    /// Its name.
+    pub name: String,
+    /// How it ended; `None` while it runs.
+    pub ended: Option<String>,
+}
+
+/// How a replication link is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LinkState {
+    /// Its name.
+    pub name: String,
+    /// Whether it is severed.
+    pub cut: bool,
+    /// One-way delay in nanoseconds.
+    pub delay_ns: u64,
+    /// Jitter in nanoseconds.
+    pub jitter_ns: u64,
+    /// Bits per second, when limited.
+    pub bandwidth_bits: Option<u64>,
+    /// Bytes that went through it, towards the source and from it.
+    pub bytes: [u64; 2],
+}
+
+/// A keeper's answer.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Answer {
+    /// Why it did not do what it was asked for.
+    pub error: Option<String>,
+    /// Its servers.
+    pub nodes: Vec<NodeState>,
+    /// Its links.
+    pub links: Vec<LinkState>,
+}
+
+/// A path to the socket that is short enough for a socket address, however deep
+/// the folder lies. Usable while the folder is open.
+pub(super) fn short_path(folder: &File) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}/{SOCKET}", folder.as_raw_fd()))
+}
+
+fn connect(folder: &Path) -> io::Result<UnixStream> {
+    let open = File::open(folder)?;
+    let stream = UnixStream::connect(short_path(&open))?;
+    stream.set_read_timeout(Some(ANSWER))?;
+    stream.set_write_timeout(Some(ANSWER))?;
+    Ok(stream)
+}
+
+fn exchange(stream: &mut UnixStream, question: &Question) -> io::Result<Answer> {
+    let mut text = serde_json::to_string(question)?;
+    text.push('\n');
+    stream.write_all(text.as_bytes())?;
+    let mut line = String::new();
+    BufReader::new(stream).read_line(&mut line)?;
+    Ok(serde_json::from_str(&line)?)
+}
+
+/// Whether a process has ended: its handle becomes readable.
+fn has_ended(process: &OwnedFd) -> bool {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let mut polled = [PollFd::new(process, PollFlags::IN)];
+    matches!(poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })), Ok(1))
+}
+
+/// Asks a keeper.
+pub(super) fn ask(folder: &Path, name: &str, question: &Question) -> Result<Answer, SandboxError> {
+    let answer = connect(folder).and_then(|mut stream| exchange(&mut stream, question)).map_err(|error| SandboxError::Kept {
+        name: name.to_owned(),
+        state: format!("its keeper does not answer: {error}"),
+        hint: format!("is it frozen? `replimeter sandbox down {name}` ends it"),
+    })?;
+    match answer.error {
+        Some(state) => Err(SandboxError::Kept { name: name.to_owned(), state, hint: "see `replimeter sandbox list`".to_owned() }),
+        None => Ok(answer),
+    }
+}
+
+/// Has a keeper end its sandbox, by force when it does not listen, and waits until
+/// it has ended.
+pub(super) fn end(folder: &Path, name: &str) -> Result<(), SandboxError> {
+    let mut keeper: Option<OwnedFd> = None;
+    let began = Instant::now();
+    let mut asked = began;
+    let mut forced = false;
+    loop {
+        if keeper.is_none() {
+            if !home::held(folder)? {
+                break;
+            }
+            // One that is just starting does not listen yet.
+            let connected = connect(folder);
+            if matches!(&connected, Err(error) if error.kind() == io::ErrorKind::PermissionDenied) {
+                return Err(SandboxError::Kept {
+                    name: name.to_owned(),
+                    state: "it belongs to another user".to_owned(),
+                    hint: "end it as the user who started it".to_owned(),
+                });
+            }
+            if let Ok(mut stream) = connected {
+                // The kernel says who listens; a number out of a file could be another process by now.
+                keeper = rustix::net::sockopt::socket_peercred(&stream)
+                    .ok()
+                    .and_then(|peer| pidfd_open(peer.pid, PidfdFlags::empty()).ok());
+                asked = Instant::now();
+                let _ = exchange(&mut stream, &Question::Down);
+            }
+        } else if keeper.as_ref().is_some_and(has_ended) {
+            break;
+        }
+        if let Some(keeper) = &keeper
+            && asked.elapsed() > ANSWER
+            && !forced
+            && home::held(folder)?
+        {
+            // The lock is still held, so the process that listened when the handle was taken is the keeper still.
+            forced = true;
+            let _ = pidfd_send_signal(keeper, Signal::KILL);
+        }
+        if began.elapsed() > ENDING {
+            return Err(SandboxError::Kept {
+                name: name.to_owned(),
+                state: "its keeper does not end".to_owned(),
+                hint: format!("look for the process that holds {}/lock (fuser, lsof) and end it", folder.display()),
+            });
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Ok(())
+}

@@ -1,0 +1,169 @@
+//! The keeper: the process that a kept sandbox belongs to.
+
+use std::{
+    fs::{self, File},
+    io::{self, BufRead, BufReader, Write},
+    os::{
+        fd::AsRawFd,
+        unix::{
+            fs::PermissionsExt,
+            net::{UnixListener, UnixStream},
+        },
+    },
+    path::PathBuf,
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
+
+use super::{
+    Answer, KeptNode, NodeState, Order, Question, RECORD, Record, SCHEMA, TOPOLOGY,
+    ask::{SOCKET, short_path},
+};
+use crate::{
+    error::SandboxError,
+    sandbox::{CREDENTIALS, Sandbox, Settings, write_private},
+};
+
+/// How long a client of the socket may take to say what it wants.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Starts the sandbox, says that it is `ready` (with its record, as a line of
+/// JSON), and keeps it until it is told to end it, by a question or by `stop`.
+///
+/// # Errors
+/// When it could not be started, or not be removed again.
+pub fn keep(
+    order: &Order,
+    settings: &Settings,
+    now: &dyn Fn() -> String,
+    stop: &AtomicBool,
+    ready: &mut dyn FnMut(&Record) -> io::Result<()>,
+) -> Result<(), SandboxError> {
+    let mut sandbox = Sandbox::start_named(settings, Some(&order.name), stop)?;
+    let folder = sandbox.folder().to_owned();
+    let disk = |doing| SandboxError::disk(doing, &folder);
+    super::clients::prepare(&sandbox, sandbox.install())?;
+    let record = record(order, &sandbox, now());
+    let text = serde_json::to_string_pretty(&record).map_err(|error| disk("write the record in")(error.into()))?;
+    let open = File::open(&folder).map_err(disk("open the folder"))?;
+    let listener = UnixListener::bind(short_path(&open)).map_err(disk("listen in"))?;
+    // Whoever may write to it may end the sandbox.
+    fs::set_permissions(folder.join(SOCKET), fs::Permissions::from_mode(0o600)).map_err(disk("close to others the socket in"))?;
+    listener.set_nonblocking(true).map_err(disk("listen in"))?;
+    write_private(&folder.join(TOPOLOGY), &topology(&record)).map_err(disk("write the topology in"))?;
+    // Whole or not at all: its presence says that everything is there.
+    write_private(&folder.join("record.partial"), &text)
+        .and_then(|()| fs::rename(folder.join("record.partial"), folder.join(RECORD)))
+        .map_err(disk("write the record in"))?;
+    ready(&record).map_err(disk("report"))?;
+    let mut waiting: Option<UnixStream> = None;
+    while !stop.load(Ordering::Relaxed) {
+        match wait(&listener) {
+            Ok(Some(mut stream)) => match question(&mut stream) {
+                Ok(Question::Down) => {
+                    waiting = Some(stream);
+                    break;
+                }
+                Ok(question) => {
+                    let _ = reply(&mut stream, &answer(&mut sandbox, &question));
+                }
+                Err(error) => {
+                    let _ = reply(&mut stream, &Answer { error: Some(error.to_string()), ..Answer::default() });
+                }
+            },
+            Ok(None) => {}
+            Err(_) => std::thread::sleep(Duration::from_millis(50)),
+        }
+    }
+    let ended = sandbox.close();
+    if let Some(mut stream) = waiting {
+        let error = ended.as_ref().err().map(ToString::to_string);
+        let _ = reply(&mut stream, &Answer { error, ..Answer::default() });
+    }
+    ended
+}
+
+/// The next client, or nothing after a while, so that the stop is looked at.
+fn wait(listener: &UnixListener) -> io::Result<Option<UnixStream>> {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let mut polled = [PollFd::new(listener, PollFlags::IN)];
+    let timeout = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+    if matches!(poll(&mut polled, Some(&timeout)), Ok(0) | Err(rustix::io::Errno::INTR)) {
+        return Ok(None);
+    }
+    match listener.accept() {
+        Ok((stream, _)) => Ok(Some(stream)),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn question(stream: &mut UnixStream) -> io::Result<Question> {
+    stream.set_nonblocking(false)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let mut line = String::new();
+    BufReader::new(io::Read::take(&mut *stream, 64 * 1024)).read_line(&mut line)?;
+    Ok(serde_json::from_str(&line)?)
+}
+
+fn reply(stream: &mut UnixStream, answer: &Answer) -> io::Result<()> {
+    let mut text = serde_json::to_string(answer)?;
+    text.push('\n');
+    stream.write_all(text.as_bytes())
+}
+
+fn answer(sandbox: &mut Sandbox, question: &Question) -> Answer {
+    let error = match question {
+        Question::Link { link, change } => sandbox.change_link(link.as_deref(), change).err(),
+        Question::Status | Question::Down => None,
+    };
+    let nodes = sandbox.members().iter().enumerate();
+    let nodes = nodes.map(|(index, member)| NodeState { name: member.node.name.clone(), ended: sandbox.ended(index) });
+    Answer { error, nodes: nodes.collect(), links: sandbox.links() }
+}
+
+fn record(order: &Order, sandbox: &Sandbox, since: String) -> Record {
+    let node = |member: &crate::sandbox::Member| KeptNode {
+        name: member.node.name.clone(),
+        role: member.role,
+        source: member.source.clone(),
+        port: member.node.endpoint.port,
+        socket: member.socket(),
+        log: member.log(),
+        version: member.version.clone(),
+        // By our own open file, which is there for as long as our lock is held.
+        namespace: member
+            .node
+            .namespace
+            .as_ref()
+            .map(|namespace| PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), namespace.file().as_raw_fd()))),
+    };
+    Record {
+        schema: SCHEMA.to_owned(),
+        name: order.name.clone(),
+        shape: order.spec.shape.to_string(),
+        since,
+        nodes: sandbox.members().iter().map(node).collect(),
+        links: sandbox.links().into_iter().map(|link| link.name).collect(),
+        sandbox: sandbox.record().clone(),
+    }
+}
+
+/// The servers as a file for `--topology`.
+fn topology(record: &Record) -> String {
+    let mut text = format!("# The sandbox {} ({}); user and password are in {CREDENTIALS}.\n", record.name, record.shape);
+    if record.nodes.iter().any(|node| node.namespace.is_some()) {
+        text.push_str("# Its members live in networks of their own: a link leads there and is measured along. To\n");
+        text.push_str(&format!("# reach them without it: --sandbox {}\n", record.name));
+    }
+    text.push_str(&format!("defaults-file = \"{CREDENTIALS}\"\n"));
+    for node in &record.nodes {
+        text.push_str(&format!("\n[[node]]\nname = \"{}\"\nrole = \"{}\"\n", node.name, node.role.name()));
+        if let Some(source) = &node.source {
+            text.push_str(&format!("source = \"{source}\"\n"));
+        }
+        text.push_str(&format!("url = \"mysql://127.0.0.1:{}/?ssl-mode=disabled\"\n", node.port));
+    }
+    text
+}

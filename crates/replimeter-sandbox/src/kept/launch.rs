@@ -1,0 +1,106 @@
+//! Starting a keeper and waiting for what it says.
+
+use std::{
+    io::{self, BufRead, BufReader, Write},
+    os::unix::process::CommandExt,
+    path::Path,
+    process::{Child, ChildStdin, Command, Stdio},
+    sync::{
+        atomic::{AtomicBool, Ordering},
+        mpsc,
+    },
+    thread,
+    time::Duration,
+};
+
+use serde::{Deserialize, Serialize};
+
+use super::Record;
+use crate::error::SandboxError;
+
+/// What a keeper says on its standard output, once.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Launched {
+    /// The sandbox is ready.
+    Ready(Box<Record>),
+    /// It could not be started.
+    Failed {
+        /// Why.
+        message: String,
+        /// What to try.
+        hint: String,
+        /// Whether it was ended by the user.
+        interrupted: bool,
+    },
+}
+
+/// Starts a keeper: `program` with `arguments`, given `order` on its standard
+/// input. It belongs to no terminal and outlives us; but until it has said that
+/// the sandbox is ready, and we have told it to go on, our end ends it too.
+///
+/// # Errors
+/// When it cannot be started or dies without a word.
+pub fn launch(program: &Path, arguments: &[&str], order: &str, stop: &AtomicBool) -> Result<Launched, SandboxError> {
+    let spawn = |source| SandboxError::Spawn { program: program.display().to_string(), source };
+    let mut command = Command::new(program);
+    command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).current_dir("/");
+    #[allow(unsafe_code, reason = "the keeper must leave the terminal's session between fork and exec")]
+    // SAFETY: setsid is async-signal-safe and allocates nothing.
+    unsafe {
+        command.pre_exec(|| rustix::process::setsid().map(|_| ()).map_err(io::Error::from));
+    }
+    let mut child = command.spawn().map_err(spawn)?;
+    let (input, output) = (child.stdin.take(), child.stdout.take());
+    let (Some(mut input), Some(output)) = (input, output) else {
+        return Err(spawn(io::Error::other("it has no standard input or output")));
+    };
+    input.write_all(format!("{order}\n").as_bytes()).map_err(spawn)?;
+    let (said, hear) = mpsc::channel();
+    thread::spawn(move || {
+        let mut line = String::new();
+        let read = BufReader::new(output).read_line(&mut line).map(|_| line);
+        let _ = said.send(read);
+    });
+    let mut input = Some(input);
+    let line = loop {
+        match hear.recv_timeout(Duration::from_millis(50)) {
+            Ok(line) => break line.map_err(spawn)?,
+            Err(mpsc::RecvTimeoutError::Timeout) => {
+                if stop.load(Ordering::Relaxed) {
+                    // It reads the end of its input as the wish to end.
+                    input = None;
+                }
+            }
+            Err(mpsc::RecvTimeoutError::Disconnected) => break String::new(),
+        }
+    };
+    match serde_json::from_str::<Launched>(&line) {
+        Ok(Launched::Ready(record)) => {
+            let Some(input) = input else {
+                let _ = child.wait();
+                return Err(SandboxError::Interrupted);
+            };
+            go_on(input).map_err(spawn)?;
+            Ok(Launched::Ready(record))
+        }
+        Ok(failed) => {
+            let _ = child.wait();
+            Ok(failed)
+        }
+        Err(_) => Err(died(&mut child)),
+    }
+}
+
+fn go_on(mut input: ChildStdin) -> io::Result<()> {
+    input.write_all(b"go on\n")
+}
+
+fn died(child: &mut Child) -> SandboxError {
+    let status = child.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
+    SandboxError::Kept {
+        name: "keeper".to_owned(),
+        state: format!("it ended without a word ({status})"),
+        hint: "was it killed, or did the machine run out of memory?".to_owned(),
+    }
+}

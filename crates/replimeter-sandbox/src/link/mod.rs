@@ -1,0 +1,414 @@
+//! A TCP link of our own between two servers, which is slow in a known way.
+//!
+//! The link listens; each connection made to it is carried to a target and back.
+//! What arrives at one end leaves the other a fixed time after its arrival,
+//! however much is under way: deadlines are absolute. The link ends connections
+//! as TCP would, and can be cut and healed like a cable. What it does not imitate
+//! is the handshake: the system completes that with the connecting side at once,
+//! even while the link is cut, and the target is connected without delay.
+
+mod connection;
+mod lane;
+mod schedule;
+mod thread;
+
+#[cfg(test)]
+mod accuracy;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    fmt, io,
+    net::{Shutdown, SocketAddr, TcpListener, TcpStream},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    thread::{Builder, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use rustix::event::{PollFd, PollFlags};
+
+pub use schedule::LinkSettings;
+
+use connection::{reset, serve};
+use lane::Tally;
+use thread::{Bell, wait};
+
+/// Connects to a link's target. Called on a thread of its own for each
+/// connection, so it may enter another network namespace.
+pub type Connector = Box<dyn Fn() -> io::Result<TcpStream> + Send + Sync>;
+
+/// A running link. Dropping it closes it.
+pub struct Link {
+    name: String,
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    /// Ends the wait of the thread that accepts.
+    bell: Arc<Bell>,
+    acceptor: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// What a link has done so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct LinkCounters {
+    /// Connections accepted.
+    pub accepted: u64,
+    /// Of these, still being connected or served.
+    pub open: u64,
+    /// Of these, closed because the target could not be connected.
+    pub refused: u64,
+    /// From the side that connected to the target.
+    pub to_target: LaneCounters,
+    /// From the target to the side that connected.
+    pub to_client: LaneCounters,
+}
+
+/// What a link has delivered in one direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct LaneCounters {
+    /// Bytes delivered.
+    pub bytes: u64,
+    /// Chunks delivered on whose time the receiver had no influence.
+    pub chunks: u64,
+    /// By how much these left later than due, all together.
+    pub late_total: Duration,
+    /// By how much the latest of them left later than due.
+    pub late_most: Duration,
+}
+
+/// What the threads of a link share.
+#[derive(Debug)]
+struct Shared {
+    state: RwLock<State>,
+    connections: Mutex<Vec<Served>>,
+    accepted: AtomicU64,
+    open: AtomicU64,
+    refused: AtomicU64,
+    to_target: Tally,
+    to_client: Tally,
+}
+
+#[derive(Debug)]
+struct State {
+    settings: LinkSettings,
+    cut: bool,
+    /// How often it was cut: a cut that was healed before a thread looked is
+    /// noticed all the same.
+    cuts: u64,
+    closed: bool,
+}
+
+/// The thread that serves one connection.
+#[derive(Debug)]
+struct Served {
+    thread: JoinHandle<()>,
+    bell: Arc<Bell>,
+    /// The thread's own is to be the last, so that the socket closes with it.
+    client: Weak<TcpStream>,
+    /// The caller's connector runs, for as long as it likes.
+    connecting: Arc<AtomicBool>,
+}
+
+impl Shared {
+    // A panic elsewhere leaves every one of these values whole.
+    fn state(&self) -> RwLockReadGuard<'_, State> {
+        self.state.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change(&self) -> RwLockWriteGuard<'_, State> {
+        self.state.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn connections(&self) -> MutexGuard<'_, Vec<Served>> {
+        self.connections.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Link {
+    /// Starts a link from `listener` to wherever `connect` leads. The name is for
+    /// people; the link's threads bear it.
+    ///
+    /// # Errors
+    /// When the listener or a thread cannot be set up.
+    pub fn start(name: impl Into<String>, listener: TcpListener, connect: Connector, settings: LinkSettings) -> io::Result<Self> {
+        let name = name.into();
+        let address = listener.local_addr()?;
+        listener.set_nonblocking(true)?;
+        let shared = Arc::new(Shared {
+            state: RwLock::new(State { settings, cut: false, cuts: 0, closed: false }),
+            connections: Mutex::default(),
+            accepted: AtomicU64::new(0),
+            open: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+            to_target: Tally::default(),
+            to_client: Tally::default(),
+        });
+        let bell = Arc::new(Bell::new()?);
+        let acceptor = Acceptor {
+            // A name with a null byte would be refused by panicking.
+            thread_name: name.replace('\0', ""),
+            listener,
+            port: address.port(),
+            connect: Arc::new(connect),
+            shared: Arc::clone(&shared),
+            bell: Arc::clone(&bell),
+        };
+        let thread = Builder::new().name(acceptor.thread_name.clone()).spawn(move || acceptor.run())?;
+        Ok(Self { name, address, shared, bell, acceptor: Mutex::new(Some(thread)) })
+    }
+
+    /// Starts a link from `listener` to `target`.
+    ///
+    /// # Errors
+    /// As for [`Link::start`].
+    pub fn to(name: impl Into<String>, listener: TcpListener, target: SocketAddr, settings: LinkSettings) -> io::Result<Self> {
+        Self::start(name, listener, Box::new(move || TcpStream::connect(target)), settings)
+    }
+
+    /// The name given at the start.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Where the link listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Changes the settings for what arrives from now on. What is under way keeps
+    /// its due time, and order is kept: after a shorter delay nothing overtakes.
+    pub fn set(&self, settings: LinkSettings) {
+        self.shared.change().settings = settings;
+    }
+
+    /// The settings in force.
+    #[must_use]
+    pub fn settings(&self) -> LinkSettings {
+        self.shared.state().settings
+    }
+
+    /// Severs the link without telling either side: once this returns nothing is
+    /// delivered in either direction, no connection ends and none is accepted.
+    /// What is under way is held, and so is what either side still sends.
+    pub fn cut(&self) {
+        let mut state = self.shared.change();
+        if !state.cut {
+            state.cut = true;
+            state.cuts += 1;
+        }
+    }
+
+    /// Ends a cut. Everything held is sent anew: it arrives after a delay from
+    /// now, in order. Connections that were tried and given up during the cut are
+    /// not made.
+    pub fn heal(&self) {
+        self.shared.change().cut = false;
+        self.wake_all();
+    }
+
+    /// Whether the link is cut.
+    #[must_use]
+    pub fn is_cut(&self) -> bool {
+        self.shared.state().cut
+    }
+
+    /// What the link has done so far. Bytes are counted just after they are
+    /// delivered.
+    #[must_use]
+    pub fn counters(&self) -> LinkCounters {
+        let lane = |tally: &Tally| LaneCounters {
+            bytes: tally.bytes.load(Ordering::Relaxed),
+            chunks: tally.chunks.load(Ordering::Relaxed),
+            late_total: Duration::from_nanos(tally.late_nanos.load(Ordering::Relaxed)),
+            late_most: Duration::from_nanos(tally.latest_nanos.load(Ordering::Relaxed)),
+        };
+        LinkCounters {
+            accepted: self.shared.accepted.load(Ordering::Relaxed),
+            open: self.shared.open.load(Ordering::Relaxed),
+            refused: self.shared.refused.load(Ordering::Relaxed),
+            to_target: lane(&self.shared.to_target),
+            to_client: lane(&self.shared.to_client),
+        }
+    }
+
+    /// Closes the listener and every connection, cut or not, and ends the threads.
+    /// What is under way is lost. A connector that is still at work is not waited
+    /// for: its thread ends when it returns. Closing again does nothing.
+    pub fn close(&self) {
+        self.shared.change().closed = true;
+        self.bell.ring();
+        let acceptor = self.acceptor.lock().unwrap_or_else(PoisonError::into_inner).take();
+        // From here on no connection is added.
+        if let Some(acceptor) = acceptor {
+            let _ = acceptor.join();
+        }
+        self.wake_all();
+        let connections = std::mem::take(&mut *self.shared.connections());
+        let deadline = Instant::now() + CONNECTING;
+        for served in connections {
+            while served.connecting.load(Ordering::Acquire) && Instant::now() < deadline {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            if served.connecting.load(Ordering::Acquire) {
+                if let Some(client) = served.client.upgrade() {
+                    let _ = client.shutdown(Shutdown::Both);
+                }
+            } else {
+                let _ = served.thread.join();
+            }
+        }
+    }
+
+    fn wake_all(&self) {
+        self.bell.ring();
+        for served in &*self.shared.connections() {
+            served.bell.ring();
+        }
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl fmt::Debug for Link {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Link").field("name", &self.name).field("address", &self.address).finish_non_exhaustive()
+    }
+}
+
+/// How long closing waits for connectors that are at work.
+const CONNECTING: Duration = Duration::from_millis(20);
+
+/// How long to leave the listener alone when accepting fails, as it does when
+/// there are too many open files: it would fail again at once.
+const RESPITE: Duration = Duration::from_millis(20);
+
+/// The thread that accepts connections.
+struct Acceptor {
+    thread_name: String,
+    listener: TcpListener,
+    port: u16,
+    connect: Arc<Connector>,
+    shared: Arc<Shared>,
+    bell: Arc<Bell>,
+}
+
+/// What to wait for before accepting again.
+enum Pause {
+    Until(PollFlags),
+    Respite,
+}
+
+impl Acceptor {
+    fn run(self) {
+        // Whether connections may have been waiting since a cut.
+        let mut stale = false;
+        loop {
+            let pause = {
+                let state = self.shared.state();
+                if state.closed {
+                    return;
+                }
+                if state.cut {
+                    stale = true;
+                    Pause::Until(PollFlags::empty())
+                } else {
+                    self.accept_all(stale)
+                }
+            };
+            // Left out while cut, or it would report what waits again and again.
+            let waited = match pause {
+                Pause::Until(flags) if !flags.is_empty() => {
+                    stale = false;
+                    wait(&mut [PollFd::new(&*self.bell, PollFlags::IN), PollFd::new(&self.listener, flags)], None)
+                }
+                Pause::Until(_) => wait(&mut [PollFd::new(&*self.bell, PollFlags::IN)], None),
+                Pause::Respite => wait(&mut [PollFd::new(&*self.bell, PollFlags::IN)], Some(RESPITE)),
+            };
+            self.bell.silence();
+            if waited.is_err() {
+                std::thread::sleep(RESPITE);
+            }
+        }
+    }
+
+    fn accept_all(&self, stale: bool) -> Pause {
+        loop {
+            match self.listener.accept() {
+                // Given up during the cut, without a word: nobody would have come.
+                Ok((client, _)) if stale && given_up(&client) => {}
+                Ok((client, _)) => {
+                    if let Err(client) = self.adopt(client) {
+                        reset(&client);
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Pause::Until(PollFlags::IN),
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+                Err(_) => return Pause::Respite,
+            }
+        }
+    }
+
+    /// Gives a connection a thread, or back to the caller.
+    fn adopt(&self, client: TcpStream) -> Result<(), Arc<TcpStream>> {
+        let number = self.shared.accepted.fetch_add(1, Ordering::Relaxed);
+        // With the port, lest the jitter of every link of a chain be the same.
+        let seed = number << 16 | u64::from(self.port);
+        let client = Arc::new(client);
+        let Ok(bell) = Bell::new().map(Arc::new) else { return Err(client) };
+        let connecting = Arc::new(AtomicBool::new(true));
+        let work = {
+            let (connect, shared) = (Arc::clone(&self.connect), Arc::clone(&self.shared));
+            let (client, bell, connecting) = (Arc::clone(&client), Arc::clone(&bell), Arc::clone(&connecting));
+            move || {
+                let target = connect().and_then(|target| ready(&client).and_then(|()| ready(&target)).map(|()| target));
+                connecting.store(false, Ordering::Release);
+                match target {
+                    Ok(target) => serve(&shared, &bell, &client, &target, seed),
+                    Err(_) => {
+                        shared.refused.fetch_add(1, Ordering::Relaxed);
+                        reset(&client);
+                    }
+                }
+                shared.open.fetch_sub(1, Ordering::Relaxed);
+            }
+        };
+        let mut connections = self.shared.connections();
+        connections.retain(|served| !served.thread.is_finished());
+        self.shared.open.fetch_add(1, Ordering::Relaxed);
+        match Builder::new().name(self.thread_name.clone()).spawn(work) {
+            Ok(thread) => {
+                connections.push(Served { thread, bell, client: Arc::downgrade(&client), connecting });
+                Ok(())
+            }
+            Err(_) => {
+                self.shared.open.fetch_sub(1, Ordering::Relaxed);
+                Err(client)
+            }
+        }
+    }
+}
+
+/// Sets up one side of a connection.
+fn ready(stream: &TcpStream) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    stream.set_nonblocking(true)
+}
+
+/// Whether the peer closed without having sent anything.
+fn given_up(client: &TcpStream) -> bool {
+    if client.set_nonblocking(true).is_err() {
+        return true;
+    }
+    match client.peek(&mut [0]) {
+        Ok(length) => length == 0,
+        Err(error) => error.kind() != io::ErrorKind::WouldBlock,
+    }
+}

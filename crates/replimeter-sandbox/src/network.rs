@@ -1,0 +1,76 @@
+//! A network for each member of a cluster, and links of ours between them. Members
+//! tell one another where they are, so that a link in front of a port would be gone
+//! round; in a network of its own a member finds nothing but our links.
+
+use std::{
+    fs::File,
+    io,
+    net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
+    thread,
+};
+
+use replimeter_server::namespace::Namespace;
+use rustix::thread::{UnshareFlags, unshare_unsafe};
+
+use crate::link::{Link, LinkSettings};
+
+/// The links between two servers, which are set, cut and healed together.
+#[derive(Debug)]
+pub(crate) struct Wire {
+    /// The two servers' names with a dash between.
+    pub(crate) name: String,
+    /// One for each port of each side.
+    pub(crate) links: Vec<Link>,
+}
+
+impl Wire {
+    /// What it does to the bytes on it.
+    pub(crate) fn settings(&self) -> LinkSettings {
+        self.links.first().map(Link::settings).unwrap_or_default()
+    }
+}
+
+/// Makes a network namespace whose only interface is the loopback.
+pub(crate) fn create() -> io::Result<Namespace> {
+    // On a thread of its own, which ends in its new namespace.
+    let made = thread::spawn(|| -> io::Result<Namespace> {
+        #[allow(unsafe_code, reason = "unsharing affects the calling thread alone, which ends at once")]
+        // SAFETY: no file descriptor table or memory is unshared.
+        unsafe {
+            unshare_unsafe(UnshareFlags::NEWNET)?;
+        }
+        raise_loopback()?;
+        File::open("/proc/thread-self/ns/net").map(Namespace::of)
+    });
+    made.join().unwrap_or_else(|_| Err(io::Error::other("a thread ended unexpectedly")))
+}
+
+/// Brings up the loopback of the calling thread's namespace.
+fn raise_loopback() -> io::Result<()> {
+    use std::os::fd::AsRawFd;
+    let socket = std::net::UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
+    #[allow(unsafe_code, reason = "no library at hand sets an interface's flags")]
+    // SAFETY: `request` is a whole, zeroed ifreq with a terminated name, and outlives the call.
+    let result = unsafe {
+        let mut request: libc::ifreq = std::mem::zeroed();
+        for (to, from) in request.ifr_name.iter_mut().zip(b"lo") {
+            *to = *from as libc::c_char;
+        }
+        request.ifr_ifru.ifru_flags = libc::IFF_UP as libc::c_short;
+        libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS as _, &request)
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// A link whose port is in one namespace (the caller's when `None`) and whose target
+/// is the same port in another.
+pub(crate) fn link(name: &str, from: Option<&Namespace>, to: &Namespace, port: u16, settings: LinkSettings) -> io::Result<Link> {
+    let bind = || TcpListener::bind((Ipv4Addr::LOCALHOST, port));
+    let listener = match from {
+        Some(from) => from.run(bind)??,
+        None => bind()?,
+    };
+    let to = to.clone();
+    let connect = move || to.run(|| TcpStream::connect(SocketAddr::from((Ipv4Addr::LOCALHOST, port))))?;
+    Link::start(name, listener, Box::new(connect), settings)
+}

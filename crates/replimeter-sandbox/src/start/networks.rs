@@ -1,0 +1,57 @@
+//! A network of its own for each member of a cluster, when links of ours are asked for.
+
+use std::io;
+
+use replimeter_server::namespace::Namespace;
+
+use super::{Ports, Starter, link_settings};
+use crate::{
+    error::SandboxError,
+    link::LinkSettings,
+    network::{self, Wire},
+};
+
+/// How the link that leads clients to a member is called; it delays nothing.
+const CLIENTS: &str = "clients";
+
+impl Starter<'_> {
+    /// Networks with links between every two of them; none when no link is asked for.
+    pub(super) fn networks(&self, names: &[String], ports: &[Ports]) -> Result<Vec<Namespace>, SandboxError> {
+        let Some(spec) = &self.settings.spec.link else { return Ok(Vec::new()) };
+        let refuse = |source: io::Error| {
+            SandboxError::Impossible {
+            what: format!(
+                "no link can be put between the members of {}: each needs a network of its own, and the system refuses to make one ({source})",
+                self.settings.spec.shape
+            ),
+            hint: "run it as root, in a container with the capabilities SYS_ADMIN and NET_ADMIN (the members tell one another their addresses, so that a link in front of a port would be gone round); \
+                   links for async:N, semi-sync:N and chain:N need no privilege"
+                .to_owned(),
+        }
+        };
+        let networks = names.iter().map(|_| network::create()).collect::<io::Result<Vec<_>>>().map_err(refuse)?;
+        let settings = link_settings(spec);
+        for one in 0..names.len() {
+            // From our own network straight to the member: for clients that we do not start.
+            let name = format!("{CLIENTS}-{}", names[one]);
+            let put = |from: Option<&Namespace>, to: usize, port: u16, settings: LinkSettings, name: &str| {
+                network::link(name, from, &networks[to], port, settings)
+                    .map_err(|source| SandboxError::Link { name: name.to_owned(), source })
+            };
+            let clients = put(None, one, ports[one].sql, LinkSettings::default(), &name)?;
+            self.open_doors().push(clients);
+            for other in one + 1..names.len() {
+                let name = format!("{}-{}", names[one], names[other]);
+                let mut links = Vec::new();
+                for (from, to) in [(one, other), (other, one)] {
+                    let Ports { sql, group, incremental, transfer } = ports[to];
+                    for port in [sql, group, incremental, transfer] {
+                        links.push(put(Some(&networks[from]), to, port, settings, &name)?);
+                    }
+                }
+                self.open_links().push(Wire { name, links });
+            }
+        }
+        Ok(networks)
+    }
+}
