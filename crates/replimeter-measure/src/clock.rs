@@ -50,6 +50,51 @@ impl Clock {
     }
 }
 
+/// Readings of both clocks that tie one to the other; the closest pair counts.
+const TIES: usize = 100;
+
+/// This machine's calendar clock, tied once to the monotonic one, so that it
+/// cannot step between two readings. For comparing it with servers' clocks,
+/// never for a lag.
+#[derive(Clone, Copy, Debug)]
+pub struct Calendar {
+    origin: Instant,
+    /// Nanoseconds since 1970 at the origin.
+    unix: Nanos,
+    bound: Nanos,
+}
+
+impl Calendar {
+    /// Ties the two clocks.
+    #[must_use]
+    pub fn tie() -> Self {
+        let mut best: Option<Self> = None;
+        for _ in 0..TIES {
+            let before = Instant::now();
+            let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            let width = before.elapsed();
+            let bound = Nanos::from(width / 2);
+            if best.is_none_or(|best| bound < best.bound) {
+                best = Some(Self { origin: before + width / 2, unix: Nanos::from(unix), bound });
+            }
+        }
+        best.unwrap_or_else(|| Self { origin: Instant::now(), unix: Nanos(0), bound: Nanos(i64::MAX / 4) })
+    }
+
+    /// Nanoseconds since 1970.
+    #[inline]
+    #[must_use]
+    pub fn now(&self) -> Nanos {
+        self.unix + Nanos::from(self.origin.elapsed())
+    }
+
+    /// How far the two clocks may have been from each other when they were tied.
+    #[must_use]
+    pub fn bound(&self) -> Nanos {
+        self.bound
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -60,5 +105,14 @@ mod tests {
         let (a, b) = (clock.now(), clock.now());
         assert!(b >= a && a.0 >= 0);
         assert!(clock.step() < Duration::from_millis(1));
+    }
+
+    #[test]
+    fn the_calendar_is_near_the_systems() {
+        let calendar = Calendar::tie();
+        let system = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+        let apart = Nanos::from(system) - calendar.now();
+        assert!(apart.0.abs() < 1_000_000_000, "{apart:?}");
+        assert!(calendar.bound() < Nanos(1_000_000_000));
     }
 }

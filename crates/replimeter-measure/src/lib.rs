@@ -5,11 +5,13 @@
 
 pub mod awake;
 pub mod clock;
+pub mod doctor;
 pub mod error;
 pub mod lag;
 pub mod pacing;
 pub mod preflight;
 pub mod priority;
+pub mod survey;
 pub mod table;
 
 pub use error::MeasureError;

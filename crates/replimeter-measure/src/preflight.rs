@@ -2,84 +2,98 @@
 //! from one another, may the user do what is needed, would a setting falsify
 //! the run?
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use replimeter_model::{
     manifest::ServerRecord,
-    target::SslMode,
+    target::{Role, SslMode},
     warning::{Warning, WarningCode},
 };
 use replimeter_server::{
     ErrorKind, Node, ServerError, Session,
     facts::{Facts, grants},
     filter::Filters,
-    flavour::{self, Channel},
+    flavour::{self, galera, group, semi_sync},
 };
 
-use crate::table::{SCHEMA, TABLE};
+use crate::{
+    survey::{Declared, Relation, Surveyed, not_running, relate},
+    table::{SCHEMA, TABLE},
+};
 
 /// What the writer's user needs on the schema.
 pub const PRIMARY_PRIVILEGES: [&str; 5] = ["CREATE", "DROP", "INSERT", "DELETE", "SELECT"];
 /// What the observer's user needs on the schema.
 pub const REPLICA_PRIVILEGES: [&str; 1] = ["SELECT"];
 
-/// A server that passed.
-pub struct Checked {
-    /// How to reach it.
-    pub node: Node,
-    /// A session for questions outside the measuring path.
-    pub session: Session,
-    /// What it says of itself.
-    pub facts: Facts,
-}
-
-/// A replica that passed.
+/// A replica that passed; also a member of a cluster that is not the one written to.
 pub struct CheckedReplica {
     /// The server.
-    pub server: Checked,
-    /// Its channel from the primary.
-    pub channel: Channel,
+    pub server: Surveyed,
+    /// How it comes by what is written.
+    pub relation: Relation,
+}
+
+/// How a replica stands in the middle of a run.
+#[derive(Clone, Debug)]
+pub struct ReplicaState {
+    /// Whether it replicates.
+    pub running: bool,
+    /// Whether it has failed in a way that does not mend itself.
+    pub failed: bool,
+    /// In one line.
+    pub words: String,
 }
 
 impl CheckedReplica {
-    /// The delay that its administrator configured.
+    /// The delay that its administrators configured on the way from the primary.
     #[must_use]
     pub fn delay(&self) -> Duration {
-        Duration::from_secs(self.channel.delay_s)
+        match &self.relation {
+            Relation::Channel { delay_s, .. } => Duration::from_secs(*delay_s),
+            _ => Duration::ZERO,
+        }
     }
 
-    /// The channel from the primary as it is now, asked for on a new connection and
-    /// with little patience: the replica may be frozen.
+    /// How it stands now, asked for on a new connection and with little patience:
+    /// the replica may be frozen.
     ///
     /// # Errors
-    /// When the replica does not answer or has lost the channel.
-    pub fn channel_now(&self) -> Result<Channel, ServerError> {
+    /// When the replica does not answer or no longer belongs to the target.
+    pub fn state_now(&self) -> Result<ReplicaState, ServerError> {
         let mut session = Session::open(&self.server.impatient())?;
-        let channels = flavour::channels(self.server.facts.engine, &mut session)?;
-        channels.into_iter().find(|channel| channel.name == self.channel.name).ok_or_else(|| {
-            session.unfit(
-                "cannot read the replica's status",
-                "the replication channel is gone",
-                "did somebody reset the replica?",
-            )
-        })
-    }
-}
-
-impl Checked {
-    /// The server with little patience, for questions in the middle of a run.
-    #[must_use]
-    pub fn impatient(&self) -> Node {
-        Node { answer: Duration::from_secs(1), ..self.node.clone() }
+        let doing = "cannot read the replica's state";
+        match &self.relation {
+            Relation::Channel { channel, .. } => {
+                let channels = flavour::channels(self.server.facts.engine, &mut session)?;
+                let Some(now) = channels.into_iter().find(|now| now.name == channel.name) else {
+                    return Err(session.unfit(doing, "the replication channel is gone", "did somebody reset the replica?"));
+                };
+                Ok(ReplicaState { running: now.running(), failed: !now.sql_error.is_empty(), words: now.state() })
+            }
+            Relation::Galera => match galera::node_state(&mut session)? {
+                Some(state) => Ok(ReplicaState { running: state.synced(), failed: false, words: state.words() }),
+                None => Err(session.unfit(doing, "it has left the Galera cluster", "the server's error log says more")),
+            },
+            Relation::Group | Relation::Writer => match group::group_state(&mut session)? {
+                Some(state) => {
+                    let own = state.own().map_or("", |own| own.state.as_str());
+                    Ok(ReplicaState { running: own == "ONLINE", failed: own == "ERROR", words: state.words() })
+                }
+                None => Err(session.unfit(doing, "it has left the group", "the server's error log says more")),
+            },
+        }
     }
 }
 
 /// Servers that passed, and what a reader should know of them.
 pub struct Cluster {
     /// Where rows are written.
-    pub primary: Checked,
+    pub primary: Surveyed,
     /// Where they are awaited.
     pub replicas: Vec<CheckedReplica>,
+    /// How they replicate, in a word.
+    pub mode: &'static str,
     /// What was found that does not forbid the run.
     pub warnings: Vec<Warning>,
 }
@@ -88,12 +102,68 @@ impl Cluster {
     /// Records of all servers for the manifest; the primary first.
     #[must_use]
     pub fn records(&self) -> Vec<ServerRecord> {
-        let record = |server: &Checked| server.facts.record(&server.session);
-        let replicas = self
-            .replicas
-            .iter()
-            .map(|replica| ServerRecord { replication: replica.channel.raw.clone(), ..record(&replica.server) });
+        let record = |server: &Surveyed| server.facts.record(&server.session);
+        let replicas = self.replicas.iter().map(|replica| {
+            let replication = match &replica.relation {
+                Relation::Channel { channel, .. } => channel.raw.clone(),
+                _ => BTreeMap::new(),
+            };
+            ServerRecord { replication, ..record(&replica.server) }
+        });
         std::iter::once(record(&self.primary)).chain(replicas).collect()
+    }
+
+    /// The names of the replicas, in order.
+    #[must_use]
+    pub fn replica_names(&self) -> Vec<String> {
+        self.replicas.iter().map(|replica| replica.server.node.name.clone()).collect()
+    }
+
+    /// How the members of a cluster stand now, in a line; nothing for servers that
+    /// replicate by channels, whose errors tell it.
+    #[must_use]
+    pub fn members_now(&self) -> Option<String> {
+        if !matches!(self.mode, "galera" | "group") {
+            return None;
+        }
+        let now = |server: &Surveyed| -> Result<Option<String>, ServerError> {
+            let mut session = Session::open(&server.impatient())?;
+            if self.mode == "galera" {
+                return Ok(galera::node_state(&mut session)?.map(|state| state.words()));
+            }
+            Ok(group::group_state(&mut session)?.map(|state| state.words()))
+        };
+        let words = std::iter::once(&self.primary).chain(self.replicas.iter().map(|replica| &replica.server)).map(|server| {
+            let words = match now(server) {
+                Ok(state) => state.unwrap_or_else(|| "in no cluster".to_owned()),
+                Err(error) => format!("does not answer ({})", error.cause),
+            };
+            format!("{}: {words}", server.node.name)
+        });
+        Some(words.collect::<Vec<_>>().join("; "))
+    }
+
+    /// Why the primary no longer replicates as it did when the run began: a
+    /// semi-synchronous one that fell back to asynchronous replication, even for a
+    /// while.
+    ///
+    /// # Errors
+    /// When the primary does not answer.
+    pub fn fallen_back(&mut self) -> Result<Option<String>, ServerError> {
+        let Some(before) = self.primary.semi_sync.as_ref().filter(|state| state.active && state.clients > 0) else {
+            return Ok(None);
+        };
+        let Some(now) = semi_sync::primary_state(&mut self.primary.session)? else { return Ok(None) };
+        let missed = now.unacknowledged.saturating_sub(before.unacknowledged);
+        if now.active && missed == 0 {
+            return Ok(None);
+        }
+        let state = if now.active { "is semi-synchronous again" } else { "is asynchronous now" };
+        Ok(Some(format!(
+            "{} ({}) fell back from semi-synchronous to asynchronous replication during the run: {missed} transactions were committed without an acknowledgement, and it {state}",
+            self.primary.session.name(),
+            self.primary.session.address()
+        )))
     }
 
     /// The smallest `max_allowed_packet` of all servers, in bytes.
@@ -106,33 +176,32 @@ impl Cluster {
     }
 }
 
-fn connect(node: &Node) -> Result<Checked, ServerError> {
-    node.check_files()?;
-    let mut session = Session::open(node)?;
-    let facts = Facts::read(&mut session)?;
-    Ok(Checked { node: node.clone(), session, facts })
-}
-
-/// Connects to every server and checks all of them; writes nothing.
+/// Connects to every server, finds out how they hang together and checks all of
+/// them; writes nothing.
 ///
 /// # Errors
 /// On the first thing that forbids the run, naming the server, the cause and
 /// what to try.
-pub fn check(primary: &Node, replicas: &[Node]) -> Result<Cluster, ServerError> {
-    let mut primary = connect(primary)?;
-    let mut warnings = Vec::new();
-    let mut checked: Vec<CheckedReplica> = Vec::new();
-    check_primary(&mut primary, &mut warnings)?;
-    for node in replicas {
-        let mut server = connect(node)?;
-        different_servers(&mut primary.session, &mut server.session)?;
-        for other in &mut checked {
-            different_servers(&mut other.server.session, &mut server.session)?;
+pub fn check(declared: &[Declared]) -> Result<Cluster, ServerError> {
+    let mut servers: Vec<Surveyed> = Vec::new();
+    for one in declared {
+        let mut server = Surveyed::read(&one.node)?;
+        for other in &mut servers {
+            different_servers(&mut other.session, &mut server.session)?;
         }
-        let channel = check_replica(&primary, &mut server, &mut warnings)?;
-        checked.push(CheckedReplica { server, channel });
+        servers.push(server);
     }
-    for server in std::iter::once(&primary).chain(checked.iter().map(|replica| &replica.server)) {
+    let mut warnings = Vec::new();
+    // What the primary lacks is said before what a replica lacks.
+    if let Some(index) = declared.iter().position(|one| one.role == Some(Role::Primary)) {
+        let Surveyed { session, facts, .. } = &mut servers[index];
+        check_privileges(session, facts, &PRIMARY_PRIVILEGES, &mut Vec::new())?;
+    }
+    let relations = relate(&servers, declared)?;
+    refuse_broken_chain(&servers, &relations.of)?;
+    let mut primary = None;
+    let mut replicas = Vec::new();
+    for (mut server, relation) in servers.into_iter().zip(relations.of) {
         if !server.session.tls() && server.node.endpoint.ssl_mode == SslMode::Preferred && !is_loopback(&server.node) {
             warnings.push(Warning::new(
                 WarningCode::TlsNotVerified,
@@ -140,8 +209,36 @@ pub fn check(primary: &Node, replicas: &[Node]) -> Result<Cluster, ServerError> 
                 "add ?ssl-mode=verify-ca&ssl-ca=FILE to its URL if the network is not yours alone",
             ));
         }
+        if relation == Relation::Writer {
+            check_primary(&mut server, &mut warnings)?;
+            primary = Some(server);
+        } else {
+            check_replica(&mut server, &relation, &mut warnings)?;
+            replicas.push(CheckedReplica { server, relation });
+        }
     }
-    Ok(Cluster { primary, replicas: checked, warnings })
+    let primary = primary.ok_or_else(|| ServerError::unfit("target", "", "cannot measure", "there is no server", "name one"))?;
+    Ok(Cluster { primary, replicas, mode: relations.mode, warnings })
+}
+
+/// Refuses a server in between that does not log what it applies: nothing would
+/// come through it.
+fn refuse_broken_chain(servers: &[Surveyed], relations: &[Relation]) -> Result<(), ServerError> {
+    for (server, relation) in servers.iter().zip(relations) {
+        let Relation::Channel { source, .. } = relation else { continue };
+        let source_number = *source;
+        let source = &servers[source_number];
+        let is_replica = matches!(relations.get(source_number), Some(Relation::Channel { .. }));
+        let logs = source.facts.on("log_bin") && (source.facts.on("log_replica_updates") || source.facts.on("log_slave_updates"));
+        if is_replica && !logs {
+            return Err(source.session.unfit(
+                "hands nothing on",
+                format!("{} replicates from it, and it does not write what it applies to its binary log (log_replica_updates or log_slave_updates is off)", server.session.name()),
+                "turn it on (a restart is needed), or leave the servers behind it out",
+            ));
+        }
+    }
+    Ok(())
 }
 
 fn is_loopback(node: &Node) -> bool {
@@ -149,8 +246,9 @@ fn is_loopback(node: &Node) -> bool {
     host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-fn check_primary(primary: &mut Checked, warnings: &mut Vec<Warning>) -> Result<(), ServerError> {
-    let Checked { session, facts, .. } = primary;
+fn check_primary(primary: &mut Surveyed, warnings: &mut Vec<Warning>) -> Result<(), ServerError> {
+    check_membership(primary)?;
+    let Surveyed { session, facts, semi_sync, galera, .. } = primary;
     if let Some(name) = facts.read_only() {
         return Err(session.unfit(
             "cannot be the primary",
@@ -159,7 +257,33 @@ fn check_primary(primary: &mut Checked, warnings: &mut Vec<Warning>) -> Result<(
         ));
     }
     check_privileges(session, facts, &PRIMARY_PRIVILEGES, warnings)?;
-    if !facts.on("log_bin") {
+    if let Some(state) = semi_sync.as_ref().filter(|state| state.enabled && state.active && state.clients < state.wait_for) {
+        return Err(session.unfit(
+            "would wait in vain",
+            format!(
+                "semi-synchronous replication is on, it waits for {} acknowledgements and {} replicas acknowledge: the next write would take {:.1} s",
+                state.wait_for,
+                state.clients,
+                state.timeout_ms as f64 / 1e3
+            ),
+            "is the replica's side enabled, and was its receiving thread started afterwards? `replimeter doctor` tells more",
+        ));
+    }
+    if let Some(state) = semi_sync.as_ref().filter(|state| state.enabled && !state.active) {
+        warnings.push(Warning::new(
+            WarningCode::SemiSyncNotInEffect,
+            format!(
+                "{} ({}): semi-synchronous replication is configured, but replication is asynchronous: {} replicas acknowledge, it waits for {}",
+                session.name(),
+                session.address(),
+                state.clients,
+                state.wait_for
+            ),
+            "is the replica's side enabled, and was its receiving thread started afterwards? `replimeter doctor` tells more",
+        ));
+    }
+    // A Galera cluster replicates by itself.
+    if galera.is_none() && !facts.on("log_bin") {
         return Err(session.unfit(
             "cannot be the primary",
             "its binary log is off (log_bin=OFF)",
@@ -236,79 +360,63 @@ fn different_servers(one: &mut Session, other: &mut Session) -> Result<(), Serve
     ))
 }
 
-fn check_replica(primary: &Checked, server: &mut Checked, warnings: &mut Vec<Warning>) -> Result<Channel, ServerError> {
-    check_privileges(&mut server.session, &server.facts, &REPLICA_PRIVILEGES, warnings)?;
-    let Checked { session, facts, .. } = server;
-    let channels = flavour::channels(facts.engine, session).map_err(|mut error| {
-        if error.kind == ErrorKind::Privilege {
-            error.hint = format!(
-                "GRANT {} ON *.* to the user, so that the replica's state can be read",
-                flavour::monitor_privilege(facts.engine)
-            );
+/// Refuses members that do not take part fully.
+fn check_membership(server: &Surveyed) -> Result<(), ServerError> {
+    let doing = "does not take part in its cluster";
+    if let Some(state) = server.galera.as_ref().filter(|state| !state.synced()) {
+        return Err(server.session.unfit(doing, state.words(), "wait until the node is Synced; its error log says more"));
+    }
+    match &server.group {
+        Ok(Some(state)) if state.own().is_none_or(|own| own.state != "ONLINE") => {
+            Err(server.session.unfit(doing, state.words(), "wait until the member is ONLINE; its error log says more"))
         }
-        error
-    })?;
-    let channel = choose_channel(primary, session, channels)?;
-    refuse_filter(session, "its replication", &channel.filters)?;
-    if !channel.running() {
-        return Err(session.unfit(
-            "does not replicate",
-            channel.state(),
-            "mend replication first; the server's error log says more",
+        Ok(_) => Ok(()),
+        Err(error) => Err(error.clone()),
+    }
+}
+
+/// Warns of reads that wait by themselves: they hide lag from whoever reads.
+fn warn_of_waiting_reads(server: &Surveyed, warnings: &mut Vec<Warning>) {
+    let waits = match (&server.galera, server.group()) {
+        (Some(state), _) if state.sync_wait != 0 => Some(format!("wsrep_sync_wait={}", state.sync_wait)),
+        (_, Some(state)) if matches!(state.consistency.as_str(), "BEFORE" | "BEFORE_AND_AFTER" | "AFTER") => {
+            Some(format!("group_replication_consistency={}", state.consistency))
+        }
+        _ => None,
+    };
+    if let Some(setting) = waits {
+        warnings.push(Warning::new(
+            WarningCode::WaitingReads,
+            format!(
+                "{} ({}): {setting} makes every read, or every write, wait for replication; the lag seen is what is left beyond that wait",
+                server.session.name(),
+                server.session.address()
+            ),
+            "set it to its default for the time of the measurement to see the lag itself",
         ));
     }
-    if channel.delay_s > 0 {
+}
+
+fn check_replica(server: &mut Surveyed, relation: &Relation, warnings: &mut Vec<Warning>) -> Result<(), ServerError> {
+    check_privileges(&mut server.session, &server.facts, &REPLICA_PRIVILEGES, warnings)?;
+    check_membership(server)?;
+    warn_of_waiting_reads(server, warnings);
+    let session = &server.session;
+    let Relation::Channel { channel, delay_s, .. } = relation else { return Ok(()) };
+    refuse_filter(session, "its replication", &channel.filters)?;
+    if !channel.running() {
+        return Err(not_running(session, channel));
+    }
+    if *delay_s > 0 {
         warnings.push(Warning::new(
             WarningCode::DelayedReplica,
             format!(
-                "{} ({}) is deliberately delayed by {} s (its configured replication delay); every time below includes that delay",
+                "{} ({}) is deliberately delayed by {delay_s} s (replication delays configured on the way to it); every time below includes that delay",
                 session.name(),
-                session.address(),
-                channel.delay_s
+                session.address()
             ),
             "this is no lag: set the delay to 0 to measure lag",
         ));
     }
-    Ok(channel)
-}
-
-/// The channel that comes from the primary.
-fn choose_channel(primary: &Checked, session: &Session, channels: Vec<Channel>) -> Result<Channel, ServerError> {
-    let doing = "is not a replica of the given primary";
-    if channels.is_empty() {
-        return Err(session.unfit(doing, "it replicates from nowhere", "is this the right server? set up replication first"));
-    }
-    let identity = primary.facts.identity();
-    let from_primary = |channel: &&Channel| {
-        if identity.uuid.is_empty() || channel.source_uuid.is_empty() {
-            channel.source_server_id == identity.server_id
-        } else {
-            channel.source_uuid == identity.uuid
-        }
-    };
-    if let Some(channel) = channels.iter().find(from_primary) {
-        return Ok(channel.clone());
-    }
-    // A channel that never connected knows no source yet; its address may tell.
-    if let Some(channel) = channels.iter().find(|channel| channel.source_server_id == 0) {
-        return Err(session.unfit(
-            "does not replicate",
-            channel.state(),
-            "mend replication first; the server's error log says more",
-        ));
-    }
-    let sources: Vec<String> = channels
-        .iter()
-        .map(|channel| format!("{}:{} (server_id {})", channel.source_host, channel.source_port, channel.source_server_id))
-        .collect();
-    Err(session.unfit(
-        doing,
-        format!(
-            "it replicates from {}, and the primary {} has server_id {}",
-            sources.join(", "),
-            primary.session.address(),
-            identity.server_id
-        ),
-        "name the primary that this replica replicates from, or another replica",
-    ))
+    Ok(())
 }

@@ -9,16 +9,16 @@ use std::{
 use replimeter_model::warning::{Warning, WarningCode};
 use replimeter_server::{Node, ServerError, Session};
 
-use crate::preflight::{Checked, Cluster};
+use crate::{preflight::Cluster, survey::Surveyed};
 
 /// The only schema that is ever written to.
 pub const SCHEMA: &str = "replimeter";
 /// The table of the lag measurement.
 pub const TABLE: &str = "lag_probe";
 /// A lock by this name says that somebody is measuring.
-const LOCK: &str = "replimeter.run";
+pub(crate) const LOCK: &str = "replimeter.run";
 /// Begins the comment of every table of ours.
-const MARK: &str = "replimeter: made by a measurement and removed by it";
+pub(crate) const MARK: &str = "replimeter: made by a measurement and removed by it";
 /// Follows the mark when the schema was made along with the table.
 const MADE_SCHEMA: &str = "; with the schema";
 /// How long a replica is waited for when the user wants to be gone.
@@ -109,6 +109,10 @@ impl ProbeTable {
         for replica in &mut cluster.replicas {
             let delay = replica.delay();
             let session = &mut replica.server.session;
+            // A lock does not replicate: in a cluster another run may write to this server.
+            if let Some(holder) = session.value("cannot begin", &format!("SELECT IS_USED_LOCK('{LOCK}')"))? {
+                return Err(busy(session, &holder));
+            }
             let mut on_replica = find(session)?;
             refuse_foreign(session, &on_replica)?;
             if on_replica.comment.is_some() && found.comment.is_none() {
@@ -213,7 +217,7 @@ impl ProbeTable {
 /// is none: the measuring path will say so.
 pub fn keep_alive(cluster: &mut Cluster) -> Result<(), ServerError> {
     let doing = "cannot keep the session alive";
-    let Checked { node, session, .. } = &mut cluster.primary;
+    let Surveyed { node, session, .. } = &mut cluster.primary;
     match session.value(doing, &format!("SELECT IS_USED_LOCK('{LOCK}') = CONNECTION_ID()")) {
         Ok(Some(held)) if held == "1" => {}
         Ok(_) => take_lock(session)?,
@@ -262,11 +266,15 @@ fn take_lock(session: &mut Session) -> Result<(), ServerError> {
         return Ok(());
     }
     let holder = session.value(doing, &format!("SELECT IS_USED_LOCK('{LOCK}')"))?.unwrap_or_default();
-    Err(session.unfit(
-        doing,
+    Err(busy(session, &holder))
+}
+
+fn busy(session: &Session, holder: &str) -> ServerError {
+    session.unfit(
+        "cannot begin",
         format!("another replimeter is measuring this server (its connection {holder})"),
         "wait for it to end, or end it",
-    ))
+    )
 }
 
 /// The payload of every row is a prefix of this: bytes without a pattern that a

@@ -149,6 +149,13 @@ impl<'a> Collector<'a> {
             if self.board.finished() && writer_gone && self.pending.is_empty() {
                 break;
             }
+            // Nothing more is written, and what is left was never ours: it would be awaited for ever.
+            if self.board.finished() && writer_gone && self.pending.values().all(|pending| pending.write.is_none()) {
+                let cause = format!("{} rows appeared that this run did not write", self.pending.len());
+                let hint = "does another measurement write to another server of this cluster? let one end first";
+                self.ending.failure = Some(cluster.primary.session.unfit("cannot measure", cause, hint).into());
+                break;
+            }
             // A thread that ended early has the reason; the caller joins it.
             if self.board.halted() || observers_gone {
                 break;
@@ -321,7 +328,7 @@ impl<'a> Collector<'a> {
             return None;
         }
         let late = age > timeout;
-        let (state, hint) = match checked.channel_now() {
+        let (state, hint) = match checked.state_now() {
             Err(error) if matches!(error.kind, ErrorKind::Timeout | ErrorKind::Unreachable | ErrorKind::Lost) => (
                 late.then(|| format!("its state cannot be read: {}", error.cause)),
                 "is the server frozen, or cut off? its error log and its host may say",
@@ -329,9 +336,9 @@ impl<'a> Collector<'a> {
             Err(error) => return Some(error.into()),
             // An error of the applying thread does not go away by itself; a
             // stopped or reconnecting replica may come back within the time-out.
-            Ok(channel) => (
-                (late || !channel.sql_error.is_empty()).then(|| channel.state()),
-                if channel.running() {
+            Ok(now) => (
+                (late || now.failed).then(|| now.words.clone()),
+                if now.running {
                     "is it far behind, or does a filter swallow the schema `replimeter`? --timeout sets how long a row may take"
                 } else {
                     "mend replication first; the server's error log says more"
