@@ -8,7 +8,10 @@ use crate::figures::{Unit, count, time};
 #[must_use]
 pub fn answer(document: &LagDocument) -> String {
     let overall: Vec<&LagRow> = overall_rows(document);
-    let mut parts: Vec<String> = overall.iter().map(|row| of_row(row)).collect();
+    let mut parts: Vec<String> = overall.iter().map(|row| of_row(&document.label(&row.shape, &row.replica), row)).collect();
+    if document.status == RunStatus::Void {
+        parts.push("The run is void: it did not measure what was to be measured.".to_owned());
+    }
     if document.status == RunStatus::Interrupted {
         parts.push("The run was interrupted; this is what was measured until then.".to_owned());
     }
@@ -25,7 +28,7 @@ pub fn overall_rows(document: &LagDocument) -> Vec<&LagRow> {
     document.results.iter().filter(|row| !sweep || row.size_bytes.is_none()).collect()
 }
 
-fn of_row(row: &LagRow) -> String {
+fn of_row(name: &str, row: &LagRow) -> String {
     let lag = &row.from_ack;
     let mut text = match (lag.p50_us, lag.min_us, lag.max_us) {
         (Some(p50), ..) => {
@@ -45,20 +48,19 @@ fn of_row(row: &LagRow) -> String {
                 .p50_us
                 .map_or_else(String::new, |error| format!("; too high by at most the bracket, {} at the median", time(error)));
             format!(
-                "{} shows a row {} after the primary acknowledged it (median{interval}{tail}, {} rounds{error}).",
-                row.replica,
+                "{name} shows a row {} after {} it (median{interval}{tail}, {} rounds{error}).",
                 unit.with(p50),
+                if row.replica.starts_with("node") { "the written node acknowledged" } else { "the primary acknowledged" },
                 count(lag.count),
             )
         }
         (None, Some(min), Some(max)) => format!(
-            "{} showed {} rows {} to {} after the primary acknowledged them: too few for a median.",
-            row.replica,
+            "{name} showed {} rows {} to {} after the primary acknowledged them: too few for a median.",
             count(lag.count),
             time(min),
             time(max)
         ),
-        _ => format!("{} showed no row.", row.replica),
+        _ => format!("{name} showed no row."),
     };
     if row.missing > 0 {
         text.push_str(&format!(" {} of {} rows were never seen.", count(row.missing), count(row.rounds)));

@@ -3,8 +3,12 @@
 
 pub mod answer;
 mod columns;
+pub mod doctor;
 pub mod figures;
 pub mod html;
 pub mod samples;
+pub mod sandboxes;
+pub mod servers;
+mod shapes;
 pub mod sweep;
 pub mod terminal;

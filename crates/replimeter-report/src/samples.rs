@@ -28,6 +28,7 @@ use replimeter_model::{
 /// The columns; `docs/run-directory.md` explains each.
 const SCHEMA: &str = "message lag_sample {
     required binary phase (UTF8);
+    required binary shape (UTF8);
     required binary replica (UTF8);
     required int32 sweep;
     required int32 step;
@@ -85,18 +86,19 @@ fn reason(path: &Path, error: ParquetError) -> SamplesError {
 pub struct SamplesWriter {
     path: PathBuf,
     writer: SerializedFileWriter<File>,
+    shape: String,
     replicas: Vec<String>,
     null_replica: String,
     held: Vec<LagSample>,
 }
 
 impl SamplesWriter {
-    /// Begins the file. `replicas` are the names by index, `null_replica` the
-    /// name under which samples of the floor appear.
+    /// Begins the file. `null_replica` is the name under which samples of the floor
+    /// appear.
     ///
     /// # Errors
     /// When it cannot be made.
-    pub fn create(path: &Path, replicas: Vec<String>, null_replica: &str) -> Result<Self, SamplesError> {
+    pub fn create(path: &Path, null_replica: &str) -> Result<Self, SamplesError> {
         let file = File::options()
             .create(true)
             .truncate(true)
@@ -113,10 +115,22 @@ impl SamplesWriter {
         Ok(Self {
             path: path.to_owned(),
             writer,
-            replicas,
+            shape: String::new(),
+            replicas: Vec::new(),
             null_replica: null_replica.to_owned(),
             held: Vec::with_capacity(GROUP),
         })
+    }
+
+    /// Says whose samples come next: the shape, and the replicas' names by index.
+    ///
+    /// # Errors
+    /// When the disk refuses what is held of the shape before.
+    pub fn begin(&mut self, shape: &str, replicas: Vec<String>) -> Result<(), SamplesError> {
+        self.flush()?;
+        shape.clone_into(&mut self.shape);
+        self.replicas = replicas;
+        Ok(())
     }
 
     /// Adds one sample.
@@ -151,7 +165,7 @@ impl SamplesWriter {
         }
         let held = std::mem::take(&mut self.held);
         let names: Vec<ByteArray> = held.iter().map(|sample| self.name(sample)).collect();
-        write_group(&mut self.writer, &held, names).map_err(|error| reason(&self.path, error))?;
+        write_group(&mut self.writer, &held, &self.shape, names).map_err(|error| reason(&self.path, error))?;
         self.held = held;
         self.held.clear();
         Ok(())
@@ -162,7 +176,12 @@ fn schema(path: &Path) -> Result<Arc<Type>, SamplesError> {
     parse_message_type(SCHEMA).map(Arc::new).map_err(|error| reason(path, error))
 }
 
-fn write_group(writer: &mut SerializedFileWriter<File>, held: &[LagSample], names: Vec<ByteArray>) -> Result<(), ParquetError> {
+fn write_group(
+    writer: &mut SerializedFileWriter<File>,
+    held: &[LagSample],
+    shape: &str,
+    names: Vec<ByteArray>,
+) -> Result<(), ParquetError> {
     let mut group = writer.next_row_group()?;
     let each = |value: &dyn Fn(&LagSample) -> i64| held.iter().map(value).collect::<Vec<_>>();
     let small = |value: &dyn Fn(&LagSample) -> u32| {
@@ -179,6 +198,7 @@ fn write_group(writer: &mut SerializedFileWriter<File>, held: &[LagSample], name
         &mut group,
         &held.iter().map(|sample| ByteArray::from(sample.write.phase.name())).collect::<Vec<_>>(),
     )?;
+    required::<ByteArrayType>(&mut group, &vec![ByteArray::from(shape); held.len()])?;
     required::<ByteArrayType>(&mut group, &names)?;
     required::<Int32Type>(&mut group, &small(&|sample| sample.write.sweep))?;
     required::<Int32Type>(&mut group, &small(&|sample| sample.write.step))?;
@@ -228,7 +248,7 @@ fn optional<T: DataType>(group: &mut SerializedRowGroupWriter<'_, File>, values:
 ///
 /// # Errors
 /// When the file is missing, no Parquet, cut off, or of another schema.
-pub fn read(path: &Path, mut each: impl FnMut(&str, &LagSample)) -> Result<u64, SamplesError> {
+pub fn read(path: &Path, mut each: impl FnMut(&str, &str, &LagSample)) -> Result<u64, SamplesError> {
     let wrap = |error| reason(path, error);
     let file = File::open(path).map_err(|source| SamplesError::File { path: path.to_owned(), source })?;
     let reader = SerializedFileReader::new(file).map_err(wrap)?;
@@ -243,7 +263,7 @@ pub fn read(path: &Path, mut each: impl FnMut(&str, &LagSample)) -> Result<u64, 
     for row in reader.get_row_iter(None).map_err(wrap)? {
         let row = row.map_err(wrap)?;
         let sample = sample_of(&row).map_err(wrap)?;
-        each(row.get_string(1).map_err(wrap)?, &sample);
+        each(row.get_string(1).map_err(wrap)?, row.get_string(2).map_err(wrap)?, &sample);
         count += 1;
     }
     Ok(count)
@@ -256,18 +276,18 @@ fn sample_of(row: &parquet::record::Row) -> Result<LagSample, ParquetError> {
     let phase = row.get_string(0)?;
     let phase = Phase::from_name(phase).ok_or_else(|| ParquetError::General(format!("unknown phase `{phase}`")))?;
     let write = Write {
-        seq: number(5)?,
+        seq: number(6)?,
         phase,
-        sweep: small(2)?,
-        step: small(3)?,
-        row_in_step: small(4)?,
-        size_bytes: number(6)?,
-        intended: nanos(7)?,
-        send: nanos(8)?,
-        ack: nanos(9)?,
+        sweep: small(3)?,
+        step: small(4)?,
+        row_in_step: small(5)?,
+        size_bytes: number(7)?,
+        intended: nanos(8)?,
+        send: nanos(9)?,
+        ack: nanos(10)?,
     };
     // A missing row has no sighting: its columns are null.
-    let sighting = match (nanos(10), nanos(11), nanos(12)) {
+    let sighting = match (nanos(11), nanos(12), nanos(13)) {
         (Ok(after), Ok(hit_began), Ok(until)) => Some(Sighting { seq: write.seq, after, hit_began, until }),
         _ => None,
     };
@@ -306,7 +326,8 @@ mod tests {
     fn what_is_written_is_read_across_several_groups() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("samples.parquet");
-        let mut writer = SamplesWriter::create(&path, vec!["replica1".to_owned(), "replica2".to_owned()], "null").unwrap();
+        let mut writer = SamplesWriter::create(&path, "null").unwrap();
+        writer.begin("async:2", vec!["replica1".to_owned(), "replica2".to_owned()]).unwrap();
         let samples: Vec<LagSample> = (1..=GROUP as u64 + 10).map(|seq| sample(seq, seq % 7 != 0)).collect();
         for sample in &samples {
             writer.write(sample).unwrap();
@@ -314,7 +335,8 @@ mod tests {
         writer.finish().unwrap();
         let mut back = Vec::new();
         let mut names = Vec::new();
-        let count = read(&path, |name, sample| {
+        let count = read(&path, |shape, name, sample| {
+            assert_eq!(shape, "async:2");
             names.push(name.to_owned());
             back.push(*sample);
         });
@@ -329,13 +351,13 @@ mod tests {
     fn a_cut_off_file_is_an_error() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("samples.parquet");
-        let mut writer = SamplesWriter::create(&path, vec![], "null").unwrap();
+        let mut writer = SamplesWriter::create(&path, "null").unwrap();
         writer.write(&sample(1, true)).unwrap();
         writer.finish().unwrap();
         let bytes = std::fs::read(&path).unwrap();
         for length in [0, 3, 4, bytes.len() / 2, bytes.len() - 1] {
             std::fs::write(&path, &bytes[..length]).unwrap();
-            assert!(read(&path, |_, _| ()).is_err(), "{length} bytes");
+            assert!(read(&path, |_, _, _| ()).is_err(), "{length} bytes");
         }
     }
 }

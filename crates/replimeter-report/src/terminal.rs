@@ -13,7 +13,7 @@ use crate::{
     answer::overall_rows,
     columns::{HEADINGS, cells},
     figures::{Unit, count, time},
-    sweep,
+    shapes, sweep,
 };
 
 /// Width of a histogram's longest bar, in characters.
@@ -30,17 +30,21 @@ pub fn lag(document: &LagDocument, raw: bool) -> String {
     let _ = writeln!(out, "{}\n", head(document));
     let _ = writeln!(out, "{}\n", wrapped(&document.answer, 96, ""));
     let overall = overall_rows(document);
+    if document.several() {
+        let _ = writeln!(out, "Side by side (µs, lag from ack unless said otherwise)\n{}", side_by_side(document));
+    }
     out.push_str(&distributions(document, &overall));
     let sizes: Vec<&LagRow> = document.results.iter().filter(|row| row.size_bytes.is_some()).collect();
     if overall.iter().any(|row| row.size_bytes.is_none()) {
         out.push_str(&by_size(&sizes));
     }
     for row in &overall {
-        if !row.histogram.is_empty() {
-            let _ = writeln!(out, "\nLag from ack, {}", row.replica);
+        // Of several shapes the page has the pictures.
+        if !row.histogram.is_empty() && !document.several() {
+            let _ = writeln!(out, "\nLag from ack, {}", document.label(&row.shape, &row.replica));
             out.push_str(&histogram(&row.histogram));
         }
-        if let Some(course) = course(&row.windows) {
+        if let Some(course) = course(&row.windows).filter(|_| !document.several()) {
             let _ = writeln!(out, "\n{course}");
         }
     }
@@ -63,9 +67,10 @@ pub fn lag(document: &LagDocument, raw: bool) -> String {
 fn head(document: &LagDocument) -> String {
     let settings = &document.settings;
     let mut parts = vec![format!("Replimeter lag · {}", document.target.shape)];
-    if let Some(primary) = document.target.nodes.first() {
-        parts.push(primary.version.clone());
-    }
+    let mut versions: Vec<&str> = document.target.nodes.iter().map(|node| node.version.as_str()).collect();
+    versions.sort_unstable();
+    versions.dedup();
+    parts.push(versions.join(", "));
     parts.push(format!("method {}", settings.method.name()));
     parts.push(match settings.pace {
         Some(Pace::Every(span)) => format!("a row every {span}, open loop"),
@@ -89,13 +94,13 @@ fn unit_of(rows: &[&LagRow]) -> Unit {
     Unit::for_size(rows.iter().map(typical).fold(0.0, f64::max))
 }
 
-fn plain_table(header: Vec<String>) -> Table {
+pub(crate) fn plain_table(header: Vec<String>) -> Table {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled).set_header(header);
     table
 }
 
-fn aligned(mut table: Table, left: usize) -> String {
+pub(crate) fn aligned(mut table: Table, left: usize) -> String {
     for (index, column) in table.column_iter_mut().enumerate() {
         if index >= left {
             column.set_cell_alignment(CellAlignment::Right);
@@ -117,7 +122,7 @@ fn distributions(document: &LagDocument, rows: &[&LagRow]) -> String {
     let mut table = table("replica", unit.symbol());
     for row in rows {
         let mut add = |what: &str, distribution: &Distribution| {
-            table.add_row(self::row([row.replica.clone(), what.to_owned()], unit, distribution));
+            table.add_row(self::row([document.label(&row.shape, &row.replica), what.to_owned()], unit, distribution));
         };
         add("lag from ack", &row.from_ack);
         add("lag from send", &row.from_send);
@@ -147,6 +152,17 @@ fn by_size(rows: &[&LagRow]) -> String {
         table.add_row(self::row([row.replica.clone(), size], unit, &row.from_ack));
     }
     format!("\nLag from ack by payload size ({})\n{}", unit.symbol(), aligned(table, 1))
+}
+
+/// Every replica of every shape in one line, for comparing modes.
+fn side_by_side(document: &LagDocument) -> String {
+    let mut table = plain_table(shapes::HEADINGS.map(str::to_owned).to_vec());
+    for line in shapes::lines(document) {
+        table.add_row(line);
+    }
+    let mut out = aligned(table, 3);
+    let _ = writeln!(out, "  {}", wrapped(shapes::NOTE, 96, "  "));
+    out
 }
 
 /// A histogram of block characters, a line per bar.
@@ -212,12 +228,16 @@ fn floor(document: &LagDocument) -> String {
          that missed it and the end of the first that showed it; lag is that end, so it is never too low. Medians are given with\n  \
          95 % intervals (order statistics, widened for dependence between rounds); quantiles with fewer than 10 samples beyond are left out."
     );
+    if !document.target.options.is_empty() {
+        let _ = writeln!(out, "  Servers: {}.", wrapped(&document.target.options.join("; "), 108, "  "));
+    }
     let _ = writeln!(out, "  Warm-up: {} rounds, not counted.", count(document.warm_up_rounds));
-    if let Some(floor) = &document.floor {
+    for floor in &document.floors {
         let us = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), time);
         let _ = writeln!(
             out,
-            "  Floor (the primary as its own replica, {} rounds): lag from ack p50 {}, bracket midpoint {}, width {};\n  a point select takes {} on the idle primary, {} while a write is acknowledged (p50).",
+            "  Floor{} (the primary as its own replica, {} rounds): lag from ack p50 {}, bracket midpoint {}, width {};\n  a point select takes {} on the idle primary, {} while a write is acknowledged (p50).",
+            if document.several() { format!(" of {}", floor.shape) } else { String::new() },
             count(floor.rounds),
             us(floor.from_ack.p50_us),
             us(floor.estimate.p50_us),
@@ -255,7 +275,7 @@ pub fn warnings(warnings: &[Warning]) -> String {
 }
 
 /// Breaks a text into lines of at most `width` characters.
-fn wrapped(text: &str, width: usize, indent: &str) -> String {
+pub(crate) fn wrapped(text: &str, width: usize, indent: &str) -> String {
     let mut lines = vec![String::new()];
     for word in text.split(' ') {
         let fits = lines.last().is_some_and(|line| line.is_empty() || line.chars().count() + 1 + word.chars().count() <= width);

@@ -17,7 +17,7 @@ use crate::{
     columns::{HEADINGS, cells},
     figures::{Unit, count, time},
     samples::{self, SamplesError},
-    sweep, terminal,
+    shapes, sweep, terminal,
 };
 
 const PAGE: &str = include_str!("page.html");
@@ -47,6 +47,7 @@ struct Line {
 /// A server as the page shows it.
 #[derive(Serialize)]
 struct Server {
+    shape: String,
     name: String,
     address: String,
     version: String,
@@ -111,7 +112,7 @@ fn lines(document: &LagDocument) -> (Unit, Vec<Line>) {
             ("insert (send to ack)", &row.insert),
             ("retrieval (the read that showed the row)", &row.retrieval),
         ] {
-            lines.push(line(&row.replica, row.size_bytes, what, unit, distribution));
+            lines.push(line(&document.label(&row.shape, &row.replica), row.size_bytes, what, unit, distribution));
         }
     }
     if overall.iter().any(|row| row.size_bytes.is_none()) {
@@ -125,8 +126,10 @@ fn lines(document: &LagDocument) -> (Unit, Vec<Line>) {
 fn servers(manifest: &Manifest) -> Vec<Server> {
     let servers = manifest.servers.iter().map(|server| {
         let notable = NOTABLE.iter().filter_map(|name| Some(((*name).to_owned(), server.variables.get(*name)?.clone())));
-        let command = manifest.sandbox.as_ref().and_then(|sandbox| sandbox.command_lines.get(&server.name));
+        let sandbox = manifest.sandboxes.iter().find(|sandbox| sandbox.shape == server.shape);
+        let command = sandbox.and_then(|sandbox| sandbox.command_lines.get(&server.name));
         Server {
+            shape: server.shape.clone(),
             name: server.name.clone(),
             address: server.address.clone(),
             version: server.version.clone(),
@@ -146,7 +149,7 @@ fn servers(manifest: &Manifest) -> Vec<Server> {
 /// When the samples cannot be read.
 pub fn lag(document: &LagDocument, manifest: &Manifest, plan: &str, samples_file: &Path) -> Result<String, HtmlError> {
     let mut gathered = pictures::Gathered::default();
-    samples::read(samples_file, |replica, sample| gathered.record(replica, sample))?;
+    samples::read(samples_file, |shape, replica, sample| gathered.record(&document.label(shape, replica), sample))?;
     let pictures = pictures::all(document, &gathered);
     let mut environment = Environment::new();
     environment.set_auto_escape_callback(|_| AutoEscape::Html);
@@ -156,16 +159,26 @@ pub fn lag(document: &LagDocument, manifest: &Manifest, plan: &str, samples_file
     // "<" inside the data must not end the script element that carries it.
     let data = text.unwrap_or_default().replace('<', "\\u003c");
     let show = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), time);
-    let floor = document.floor.as_ref().map(|floor| {
-        context! {
-            rounds => count(floor.rounds),
-            from_ack => show(floor.from_ack.p50_us),
-            midpoint => show(floor.estimate.p50_us),
-            width => show(floor.error_us.p50_us),
-            point_select => show(floor.point_select.p50_us),
-            at_ack => show(floor.point_select_at_ack.p50_us),
-        }
-    });
+    let floors: Vec<Value> = document
+        .floors
+        .iter()
+        .map(|floor| {
+            context! {
+                shape => floor.shape.as_str(),
+                rounds => count(floor.rounds),
+                from_ack => show(floor.from_ack.p50_us),
+                midpoint => show(floor.estimate.p50_us),
+                width => show(floor.error_us.p50_us),
+                point_select => show(floor.point_select.p50_us),
+                at_ack => show(floor.point_select_at_ack.p50_us),
+            }
+        })
+        .collect();
+    let sandboxes: Vec<Value> = manifest
+        .sandboxes
+        .iter()
+        .map(|sandbox| context! { record => Value::from(Serde(sandbox)), start => time(sandbox.start_us) })
+        .collect();
     let published: Vec<Value> = document
         .size_sweep
         .iter()
@@ -191,14 +204,16 @@ pub fn lag(document: &LagDocument, manifest: &Manifest, plan: &str, samples_file
         unit => unit.symbol(),
         headings => HEADINGS.to_vec(),
         lines => Value::from(Serde(&lines)),
-        floor,
+        floors,
+        several => document.several(),
+        side_by_side => context! { headings => shapes::HEADINGS.to_vec(), lines => shapes::lines(document), note => shapes::NOTE },
         published,
         servers => Value::from(Serde(servers(manifest))),
         samples => count(gathered.count()),
         warm_up => count(document.warm_up_rounds),
         lateness => context! { p50 => show(late.p50_us), p99 => show(late.p99_us), max => show(late.max_us) },
         memory_gib => format!("{:.1}", manifest.machine.memory_bytes as f64 / f64::from(1 << 30)),
-        sandbox_start => manifest.sandbox.as_ref().map(|sandbox| time(sandbox.start_us)),
+        sandboxes,
         text_report => terminal::lag(document, false),
     })?)
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use replimeter_model::{
     record::{Bin, Distribution, LagDocument, LagRow},
     sample::{LagSample, Phase},
+    target::NULL_REPLICA,
     time::Nanos,
 };
 use replimeter_stats::{bins::bins, envelope::Envelope, signed::SignedHistogram};
@@ -42,8 +43,8 @@ impl Gathered {
             return;
         }
         let floor = sample.write.phase == Phase::Floor;
-        let name = if floor { "floor (null replica)" } else { name };
-        let replica = self.replicas.entry(name.to_owned()).or_insert_with(|| Replica {
+        let name = if floor { name.replace(NULL_REPLICA, "floor (null replica)") } else { name.to_owned() };
+        let replica = self.replicas.entry(name).or_insert_with(|| Replica {
             from_ack: SignedHistogram::default(),
             floor,
             course: Envelope::new(BUCKETS),

@@ -1,0 +1,333 @@
+//! What `replimeter doctor` tells people.
+
+use std::fmt::Write as _;
+
+use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+use replimeter_model::doctor::{DoctorDocument, DoctorRow, DoctorStatus, Finding, Relation, Severity};
+
+use crate::figures::{Unit, count, time};
+
+/// Columns of the terminal that are used.
+const WIDTH: usize = 100;
+/// Characters of a server's name in the table; the tree has the whole.
+const NAME: usize = 12;
+/// Characters of a version.
+const VERSION: usize = 16;
+
+/// The whole text.
+#[must_use]
+pub fn text(document: &DoctorDocument) -> String {
+    let mut out = String::new();
+    let target = &document.target;
+    let mode = target.mode.as_ref().map_or_else(String::new, |mode| format!(" · {mode}"));
+    let _ = writeln!(out, "Replimeter doctor · {}{mode}\n", target.shape);
+    let _ = writeln!(out, "Who replicates from whom");
+    out.push_str(&tree(document));
+    let _ = writeln!(out, "\nServers");
+    out.push_str(&servers(document));
+    out.push_str(&clocks(document));
+    for (severity, title) in [(Severity::Error, "Errors"), (Severity::Warning, "Warnings"), (Severity::Info, "Good to know")] {
+        out.push_str(&findings(document, severity, title));
+    }
+    let _ = writeln!(out, "\n{}", wrapped(&conclusion(document), WIDTH, ""));
+    out
+}
+
+/// A line of the tree.
+struct Line {
+    label: String,
+    words: String,
+}
+
+/// The tree: the writer and who hangs on it, then everybody else.
+fn tree(document: &DoctorDocument) -> String {
+    let rows = &document.results;
+    let mut lines = Vec::new();
+    let mut drawn = vec![false; rows.len()];
+    let parent = |row: &DoctorRow| match row.relation {
+        Relation::Channel => row.source.clone(),
+        // Members of a cluster stand beside the one that is written to.
+        Relation::Galera | Relation::Group => document.target.writer.clone().filter(|writer| *writer != row.name),
+        Relation::Writer | Relation::None | Relation::Unknown => None,
+    };
+    let parents: Vec<Option<usize>> =
+        rows.iter().map(|row| parent(row).and_then(|name| rows.iter().position(|row| row.name == name))).collect();
+    let is_writer = |index: &usize| rows[*index].relation == Relation::Writer;
+    let roots =
+        (0..rows.len()).filter(is_writer).chain((0..rows.len()).filter(|index| !is_writer(index) && parents[*index].is_none()));
+    for root in roots {
+        draw(rows, &parents, root, "  ", "  ", &mut drawn, &mut lines);
+    }
+    // A circle has no root.
+    for index in 0..rows.len() {
+        if !drawn[index] {
+            draw(rows, &parents, index, "  ", "  ", &mut drawn, &mut lines);
+        }
+    }
+    let widest = lines.iter().map(|line| line.label.chars().count()).max().unwrap_or(0).min(WIDTH / 2);
+    lines.iter().fold(String::new(), |mut out, Line { label, words }| {
+        let indent = " ".repeat(widest + 2);
+        let _ = writeln!(out, "{label:widest$}  {}", wrapped(words, WIDTH - widest - 2, &indent));
+        out
+    })
+}
+
+fn draw(
+    rows: &[DoctorRow],
+    parents: &[Option<usize>],
+    index: usize,
+    own: &str,
+    below: &str,
+    drawn: &mut [bool],
+    lines: &mut Vec<Line>,
+) {
+    if std::mem::replace(&mut drawn[index], true) {
+        return;
+    }
+    let row = &rows[index];
+    let words = [row.mode.as_deref().unwrap_or(""), row.state.as_str()];
+    let words: Vec<&str> = words.into_iter().filter(|part| !part.is_empty()).collect();
+    lines.push(Line { label: format!("{own}{} ({})", row.name, row.address), words: words.join(" · ") });
+    // Sources that are not among the servers hang above nobody else.
+    for channel in row.channels.iter().filter(|channel| !channel.source_named) {
+        let state = if channel.running { "running" } else { "not running" };
+        lines.push(Line { label: format!("{below}  also from {}", channel.source), words: format!("not named · {state}") });
+    }
+    let children: Vec<usize> = (0..rows.len()).filter(|child| parents[*child] == Some(index) && !drawn[*child]).collect();
+    for (place, child) in children.iter().enumerate() {
+        let (branch, under) = if place + 1 == children.len() { ("└─ ", "   ") } else { ("├─ ", "│  ") };
+        draw(rows, parents, *child, &format!("{below}{branch}"), &format!("{below}{under}"), drawn, lines);
+    }
+}
+
+/// A value that fits into its column.
+fn cut(text: &str, most: usize) -> String {
+    if text.chars().count() <= most { text.to_owned() } else { format!("{}…", text.chars().take(most - 1).collect::<String>()) }
+}
+
+fn uptime(seconds: u64) -> String {
+    match seconds {
+        0..120 => format!("{seconds} s"),
+        120..7_200 => format!("{} min", seconds / 60),
+        7_200..172_800 => format!("{} h", seconds / 3_600),
+        _ => format!("{} days", count(seconds / 86_400)),
+    }
+}
+
+/// A difference of clocks with its sign and bound.
+fn offset(offset_us: f64, bound_us: f64) -> String {
+    let unit = Unit::for_size(offset_us.abs().max(bound_us));
+    let sign = if offset_us > 0.0 { "+" } else { "" };
+    format!("{sign}{} ± {}", unit.show(offset_us), unit.with(bound_us))
+}
+
+fn servers(document: &DoctorDocument) -> String {
+    let headings = ["server", "version", "role", "up", "connect", "trip min", "p50", "clock", "link"];
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled).set_header(headings);
+    for row in &document.results {
+        let none = || "–".to_owned();
+        table.add_row([
+            cut(&row.name, NAME),
+            row.version.as_deref().map_or_else(none, |version| cut(version, VERSION)),
+            row.role.clone().unwrap_or_else(none),
+            row.uptime_s.map_or_else(none, uptime),
+            row.connect_us.map_or_else(none, time),
+            row.round_trip_us.map_or_else(none, |trip| time(trip.min_us)),
+            row.round_trip_us.map_or_else(none, |trip| time(trip.p50_us)),
+            row.clock.map_or_else(none, |clock| offset(clock.offset_us, clock.bound_us)),
+            match row.tls.as_deref() {
+                Some("encrypted") => "TLS".to_owned(),
+                Some(link) => link.to_owned(),
+                None => none(),
+            },
+        ]);
+    }
+    for (index, column) in table.column_iter_mut().enumerate() {
+        column.set_padding((if index == 0 { 2 } else { 0 }, 1));
+        if (3..8).contains(&index) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    table.lines().map(|line| format!("{}\n", line.trim_end())).collect()
+}
+
+fn clocks(document: &DoctorDocument) -> String {
+    if document.results.iter().all(|row| row.clock.is_none()) {
+        return String::new();
+    }
+    let mut out =
+        String::from("  The clock is the server's less this machine's; it is surely within the bound (half a round trip).\n");
+    for one in &document.clocks {
+        let _ = writeln!(out, "  {} less {}: {}", one.replica, one.source, offset(one.offset_us, one.bound_us));
+    }
+    out
+}
+
+fn findings(document: &DoctorDocument, severity: Severity, title: &str) -> String {
+    let of: Vec<&Finding> = document.findings.iter().filter(|finding| finding.severity == severity).collect();
+    if of.is_empty() {
+        return String::new();
+    }
+    let mark = match severity {
+        Severity::Error => '✗',
+        Severity::Warning => '!',
+        Severity::Info => '·',
+    };
+    of.iter().fold(format!("\n{title}\n"), |mut out, finding| {
+        let _ = writeln!(out, "  {mark} {}", wrapped(&format!("{} [{}]", finding.message, finding.code), WIDTH - 4, "    "));
+        if !finding.hint.is_empty() {
+            let _ = writeln!(out, "    → {}", wrapped(&finding.hint, WIDTH - 6, "      "));
+        }
+        out
+    })
+}
+
+fn number(count: usize, one: &str) -> String {
+    format!("{count} {one}{}", if count == 1 { "" } else { "s" })
+}
+
+/// The last line.
+#[must_use]
+pub fn conclusion(document: &DoctorDocument) -> String {
+    let count = |severity| document.findings.iter().filter(|finding| finding.severity == severity).count();
+    let (errors, warnings) = (count(Severity::Error), count(Severity::Warning));
+    let absent: Vec<&str> = document.results.iter().filter(|row| !row.reached).map(|row| row.name.as_str()).collect();
+    let rest = match (errors, warnings) {
+        (0, 0) => "nothing to do".to_owned(),
+        (0, warnings) => number(warnings, "warning"),
+        (errors, 0) => number(errors, "error"),
+        (errors, warnings) => format!("{}, {}", number(errors, "error"), number(warnings, "warning")),
+    };
+    if !absent.is_empty() {
+        return format!("{rest}; {} could not be examined, so nothing is sure of the whole.", absent.join(", "));
+    }
+    match document.status {
+        DoctorStatus::Ok => "A measurement is possible; nothing to do.".to_owned(),
+        DoctorStatus::Warnings => format!("A measurement is possible; {rest} to read first."),
+        DoctorStatus::Errors => format!("{rest}: a measurement would be refused or void."),
+    }
+}
+
+/// Breaks a text into lines of at most `width` characters.
+fn wrapped(text: &str, width: usize, indent: &str) -> String {
+    let mut lines = vec![String::new()];
+    for word in text.split_whitespace() {
+        let fits = lines.last().is_some_and(|line| line.is_empty() || line.chars().count() + 1 + word.chars().count() <= width);
+        if !fits {
+            lines.push(String::new());
+        }
+        if let Some(line) = lines.last_mut() {
+            if !line.is_empty() {
+                line.push(' ');
+            }
+            line.push_str(word);
+        }
+    }
+    lines.join(&format!("\n{indent}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use replimeter_model::doctor::{ClockDifference, ClockOffset, Diagnosis, FindingCode, RoundTrip};
+
+    use super::*;
+
+    fn row(name: &str, relation: Relation, source: Option<&str>) -> DoctorRow {
+        DoctorRow {
+            name: name.to_owned(),
+            address: "127.0.0.1:33060".to_owned(),
+            reached: relation != Relation::Unknown,
+            version: Some("MariaDB 10.11.19".to_owned()),
+            version_full: None,
+            uptime_s: Some(86_400 * 400),
+            role: Some("replica".to_owned()),
+            relation,
+            source: source.map(str::to_owned),
+            mode: (relation == Relation::Channel).then(|| "semi-sync".to_owned()),
+            state: "running, 0 s behind by its own word".to_owned(),
+            channels: Vec::new(),
+            tls: Some("encrypted".to_owned()),
+            connect_us: Some(1_234.5),
+            round_trip_us: Some(RoundTrip { min_us: 41.2, p50_us: 55.0, count: 30 }),
+            clock: Some(ClockOffset { offset_us: -12_345.6, bound_us: 1_021.0, count: 30 }),
+        }
+    }
+
+    fn document(results: Vec<DoctorRow>, findings: Vec<Finding>) -> DoctorDocument {
+        let clocks = vec![ClockDifference {
+            source: "primary".to_owned(),
+            replica: "replica1".to_owned(),
+            offset_us: 3.0,
+            bound_us: 40.0,
+        }];
+        let diagnosis =
+            Diagnosis { mode: Some("chain".to_owned()), writer: Some("primary".to_owned()), results, clocks, findings };
+        DoctorDocument::new("endpoints:4", false, diagnosis)
+    }
+
+    fn chain() -> Vec<DoctorRow> {
+        vec![
+            row("replica2", Relation::Channel, Some("replica1")),
+            row("primary", Relation::Writer, None),
+            row("replica1", Relation::Channel, Some("primary")),
+            row("replica3", Relation::Channel, Some("primary")),
+            row("lost", Relation::Unknown, None),
+        ]
+    }
+
+    #[test]
+    fn a_tree_from_the_writer_down() {
+        let text = text(&document(chain(), Vec::new()));
+        let lines: Vec<&str> = text.lines().skip(3).take(5).collect();
+        assert!(lines[0].starts_with("  primary ("), "{text}");
+        assert!(lines[1].starts_with("  ├─ replica1 ("), "{text}");
+        assert!(lines[2].starts_with("  │  └─ replica2 ("), "{text}");
+        assert!(lines[3].starts_with("  └─ replica3 ("), "{text}");
+        assert!(lines[4].starts_with("  lost ("), "{text}");
+    }
+
+    #[test]
+    fn a_circle_is_drawn_once() {
+        let rows = vec![row("a", Relation::Channel, Some("b")), row("b", Relation::Channel, Some("a"))];
+        let text = text(&document(rows, Vec::new()));
+        assert_eq!(text.matches("127.0.0.1:33060").count(), 2, "{text}");
+    }
+
+    #[test]
+    fn nothing_is_wider_than_a_hundred_columns() {
+        let long = "word ".repeat(60);
+        let finding = |severity| Finding {
+            severity,
+            code: FindingCode::SemiSyncReceiverNotRestarted,
+            node: None,
+            message: long.clone(),
+            hint: long.clone(),
+        };
+        let mut rows = chain();
+        rows[0].state = long.clone();
+        rows[4].name = "a-server-with-a-long-name.example".to_owned();
+        let text = text(&document(rows, vec![finding(Severity::Error), finding(Severity::Warning), finding(Severity::Info)]));
+        for line in text.lines() {
+            assert!(line.chars().count() <= WIDTH, "{} columns: {line}", line.chars().count());
+        }
+        assert!(text.contains("Errors") && text.contains("Warnings") && text.contains("Good to know"), "{text}");
+    }
+
+    #[test]
+    fn one_line_of_conclusion() {
+        let finding = |severity| Finding {
+            severity,
+            code: FindingCode::BinlogOff,
+            node: None,
+            message: "m".to_owned(),
+            hint: "h".to_owned(),
+        };
+        let healthy = || chain().into_iter().filter(|row| row.reached).collect::<Vec<_>>();
+        let of = |findings| conclusion(&document(healthy(), findings));
+        assert_eq!(of(vec![finding(Severity::Info)]), "A measurement is possible; nothing to do.");
+        assert_eq!(of(vec![finding(Severity::Warning)]), "A measurement is possible; 1 warning to read first.");
+        assert!(of(vec![finding(Severity::Error), finding(Severity::Error)]).starts_with("2 errors: "));
+        assert!(conclusion(&document(chain(), vec![finding(Severity::Error)])).contains("lost could not be examined"));
+    }
+}
