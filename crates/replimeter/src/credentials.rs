@@ -3,7 +3,7 @@
 
 use std::{io::IsTerminal, path::Path, time::Duration};
 
-use replimeter_model::target::{Endpoint, PRIMARY, Passwords, Secret, replica_name};
+use replimeter_model::target::{NodeSpec, Passwords, Secret};
 use replimeter_server::{ErrorKind, Node, Session, option_file};
 
 use crate::{environment, failure::Failure};
@@ -11,23 +11,21 @@ use crate::{environment, failure::Failure};
 /// How long an answer may take before a measurement sets its own limit.
 const ANSWER: Duration = Duration::from_secs(10);
 
-/// Builds the nodes of a user's cluster, the primary first.
+/// Builds the nodes of a user's cluster, in the order given.
 pub(crate) fn nodes(
-    primary: &Endpoint,
-    replicas: &[Endpoint],
+    specs: &[NodeSpec],
     from_urls: &Passwords,
     defaults_file: Option<&Path>,
     ask: bool,
 ) -> Result<Vec<Node>, Failure> {
     let file = read_option_file(defaults_file)?;
     let mut asked: Option<Secret> = None;
-    let names = std::iter::once(PRIMARY.to_owned()).chain((0..).map(replica_name));
-    let endpoints = std::iter::once(primary).chain(replicas);
     let mut nodes = Vec::new();
-    for (name, endpoint) in names.zip(endpoints) {
+    for NodeSpec { name, url: endpoint, .. } in specs {
         let user = endpoint.user.clone().or_else(|| file.user.clone()).unwrap_or_else(environment::login_name);
-        let known = from_urls.get(&name).cloned().or_else(|| environment::password(&name)).or_else(|| file.password.clone());
-        let mut node = Node { name, endpoint: endpoint.clone(), user, password: known, answer: ANSWER };
+        let known = from_urls.get(name).cloned().or_else(|| environment::password(name)).or_else(|| file.password.clone());
+        let mut node =
+            Node { name: name.clone(), endpoint: endpoint.clone(), user, password: known, answer: ANSWER, namespace: None };
         node.check_files()?;
         if ask {
             node.password = Some(match &asked {

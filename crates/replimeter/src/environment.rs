@@ -3,7 +3,7 @@
 use std::{env, path::PathBuf};
 
 use replimeter_model::target::Secret;
-use replimeter_sandbox::{Home, Search, binaries::split_path};
+use replimeter_sandbox::{Home, Search, binaries::split_path, guard::GuardProgram};
 
 use crate::failure::Failure;
 
@@ -35,8 +35,24 @@ pub(crate) fn search(home: &Home, servers: Option<PathBuf>) -> Search {
 
 /// A password for the node: its own variable, ours, or the stock client's.
 pub(crate) fn password(node: &str) -> Option<Secret> {
-    let own = format!("REPLIMETER_{}_PASSWORD", node.to_uppercase());
+    // What no variable's name can hold becomes an underscore.
+    let name: String = node
+        .chars()
+        .map(|character| if character.is_ascii_alphanumeric() { character.to_ascii_uppercase() } else { '_' })
+        .collect();
+    let own = format!("REPLIMETER_{name}_PASSWORD");
     [own.as_str(), "REPLIMETER_PASSWORD", "MYSQL_PWD"].into_iter().find_map(|name| env::var(name).ok()).map(Secret::new)
+}
+
+/// This program as the guard of a sandbox.
+pub(crate) fn guard() -> Option<GuardProgram> {
+    let arguments = ["sandbox", "guard"].map(str::to_owned).to_vec();
+    env::current_exe().ok().map(|program| GuardProgram { program, arguments })
+}
+
+/// `$PATH`.
+pub(crate) fn path() -> Option<std::ffi::OsString> {
+    env::var_os("PATH")
 }
 
 /// The user's login name.

@@ -12,6 +12,8 @@ use crate::commands::report::plain;
 /// The exit codes of every command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
+    /// The measurement is void, or would be.
+    Void = 1,
     /// The request makes no sense.
     Usage = 2,
     /// A server, the sandbox or the disk failed.
@@ -37,8 +39,20 @@ impl Failure {
         Self { kind: Kind::Failed, message: message.into(), hint: hint.into() }
     }
 
+    pub(crate) fn void(message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self { kind: Kind::Void, message: message.into(), hint: hint.into() }
+    }
+
     pub(crate) fn interrupted(message: impl Into<String>) -> Self {
         Self { kind: Kind::Interrupted, message: message.into(), hint: String::new() }
+    }
+
+    /// Says which of several shapes it is about: their servers have the same names.
+    pub(crate) fn about(mut self, shape: &str, several: bool) -> Self {
+        if several {
+            self.message = format!("{shape}: {}", self.message);
+        }
+        self
     }
 
     /// Tells the user, on standard error.

@@ -12,6 +12,7 @@ mod measure;
 mod progress;
 mod run_dir;
 mod signals;
+mod topology_file;
 
 use std::process::ExitCode;
 
@@ -24,7 +25,10 @@ fn main() -> ExitCode {
     let result = signals::install().and_then(|stop| match cli.command {
         Command::Lag(args) => commands::lag::run(&args, &stop),
         Command::Run(args) => commands::run::run(&args, &stop),
+        Command::Doctor(args) => commands::doctor::run(&args, &stop),
+        Command::Sandbox(args) => commands::sandbox::run(&args.command, &stop),
         Command::Report(args) => commands::report::run(&args),
+        Command::Servers(args) => commands::servers::run(&args, &stop),
     });
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -2,6 +2,7 @@
 //! measurement, clean-up, report.
 
 mod document;
+pub(crate) mod servers;
 
 use std::{
     io::Write,
@@ -17,27 +18,27 @@ use replimeter_measure::{
     awake::KeepAwake,
     clock::Clock,
     lag::{LARGEST_PACKET, Listener, Outcome},
-    preflight::{self, Cluster},
+    preflight::{self, CheckedReplica, Cluster},
     priority::real_time_permitted,
+    survey::Declared,
     table::ProbeTable,
 };
 use replimeter_model::{
-    manifest::{MANIFEST_SCHEMA, Manifest},
+    manifest::{MANIFEST_SCHEMA, Manifest, SandboxRecord, ServerRecord},
     plan::{LagPlan, Plan, Writes},
     record::RunStatus,
     sample::{LagSample, Phase},
-    target::{NULL_REPLICA, Passwords, Target, replica_name},
+    target::{NULL_REPLICA, Passwords, Target},
     warning::{Warning, WarningCode},
 };
 use replimeter_report::{samples::SamplesWriter, terminal};
-use replimeter_sandbox::{Sandbox, Settings};
 use replimeter_server::Node;
 
-use self::document::Gathered;
+use self::{document::Gathered, servers::obtain};
 use crate::{
     cli::OutputArgs,
     commands::report,
-    credentials, environment,
+    environment,
     failure::{Failure, Kind},
     machine,
     progress::Line,
@@ -63,99 +64,93 @@ pub(crate) fn plan_text(plan: &Plan) -> Result<String, Failure> {
     plan.to_toml().map_err(|error| Failure::failed(format!("cannot write the plan: {error}"), "please report this as a defect"))
 }
 
-/// The servers of a run; a sandbox goes when this is dropped.
-struct Servers {
-    sandbox: Option<Sandbox>,
-    nodes: Vec<Node>,
+/// Everything that one shape of a run came to.
+pub(crate) struct Part {
+    /// What reports call it.
+    pub(crate) label: String,
+    /// How it replicates, as its servers say.
+    pub(crate) mode: String,
+    /// Configured delays on the way to each replica.
+    pub(crate) delays: Vec<Duration>,
+    pub(crate) gathered: Gathered,
+    pub(crate) outcome: Outcome,
+    /// What ended it, or makes it void.
+    pub(crate) failure: Option<Failure>,
+}
+
+/// What the parts of a run share.
+struct Run<'a> {
+    request: &'a Request<'a>,
+    run_dir: &'a RunDir,
+    clock: Clock,
+    manifest: Manifest,
+    writer: SamplesWriter,
+    warnings: Vec<Warning>,
+    kept_awake: bool,
+    line: Line,
+    stop: &'a AtomicBool,
 }
 
 /// Carries out a plan.
-pub(crate) fn carry_out(request: Request<'_>, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
-    let Request { plan, output, mut warnings, .. } = request;
+pub(crate) fn carry_out(mut request: Request<'_>, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
+    let (plan, output) = (request.plan, request.output);
     check(plan, output)?;
+    let mut warnings = std::mem::take(&mut request.warnings);
+    if plan.targets.len() > 1 {
+        servers::possible(&plan.targets)?;
+    }
     let mut run_dir = RunDir::create(output.run_dir.as_deref(), "lag")?;
     let plan_text = plan_text(plan)?;
     write_text(&run_dir.file(PLAN), &plan_text)?;
-
-    let line = Line::new();
-    let servers = obtain(plan, request.passwords, request.ask_password, &line, stop)?;
-    if let Some(sandbox) = servers.sandbox.as_ref().filter(|sandbox| sandbox.in_memory()) {
-        warnings.push(Warning::new(
-            WarningCode::MemoryFileSystem,
-            format!("the sandbox's data lies in memory ({}), where a flush costs nothing", sandbox.record().file_system),
-            "set REPLIMETER_HOME to a folder on a disk",
-        ));
-    }
-    let nodes: Vec<Node> = servers.nodes.iter().map(|node| Node { answer: ANSWER, ..node.clone() }).collect();
-    let (primary, replicas) = nodes.split_first().ok_or_else(|| Failure::failed("there is no server to measure", ""))?;
-    line.say("checking the servers");
-    let mut cluster = preflight::check(primary, replicas)?;
-    interrupted(stop)?;
-
     let awake = keep_awake(&plan.lag, &mut warnings);
     let real_time = plan.lag.real_time && real_time(&mut warnings);
     let clock = Clock::start();
-    let started_at = jiff::Timestamp::now();
     let manifest = Manifest {
         schema: MANIFEST_SCHEMA.to_owned(),
         replimeter: env!("CARGO_PKG_VERSION").to_owned(),
-        started_at: started_at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+        started_at: jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
         origin_unix_us: clock.origin_unix_us(),
         machine: machine::describe(),
-        servers: cluster.records(),
-        sandbox: servers.sandbox.as_ref().map(|sandbox| sandbox.record().clone()),
+        servers: Vec::new(),
+        sandboxes: Vec::new(),
     };
-    write_json(&run_dir.file(MANIFEST), &manifest)?;
-    let names: Vec<String> = match replicas.len() {
-        0 => vec![NULL_REPLICA.to_owned()],
-        count => (0..count).map(replica_name).collect(),
-    };
-    let mut writer = SamplesWriter::create(&run_dir.file(SAMPLES), names.clone(), NULL_REPLICA)
-        .map_err(|error| MeasureError::Sink(error.to_string()))?;
-    warnings.append(&mut cluster.warnings);
-
-    let (table, found) = ProbeTable::create(&mut cluster, plan.lag.timeout.0)?;
-    warnings.extend(found);
-    let mut gathered = Gathered::new(&plan.lag, names);
-    let before = machine::CoreTime::read();
-    let result = measure(&mut cluster, &plan.lag, &clock, &mut writer, &mut gathered, &line, stop);
-    let idle = before.zip(machine::CoreTime::read()).and_then(|(before, after)| after.idle_share(before));
-    // Whatever happened, our table goes first.
-    line.say("removing our table");
-    match &servers.sandbox {
-        Some(_) => table.abandon(),
-        None => warnings.extend(table.remove(&mut cluster, REMOVAL, stop)),
-    }
-    if let (None, Some(share)) = (&awake, idle.filter(|share| *share > 0.5)) {
-        warnings.push(Warning::new(
-            WarningCode::KeepAwakeOff,
-            format!("this machine's cores were idle for {:.0} % of the run and were not kept awake: waking them is part of every time", share * 100.0),
-            "use --keep-awake on",
-        ));
-    }
-    drop(cluster);
+    let writer =
+        SamplesWriter::create(&run_dir.file(SAMPLES), NULL_REPLICA).map_err(|error| MeasureError::Sink(error.to_string()))?;
     let kept_awake = awake.is_some();
-    drop(awake);
-    if let Some(sandbox) = servers.sandbox {
-        line.say("removing the sandbox");
-        if let Err(error) = sandbox.close() {
-            warnings.push(Warning::new(WarningCode::CleanUpIncomplete, error.to_string(), "the next start removes it"));
+    let mut run =
+        Run { request: &request, run_dir: &run_dir, clock, manifest, writer, warnings, kept_awake, line: Line::new(), stop };
+    let mut parts: Vec<Part> = Vec::new();
+    let mut failure: Option<Failure> = None;
+    for target in &plan.targets {
+        let ended = match run.part(target) {
+            Ok(mut part) => {
+                let ended = part.failure.take();
+                parts.push(part);
+                ended
+            }
+            Err(error) => Some(error),
+        };
+        // A void shape does not keep the next one from being measured, and is not forgotten over it.
+        let stop = ended.as_ref().is_some_and(|ended| ended.kind != Kind::Void);
+        let ended = ended.map(|ended| ended.about(&servers::label(target), plan.targets.len() > 1));
+        failure = if stop { ended } else { failure.or(ended) };
+        if stop {
+            break;
         }
+    }
+    drop(awake);
+    let Run { clock, manifest, writer, warnings, line, .. } = run;
+    if parts.is_empty() {
+        line.clear();
+        // There will be no report to carry them.
+        let mut err = std::io::stderr();
+        let _ = write!(err, "{}", terminal::warnings(&warnings).trim_start());
+        return Err(failure.unwrap_or_else(|| Failure::failed("there is nothing to measure", "")));
     }
     line.say("writing the report");
-    let outcome = match result {
-        Ok(outcome) => outcome,
-        Err(failure) => {
-            line.clear();
-            // There will be no report to carry them.
-            let mut err = std::io::stderr();
-            let _ = write!(err, "{}", terminal::warnings(&warnings).trim_start());
-            return Err(failure);
-        }
-    };
     let finished = writer.finish();
     run_dir.keep();
-    let failure = end_of(&outcome, finished.err().map(|error| error.to_string()));
+    let failure = failure.or_else(|| finished.err().map(|error| MeasureError::Sink(error.to_string()).into()));
     let run = document::Run {
         plan,
         manifest: &manifest,
@@ -165,7 +160,7 @@ pub(crate) fn carry_out(request: Request<'_>, stop: &Arc<AtomicBool>) -> Result<
         real_time,
         failure: failure.as_ref(),
     };
-    let document = document::build(&run, &gathered, &outcome, warnings);
+    let document = document::build(&run, &parts, warnings);
     let written = write_json(&run_dir.file(SUMMARY), &document)
         .and_then(|()| report::render(run_dir.path(), &document, &manifest, &plan_text));
     line.clear();
@@ -174,6 +169,95 @@ pub(crate) fn carry_out(request: Request<'_>, stop: &Arc<AtomicBool>) -> Result<
     match (failure, written) {
         (Some(failure), _) => Err(failure),
         (None, written) => written,
+    }
+}
+
+impl Run<'_> {
+    /// Measures one target, from its start to its end.
+    fn part(&mut self, target: &Target) -> Result<Part, Failure> {
+        let plan = self.request.plan;
+        let defaults_file = plan.defaults_file.as_deref();
+        let servers = obtain(target, self.request.passwords, defaults_file, self.request.ask_password, &self.line, self.stop)?;
+        if let Some(sandbox) = servers.sandbox.as_ref().filter(|sandbox| sandbox.in_memory()) {
+            self.warnings.push(Warning::new(
+                WarningCode::MemoryFileSystem,
+                format!("the sandbox's data lies in memory ({}), where a flush costs nothing", sandbox.record().file_system),
+                "set REPLIMETER_HOME to a folder on a disk",
+            ));
+        }
+        let declared: Vec<Declared> = servers
+            .declared
+            .iter()
+            .map(|one| Declared { node: Node { answer: ANSWER, ..one.node.clone() }, ..one.clone() })
+            .collect();
+        self.line.say("checking the servers");
+        let mut cluster = preflight::check(&declared)?;
+        interrupted(self.stop)?;
+        let records = cluster.records().into_iter().map(|record| ServerRecord { shape: servers.label.clone(), ..record });
+        self.manifest.servers.extend(records);
+        let record = servers.record.clone().map(|record| SandboxRecord { shape: servers.label.clone(), ..record });
+        self.manifest.sandboxes.extend(record);
+        write_json(&self.run_dir.file(MANIFEST), &self.manifest)?;
+        let names = match cluster.replicas.len() {
+            0 => vec![NULL_REPLICA.to_owned()],
+            _ => cluster.replica_names(),
+        };
+        self.writer.begin(&servers.label, names.clone()).map_err(|error| MeasureError::Sink(error.to_string()))?;
+        self.warnings.append(&mut cluster.warnings);
+
+        let (table, found) = ProbeTable::create(&mut cluster, plan.lag.timeout.0)?;
+        self.warnings.extend(found);
+        let mut gathered = Gathered::new(&plan.lag, names);
+        let before = machine::CoreTime::read();
+        let result = measure(&mut cluster, &plan.lag, &self.clock, &mut self.writer, &mut gathered, &self.line, self.stop);
+        let idle = before.zip(machine::CoreTime::read()).and_then(|(before, after)| after.idle_share(before));
+        let fallen_back = cluster.fallen_back();
+        let members = result.as_ref().ok().filter(|outcome| outcome.failure.is_some()).and_then(|_| cluster.members_now());
+        // Whatever happened, our table goes first.
+        self.line.say("removing our table");
+        match &servers.sandbox {
+            Some(_) => table.abandon(),
+            None => self.warnings.extend(table.remove(&mut cluster, REMOVAL, self.stop)),
+        }
+        if let (false, Some(share)) = (self.kept_awake, idle.filter(|share| *share > 0.5)) {
+            self.warnings.push(Warning::new(
+                WarningCode::KeepAwakeOff,
+                format!("this machine's cores were idle for {:.0} % of the run and were not kept awake: waking them is part of every time", share * 100.0),
+                "use --keep-awake on",
+            ));
+        }
+        let mode = cluster.mode.to_owned();
+        let delays = cluster.replicas.iter().map(CheckedReplica::delay).collect();
+        drop(cluster);
+        if let Some(sandbox) = servers.sandbox {
+            self.line.say("removing the sandbox");
+            if let Err(error) = sandbox.close() {
+                self.warnings.push(Warning::new(WarningCode::CleanUpIncomplete, error.to_string(), "the next start removes it"));
+            }
+        }
+        let outcome = result?;
+        let failure = match (end_of(&outcome), fallen_back) {
+            (None, Ok(None)) => None,
+            (None, Ok(Some(reason))) => Some(Failure::void(
+                reason,
+                "the figures are of a mixture of modes: find out why no replica answered in time, and measure again",
+            )),
+            (None, Err(error)) => Some(error.into()),
+            (Some(mut failure), fallen_back) => {
+                // What happened beside it may be its cause.
+                for more in [fallen_back.ok().flatten(), members.map(|members| format!("the members say: {members}"))]
+                    .into_iter()
+                    .flatten()
+                {
+                    failure.message = format!("{}; {more}", failure.message);
+                }
+                if let Some(cut) = servers::cut_links(target) {
+                    failure.hint = cut;
+                }
+                Some(failure)
+            }
+        };
+        Ok(Part { label: servers.label, mode, delays, gathered, outcome, failure })
     }
 }
 
@@ -199,12 +283,9 @@ fn measure(
 }
 
 /// What the command ends with, when not with success.
-fn end_of(outcome: &Outcome, unfinished: Option<String>) -> Option<Failure> {
+fn end_of(outcome: &Outcome) -> Option<Failure> {
     if let Some(error) = &outcome.failure {
         return Some(Failure::failed(error.to_string(), error.hint()));
-    }
-    if let Some(error) = unfinished {
-        return Some(MeasureError::Sink(error).into());
     }
     outcome.interrupted.then(|| Failure::interrupted("interrupted; what was measured until then is kept"))
 }
@@ -214,6 +295,7 @@ pub(crate) fn status(failure: Option<&Failure>) -> RunStatus {
     match failure {
         None => RunStatus::Complete,
         Some(Failure { kind: Kind::Interrupted, .. }) => RunStatus::Interrupted,
+        Some(Failure { kind: Kind::Void, .. }) => RunStatus::Void,
         Some(_) => RunStatus::Failed,
     }
 }
@@ -237,26 +319,6 @@ pub(crate) fn check(plan: &Plan, output: &OutputArgs) -> Result<(), Failure> {
 
 fn interrupted(stop: &AtomicBool) -> Result<(), Failure> {
     if stop.load(Ordering::Relaxed) { Err(Failure::interrupted("interrupted before the measurement began")) } else { Ok(()) }
-}
-
-fn obtain(plan: &Plan, passwords: &Passwords, ask: bool, line: &Line, stop: &AtomicBool) -> Result<Servers, Failure> {
-    match &plan.target {
-        Target::Sandbox { shape, server_options, servers } => {
-            line.say(format!("starting the sandbox {shape}"));
-            let home = environment::private_home()?;
-            let search = environment::search(&home, servers.clone());
-            let settings = Settings { shape: *shape, options: server_options.clone(), search, home };
-            let sandbox = Sandbox::start(&settings, stop)?;
-            let nodes = sandbox.nodes().to_vec();
-            Ok(Servers { sandbox: Some(sandbox), nodes })
-        }
-        Target::Endpoints { primary, replicas } => {
-            // A prompt and a spinner would write over one another.
-            line.clear();
-            let nodes = credentials::nodes(primary, replicas, passwords, plan.defaults_file.as_deref(), ask)?;
-            Ok(Servers { sandbox: None, nodes })
-        }
-    }
 }
 
 fn real_time(warnings: &mut Vec<Warning>) -> bool {

@@ -22,7 +22,23 @@ impl Line {
 
     /// Shows a step without a measure.
     pub(crate) fn say(&self, text: impl Into<String>) {
+        if self.bar.is_finished() {
+            // Taken away for a prompt; there is more to say now.
+            self.bar.reset();
+        }
         self.bar.set_message(text.into());
+    }
+
+    /// Shows how much of a file was worked through.
+    pub(crate) fn show_bytes(&self, what: &'static str, done: u64, total: u64) {
+        if self.bar.length() != Some(total) {
+            if let Ok(style) = ProgressStyle::with_template("{msg} [{bar:30}] {bytes}/{total_bytes} ({eta} left)") {
+                self.bar.set_style(style.progress_chars("█▉▊▋▌▍▎▏ "));
+            }
+            self.bar.set_length(total);
+            self.bar.set_message(what);
+        }
+        self.bar.set_position(done);
     }
 
     /// Shows how far the measurement is.

@@ -1,5 +1,8 @@
 //! One file per command.
 
+pub(crate) mod doctor;
 pub(crate) mod lag;
 pub(crate) mod report;
 pub(crate) mod run;
+pub(crate) mod sandbox;
+pub(crate) mod servers;

@@ -67,6 +67,13 @@ fn read(path: &Path, args: &RunArgs) -> Result<(Plan, Passwords, Vec<Warning>), 
         // What only refines a target refines the plan's own.
         file.target.server_options.extend(target.server_options);
         file.target.servers = target.servers.or(file.target.servers);
+        file.target.replica_server = target.replica_server.or(file.target.replica_server);
+        file.target.wait_point = target.wait_point.or(file.target.wait_point);
+        file.target.wait_for_replicas = target.wait_for_replicas.or(file.target.wait_for_replicas);
+        file.target.multi_primary |= target.multi_primary;
+        file.target.link_delay = target.link_delay.or(file.target.link_delay);
+        file.target.link_jitter = target.link_jitter.or(file.target.link_jitter);
+        file.target.link_bandwidth = target.link_bandwidth.or(file.target.link_bandwidth);
         file.target.defaults_file = target.defaults_file.or(file.target.defaults_file);
     }
     Ok((file.resolve().map_err(refuse)?, passwords, warnings))

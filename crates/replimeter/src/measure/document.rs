@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use replimeter_measure::{clock::Clock, lag::Outcome};
+use replimeter_measure::clock::Clock;
 use replimeter_model::{
     manifest::Manifest,
     plan::{LagPlan, Method, Pace, Plan, Writes},
@@ -19,9 +19,11 @@ use replimeter_report::{
 use replimeter_stats::{
     lag::{FloorSummary, ReplicaSummary},
     series::distribution,
+    signed::SignedHistogram,
 };
 
-use crate::{failure::Failure, measure::status};
+use super::{Part, status};
+use crate::failure::{Failure, Kind};
 
 /// Summaries gathered while the run goes on.
 pub(crate) struct Gathered {
@@ -88,11 +90,16 @@ pub(crate) struct Run<'a> {
 }
 
 /// The document.
-pub(crate) fn build(run: &Run<'_>, gathered: &Gathered, outcome: &Outcome, mut warnings: Vec<Warning>) -> LagDocument {
+pub(crate) fn build(run: &Run<'_>, parts: &[Part], mut warnings: Vec<Warning>) -> LagDocument {
     let lag = &run.plan.lag;
-    warnings.extend(outcome.warnings.iter().cloned());
-    let results = rows(run, gathered, outcome.size_limit);
-    let lateness = distribution(&outcome.lateness);
+    let mut results = Vec::new();
+    let mut lateness = SignedHistogram::default();
+    for part in parts {
+        warnings.extend(part.outcome.warnings.iter().cloned());
+        results.extend(rows(run, part));
+        lateness.merge(&part.outcome.lateness);
+    }
+    let lateness = distribution(&lateness);
     if let (Pace::Every(every), Some(p50)) = (lag.pace, lateness.p50_us) {
         let every = Nanos::from(every.0).as_micros();
         if p50 > every / 10.0 {
@@ -107,8 +114,8 @@ pub(crate) fn build(run: &Run<'_>, gathered: &Gathered, outcome: &Outcome, mut w
             ));
         }
     }
-    let missing: u64 =
-        results.iter().filter(|row| row.size_bytes.is_some() || gathered.per_step.is_none()).map(|row| row.missing).sum();
+    let sweep = matches!(lag.writes, Writes::Sweep { .. });
+    let missing: u64 = results.iter().filter(|row| row.size_bytes.is_some() || !sweep).map(|row| row.missing).sum();
     if missing > 0 {
         warnings.push(Warning::new(
             WarningCode::MissingRows,
@@ -117,7 +124,7 @@ pub(crate) fn build(run: &Run<'_>, gathered: &Gathered, outcome: &Outcome, mut w
         ));
     }
     match run.failure {
-        Some(failure) if outcome.interrupted => {
+        Some(failure) if failure.kind == Kind::Interrupted => {
             warnings.push(Warning::new(WarningCode::Interrupted, failure.message.clone(), "run the plan again for the whole"));
         }
         Some(failure) => warnings.push(Warning::new(WarningCode::Failed, failure.message.clone(), failure.hint.clone())),
@@ -131,53 +138,87 @@ pub(crate) fn build(run: &Run<'_>, gathered: &Gathered, outcome: &Outcome, mut w
         error: run.failure.map(|failure| failure.message.clone()),
         answer: String::new(),
         started_at: run.manifest.started_at.clone(),
-        measured_us: outcome.measured.as_micros(),
-        target: target(run),
+        measured_us: parts.iter().map(|part| part.outcome.measured.as_micros()).sum(),
+        target: target(run, parts),
         settings: run.plan.to_file().lag,
-        warm_up_rounds: gathered.warm_up,
+        warm_up_rounds: parts.iter().map(|part| part.gathered.warm_up).sum(),
         results,
-        floor: floor(lag.method, gathered, outcome),
+        floors: parts.iter().filter_map(|part| floor(lag.method, part)).collect(),
         client: ClientRecord {
             start_lateness: lateness,
             keep_awake: run.kept_awake,
             real_time: run.real_time,
             clock_step_us: Nanos::from(run.clock.step()).as_micros(),
         },
-        size_sweep: sweep_tables(run, gathered),
+        // A sweep has one shape.
+        size_sweep: parts.first().map(|part| sweep_tables(run, &part.gathered)).unwrap_or_default(),
         warnings,
     };
     document.answer = answer(&document);
     document
 }
 
-fn shape(plan: &Plan) -> String {
-    match &plan.target {
-        Target::Sandbox { shape, .. } => shape.to_string(),
-        Target::Endpoints { replicas, .. } => format!("endpoints:{}", replicas.len()),
+/// What a reader must know of the servers to repeat the run; the plan has it too.
+fn options(run: &Run<'_>) -> Vec<String> {
+    let mut options: Vec<String> = Vec::new();
+    let mut add = |option: String| {
+        if !options.contains(&option) {
+            options.push(option);
+        }
+    };
+    for target in &run.plan.targets {
+        let Target::Sandbox(spec) = target else { continue };
+        if let Some(point) = spec.wait_point {
+            add(format!("wait point {}", point.variable()));
+        }
+        if let Some(count) = spec.wait_for_replicas {
+            add(format!("the primary waits for {count} replicas"));
+        }
+        if spec.multi_primary {
+            add("multi-primary".to_owned());
+        }
+        if let Some(server) = &spec.replica_server {
+            add(format!("replicas on {server}"));
+        }
     }
+    for sandbox in &run.manifest.sandboxes {
+        if let Some(link) = &sandbox.link {
+            add(format!("replication links: {link}"));
+        }
+    }
+    run.plan.server_options.iter().for_each(|option| add(format!("server option {option}")));
+    options
 }
 
-fn target(run: &Run<'_>) -> TargetRecord {
+fn target(run: &Run<'_>, parts: &[Part]) -> TargetRecord {
     let nodes = run.manifest.servers.iter().map(|server| NodeRecord {
+        shape: server.shape.clone(),
         name: server.name.clone(),
         address: server.address.clone(),
         version: server.title(),
     });
-    TargetRecord { shape: shape(run.plan), sandbox: run.manifest.sandbox.is_some(), nodes: nodes.collect() }
+    let labels: Vec<&str> = parts.iter().map(|part| part.label.as_str()).collect();
+    TargetRecord {
+        shape: labels.join(", "),
+        options: options(run),
+        modes: parts.iter().map(|part| part.mode.clone()).collect(),
+        sandbox: !run.manifest.sandboxes.is_empty(),
+        nodes: nodes.collect(),
+    }
 }
 
-fn rows(run: &Run<'_>, gathered: &Gathered, size_limit: u64) -> Vec<LagRow> {
+fn rows(run: &Run<'_>, part: &Part) -> Vec<LagRow> {
+    let (gathered, size_limit) = (&part.gathered, part.outcome.size_limit);
     let plan = &run.plan.lag;
     let mut rows = Vec::new();
     for (index, (name, summary)) in gathered.names.iter().zip(&gathered.replicas).enumerate() {
-        let delay = run.manifest.servers.get(index + 1).and_then(|server| server.replication.get("SQL_Delay"));
-        let delay = delay.and_then(|seconds| seconds.parse::<f64>().ok()).filter(|seconds| *seconds > 0.0);
+        let delay = part.delays.get(index).filter(|delay| !delay.is_zero());
         let named = |row: LagRow, size_bytes| LagRow {
-            shape: shape(run.plan),
+            shape: part.label.clone(),
             replica: name.clone(),
             method: plan.method.name().to_owned(),
             size_bytes,
-            configured_delay_us: delay.map(|seconds| seconds * 1e6),
+            configured_delay_us: delay.map(|delay| delay.as_secs_f64() * 1e6),
             ..row
         };
         match &plan.writes {
@@ -191,12 +232,14 @@ fn rows(run: &Run<'_>, gathered: &Gathered, size_limit: u64) -> Vec<LagRow> {
     rows
 }
 
-fn floor(method: Method, gathered: &Gathered, outcome: &Outcome) -> Option<Floor> {
+fn floor(method: Method, part: &Part) -> Option<Floor> {
+    let (gathered, outcome) = (&part.gathered, &part.outcome);
     if gathered.floor_rounds == 0 {
         return None;
     }
     let row = gathered.floor.row();
     Some(Floor {
+        shape: part.label.clone(),
         method: method.name().to_owned(),
         rounds: gathered.floor_rounds,
         from_ack: row.from_ack,

@@ -1,0 +1,297 @@
+//! The command line: each flag is declared once, with its documentation.
+
+mod sandbox;
+mod servers;
+mod target;
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use replimeter_model::{
+    plan::{LagSpec, Method, Pace},
+    sizes::Sizes,
+    span::Span,
+};
+
+pub(crate) use self::{
+    sandbox::{DownArgs, EnvArgs, ExecArgs, LinkArgs, ListArgs, SandboxCommand, SandboxCommandArgs, UpArgs},
+    servers::{AddArgs, ServersArgs, ServersCommand},
+    target::TargetArgs,
+};
+
+/// Measures database replication: how late is a replica?
+#[derive(Debug, Parser)]
+#[command(
+    version,
+    about,
+    arg_required_else_help = true,
+    max_term_width = 110,
+    after_help = "\
+Examples:
+  replimeter lag                                   a sandbox of a primary and one replica, 1000 rounds
+  replimeter lag --sandbox async:1 --sandbox semi-sync:1 --sandbox galera:3
+                                                   modes side by side
+  replimeter lag --primary mysql://u@db1/ --replica mysql://u@db2/ --for 60s
+  replimeter run plans/size-sweep.toml             a published experiment
+  replimeter report replimeter-runs/…              render a run again, no server needed
+  replimeter doctor --topology cluster.toml        what is odd about these servers?
+  replimeter sandbox up galera:3                   servers to keep and to play with
+  replimeter servers                               which database servers can be started here
+
+Exit codes: 0 done, 1 the measurement is void, 2 usage, 3 a server, the sandbox or the disk failed, 130 interrupted (partial results kept)."
+)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Measure how late each replica shows what the primary wrote
+    Lag(Box<LagArgs>),
+    /// Carry out a plan file; every run keeps its own as plan.toml
+    Run(Box<RunArgs>),
+    /// Render a run again from its directory, without any server
+    Report(ReportArgs),
+    /// Look at servers and say what is odd: who replicates from whom and how really, privileges, clocks, settings that would falsify a run
+    Doctor(Box<DoctorArgs>),
+    /// Start servers and keep them for your own work: up, list, env, exec, link, down
+    Sandbox(SandboxCommandArgs),
+    /// List the database servers that can be started here, with what they can do; or add one
+    Servers(ServersArgs),
+}
+
+/// Where and how results go.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Output")]
+pub(crate) struct OutputArgs {
+    /// Keep the run in this new or empty folder [default: replimeter-runs/TIME-lag]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) run_dir: Option<PathBuf>,
+
+    /// Print one JSON document on standard output instead of the report
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// Add the raw lines of experiment 1: step, row id, sequence, inserted and fetched (s, µs); needs a sweep over sizes
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) raw: bool,
+}
+
+/// A switch that defaults by target.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum Switch {
+    On,
+    Off,
+}
+
+/// The method's name on the command line.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum MethodName {
+    /// Reads in a tight loop
+    Poll,
+}
+
+/// What the next write waits for.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum PaceName {
+    /// The previous row having been seen on every replica
+    Visible,
+    /// The previous write's acknowledgement
+    Ack,
+}
+
+/// `replimeter lag`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  replimeter lag --sandbox async:2 --for 60s --every 5ms
+  replimeter lag --sizes 1000..10000:1000 --per-step 5 --sweeps 20
+  replimeter lag --sandbox async:1 --server-option sync_binlog=1 --server-option innodb_flush_log_at_trx_commit=1
+  replimeter lag --sandbox semi-sync:2 --wait-point after-sync --link-delay 1ms
+  replimeter lag --sandbox async:1 --sandbox galera:3 --sandbox mysql/group:3
+  replimeter lag --topology cluster.toml --for 60s
+  replimeter lag --primary 'mysql://dba@db1/?ssl-mode=verify-ca&ssl-ca=ca.pem' --replica mysql://dba@db2/ --json
+
+Writes only to the schema `replimeter`, which it makes and drops. The privileges it needs are listed in docs/privileges.md.")]
+pub(crate) struct LagArgs {
+    #[command(flatten)]
+    pub(crate) target: TargetArgs,
+
+    #[command(flatten)]
+    pub(crate) measure: MeasureArgs,
+
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+/// How it is measured.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Measurement")]
+pub(crate) struct MeasureArgs {
+    /// How the moment is observed at which a replica shows a row
+    #[arg(long, value_enum, default_value = "poll")]
+    pub(crate) method: MethodName,
+
+    /// Counted rounds [default: 1000]
+    #[arg(long, value_name = "N", conflicts_with_all = ["duration", "sizes"])]
+    pub(crate) rounds: Option<u64>,
+
+    /// Measure for this long instead of a number of rounds, such as 60s
+    #[arg(long = "for", id = "duration", value_name = "TIME", conflicts_with = "sizes")]
+    pub(crate) duration: Option<Span>,
+
+    /// Write a row at every such beat, whatever became of the one before (open loop) [default: 10ms; without a default in a sweep]
+    #[arg(long, value_name = "TIME")]
+    pub(crate) every: Option<Span>,
+
+    /// Write the next row when this has happened instead (closed loop) [default in a sweep: ack]
+    #[arg(long, value_enum, conflicts_with = "every")]
+    pub(crate) pace: Option<PaceName>,
+
+    /// Payload bytes of each row [default: 1000]
+    #[arg(long, value_name = "BYTES", conflicts_with = "sizes")]
+    pub(crate) size: Option<u64>,
+
+    /// Payload bytes step by step (experiment 1): A..B:STEP, single sizes, or several with commas
+    #[arg(long, value_name = "A..B:STEP")]
+    pub(crate) sizes: Option<Sizes>,
+
+    /// Rows in each step of a sweep [default: 5]
+    #[arg(long, value_name = "N", requires = "sizes")]
+    pub(crate) per_step: Option<u32>,
+
+    /// Pause before each step of a sweep [default: 200ms]
+    #[arg(long, value_name = "TIME", requires = "sizes")]
+    pub(crate) step_pause: Option<Span>,
+
+    /// Repeat the whole sweep so often [default: 1]
+    #[arg(long, value_name = "N", requires = "sizes")]
+    pub(crate) sweeps: Option<u32>,
+
+    /// Rounds at the beginning that are measured but not counted [default: 50; 0 in a sweep]
+    #[arg(long, value_name = "N")]
+    pub(crate) warm_up: Option<u64>,
+
+    /// Rounds with the primary observed as its own replica, to know the method's floor; 0 for none [default: 200]
+    #[arg(long, value_name = "N")]
+    pub(crate) floor_rounds: Option<u64>,
+
+    /// End with an error when a row is not seen for so long (beyond a deliberate delay) [default: 10s]
+    #[arg(long, value_name = "TIME")]
+    pub(crate) timeout: Option<Span>,
+
+    /// Keep this machine's idle cores from halting, by spinners at idle priority [default: on for a sandbox]
+    #[arg(long, value_enum, value_name = "ON|OFF")]
+    pub(crate) keep_awake: Option<Switch>,
+
+    /// Give the few measuring threads real-time priority, so that they do not wait behind servers on a busy core [default: on where permitted]
+    #[arg(long, value_enum, value_name = "ON|OFF")]
+    pub(crate) real_time: Option<Switch>,
+}
+
+/// `replimeter run`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  replimeter run plans/size-sweep.toml --raw
+  replimeter run plans/size-sweep.toml --primary mysql://u@db1/ --replica mysql://u@db2/
+  replimeter run replimeter-runs/…/plan.toml")]
+pub(crate) struct RunArgs {
+    /// Plan files, carried out one after another
+    #[arg(required = true, value_name = "PLAN.toml")]
+    pub(crate) plans: Vec<PathBuf>,
+
+    /// Print each plan with every default made concrete, and do nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+
+    #[command(flatten)]
+    pub(crate) target: TargetArgs,
+
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+/// `replimeter doctor`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  replimeter doctor --primary mysql://u@db1/ --replica mysql://u@db2/
+  replimeter doctor --node mysql://u@n1/ --node mysql://u@n2/ --node mysql://u@n3/ --json
+  replimeter doctor --topology cluster.toml
+  replimeter doctor --sandbox work
+
+Writes nothing and takes no lock. Exit codes: 0 nothing that forbids a measurement, 1 something that does,
+3 a server could not be examined. docs/doctor.md explains every finding.")]
+pub(crate) struct DoctorArgs {
+    #[command(flatten)]
+    pub(crate) target: TargetArgs,
+
+    /// Print one JSON document on standard output instead of the findings
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `replimeter report`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  replimeter report replimeter-runs/20261121T120000Z-lag
+  replimeter report replimeter-runs/20261121T120000Z-lag --json")]
+pub(crate) struct ReportArgs {
+    /// Run directories
+    #[arg(required = true, value_name = "RUN_DIR")]
+    pub(crate) run_dirs: Vec<PathBuf>,
+
+    /// Print the JSON document instead of the report
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// Add the raw lines of experiment 1
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) raw: bool,
+}
+
+impl MeasureArgs {
+    /// The settings for a plan.
+    pub(crate) fn spec(&self) -> LagSpec {
+        let pace = match (self.every, self.pace) {
+            (Some(every), _) => Some(Pace::Every(every)),
+            (None, Some(PaceName::Visible)) => Some(Pace::Visible),
+            (None, Some(PaceName::Ack)) => Some(Pace::Ack),
+            (None, None) => None,
+        };
+        LagSpec {
+            method: match self.method {
+                MethodName::Poll => Method::Poll,
+            },
+            rounds: self.rounds,
+            duration: self.duration,
+            pace,
+            size: self.size,
+            sizes: self.sizes.clone(),
+            per_step: self.per_step,
+            step_pause: self.step_pause,
+            sweeps: self.sweeps,
+            warm_up: self.warm_up,
+            floor_rounds: self.floor_rounds,
+            timeout: self.timeout,
+            keep_awake: self.keep_awake.map(|switch| matches!(switch, Switch::On)),
+            real_time: self.real_time.map(|switch| matches!(switch, Switch::On)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,73 @@
+//! `replimeter doctor`: what is odd about a target, and what to do about it.
+
+use std::{
+    io::Write,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use replimeter_measure::doctor::examine;
+use replimeter_model::{
+    doctor::{Diagnosis, DoctorDocument, DoctorStatus},
+    target::Target,
+};
+use replimeter_report::{doctor, terminal};
+
+use crate::{
+    cli::DoctorArgs,
+    commands::report::{plain, print},
+    failure::Failure,
+    measure::servers::obtain,
+    progress::Line,
+};
+
+pub(crate) fn run(args: &DoctorArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
+    let (spec, passwords, warnings) = args.target.spec()?;
+    let [target] = spec.resolve()?.try_into().map_err(|targets: Vec<Target>| {
+        Failure::usage(format!("{} targets are given, and one is examined at a time", targets.len()), "run doctor once for each")
+    })?;
+    let line = Line::new();
+    let defaults_file = spec.defaults_file.as_deref();
+    let servers = obtain(&target, &passwords, defaults_file, args.target.ask_password, &line, stop)?;
+    let diagnosis = examine(&servers.declared, &mut |step| line.say(step));
+    if stop.load(Ordering::Relaxed) {
+        return Err(Failure::interrupted("interrupted before everything was examined"));
+    }
+    if let Some(sandbox) = servers.sandbox {
+        line.say("removing the sandbox");
+        sandbox.close()?;
+    }
+    line.clear();
+    // Of how it was asked, not of the servers.
+    let _ = write!(std::io::stderr(), "{}", terminal::warnings(&warnings).trim_start());
+    show(&servers.label, servers.record.is_some(), diagnosis, args.json)
+}
+
+/// Prints the report, or the JSON document, and says by the exit code whether a
+/// measurement is possible. `shape` says what was examined, `sandbox` whether the
+/// servers were ours.
+fn show(shape: &str, sandbox: bool, diagnosis: Diagnosis, json: bool) -> Result<(), Failure> {
+    let document = DoctorDocument::new(shape, sandbox, diagnosis);
+    if json {
+        let text = serde_json::to_string_pretty(&document)
+            .map_err(|error| Failure::failed(format!("cannot write the document: {error}"), "please report this as a defect"))?;
+        print(&(text + "\n"))?;
+    } else {
+        print(&plain(&doctor::text(&document)))?;
+    }
+    let absent: Vec<&str> = document.results.iter().filter(|row| !row.reached).map(|row| row.name.as_str()).collect();
+    if !absent.is_empty() {
+        return Err(Failure::failed(
+            format!("{} could not be examined", absent.join(", ")),
+            "the findings above say why, and what to try",
+        ));
+    }
+    match document.status {
+        DoctorStatus::Ok | DoctorStatus::Warnings => Ok(()),
+        DoctorStatus::Errors => {
+            Err(Failure::void("a measurement of these servers would be refused or void", "the errors above say what to do"))
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! `replimeter servers`: which servers there are, and one more.
+
+use std::sync::{Arc, atomic::AtomicBool};
+
+use replimeter_model::{
+    servers::{MissingAbility, SERVERS_SCHEMA, ServerRow, ServersDocument},
+    warning::{Warning, WarningCode},
+};
+use replimeter_report::servers::list;
+use replimeter_sandbox::{
+    Install, SandboxError,
+    add::{self, Progress},
+    binaries::Unusable,
+};
+
+use crate::{
+    cli::{AddArgs, ServersArgs, ServersCommand},
+    commands::report::{plain, print},
+    environment,
+    failure::Failure,
+    progress::Line,
+};
+
+pub(crate) fn run(args: &ServersArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
+    if let Some(ServersCommand::Add(args)) = &args.command {
+        return add(args, stop);
+    }
+    let search = environment::search(&environment::private_home()?, args.servers.clone());
+    let survey = Install::survey(&search);
+    let document = document(&survey.installs, &survey.unusable);
+    if args.json {
+        print(&json(&document)?)?;
+    }
+    if document.results.is_empty() {
+        // The same words as when a sandbox finds none.
+        return Err(survey.none(&search, None).into());
+    }
+    if !args.json {
+        print(&plain(&list(&document)))?;
+    }
+    Ok(())
+}
+
+fn add(args: &AddArgs, stop: &AtomicBool) -> Result<(), Failure> {
+    let home = environment::private_home()?;
+    let search = environment::search(&home, None);
+    let line = Line::new();
+    let mut show = |progress| match progress {
+        Progress::Unpacking { done, total } => line.show_bytes("unpacking", done, total),
+        Progress::Checking => line.say("checking the server"),
+    };
+    let added = add::add(&home, &search, &args.source, stop, &mut show).map_err(|error| match error {
+        SandboxError::Interrupted => Failure::interrupted("interrupted; no server was added"),
+        error => error.into(),
+    })?;
+    line.clear();
+    let document = document(std::slice::from_ref(&added.install), &[]);
+    if args.json {
+        return print(&json(&document)?);
+    }
+    let how = match &added.linked_to {
+        Some(folder) => format!("linked to {}", folder.display()),
+        None => format!("unpacked from {}", args.source.display()),
+    };
+    print(&plain(&format!("Added {}, {how}\n\n{}", added.place.display(), list(&document))))
+}
+
+fn json(document: &ServersDocument) -> Result<String, Failure> {
+    let text = serde_json::to_string_pretty(document)
+        .map_err(|error| Failure::failed(format!("cannot write the document: {error}"), "please report this as a defect"))?;
+    Ok(text + "\n")
+}
+
+fn document(installs: &[Install], unusable: &[Unusable]) -> ServersDocument {
+    let warning = |found: &Unusable| {
+        let message = format!("{} cannot be used: {}", found.path.display(), found.cause);
+        Warning::new(WarningCode::ServerUnusable, message, found.hint.clone())
+    };
+    ServersDocument {
+        schema: SERVERS_SCHEMA.to_owned(),
+        results: installs.iter().map(row).collect(),
+        warnings: unusable.iter().map(warning).collect(),
+    }
+}
+
+fn row(install: &Install) -> ServerRow {
+    let missing = install.abilities.missing().into_iter();
+    ServerRow {
+        engine: install.engine.name().to_owned(),
+        version: install.version.clone(),
+        program: install.program.display().to_string(),
+        origin: install.origin.name().to_owned(),
+        abilities: install.abilities.names().into_iter().map(str::to_owned).collect(),
+        missing: missing
+            .map(|missing| MissingAbility { ability: missing.ability.name().to_owned(), hint: missing.hint })
+            .collect(),
+    }
+}
