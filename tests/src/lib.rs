@@ -11,7 +11,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use replimeter_sandbox::{Home, Sandbox, Search, Settings};
+use replimeter_model::sandbox::SandboxSpec;
+use replimeter_sandbox::{Home, Sandbox, SandboxError, Search, Settings};
 use replimeter_server::{Node, Session};
 use serde_json::Value;
 
@@ -170,16 +171,22 @@ pub fn until(what: &str, limit: Duration, mut holds: impl FnMut() -> bool) {
 /// Servers for a suite.
 #[must_use]
 pub fn start(shape: &str, options: &[&str]) -> Sandbox {
+    let spec = SandboxSpec {
+        server_options: options.iter().map(|option| option.parse().unwrap()).collect(),
+        ..SandboxSpec::of(shape.parse().unwrap())
+    };
+    start_spec(spec).unwrap_or_else(|error| panic!("{error}\n{}", error.hint()))
+}
+
+/// Servers for a suite, in every detail.
+///
+/// # Errors
+/// As starting a sandbox has them.
+pub fn start_spec(spec: SandboxSpec) -> Result<Sandbox, SandboxError> {
     let home = Home::at(home()).unwrap();
     let path = std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()).collect();
-    let search = Search { servers: None, path, private: home.servers() };
-    let settings = Settings {
-        shape: shape.parse().unwrap(),
-        options: options.iter().map(|option| option.parse().unwrap()).collect(),
-        search,
-        home,
-    };
-    Sandbox::start(&settings, &AtomicBool::new(false)).unwrap_or_else(|error| panic!("{error}\n{}", error.hint()))
+    let search = Search { servers: spec.servers.clone(), path, private: home.servers() };
+    Sandbox::start(&Settings { spec, search, home, guard: None }, &AtomicBool::new(false))
 }
 
 /// A session on a server of a sandbox.

@@ -228,3 +228,61 @@ fn find(sandboxes: &Path, name: &str) -> bool {
     let sandboxes = below(sandboxes);
     sandboxes.iter().any(|sandbox| sandbox.join(name).exists() || below(sandbox).iter().any(|node| node.join(name).exists()))
 }
+
+#[test]
+fn killed_with_every_shape() {
+    for (who, person) in people() {
+        // Later moments find the servers joined, or measured; the first ones a cluster half formed.
+        for shape in ["semi-sync:2", "chain:2", "galera:3", "mysql/async:1", "group:2"] {
+            let mut with_servers = 0;
+            for moment in [300, 1100, 2600, 6000] {
+                let mut child = person.start(&["--sandbox", shape, "--for", "60s", "--floor-rounds", "5"], None);
+                thread::sleep(Duration::from_millis(moment));
+                with_servers += u32::from(!servers_below(&person.own()).is_empty());
+                child.kill().unwrap();
+                child.wait().unwrap();
+                person.assert_no_server(&format!("{who}, {shape} killed after {moment} ms"));
+            }
+            assert!(with_servers >= 2, "{shape}: only {with_servers} of 4 kills met running servers");
+        }
+        let child = person.start(&["--rounds", "1", "--floor-rounds", "0", "--sandbox", "none"], None);
+        let _ = wait(child, LIMIT).with_code(0);
+        person.assert_nothing(&format!("{who}, after the next start"));
+    }
+}
+
+/// A stranger who sees a server being started and takes its port before it does.
+#[test]
+fn a_port_taken_between_choice_and_bind() {
+    let person = Person::new(None);
+    // Seeds first, so that nothing but the start itself is met.
+    for (shape, option) in [("async:1", "--port="), ("galera:2", "--wsrep-node-address=127.0.0.1:"), ("mysql/async:1", "--port=")]
+    {
+        let _ = wait(person.start(&["--sandbox", shape, "--rounds", "5", "--floor-rounds", "0"], None), LIMIT).with_code(0);
+        let mut met = false;
+        for _ in 0..5 {
+            let child = person.start(&["--sandbox", shape, "--rounds", "5", "--floor-rounds", "0", "--json"], None);
+            let mut taken = None;
+            until("a port is seen", LIMIT, || {
+                let found = servers_below(&person.own()).into_iter().find_map(|server| {
+                    let words = fs::read(format!("/proc/{server}/cmdline")).ok()?;
+                    let words = String::from_utf8_lossy(&words).into_owned();
+                    words.split('\0').find_map(|word| word.strip_prefix(option)).and_then(|port| port.parse::<u16>().ok())
+                });
+                // The server may have been quicker.
+                taken = found.and_then(|port| std::net::TcpListener::bind(("127.0.0.1", port)).ok());
+                found.is_some()
+            });
+            let document = wait(child, LIMIT).with_code(0).json();
+            let Some(taken) = taken else { continue };
+            met = true;
+            let port = format!(":{}", taken.local_addr().unwrap().port());
+            for node in document["target"]["nodes"].as_array().unwrap() {
+                assert!(!node["address"].as_str().unwrap().ends_with(&port), "{shape}: {node} has the stranger's port {port}");
+            }
+            break;
+        }
+        assert!(met, "{shape}: the stranger was never quick enough");
+        person.assert_nothing(shape);
+    }
+}

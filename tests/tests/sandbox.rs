@@ -48,7 +48,7 @@ fn a_run_from_end_to_end() {
         assert!(row["from_ack"]["p99_us"].is_null(), "three samples beyond are too few");
         assert!(row["from_ack"]["p90_us"].is_number());
     }
-    assert_eq!(document["floor"]["rounds"].as_u64(), Some(200));
+    assert_eq!(document["floors"][0]["rounds"].as_u64(), Some(200));
     assert!(document["warm_up_rounds"].as_u64() == Some(50));
 
     let run = tool.only_run();
@@ -64,7 +64,7 @@ fn a_run_from_end_to_end() {
         assert!(server["variables"].as_object().unwrap().len() > 300, "every effective value");
     }
     let mut counts = (0, 0, 0);
-    let total = samples::read(&run.join("samples.parquet"), |name, sample| match sample.write.phase.name() {
+    let total = samples::read(&run.join("samples.parquet"), |_, name, sample| match sample.write.phase.name() {
         "measure" if name == "replica1" => counts.0 += 1,
         "measure" if name == "replica2" => counts.1 += 1,
         "floor" => counts.2 += 1,
@@ -101,7 +101,7 @@ fn a_lone_server_is_its_own_null_replica() {
     let args = ["lag", "--sandbox", "async:0", "--rounds", "50", "--every", "2ms", "--floor-rounds", "0", "--json"];
     let document = tool.run(&args).with_code(0).json();
     assert_eq!(document["results"][0]["replica"], "primary (null replica)");
-    assert!(document["floor"].is_null());
+    assert!(document["floors"].as_array().unwrap().is_empty());
 }
 
 #[test]

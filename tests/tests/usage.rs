@@ -18,6 +18,8 @@ fn help_of_every_command() {
         ("lag", vec!["lag", "--help"]),
         ("run", vec!["run", "--help"]),
         ("report", vec!["report", "--help"]),
+        ("servers", vec!["servers", "--help"]),
+        ("servers_add", vec!["servers", "add", "--help"]),
     ] {
         insta::assert_snapshot!(format!("help_{name}"), shown(&tool.run(&args).with_code(0), &tool));
     }
@@ -149,7 +151,7 @@ fn a_password_in_a_plan_or_an_error_is_never_repeated() {
         "command = \"lag\"\n[target]\nprimary = \"mysql://u:hunter2@a/\"\nreplicas = [\"mysql://b/\"]\n",
     )
     .unwrap();
-    let _ = tool.run(&["run", "plan.toml"]).with_code(2).saying("must not hold a password");
+    let _ = tool.run(&["run", "plan.toml"]).with_code(2).saying("must not hold a URL with a password");
     let ended =
         tool.run(&["lag", "--primary", "mysql://u:hunter2@127.0.0.1:1/", "--replica", "mysql://127.0.0.1:2/"]).with_code(3);
     assert!(!ended.stderr.contains("hunter2"), "{ended:#?}");
