@@ -44,9 +44,10 @@ suites: build tools
 
 test: lint unit suites
 
-# `make bench DEMO=--demo` also times `make demo` from a fresh clone.
+# `make bench DEMO=--demo` also times `make demo` from a fresh clone; `make bench
+# PARTS="shapes links"` does only those (starts, shapes, links, floor, memory).
 bench: build servers
-	$(CARGO) run --release --locked --package replimeter-bench -- $(DEMO)
+	$(CARGO) run --release --locked --package replimeter-bench -- $(DEMO) $(PARTS)
 
 clean:
 	$(CARGO) clean

@@ -1,6 +1,8 @@
 //! `make bench`: the figures that a version promises, as ratios and counts, beside
 //! the alternative in the same run. Run it on an otherwise idle machine.
 
+mod shapes;
+
 use std::{
     fs,
     path::Path,
@@ -23,9 +25,12 @@ fn main() {
     if std::env::args().any(|arg| arg == "--demo") {
         demo();
     }
-    starts();
-    floor();
-    memory();
+    let named: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
+    let parts: [(&str, fn()); 5] =
+        [("starts", starts), ("shapes", shapes::starts), ("links", shapes::links), ("floor", floor), ("memory", memory)];
+    for (_, part) in parts.iter().filter(|(name, _)| named.is_empty() || named.iter().any(|named| named == name)) {
+        part();
+    }
 }
 
 /// `make demo` from a fresh clone in an empty cache.
@@ -64,8 +69,7 @@ fn spread(mut values: Vec<f64>) -> (f64, String) {
 /// Starts and removes a sandbox; seconds for each.
 fn once(root: &Path, servers: &Path) -> (f64, f64) {
     let search = Search { servers: Some(servers.to_owned()), ..Search::default() };
-    let settings =
-        Settings { shape: "mariadb/async:1".parse().unwrap(), options: vec![], search, home: Home::at(root.to_owned()).unwrap() };
+    let settings = Settings::of("mariadb/async:1".parse().unwrap(), search, Home::at(root.to_owned()).unwrap());
     let sandbox = Sandbox::start(&settings, &AtomicBool::new(false)).unwrap();
     let start = sandbox.record().start_us / 1e6;
     let began = Instant::now();
@@ -116,7 +120,7 @@ fn floor() {
     let (mut idle_width, mut idle_middle, mut ack_width, mut ack_middle) = (vec![], vec![], vec![], vec![]);
     for _ in 0..TIMES {
         let document = run(&["lag", "--sandbox", "mariadb/async:1", "--rounds", "20", "--floor-rounds", "1000", "--json"]);
-        let floor = &document["floor"];
+        let floor = &document["floors"][0];
         let p50 = |key: &str| floor[key]["p50_us"].as_f64().unwrap();
         let (idle, at_ack) = (p50("point_select"), p50("point_select_at_ack"));
         idle_width.push(p50("error_us") / idle);

@@ -1,0 +1,86 @@
+//! Every shape: how long a warm start takes, how much memory its servers hold, and how
+//! exactly an injected delay comes out as lag.
+
+use std::{fs, sync::atomic::AtomicBool};
+
+use replimeter_sandbox::{Home, Sandbox, Search, Settings};
+use replimeter_suites::home;
+use serde_json::Value;
+
+use crate::{TIMES, line, run, spread};
+
+/// Resident memory of processes, in MB; pages that they share are counted in each.
+fn resident(pids: &[u32]) -> f64 {
+    let of = |pid: &u32| -> Option<f64> {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+        let kib = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?.trim().strip_suffix(" kB")?;
+        Some(kib.trim().parse::<f64>().ok()? * 1024.0 / 1e6)
+    };
+    pids.iter().filter_map(of).sum()
+}
+
+/// Warm starts to ready: replication in effect as the servers say, the sentinel row
+/// seen everywhere.
+pub(crate) fn starts() {
+    let servers = home().join("servers");
+    let folder = tempfile::Builder::new()
+        .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o755))
+        .tempdir_in("/var/tmp")
+        .expect("a folder in /var/tmp");
+    for (shape, goal, memory) in [
+        ("mariadb/semi-sync:2", "≤ 3", None),
+        ("mariadb/chain:2", "", None),
+        ("galera:3", "≤ 4", Some("≤ 700")),
+        ("mysql/async:1", "≤ 4", None),
+        ("mysql/semi-sync:2", "", None),
+        ("mysql/group:3", "≤ 10", Some("≤ 2,200")),
+    ] {
+        let (mut times, mut sizes) = (vec![], vec![]);
+        for number in 0..=TIMES {
+            let search = Search { servers: Some(servers.clone()), ..Search::default() };
+            let home = Home::at(folder.path().join("home")).expect("a private folder of our own");
+            let settings = Settings::of(shape.parse().expect("a shape"), search, home);
+            let sandbox = Sandbox::start(&settings, &AtomicBool::new(false)).expect("the sandbox starts");
+            // The first one makes the data directory.
+            if number > 0 {
+                times.push(sandbox.record().start_us / 1e6);
+                sizes.push(resident(sandbox.pids()));
+            }
+            sandbox.close().expect("the sandbox goes");
+        }
+        line(&format!("sandbox {shape}, warm: start to ready (s)"), spread(times).1, goal);
+        if let Some(goal) = memory {
+            line(&format!("sandbox {shape}: resident memory of all servers (MB)"), spread(sizes).1, goal);
+        }
+    }
+}
+
+/// Lag through a link with a delay, less lag through the same link without, less the
+/// delay. Without and with stand beside each other in time, since the machine's own
+/// pace changes.
+pub(crate) fn links() {
+    let lag = |delay: &str| {
+        let args = ["--rounds", "200", "--every", "25ms", "--floor-rounds", "0", "--json"];
+        // Without flushes: a disk's own variation is many times what is looked for.
+        let quiet = ["--server-option", "sync_binlog=0", "--server-option", "innodb_flush_log_at_trx_commit=0"];
+        let document: Value =
+            run(&[&["lag", "--sandbox", "mariadb/async:1", "--link-delay", delay], &quiet[..], &args[..]].concat());
+        document["results"][0]["from_ack"]["p50_us"].as_f64().expect("enough rounds for a median")
+    };
+    for (delay, us) in [("1ms", 1_000.0), ("5ms", 5_000.0), ("20ms", 20_000.0)] {
+        let goal = f64::max(100.0, us * 0.05);
+        let errors: Vec<f64> = (0..TIMES)
+            .map(|round| {
+                let (with, without) = if round % 2 == 0 {
+                    let with = lag(delay);
+                    (with, lag("0"))
+                } else {
+                    let without = lag("0");
+                    (lag(delay), without)
+                };
+                with - without - us
+            })
+            .collect();
+        line(&format!("link {delay}: lag(d) - lag(0) - d, p50 (µs)"), spread(errors).1, &format!("within ± {goal:.0}"));
+    }
+}
