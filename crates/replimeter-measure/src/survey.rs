@@ -155,14 +155,7 @@ pub struct Relations {
 /// Who a channel of one of `servers` comes from: its number among them.
 #[must_use]
 pub fn source_of(servers: &[Surveyed], channel: &Channel) -> Option<usize> {
-    servers.iter().position(|server| {
-        let identity = server.facts.identity();
-        if identity.uuid.is_empty() || channel.source_uuid.is_empty() {
-            channel.source_server_id != 0 && channel.source_server_id == identity.server_id
-        } else {
-            channel.source_uuid == identity.uuid
-        }
-    })
+    servers.iter().position(|server| channel.comes_from(&server.facts.identity()))
 }
 
 /// Finds out who is the writer and how everyone else hangs on it, and holds that

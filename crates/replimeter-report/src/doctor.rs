@@ -5,7 +5,10 @@ use std::fmt::Write as _;
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use replimeter_model::doctor::{DoctorDocument, DoctorRow, DoctorStatus, Finding, Relation, Severity};
 
-use crate::figures::{Unit, count, time};
+use crate::{
+    figures::{Unit, count, time},
+    terminal::wrapped,
+};
 
 /// Columns of the terminal that are used.
 const WIDTH: usize = 100;
@@ -207,24 +210,6 @@ pub fn conclusion(document: &DoctorDocument) -> String {
         DoctorStatus::Warnings => format!("A measurement is possible; {rest} to read first."),
         DoctorStatus::Errors => format!("{rest}: a measurement would be refused or void."),
     }
-}
-
-/// Breaks a text into lines of at most `width` characters.
-fn wrapped(text: &str, width: usize, indent: &str) -> String {
-    let mut lines = vec![String::new()];
-    for word in text.split_whitespace() {
-        let fits = lines.last().is_some_and(|line| line.is_empty() || line.chars().count() + 1 + word.chars().count() <= width);
-        if !fits {
-            lines.push(String::new());
-        }
-        if let Some(line) = lines.last_mut() {
-            if !line.is_empty() {
-                line.push(' ');
-            }
-            line.push_str(word);
-        }
-    }
-    lines.join(&format!("\n{indent}"))
 }
 
 #[cfg(test)]

@@ -277,7 +277,7 @@ pub fn warnings(warnings: &[Warning]) -> String {
 /// Breaks a text into lines of at most `width` characters.
 pub(crate) fn wrapped(text: &str, width: usize, indent: &str) -> String {
     let mut lines = vec![String::new()];
-    for word in text.split(' ') {
+    for word in text.split_whitespace() {
         let fits = lines.last().is_some_and(|line| line.is_empty() || line.chars().count() + 1 + word.chars().count() <= width);
         if !fits {
             lines.push(String::new());

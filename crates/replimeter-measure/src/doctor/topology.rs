@@ -43,15 +43,7 @@ pub(super) struct Topology {
 
 /// Who a channel comes from.
 fn source_of(servers: &[Examination], channel: &Channel) -> Option<usize> {
-    servers.iter().position(|server| {
-        let Ok(state) = &server.state else { return false };
-        let identity = state.facts.identity();
-        if identity.uuid.is_empty() || channel.source_uuid.is_empty() {
-            channel.source_server_id != 0 && channel.source_server_id == identity.server_id
-        } else {
-            channel.source_uuid == identity.uuid
-        }
-    })
+    servers.iter().position(|server| server.state.as_ref().is_ok_and(|state| channel.comes_from(&state.facts.identity())))
 }
 
 /// A channel that never connected knows only an address.
@@ -67,8 +59,7 @@ fn addressed(servers: &[Examination], channel: &Channel) -> Option<usize> {
 /// Whether two servers are of one cluster.
 pub(super) fn one_cluster(one: &State, other: &State) -> Option<Tie> {
     if let (Some(one), Some(other)) = (&one.galera, &other.galera)
-        && one.cluster == other.cluster
-        && !one.cluster.is_empty()
+        && one.same_cluster(other)
     {
         return Some(Tie::Galera);
     }

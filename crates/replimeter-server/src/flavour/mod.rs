@@ -18,6 +18,7 @@ use replimeter_model::engine::Engine;
 use crate::{
     ErrorKind, ServerError, Session,
     error::code,
+    facts::Identity,
     filter::{Filters, list},
     session::StatusRow,
 };
@@ -58,6 +59,17 @@ impl Channel {
     #[must_use]
     pub fn running(&self) -> bool {
         self.io_running == "Yes" && self.sql_running == "Yes"
+    }
+
+    /// Whether it comes from the server with this identity: by UUID where both
+    /// know one, else by `server_id`.
+    #[must_use]
+    pub fn comes_from(&self, identity: &Identity) -> bool {
+        if identity.uuid.is_empty() || self.source_uuid.is_empty() {
+            self.source_server_id != 0 && self.source_server_id == identity.server_id
+        } else {
+            self.source_uuid == identity.uuid
+        }
     }
 
     /// The state and the last errors in one line, for error messages.
