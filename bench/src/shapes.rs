@@ -44,7 +44,7 @@ pub(crate) fn starts() {
             // The first one makes the data directory.
             if number > 0 {
                 times.push(sandbox.record().start_us / 1e6);
-                sizes.push(resident(sandbox.pids()));
+                sizes.push(resident(&sandbox.pids()));
             }
             sandbox.close().expect("the sandbox goes");
         }

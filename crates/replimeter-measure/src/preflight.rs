@@ -10,14 +10,14 @@ use replimeter_model::{
     warning::{Warning, WarningCode},
 };
 use replimeter_server::{
-    ErrorKind, Node, ServerError, Session,
+    ErrorKind, ServerError, Session,
     facts::{Facts, grants},
     filter::Filters,
-    flavour::{self, galera, group, semi_sync},
+    flavour::{self, galera, group, semi_sync, settings::quoted_user},
 };
 
 use crate::{
-    survey::{Declared, Relation, Surveyed, not_running, relate},
+    survey::{self, Declared, Relation, Surveyed, not_running, relate},
     table::{SCHEMA, TABLE},
 };
 
@@ -153,7 +153,7 @@ impl Cluster {
         let Some(before) = self.primary.semi_sync.as_ref().filter(|state| state.active && state.clients > 0) else {
             return Ok(None);
         };
-        let Some(now) = semi_sync::primary_state(&mut self.primary.session)? else { return Ok(None) };
+        let (Some(now), _) = semi_sync::state(&mut self.primary.session)? else { return Ok(None) };
         let missed = now.unacknowledged.saturating_sub(before.unacknowledged);
         if now.active && missed == 0 {
             return Ok(None);
@@ -202,7 +202,7 @@ pub fn check(declared: &[Declared]) -> Result<Cluster, ServerError> {
     let mut primary = None;
     let mut replicas = Vec::new();
     for (mut server, relation) in servers.into_iter().zip(relations.of) {
-        if !server.session.tls() && server.node.endpoint.ssl_mode == SslMode::Preferred && !is_loopback(&server.node) {
+        if !server.session.tls() && server.node.endpoint.ssl_mode == SslMode::Preferred && !server.node.endpoint.is_loopback() {
             warnings.push(Warning::new(
                 WarningCode::TlsNotVerified,
                 format!("{} ({}): the connection is not encrypted", server.session.name(), server.session.address()),
@@ -239,11 +239,6 @@ fn refuse_broken_chain(servers: &[Surveyed], relations: &[Relation]) -> Result<(
         }
     }
     Ok(())
-}
-
-fn is_loopback(node: &Node) -> bool {
-    let host = node.endpoint.host.as_str();
-    host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
 fn check_primary(primary: &mut Surveyed, warnings: &mut Vec<Warning>) -> Result<(), ServerError> {
@@ -331,12 +326,11 @@ fn check_privileges(
     if missing.is_empty() {
         return Ok(());
     }
-    let user = session.value("cannot read the user's name", "SELECT CURRENT_USER()")?.unwrap_or_default();
-    let user = user.replacen('@', "'@'", 1);
+    let user = quoted_user(session)?;
     let mut error = session.unfit(
         "the user lacks privileges",
         format!("no {} on the schema `replimeter`", missing.join(", ")),
-        format!("GRANT {} ON `replimeter`.* TO '{user}';", wanted.join(", ")),
+        format!("GRANT {} ON `replimeter`.* TO {user};", wanted.join(", ")),
     );
     error.kind = ErrorKind::Privilege;
     Err(error)
@@ -377,13 +371,7 @@ fn check_membership(server: &Surveyed) -> Result<(), ServerError> {
 
 /// Warns of reads that wait by themselves: they hide lag from whoever reads.
 fn warn_of_waiting_reads(server: &Surveyed, warnings: &mut Vec<Warning>) {
-    let waits = match (&server.galera, server.group()) {
-        (Some(state), _) if state.sync_wait != 0 => Some(format!("wsrep_sync_wait={}", state.sync_wait)),
-        (_, Some(state)) if matches!(state.consistency.as_str(), "BEFORE" | "BEFORE_AND_AFTER" | "AFTER") => {
-            Some(format!("group_replication_consistency={}", state.consistency))
-        }
-        _ => None,
-    };
+    let waits = survey::waiting_reads(server.galera.as_ref(), server.group()).map(|waiting| waiting.setting);
     if let Some(setting) = waits {
         warnings.push(Warning::new(
             WarningCode::WaitingReads,

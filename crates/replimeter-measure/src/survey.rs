@@ -2,7 +2,7 @@
 //! only; judging whether a run may begin is `preflight`'s, telling a person
 //! everything that is odd is `doctor`'s.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use replimeter_model::target::Role;
 use replimeter_server::{
@@ -12,7 +12,7 @@ use replimeter_server::{
         self, Channel,
         galera::{self, NodeState},
         group::{self, GroupState},
-        semi_sync::{self, PrimaryState},
+        semi_sync::{self, PrimaryState, ReplicaState},
     },
 };
 
@@ -53,8 +53,8 @@ pub struct Surveyed {
     pub group: Result<Option<GroupState>, ServerError>,
     /// Its part as a semi-synchronous primary, when it knows of that.
     pub semi_sync: Option<PrimaryState>,
-    /// Whether, as a replica, it acknowledges what it has received.
-    pub acknowledges: bool,
+    /// Its part as a semi-synchronous replica.
+    pub acknowledges: ReplicaState,
 }
 
 impl Surveyed {
@@ -83,8 +83,7 @@ impl Surveyed {
             error.hint = "GRANT SELECT ON performance_schema.* to the user, so that the group's state can be read".to_owned();
             error
         });
-        let semi_sync = semi_sync::primary_state(&mut session)?;
-        let (_, acknowledges) = semi_sync::replica_active(&mut session)?;
+        let (semi_sync, acknowledges) = semi_sync::state(&mut session)?;
         Ok(Self { node: node.clone(), session, facts, channels, galera, group, semi_sync, acknowledges })
     }
 
@@ -101,15 +100,39 @@ impl Surveyed {
     }
 
     fn same_cluster(&self, other: &Self) -> Option<Relation> {
-        if let (Some(one), Some(two)) = (&self.galera, &other.galera)
-            && one.same_cluster(two)
-        {
-            return Some(Relation::Galera);
+        one_cluster([self.galera.as_ref(), other.galera.as_ref()], [self.group(), other.group()])
+    }
+}
+
+/// The cluster that two servers are both of, if any: [`Relation::Galera`] or
+/// [`Relation::Group`].
+pub(crate) fn one_cluster(galera: [Option<&NodeState>; 2], group: [Option<&GroupState>; 2]) -> Option<Relation> {
+    match (galera, group) {
+        ([Some(one), Some(other)], _) if one.same_cluster(other) => Some(Relation::Galera),
+        (_, [Some(one), Some(other)]) if one.name == other.name => Some(Relation::Group),
+        _ => None,
+    }
+}
+
+/// A setting by which reads or writes wait for replication, and its mending.
+pub(crate) struct WaitingReads {
+    /// The variable and its value.
+    pub(crate) setting: String,
+    /// The statement that ends it.
+    pub(crate) mend: &'static str,
+}
+
+/// Whether a member's reads, or writes, wait for replication by themselves.
+pub(crate) fn waiting_reads(galera: Option<&NodeState>, group: Option<&GroupState>) -> Option<WaitingReads> {
+    match (galera, group) {
+        (Some(node), _) if node.sync_wait != 0 => {
+            Some(WaitingReads { setting: format!("wsrep_sync_wait={}", node.sync_wait), mend: "SET GLOBAL wsrep_sync_wait=0;" })
         }
-        match (self.group(), other.group()) {
-            (Some(one), Some(two)) if one.name == two.name => Some(Relation::Group),
-            _ => None,
-        }
+        (_, Some(group)) if matches!(group.consistency.as_str(), "BEFORE" | "BEFORE_AND_AFTER" | "AFTER") => Some(WaitingReads {
+            setting: format!("group_replication_consistency={}", group.consistency),
+            mend: "SET GLOBAL group_replication_consistency='EVENTUAL';",
+        }),
+        _ => None,
     }
 }
 
@@ -178,11 +201,13 @@ pub fn relate(servers: &[Surveyed], declared: &[Declared]) -> Result<Relations, 
         of.push(if index == writer { Relation::Writer } else { relation(servers, writer, index, &sources)? });
     }
     for (index, (relation, declared)) in of.iter().zip(declared).enumerate() {
-        hold_against(servers, index, writer, relation, declared)?;
+        if let Some((cause, hint)) = contradiction(servers, index, relation, declared) {
+            return Err(servers[index].session.unfit("is not what it is declared to be", cause, hint));
+        }
     }
     let chained = of.iter().any(|relation| matches!(relation, Relation::Channel { source, .. } if *source != writer));
     let semi_sync = servers[writer].semi_sync.as_ref().is_some_and(|state| state.active && state.clients > 0)
-        && servers.iter().any(|server| server.acknowledges);
+        && servers.iter().any(|server| server.acknowledges.active);
     let mode = if of.contains(&Relation::Galera) || (servers.len() == 1 && servers[0].galera.is_some()) {
         "galera"
     } else if of.contains(&Relation::Group) || (servers.len() == 1 && servers[0].group().is_some()) {
@@ -199,18 +224,17 @@ pub fn relate(servers: &[Surveyed], declared: &[Declared]) -> Result<Relations, 
     Ok(Relations { writer, of, mode })
 }
 
-/// Whether one server's channels lead to another, over however many in between.
-fn reaches(sources: &[Vec<(usize, &Channel)>], from: usize, to: usize) -> bool {
-    let mut seen = vec![false; sources.len()];
-    let mut open = vec![from];
-    while let Some(at) = open.pop() {
-        for (source, _) in &sources[at] {
-            if *source == to {
-                return true;
-            }
-            if !std::mem::replace(&mut seen[*source], true) {
-                open.push(*source);
-            }
+/// Whether `from` is `to`, or replicates from it over however many servers.
+/// `sources` are those that a server replicates from.
+pub(crate) fn reaches<I: IntoIterator<Item = usize>>(sources: impl Fn(usize) -> I, from: usize, to: usize) -> bool {
+    let mut seen = BTreeSet::new();
+    let mut next = vec![from];
+    while let Some(at) = next.pop() {
+        if at == to {
+            return true;
+        }
+        if seen.insert(at) {
+            next.extend(sources(at));
         }
     }
     false
@@ -235,9 +259,9 @@ fn writer(servers: &[Surveyed], declared: &[Declared], sources: &[Vec<(usize, &C
             ));
         }
         // Servers that replicate in a ring are usual with one writer.
-        let upstream = sources[index].iter().find(|(source, _)| !reaches(sources, *source, index));
-        if let Some((source, _)) = upstream.filter(|(source, _)| *source != index) {
-            let source = &servers[*source].session;
+        let of = |at: usize| sources[at].iter().map(|(source, _)| *source);
+        if let Some(source) = of(index).find(|source| !reaches(of, *source, index)) {
+            let source = &servers[source].session;
             return Err(session.unfit(
                 doing,
                 format!("it is declared the primary, but it replicates from {} ({})", source.name(), source.address()),
@@ -397,67 +421,40 @@ pub(crate) fn not_running(session: &Session, channel: &Channel) -> ServerError {
     session.unfit("does not replicate", channel.state(), "mend replication first; the server's error log says more")
 }
 
-/// What a server says that its declared role denies.
-fn contradiction(role: Option<Role>, found: &Relation, servers: &[Surveyed]) -> Option<String> {
-    match (role, found) {
-        (Some(Role::Replica), Relation::Galera) => Some("it says it is a node of the primary's Galera cluster".to_owned()),
-        (Some(Role::Replica), Relation::Group) => Some("it says it is a member of the primary's group".to_owned()),
-        (Some(Role::Node), Relation::Channel { source, .. }) => {
-            let source = &servers[*source].session;
-            Some(format!("it is not in the writer's cluster: it replicates from {} ({})", source.name(), source.address()))
+/// What a server says that its declared role or source denies, and what to do.
+fn contradiction(servers: &[Surveyed], index: usize, found: &Relation, declared: &Declared) -> Option<(String, &'static str)> {
+    const ROLES: &str = "correct the roles, or leave them out";
+    let named = |source: usize| format!("{} ({})", servers[source].session.name(), servers[source].session.address());
+    let in_cluster = servers[index].galera.is_some() || servers[index].group().is_some();
+    let of_role = match (declared.role, found) {
+        (Some(Role::Node), _) if !in_cluster => Some((
+            "it is declared a node, but it says it is in no Galera cluster and in no group".to_owned(),
+            "declare a primary and its replicas instead, or check the cluster",
+        )),
+        (Some(Role::Node), Relation::Channel { source, .. }) => Some((
+            format!("it is declared a node, but it is not in the writer's cluster: it replicates from {}", named(*source)),
+            ROLES,
+        )),
+        (Some(Role::Replica), Relation::Galera) => {
+            Some(("it is declared a replica, but it says it is a node of the primary's Galera cluster".to_owned(), ROLES))
+        }
+        (Some(Role::Replica), Relation::Group) => {
+            Some(("it is declared a replica, but it says it is a member of the primary's group".to_owned(), ROLES))
+        }
+        (Some(Role::Replica), Relation::Writer) => {
+            Some(("it is declared a replica, but it is the one that takes the writes".to_owned(), ROLES))
         }
         _ => None,
-    }
-}
-
-fn hold_against(
-    servers: &[Surveyed],
-    index: usize,
-    writer: usize,
-    found: &Relation,
-    declared: &Declared,
-) -> Result<(), ServerError> {
-    let session = &servers[index].session;
-    let in_cluster = servers[index].galera.is_some() || servers[index].group().is_some();
-    if declared.role == Some(Role::Node) && !in_cluster {
-        return Err(session.unfit(
-            "is not what it is declared to be",
-            "it is declared a node, but it says it is in no Galera cluster and in no group",
-            "declare a primary and its replicas instead, or check the cluster",
-        ));
-    }
-    if let (Some(role @ (Role::Node | Role::Replica)), Some(found)) =
-        (declared.role, contradiction(declared.role, found, servers))
-    {
-        return Err(session.unfit(
-            "is not what it is declared to be",
-            format!("it is declared a {}, but {found}", role.name()),
-            "correct the roles, or leave them out",
-        ));
-    }
-    if let (Some(wanted), Relation::Channel { source, .. }) = (&declared.source, found)
-        && servers[*source].session.name() != wanted
-    {
-        let source = &servers[*source].session;
-        return Err(session.unfit(
-            "is not what it is declared to be",
-            format!("its source is declared as {wanted}, but it replicates from {} ({})", source.name(), source.address()),
+    };
+    of_role.or_else(|| match (declared.source.as_deref()?, found) {
+        (wanted, Relation::Channel { source, .. }) if servers[*source].session.name() == wanted => None,
+        (wanted, Relation::Channel { source, .. }) => Some((
+            format!("its source is declared as {wanted}, but it replicates from {}", named(*source)),
             "correct the file, or point the replica at the source it should have",
-        ));
-    }
-    if let Some(wanted) = declared.source.as_ref().filter(|_| !matches!(found, Relation::Channel { .. })) {
-        return Err(session.unfit(
-            "is not what it is declared to be",
+        )),
+        (wanted, _) => Some((
             format!("its source is declared as {wanted}, but it has no replication channel from any of these servers"),
             "correct the file",
-        ));
-    }
-    if declared.role == Some(Role::Replica) && index == writer {
-        return Err(session.unfit(
-            "is not what it is declared to be",
-            "it is declared a replica, but it is the one that takes the writes",
-            "correct the roles, or leave them out",
-        ));
-    }
-    Ok(())
+        )),
+    })
 }

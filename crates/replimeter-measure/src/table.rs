@@ -57,15 +57,15 @@ impl Drop for ProbeTable {
 }
 
 /// What a server has in our schema.
-struct Found {
+pub(crate) struct Found {
     schema: bool,
     /// The comment of our table's name.
-    comment: Option<String>,
+    pub(crate) comment: Option<String>,
     /// Other tables.
     others: u64,
 }
 
-fn find(session: &mut Session) -> Result<Found, ServerError> {
+pub(crate) fn find(session: &mut Session) -> Result<Found, ServerError> {
     let doing = "cannot look into the schema `replimeter`";
     let schema = session.value(doing, "SELECT schema_name FROM information_schema.schemata WHERE schema_name = 'replimeter'")?;
     let tables = session.rows(

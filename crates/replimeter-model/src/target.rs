@@ -1,6 +1,6 @@
 //! What is measured: a sandbox of ours, or servers of the user's.
 
-use std::{collections::BTreeMap, fmt, path::PathBuf, str::FromStr};
+use std::{collections::BTreeMap, fmt, net::IpAddr, path::PathBuf, str::FromStr};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use url::Url;
@@ -214,6 +214,12 @@ impl Endpoint {
             }
         }
         Ok((endpoint, password))
+    }
+
+    /// Whether the address stays on its machine.
+    #[must_use]
+    pub fn is_loopback(&self) -> bool {
+        self.host == "localhost" || self.host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
     }
 
     /// Host and port, as errors name a server.

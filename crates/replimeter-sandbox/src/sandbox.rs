@@ -93,7 +93,6 @@ pub struct Sandbox {
     entry: Arc<Entry>,
     members: Vec<Member>,
     nodes: Vec<Node>,
-    pids: Vec<u32>,
     links: Vec<Wire>,
     /// Lead clients into the members' networks.
     _doors: Vec<Link>,
@@ -241,7 +240,6 @@ impl Sandbox {
             entry: Entry::register(place.path.clone(), token),
             members: Vec::new(),
             nodes: Vec::new(),
-            pids: Vec::new(),
             links: Vec::new(),
             _doors: Vec::new(),
             install: installs.primary.clone(),
@@ -269,7 +267,6 @@ impl Sandbox {
         (sandbox.links, sandbox._doors) = (links, doors);
         sandbox.record.start_us = began.elapsed().as_secs_f64() * 1e6;
         settle(&sandbox.entry.folder);
-        sandbox.pids = started.iter().map(|server| server.member.pid).collect();
         sandbox.nodes = started.iter().map(|server| server.member.node.clone()).collect();
         for start::Started { member, command_line } in started {
             sandbox.record.command_lines.insert(member.node.name.clone(), command_line);
@@ -292,8 +289,8 @@ impl Sandbox {
 
     /// The servers' process ids, in the same order.
     #[must_use]
-    pub fn pids(&self) -> &[u32] {
-        &self.pids
+    pub fn pids(&self) -> Vec<u32> {
+        self.members.iter().map(|member| member.pid).collect()
     }
 
     /// How it came to be.

@@ -1,7 +1,7 @@
 //! Everything that is read from one server before anything is judged. Writes
 //! nothing, takes no lock, and goes on without what the user may not see.
 
-use std::{collections::BTreeMap, net::IpAddr};
+use std::collections::BTreeMap;
 
 use replimeter_model::{
     doctor::{ClockOffset, RoundTrip},
@@ -17,7 +17,7 @@ use replimeter_server::{
         galera::NodeState,
         group::GroupState,
         gtid::Executed,
-        semi_sync::{self, PrimaryState},
+        semi_sync::{PrimaryState, ReplicaState},
         settings,
     },
     grants::Grants,
@@ -27,7 +27,7 @@ use super::clocks;
 use crate::{
     clock::Calendar,
     survey::{Declared, Surveyed, survivable},
-    table::{LOCK, MARK, SCHEMA, TABLE},
+    table::{LOCK, MARK, find},
 };
 
 /// One server of the target.
@@ -96,8 +96,8 @@ pub(super) struct State {
     pub(super) group: Result<Option<GroupState>, ServerError>,
     /// Its part as a semi-synchronous primary.
     pub(super) semi_sync: Option<PrimaryState>,
-    /// Its part as a semi-synchronous replica: configured, in effect.
-    pub(super) acknowledges: (bool, bool),
+    /// Its part as a semi-synchronous replica.
+    pub(super) acknowledges: ReplicaState,
     /// Every counter.
     pub(super) counters: BTreeMap<String, String>,
     /// For how long flow control stopped writes during the examination, and how
@@ -186,16 +186,6 @@ impl Open {
     }
 }
 
-/// Whether a group uses the channel for itself.
-fn is_internal(channel: &Channel) -> bool {
-    channel.name.starts_with("group_replication_")
-}
-
-/// Whether the address stays on this machine.
-fn is_loopback(host: &str) -> bool {
-    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
-}
-
 /// Examines one server.
 pub(super) fn examine(declared: &Declared, calendar: &Calendar) -> (Examination, Option<Open>) {
     let node = &declared.node;
@@ -219,23 +209,23 @@ fn read(declared: &Declared, calendar: &Calendar) -> Result<(State, Open), Serve
 
     let mut surveyed = Surveyed::read(node)?;
     let begun = calendar.now();
-    let Surveyed { session, facts, channels, galera, group, semi_sync, .. } = &mut surveyed;
+    let Surveyed { session, facts, channels, galera, group, semi_sync, acknowledges, .. } = &mut surveyed;
     let own = session.connection_id();
     let state = State {
         tls: session.tls(),
         ssl_mode: node.endpoint.ssl_mode,
-        loopback: is_loopback(&node.endpoint.host),
+        loopback: node.endpoint.is_loopback(),
         connect_us,
         round_trip,
         // All clocks are read together at the end, before they drift apart.
         clock: None,
         user: settings::quoted_user(session)?,
         grants: grants(session, facts.engine)?,
-        channels: channels.clone().map(|channels| channels.into_iter().filter(|channel| !is_internal(channel)).collect()),
+        channels: channels.clone(),
         galera: galera.clone(),
         group: group.clone(),
         semi_sync: semi_sync.clone(),
-        acknowledges: semi_sync::replica_active(session)?,
+        acknowledges: *acknowledges,
         counters: settings::counters(session)?,
         stopped: None,
         binlog_filters: survivable(flavour::binlog_filters(facts.engine, session))?,
@@ -251,11 +241,7 @@ fn read(declared: &Declared, calendar: &Calendar) -> Result<(State, Open), Serve
 }
 
 fn our_table(session: &mut Session) -> Result<OurTable, ServerError> {
-    let doing = "cannot look into the schema `replimeter`";
-    let sql = format!(
-        "SELECT table_comment AS comment FROM information_schema.tables WHERE table_schema = '{SCHEMA}' AND table_name = '{TABLE}'"
-    );
-    Ok(match session.rows(doing, &sql)?.first().and_then(|row| row.get("comment")) {
+    Ok(match find(session)?.comment {
         None => OurTable::None,
         Some(comment) if comment.starts_with(MARK) => OurTable::Ours,
         Some(_) => OurTable::Foreign,

@@ -9,11 +9,8 @@ use replimeter_server::flavour::{
 
 use super::{View, about, examination::State, number, topology::Tie};
 
-/// Names of the variables where a server does not tell them.
-const UNKNOWN: Words = Words { primary: "rpl_semi_sync_source", replica: "rpl_semi_sync_replica" };
-
 fn words(state: &State) -> Words {
-    Words::of(&state.facts).unwrap_or(UNKNOWN)
+    Words::of(&state.facts).unwrap_or(Words::NEWEST)
 }
 
 pub(super) fn check(view: &View<'_>) -> Vec<Finding> {
@@ -48,7 +45,7 @@ pub(super) fn check(view: &View<'_>) -> Vec<Finding> {
 type Draft = (Severity, Code, String, String);
 
 fn of_primary(view: &View<'_>, index: usize, primary: &PrimaryState) -> Vec<Draft> {
-    let names = view.state(index).map_or(UNKNOWN, words);
+    let names = view.state(index).map_or(Words::NEWEST, words);
     let mut drafts = Vec::new();
     let PrimaryState { clients, wait_for, timeout_ms, .. } = primary;
     if *clients == 0 {
@@ -81,11 +78,7 @@ fn of_primary(view: &View<'_>, index: usize, primary: &PrimaryState) -> Vec<Draf
             Severity::Warning,
             Code::SemiSyncWaitCount,
             format!("it waits for {}, but only {clients} can acknowledge", number(*wait_for, "replica")),
-            format!(
-                "connect more replicas, or SET GLOBAL {}_wait_for_{}_count={clients};",
-                names.primary,
-                if names.primary.ends_with("source") { "replica" } else { "slave" }
-            ),
+            format!("connect more replicas, or SET GLOBAL {}_{}={clients};", names.primary, names.count),
         ));
     }
     if primary.unacknowledged > 0 {
@@ -119,14 +112,14 @@ fn of_primary(view: &View<'_>, index: usize, primary: &PrimaryState) -> Vec<Draf
 fn of_replica(state: &State, channel: &Channel, primary: &PrimaryState, source: &str) -> Option<Draft> {
     let names = words(state);
     let restart = statements::restart(state.facts.engine, channel, statements::Part::Receiver);
-    match (primary.enabled, state.acknowledges) {
-        (true, (true, false)) if channel.running() => Some((
+    match (primary.enabled, state.acknowledges.enabled, state.acknowledges.active) {
+        (true, true, false) if channel.running() => Some((
             Severity::Warning,
             Code::SemiSyncReceiverNotRestarted,
             format!("its side of semi-synchronous replication is enabled but not in effect: it does not acknowledge to {source}"),
             format!("its receiving thread started before that: {restart}"),
         )),
-        (true, (false, _)) => {
+        (true, false, _) => {
             // Others may do it for this one.
             let enough = primary.active && primary.clients >= primary.wait_for && primary.clients > 0;
             Some((
@@ -136,7 +129,7 @@ fn of_replica(state: &State, channel: &Channel, primary: &PrimaryState, source: 
                 format!("SET GLOBAL {}_enabled=ON; {restart}", names.replica),
             ))
         }
-        (false, (true, _)) => Some((
+        (false, true, _) => Some((
             Severity::Warning,
             Code::SemiSyncPrimaryOff,
             format!(
@@ -151,5 +144,5 @@ fn of_replica(state: &State, channel: &Channel, primary: &PrimaryState, source: 
 /// How a channel replicates really, in a word.
 pub(super) fn mode(replica: &State, primary: Option<&PrimaryState>) -> &'static str {
     let acknowledged = primary.is_some_and(|primary| primary.enabled && primary.active && primary.clients > 0);
-    if acknowledged && replica.acknowledges == (true, true) { "semi-sync" } else { "async" }
+    if acknowledged && replica.acknowledges.enabled && replica.acknowledges.active { "semi-sync" } else { "async" }
 }

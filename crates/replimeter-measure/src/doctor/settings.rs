@@ -8,6 +8,7 @@ use super::{
     examination::{Examination, OurTable, State},
     topology::{Tie, reaches},
 };
+use crate::survey::{WaitingReads, waiting_reads};
 
 /// Connections that a run takes where it writes, and elsewhere.
 const TAKES: (u64, u64) = (4, 2);
@@ -74,24 +75,14 @@ fn is_secondary(group: &GroupState) -> bool {
 fn sessions(server: &Examination, state: &State) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut add = |severity, code, message: String, hint: &str| findings.push(about(severity, code, server, message, hint));
-    let waits = match (&state.galera, state.group()) {
-        (Some(node), _) if node.sync_wait != 0 => {
-            Some((format!("wsrep_sync_wait={}", node.sync_wait), "SET GLOBAL wsrep_sync_wait=0;"))
-        }
-        (_, Some(group)) if matches!(group.consistency.as_str(), "BEFORE" | "BEFORE_AND_AFTER" | "AFTER") => Some((
-            format!("group_replication_consistency={}", group.consistency),
-            "SET GLOBAL group_replication_consistency='EVENTUAL';",
-        )),
-        _ => None,
-    };
-    if let Some((setting, hint)) = waits {
+    if let Some(WaitingReads { setting, mend }) = waiting_reads(state.galera.as_ref(), state.group()) {
         add(
             Severity::Warning,
             Code::WaitingReads,
             format!(
                 "{setting}: every read, or every write, waits for replication; the lag seen is what is left beyond that wait"
             ),
-            hint,
+            mend,
         );
     }
     if state.facts.get("autocommit") == "OFF" {

@@ -16,7 +16,7 @@ use replimeter_server::{
         galera::NodeState,
         group::{GroupState, Member},
         gtid::{Executed, GtidSet, domain_gtids},
-        semi_sync::PrimaryState,
+        semi_sync::{PrimaryState, ReplicaState},
     },
     grants::Grants,
 };
@@ -82,7 +82,7 @@ fn state(engine: Engine, id: usize) -> State {
         galera: None,
         group: Ok(None),
         semi_sync: None,
-        acknowledges: (false, false),
+        acknowledges: ReplicaState::default(),
         counters: texts(&[("Uptime", "100"), ("Threads_connected", "3")]),
         stopped: None,
         binlog_filters: Ok(Some(Filters::default())),
@@ -329,14 +329,19 @@ fn semi_sync() -> PrimaryState {
     }
 }
 
+/// A replica's side: configured, in effect.
+fn acknowledging((enabled, active): (bool, bool)) -> ReplicaState {
+    ReplicaState { enabled, active }
+}
+
 /// Semi-synchronous servers with one thing changed.
 fn semi(change: impl FnOnce(&mut PrimaryState, &mut (bool, bool))) -> Vec<Examination> {
     with(Engine::MySql, |servers| {
         let (mut primary, mut replica) = (semi_sync(), (true, true));
         change(&mut primary, &mut replica);
         of(servers, 0).semi_sync = Some(primary);
-        of(servers, 1).acknowledges = replica;
-        of(servers, 2).acknowledges = (true, true);
+        of(servers, 1).acknowledges = acknowledging(replica);
+        of(servers, 2).acknowledges = acknowledging((true, true));
     })
 }
 

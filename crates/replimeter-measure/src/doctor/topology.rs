@@ -4,7 +4,7 @@ use replimeter_model::target::Role;
 use replimeter_server::{ServerError, flavour::Channel};
 
 use super::examination::{Examination, State};
-use crate::survey::Relations;
+use crate::survey::{self, Relation, Relations};
 
 /// How a server comes by what is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,14 +58,10 @@ fn addressed(servers: &[Examination], channel: &Channel) -> Option<usize> {
 
 /// Whether two servers are of one cluster.
 pub(super) fn one_cluster(one: &State, other: &State) -> Option<Tie> {
-    if let (Some(one), Some(other)) = (&one.galera, &other.galera)
-        && one.same_cluster(other)
-    {
-        return Some(Tie::Galera);
-    }
-    match (one.group(), other.group()) {
-        (Some(one), Some(other)) if one.name == other.name => Some(Tie::Group),
-        _ => None,
+    match survey::one_cluster([one.galera.as_ref(), other.galera.as_ref()], [one.group(), other.group()])? {
+        Relation::Galera => Some(Tie::Galera),
+        Relation::Group => Some(Tie::Group),
+        Relation::Writer | Relation::Channel { .. } => None,
     }
 }
 
@@ -130,15 +126,5 @@ fn tie(servers: &[Examination], writer: Option<usize>, index: usize, sources: &[
 
 /// Whether `from` is `to`, or replicates from it over however many servers.
 pub(super) fn reaches(sources: &[Vec<Option<usize>>], from: usize, to: usize) -> bool {
-    let mut seen = vec![false; sources.len()];
-    let mut next = vec![from];
-    while let Some(at) = next.pop() {
-        if at == to {
-            return true;
-        }
-        if !std::mem::replace(&mut seen[at], true) {
-            next.extend(sources[at].iter().flatten());
-        }
-    }
-    false
+    survey::reaches(|at| sources[at].iter().flatten().copied(), from, to)
 }

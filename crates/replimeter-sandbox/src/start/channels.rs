@@ -92,8 +92,7 @@ impl Starter<'_> {
             session.run(doing, &format!("SET GLOBAL {}_wait_point = '{}'", words.primary, point.variable()))?;
         }
         if let (Some(wanted), Engine::MySql) = (spec.wait_for_replicas, self.installs.primary.engine) {
-            let count = if words.primary.ends_with("source") { "wait_for_replica_count" } else { "wait_for_slave_count" };
-            session.run(doing, &format!("SET GLOBAL {}_{count} = {wanted}", words.primary))?;
+            session.run(doing, &format!("SET GLOBAL {}_{} = {wanted}", words.primary, words.count))?;
         }
         session.run(doing, &format!("SET GLOBAL {}_enabled = 1", words.primary))?;
         Ok(())
@@ -102,7 +101,7 @@ impl Starter<'_> {
     /// Waits until the primary itself says that so many replicas acknowledge.
     pub(super) fn await_semi_sync(&self, primary: &Started, replicas: u64) -> Result<(), SandboxError> {
         self.await_state(primary, |session| {
-            let state = semi_sync::primary_state(session)?.unwrap_or_default();
+            let state = semi_sync::state(session)?.0.unwrap_or_default();
             let ready = state.active && state.clients == replicas;
             Ok((!ready).then(|| {
                 format!(

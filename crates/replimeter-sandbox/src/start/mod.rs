@@ -66,7 +66,7 @@ pub(crate) struct Running {
     pub(crate) doors: Vec<Link>,
 }
 
-/// The ports of one server, all reserved.
+/// The ports of one server, all reserved; 0 for what its mode does not need.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ports {
     /// For clients and replicas.
@@ -218,8 +218,8 @@ impl<'a> Starter<'a> {
             .iter()
             .map(|_| {
                 let sql = reserve()?;
-                let (group, incremental, transfer) =
-                    if self.mode().has_members() { (reserve()?, reserve()?, reserve()?) } else { (0, 0, 0) };
+                let group = if self.mode().has_members() { reserve()? } else { 0 };
+                let (incremental, transfer) = if self.mode() == Mode::Galera { (reserve()?, reserve()?) } else { (0, 0) };
                 Ok(Ports { sql, group, incremental, transfer })
             })
             .collect::<Result<Vec<Ports>, SandboxError>>()?;

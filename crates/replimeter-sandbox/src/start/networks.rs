@@ -2,6 +2,7 @@
 
 use std::io;
 
+use replimeter_model::shape::Mode;
 use replimeter_server::namespace::Namespace;
 
 use super::{Ports, Starter, link_settings};
@@ -15,6 +16,16 @@ use crate::{
 const CLIENTS: &str = "clients";
 
 impl Starter<'_> {
+    /// The ports at which members reach one another.
+    fn between_members(&self, ports: &Ports) -> Vec<u16> {
+        let Ports { sql, group, incremental, transfer } = *ports;
+        match self.mode() {
+            Mode::Galera => vec![group, incremental, transfer],
+            // A member that joins fetches what it lacks as any replica does.
+            _ => vec![group, sql],
+        }
+    }
+
     /// Networks with links between every two of them; none when no link is asked for.
     pub(super) fn networks(&self, names: &[String], ports: &[Ports]) -> Result<Vec<Namespace>, SandboxError> {
         let Some(spec) = &self.settings.spec.link else { return Ok(Vec::new()) };
@@ -44,8 +55,7 @@ impl Starter<'_> {
                 let name = format!("{}-{}", names[one], names[other]);
                 let mut links = Vec::new();
                 for (from, to) in [(one, other), (other, one)] {
-                    let Ports { sql, group, incremental, transfer } = ports[to];
-                    for port in [sql, group, incremental, transfer] {
+                    for port in self.between_members(&ports[to]) {
                         links.push(put(Some(&networks[from]), to, port, settings, &name)?);
                     }
                 }

@@ -2,10 +2,6 @@
 
 use crate::{ServerError, Session, facts::Facts};
 
-/// MySQL since 8.0.26, then everybody else: the words for the two sides.
-const WORDS: [(&str, &str); 2] =
-    [("rpl_semi_sync_source", "rpl_semi_sync_replica"), ("rpl_semi_sync_master", "rpl_semi_sync_slave")];
-
 /// How a server's variables and counters for semi-synchronous replication are called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Words {
@@ -13,18 +9,26 @@ pub struct Words {
     pub primary: &'static str,
     /// Prefix of everything about its part as replica.
     pub replica: &'static str,
+    /// Behind the primary's prefix: for how many replicas it waits. Not every server has it.
+    pub count: &'static str,
 }
 
+/// MySQL since 8.0.26, then everybody else.
+const WORDS: [Words; 2] = [
+    Words { primary: "rpl_semi_sync_source", replica: "rpl_semi_sync_replica", count: "wait_for_replica_count" },
+    Words { primary: "rpl_semi_sync_master", replica: "rpl_semi_sync_slave", count: "wait_for_slave_count" },
+];
+
 impl Words {
+    /// Those to speak of to somebody whose server knows none.
+    pub const NEWEST: Self = WORDS[0];
+
     /// Those of a server with these variables; `None` when it knows nothing of
     /// semi-synchronous replication (the plugin is not loaded).
     #[must_use]
     pub fn of(facts: &Facts) -> Option<Self> {
         let knows = |prefix: &str| !facts.get(&format!("{prefix}_enabled")).is_empty();
-        WORDS
-            .into_iter()
-            .find(|(primary, replica)| knows(primary) || knows(replica))
-            .map(|(primary, replica)| Self { primary, replica })
+        WORDS.into_iter().find(|words| knows(words.primary) || knows(words.replica))
     }
 }
 
@@ -50,51 +54,45 @@ pub struct PrimaryState {
     pub timeout_ms: u64,
 }
 
-/// The primary's side; `None` when the server does not know semi-synchronous replication.
+/// What a server says of its part as a semi-synchronous replica.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReplicaState {
+    /// Whether it is configured.
+    pub enabled: bool,
+    /// Whether it is in effect now: it acknowledges what it has received.
+    pub active: bool,
+}
+
+/// Both parts; that of the primary is `None` when the server does not know
+/// semi-synchronous replication.
 ///
 /// # Errors
 /// When the connection breaks.
-pub fn primary_state(session: &mut Session) -> Result<Option<PrimaryState>, ServerError> {
+pub fn state(session: &mut Session) -> Result<(Option<PrimaryState>, ReplicaState), ServerError> {
     let doing = "cannot read the state of semi-synchronous replication";
     // Fresh, since all of it may be changed while the server runs.
     let variables = session.pairs(doing, "SHOW GLOBAL VARIABLES LIKE 'rpl_semi_sync%'")?;
-    let status = session.pairs(doing, "SHOW GLOBAL STATUS LIKE 'Rpl_semi_sync%'")?;
-    for (prefix, _) in WORDS {
-        let variable = |name: &str| variables.get(&format!("{prefix}_{name}")).map_or("", String::as_str);
-        if variable("enabled").is_empty() {
-            continue;
-        }
-        let mut capital = prefix.to_owned();
-        capital.replace_range(..1, "R");
-        let counter = |name: &str| status.get(&format!("{capital}_{name}")).map_or("", String::as_str);
-        let number = |text: &str| text.parse().unwrap_or(0);
-        let (source, master) = ("wait_for_replica_count", "wait_for_slave_count");
-        return Ok(Some(PrimaryState {
-            enabled: on(variable("enabled")),
-            active: on(counter("status")),
-            clients: number(counter("clients")),
-            acknowledged: number(counter("yes_tx")),
-            unacknowledged: number(counter("no_tx")),
-            wait_point: variable("wait_point").to_owned(),
-            wait_for: [source, master].into_iter().map(variable).find_map(|text| text.parse().ok()).unwrap_or(1),
-            timeout_ms: number(variable("timeout")),
-        }));
-    }
-    Ok(None)
-}
-
-/// Whether the replica's side is configured and in effect.
-///
-/// # Errors
-/// When the connection breaks.
-pub fn replica_active(session: &mut Session) -> Result<(bool, bool), ServerError> {
-    let doing = "cannot read the state of semi-synchronous replication";
-    let variables = session.pairs(doing, "SHOW GLOBAL VARIABLES LIKE 'rpl_semi_sync%'")?;
-    let status = session.pairs(doing, "SHOW GLOBAL STATUS LIKE 'Rpl_semi_sync%'")?;
-    let any = |pairs: &std::collections::BTreeMap<String, String>, ends: [&str; 2]| {
-        pairs.iter().any(|(name, value)| ends.iter().any(|end| name.to_lowercase().ends_with(end)) && on(value))
+    let mut counters = session.pairs(doing, "SHOW GLOBAL STATUS LIKE 'Rpl_semi_sync%'")?;
+    counters = counters.into_iter().map(|(name, value)| (name.to_lowercase(), value)).collect();
+    let variable = |prefix: &str, name: &str| variables.get(&format!("{prefix}_{name}")).map_or("", String::as_str);
+    let counter = |prefix: &str, name: &str| counters.get(&format!("{prefix}_{name}")).map_or("", String::as_str);
+    let number = |text: &str| text.parse().unwrap_or(0);
+    let primary = WORDS.iter().find(|words| !variable(words.primary, "enabled").is_empty()).map(|words| PrimaryState {
+        enabled: on(variable(words.primary, "enabled")),
+        active: on(counter(words.primary, "status")),
+        clients: number(counter(words.primary, "clients")),
+        acknowledged: number(counter(words.primary, "yes_tx")),
+        unacknowledged: number(counter(words.primary, "no_tx")),
+        wait_point: variable(words.primary, "wait_point").to_owned(),
+        wait_for: variable(words.primary, words.count).parse().unwrap_or(1),
+        timeout_ms: number(variable(words.primary, "timeout")),
+    });
+    let any = |holds: &dyn Fn(&Words) -> bool| WORDS.iter().any(holds);
+    let replica = ReplicaState {
+        enabled: any(&|words| on(variable(words.replica, "enabled"))),
+        active: any(&|words| on(counter(words.replica, "status"))),
     };
-    Ok((any(&variables, ["replica_enabled", "slave_enabled"]), any(&status, ["replica_status", "slave_status"])))
+    Ok((primary, replica))
 }
 
 fn on(text: &str) -> bool {

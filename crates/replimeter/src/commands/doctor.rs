@@ -17,7 +17,7 @@ use replimeter_report::{doctor, terminal};
 
 use crate::{
     cli::DoctorArgs,
-    commands::report::{plain, print},
+    commands::report::{plain, print, print_json},
     failure::Failure,
     measure::servers::obtain,
     progress::Line,
@@ -51,9 +51,7 @@ pub(crate) fn run(args: &DoctorArgs, stop: &Arc<AtomicBool>) -> Result<(), Failu
 fn show(shape: &str, sandbox: bool, diagnosis: Diagnosis, json: bool) -> Result<(), Failure> {
     let document = DoctorDocument::new(shape, sandbox, diagnosis);
     if json {
-        let text = serde_json::to_string_pretty(&document)
-            .map_err(|error| Failure::failed(format!("cannot write the document: {error}"), "please report this as a defect"))?;
-        print(&(text + "\n"))?;
+        print_json(&document)?;
     } else {
         print(&plain(&doctor::text(&document)))?;
     }

@@ -11,7 +11,7 @@ use replimeter_model::{
     record::{LAG_SCHEMA, LagDocument},
 };
 use replimeter_report::{html, terminal};
-use serde::de::DeserializeOwned;
+use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
     cli::ReportArgs,
@@ -57,6 +57,11 @@ pub(crate) fn show(document: &LagDocument, json: bool, raw: bool) -> Result<(), 
         }
         return print(&plain(&text));
     }
+    print_json(document)
+}
+
+/// Prints the one document of a command.
+pub(crate) fn print_json(document: &impl Serialize) -> Result<(), Failure> {
     let text = serde_json::to_string_pretty(document)
         .map_err(|error| Failure::failed(format!("cannot write the document: {error}"), "please report this as a defect"))?;
     print(&(text + "\n"))

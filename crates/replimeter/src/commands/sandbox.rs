@@ -33,7 +33,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     cli::{DownArgs, EnvArgs, ExecArgs, LinkArgs, ListArgs, SandboxCommand, UpArgs},
-    commands::report::{plain, print},
+    commands::report::{plain, print, print_json},
     environment,
     failure::Failure,
     progress::Line,
@@ -123,7 +123,7 @@ fn spec(target: &TargetSpec) -> Result<SandboxSpec, Failure> {
 fn show_new(kept: &Kept, json: bool) -> Result<(), Failure> {
     let listed = listed(&Found::Running(Box::new(kept.clone())));
     if json {
-        return print_json(vec![listed]);
+        return print_json(&document(vec![listed]));
     }
     let name = &listed.name;
     let first = listed.nodes.first().map_or("primary", |node| node.name.as_str());
@@ -135,11 +135,8 @@ fn show_new(kept: &Kept, json: bool) -> Result<(), Failure> {
     print(&plain(&text))
 }
 
-fn print_json(results: Vec<ListedSandbox>) -> Result<(), Failure> {
-    let document = SandboxesDocument { schema: SANDBOXES_SCHEMA.to_owned(), results, warnings: Vec::new() };
-    let text = serde_json::to_string_pretty(&document)
-        .map_err(|error| Failure::failed(format!("cannot write the document: {error}"), "please report this as a defect"))?;
-    print(&(text + "\n"))
+fn document(results: Vec<ListedSandbox>) -> SandboxesDocument {
+    SandboxesDocument { schema: SANDBOXES_SCHEMA.to_owned(), results, warnings: Vec::new() }
 }
 
 fn listed(found: &Found) -> ListedSandbox {
@@ -225,7 +222,7 @@ fn listed_link(link: &LinkState) -> ListedLink {
 fn list(args: &ListArgs) -> Result<(), Failure> {
     let home = environment::private_home()?;
     let found: Vec<ListedSandbox> = kept::list(&home)?.iter().map(listed).collect();
-    if args.json { print_json(found) } else { print(&plain(&sandboxes::list(&found))) }
+    if args.json { print_json(&document(found)) } else { print(&plain(&sandboxes::list(&found))) }
 }
 
 fn env(args: &EnvArgs) -> Result<(), Failure> {
@@ -282,7 +279,7 @@ fn link(args: &LinkArgs) -> Result<(), Failure> {
         ));
     }
     if args.json {
-        return print_json(vec![listed(&Found::Running(Box::new(kept)))]);
+        return print_json(&document(vec![listed(&Found::Running(Box::new(kept)))]));
     }
     print(&plain(&sandboxes::links(&links)))
 }

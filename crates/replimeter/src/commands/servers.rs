@@ -15,7 +15,7 @@ use replimeter_sandbox::{
 
 use crate::{
     cli::{AddArgs, ServersArgs, ServersCommand},
-    commands::report::{plain, print},
+    commands::report::{plain, print, print_json},
     environment,
     failure::Failure,
     progress::Line,
@@ -29,7 +29,7 @@ pub(crate) fn run(args: &ServersArgs, stop: &Arc<AtomicBool>) -> Result<(), Fail
     let survey = Install::survey(&search);
     let document = document(&survey.installs, &survey.unusable);
     if args.json {
-        print(&json(&document)?)?;
+        print_json(&document)?;
     }
     if document.results.is_empty() {
         // The same words as when a sandbox finds none.
@@ -56,19 +56,13 @@ fn add(args: &AddArgs, stop: &AtomicBool) -> Result<(), Failure> {
     line.clear();
     let document = document(std::slice::from_ref(&added.install), &[]);
     if args.json {
-        return print(&json(&document)?);
+        return print_json(&document);
     }
     let how = match &added.linked_to {
         Some(folder) => format!("linked to {}", folder.display()),
         None => format!("unpacked from {}", args.source.display()),
     };
     print(&plain(&format!("Added {}, {how}\n\n{}", added.place.display(), list(&document))))
-}
-
-fn json(document: &ServersDocument) -> Result<String, Failure> {
-    let text = serde_json::to_string_pretty(document)
-        .map_err(|error| Failure::failed(format!("cannot write the document: {error}"), "please report this as a defect"))?;
-    Ok(text + "\n")
 }
 
 fn document(installs: &[Install], unusable: &[Unusable]) -> ServersDocument {
