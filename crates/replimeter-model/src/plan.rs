@@ -312,13 +312,10 @@ impl LagPlan {
 pub struct Plan {
     /// What the reader should know it by.
     pub title: Option<String>,
+    /// The target as it was given, every default made concrete.
+    pub target: TargetSpec,
     /// What is measured, one after another; never empty.
     pub targets: Vec<Target>,
-    /// The server options as they were given; which of them are for which shape is in
-    /// the targets. Their order counts, since the last of several holds.
-    pub server_options: Vec<NodeOption>,
-    /// Option file for the user's servers.
-    pub defaults_file: Option<PathBuf>,
     /// How.
     pub lag: LagPlan,
 }
@@ -379,6 +376,29 @@ impl TargetSpec {
             SandboxRef::Running(name) => Some(Target::Running(name)),
         });
         Ok(targets.collect())
+    }
+
+    /// The same with every default spelled out; `targets` are what it resolves to.
+    fn concrete(&self, targets: &[Target]) -> Self {
+        let mut spec = self.clone();
+        let names = targets.iter().filter_map(|target| match target {
+            Target::Sandbox(sandbox) => Some(sandbox.shape.to_string()),
+            Target::Running(name) => Some(name.to_string()),
+            Target::Nodes(_) => None,
+        });
+        spec.sandbox = OneOrMore::of(names.collect());
+        if spec.sandbox.is_some() {
+            // Sandboxes have credentials of their own.
+            spec.defaults_file = None;
+        }
+        let linked = targets.iter().find_map(|target| match target {
+            Target::Sandbox(sandbox) => sandbox.link,
+            _ => None,
+        });
+        if let Some(link) = linked {
+            (spec.link_delay, spec.link_jitter) = (Some(link.delay), Some(link.jitter));
+        }
+        spec
     }
 
     /// The settings that several shapes share.
@@ -568,64 +588,14 @@ impl PlanFile {
         if several && self.lag.sizes.is_some() {
             return contradiction("a sweep over sizes takes one sandbox; run it once for each");
         }
-        Ok(Plan {
-            title: self.title.clone(),
-            targets,
-            server_options: self.target.server_options.clone(),
-            defaults_file: self.target.defaults_file.clone(),
-            lag: self.lag.resolve(sandbox)?,
-        })
+        Ok(Plan { title: self.title.clone(), target: self.target.concrete(&targets), targets, lag: self.lag.resolve(sandbox)? })
     }
-}
-
-/// The targets as a file spells them, but for server options; settings that several
-/// shapes share stand once.
-fn target_spec(targets: &[Target], defaults_file: Option<PathBuf>) -> TargetSpec {
-    let mut spec = TargetSpec::default();
-    let mut names = Vec::new();
-    for target in targets {
-        match target {
-            Target::Nodes(nodes) => {
-                spec.defaults_file.clone_from(&defaults_file);
-                match plain(nodes) {
-                    Some((primary, replicas)) => (spec.primary, spec.replicas) = (Some(primary), replicas),
-                    None => spec.nodes.clone_from(nodes),
-                }
-            }
-            Target::Running(name) => names.push(name.to_string()),
-            Target::Sandbox(sandbox) => {
-                names.push(sandbox.shape.to_string());
-                spec.servers = spec.servers.or_else(|| sandbox.servers.clone());
-                spec.replica_server = spec.replica_server.or_else(|| sandbox.replica_server.clone());
-                spec.wait_point = spec.wait_point.or(sandbox.wait_point);
-                spec.wait_for_replicas = spec.wait_for_replicas.or(sandbox.wait_for_replicas);
-                spec.multi_primary |= sandbox.multi_primary;
-                if let Some(link) = sandbox.link {
-                    (spec.link_delay, spec.link_jitter) = (Some(link.delay), Some(link.jitter));
-                    spec.link_bandwidth = link.bandwidth;
-                }
-            }
-        }
-    }
-    spec.sandbox = OneOrMore::of(names);
-    spec
-}
-
-/// The nodes as one primary and its replicas, when their names are the usual ones.
-fn plain(nodes: &[NodeSpec]) -> Option<(Endpoint, Vec<Endpoint>)> {
-    let (primary, replicas) = nodes.split_first()?;
-    let usual = |node: &NodeSpec, name: &str, role| node.name == name && node.role == Some(role) && node.source.is_none();
-    let fits = usual(primary, PRIMARY, Role::Primary)
-        && replicas.iter().enumerate().all(|(index, node)| usual(node, &replica_name(index), Role::Replica));
-    fits.then(|| (primary.url.clone(), replicas.iter().map(|node| node.url.clone()).collect()))
 }
 
 impl Plan {
     /// The plan as a file that spells out every default.
     #[must_use]
     pub fn to_file(&self) -> PlanFile {
-        let target =
-            TargetSpec { server_options: self.server_options.clone(), ..target_spec(&self.targets, self.defaults_file.clone()) };
         let plan = self.lag.clone();
         let mut lag = LagSpec {
             method: plan.method,
@@ -652,7 +622,7 @@ impl Plan {
                 lag.sweeps = Some(sweeps);
             }
         }
-        PlanFile { command: Command::Lag, title: self.title.clone(), target, lag }
+        PlanFile { command: Command::Lag, title: self.title.clone(), target: self.target.clone(), lag }
     }
 
     /// The text of `plan.toml`.

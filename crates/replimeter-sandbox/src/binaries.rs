@@ -16,7 +16,7 @@ use std::{
 use replimeter_model::engine::Engine;
 
 use crate::{
-    abilities::{Abilities, Files, version_numbers},
+    abilities::{Abilities, Ability, Files, version_numbers},
     error::SandboxError,
     process,
     user::SystemUser,
@@ -217,9 +217,55 @@ impl Install {
     /// # Errors
     /// When there is none: where it was looked for, and what could not be used.
     pub fn find(search: &Search, engine: Option<Engine>) -> Result<Self, SandboxError> {
+        // Every server can do this.
+        Self::pick(search, engine, None, Ability::Async)
+    }
+
+    /// The first server found that is of the engine, has a version that begins so, and
+    /// has the ability.
+    ///
+    /// # Errors
+    /// When there is none: where it was looked for, what was found, or what to install.
+    pub(crate) fn pick(
+        search: &Search,
+        engine: Option<Engine>,
+        version: Option<&str>,
+        ability: Ability,
+    ) -> Result<Self, SandboxError> {
         let survey = Self::survey(search);
-        let wanted = |install: &&Self| engine.is_none_or(|engine| install.engine == engine);
-        survey.installs.iter().find(wanted).cloned().ok_or_else(|| survey.none(search, engine))
+        let of_engine = || survey.installs.iter().filter(|install| engine.is_none_or(|engine| install.engine == engine));
+        let mut fitting = of_engine().filter(|install| version.is_none_or(|version| is_version(&install.version, version)));
+        let Some(first) = fitting.clone().next() else {
+            return Err(match version {
+                None => survey.none(search, engine),
+                Some(version) => {
+                    let known: Vec<String> = survey
+                        .installs
+                        .iter()
+                        .map(|install| format!("{} {}", install.engine.product(), install.version))
+                        .collect();
+                    SandboxError::Impossible {
+                        what: format!(
+                            "no server for the replicas: `{version}` is neither a folder nor a version of {} that was found",
+                            engine.map_or("a server", Engine::product)
+                        ),
+                        hint: format!(
+                            "found: {}; `replimeter servers` lists them, `replimeter servers add` adds one",
+                            known.join(", ")
+                        ),
+                    }
+                }
+            });
+        };
+        if let Some(able) = fitting.find(|install| install.abilities.has(ability)) {
+            return Ok(able.clone());
+        }
+        let lacking = first.abilities.require(ability).err();
+        let hint = lacking.map_or_else(String::new, |missing| missing.hint);
+        Err(SandboxError::Impossible {
+            what: format!("{} {} ({}) has no {}", first.engine.product(), first.version, first.program.display(), ability.name()),
+            hint,
+        })
     }
 
     /// Looks at one program and asks it who it is.
@@ -278,6 +324,11 @@ impl Install {
         });
         Ok(Self { engine, version, program: program.to_owned(), base, share, plugins, origin, abilities, surroundings })
     }
+}
+
+/// Whether a version is the one named, or one of that series: 10.11 is not 10.1.
+fn is_version(version: &str, wanted: &str) -> bool {
+    version.strip_prefix(wanted).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
 impl Survey {

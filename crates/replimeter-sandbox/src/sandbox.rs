@@ -133,16 +133,16 @@ impl Installs {
     fn find(settings: &Settings) -> Result<Self, SandboxError> {
         let spec = &settings.spec;
         let (engine, ability) = (spec.shape.engine(), ability(spec.shape.mode()));
-        let primary = pick(&settings.search, engine, None, ability)?;
+        let primary = Install::pick(&settings.search, engine, None, ability)?;
         let replica = match &spec.replica_server {
             None => primary.clone(),
             // A folder, or what a version begins with.
             Some(wanted) if !is_number(wanted) && Path::new(wanted).is_dir() => {
                 let search = Search { servers: Some(PathBuf::from(wanted)), ..settings.search.clone() };
-                pick(&search, Some(primary.engine), None, ability)
-                    .or_else(|error| pick(&search, None, None, ability).map_err(|_| error))?
+                Install::pick(&search, Some(primary.engine), None, ability)
+                    .or_else(|error| Install::pick(&search, None, None, ability).map_err(|_| error))?
             }
-            Some(wanted) => pick(&settings.search, Some(primary.engine), Some(wanted), ability)?,
+            Some(wanted) => Install::pick(&settings.search, Some(primary.engine), Some(wanted), ability)?,
         };
         if replica.engine != primary.engine {
             return Err(SandboxError::Impossible {
@@ -160,50 +160,9 @@ impl Installs {
     }
 }
 
-/// The first server found that is of the engine, has a version that begins so, and
-/// has the ability.
-fn pick(search: &Search, engine: Option<Engine>, version: Option<&str>, ability: Ability) -> Result<Install, SandboxError> {
-    let survey = Install::survey(search);
-    let of_engine = || survey.installs.iter().filter(|install| engine.is_none_or(|engine| install.engine == engine));
-    let mut fitting = of_engine().filter(|install| version.is_none_or(|version| is_version(&install.version, version)));
-    let Some(first) = fitting.clone().next() else {
-        return Err(match version {
-            None => survey.none(search, engine),
-            Some(version) => {
-                let known: Vec<String> =
-                    survey.installs.iter().map(|install| format!("{} {}", install.engine.product(), install.version)).collect();
-                SandboxError::Impossible {
-                    what: format!(
-                        "no server for the replicas: `{version}` is neither a folder nor a version of {} that was found",
-                        engine.map_or("a server", Engine::product)
-                    ),
-                    hint: format!(
-                        "found: {}; `replimeter servers` lists them, `replimeter servers add` adds one",
-                        known.join(", ")
-                    ),
-                }
-            }
-        });
-    };
-    if let Some(able) = fitting.find(|install| install.abilities.has(ability)) {
-        return Ok(able.clone());
-    }
-    let lacking = first.abilities.require(ability).err();
-    let hint = lacking.map_or_else(String::new, |missing| missing.hint);
-    Err(SandboxError::Impossible {
-        what: format!("{} {} ({}) has no {}", first.engine.product(), first.version, first.program.display(), ability.name()),
-        hint,
-    })
-}
-
 /// Whether a text can only be a version.
 fn is_number(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.')
-}
-
-/// Whether a version is the one named, or one of that series: 10.11 is not 10.1.
-fn is_version(version: &str, wanted: &str) -> bool {
-    version.strip_prefix(wanted).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
 impl Sandbox {

@@ -176,7 +176,7 @@ impl Run<'_> {
     /// Measures one target, from its start to its end.
     fn part(&mut self, target: &Target) -> Result<Part, Failure> {
         let plan = self.request.plan;
-        let defaults_file = plan.defaults_file.as_deref();
+        let defaults_file = plan.target.defaults_file.as_deref();
         let servers = obtain(target, self.request.passwords, defaults_file, self.request.ask_password, &self.line, self.stop)?;
         if let Some(sandbox) = servers.sandbox.as_ref().filter(|sandbox| sandbox.in_memory()) {
             self.warnings.push(Warning::new(

@@ -186,7 +186,7 @@ fn options(run: &Run<'_>) -> Vec<String> {
             add(format!("replication links: {link}"));
         }
     }
-    run.plan.server_options.iter().for_each(|option| add(format!("server option {option}")));
+    run.plan.target.server_options.iter().for_each(|option| add(format!("server option {option}")));
     options
 }
 
