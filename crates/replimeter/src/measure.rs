@@ -53,6 +53,7 @@ const REMOVAL: Duration = Duration::from_secs(5);
 /// A plan and what goes with it.
 pub(crate) struct Request<'a> {
     pub(crate) plan: &'a Plan,
+    pub(crate) lag: &'a LagPlan,
     pub(crate) passwords: &'a Passwords,
     pub(crate) ask_password: bool,
     pub(crate) output: &'a OutputArgs,
@@ -94,7 +95,7 @@ struct Run<'a> {
 /// Carries out a plan.
 pub(crate) fn carry_out(mut request: Request<'_>, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
     let (plan, output) = (request.plan, request.output);
-    check(plan, output)?;
+    check(request.lag, output)?;
     let mut warnings = std::mem::take(&mut request.warnings);
     if plan.targets.len() > 1 {
         servers::possible(&plan.targets)?;
@@ -102,8 +103,8 @@ pub(crate) fn carry_out(mut request: Request<'_>, stop: &Arc<AtomicBool>) -> Res
     let mut run_dir = RunDir::create(output.run_dir.as_deref(), "lag")?;
     let plan_text = plan_text(plan)?;
     write_text(&run_dir.file(PLAN), &plan_text)?;
-    let awake = keep_awake(&plan.lag, &mut warnings);
-    let real_time = plan.lag.real_time && real_time(&mut warnings);
+    let awake = keep_awake(request.lag, &mut warnings);
+    let real_time = request.lag.real_time && real_time(&mut warnings);
     let clock = Clock::start();
     let manifest = Manifest {
         schema: MANIFEST_SCHEMA.to_owned(),
@@ -153,6 +154,7 @@ pub(crate) fn carry_out(mut request: Request<'_>, stop: &Arc<AtomicBool>) -> Res
     let failure = failure.or_else(|| finished.err().map(|error| MeasureError::Sink(error.to_string()).into()));
     let run = document::Run {
         plan,
+        lag: request.lag,
         manifest: &manifest,
         clock: &clock,
         run_dir: run_dir.path(),
@@ -175,7 +177,7 @@ pub(crate) fn carry_out(mut request: Request<'_>, stop: &Arc<AtomicBool>) -> Res
 impl Run<'_> {
     /// Measures one target, from its start to its end.
     fn part(&mut self, target: &Target) -> Result<Part, Failure> {
-        let plan = self.request.plan;
+        let (plan, lag) = (self.request.plan, self.request.lag);
         let defaults_file = plan.target.defaults_file.as_deref();
         let servers = obtain(target, self.request.passwords, defaults_file, self.request.ask_password, &self.line, self.stop)?;
         if let Some(sandbox) = servers.sandbox.as_ref().filter(|sandbox| sandbox.in_memory()) {
@@ -205,11 +207,11 @@ impl Run<'_> {
         self.writer.begin(&servers.label, names.clone()).map_err(|error| MeasureError::Sink(error.to_string()))?;
         self.warnings.append(&mut cluster.warnings);
 
-        let (table, found) = ProbeTable::create(&mut cluster, plan.lag.timeout.0)?;
+        let (table, found) = ProbeTable::create(&mut cluster, lag.timeout.0)?;
         self.warnings.extend(found);
-        let mut gathered = Gathered::new(&plan.lag, names);
+        let mut gathered = Gathered::new(lag, names);
         let before = machine::CoreTime::read();
-        let result = measure(&mut cluster, &plan.lag, &self.clock, &mut self.writer, &mut gathered, &self.line, self.stop);
+        let result = measure(&mut cluster, lag, &self.clock, &mut self.writer, &mut gathered, &self.line, self.stop);
         let idle = before.zip(machine::CoreTime::read()).and_then(|(before, after)| after.idle_share(before));
         let fallen_back = cluster.fallen_back();
         let members = result.as_ref().ok().filter(|outcome| outcome.failure.is_some()).and_then(|_| cluster.members_now());
@@ -301,11 +303,11 @@ pub(crate) fn status(failure: Option<&Failure>) -> RunStatus {
 }
 
 /// Refuses what makes no sense, before anything is touched.
-pub(crate) fn check(plan: &Plan, output: &OutputArgs) -> Result<(), Failure> {
-    if output.raw && !matches!(plan.lag.writes, Writes::Sweep { .. }) {
+pub(crate) fn check(plan: &LagPlan, output: &OutputArgs) -> Result<(), Failure> {
+    if output.raw && !matches!(plan.writes, Writes::Sweep { .. }) {
         return Err(Failure::usage("--raw needs a sweep over sizes", "add --sizes 1000..10000:1000, or leave --raw out"));
     }
-    let largest = plan.lag.largest_size();
+    let largest = plan.largest_size();
     if largest <= LARGEST_PACKET {
         return Ok(());
     }

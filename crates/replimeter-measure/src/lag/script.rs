@@ -112,12 +112,13 @@ impl Script {
 
 #[cfg(test)]
 mod tests {
-    use replimeter_model::plan::PlanFile;
+    use replimeter_model::plan::{PlanFile, Work};
 
     use super::*;
 
     fn plan(lag: &str) -> LagPlan {
-        PlanFile::from_toml(&format!("command = 'lag'\n[lag]\n{lag}")).unwrap().resolve().unwrap().lag
+        let Work::Lag(plan) = PlanFile::from_toml(&format!("command = 'lag'\n[lag]\n{lag}")).unwrap().resolve().unwrap().work;
+        plan
     }
 
     #[test]

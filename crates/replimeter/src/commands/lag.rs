@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, atomic::AtomicBool};
 
-use replimeter_model::plan::PlanFile;
+use replimeter_model::plan::{PlanFile, Work};
 
 use crate::{
     cli::LagArgs,
@@ -13,7 +13,7 @@ use crate::{
 pub(crate) fn run(args: &LagArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
     let (target, passwords, warnings) = args.target.spec()?;
     let plan = PlanFile::lag(target, args.measure.spec()).resolve()?;
-    let request =
-        Request { plan: &plan, passwords: &passwords, ask_password: args.target.ask_password, output: &args.output, warnings };
-    measure::carry_out(request, stop)
+    let Work::Lag(lag) = &plan.work;
+    let (ask_password, output) = (args.target.ask_password, &args.output);
+    measure::carry_out(Request { plan: &plan, lag, passwords: &passwords, ask_password, output, warnings }, stop)
 }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use replimeter_model::{
-    plan::{Plan, PlanFile},
+    plan::{Plan, PlanFile, Work},
     target::Passwords,
     warning::Warning,
 };
@@ -28,20 +28,20 @@ pub(crate) fn run(args: &RunArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure>
     }
     // Every plan is read and checked before the first is begun.
     let plans = args.plans.iter().map(|path| read(path, args)).collect::<Result<Vec<_>, _>>()?;
-    plans.iter().try_for_each(|(plan, ..)| measure::check(plan, &args.output))?;
+    plans.iter().try_for_each(|(plan, ..)| match &plan.work {
+        Work::Lag(lag) => measure::check(lag, &args.output),
+    })?;
     for (plan, passwords, warnings) in plans {
         if args.dry_run {
             print(&measure::plan_text(&plan)?)?;
             continue;
         }
-        let request = Request {
-            plan: &plan,
-            passwords: &passwords,
-            ask_password: args.target.ask_password,
-            output: &args.output,
-            warnings,
-        };
-        measure::carry_out(request, stop)?;
+        let (ask_password, output) = (args.target.ask_password, &args.output);
+        match &plan.work {
+            Work::Lag(lag) => {
+                measure::carry_out(Request { plan: &plan, lag, passwords: &passwords, ask_password, output, warnings }, stop)?;
+            }
+        }
     }
     Ok(())
 }

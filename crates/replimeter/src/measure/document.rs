@@ -81,6 +81,7 @@ impl Gathered {
 /// A run that is over.
 pub(crate) struct Run<'a> {
     pub(crate) plan: &'a Plan,
+    pub(crate) lag: &'a LagPlan,
     pub(crate) manifest: &'a Manifest,
     pub(crate) clock: &'a Clock,
     pub(crate) run_dir: &'a Path,
@@ -91,7 +92,7 @@ pub(crate) struct Run<'a> {
 
 /// The document.
 pub(crate) fn build(run: &Run<'_>, parts: &[Part], mut warnings: Vec<Warning>) -> LagDocument {
-    let lag = &run.plan.lag;
+    let lag = run.lag;
     let mut results = Vec::new();
     let mut lateness = SignedHistogram::default();
     for part in parts {
@@ -209,7 +210,7 @@ fn target(run: &Run<'_>, parts: &[Part]) -> TargetRecord {
 
 fn rows(run: &Run<'_>, part: &Part) -> Vec<LagRow> {
     let (gathered, size_limit) = (&part.gathered, part.outcome.size_limit);
-    let plan = &run.plan.lag;
+    let plan = run.lag;
     let mut rows = Vec::new();
     for (index, (name, summary)) in gathered.names.iter().zip(&gathered.replicas).enumerate() {
         let delay = part.delays.get(index).filter(|delay| !delay.is_zero());

@@ -1,0 +1,289 @@
+//! The settings of `lag`.
+
+use serde::{Deserialize, Serialize};
+
+use super::{PlanError, contradiction};
+use crate::{sizes::Sizes, span::Span};
+
+/// Payload of a round when no size is asked for, in bytes (as in experiment 1).
+pub const DEFAULT_SIZE: u64 = 1000;
+/// The most steps of all sweeps together.
+const MOST_STEPS: u64 = 1_000_000;
+/// Rounds of a run when neither a number nor a time is asked for.
+pub const DEFAULT_ROUNDS: u64 = 1000;
+
+/// How the moment of visibility is observed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Method {
+    /// Reads in a tight loop.
+    #[default]
+    Poll,
+}
+
+impl Method {
+    /// The name in plans and reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Poll => "poll",
+        }
+    }
+}
+
+/// What the next write waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pace {
+    /// The next beat of a schedule (open loop: a slow round does not move the next).
+    Every(Span),
+    /// The previous row having been seen on every replica.
+    Visible,
+    /// The previous write's acknowledgement.
+    Ack,
+}
+
+impl std::str::FromStr for Pace {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "visible" => Ok(Self::Visible),
+            "ack" => Ok(Self::Ack),
+            _ => {
+                let every = text
+                    .strip_prefix("every ")
+                    .ok_or_else(|| format!("unknown pace `{text}`; known: visible, ack, `every 10ms`"))?;
+                let span: Span = every.parse().map_err(|error: crate::span::SpanError| error.to_string())?;
+                if span.0.is_zero() {
+                    return Err("`every 0` is no schedule; for writes without a pause use the pace `visible` or `ack`".to_owned());
+                }
+                Ok(Self::Every(span))
+            }
+        }
+    }
+}
+
+impl std::fmt::Display for Pace {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Every(span) => write!(f, "every {span}"),
+            Self::Visible => f.write_str("visible"),
+            Self::Ack => f.write_str("ack"),
+        }
+    }
+}
+
+serde_as_text!(Pace);
+
+/// The settings of `lag` as a plan file spells them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct LagSpec {
+    /// How visibility is observed.
+    #[serde(default)]
+    pub method: Method,
+    /// How many rounds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rounds: Option<u64>,
+    /// How long, instead of a number of rounds.
+    #[serde(rename = "for", skip_serializing_if = "Option::is_none")]
+    pub duration: Option<Span>,
+    /// What the next write waits for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pace: Option<Pace>,
+    /// Payload bytes of every round.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub size: Option<u64>,
+    /// Payload bytes step by step.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sizes: Option<Sizes>,
+    /// Rows in each step of a sweep.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub per_step: Option<u32>,
+    /// Pause before each step of a sweep.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub step_pause: Option<Span>,
+    /// How often the whole sweep is repeated.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sweeps: Option<u32>,
+    /// Rounds at the beginning that are measured but not counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub warm_up: Option<u64>,
+    /// Rounds with the primary observed as its own replica.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub floor_rounds: Option<u64>,
+    /// How long a row may stay unseen before the run ends in an error.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<Span>,
+    /// Keep every core of this machine from halting.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub keep_awake: Option<bool>,
+    /// Give the measuring threads real-time priority where that is permitted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub real_time: Option<bool>,
+}
+
+/// When a run of rounds ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Until {
+    /// After so many counted rounds.
+    Rounds(u64),
+    /// After so much time.
+    Elapsed(Span),
+}
+
+/// What is written, and in which order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Writes {
+    /// Rows of one size.
+    Rounds {
+        /// When to stop.
+        until: Until,
+        /// Payload bytes.
+        size: u64,
+    },
+    /// Steps of growing size (experiment 1).
+    Sweep {
+        /// Payload bytes of each step.
+        sizes: Sizes,
+        /// Rows in each step.
+        per_step: u32,
+        /// Pause before each step.
+        pause: Span,
+        /// Repetitions of the whole.
+        sweeps: u32,
+    },
+}
+
+/// A resolved `lag` measurement.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LagPlan {
+    /// How visibility is observed.
+    pub method: Method,
+    /// What is written.
+    pub writes: Writes,
+    /// What the next write waits for.
+    pub pace: Pace,
+    /// Rounds that are measured but not counted.
+    pub warm_up: u64,
+    /// Rounds with the primary observed as its own replica.
+    pub floor_rounds: u64,
+    /// How long a row may stay unseen.
+    pub timeout: Span,
+    /// Keep every core of this machine from halting.
+    pub keep_awake: bool,
+    /// Give the measuring threads real-time priority where that is permitted.
+    pub real_time: bool,
+}
+
+impl LagPlan {
+    /// The largest payload asked for, in bytes.
+    #[must_use]
+    pub fn largest_size(&self) -> u64 {
+        match &self.writes {
+            Writes::Rounds { size, .. } => *size,
+            Writes::Sweep { sizes, .. } => sizes.steps().iter().copied().max().unwrap_or(1),
+        }
+    }
+
+    /// The first payload written, in bytes.
+    #[must_use]
+    pub fn first_size(&self) -> u64 {
+        match &self.writes {
+            Writes::Rounds { size, .. } => *size,
+            Writes::Sweep { sizes, .. } => sizes.steps().first().copied().unwrap_or(1),
+        }
+    }
+}
+
+impl LagPlan {
+    /// The same as a plan file spells it, with every default.
+    pub(super) fn to_spec(&self) -> LagSpec {
+        let plan = self;
+        let mut lag = LagSpec {
+            method: plan.method,
+            pace: Some(plan.pace),
+            warm_up: Some(plan.warm_up),
+            floor_rounds: Some(plan.floor_rounds),
+            timeout: Some(plan.timeout),
+            keep_awake: Some(plan.keep_awake),
+            real_time: Some(plan.real_time),
+            ..LagSpec::default()
+        };
+        match &plan.writes {
+            Writes::Rounds { until, size } => {
+                lag.size = Some(*size);
+                match until {
+                    Until::Rounds(rounds) => lag.rounds = Some(*rounds),
+                    Until::Elapsed(span) => lag.duration = Some(*span),
+                }
+            }
+            Writes::Sweep { sizes, per_step, pause, sweeps } => {
+                lag.sizes = Some(sizes.clone());
+                lag.per_step = Some(*per_step);
+                lag.step_pause = Some(*pause);
+                lag.sweeps = Some(*sweeps);
+            }
+        }
+        lag
+    }
+}
+
+impl LagSpec {
+    pub(super) fn resolve(&self, sandbox: bool) -> Result<LagPlan, PlanError> {
+        let writes = self.writes()?;
+        let sweep = matches!(writes, Writes::Sweep { .. });
+        let pace = self.pace.unwrap_or(if sweep { Pace::Ack } else { Pace::Every(Span::from_millis(10)) });
+        if matches!(pace, Pace::Every(span) if span.0.is_zero()) {
+            return contradiction("a schedule needs a distance between rounds above 0; for no pause use --pace visible");
+        }
+        let timeout = self.timeout.unwrap_or(Span::from_secs(10));
+        if timeout.0.is_zero() {
+            return contradiction("a time-out of 0 would void every round; the default is 10s");
+        }
+        Ok(LagPlan {
+            method: self.method,
+            pace,
+            warm_up: self.warm_up.unwrap_or(if sweep { 0 } else { 50 }),
+            floor_rounds: self.floor_rounds.unwrap_or(200),
+            timeout,
+            keep_awake: self.keep_awake.unwrap_or(sandbox),
+            real_time: self.real_time.unwrap_or(true),
+            writes,
+        })
+    }
+
+    fn writes(&self) -> Result<Writes, PlanError> {
+        if let Some(sizes) = &self.sizes {
+            if self.size.is_some() {
+                return contradiction("size and sizes exclude each other");
+            }
+            if self.rounds.is_some() || self.duration.is_some() {
+                return contradiction("a sweep over sizes has no rounds or time of its own; use per-step and sweeps");
+            }
+            let (per_step, sweeps) = (self.per_step.unwrap_or(5), self.sweeps.unwrap_or(1));
+            if per_step == 0 || sweeps == 0 {
+                return contradiction("per-step and sweeps must be at least 1");
+            }
+            if sizes.steps().len() as u64 * u64::from(sweeps) > MOST_STEPS {
+                return contradiction("a sweep may have at most a million steps in all; choose fewer sweeps or sizes");
+            }
+            let pause = self.step_pause.unwrap_or(Span::from_millis(200));
+            return Ok(Writes::Sweep { sizes: sizes.clone(), per_step, pause, sweeps });
+        }
+        if self.per_step.is_some() || self.sweeps.is_some() || self.step_pause.is_some() {
+            return contradiction("per-step, step-pause and sweeps belong to a sweep; add sizes, such as 1000..10000:1000");
+        }
+        let until = match (self.rounds, self.duration) {
+            (Some(_), Some(_)) => return contradiction("rounds and for exclude each other"),
+            (Some(0), None) => return contradiction("rounds must be at least 1"),
+            (None, Some(span)) if span.0.is_zero() => return contradiction("a run for 0s measures nothing"),
+            (None, Some(span)) => Until::Elapsed(span),
+            (rounds, None) => Until::Rounds(rounds.unwrap_or(DEFAULT_ROUNDS)),
+        };
+        match self.size {
+            Some(0) => contradiction("a size of 0 bytes cannot be written; the smallest is 1"),
+            size => Ok(Writes::Rounds { until, size: size.unwrap_or(DEFAULT_SIZE) }),
+        }
+    }
+}

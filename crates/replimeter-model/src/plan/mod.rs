@@ -1,0 +1,227 @@
+//! Plans: everything a run needs to know, with every default made concrete.
+
+mod lag;
+mod target;
+
+use serde::{Deserialize, Serialize};
+
+pub use self::{
+    lag::{DEFAULT_ROUNDS, DEFAULT_SIZE, LagPlan, LagSpec, Method, Pace, Until, Writes},
+    target::{OneOrMore, TargetSpec, check_nodes},
+};
+use crate::target::Target;
+
+/// Which measurement a plan is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Command {
+    /// How late is each replica.
+    Lag,
+}
+
+/// A plan as a file spells it; nothing need be there but what it asks for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct PlanFile {
+    /// The measurement.
+    pub command: Command,
+    /// What the reader of the report should know it by.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// What is measured.
+    #[serde(default)]
+    pub target: TargetSpec,
+    /// How, for the command `lag`.
+    #[serde(default)]
+    pub lag: LagSpec,
+}
+
+/// A resolved plan.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// What the reader should know it by.
+    pub title: Option<String>,
+    /// The target as it was given, every default made concrete.
+    pub target: TargetSpec,
+    /// What is measured, one after another; never empty.
+    pub targets: Vec<Target>,
+    /// How.
+    pub work: Work,
+}
+
+/// What is done with the target.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// How late is each replica.
+    Lag(LagPlan),
+}
+
+/// Why a plan cannot be carried out.
+#[derive(Debug, thiserror::Error)]
+pub enum PlanError {
+    /// The file is no plan; the message holds the line.
+    #[error("{0}")]
+    Syntax(String),
+    /// Settings that contradict each other.
+    #[error("{0}")]
+    Contradiction(String),
+}
+
+fn contradiction<T>(message: &str) -> Result<T, PlanError> {
+    Err(PlanError::Contradiction(message.to_owned()))
+}
+
+/// What is wrong with a TOML text, with its line; shown as an excerpt unless that
+/// could hold a URL and so a password.
+#[must_use]
+pub fn explain(error: &toml::de::Error, text: &str) -> String {
+    let excerpt = error.to_string();
+    if !excerpt.contains("://") {
+        return excerpt;
+    }
+    let line = error.span().and_then(|span| text.get(..span.start)).map_or(1, |before| before.matches('\n').count() + 1);
+    format!("line {line}: {}", error.message())
+}
+
+impl PlanFile {
+    /// A plan for `lag` from its parts.
+    #[must_use]
+    pub fn lag(target: TargetSpec, lag: LagSpec) -> Self {
+        Self { command: Command::Lag, title: None, target, lag }
+    }
+
+    /// Reads a plan file's text.
+    ///
+    /// # Errors
+    /// With the line and column of what is unknown or malformed.
+    pub fn from_toml(text: &str) -> Result<Self, PlanError> {
+        toml::from_str(text).map_err(|error| PlanError::Syntax(explain(&error, text)))
+    }
+
+    /// Fills in every default and checks the whole.
+    ///
+    /// # Errors
+    /// When settings contradict each other or name what does not exist.
+    pub fn resolve(&self) -> Result<Plan, PlanError> {
+        let targets = self.target.resolve()?;
+        let sandbox = !matches!(targets.as_slice(), [Target::Nodes(_)]);
+        let several = targets.len() > 1;
+        if several && self.lag.sizes.is_some() {
+            return contradiction("a sweep over sizes takes one sandbox; run it once for each");
+        }
+        let work = match self.command {
+            Command::Lag => Work::Lag(self.lag.resolve(sandbox)?),
+        };
+        Ok(Plan { title: self.title.clone(), target: self.target.concrete(&targets), targets, work })
+    }
+}
+
+impl Plan {
+    /// The plan as a file that spells out every default.
+    #[must_use]
+    pub fn to_file(&self) -> PlanFile {
+        let (title, target) = (self.title.clone(), self.target.clone());
+        match &self.work {
+            Work::Lag(plan) => PlanFile { command: Command::Lag, title, target, lag: plan.to_spec() },
+        }
+    }
+
+    /// The text of `plan.toml`.
+    ///
+    /// # Errors
+    /// When a value cannot be written as TOML, which no resolved plan contains.
+    pub fn to_toml(&self) -> Result<String, toml::ser::Error> {
+        toml::to_string(&self.to_file())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::{sandbox::SandboxSpec, span::Span};
+
+    fn resolve(text: &str) -> Result<Plan, PlanError> {
+        PlanFile::from_toml(text)?.resolve()
+    }
+
+    #[test]
+    fn the_smallest_plan_has_every_default() {
+        let plan = resolve("command = 'lag'").unwrap();
+        assert_eq!(plan.targets, [Target::Sandbox(SandboxSpec::of("async:1".parse().unwrap()))]);
+        let Work::Lag(lag) = plan.work;
+        assert_eq!(lag.writes, Writes::Rounds { until: Until::Rounds(1000), size: 1000 });
+        assert_eq!(lag.pace, Pace::Every(Span::from_millis(10)));
+        assert!(lag.keep_awake);
+    }
+
+    #[test]
+    fn a_resolved_plan_reads_back_as_itself() {
+        for text in [
+            "command = 'lag'",
+            "command = 'lag'\n[lag]\nfor = '60s'\npace = 'visible'\nsize = 5",
+            "command = 'lag'\ntitle = 'x'\n[target]\nsandbox = 'async:2'\nserver-options = ['sync_binlog=1']\n[lag]\nsizes = '1..9:2'",
+            "command = 'lag'\n[target]\nprimary = 'mysql://u@a/'\nreplicas = ['mysql://u@b/']\n[lag]\nkeep-awake = true",
+            "command = 'lag'\n[target]\nsandbox = ['async:1', 'semi-sync:2', 'work']\nwait-point = 'after-sync'\nlink-delay = '5ms'\nserver-options = ['replica2:sync_binlog=1']",
+            "command = 'lag'\n[target]\nsandbox = ['async:1', 'async:2']\nserver-options = ['replica2:sync_binlog=1', 'sync_binlog=2', 'replica1:sync_binlog=1', 'sync_binlog=2']",
+            "command = 'lag'\n[[target.nodes]]\nname = 'a'\nurl = 'mysql://a/'\n[[target.nodes]]\nname = 'b'\nrole = 'node'\nsource = 'a'\nurl = 'mysql://b/'",
+        ] {
+            let plan = resolve(text).unwrap();
+            assert_eq!(resolve(&plan.to_toml().unwrap()).unwrap(), plan, "{text}");
+        }
+    }
+
+    #[test]
+    fn contradictions_are_refused() {
+        for (lag, want) in [
+            ("size = 1\nsizes = '1'", "exclude"),
+            ("rounds = 1\nfor = '1s'", "exclude"),
+            ("rounds = 0", "at least 1"),
+            ("per-step = 3", "belong to a sweep"),
+            ("sizes = '1'\nrounds = 9", "per-step"),
+            ("size = 0", "smallest is 1"),
+            ("pace = 'every 0s'", "no schedule"),
+            ("timeout = '0s'", "time-out"),
+        ] {
+            let error = resolve(&format!("command = 'lag'\n[lag]\n{lag}")).unwrap_err().to_string();
+            assert!(error.contains(want), "{lag}: {error}");
+        }
+        for (target, want) in [
+            ("primary = 'mysql://a/'", "without a replica"),
+            ("replicas = ['mysql://a/']", "without its primary"),
+            ("sandbox = 'async:1'\nprimary = 'mysql://a/'\nreplicas = ['mysql://b/']", "either a sandbox"),
+            ("sandbox = ['async:1', 'async:1']", "given twice"),
+            ("sandbox = []", "empty"),
+            ("sandbox = 'ring:3'", "unknown sandbox shape"),
+            ("sandbox = 'work'\nlink-delay = '1ms'", "sandbox up"),
+            ("nodes = [{ name = 'a', url = 'mysql://a/' }, { name = 'a', url = 'mysql://b/' }]", "two servers are called"),
+            ("nodes = [{ name = 'a', url = 'mysql://a/' }, { name = 'b', url = 'mysql://a/' }]", "the same address"),
+            ("nodes = [{ name = 'a', url = 'mysql://a/' }, { name = 'b', source = 'c', url = 'mysql://b/' }]", "no other server"),
+        ] {
+            let error = resolve(&format!("command = 'lag'\n[target]\n{target}")).unwrap_err().to_string();
+            assert!(error.contains(want), "{target}: {error}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_key_is_named_with_its_line() {
+        let error = PlanFile::from_toml("command = 'lag'\n\n[lag]\nround = 5\n").unwrap_err().to_string();
+        assert!(error.contains("line 4") && error.contains("round"), "{error}");
+    }
+
+    #[test]
+    fn a_password_in_a_plan_is_refused() {
+        let error = resolve("command = 'lag'\n[target]\nprimary = 'mysql://u:pw@a/'").unwrap_err().to_string();
+        assert!(error.contains("line 3") && error.contains("must not hold a URL with a password"), "{error}");
+        assert!(!error.contains("pw"), "{error}");
+    }
+
+    proptest! {
+        #[test]
+        fn no_file_panics(text in "\\PC{0,120}") {
+            let _ = resolve(&text);
+            let _ = resolve(&format!("command = 'lag'\n[lag]\n{text}"));
+        }
+    }
+}
