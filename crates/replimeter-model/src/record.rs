@@ -87,6 +87,36 @@ pub struct Window {
     pub max_us: f64,
 }
 
+/// A bar of experiment 3's histogram: lags that round to `tenth` × 0.1 ms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tenth {
+    /// Tenths of a millisecond.
+    pub tenth: i64,
+    /// Rows.
+    pub count: u64,
+}
+
+/// Whether rows could be read when the server said that they were applied.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Readable {
+    /// Waits that were followed by a read.
+    pub rounds: u64,
+    /// Waits after which the first read did not show the row.
+    pub not_at_once: u64,
+    /// From the wait's return to the end of the first read that showed the row; one
+    /// round trip when it was readable at once.
+    pub gap: Distribution,
+}
+
+/// How one method differs from another on the same rows.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Against {
+    /// The other method.
+    pub method: String,
+    /// This method's time less the other's, row by row.
+    pub difference: Distribution,
+}
+
 /// What one replica did, for one payload size or for all.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LagRow {
@@ -114,6 +144,20 @@ pub struct LagRow {
     pub estimate: Distribution,
     /// How `estimate` was made from the brackets.
     pub estimator: String,
+    /// From the same event on the primary, like for like: from execution to execution
+    /// (`stamp`), from binary log to binary log (`tap`); empty for other methods.
+    #[serde(default)]
+    pub from_primary: Distribution,
+    /// Rows by lag, rounded to 0.1 ms as experiment 3 was published: of `from_primary`, or of `from_ack` for methods without it.
+    #[serde(default)]
+    pub tenths: Vec<Tenth>,
+    /// For `wait`: whether the row could be read when the wait returned.
+    #[serde(default)]
+    pub readable: Option<Readable>,
+    /// How this method disagrees with another on the same rows; null for the method
+    /// that the others are held against.
+    #[serde(default)]
+    pub against: Option<Against>,
     /// Stages of the transaction; null for the method `poll`, which sees none.
     pub stages: Option<Vec<String>>,
     /// The write on the primary, send to acknowledgement.
@@ -145,6 +189,9 @@ pub struct Floor {
     pub midpoint_abs: Distribution,
     /// Width of the brackets.
     pub error_us: Distribution,
+    /// For `tap`: from one tap of the primary to a second one.
+    #[serde(default)]
+    pub from_primary: Distribution,
     /// Round trip of one prepared select of one row by its primary key, on the
     /// primary while it had nothing else to do.
     pub point_select: Distribution,
@@ -273,7 +320,7 @@ pub struct LagDocument {
     pub warm_up_rounds: u64,
     /// The figures, a row per replica and payload size.
     pub results: Vec<LagRow>,
-    /// What the method itself adds, one for each shape; empty when it was switched off.
+    /// What each method itself adds, on each shape; empty when it was switched off.
     pub floors: Vec<Floor>,
     /// The client's own limits.
     pub client: ClientRecord,
@@ -290,9 +337,22 @@ impl LagDocument {
         self.target.modes.len() > 1
     }
 
+    /// Whether rows were observed in several ways.
+    #[must_use]
+    pub fn several_methods(&self) -> bool {
+        self.results.iter().any(|row| row.method != self.results[0].method)
+    }
+
     /// How people tell a replica's series from the others.
     #[must_use]
-    pub fn label(&self, shape: &str, replica: &str) -> String {
-        if self.several() { format!("{shape} {replica}") } else { replica.to_owned() }
+    pub fn label(&self, shape: &str, replica: &str, method: &str) -> String {
+        let name = if self.several() { format!("{shape} {replica}") } else { replica.to_owned() };
+        if self.several_methods() { format!("{name} {method}") } else { name }
+    }
+
+    /// The label of a row.
+    #[must_use]
+    pub fn label_of(&self, row: &LagRow) -> String {
+        self.label(&row.shape, &row.replica, &row.method)
     }
 }

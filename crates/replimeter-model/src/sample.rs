@@ -1,6 +1,6 @@
 //! One observation of a lag measurement.
 
-use crate::time::Nanos;
+use crate::{plan::Method, time::Nanos};
 
 /// Which part of a run a sample belongs to; only [`Phase::Measure`] counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,20 +61,40 @@ pub struct Write {
     pub ack: Nanos,
 }
 
-/// A row seen by a polling observer.
-///
-/// The row became visible in (`after`, `until`]: `after` is when the last read
-/// that missed the row *began*, `until` when the first read that showed it *ended*.
+/// A row seen on a replica, somewhere in (`after`, `until`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sighting {
     /// The row's sequence number.
     pub seq: u64,
-    /// Beginning of the last read that did not show the row.
+    /// When it was not there yet: `poll`, the beginning of the last read that did not show
+    /// it; `wait`, one round trip before the wait returned, or unknown (the least
+    /// number) when it may not have had to wait; `stamp`, the stamp less its error;
+    /// `tap`, the arrival.
     pub after: Nanos,
-    /// Beginning of the first read that showed it.
+    /// Beginning of the first read that showed it, or of the wait; otherwise `until`.
     pub hit_began: Nanos,
-    /// End of the first read that showed it.
+    /// When it was there: `poll`, the end of the first read that showed it; `wait`, the
+    /// wait's return; `stamp`, the stamp with its error; `tap`, the arrival.
     pub until: Nanos,
+    /// What the method knows besides.
+    pub beside: Beside,
+}
+
+/// What a method knows of a sighting besides its time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Beside {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// `wait`: the reads that verified it.
+    Readable {
+        /// End of the first read that showed the row.
+        at: Nanos,
+        /// Reads until then; 1 when the row was readable at once.
+        reads: u32,
+    },
+    /// `stamp` and `tap`: the same event on the primary.
+    Primary(Nanos),
 }
 
 /// A write and what one replica made of it.
@@ -82,6 +102,8 @@ pub struct Sighting {
 pub struct LagSample {
     /// The replica's index in the target.
     pub replica: usize,
+    /// How it was observed.
+    pub method: Method,
     /// The write on the primary.
     pub write: Write,
     /// When the replica showed it; `None` when it did not within the time-out.
@@ -137,10 +159,33 @@ impl LagSample {
         self.write.ack - self.write.send
     }
 
-    /// How long the read that showed the row took.
+    /// How long the read that showed the row took; only `poll` reads for it.
     #[must_use]
     pub fn retrieval(&self) -> Option<Nanos> {
-        self.sighting.map(|sighting| sighting.until - sighting.hit_began)
+        self.sighting.filter(|_| self.method == Method::Poll).map(|sighting| sighting.until - sighting.hit_began)
+    }
+
+    /// From the same event on the primary: from execution to execution (`stamp`), from
+    /// binary log to binary log (`tap`). Measured like for like, it may be negative.
+    #[must_use]
+    pub fn from_primary(&self) -> Option<Nanos> {
+        match self.sighting?.beside {
+            Beside::Primary(there) => {
+                let sighting = self.sighting?;
+                Some(sighting.after.midpoint(sighting.until) - there)
+            }
+            _ => None,
+        }
+    }
+
+    /// From the return of the wait to the end of the first read that showed the row,
+    /// and the reads it took.
+    #[must_use]
+    pub fn readable(&self) -> Option<(Nanos, u32)> {
+        match self.sighting?.beside {
+            Beside::Readable { at, reads } => Some((at - self.upper()?, reads)),
+            _ => None,
+        }
     }
 
     /// Maxia's "bare" time: total − insert − retrieval, that is, from the
@@ -158,6 +203,7 @@ mod tests {
     fn sample() -> LagSample {
         LagSample {
             replica: 0,
+            method: Method::Poll,
             write: Write {
                 seq: 1,
                 phase: Phase::Measure,
@@ -169,7 +215,13 @@ mod tests {
                 send: Nanos(100),
                 ack: Nanos(200),
             },
-            sighting: Some(Sighting { seq: 1, after: Nanos(210), hit_began: Nanos(240), until: Nanos(300) }),
+            sighting: Some(Sighting {
+                seq: 1,
+                after: Nanos(210),
+                hit_began: Nanos(240),
+                until: Nanos(300),
+                beside: Beside::Nothing,
+            }),
         }
     }
 
@@ -193,7 +245,8 @@ mod tests {
     #[test]
     fn a_read_before_the_send_does_not_widen_the_bracket() {
         let mut sample = sample();
-        sample.sighting = Some(Sighting { seq: 1, after: Nanos(0), hit_began: Nanos(120), until: Nanos(150) });
+        sample.sighting =
+            Some(Sighting { seq: 1, after: Nanos(0), hit_began: Nanos(120), until: Nanos(150), beside: Beside::Nothing });
         assert_eq!(sample.lower(), Some(Nanos(100)));
         assert_eq!(sample.from_ack(), Some(Nanos(-50)), "visible before the acknowledgement keeps its sign");
     }

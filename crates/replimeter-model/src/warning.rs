@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 pub enum WarningCode {
     /// The payload was cut down to what both servers accept.
     PayloadClamped,
+    /// One of all methods is not possible on these servers.
+    MethodLeftOut,
     /// Semi-synchronous replication is configured and not in effect.
     SemiSyncNotInEffect,
     /// Reads or writes wait for replication by a server's setting.

@@ -8,7 +8,7 @@ use crate::figures::{Unit, count, time};
 #[must_use]
 pub fn answer(document: &LagDocument) -> String {
     let overall: Vec<&LagRow> = overall_rows(document);
-    let mut parts: Vec<String> = overall.iter().map(|row| of_row(&document.label(&row.shape, &row.replica), row)).collect();
+    let mut parts: Vec<String> = overall.iter().map(|row| of_row(&document.label_of(row), row)).collect();
     if document.status == RunStatus::Void {
         parts.push("The run is void: it did not measure what was to be measured.".to_owned());
     }

@@ -21,7 +21,8 @@ use parquet::{
     schema::{parser::parse_message_type, types::Type},
 };
 use replimeter_model::{
-    sample::{LagSample, Phase, Sighting, Write},
+    plan::Method,
+    sample::{Beside, LagSample, Phase, Sighting, Write},
     time::Nanos,
 };
 
@@ -30,6 +31,7 @@ const SCHEMA: &str = "message lag_sample {
     required binary phase (UTF8);
     required binary shape (UTF8);
     required binary replica (UTF8);
+    required binary method (UTF8);
     required int32 sweep;
     required int32 step;
     required int32 row_in_step;
@@ -41,6 +43,9 @@ const SCHEMA: &str = "message lag_sample {
     optional int64 visible_after_ns;
     optional int64 hit_began_ns;
     optional int64 visible_until_ns;
+    optional int64 primary_ns;
+    optional int64 readable_ns;
+    optional int32 reads;
     optional double from_ack_us;
     optional double from_send_us;
     optional double from_intended_us;
@@ -200,6 +205,7 @@ fn write_group(
     )?;
     required::<ByteArrayType>(&mut group, &vec![ByteArray::from(shape); held.len()])?;
     required::<ByteArrayType>(&mut group, &names)?;
+    required::<ByteArrayType>(&mut group, &held.iter().map(|sample| ByteArray::from(sample.method.name())).collect::<Vec<_>>())?;
     required::<Int32Type>(&mut group, &small(&|sample| sample.write.sweep))?;
     required::<Int32Type>(&mut group, &small(&|sample| sample.write.step))?;
     required::<Int32Type>(&mut group, &small(&|sample| sample.write.row_in_step))?;
@@ -211,6 +217,17 @@ fn write_group(
     optional::<Int64Type>(&mut group, maybe(&LagSample::lower))?;
     optional::<Int64Type>(&mut group, maybe(&|sample| sample.sighting.map(|sighting| sighting.hit_began)))?;
     optional::<Int64Type>(&mut group, maybe(&LagSample::upper))?;
+    let beside = |sample: &LagSample| sample.sighting.map(|sighting| sighting.beside).unwrap_or_default();
+    optional::<Int64Type>(&mut group, maybe(&|sample| if let Beside::Primary(at) = beside(sample) { Some(at) } else { None }))?;
+    optional::<Int64Type>(
+        &mut group,
+        maybe(&|sample| if let Beside::Readable { at, .. } = beside(sample) { Some(at) } else { None }),
+    )?;
+    let reads = held.iter().map(|sample| match beside(sample) {
+        Beside::Readable { reads, .. } => Some(i32::try_from(reads).unwrap_or(i32::MAX)),
+        _ => None,
+    });
+    optional::<Int32Type>(&mut group, reads.collect())?;
     optional::<DoubleType>(&mut group, micros(&LagSample::from_ack))?;
     optional::<DoubleType>(&mut group, micros(&LagSample::from_send))?;
     optional::<DoubleType>(&mut group, micros(&LagSample::from_intended))?;
@@ -275,23 +292,30 @@ fn sample_of(row: &parquet::record::Row) -> Result<LagSample, ParquetError> {
     let small = |column| row.get_int(column).map(i32::unsigned_abs);
     let phase = row.get_string(0)?;
     let phase = Phase::from_name(phase).ok_or_else(|| ParquetError::General(format!("unknown phase `{phase}`")))?;
+    let name = row.get_string(3)?;
+    let method = Method::from_name(name).ok_or_else(|| ParquetError::General(format!("unknown method `{name}`")))?;
     let write = Write {
-        seq: number(6)?,
+        seq: number(7)?,
         phase,
-        sweep: small(3)?,
-        step: small(4)?,
-        row_in_step: small(5)?,
-        size_bytes: number(7)?,
-        intended: nanos(8)?,
-        send: nanos(9)?,
-        ack: nanos(10)?,
+        sweep: small(4)?,
+        step: small(5)?,
+        row_in_step: small(6)?,
+        size_bytes: number(8)?,
+        intended: nanos(9)?,
+        send: nanos(10)?,
+        ack: nanos(11)?,
+    };
+    let beside = match (nanos(15), nanos(16), small(17)) {
+        (Ok(primary), ..) => Beside::Primary(primary),
+        (_, Ok(at), Ok(reads)) => Beside::Readable { at, reads },
+        _ => Beside::Nothing,
     };
     // A missing row has no sighting: its columns are null.
-    let sighting = match (nanos(11), nanos(12), nanos(13)) {
-        (Ok(after), Ok(hit_began), Ok(until)) => Some(Sighting { seq: write.seq, after, hit_began, until }),
+    let sighting = match (nanos(12), nanos(13), nanos(14)) {
+        (Ok(after), Ok(hit_began), Ok(until)) => Some(Sighting { seq: write.seq, after, hit_began, until, beside }),
         _ => None,
     };
-    Ok(LagSample { replica: 0, write, sighting })
+    Ok(LagSample { replica: 0, method, write, sighting })
 }
 
 #[cfg(test)]
@@ -302,6 +326,7 @@ mod tests {
         let send = Nanos(seq as i64 * 1000);
         LagSample {
             replica: (seq % 2) as usize,
+            method: if seq.is_multiple_of(5) { Method::Wait } else { Method::Poll },
             write: Write {
                 seq,
                 phase: if seq < 3 { Phase::Floor } else { Phase::Measure },
@@ -318,6 +343,11 @@ mod tests {
                 after: send + Nanos(10),
                 hit_began: send + Nanos(20),
                 until: send + Nanos(50),
+                beside: match seq % 3 {
+                    0 => Beside::Nothing,
+                    1 => Beside::Primary(send),
+                    _ => Beside::Readable { at: send, reads: 2 },
+                },
             }),
         }
     }
@@ -343,7 +373,7 @@ mod tests {
         assert_eq!(count.unwrap(), samples.len() as u64);
         assert_eq!(names[..4], ["null", "null", "replica2", "replica1"]);
         for (written, read) in samples.iter().zip(&back) {
-            assert_eq!((read.write, read.sighting), (written.write, written.sighting));
+            assert_eq!((read.method, read.write, read.sighting), (written.method, written.write, written.sighting));
         }
     }
 

@@ -13,7 +13,7 @@ use crate::{
     answer::overall_rows,
     columns::{HEADINGS, cells},
     figures::{Unit, count, time},
-    shapes, sweep,
+    methods, shapes, sweep,
 };
 
 /// Width of a histogram's longest bar, in characters.
@@ -34,17 +34,18 @@ pub fn lag(document: &LagDocument, raw: bool) -> String {
         let _ = writeln!(out, "Side by side (µs, lag from ack unless said otherwise)\n{}", side_by_side(document));
     }
     out.push_str(&distributions(document, &overall));
+    out.push_str(&methods::text(document));
     let sizes: Vec<&LagRow> = document.results.iter().filter(|row| row.size_bytes.is_some()).collect();
     if overall.iter().any(|row| row.size_bytes.is_none()) {
         out.push_str(&by_size(&sizes));
     }
     for row in &overall {
         // Of several shapes the page has the pictures.
-        if !row.histogram.is_empty() && !document.several() {
-            let _ = writeln!(out, "\nLag from ack, {}", document.label(&row.shape, &row.replica));
+        if !row.histogram.is_empty() && !document.several() && row.against.is_none() {
+            let _ = writeln!(out, "\nLag from ack, {}", document.label_of(row));
             out.push_str(&histogram(&row.histogram));
         }
-        if let Some(course) = course(&row.windows).filter(|_| !document.several()) {
+        if let Some(course) = course(&row.windows).filter(|_| !document.several() && row.against.is_none()) {
             let _ = writeln!(out, "\n{course}");
         }
     }
@@ -71,7 +72,7 @@ fn head(document: &LagDocument) -> String {
     versions.sort_unstable();
     versions.dedup();
     parts.push(versions.join(", "));
-    parts.push(format!("method {}", settings.method.name()));
+    parts.push(format!("method {}", settings.method));
     parts.push(match settings.pace {
         Some(Pace::Every(span)) => format!("a row every {span}, open loop"),
         Some(Pace::Visible) => "the next row when the last was seen, closed loop".to_owned(),
@@ -122,16 +123,23 @@ fn distributions(document: &LagDocument, rows: &[&LagRow]) -> String {
     let mut table = table("replica", unit.symbol());
     for row in rows {
         let mut add = |what: &str, distribution: &Distribution| {
-            table.add_row(self::row([document.label(&row.shape, &row.replica), what.to_owned()], unit, distribution));
+            table.add_row(self::row([document.label_of(row), what.to_owned()], unit, distribution));
         };
         add("lag from ack", &row.from_ack);
         add("lag from send", &row.from_send);
         if matches!(document.settings.pace, Some(Pace::Every(_))) {
             add("lag from intended start", &row.from_intended);
         }
-        add("bracket midpoint from ack", &row.estimate);
-        add("error (bracket width)", &row.error_us);
-        add("insert (send to ack)", &row.insert);
+        if row.from_primary.count > 0 {
+            add(methods::from_primary(&row.method), &row.from_primary);
+        }
+        if let Some(error) = methods::error(&row.method) {
+            add("bracket midpoint from ack", &row.estimate);
+            add(error, &row.error_us);
+        }
+        if row.against.is_none() {
+            add("insert (send to ack)", &row.insert);
+        }
     }
     let mut out = aligned(table, 2);
     let missing: u64 = rows.iter().map(|row| row.missing).sum();
@@ -222,29 +230,20 @@ fn course(windows: &[Window]) -> Option<String> {
 
 fn floor(document: &LagDocument) -> String {
     let mut out = String::from("\nHow it was measured\n");
+    for sentence in methods::sentences(document) {
+        let _ = writeln!(out, "  {}", wrapped(&sentence, 118, "  "));
+    }
     let _ = writeln!(
         out,
-        "  A row counts as seen when a read in a tight loop returns it. It became visible between the beginning of the last read\n  \
-         that missed it and the end of the first that showed it; lag is that end, so it is never too low. Medians are given with\n  \
-         95 % intervals (order statistics, widened for dependence between rounds); quantiles with fewer than 10 samples beyond are left out."
+        "  Medians are given with 95 % intervals (order statistics, widened for dependence between rounds); quantiles with fewer\n  \
+         than 10 samples beyond are left out."
     );
     if !document.target.options.is_empty() {
         let _ = writeln!(out, "  Servers: {}.", wrapped(&document.target.options.join("; "), 108, "  "));
     }
     let _ = writeln!(out, "  Warm-up: {} rounds, not counted.", count(document.warm_up_rounds));
     for floor in &document.floors {
-        let us = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), time);
-        let _ = writeln!(
-            out,
-            "  Floor{} (the primary as its own replica, {} rounds): lag from ack p50 {}, bracket midpoint {}, width {};\n  a point select takes {} on the idle primary, {} while a write is acknowledged (p50).",
-            if document.several() { format!(" of {}", floor.shape) } else { String::new() },
-            count(floor.rounds),
-            us(floor.from_ack.p50_us),
-            us(floor.estimate.p50_us),
-            us(floor.error_us.p50_us),
-            us(floor.point_select.p50_us),
-            us(floor.point_select_at_ack.p50_us)
-        );
+        let _ = writeln!(out, "  {}", wrapped(&methods::floor(document, floor), 118, "  "));
     }
     let client = &document.client;
     let late = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), time);

@@ -2,7 +2,7 @@
 
 use std::{fs, time::Duration};
 
-use mysql::{ClientIdentity, Opts, OptsBuilder, SslOpts};
+use mysql::{ClientIdentity, Opts, OptsBuilder, SslOpts, consts::CapabilityFlags};
 use replimeter_model::target::{Endpoint, Secret, SslMode};
 
 use crate::{
@@ -63,6 +63,8 @@ impl Node {
             // A switch to the server's socket would measure another path than asked for.
             .prefer_socket(false)
             .tcp_nodelay(true)
+            // The answer to a write tells its GTID to those who ask for it.
+            .additional_capabilities(CapabilityFlags::CLIENT_SESSION_TRACK)
             // One statement must be one transaction, whatever the server's default.
             .init(vec!["SET SESSION autocommit=1"])
             .tcp_connect_timeout(Some(CONNECT))

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use replimeter_model::{
-    record::{Distribution, LagRow},
+    record::{Distribution, LagRow, Readable, Tenth},
     sample::LagSample,
     time::Nanos,
 };
@@ -34,6 +34,11 @@ pub struct LagSummary {
     error: SignedHistogram,
     insert: SignedHistogram,
     retrieval: SignedHistogram,
+    from_primary: Series,
+    /// Rows by `from_primary`, or lag from ack where there is none, rounded to tenths of a millisecond.
+    tenths: BTreeMap<i64, u64>,
+    gap: SignedHistogram,
+    not_at_once: u64,
 }
 
 impl LagSummary {
@@ -51,6 +56,15 @@ impl LagSummary {
                 self.error.record(error);
                 if let Some(retrieval) = sample.retrieval() {
                     self.retrieval.record(retrieval);
+                }
+                let from_primary = sample.from_primary();
+                if let Some(difference) = from_primary {
+                    self.from_primary.record(at, difference);
+                }
+                *self.tenths.entry(tenth(from_primary.unwrap_or(ack))).or_default() += 1;
+                if let Some((gap, reads)) = sample.readable() {
+                    self.gap.record(gap);
+                    self.not_at_once += u64::from(reads > 1);
                 }
             }
             _ => self.missing += 1,
@@ -77,11 +91,23 @@ impl LagSummary {
             estimator: ESTIMATOR.to_owned(),
             insert: distribution(&self.insert),
             retrieval: distribution(&self.retrieval),
+            from_primary: self.from_primary.distribution(),
+            tenths: self.tenths.iter().map(|(tenth, count)| Tenth { tenth: *tenth, count: *count }).collect(),
+            readable: (self.gap.count() > 0).then(|| Readable {
+                rounds: self.gap.count(),
+                not_at_once: self.not_at_once,
+                gap: distribution(&self.gap),
+            }),
             histogram: bins(self.from_ack.histogram(), BARS),
             windows: self.from_ack.windows(),
             ..LagRow::default()
         }
     }
+}
+
+/// A difference in tenths of a millisecond, to the nearest.
+fn tenth(difference: Nanos) -> i64 {
+    (difference.0 + 50_000).div_euclid(100_000)
 }
 
 /// The floor's figures: the primary observed as its own replica.
@@ -143,7 +169,10 @@ impl ReplicaSummary {
 
 #[cfg(test)]
 mod tests {
-    use replimeter_model::sample::{Phase, Sighting, Write};
+    use replimeter_model::{
+        plan::Method,
+        sample::{Beside, Phase, Sighting, Write},
+    };
 
     use super::*;
 
@@ -151,6 +180,7 @@ mod tests {
         let send = Nanos(round * 10_000_000);
         LagSample {
             replica: 0,
+            method: Method::Poll,
             write: Write {
                 seq: round as u64,
                 phase: Phase::Measure,
@@ -167,6 +197,7 @@ mod tests {
                 after: send + Nanos(120_000),
                 hit_began: send + Nanos(160_000),
                 until: send + Nanos(200_000 + round),
+                beside: Beside::Primary(send + Nanos(1_000)),
             }),
         }
     }
@@ -180,7 +211,16 @@ mod tests {
         let row = summary.row();
         assert_eq!((row.rounds, row.missing, row.from_ack.count), (40, 10, 30));
         assert_eq!(row.from_ack.min_us, Some(100.001));
+        // The middle of the bracket is 160.0xx after the send, 159 after the event on the primary.
+        assert_eq!(row.tenths, [Tenth { tenth: 2, count: 30 }]);
         assert_eq!(row.histogram.iter().map(|bin| bin.count).sum::<u64>(), 30);
+    }
+
+    #[test]
+    fn tenths_round_to_the_nearest_on_both_sides_of_zero() {
+        for (nanos, want) in [(0, 0), (49_999, 0), (50_000, 1), (149_999, 1), (-50_000, 0), (-50_001, -1), (-149_999, -1)] {
+            assert_eq!(tenth(Nanos(nanos)), want, "{nanos}");
+        }
     }
 
     #[test]

@@ -7,6 +7,7 @@ mod commands;
 mod credentials;
 mod environment;
 mod failure;
+mod frame;
 mod machine;
 mod measure;
 mod progress;

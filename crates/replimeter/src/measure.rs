@@ -5,7 +5,7 @@ mod document;
 pub(crate) mod servers;
 
 use std::{
-    io::Write,
+    cell::RefCell,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -15,23 +15,20 @@ use std::{
 
 use replimeter_measure::{
     MeasureError,
-    awake::KeepAwake,
     clock::Clock,
-    lag::{LARGEST_PACKET, Listener, Outcome},
+    lag::{self, Compared, LARGEST_PACKET, Listener, Outcome, Possible},
     preflight::{self, CheckedReplica, Cluster},
-    priority::real_time_permitted,
     survey::Declared,
     table::ProbeTable,
 };
 use replimeter_model::{
-    manifest::{MANIFEST_SCHEMA, Manifest, SandboxRecord, ServerRecord},
-    plan::{LagPlan, Plan, Writes},
+    plan::{LagPlan, Method, Plan, Writes},
     record::RunStatus,
     sample::{LagSample, Phase},
     target::{NULL_REPLICA, Passwords, Target},
     warning::{Warning, WarningCode},
 };
-use replimeter_report::{samples::SamplesWriter, terminal};
+use replimeter_report::samples::SamplesWriter;
 use replimeter_server::Node;
 
 use self::{document::Gathered, servers::obtain};
@@ -40,9 +37,10 @@ use crate::{
     commands::report,
     environment,
     failure::{Failure, Kind},
+    frame::Frame,
     machine,
     progress::Line,
-    run_dir::{MANIFEST, PLAN, RunDir, SAMPLES, SUMMARY, write_json, write_text},
+    run_dir::{SUMMARY, write_json},
 };
 
 /// How long a server may take to answer a question outside the measuring path.
@@ -58,11 +56,6 @@ pub(crate) struct Request<'a> {
     pub(crate) ask_password: bool,
     pub(crate) output: &'a OutputArgs,
     pub(crate) warnings: Vec<Warning>,
-}
-
-/// The text of `plan.toml`.
-pub(crate) fn plan_text(plan: &Plan) -> Result<String, Failure> {
-    plan.to_toml().map_err(|error| Failure::failed(format!("cannot write the plan: {error}"), "please report this as a defect"))
 }
 
 /// Everything that one shape of a run came to.
@@ -82,44 +75,22 @@ pub(crate) struct Part {
 /// What the parts of a run share.
 struct Run<'a> {
     request: &'a Request<'a>,
-    run_dir: &'a RunDir,
-    clock: Clock,
-    manifest: Manifest,
+    frame: Frame,
     writer: SamplesWriter,
-    warnings: Vec<Warning>,
-    kept_awake: bool,
-    line: Line,
     stop: &'a AtomicBool,
 }
 
 /// Carries out a plan.
 pub(crate) fn carry_out(mut request: Request<'_>, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
-    let (plan, output) = (request.plan, request.output);
-    check(request.lag, output)?;
-    let mut warnings = std::mem::take(&mut request.warnings);
+    let (plan, lag, output) = (request.plan, request.lag, request.output);
+    check(lag, output)?;
     if plan.targets.len() > 1 {
         servers::possible(&plan.targets)?;
     }
-    let mut run_dir = RunDir::create(output.run_dir.as_deref(), "lag")?;
-    let plan_text = plan_text(plan)?;
-    write_text(&run_dir.file(PLAN), &plan_text)?;
-    let awake = keep_awake(request.lag, &mut warnings);
-    let real_time = request.lag.real_time && real_time(&mut warnings);
-    let clock = Clock::start();
-    let manifest = Manifest {
-        schema: MANIFEST_SCHEMA.to_owned(),
-        replimeter: env!("CARGO_PKG_VERSION").to_owned(),
-        started_at: jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
-        origin_unix_us: clock.origin_unix_us(),
-        machine: machine::describe(),
-        servers: Vec::new(),
-        sandboxes: Vec::new(),
-    };
-    let writer =
-        SamplesWriter::create(&run_dir.file(SAMPLES), NULL_REPLICA).map_err(|error| MeasureError::Sink(error.to_string()))?;
-    let kept_awake = awake.is_some();
-    let mut run =
-        Run { request: &request, run_dir: &run_dir, clock, manifest, writer, warnings, kept_awake, line: Line::new(), stop };
+    let warnings = std::mem::take(&mut request.warnings);
+    let frame = Frame::begin("lag", plan, output, lag.keep_awake, lag.real_time, warnings)?;
+    let writer = frame.samples()?;
+    let mut run = Run { request: &request, frame, writer, stop };
     let mut parts: Vec<Part> = Vec::new();
     let mut failure: Option<Failure> = None;
     for target in &plan.targets {
@@ -139,22 +110,20 @@ pub(crate) fn carry_out(mut request: Request<'_>, stop: &Arc<AtomicBool>) -> Res
             break;
         }
     }
-    drop(awake);
-    let Run { clock, manifest, writer, warnings, line, .. } = run;
+    let Run { mut frame, writer, .. } = run;
+    let kept_awake = frame.let_sleep();
     if parts.is_empty() {
-        line.clear();
-        // There will be no report to carry them.
-        let mut err = std::io::stderr();
-        let _ = write!(err, "{}", terminal::warnings(&warnings).trim_start());
+        frame.give_up();
         return Err(failure.unwrap_or_else(|| Failure::failed("there is nothing to measure", "")));
     }
+    let Frame { mut run_dir, clock, manifest, warnings, line, plan: plan_text, real_time, .. } = frame;
     line.say("writing the report");
     let finished = writer.finish();
     run_dir.keep();
     let failure = failure.or_else(|| finished.err().map(|error| MeasureError::Sink(error.to_string()).into()));
     let run = document::Run {
         plan,
-        lag: request.lag,
+        lag,
         manifest: &manifest,
         clock: &clock,
         run_dir: run_dir.path(),
@@ -179,50 +148,41 @@ impl Run<'_> {
     fn part(&mut self, target: &Target) -> Result<Part, Failure> {
         let (plan, lag) = (self.request.plan, self.request.lag);
         let defaults_file = plan.target.defaults_file.as_deref();
-        let servers = obtain(target, self.request.passwords, defaults_file, self.request.ask_password, &self.line, self.stop)?;
-        if let Some(sandbox) = servers.sandbox.as_ref().filter(|sandbox| sandbox.in_memory()) {
-            self.warnings.push(Warning::new(
-                WarningCode::MemoryFileSystem,
-                format!("the sandbox's data lies in memory ({}), where a flush costs nothing", sandbox.record().file_system),
-                "set REPLIMETER_HOME to a folder on a disk",
-            ));
-        }
+        let servers =
+            obtain(target, self.request.passwords, defaults_file, self.request.ask_password, &self.frame.line, self.stop)?;
         let declared: Vec<Declared> = servers
             .declared
             .iter()
             .map(|one| Declared { node: Node { answer: ANSWER, ..one.node.clone() }, ..one.clone() })
             .collect();
-        self.line.say("checking the servers");
+        self.frame.line.say("checking the servers");
         let mut cluster = preflight::check(&declared)?;
         interrupted(self.stop)?;
-        let records = cluster.records().into_iter().map(|record| ServerRecord { shape: servers.label.clone(), ..record });
-        self.manifest.servers.extend(records);
-        let record = servers.record.clone().map(|record| SandboxRecord { shape: servers.label.clone(), ..record });
-        self.manifest.sandboxes.extend(record);
-        write_json(&self.run_dir.file(MANIFEST), &self.manifest)?;
+        self.frame.met(&servers, &mut cluster)?;
         let names = match cluster.replicas.len() {
             0 => vec![NULL_REPLICA.to_owned()],
             _ => cluster.replica_names(),
         };
         self.writer.begin(&servers.label, names.clone()).map_err(|error| MeasureError::Sink(error.to_string()))?;
-        self.warnings.append(&mut cluster.warnings);
-
+        let Possible { methods, warnings } = lag::possible(&mut cluster, &lag.methods)?;
+        self.frame.warnings.extend(warnings);
         let (table, found) = ProbeTable::create(&mut cluster, lag.timeout.0)?;
-        self.warnings.extend(found);
-        let mut gathered = Gathered::new(lag, names);
+        self.frame.warnings.extend(found);
+        let mut gathered = Gathered::new(lag, names, &methods);
         let before = machine::CoreTime::read();
-        let result = measure(&mut cluster, lag, &self.clock, &mut self.writer, &mut gathered, &self.line, self.stop);
+        let result =
+            measure(&mut cluster, lag, &methods, &self.frame.clock, &mut self.writer, &mut gathered, &self.frame.line, self.stop);
         let idle = before.zip(machine::CoreTime::read()).and_then(|(before, after)| after.idle_share(before));
         let fallen_back = cluster.fallen_back();
         let members = result.as_ref().ok().filter(|outcome| outcome.failure.is_some()).and_then(|_| cluster.members_now());
         // Whatever happened, our table goes first.
-        self.line.say("removing our table");
+        self.frame.line.say("removing our table");
         match &servers.sandbox {
             Some(_) => table.abandon(),
-            None => self.warnings.extend(table.remove(&mut cluster, REMOVAL, self.stop)),
+            None => self.frame.warnings.extend(table.remove(&mut cluster, REMOVAL, self.stop)),
         }
-        if let (false, Some(share)) = (self.kept_awake, idle.filter(|share| *share > 0.5)) {
-            self.warnings.push(Warning::new(
+        if let (false, Some(share)) = (self.frame.kept_awake(), idle.filter(|share| *share > 0.5)) {
+            self.frame.warnings.push(Warning::new(
                 WarningCode::KeepAwakeOff,
                 format!("this machine's cores were idle for {:.0} % of the run and were not kept awake: waking them is part of every time", share * 100.0),
                 "use --keep-awake on",
@@ -231,12 +191,8 @@ impl Run<'_> {
         let mode = cluster.mode.to_owned();
         let delays = cluster.replicas.iter().map(CheckedReplica::delay).collect();
         drop(cluster);
-        if let Some(sandbox) = servers.sandbox {
-            self.line.say("removing the sandbox");
-            if let Err(error) = sandbox.close() {
-                self.warnings.push(Warning::new(WarningCode::CleanUpIncomplete, error.to_string(), "the next start removes it"));
-            }
-        }
+        let label = servers.label.clone();
+        self.frame.close(servers);
         let outcome = result?;
         let failure = match (end_of(&outcome), fallen_back) {
             (None, Ok(None)) => None,
@@ -259,7 +215,7 @@ impl Run<'_> {
                 Some(failure)
             }
         };
-        Ok(Part { label: servers.label, mode, delays, gathered, outcome, failure })
+        Ok(Part { label, mode, delays, gathered, outcome, failure })
     }
 }
 
@@ -267,6 +223,7 @@ impl Run<'_> {
 fn measure(
     cluster: &mut Cluster,
     plan: &LagPlan,
+    methods: &[Method],
     clock: &Clock,
     writer: &mut SamplesWriter,
     gathered: &mut Gathered,
@@ -274,14 +231,16 @@ fn measure(
     stop: &AtomicBool,
 ) -> Result<Outcome, Failure> {
     let panics = environment::fault().as_deref() == Some("panic-while-measuring");
+    let gathered = RefCell::new(gathered);
     let mut sample = |sample: &LagSample| {
         assert!(!(panics && sample.write.phase == Phase::Measure), "a fault was asked for");
-        gathered.record(sample);
+        gathered.borrow_mut().record(sample);
         writer.write(sample).map_err(|error| error.to_string())
     };
+    let mut compared = |compared: &Compared| gathered.borrow_mut().compare(compared);
     let mut progress = |progress| line.show(&progress);
-    let mut listener = Listener { sample: &mut sample, progress: &mut progress, stop };
-    Ok(replimeter_measure::lag::run(cluster, plan, clock, &mut listener)?)
+    let mut listener = Listener { sample: &mut sample, compared: &mut compared, progress: &mut progress, stop };
+    Ok(lag::run(cluster, plan, methods, clock, &mut listener)?)
 }
 
 /// What the command ends with, when not with success.
@@ -321,29 +280,4 @@ pub(crate) fn check(plan: &LagPlan, output: &OutputArgs) -> Result<(), Failure> 
 
 fn interrupted(stop: &AtomicBool) -> Result<(), Failure> {
     if stop.load(Ordering::Relaxed) { Err(Failure::interrupted("interrupted before the measurement began")) } else { Ok(()) }
-}
-
-fn real_time(warnings: &mut Vec<Warning>) -> bool {
-    let Err(reason) = real_time_permitted() else { return true };
-    warnings.push(Warning::new(
-        WarningCode::ClientLimited,
-        format!("the measuring threads have no real-time priority ({reason}): on busy cores they wait behind the servers, and brackets are wider for it"),
-        "run as root or with CAP_SYS_NICE, raise the limit (ulimit -r 1), or accept it with --real-time off",
-    ));
-    false
-}
-
-fn keep_awake(plan: &LagPlan, warnings: &mut Vec<Warning>) -> Option<KeepAwake> {
-    if !plan.keep_awake {
-        return None;
-    }
-    KeepAwake::start()
-        .map_err(|reason| {
-            warnings.push(Warning::new(
-                WarningCode::ClientLimited,
-                format!("idle cores could not be kept awake: {reason}"),
-                "waking them is part of every time; compare only with runs that carry this warning too",
-            ));
-        })
-        .ok()
 }

@@ -27,7 +27,7 @@ pub(super) struct Board {
     sent: AtomicU64,
     /// When observers should read in a tight loop even if nothing is unseen.
     watch_from: AtomicI64,
-    /// The highest row up to which everything was seen, per observer.
+    /// The highest row up to which everything was seen, per slot.
     seen: Vec<AtomicU64>,
     /// Observers run point selects in place of their reads.
     yardstick: AtomicBool,
@@ -42,12 +42,12 @@ pub(super) struct Board {
 }
 
 impl Board {
-    /// For so many observers; rows up to `last` are of the past.
-    pub(super) fn new(observers: usize, last: u64) -> Self {
+    /// For so many slots (each one replica by one method); rows up to `last` are of the past.
+    pub(super) fn new(slots: usize, last: u64) -> Self {
         Self {
             sent: AtomicU64::new(last),
             watch_from: AtomicI64::new(0),
-            seen: (0..observers).map(|_| AtomicU64::new(last)).collect(),
+            seen: (0..slots).map(|_| AtomicU64::new(last)).collect(),
             yardstick: AtomicBool::new(false),
             finished: AtomicBool::new(false),
             writer_halted: AtomicBool::new(false),
@@ -62,7 +62,7 @@ impl Board {
 
     /// The writer is about to send this row.
     pub(super) fn sending(&self, id: u64) {
-        self.sent.store(id, Ordering::Release);
+        self.sent.fetch_max(id, Ordering::AcqRel);
     }
 
     /// The last row that is being, or was, sent.
@@ -89,15 +89,15 @@ impl Board {
         self.yardstick.load(Ordering::Acquire)
     }
 
-    /// An observer has seen every row up to `id`.
-    pub(super) fn saw_up_to(&self, observer: usize, id: u64) {
-        self.seen[observer].store(id, Ordering::Release);
+    /// A slot has seen every row up to `id`.
+    pub(super) fn saw_up_to(&self, slot: usize, id: u64) {
+        self.seen[slot].fetch_max(id, Ordering::AcqRel);
         if let Some(writer) = &*self.writer.lock().unwrap_or_else(PoisonError::into_inner) {
             writer.unpark();
         }
     }
 
-    /// The highest row that every observer has seen, with all before it.
+    /// The highest row that every slot has seen, with all before it.
     pub(super) fn seen_everywhere(&self) -> u64 {
         self.seen.iter().map(|seen| seen.load(Ordering::Acquire)).min().unwrap_or(0)
     }

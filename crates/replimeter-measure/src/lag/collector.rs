@@ -11,15 +11,22 @@ use std::{
 };
 
 use replimeter_model::{
-    plan::LagPlan,
-    sample::{LagSample, Phase, Sighting, Write},
+    plan::{LagPlan, Method},
+    sample::{Beside, LagSample, Phase, Sighting, Write},
     time::Nanos,
     warning::{Warning, WarningCode},
 };
 use replimeter_server::ErrorKind;
 use replimeter_stats::signed::SignedHistogram;
 
-use super::{Listener, board::Board, observer::Seen, writer::Word};
+use super::{
+    Compared, Listener, Slot,
+    arrivals::{Arrivals, Matched},
+    board::Board,
+    observer::Seen,
+    seen::SeenRows,
+    writer::Word,
+};
 use crate::{MeasureError, clock::Clock, preflight::Cluster, table::keep_alive};
 
 /// How often the collector looks. It sleeps in between and is never woken, so
@@ -40,7 +47,7 @@ const SUSPICIOUS: Nanos = Nanos(1_000_000_000);
 pub struct Progress {
     /// Which part.
     pub phase: Phase,
-    /// Rows seen by every replica.
+    /// Rows seen by every replica, by every method.
     pub done: u64,
     /// Rows in all; `None` when the time decides.
     pub total: Option<u64>,
@@ -76,7 +83,11 @@ pub(super) struct Collector<'a> {
     board: &'a Board,
     clock: &'a Clock,
     plan: &'a LagPlan,
-    observers: usize,
+    slots: &'a [Slot],
+    /// What the taps saw, when somebody follows the binary logs.
+    arrivals: Option<Arrivals>,
+    /// Rows matched by the taps, per slot.
+    tapped: Vec<SeenRows>,
     phase: Phase,
     total: Option<u64>,
     pending: BTreeMap<u64, Pending>,
@@ -101,15 +112,19 @@ impl<'a> Collector<'a> {
         board: &'a Board,
         clock: &'a Clock,
         plan: &'a LagPlan,
-        observers: usize,
+        slots: &'a [Slot],
+        last: u64,
         phase: Phase,
         total: Option<u64>,
     ) -> Self {
+        let taps = slots.iter().filter(|slot| slot.method == Method::Tap).count();
         Self {
             board,
             clock,
             plan,
-            observers,
+            slots,
+            arrivals: (taps > 0).then(|| Arrivals::new(taps + 1)),
+            tapped: slots.iter().map(|_| SeenRows::new(last)).collect(),
             phase,
             total,
             pending: BTreeMap::new(),
@@ -139,6 +154,7 @@ impl<'a> Collector<'a> {
         loop {
             let writer_gone = self.take_writes(writes);
             let observers_gone = self.take_sightings(sightings);
+            self.take_matches();
             self.match_point_selects();
             if let Err(error) = self.hand_on(listener) {
                 self.ending.failure = Some(MeasureError::Sink(error));
@@ -183,7 +199,12 @@ impl<'a> Collector<'a> {
     fn take_writes(&mut self, writes: &Receiver<Word>) -> bool {
         loop {
             match writes.try_recv() {
-                Ok(Word::Wrote(write)) => {
+                Ok(Word::Wrote(write, gtid)) => {
+                    if let (Some(arrivals), Some(gtid)) = (&mut self.arrivals, gtid)
+                        && let Ok(gtid) = gtid.parse()
+                    {
+                        arrivals.wrote(gtid, write.seq);
+                    }
                     if write.phase == Phase::Yardstick {
                         self.acks.push_back(write.ack);
                     }
@@ -206,11 +227,30 @@ impl<'a> Collector<'a> {
     fn take_sightings(&mut self, sightings: &Receiver<Seen>) -> bool {
         loop {
             match sightings.try_recv() {
-                Ok(Seen::Row { replica, sighting }) => self.entry(sighting.seq).sightings[replica] = Some(sighting),
+                Ok(Seen::Row { slot, sighting }) => self.entry(sighting.seq).sightings[slot] = Some(sighting),
+                Ok(Seen::Arrived { stream, gtid, at }) => {
+                    if let Some(arrivals) = &mut self.arrivals {
+                        arrivals.arrived(stream, gtid, at);
+                    }
+                }
                 Ok(Seen::PointSelect { began, ended }) => self.point_selects.push_back((began, ended)),
                 Err(TryRecvError::Empty) => return false,
                 Err(TryRecvError::Disconnected) => return true,
             }
+        }
+    }
+
+    /// Makes sightings of the rows that arrived on the primary's and a replica's binary log.
+    fn take_matches(&mut self) {
+        let matches = self.arrivals.as_mut().map(Arrivals::take).unwrap_or_default();
+        for Matched { seq, replica, on_primary, on_replica } in matches {
+            let tap = |slot: &Slot| slot.replica == replica && slot.method == Method::Tap;
+            let Some(slot) = self.slots.iter().position(tap) else { continue };
+            let beside = Beside::Primary(on_primary);
+            self.entry(seq).sightings[slot] =
+                Some(Sighting { seq, after: on_replica, hit_began: on_replica, until: on_replica, beside });
+            self.tapped[slot].insert(seq);
+            self.board.saw_up_to(slot, self.tapped[slot].low());
         }
     }
 
@@ -235,13 +275,9 @@ impl<'a> Collector<'a> {
     }
 
     fn entry(&mut self, seq: u64) -> &mut Pending {
-        let observers = self.observers;
+        let slots = self.slots.len();
         self.touched.push(seq);
-        self.pending.entry(seq).or_insert_with(|| Pending {
-            write: None,
-            sightings: vec![None; observers],
-            told: vec![false; observers],
-        })
+        self.pending.entry(seq).or_insert_with(|| Pending { write: None, sightings: vec![None; slots], told: vec![false; slots] })
     }
 
     /// Hands complete samples on and forgets rows that everybody has seen.
@@ -249,15 +285,16 @@ impl<'a> Collector<'a> {
         for seq in std::mem::take(&mut self.touched) {
             let Some(pending) = self.pending.get_mut(&seq) else { continue };
             let Some(write) = pending.write else { continue };
-            for (replica, sighting) in pending.sightings.iter().enumerate() {
-                if sighting.is_some() && !pending.told[replica] {
-                    pending.told[replica] = true;
-                    let sample = LagSample { replica, write, sighting: *sighting };
+            for (index, (slot, sighting)) in self.slots.iter().zip(&pending.sightings).enumerate() {
+                if sighting.is_some() && !pending.told[index] {
+                    pending.told[index] = true;
+                    let sample = LagSample { replica: slot.replica, method: slot.method, write, sighting: *sighting };
                     self.last = sample.from_ack();
                     (listener.sample)(&sample)?;
                 }
             }
             if pending.told.iter().all(|told| *told) {
+                compare(self.slots, &write, &pending.sightings, listener);
                 self.pending.remove(&seq);
                 self.done += u64::from(write.phase != Phase::Settle);
             }
@@ -301,21 +338,27 @@ impl<'a> Collector<'a> {
             return None;
         }
         self.next_check = now + SUSPICIOUS;
-        (0..self.observers).find_map(|replica| {
-            let unseen = self.pending.values().filter(|pending| pending.sightings[replica].is_none());
+        self.slots.iter().enumerate().find_map(|(index, slot)| {
+            let unseen = self.pending.values().filter(|pending| pending.sightings[index].is_none());
             let write = unseen.filter_map(|pending| pending.write).next()?;
-            self.overdue_on(replica, &write, now, cluster)
+            self.overdue_on(*slot, &write, now, cluster)
         })
     }
 
-    fn overdue_on(&self, replica: usize, write: &Write, now: Nanos, cluster: &Cluster) -> Option<MeasureError> {
+    fn overdue_on(&self, slot: Slot, write: &Write, now: Nanos, cluster: &Cluster) -> Option<MeasureError> {
         let timeout = Nanos::from(self.plan.timeout.0);
         let age = now - write.send;
-        let checked = if self.phase == Phase::Floor { None } else { cluster.replicas.get(replica) };
+        let checked = if self.phase == Phase::Floor { None } else { cluster.replicas.get(slot.replica) };
+        let seen = match slot.method {
+            Method::Poll => "visible",
+            Method::Wait => "applied (method wait)",
+            Method::Stamp | Method::StampUdf => "stamped (method stamp)",
+            Method::Tap => "in the binary log that is followed (method tap)",
+        };
         let Some(checked) = checked else {
             return (age > timeout).then(|| {
                 let cause =
-                    format!("it does not show row {}, {:.1} s after it was written there", write.seq, age.as_micros() / 1e6);
+                    format!("row {} was not {seen}, {:.1} s after it was written there", write.seq, age.as_micros() / 1e6);
                 cluster
                     .primary
                     .session
@@ -345,7 +388,7 @@ impl<'a> Collector<'a> {
                 },
             ),
         };
-        let cause = format!("row {} was not visible after {:.1} s; {}", write.seq, age.as_micros() / 1e6, state?);
+        let cause = format!("row {} was not {seen} after {:.1} s; {}", write.seq, age.as_micros() / 1e6, state?);
         Some(checked.server.session.unfit("does not show what the primary wrote", cause, hint).into())
     }
 
@@ -360,8 +403,8 @@ impl<'a> Collector<'a> {
                 if now - write.send < timeout {
                     continue;
                 }
-                for replica in (0..self.observers).filter(|replica| !pending.told[*replica]) {
-                    let _ = (listener.sample)(&LagSample { replica, write, sighting: None });
+                for (slot, _) in self.slots.iter().zip(&pending.told).filter(|(_, told)| !**told) {
+                    let _ = (listener.sample)(&LagSample { replica: slot.replica, method: slot.method, write, sighting: None });
                 }
             }
         }
@@ -377,5 +420,24 @@ impl<'a> Collector<'a> {
             ));
         }
         self.ending
+    }
+}
+
+/// Says by how much the methods differ on a row that all of them saw: each against
+/// the first of its replica.
+fn compare(slots: &[Slot], write: &Write, sightings: &[Option<Sighting>], listener: &mut Listener<'_>) {
+    for (slot, sighting) in slots.iter().zip(sightings) {
+        let first = slots.iter().zip(sightings).find(|(other, _)| other.replica == slot.replica);
+        if let (Some(sighting), Some((reference, Some(theirs)))) = (sighting, first)
+            && reference.method != slot.method
+        {
+            (listener.compared)(&Compared {
+                replica: slot.replica,
+                method: slot.method,
+                reference: reference.method,
+                write: *write,
+                difference: sighting.until - theirs.until,
+            });
+        }
     }
 }

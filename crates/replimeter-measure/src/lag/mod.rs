@@ -1,14 +1,20 @@
-//! Lag by polling: a writer on the primary, an observer on each replica, all on
-//! one clock, none waiting for another.
+//! Lag: writers on the primary, and for each replica an observer of every method
+//! asked for, all on one clock, none waiting for another.
 
+mod arrivals;
 mod board;
 mod collector;
+mod methods;
 mod observer;
 mod script;
+mod seen;
+mod tap;
+mod waiter;
 mod writer;
 
 use std::{
     sync::{
+        Mutex,
         atomic::{AtomicBool, Ordering},
         mpsc,
     },
@@ -17,26 +23,34 @@ use std::{
 };
 
 use replimeter_model::{
-    plan::LagPlan,
-    sample::{LagSample, Phase},
+    plan::{LagPlan, Method},
+    sample::{LagSample, Phase, Write},
     time::Nanos,
     warning::{Warning, WarningCode},
 };
-use replimeter_server::{Node, ServerError, Session};
+use replimeter_server::{Node, ServerError, Session, facts::Facts, flavour::waits};
 use replimeter_stats::signed::SignedHistogram;
 
-pub use self::collector::Progress;
 use self::{
     board::{Board, HaltOnDrop},
     collector::{Collector, Ending},
+    observer::{Observer, arrival},
     script::Script,
+    seen::SeenRows,
+    tap::Tap,
+    waiter::Waiter,
+    writer::{Outlets, Schedule, Writer},
+};
+pub use self::{
+    collector::Progress,
+    methods::{Possible, possible},
 };
 use crate::{
     MeasureError,
     clock::Clock,
     preflight::Cluster,
     priority::prepare_measuring_thread,
-    table::{POINT_SELECT, payload},
+    table::{INSERT, POINT_SELECT, payload},
 };
 
 /// Bytes that a packet needs beside the payload.
@@ -50,10 +64,35 @@ const POINT_SELECTS_WARM_UP: usize = 200;
 /// How much longer than the plan's time-out a session waits for an answer.
 const ANSWER_MARGIN: Duration = Duration::from_secs(2);
 
+/// One replica, observed in one way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Slot {
+    /// Index among the observed servers.
+    replica: usize,
+    method: Method,
+}
+
+/// How two methods differ on one row.
+#[derive(Clone, Copy, Debug)]
+pub struct Compared {
+    /// The replica's index in the target.
+    pub replica: usize,
+    /// The method that is held against another.
+    pub method: Method,
+    /// The other.
+    pub reference: Method,
+    /// The row.
+    pub write: Write,
+    /// When the method saw the row, less when the other did.
+    pub difference: Nanos,
+}
+
 /// What the caller does with the run as it goes.
 pub struct Listener<'a> {
     /// Takes each sample, in no particular order of replicas.
     pub sample: &'a mut dyn FnMut(&LagSample) -> Result<(), String>,
+    /// Takes word of how methods differ on a row that all of them saw.
+    pub compared: &'a mut dyn FnMut(&Compared),
     /// Takes word of how far the run is, a few times a second.
     pub progress: &'a mut dyn FnMut(Progress),
     /// Becomes true when the user wants the run to end.
@@ -147,7 +186,13 @@ fn point_selects(
 /// # Errors
 /// When the run could not begin. What goes wrong later is in the outcome, beside
 /// what was measured until then.
-pub fn run(cluster: &mut Cluster, plan: &LagPlan, clock: &Clock, listener: &mut Listener<'_>) -> Result<Outcome, MeasureError> {
+pub fn run(
+    cluster: &mut Cluster,
+    plan: &LagPlan,
+    methods: &[Method],
+    clock: &Clock,
+    listener: &mut Listener<'_>,
+) -> Result<Outcome, MeasureError> {
     let mut warnings = Vec::new();
     let limit = clamp(cluster, plan, &mut warnings);
     let bytes = payload(plan.largest_size().min(limit));
@@ -159,7 +204,7 @@ pub fn run(cluster: &mut Cluster, plan: &LagPlan, clock: &Clock, listener: &mut 
     let mut next_id = 1;
     let mut part =
         |script: Script, observed: &[Node], cluster: &mut Cluster, outcome: &mut Outcome, listener: &mut Listener<'_>| {
-            let part = Part { primary: &primary, observed, bytes: &bytes, limit, clock, plan };
+            let part = Part { primary: &primary, observed, methods, bytes: &bytes, limit, clock, plan };
             let ending = part.run(script, &mut next_id, cluster, listener)?;
             absorb(outcome, ending);
             Ok::<bool, MeasureError>(outcome.failure.is_none() && !outcome.interrupted)
@@ -212,13 +257,89 @@ fn absorb(outcome: &mut Outcome, ending: Ending) {
 struct Part<'a> {
     primary: &'a Node,
     observed: &'a [Node],
+    methods: &'a [Method],
     bytes: &'a [u8],
     limit: u64,
     clock: &'a Clock,
     plan: &'a LagPlan,
 }
 
+/// Everything of a part that is connected and prepared, before the first write.
+#[derive(Default)]
+struct Prepared {
+    writers: Vec<Writer>,
+    observers: Vec<Observer>,
+    /// For each slot of the method `wait`: its connections.
+    waiters: Vec<(usize, Vec<Waiter>)>,
+    taps: Vec<Tap>,
+}
+
 impl Part<'_> {
+    /// Who is observed how: the floor's null replica is the primary, on which a stamp
+    /// would be compared with itself.
+    fn slots(&self, phase: Phase) -> Vec<Slot> {
+        let methods = self.methods.iter().filter(|method| phase != Phase::Floor || !method.stamps());
+        let methods: Vec<Method> = methods.copied().collect();
+        (0..self.observed.len()).flat_map(|replica| methods.iter().map(move |method| Slot { replica, method: *method })).collect()
+    }
+
+    /// The facts of an observed server.
+    fn facts<'c>(&self, phase: Phase, replica: usize, cluster: &'c Cluster) -> &'c Facts {
+        match (phase, cluster.replicas.get(replica)) {
+            (Phase::Floor, _) | (_, None) => &cluster.primary.facts,
+            (_, Some(replica)) => &replica.server.facts,
+        }
+    }
+
+    fn prepare(
+        &self,
+        slots: &[Slot],
+        script: &Script,
+        next_id: u64,
+        cluster: &mut Cluster,
+        stop: &AtomicBool,
+    ) -> Result<Prepared, MeasureError> {
+        let phase = script.phase();
+        let mut prepared = Prepared::default();
+        let patience = self.plan.timeout.0 + delay_of(cluster);
+        for (replica, node) in self.observed.iter().enumerate() {
+            let facts = self.facts(phase, replica, cluster);
+            let mut session = Some(arrival(node, &facts.identity(), next_id - 1, patience, stop)?);
+            for (index, slot) in slots.iter().enumerate().filter(|(_, slot)| slot.replica == replica) {
+                match slot.method {
+                    Method::Poll => {
+                        prepared.observers.extend(session.take().map(|session| Observer::new(session, index)).transpose()?)
+                    }
+                    Method::Wait => {
+                        let galera = cluster.primary.galera.is_some();
+                        let null = phase == Phase::Floor || cluster.replicas.is_empty();
+                        let for_nothing = null && !waits::on_the_writer(facts.engine, galera);
+                        // Rows that follow one another closely must not wait for each other's verifying reads.
+                        let connections = if script.every().is_some() { self.writers(phase) + 1 } else { self.writers(phase) };
+                        let waiters = (0..connections).map(|_| Waiter::open(node, facts, index, for_nothing));
+                        prepared.waiters.push((index, waiters.collect::<Result<_, _>>()?));
+                    }
+                    Method::Tap => prepared.taps.push(Tap::open(node, facts, replica + 1)?),
+                    Method::Stamp | Method::StampUdf => {}
+                }
+            }
+        }
+        if !prepared.taps.is_empty() {
+            prepared.taps.push(Tap::open(self.primary, &cluster.primary.facts, 0)?);
+        }
+        let gtids = slots.iter().any(|slot| matches!(slot.method, Method::Wait | Method::Tap));
+        for _ in 0..self.writers(phase) {
+            let writer = Writer::open(self.primary, &cluster.primary.facts, INSERT, &[], gtids, self.plan.real_time)?;
+            prepared.writers.push(writer);
+        }
+        Ok(prepared)
+    }
+
+    /// Connections that write: the floor has one, whatever the plan says.
+    fn writers(&self, phase: Phase) -> usize {
+        if phase == Phase::Measure { usize::try_from(self.plan.writers).unwrap_or(1) } else { 1 }
+    }
+
     fn run(
         &self,
         script: Script,
@@ -226,52 +347,67 @@ impl Part<'_> {
         cluster: &mut Cluster,
         listener: &mut Listener<'_>,
     ) -> Result<Ending, MeasureError> {
-        let board = Board::new(self.observed.len(), *next_id - 1);
-        let total = script.total();
         let phase = script.phase();
+        let slots = self.slots(phase);
+        let last = *next_id - 1;
+        let board = Board::new(slots.len(), last);
         // Everything is connected and prepared before the first write.
-        let mut observers = Vec::new();
-        for (index, node) in self.observed.iter().enumerate() {
-            let identity = match (phase, cluster.replicas.get(index)) {
-                (Phase::Floor, _) | (_, None) => cluster.primary.facts.identity(),
-                (_, Some(replica)) => replica.server.facts.identity(),
-            };
-            observers.push(observer::Observer::open(
-                node,
-                index,
-                &identity,
-                *next_id - 1,
-                self.plan.timeout.0 + delay_of(cluster),
-                listener.stop,
-            )?);
-        }
-        let writer = writer::Writer::open(self.primary, script, *next_id, self.limit, self.plan.real_time)?;
+        let prepared = self.prepare(&slots, &script, *next_id, cluster, listener.stop)?;
         let (sighted, sightings) = mpsc::channel();
-        let (written, writes) = mpsc::channel();
+        let (words, writes) = mpsc::channel();
+        let schedule = Schedule::new(&script, self.clock, &board, self.bytes, self.limit, prepared.writers.len(), *next_id);
+        let waiting: Vec<Mutex<SeenRows>> = prepared.waiters.iter().map(|_| Mutex::new(SeenRows::new(last))).collect();
+        let (clock, real_time) = (self.clock, self.plan.real_time);
         let ending = thread::scope(|scope| {
             let halt = HaltOnDrop(&board);
-            let threads: Vec<_> = observers
+            let board = &board;
+            let mut threads = Vec::new();
+            for observer in prepared.observers {
+                let sighted = sighted.clone();
+                threads.push(scope.spawn(move || observer.run(clock, board, real_time, &sighted)));
+            }
+            for tap in prepared.taps {
+                let sighted = sighted.clone();
+                threads.push(scope.spawn(move || tap.run(clock, board, real_time, &sighted)));
+            }
+            let mut outlets = Outlets { words, waiters: Vec::new() };
+            for ((_, waiters), seen) in prepared.waiters.into_iter().zip(&waiting) {
+                let mut turns = Vec::new();
+                for waiter in waiters {
+                    let (row, rows) = mpsc::channel();
+                    turns.push(row);
+                    let sighted = sighted.clone();
+                    threads.push(scope.spawn(move || waiter.run(clock, board, real_time, &rows, seen, &sighted)));
+                }
+                outlets.waiters.push(turns);
+            }
+            drop(sighted);
+            let schedule = &schedule;
+            let writers: Vec<_> = prepared
+                .writers
                 .into_iter()
-                .map(|observer| {
-                    let (sighted, board) = (sighted.clone(), &board);
-                    scope.spawn(move || observer.run(self.clock, board, self.plan.real_time, &sighted))
+                .map(|writer| {
+                    let outlets = outlets.clone();
+                    scope.spawn(move || writer.run(schedule, &outlets))
                 })
                 .collect();
-            drop(sighted);
-            let board_of_writer = &board;
-            let writer = scope.spawn(move || writer.run(self.clock, board_of_writer, self.bytes, &written));
-            board.set_writer(writer.thread().clone());
-            let collector = Collector::new(&board, self.clock, self.plan, self.observed.len(), phase, total);
+            drop(outlets);
+            if let Some(first) = writers.first() {
+                board.set_writer(first.thread().clone());
+            }
+            let collector = Collector::new(board, clock, self.plan, &slots, last, phase, script.total());
             let mut ending = collector.run(&writes, &sightings, cluster, listener);
-            // The observers end when the board says so, the writer too.
+            // The observers end when the board says so, the writers too.
             drop(halt);
-            let writer = joined(writer.join());
-            let observers: Vec<MeasureError> = threads.into_iter().filter_map(|thread| joined(thread.join()).err()).collect();
-            let written = writer.map(|last_id| *next_id = last_id + 1);
+            let failed = |threads: Vec<thread::ScopedJoinHandle<'_, _>>| {
+                threads.into_iter().filter_map(|thread| joined(thread.join()).err()).collect::<Vec<MeasureError>>()
+            };
+            let (writers, observers) = (failed(writers), failed(threads));
+            *next_id = schedule.next_id();
             // Whoever ended the run does not care what a frozen server had to say.
             if !ending.interrupted {
-                // The first cause is the collector's own, then the writer's, then the observers'.
-                ending.failure = ending.failure.or(written.err()).or(observers.into_iter().next());
+                // The first cause is the collector's own, then the writers', then the observers'.
+                ending.failure = ending.failure.or(writers.into_iter().chain(observers).next());
             }
             ending
         });

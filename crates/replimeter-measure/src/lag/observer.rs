@@ -10,14 +10,18 @@ use std::{
 };
 
 use mysql::{Statement, prelude::Queryable};
-use replimeter_model::{sample::Sighting, time::Nanos};
+use replimeter_model::{
+    sample::{Beside, Sighting},
+    time::Nanos,
+};
 use replimeter_server::{
     ErrorKind, Node, ServerError, Session,
+    binlog::Gtid,
     error::code,
     facts::{Facts, Identity},
 };
 
-use super::board::Board;
+use super::{board::Board, seen::SeenRows};
 use crate::{
     MeasureError,
     clock::Clock,
@@ -35,62 +39,68 @@ pub(super) struct Observer {
     session: Session,
     statement: Statement,
     point_select: Statement,
-    index: usize,
+    slot: usize,
 }
 
 /// What an observer tells the collector.
 pub(super) enum Seen {
-    /// A row that a replica showed.
-    Row { replica: usize, sighting: Sighting },
+    /// A row that was seen: which replica and method is the slot.
+    Row { slot: usize, sighting: Sighting },
+    /// A transaction in a binary log: stream 0 is the primary's, then the replicas'.
+    Arrived { stream: usize, gtid: Gtid, at: Nanos },
     /// A point select, for the yardstick.
     PointSelect { began: Nanos, ended: Nanos },
 }
 
+/// Connects and waits until the table, and every row up to `last`, has arrived: what
+/// came before is not to be measured.
+///
+/// # Errors
+/// When they do not arrive within `patience`, the address leads to another server
+/// than it did before, or the user ends the run.
+pub(super) fn arrival(
+    node: &Node,
+    identity: &Identity,
+    last: u64,
+    patience: Duration,
+    stop: &AtomicBool,
+) -> Result<Session, MeasureError> {
+    let mut session = Session::open(node)?;
+    let facts = Facts::read(&mut session)?;
+    if facts.identity() != *identity {
+        let cause = format!("two connections reached different ones ({} and {})", identity.place, facts.identity().place);
+        return Err(session
+            .unfit("is not always the same server", cause, "name the servers behind the balancer themselves")
+            .into());
+    }
+    let deadline = Instant::now() + patience;
+    loop {
+        match arrived(&mut session, last) {
+            Ok(true) => break,
+            Ok(false) => {}
+            Err(ServerError { kind: ErrorKind::Statement(code::NO_SUCH_TABLE | code::UNKNOWN_SCHEMA), .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+        if stop.load(Ordering::Relaxed) {
+            return Err(MeasureError::Interrupted);
+        }
+        if Instant::now() >= deadline {
+            return Err(never_arrived(&session, last, patience).into());
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+    Ok(session)
+}
+
 impl Observer {
-    /// Connects and prepares, and waits until the table, and every row up to `last`,
-    /// has arrived: what came before is not to be measured.
-    ///
-    /// # Errors
-    /// When they do not arrive within `patience`, the address leads to another
-    /// server than it did before, or the user ends the run.
-    pub(super) fn open(
-        node: &Node,
-        index: usize,
-        identity: &Identity,
-        last: u64,
-        patience: Duration,
-        stop: &AtomicBool,
-    ) -> Result<Self, MeasureError> {
-        let mut session = Session::open(node)?;
-        let facts = Facts::read(&mut session)?;
-        if facts.identity() != *identity {
-            let cause = format!("two connections reached different ones ({} and {})", identity.place, facts.identity().place);
-            return Err(session
-                .unfit("is not always the same server", cause, "name the servers behind the balancer themselves")
-                .into());
-        }
-        let deadline = Instant::now() + patience;
-        loop {
-            match arrived(&mut session, last) {
-                Ok(true) => break,
-                Ok(false) => {}
-                Err(ServerError { kind: ErrorKind::Statement(code::NO_SUCH_TABLE | code::UNKNOWN_SCHEMA), .. }) => {}
-                Err(error) => return Err(error.into()),
-            }
-            if stop.load(Ordering::Relaxed) {
-                return Err(MeasureError::Interrupted);
-            }
-            if Instant::now() >= deadline {
-                return Err(never_arrived(&session, last, patience).into());
-            }
-            thread::sleep(Duration::from_millis(1));
-        }
+    /// Prepares the reads on a connection on which all that came before has arrived.
+    pub(super) fn new(mut session: Session, slot: usize) -> Result<Self, ServerError> {
         let mut prepare = |sql| {
             let prepared = session.conn().prep(sql);
             prepared.map_err(|error| session.error(DOING, &error))
         };
         let (statement, point_select) = (prepare(UNSEEN)?, prepare(POINT_SELECT)?);
-        Ok(Self { session, statement, point_select, index })
+        Ok(Self { session, statement, point_select, slot })
     }
 
     /// Reads until the board says that it is over; a failure ends the whole part.
@@ -136,10 +146,10 @@ impl Observer {
             let rows = read.map_err(|error| self.session.error(DOING, &error))?;
             let before = tracker.low();
             for sighting in tracker.read(began, ended, &rows) {
-                let _ = sighted.send(Seen::Row { replica: self.index, sighting });
+                let _ = sighted.send(Seen::Row { slot: self.slot, sighting });
             }
             if tracker.low() != before {
-                board.saw_up_to(self.index, tracker.low());
+                board.saw_up_to(self.slot, tracker.low());
             }
         }
         Ok(())
@@ -168,36 +178,30 @@ fn never_arrived(session: &Session, last: u64, patience: Duration) -> ServerErro
 /// so rows that become visible out of order are found whenever they come.
 #[derive(Debug)]
 struct Tracker {
-    low: u64,
-    above: Vec<u64>,
+    seen: SeenRows,
     last_began: Nanos,
 }
 
 impl Tracker {
     fn new(low: u64) -> Self {
-        Self { low, above: Vec::new(), last_began: Nanos(i64::MIN) }
+        Self { seen: SeenRows::new(low), last_began: Nanos(i64::MIN) }
     }
 
     /// Every row up to this one was seen.
     fn low(&self) -> u64 {
-        self.low
+        self.seen.low()
     }
 
     /// What a read that began and ended then, and returned these rows, shows.
     fn read(&mut self, began: Nanos, ended: Nanos, rows: &[u64]) -> Vec<Sighting> {
         let mut sightings = Vec::new();
         for &seq in rows {
-            if seq <= self.low || self.above.contains(&seq) {
-                continue;
+            if self.seen.insert(seq) {
+                // The previous read, whenever it was, did not show the row.
+                let after = self.last_began;
+                sightings.push(Sighting { seq, after, hit_began: began, until: ended, beside: Beside::Nothing });
             }
-            self.above.push(seq);
-            // The previous read, whenever it was, did not show the row.
-            sightings.push(Sighting { seq, after: self.last_began, hit_began: began, until: ended });
         }
-        self.above.sort_unstable();
-        let contiguous = self.above.iter().zip(self.low + 1..).take_while(|(seen, wanted)| **seen == *wanted).count();
-        self.above.drain(..contiguous);
-        self.low += contiguous as u64;
         self.last_began = began;
         sightings
     }

@@ -28,7 +28,9 @@ pub(super) struct Step {
 /// All steps of one part of a run.
 #[derive(Clone, Debug)]
 pub(super) struct Script {
-    pub(super) steps: Vec<Step>,
+    steps: Vec<Step>,
+    /// Turns before the end of each step.
+    ends: Vec<u64>,
     pub(super) pace: Pace,
     /// End of the part, counted from the first counted row.
     pub(super) elapsed: Option<Span>,
@@ -39,15 +41,23 @@ fn rows(phase: Phase, size: u64, rows: Option<u64>) -> Step {
 }
 
 impl Script {
+    fn of(steps: Vec<Step>, pace: Pace, elapsed: Option<Span>) -> Self {
+        let ends = steps.iter().scan(0u64, |end, step| {
+            *end = end.saturating_add(step.rows.unwrap_or(u64::MAX));
+            Some(*end)
+        });
+        Self { ends: ends.collect(), steps, pace, elapsed }
+    }
+
     /// One small row, to see it arrive.
     pub(super) fn proof() -> Self {
-        Self { steps: vec![rows(Phase::WarmUp, 1, Some(1))], pace: Pace::Visible, elapsed: None }
+        Self::of(vec![rows(Phase::WarmUp, 1, Some(1))], Pace::Visible, None)
     }
 
     /// The null replica's rounds, with the plan's first size, and as many for the
     /// yardstick in between.
     pub(super) fn floor(plan: &LagPlan) -> Self {
-        Self { steps: vec![rows(Phase::Floor, plan.first_size(), Some(plan.floor_rounds * 2))], pace: FLOOR_PACE, elapsed: None }
+        Self::of(vec![rows(Phase::Floor, plan.first_size(), Some(plan.floor_rounds * 2))], FLOOR_PACE, None)
     }
 
     /// What the plan asks for.
@@ -83,12 +93,19 @@ impl Script {
                 }
             }
         }
-        Self { steps, pace: plan.pace, elapsed }
+        Self::of(steps, plan.pace, elapsed)
     }
 
     /// The phase of a row: in the floor every other one is for the yardstick.
     pub(super) fn phase_of(step: &Step, row: u64) -> Phase {
         if step.phase == Phase::Floor && row % 2 == 1 { Phase::Yardstick } else { step.phase }
+    }
+
+    /// The step of a turn (counted from 0 over the whole script) and its row there, from 1.
+    pub(super) fn turn(&self, turn: u64) -> Option<(&Step, u64)> {
+        let index = self.ends.partition_point(|end| *end <= turn);
+        let before = index.checked_sub(1).map_or(0, |last| self.ends[last]);
+        Some((self.steps.get(index)?, turn - before + 1))
     }
 
     /// Rows in all; `None` when the time decides.
@@ -127,6 +144,16 @@ mod tests {
         let order: Vec<(u32, u32, u64)> = script.steps.iter().map(|step| (step.sweep, step.index, step.size)).collect();
         assert_eq!(order, [(0, 0, 10), (0, 1, 10), (0, 2, 20), (0, 3, 30), (1, 0, 10), (1, 1, 10), (1, 2, 20), (1, 3, 30)]);
         assert_eq!(script.total(), Some(40));
+    }
+
+    #[test]
+    fn every_turn_has_its_step() {
+        let script = Script::measure(&plan("warm-up = 2\nrounds = 3"));
+        let turns: Vec<_> = (0..6).map(|turn| script.turn(turn).map(|(step, row)| (step.phase, row))).collect();
+        let (warm, counted) = (Phase::WarmUp, Phase::Measure);
+        assert_eq!(turns, [Some((warm, 1)), Some((warm, 2)), Some((counted, 1)), Some((counted, 2)), Some((counted, 3)), None]);
+        let endless = Script::measure(&plan("warm-up = 0\nfor = '1s'"));
+        assert_eq!(endless.turn(1_000_000).map(|(_, row)| row), Some(1_000_001));
     }
 
     #[test]

@@ -1,6 +1,15 @@
-//! Writes rows on the primary by the script's schedule.
+//! Writes rows on the primary by the script's schedule, over one connection or
+//! several.
 
-use std::{sync::mpsc::Sender, thread, time::Duration};
+use std::{
+    sync::{
+        Arc, PoisonError, RwLock,
+        atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering},
+        mpsc::Sender,
+    },
+    thread,
+    time::Duration,
+};
 
 use mysql::{Statement, Value, prelude::Queryable};
 use replimeter_model::{
@@ -8,169 +17,262 @@ use replimeter_model::{
     sample::{Phase, Write},
     time::Nanos,
 };
-use replimeter_server::{Node, ServerError, Session};
+use replimeter_server::{Node, ServerError, Session, facts::Facts, flavour::written::Written};
 
 use super::{
     board::Board,
     script::{EMPTY_AFTER, Script, Step},
 };
-use crate::{
-    clock::Clock,
-    pacing::wait_until,
-    priority::prepare_measuring_thread,
-    table::{EMPTY, INSERT},
-};
+use crate::{clock::Clock, pacing::wait_until, priority::prepare_measuring_thread, table::EMPTY};
 
 /// How long before a scheduled write the observers begin to read tightly, so
 /// that the bracket's lower end is fresh when the row is sent.
 const LEAD: Nanos = Nanos(1_000_000);
 
-/// What the writer tells the collector.
+/// A row that was written.
+#[derive(Clone, Debug)]
+pub(super) struct WrittenRow {
+    pub(super) seq: u64,
+    pub(super) gtid: Arc<str>,
+}
+
+/// What a writer tells the collector.
 pub(super) enum Word {
-    /// A row was written.
-    Wrote(Write),
+    /// A row was written, by this GTID if somebody wants to know it.
+    Wrote(Write, Option<Arc<str>>),
     /// The schedule stood still while the table was emptied.
     Emptied,
 }
 
-/// The writer's connection and its place in the script.
+/// Where the writers say what they wrote.
+#[derive(Clone)]
+pub(super) struct Outlets {
+    /// The collector.
+    pub(super) words: Sender<Word>,
+    /// Who waits for GTIDs: for each replica its waiting connections, which take turns.
+    pub(super) waiters: Vec<Vec<Sender<WrittenRow>>>,
+}
+
+/// A writer's connection.
 pub(super) struct Writer {
     session: Session,
     statement: Statement,
-    script: Script,
-    next_id: u64,
-    limit: u64,
+    written: Option<Written>,
     real_time: bool,
 }
 
 const DOING: &str = "cannot write a row";
 
 impl Writer {
-    /// Connects and prepares.
-    pub(super) fn open(node: &Node, script: Script, next_id: u64, limit: u64, real_time: bool) -> Result<Self, ServerError> {
+    /// Connects and prepares `insert`; with `gtids` it will tell those of its rows.
+    pub(super) fn open(
+        node: &Node,
+        facts: &Facts,
+        insert: &str,
+        prepare: &[String],
+        gtids: bool,
+        real_time: bool,
+    ) -> Result<Self, ServerError> {
         let mut session = Session::open(node)?;
-        let prepared = session.conn().prep(INSERT);
+        let written = if gtids { Some(Written::prepare(&mut session, facts)?) } else { None };
+        prepare.iter().try_for_each(|statement| session.run("cannot prepare the session", statement))?;
+        let prepared = session.conn().prep(insert);
         let statement = prepared.map_err(|error| session.error(DOING, &error))?;
-        Ok(Self { session, statement, script, next_id, limit, real_time })
+        Ok(Self { session, statement, written, real_time })
     }
 
-    /// Writes all rows and returns the last one's id.
-    pub(super) fn run(self, clock: &Clock, board: &Board, bytes: &[u8], written: &Sender<Word>) -> Result<u64, ServerError> {
+    /// Writes until the script is over.
+    pub(super) fn run(self, schedule: &Schedule<'_>, outlets: &Outlets) -> Result<(), ServerError> {
         prepare_measuring_thread(self.real_time);
-        let steps = self.script.steps.clone();
-        let mut run = Run {
-            beat: clock.now() + LEAD + LEAD,
-            every: self.script.every(),
-            payload_since_empty: 0,
-            counted_since: None,
-            writer: self,
+        let mut run = Run { writer: self, schedule, outlets };
+        let result = run.all();
+        schedule.board.set_yardstick(false);
+        match result {
+            Ok(()) => schedule.one_is_done(),
+            Err(_) => schedule.board.halt(),
+        }
+        result
+    }
+}
+
+/// When the next rows are due.
+struct Beats {
+    /// The intended start of turn `from`.
+    base: Nanos,
+    from: u64,
+}
+
+/// What the writers of one part share.
+pub(super) struct Schedule<'a> {
+    script: &'a Script,
+    clock: &'a Clock,
+    board: &'a Board,
+    bytes: &'a [u8],
+    limit: u64,
+    every: Option<Nanos>,
+    writers: AtomicUsize,
+    next_id: AtomicU64,
+    turns: AtomicU64,
+    /// Held for reading while a row is written, for writing while the table is emptied.
+    beats: RwLock<Beats>,
+    payload_since_empty: AtomicU64,
+    /// When the first counted row was intended.
+    counted_since: AtomicI64,
+}
+
+impl<'a> Schedule<'a> {
+    /// The rows' ids begin with `next_id`; sizes are cut to `limit`.
+    pub(super) fn new(
+        script: &'a Script,
+        clock: &'a Clock,
+        board: &'a Board,
+        bytes: &'a [u8],
+        limit: u64,
+        writers: usize,
+        next_id: u64,
+    ) -> Self {
+        Self {
+            every: script.every(),
+            script,
             clock,
             board,
             bytes,
-            written,
-        };
-        let result = steps.iter().try_for_each(|step| run.step(step));
-        board.set_yardstick(false);
-        match result {
-            Ok(()) => board.finish(),
-            Err(_) => board.halt(),
+            limit,
+            writers: AtomicUsize::new(writers),
+            next_id: AtomicU64::new(next_id),
+            turns: AtomicU64::new(0),
+            beats: RwLock::new(Beats { base: clock.now() + LEAD + LEAD, from: 0 }),
+            payload_since_empty: AtomicU64::new(0),
+            counted_since: AtomicI64::new(i64::MAX),
         }
-        result.map(|()| run.writer.next_id - 1)
+    }
+
+    /// The id that the next row would have.
+    pub(super) fn next_id(&self) -> u64 {
+        self.next_id.load(Ordering::Acquire)
+    }
+
+    /// The last writer says that nothing more is sent.
+    fn one_is_done(&self) {
+        if self.writers.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.board.finish();
+        }
+    }
+
+    fn time_is_over(&self, step: &Step) -> bool {
+        let since = self.counted_since.load(Ordering::Acquire);
+        match self.script.elapsed {
+            Some(span) if step.rows.is_none() && since != i64::MAX => self.clock.now() - Nanos(since) >= Nanos::from(span.0),
+            _ => false,
+        }
+    }
+
+    /// Waits until every observer has seen every row.
+    fn wait_until_seen(&self) {
+        while self.board.seen_everywhere() < self.next_id() - 1 && !self.board.writer_halted() {
+            thread::park_timeout(Duration::from_millis(20));
+        }
+    }
+
+    fn reset_beats(&self, base: Nanos, from: u64) {
+        *self.beats.write().unwrap_or_else(PoisonError::into_inner) = Beats { base, from };
     }
 }
 
 /// A writer under way.
 struct Run<'a> {
     writer: Writer,
-    clock: &'a Clock,
-    board: &'a Board,
-    bytes: &'a [u8],
-    written: &'a Sender<Word>,
-    /// The next intended start.
-    beat: Nanos,
-    every: Option<Nanos>,
-    payload_since_empty: u64,
-    /// When the first counted row was intended.
-    counted_since: Option<Nanos>,
+    schedule: &'a Schedule<'a>,
+    outlets: &'a Outlets,
 }
 
 impl Run<'_> {
-    fn step(&mut self, step: &Step) -> Result<(), ServerError> {
-        if let Some(pause) = step.pause {
-            self.wait_until_seen();
-            self.board.watch_from(self.clock.now() + Nanos::from(pause.0) - LEAD);
-            wait_until(self.clock, self.clock.now() + Nanos::from(pause.0), || self.board.writer_halted());
-            self.empty(step)?;
-            self.beat = self.clock.now();
-        }
-        let size = step.size.min(self.writer.limit);
-        for row in 1.. {
-            if self.board.writer_halted() || step.rows.is_some_and(|rows| row > rows) || self.time_is_over(step) {
+    fn all(&mut self) -> Result<(), ServerError> {
+        let schedule = self.schedule;
+        let (clock, board) = (schedule.clock, schedule.board);
+        while !board.writer_halted() {
+            if schedule.payload_since_empty.load(Ordering::Acquire) >= EMPTY_AFTER {
+                self.empty_if_due()?;
+            }
+            let held = schedule.beats.read().unwrap_or_else(PoisonError::into_inner);
+            let turn = schedule.turns.fetch_add(1, Ordering::AcqRel);
+            let Some((step, row)) = schedule.script.turn(turn) else { break };
+            if schedule.time_is_over(step) {
                 break;
             }
-            if self.payload_since_empty >= EMPTY_AFTER {
-                self.wait_until_seen();
-                self.empty(step)?;
-                // Not a stall of the servers' that anybody should be charged for.
-                self.beat = self.clock.now() + LEAD;
-                let _ = self.written.send(Word::Emptied);
-            }
+            let mut beat = match schedule.every {
+                Some(every) => held.base + Nanos(every.0 * (turn - held.from).cast_signed()),
+                None => clock.now(),
+            };
+            // A step that begins with a pause belongs to a sweep, which has one writer.
+            let held = match step.pause.filter(|_| row == 1) {
+                Some(pause) => {
+                    drop(held);
+                    let over = clock.now() + Nanos::from(pause.0);
+                    schedule.wait_until_seen();
+                    board.watch_from(over - LEAD);
+                    wait_until(clock, clock.now() + Nanos::from(pause.0), || board.writer_halted());
+                    self.empty(step)?;
+                    beat = clock.now();
+                    schedule.reset_beats(beat, turn);
+                    schedule.beats.read().unwrap_or_else(PoisonError::into_inner)
+                }
+                None => held,
+            };
             let phase = Script::phase_of(step, row);
             if phase == Phase::Yardstick {
                 // The observer reads no rows meanwhile: the last one must have been seen.
-                self.wait_until_seen();
+                schedule.wait_until_seen();
             }
-            self.board.set_yardstick(phase == Phase::Yardstick);
-            if !self.pace() {
+            board.set_yardstick(phase == Phase::Yardstick);
+            match schedule.script.pace {
+                Pace::Every(_) => {
+                    board.watch_from(beat - LEAD);
+                    wait_until(clock, beat, || board.writer_halted());
+                }
+                Pace::Visible => {
+                    schedule.wait_until_seen();
+                    beat = clock.now();
+                }
+                Pace::Ack => beat = clock.now(),
+            }
+            if board.writer_halted() {
                 break;
             }
-            self.write(step, phase, u32::try_from(row).unwrap_or(u32::MAX), size)?;
+            self.write(step, phase, u32::try_from(row).unwrap_or(u32::MAX), step.size.min(schedule.limit), beat)?;
+            drop(held);
         }
         Ok(())
     }
 
-    fn time_is_over(&self, step: &Step) -> bool {
-        match (self.writer.script.elapsed, self.counted_since) {
-            (Some(span), Some(since)) => step.rows.is_none() && self.clock.now() - since >= Nanos::from(span.0),
-            _ => false,
-        }
-    }
-
-    /// Waits for the next row's turn; false when the run is being ended.
-    fn pace(&mut self) -> bool {
-        match self.writer.script.pace {
-            Pace::Every(_) => {
-                self.board.watch_from(self.beat - LEAD);
-                wait_until(self.clock, self.beat, || self.board.writer_halted())
-            }
-            Pace::Visible => {
-                self.wait_until_seen();
-                self.beat = self.clock.now();
-                !self.board.writer_halted()
-            }
-            Pace::Ack => {
-                self.beat = self.clock.now();
-                !self.board.writer_halted()
-            }
-        }
-    }
-
-    fn write(&mut self, step: &Step, phase: Phase, row: u32, size: u64) -> Result<(), ServerError> {
-        let id = self.writer.next_id;
-        let length = usize::try_from(size).unwrap_or(usize::MAX).min(self.bytes.len());
-        let sent_us = self.clock.origin_unix_us() + self.clock.now().0 / 1000;
+    fn write(&mut self, step: &Step, phase: Phase, row: u32, size: u64, beat: Nanos) -> Result<(), ServerError> {
+        let Schedule { clock, board, bytes, .. } = *self.schedule;
+        let id = self.schedule.next_id.fetch_add(1, Ordering::AcqRel);
+        let length = usize::try_from(size).unwrap_or(usize::MAX).min(bytes.len());
+        let sent_us = clock.origin_unix_us() + clock.now().0 / 1000;
         // Built before the clock is read: copying the payload is not the server's time.
-        let values =
-            vec![Value::UInt(id), Value::UInt(row.into()), Value::Int(sent_us), Value::Bytes(self.bytes[..length].to_vec())];
-        self.board.sending(id);
-        let send = self.clock.now();
+        let values = vec![Value::UInt(id), Value::UInt(row.into()), Value::Int(sent_us), Value::Bytes(bytes[..length].to_vec())];
+        board.sending(id);
+        let send = clock.now();
         let result = self.writer.session.conn().exec_drop(&self.writer.statement, values);
-        let ack = self.clock.now();
+        let ack = clock.now();
         result.map_err(|error| self.writer.session.error(DOING, &error))?;
-        self.writer.next_id += 1;
-        self.payload_since_empty += size;
+        self.schedule.payload_since_empty.fetch_add(size, Ordering::AcqRel);
         if !matches!(phase, Phase::WarmUp | Phase::Settle) {
-            self.counted_since.get_or_insert(self.beat);
+            self.schedule.counted_since.fetch_min(beat.0, Ordering::AcqRel);
+        }
+        let gtid = match self.writer.written {
+            Some(written) => Some(self.told(written)?),
+            None => None,
+        };
+        if let Some(gtid) = &gtid {
+            for waiters in &self.outlets.waiters {
+                // The waiting connections of a replica take turns.
+                let turn = usize::try_from(id).unwrap_or(0) % waiters.len().max(1);
+                if let Some(waiter) = waiters.get(turn) {
+                    let _ = waiter.send(WrittenRow { seq: id, gtid: Arc::clone(gtid) });
+                }
+            }
         }
         let write = Write {
             seq: id,
@@ -179,34 +281,49 @@ impl Run<'_> {
             step: step.index,
             row_in_step: row,
             size_bytes: size,
-            intended: self.beat,
+            intended: beat,
             send,
             ack,
         };
-        let _ = self.written.send(Word::Wrote(write));
-        if let Some(every) = self.every {
-            // Open loop: the next beat does not move because this one was late.
-            self.beat = self.beat + every;
-        }
+        let _ = self.outlets.words.send(Word::Wrote(write, gtid));
         Ok(())
     }
 
-    /// Waits until every observer has seen every row.
-    fn wait_until_seen(&self) {
-        while self.board.seen_everywhere() < self.writer.next_id - 1 && !self.board.writer_halted() {
-            thread::park_timeout(Duration::from_millis(20));
+    /// The GTID of the row just written.
+    fn told(&mut self, written: Written) -> Result<Arc<str>, ServerError> {
+        written.last(&mut self.writer.session)?.map(Arc::from).ok_or_else(|| {
+            self.writer.session.unfit(
+                DOING,
+                "the server did not tell the GTID of a write",
+                "is the session's binary log off (sql_log_bin), or a proxy in between? choose --method poll",
+            )
+        })
+    }
+
+    /// Empties the table when nobody else has done it meanwhile; the others wait.
+    fn empty_if_due(&mut self) -> Result<(), ServerError> {
+        let schedule = self.schedule;
+        let mut held = schedule.beats.write().unwrap_or_else(PoisonError::into_inner);
+        let turn = schedule.turns.load(Ordering::Acquire);
+        let Some((step, _)) = schedule.script.turn(turn) else { return Ok(()) };
+        if schedule.payload_since_empty.load(Ordering::Acquire) < EMPTY_AFTER {
+            return Ok(());
         }
+        schedule.wait_until_seen();
+        self.empty(step)?;
+        // Not a stall of the servers' that anybody should be charged for.
+        *held = Beats { base: schedule.clock.now() + LEAD, from: turn };
+        let _ = self.outlets.words.send(Word::Emptied);
+        Ok(())
     }
 
     /// Empties the table, and waits until a small row behind that is seen
-    /// everywhere: what the emptying costs the replicas is no lag of ours. The
-    /// caller sets the next beat.
+    /// everywhere: what the emptying costs the replicas is no lag of ours.
     fn empty(&mut self, step: &Step) -> Result<(), ServerError> {
         self.writer.session.run("cannot empty the table", EMPTY)?;
-        self.beat = self.clock.now();
-        self.write(step, Phase::Settle, 0, 1)?;
-        self.wait_until_seen();
-        self.payload_since_empty = 0;
+        self.write(step, Phase::Settle, 0, 1, self.schedule.clock.now())?;
+        self.schedule.wait_until_seen();
+        self.schedule.payload_since_empty.store(0, Ordering::Release);
         Ok(())
     }
 }

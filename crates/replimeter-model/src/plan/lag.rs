@@ -7,18 +7,29 @@ use crate::{sizes::Sizes, span::Span};
 
 /// Payload of a round when no size is asked for, in bytes (as in experiment 1).
 pub const DEFAULT_SIZE: u64 = 1000;
+/// The most connections that write.
+const MOST_WRITERS: u32 = 256;
 /// The most steps of all sweeps together.
 const MOST_STEPS: u64 = 1_000_000;
 /// Rounds of a run when neither a number nor a time is asked for.
 pub const DEFAULT_ROUNDS: u64 = 1000;
 
 /// How the moment of visibility is observed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Method {
     /// Reads in a tight loop.
     #[default]
     Poll,
+    /// Waiting in the replica for the transaction's GTID.
+    Wait,
+    /// The time at which the statement ran, on the primary and again on the replica, by
+    /// the server's `SYSDATE(6)`.
+    Stamp,
+    /// The same by our function `NOW_USEC()`, where it is installed.
+    StampUdf,
+    /// Following the binary logs of both.
+    Tap,
 }
 
 impl Method {
@@ -27,9 +38,87 @@ impl Method {
     pub fn name(self) -> &'static str {
         match self {
             Self::Poll => "poll",
+            Self::Wait => "wait",
+            Self::Stamp => "stamp",
+            Self::StampUdf => "stamp-udf",
+            Self::Tap => "tap",
+        }
+    }
+
+    /// The method of that name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|method| method.name() == name)
+    }
+
+    /// Every method.
+    pub const ALL: [Self; 5] = [Self::Poll, Self::Wait, Self::Stamp, Self::StampUdf, Self::Tap];
+
+    /// Whether it compares the times at which a statement ran.
+    #[must_use]
+    pub fn stamps(self) -> bool {
+        matches!(self, Self::Stamp | Self::StampUdf)
+    }
+}
+
+/// Which methods observe each row; written `all`, or names with commas.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Methods {
+    /// Every one that the servers permit; those they do not are a warning.
+    All,
+    /// These; one that the servers do not permit is an error. Sorted, never empty.
+    Named(Vec<Method>),
+}
+
+impl Default for Methods {
+    fn default() -> Self {
+        Self::Named(vec![Method::Poll])
+    }
+}
+
+impl Methods {
+    /// The methods to try.
+    #[must_use]
+    pub fn wanted(&self) -> Vec<Method> {
+        match self {
+            Self::All => Method::ALL.to_vec(),
+            Self::Named(methods) => methods.clone(),
         }
     }
 }
+
+impl std::str::FromStr for Methods {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text.trim() == "all" {
+            return Ok(Self::All);
+        }
+        let mut methods = Vec::new();
+        for name in text.split(',').map(str::trim) {
+            let method = Method::from_name(name).ok_or_else(|| {
+                format!("unknown method `{name}`; known: poll, wait, stamp, stamp-udf, tap, several with commas, or all")
+            })?;
+            if methods.contains(&method) {
+                return Err(format!("the method `{name}` is given twice"));
+            }
+            methods.push(method);
+        }
+        methods.sort_unstable();
+        Ok(Self::Named(methods))
+    }
+}
+
+impl std::fmt::Display for Methods {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::All => f.write_str("all"),
+            Self::Named(methods) => f.write_str(&methods.iter().map(|method| method.name()).collect::<Vec<_>>().join(",")),
+        }
+    }
+}
+
+serde_as_text!(Methods);
 
 /// What the next write waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,9 +168,12 @@ serde_as_text!(Pace);
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct LagSpec {
-    /// How visibility is observed.
+    /// How the arrival of a row is observed.
     #[serde(default)]
-    pub method: Method,
+    pub method: Methods,
+    /// Connections that write beside one another.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub writers: Option<u32>,
     /// How many rounds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rounds: Option<u64>,
@@ -158,8 +250,10 @@ pub enum Writes {
 /// A resolved `lag` measurement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LagPlan {
-    /// How visibility is observed.
-    pub method: Method,
+    /// How the arrival of a row is observed.
+    pub methods: Methods,
+    /// Connections that write beside one another.
+    pub writers: u32,
     /// What is written.
     pub writes: Writes,
     /// What the next write waits for.
@@ -201,7 +295,8 @@ impl LagPlan {
     pub(super) fn to_spec(&self) -> LagSpec {
         let plan = self;
         let mut lag = LagSpec {
-            method: plan.method,
+            method: plan.methods.clone(),
+            writers: Some(plan.writers),
             pace: Some(plan.pace),
             warm_up: Some(plan.warm_up),
             floor_rounds: Some(plan.floor_rounds),
@@ -241,8 +336,19 @@ impl LagSpec {
         if timeout.0.is_zero() {
             return contradiction("a time-out of 0 would void every round; the default is 10s");
         }
+        let writers = self.writers.unwrap_or(1);
+        if !(1..=MOST_WRITERS).contains(&writers) {
+            return Err(PlanError::Contradiction(format!("writers must be from 1 to {MOST_WRITERS}")));
+        }
+        if writers > 1 && sweep {
+            return contradiction("a sweep over sizes has one writer, since it empties the table between steps");
+        }
+        if writers > 1 && pace == Pace::Visible {
+            return contradiction("the pace `visible` has one writer: no row is written while another is awaited");
+        }
         Ok(LagPlan {
-            method: self.method,
+            methods: self.method.clone(),
+            writers,
             pace,
             warm_up: self.warm_up.unwrap_or(if sweep { 0 } else { 50 }),
             floor_rounds: self.floor_rounds.unwrap_or(200),

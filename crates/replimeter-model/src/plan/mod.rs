@@ -6,7 +6,7 @@ mod target;
 use serde::{Deserialize, Serialize};
 
 pub use self::{
-    lag::{DEFAULT_ROUNDS, DEFAULT_SIZE, LagPlan, LagSpec, Method, Pace, Until, Writes},
+    lag::{DEFAULT_ROUNDS, DEFAULT_SIZE, LagPlan, LagSpec, Method, Methods, Pace, Until, Writes},
     target::{OneOrMore, TargetSpec, check_nodes},
 };
 use crate::target::Target;
@@ -160,7 +160,8 @@ mod tests {
     fn a_resolved_plan_reads_back_as_itself() {
         for text in [
             "command = 'lag'",
-            "command = 'lag'\n[lag]\nfor = '60s'\npace = 'visible'\nsize = 5",
+            "command = 'lag'\n[lag]\nmethod = 'tap, poll'\nwriters = 8",
+            "command = 'lag'\n[lag]\nmethod = 'all'\nfor = '60s'\npace = 'visible'\nsize = 5",
             "command = 'lag'\ntitle = 'x'\n[target]\nsandbox = 'async:2'\nserver-options = ['sync_binlog=1']\n[lag]\nsizes = '1..9:2'",
             "command = 'lag'\n[target]\nprimary = 'mysql://u@a/'\nreplicas = ['mysql://u@b/']\n[lag]\nkeep-awake = true",
             "command = 'lag'\n[target]\nsandbox = ['async:1', 'semi-sync:2', 'work']\nwait-point = 'after-sync'\nlink-delay = '5ms'\nserver-options = ['replica2:sync_binlog=1']",
@@ -183,6 +184,11 @@ mod tests {
             ("size = 0", "smallest is 1"),
             ("pace = 'every 0s'", "no schedule"),
             ("timeout = '0s'", "time-out"),
+            ("method = 'poke'", "unknown method"),
+            ("method = 'poll,poll'", "given twice"),
+            ("writers = 0", "from 1 to"),
+            ("writers = 2\nsizes = '1'", "one writer"),
+            ("writers = 2\npace = 'visible'", "one writer"),
         ] {
             let error = resolve(&format!("command = 'lag'\n[lag]\n{lag}")).unwrap_err().to_string();
             assert!(error.contains(want), "{lag}: {error}");

@@ -16,6 +16,7 @@ use crate::{
     answer::overall_rows,
     columns::{HEADINGS, cells},
     figures::{Unit, count, time},
+    methods,
     samples::{self, SamplesError},
     shapes, sweep, terminal,
 };
@@ -107,12 +108,16 @@ fn lines(document: &LagDocument) -> (Unit, Vec<Line>) {
             ("lag from ack", &row.from_ack),
             ("lag from send", &row.from_send),
             ("lag from intended start", &row.from_intended),
+            (methods::from_primary(&row.method), &row.from_primary),
             ("bracket midpoint from ack", &row.estimate),
-            ("error (bracket width)", &row.error_us),
+            (methods::error(&row.method).unwrap_or_default(), &row.error_us),
             ("insert (send to ack)", &row.insert),
             ("retrieval (the read that showed the row)", &row.retrieval),
         ] {
-            lines.push(line(&document.label(&row.shape, &row.replica), row.size_bytes, what, unit, distribution));
+            if what.is_empty() || distribution.count == 0 {
+                continue;
+            }
+            lines.push(line(&document.label_of(row), row.size_bytes, what, unit, distribution));
         }
     }
     if overall.iter().any(|row| row.size_bytes.is_none()) {
@@ -149,7 +154,9 @@ fn servers(manifest: &Manifest) -> Vec<Server> {
 /// When the samples cannot be read.
 pub fn lag(document: &LagDocument, manifest: &Manifest, plan: &str, samples_file: &Path) -> Result<String, HtmlError> {
     let mut gathered = pictures::Gathered::default();
-    samples::read(samples_file, |shape, replica, sample| gathered.record(&document.label(shape, replica), sample))?;
+    samples::read(samples_file, |shape, replica, sample| {
+        gathered.record(&document.label(shape, replica, sample.method.name()), sample)
+    })?;
     let pictures = pictures::all(document, &gathered);
     let mut environment = Environment::new();
     environment.set_auto_escape_callback(|_| AutoEscape::Html);
@@ -159,21 +166,7 @@ pub fn lag(document: &LagDocument, manifest: &Manifest, plan: &str, samples_file
     // "<" inside the data must not end the script element that carries it.
     let data = text.unwrap_or_default().replace('<', "\\u003c");
     let show = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), time);
-    let floors: Vec<Value> = document
-        .floors
-        .iter()
-        .map(|floor| {
-            context! {
-                shape => floor.shape.as_str(),
-                rounds => count(floor.rounds),
-                from_ack => show(floor.from_ack.p50_us),
-                midpoint => show(floor.estimate.p50_us),
-                width => show(floor.error_us.p50_us),
-                point_select => show(floor.point_select.p50_us),
-                at_ack => show(floor.point_select_at_ack.p50_us),
-            }
-        })
-        .collect();
+    let floors: Vec<String> = document.floors.iter().map(|floor| methods::floor(document, floor)).collect();
     let sandboxes: Vec<Value> = manifest
         .sandboxes
         .iter()
@@ -205,6 +198,8 @@ pub fn lag(document: &LagDocument, manifest: &Manifest, plan: &str, samples_file
         headings => HEADINGS.to_vec(),
         lines => Value::from(Serde(&lines)),
         floors,
+        method_sentences => methods::sentences(document),
+        methods_compared => methods::text(document),
         several => document.several(),
         side_by_side => context! { headings => shapes::HEADINGS.to_vec(), lines => shapes::lines(document), note => shapes::NOTE },
         published,

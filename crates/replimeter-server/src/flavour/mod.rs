@@ -10,6 +10,8 @@ mod mysql;
 pub mod semi_sync;
 pub mod settings;
 pub mod statements;
+pub mod waits;
+pub mod written;
 
 use std::collections::BTreeMap;
 

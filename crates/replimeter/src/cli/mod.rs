@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use replimeter_model::{
-    plan::{LagSpec, Method, Pace},
+    plan::{LagSpec, Methods, Pace},
     sizes::Sizes,
     span::Span,
 };
@@ -86,13 +86,6 @@ pub(crate) enum Switch {
     Off,
 }
 
-/// The method's name on the command line.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub(crate) enum MethodName {
-    /// Reads in a tight loop
-    Poll,
-}
-
 /// What the next write waits for.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum PaceName {
@@ -107,6 +100,8 @@ pub(crate) enum PaceName {
 #[command(after_help = "\
 Examples:
   replimeter lag --sandbox async:2 --for 60s --every 5ms
+  replimeter lag --sandbox mysql/async:1 --method all
+  replimeter lag --method tap --writers 8 --every 100us --for 30s
   replimeter lag --sizes 1000..10000:1000 --per-step 5 --sweeps 20
   replimeter lag --sandbox async:1 --server-option sync_binlog=1 --server-option innodb_flush_log_at_trx_commit=1
   replimeter lag --sandbox semi-sync:2 --wait-point after-sync --link-delay 1ms
@@ -130,9 +125,13 @@ pub(crate) struct LagArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Measurement")]
 pub(crate) struct MeasureArgs {
-    /// How the moment is observed at which a replica shows a row
-    #[arg(long, value_enum, default_value = "poll")]
-    pub(crate) method: MethodName,
+    /// How the moment is observed at which a row is there: poll (read in a tight loop), wait (for its GTID, in the replica), stamp (the time at which the statement ran on each, by SYSDATE), stamp-udf (the same by NOW_USEC), tap (follow both binary logs); several with commas, or all that the servers permit
+    #[arg(long, value_name = "METHOD[,…]|all", default_value = "poll")]
+    pub(crate) method: Methods,
+
+    /// Write over so many connections beside one another
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) writers: u32,
 
     /// Counted rounds [default: 1000]
     #[arg(long, value_name = "N", conflicts_with_all = ["duration", "sizes"])]
@@ -264,9 +263,8 @@ impl MeasureArgs {
             (None, None) => None,
         };
         LagSpec {
-            method: match self.method {
-                MethodName::Poll => Method::Poll,
-            },
+            method: self.method.clone(),
+            writers: Some(self.writers),
             rounds: self.rounds,
             duration: self.duration,
             pace,

@@ -16,6 +16,7 @@ use crate::{
     cli::RunArgs,
     commands::report::print,
     failure::Failure,
+    frame::plan_text,
     measure::{self, Request},
 };
 
@@ -33,7 +34,7 @@ pub(crate) fn run(args: &RunArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure>
     })?;
     for (plan, passwords, warnings) in plans {
         if args.dry_run {
-            print(&measure::plan_text(&plan)?)?;
+            print(&plan_text(&plan)?)?;
             continue;
         }
         let (ask_password, output) = (args.target.ask_password, &args.output);

@@ -2,11 +2,14 @@
 
 use std::path::Path;
 
-use replimeter_measure::clock::Clock;
+use replimeter_measure::{clock::Clock, lag::Compared};
 use replimeter_model::{
     manifest::Manifest,
     plan::{LagPlan, Method, Pace, Plan, Writes},
-    record::{ClientRecord, Floor, LAG_SCHEMA, LagDocument, LagRow, NodeRecord, SweepLoop, SweepTable, TargetRecord},
+    record::{
+        Against, ClientRecord, Distribution, Floor, LAG_SCHEMA, LagDocument, LagRow, NodeRecord, SweepLoop, SweepTable,
+        TargetRecord,
+    },
     sample::{LagSample, Phase},
     target::Target,
     time::Nanos,
@@ -18,7 +21,7 @@ use replimeter_report::{
 };
 use replimeter_stats::{
     lag::{FloorSummary, ReplicaSummary},
-    series::distribution,
+    series::{Series, distribution},
     signed::SignedHistogram,
 };
 
@@ -28,9 +31,8 @@ use crate::failure::{Failure, Kind};
 /// Summaries gathered while the run goes on.
 pub(crate) struct Gathered {
     names: Vec<String>,
-    replicas: Vec<ReplicaSummary>,
-    floor: FloorSummary,
-    floor_rounds: u64,
+    observed: Vec<Observed>,
+    floors: Vec<(Method, FloorSummary)>,
     warm_up: u64,
     /// Rows in a step, when there is a sweep.
     per_step: Option<u32>,
@@ -38,18 +40,34 @@ pub(crate) struct Gathered {
     last_rows: Vec<LagSample>,
 }
 
+/// One replica by one method.
+struct Observed {
+    replica: usize,
+    method: Method,
+    summary: ReplicaSummary,
+    /// The method it is held against, and by how much it differs.
+    against: Option<(Method, Series)>,
+}
+
 impl Gathered {
     /// For replicas of these names.
-    pub(crate) fn new(plan: &LagPlan, names: Vec<String>) -> Self {
+    pub(crate) fn new(plan: &LagPlan, names: Vec<String>, methods: &[Method]) -> Self {
         let per_step = match &plan.writes {
             Writes::Sweep { per_step, .. } => Some(*per_step),
             Writes::Rounds { .. } => None,
         };
+        let observed = |replica| {
+            methods.iter().map(move |method| Observed {
+                replica,
+                method: *method,
+                summary: ReplicaSummary::default(),
+                against: None,
+            })
+        };
         Self {
-            replicas: names.iter().map(|_| ReplicaSummary::default()).collect(),
+            observed: (0..names.len()).flat_map(observed).collect(),
             names,
-            floor: FloorSummary::default(),
-            floor_rounds: 0,
+            floors: Vec::new(),
             warm_up: 0,
             per_step,
             last_rows: Vec::new(),
@@ -61,19 +79,42 @@ impl Gathered {
         match sample.write.phase {
             Phase::Yardstick | Phase::Settle => {}
             Phase::Floor => {
-                self.floor_rounds += 1;
-                self.floor.record(sample);
+                let index = self.floors.iter().position(|(method, _)| *method == sample.method).unwrap_or_else(|| {
+                    self.floors.push((sample.method, FloorSummary::default()));
+                    self.floors.len() - 1
+                });
+                self.floors[index].1.record(sample);
             }
             // The very first row only proves that rows arrive.
-            Phase::WarmUp => self.warm_up += u64::from(sample.replica == 0 && sample.write.seq > 1),
+            Phase::WarmUp => {
+                let first =
+                    self.observed.first().is_some_and(|first| (first.replica, first.method) == (sample.replica, sample.method));
+                self.warm_up += u64::from(first && sample.write.seq > 1);
+            }
             Phase::Measure => {
-                if let Some(replica) = self.replicas.get_mut(sample.replica) {
-                    replica.record(sample, self.per_step.is_some());
+                let by_size = self.per_step.is_some();
+                if let Some(observed) = self.of(sample.replica, sample.method) {
+                    observed.summary.record(sample, by_size);
                 }
-                if self.per_step == Some(sample.write.row_in_step) {
+                if self.per_step == Some(sample.write.row_in_step) && sample.method == Method::Poll {
                     self.last_rows.push(*sample);
                 }
             }
+        }
+    }
+
+    fn of(&mut self, replica: usize, method: Method) -> Option<&mut Observed> {
+        self.observed.iter_mut().find(|observed| (observed.replica, observed.method) == (replica, method))
+    }
+
+    /// Adds how two methods differed on a row.
+    pub(crate) fn compare(&mut self, compared: &Compared) {
+        if compared.write.phase != Phase::Measure {
+            return;
+        }
+        if let Some(observed) = self.of(compared.replica, compared.method) {
+            let (_, series) = observed.against.get_or_insert_with(|| (compared.reference, Series::default()));
+            series.record(compared.write.send, compared.difference);
         }
     }
 }
@@ -144,7 +185,7 @@ pub(crate) fn build(run: &Run<'_>, parts: &[Part], mut warnings: Vec<Warning>) -
         settings: run.plan.to_file().lag,
         warm_up_rounds: parts.iter().map(|part| part.gathered.warm_up).sum(),
         results,
-        floors: parts.iter().filter_map(|part| floor(lag.method, part)).collect(),
+        floors: parts.iter().flat_map(floors).collect(),
         client: ClientRecord {
             start_lateness: lateness,
             keep_awake: run.kept_awake,
@@ -211,17 +252,23 @@ fn target(run: &Run<'_>, parts: &[Part]) -> TargetRecord {
 fn rows(run: &Run<'_>, part: &Part) -> Vec<LagRow> {
     let (gathered, size_limit) = (&part.gathered, part.outcome.size_limit);
     let plan = run.lag;
+    let sweep = matches!(plan.writes, Writes::Sweep { .. });
     let mut rows = Vec::new();
-    for (index, (name, summary)) in gathered.names.iter().zip(&gathered.replicas).enumerate() {
-        let delay = part.delays.get(index).filter(|delay| !delay.is_zero());
-        let named = |row: LagRow, size_bytes| LagRow {
-            shape: part.label.clone(),
-            replica: name.clone(),
-            method: plan.method.name().to_owned(),
-            size_bytes,
-            configured_delay_us: delay.map(|delay| delay.as_secs_f64() * 1e6),
-            ..row
-        };
+    for observed in &gathered.observed {
+        let Observed { replica, method, summary, against } = observed;
+        let delay = part.delays.get(*replica).filter(|delay| !delay.is_zero());
+        let named =
+            |row: LagRow, size_bytes| LagRow {
+                shape: part.label.clone(),
+                replica: gathered.names[*replica].clone(),
+                method: method.name().to_owned(),
+                size_bytes,
+                against: size_bytes.is_none_or(|_| !sweep).then_some(()).and(against.as_ref()).map(|(reference, series)| {
+                    Against { method: reference.name().to_owned(), difference: series.distribution() }
+                }),
+                configured_delay_us: delay.map(|delay| delay.as_secs_f64() * 1e6),
+                ..row
+            };
         match &plan.writes {
             Writes::Rounds { size, .. } => rows.push(named(summary.all().row(), Some(*size.min(&size_limit)))),
             Writes::Sweep { .. } => {
@@ -233,23 +280,27 @@ fn rows(run: &Run<'_>, part: &Part) -> Vec<LagRow> {
     rows
 }
 
-fn floor(method: Method, part: &Part) -> Option<Floor> {
+/// What each method itself adds, as the null replica shows it.
+fn floors(part: &Part) -> Vec<Floor> {
     let (gathered, outcome) = (&part.gathered, &part.outcome);
-    if gathered.floor_rounds == 0 {
-        return None;
-    }
-    let row = gathered.floor.row();
-    Some(Floor {
-        shape: part.label.clone(),
-        method: method.name().to_owned(),
-        rounds: gathered.floor_rounds,
-        from_ack: row.from_ack,
-        estimate: row.estimate,
-        midpoint_abs: gathered.floor.midpoint_abs(),
-        error_us: row.error_us,
-        point_select: distribution(&outcome.point_select),
-        point_select_at_ack: distribution(&outcome.point_select_at_ack),
-    })
+    let floor = |(method, floor): &(Method, FloorSummary)| {
+        let row = floor.row();
+        // The yardstick of reads says something about reads only.
+        let reads = |histogram| if *method == Method::Poll { distribution(histogram) } else { Distribution::default() };
+        Floor {
+            shape: part.label.clone(),
+            method: method.name().to_owned(),
+            rounds: row.rounds,
+            from_ack: row.from_ack,
+            estimate: row.estimate,
+            midpoint_abs: floor.midpoint_abs(),
+            error_us: row.error_us,
+            from_primary: row.from_primary,
+            point_select: reads(&outcome.point_select),
+            point_select_at_ack: reads(&outcome.point_select_at_ack),
+        }
+    };
+    gathered.floors.iter().map(floor).collect()
 }
 
 fn sweep_tables(run: &Run<'_>, gathered: &Gathered) -> Vec<SweepTable> {

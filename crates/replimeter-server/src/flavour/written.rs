@@ -1,0 +1,110 @@
+//! Which GTID the last write of a session has.
+
+use mysql::{SessionStateInfo, session_state_change::SessionStateChange};
+use replimeter_model::engine::Engine;
+
+use crate::{ServerError, Session, facts::Facts, flavour::galera};
+
+const DOING: &str = "cannot learn the GTID of a write";
+
+/// How a session learns it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Written {
+    /// The answer to the write carries it: no round trip (MariaDB, MySQL).
+    InTheAnswer,
+    /// Asked for after the write, one round trip (Galera, whose `last_gtid` may be
+    /// that of another node's number space).
+    AskedFor,
+}
+
+impl Written {
+    /// Lets the session tell the GTIDs of what it writes.
+    ///
+    /// # Errors
+    /// When the server writes none, with what to turn on.
+    pub fn prepare(session: &mut Session, facts: &Facts) -> Result<Self, ServerError> {
+        let galera = galera::node_state(session)?.is_some();
+        if !facts.on("log_bin") && !galera {
+            let hint = "start the server with log_bin, or choose --method poll";
+            return Err(session.unfit(DOING, "its binary log is off, so that its transactions have no GTIDs", hint));
+        }
+        if galera {
+            let doing = "cannot learn the GTID of a write to the Galera cluster";
+            session.value(doing, "SELECT WSREP_LAST_WRITTEN_GTID()")?;
+            return Ok(Self::AskedFor);
+        }
+        match facts.engine {
+            Engine::MariaDb => session.run(DOING, "SET SESSION session_track_system_variables = 'last_gtid'")?,
+            Engine::MySql => {
+                if !facts.get("gtid_mode").eq_ignore_ascii_case("on") {
+                    let cause = format!("gtid_mode is {}, so that its transactions have no GTIDs", facts.get("gtid_mode"));
+                    return Err(session.unfit(DOING, cause, "set gtid_mode=ON, or choose --method poll"));
+                }
+                session.run(DOING, "SET SESSION session_track_gtids = OWN_GTID")?;
+            }
+        }
+        Ok(Self::InTheAnswer)
+    }
+
+    /// The GTID of the session's last write, as the server spells it; `None` when
+    /// it does not tell.
+    ///
+    /// # Errors
+    /// When the connection breaks.
+    pub fn last(self, session: &mut Session) -> Result<Option<String>, ServerError> {
+        if self == Self::AskedFor {
+            return session.value(DOING, "SELECT WSREP_LAST_WRITTEN_GTID()");
+        }
+        let changes = session.conn().session_state_changes().unwrap_or_default();
+        Ok(changes.iter().find_map(told))
+    }
+}
+
+/// The GTID that one word of the answer carries.
+fn told(change: &SessionStateInfo<'_>) -> Option<String> {
+    match change.decode().ok()? {
+        SessionStateChange::SystemVariables(variables) => {
+            let gtid = variables.iter().find(|variable| variable.name_bytes() == b"last_gtid")?;
+            Some(gtid.value_str().into_owned()).filter(|text| !text.is_empty())
+        }
+        SessionStateChange::Gtids(gtids) => gtid_text(gtids.as_bytes()),
+        _ => None,
+    }
+}
+
+/// MySQL precedes the text by one byte for its encoding and one or more for its
+/// length, neither of which can begin a UUID.
+fn gtid_text(bytes: &[u8]) -> Option<String> {
+    let (encoding, rest) = bytes.split_first()?;
+    let (length, rest) = match rest.split_first()? {
+        (252, rest) => (usize::from(u16::from_le_bytes([*rest.first()?, *rest.get(1)?])), rest.get(2..)?),
+        (length, rest) => (usize::from(*length), rest),
+    };
+    if *encoding != 0 {
+        return None;
+    }
+    String::from_utf8(rest.get(..length)?.to_vec()).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn the_text_follows_encoding_and_length() {
+        let gtid = "3e11fa47-71ca-11e1-9e33-c80aa9429562:23";
+        let mut bytes = vec![0, gtid.len() as u8];
+        bytes.extend(gtid.as_bytes());
+        assert_eq!(gtid_text(&bytes).as_deref(), Some(gtid));
+        assert_eq!(gtid_text(&bytes[..20]), None, "cut off");
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_panic(bytes in proptest::collection::vec(any::<u8>(), 0..60)) {
+            let _ = gtid_text(&bytes);
+        }
+    }
+}
