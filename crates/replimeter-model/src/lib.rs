@@ -4,6 +4,7 @@
 #[macro_use]
 mod text;
 
+pub mod calibrate;
 pub mod doctor;
 pub mod engine;
 pub mod manifest;

@@ -2,6 +2,7 @@
 //! directory; knows no server.
 
 pub mod answer;
+pub mod calibrate;
 mod columns;
 pub mod doctor;
 pub mod figures;

@@ -36,9 +36,13 @@ pub(crate) fn error(method: &str) -> Option<&'static str> {
 /// Bars of experiment 3's histogram that are printed.
 const MOST_TENTHS: usize = 60;
 
-/// How each method of the run works, in a sentence or two.
-pub(crate) fn sentences(document: &LagDocument) -> Vec<String> {
-    let used: BTreeSet<&str> = document.results.iter().map(|row| row.method.as_str()).collect();
+/// The methods of a run.
+pub(crate) fn used(document: &LagDocument) -> BTreeSet<&str> {
+    document.results.iter().map(|row| row.method.as_str()).collect()
+}
+
+/// How each of these methods works, in a sentence or two.
+pub(crate) fn sentences(used: &BTreeSet<&str>) -> Vec<String> {
     let of = |method: &Method| match method {
         Method::Poll => {
             "poll: a row counts as seen when a read in a tight loop returns it. It became visible between the beginning of the last \
@@ -63,8 +67,12 @@ pub(crate) fn sentences(document: &LagDocument) -> Vec<String> {
 
 /// What the method itself adds, in a sentence.
 pub(crate) fn floor(document: &LagDocument, floor: &Floor) -> String {
+    floor_of(floor, &if document.several() { format!(" of {}", floor.shape) } else { String::new() })
+}
+
+/// The same, with words for whose it is.
+pub(crate) fn floor_of(floor: &Floor, of: &str) -> String {
     let us = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), time);
-    let of = if document.several() { format!(" of {}", floor.shape) } else { String::new() };
     let head = format!("Floor of {}{of} (the primary as its own replica, {} rounds):", floor.method, count(floor.rounds));
     match Method::from_name(&floor.method) {
         Some(Method::Tap) => format!(

@@ -230,7 +230,7 @@ fn course(windows: &[Window]) -> Option<String> {
 
 fn floor(document: &LagDocument) -> String {
     let mut out = String::from("\nHow it was measured\n");
-    for sentence in methods::sentences(document) {
+    for sentence in methods::sentences(&methods::used(document)) {
         let _ = writeln!(out, "  {}", wrapped(&sentence, 118, "  "));
     }
     let _ = writeln!(

@@ -30,6 +30,11 @@ pub(crate) struct Failure {
     pub(crate) hint: String,
 }
 
+/// For what cannot happen.
+pub(crate) fn unexpected() -> Failure {
+    Failure::failed("the plan is for another command", "please report this as a defect")
+}
+
 impl Failure {
     pub(crate) fn usage(message: impl Into<String>, hint: impl Into<String>) -> Self {
         Self { kind: Kind::Usage, message: message.into(), hint: hint.into() }

@@ -2,6 +2,7 @@
 //!
 //! The only crate that prints, reads the environment and sets exit codes.
 
+mod calibrate;
 mod cli;
 mod commands;
 mod credentials;
@@ -25,6 +26,7 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let result = signals::install().and_then(|stop| match cli.command {
         Command::Lag(args) => commands::lag::run(&args, &stop),
+        Command::Calibrate(args) => commands::calibrate::run(&args, &stop),
         Command::Run(args) => commands::run::run(&args, &stop),
         Command::Doctor(args) => commands::doctor::run(&args, &stop),
         Command::Sandbox(args) => commands::sandbox::run(&args.command, &stop),

@@ -1,7 +1,7 @@
 //! Carries out a plan from beginning to end: run directory, target, checks,
 //! measurement, clean-up, report.
 
-mod document;
+pub(crate) mod document;
 pub(crate) mod servers;
 
 use std::{
@@ -34,17 +34,16 @@ use replimeter_server::Node;
 use self::{document::Gathered, servers::obtain};
 use crate::{
     cli::OutputArgs,
-    commands::report,
+    commands::report::Document,
     environment,
     failure::{Failure, Kind},
     frame::Frame,
     machine,
     progress::Line,
-    run_dir::{SUMMARY, write_json},
 };
 
 /// How long a server may take to answer a question outside the measuring path.
-const ANSWER: Duration = Duration::from_secs(5);
+pub(crate) const ANSWER: Duration = Duration::from_secs(5);
 /// How long the replicas may take to apply the removal of our table.
 const REMOVAL: Duration = Duration::from_secs(5);
 
@@ -132,11 +131,8 @@ pub(crate) fn carry_out(mut request: Request<'_>, stop: &Arc<AtomicBool>) -> Res
         failure: failure.as_ref(),
     };
     let document = document::build(&run, &parts, warnings);
-    let written = write_json(&run_dir.file(SUMMARY), &document)
-        .and_then(|()| report::render(run_dir.path(), &document, &manifest, &plan_text));
     line.clear();
-    // The figures are shown even when the disk took the page no more.
-    report::show(&document, output.json, output.raw)?;
+    let written = Document::Lag(Box::new(document)).publish(run_dir.path(), &manifest, &plan_text, output);
     match (failure, written) {
         (Some(failure), _) => Err(failure),
         (None, written) => written,
@@ -240,11 +236,11 @@ fn measure(
     let mut compared = |compared: &Compared| gathered.borrow_mut().compare(compared);
     let mut progress = |progress| line.show(&progress);
     let mut listener = Listener { sample: &mut sample, compared: &mut compared, progress: &mut progress, stop };
-    Ok(lag::run(cluster, plan, methods, clock, &mut listener)?)
+    Ok(lag::run(cluster, plan, methods, 1, clock, &mut listener)?)
 }
 
 /// What the command ends with, when not with success.
-fn end_of(outcome: &Outcome) -> Option<Failure> {
+pub(crate) fn end_of(outcome: &Outcome) -> Option<Failure> {
     if let Some(error) = &outcome.failure {
         return Some(Failure::failed(error.to_string(), error.hint()));
     }

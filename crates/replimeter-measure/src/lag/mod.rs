@@ -104,6 +104,8 @@ pub struct Listener<'a> {
 pub struct Outcome {
     /// Largest payload that every server accepts, in bytes; larger ones were cut.
     pub size_limit: u64,
+    /// The id that a following run on the same table begins with.
+    pub next_id: u64,
     /// Counted rounds that were written.
     pub rounds: u64,
     /// Whether the user ended it.
@@ -177,7 +179,8 @@ fn point_selects(
     Ok(trips)
 }
 
-/// Measures. The table must be there; see [`crate::table::ProbeTable`].
+/// Measures. The table must be there; see [`crate::table::ProbeTable`]. Rows get ids
+/// from `first_id` on: 1 for a new table, and what the outcome says for another run on it.
 ///
 /// The run has two parts: the *floor*, in which the primary is observed as if it
 /// were its own replica, and the measurement proper. Without replicas the
@@ -190,6 +193,7 @@ pub fn run(
     cluster: &mut Cluster,
     plan: &LagPlan,
     methods: &[Method],
+    first_id: u64,
     clock: &Clock,
     listener: &mut Listener<'_>,
 ) -> Result<Outcome, MeasureError> {
@@ -201,7 +205,7 @@ pub fn run(
     let primary = node(&cluster.primary.node);
     let replicas: Vec<Node> = cluster.replicas.iter().map(|replica| node(&replica.server.node)).collect();
     let mut outcome = Outcome { warnings, size_limit: limit, ..Outcome::default() };
-    let mut next_id = 1;
+    let mut next_id = first_id;
     let mut part =
         |script: Script, observed: &[Node], cluster: &mut Cluster, outcome: &mut Outcome, listener: &mut Listener<'_>| {
             let part = Part { primary: &primary, observed, methods, bytes: &bytes, limit, clock, plan };
@@ -227,7 +231,7 @@ pub fn run(
                 return Ok(());
             }
             // On a thread of its own, since it takes real-time priority as the observer does.
-            let rows = 2..2 + plan.floor_rounds * 2;
+            let rows = first_id + 1..first_id + 1 + plan.floor_rounds * 2;
             let stop = listener.stop;
             let trips = thread::scope(|scope| scope.spawn(|| point_selects(clock, &primary, rows, plan.real_time, stop)).join());
             outcome.point_select = trips.map_err(|_| MeasureError::Thread)??;
@@ -240,6 +244,7 @@ pub fn run(
         Err(MeasureError::Interrupted) => outcome.interrupted = true,
         Err(error) => outcome.failure = Some(error),
     }
+    outcome.next_id = next_id;
     Ok(outcome)
 }
 

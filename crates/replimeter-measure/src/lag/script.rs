@@ -134,7 +134,8 @@ mod tests {
     use super::*;
 
     fn plan(lag: &str) -> LagPlan {
-        let Work::Lag(plan) = PlanFile::from_toml(&format!("command = 'lag'\n[lag]\n{lag}")).unwrap().resolve().unwrap().work;
+        let plan = PlanFile::from_toml(&format!("command = 'lag'\n[lag]\n{lag}")).unwrap().resolve().unwrap();
+        let Work::Lag(plan) = plan.work else { panic!("a plan for another command") };
         plan
     }
 

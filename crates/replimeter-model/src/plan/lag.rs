@@ -292,7 +292,8 @@ impl LagPlan {
 
 impl LagPlan {
     /// The same as a plan file spells it, with every default.
-    pub(super) fn to_spec(&self) -> LagSpec {
+    #[must_use]
+    pub fn to_spec(&self) -> LagSpec {
         let plan = self;
         let mut lag = LagSpec {
             method: plan.methods.clone(),

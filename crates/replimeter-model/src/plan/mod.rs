@@ -1,11 +1,13 @@
 //! Plans: everything a run needs to know, with every default made concrete.
 
+mod calibrate;
 mod lag;
 mod target;
 
 use serde::{Deserialize, Serialize};
 
 pub use self::{
+    calibrate::{CalibratePlan, CalibrateSpec},
     lag::{DEFAULT_ROUNDS, DEFAULT_SIZE, LagPlan, LagSpec, Method, Methods, Pace, Until, Writes},
     target::{OneOrMore, TargetSpec, check_nodes},
 };
@@ -17,6 +19,19 @@ use crate::target::Target;
 pub enum Command {
     /// How late is each replica.
     Lag,
+    /// What each method makes of known delays.
+    Calibrate,
+}
+
+impl Command {
+    /// The name in plans.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Lag => "lag",
+            Self::Calibrate => "calibrate",
+        }
+    }
 }
 
 /// A plan as a file spells it; nothing need be there but what it asks for.
@@ -32,8 +47,11 @@ pub struct PlanFile {
     #[serde(default)]
     pub target: TargetSpec,
     /// How, for the command `lag`.
-    #[serde(default)]
-    pub lag: LagSpec,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lag: Option<LagSpec>,
+    /// How, for the command `calibrate`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub calibrate: Option<CalibrateSpec>,
 }
 
 /// A resolved plan.
@@ -54,6 +72,8 @@ pub struct Plan {
 pub enum Work {
     /// How late is each replica.
     Lag(LagPlan),
+    /// What each method makes of known delays.
+    Calibrate(CalibratePlan),
 }
 
 /// Why a plan cannot be carried out.
@@ -87,7 +107,13 @@ impl PlanFile {
     /// A plan for `lag` from its parts.
     #[must_use]
     pub fn lag(target: TargetSpec, lag: LagSpec) -> Self {
-        Self { command: Command::Lag, title: None, target, lag }
+        Self { command: Command::Lag, title: None, target, lag: Some(lag), calibrate: None }
+    }
+
+    /// A plan for `calibrate` from its parts.
+    #[must_use]
+    pub fn calibrate(target: TargetSpec, calibrate: CalibrateSpec) -> Self {
+        Self { command: Command::Calibrate, title: None, target, lag: None, calibrate: Some(calibrate) }
     }
 
     /// Reads a plan file's text.
@@ -103,14 +129,24 @@ impl PlanFile {
     /// # Errors
     /// When settings contradict each other or name what does not exist.
     pub fn resolve(&self) -> Result<Plan, PlanError> {
+        let sections = [(Command::Lag, self.lag.is_some()), (Command::Calibrate, self.calibrate.is_some())];
+        if let Some((other, _)) = sections.iter().find(|(command, there)| *there && *command != self.command) {
+            let (other, own) = (other.name(), self.command.name());
+            return Err(PlanError::Contradiction(format!("a plan for `{own}` has no section [{other}]; its own is [{own}]")));
+        }
         let targets = self.target.resolve()?;
         let sandbox = !matches!(targets.as_slice(), [Target::Nodes(_)]);
         let several = targets.len() > 1;
-        if several && self.lag.sizes.is_some() {
+        let lag = self.lag.clone().unwrap_or_default();
+        if several && lag.sizes.is_some() {
             return contradiction("a sweep over sizes takes one sandbox; run it once for each");
         }
         let work = match self.command {
-            Command::Lag => Work::Lag(self.lag.resolve(sandbox)?),
+            Command::Lag => Work::Lag(lag.resolve(sandbox)?),
+            Command::Calibrate => {
+                calibrate::check_target(&self.target, &targets)?;
+                Work::Calibrate(self.calibrate.clone().unwrap_or_default().resolve()?)
+            }
         };
         Ok(Plan { title: self.title.clone(), target: self.target.concrete(&targets), targets, work })
     }
@@ -122,7 +158,8 @@ impl Plan {
     pub fn to_file(&self) -> PlanFile {
         let (title, target) = (self.title.clone(), self.target.clone());
         match &self.work {
-            Work::Lag(plan) => PlanFile { command: Command::Lag, title, target, lag: plan.to_spec() },
+            Work::Lag(plan) => PlanFile { title, ..PlanFile::lag(target, plan.to_spec()) },
+            Work::Calibrate(plan) => PlanFile { title, ..PlanFile::calibrate(target, plan.to_spec()) },
         }
     }
 
@@ -150,7 +187,7 @@ mod tests {
     fn the_smallest_plan_has_every_default() {
         let plan = resolve("command = 'lag'").unwrap();
         assert_eq!(plan.targets, [Target::Sandbox(SandboxSpec::of("async:1".parse().unwrap()))]);
-        let Work::Lag(lag) = plan.work;
+        let Work::Lag(lag) = plan.work else { panic!("a plan for another command") };
         assert_eq!(lag.writes, Writes::Rounds { until: Until::Rounds(1000), size: 1000 });
         assert_eq!(lag.pace, Pace::Every(Span::from_millis(10)));
         assert!(lag.keep_awake);
@@ -192,6 +229,18 @@ mod tests {
         ] {
             let error = resolve(&format!("command = 'lag'\n[lag]\n{lag}")).unwrap_err().to_string();
             assert!(error.contains(want), "{lag}: {error}");
+        }
+        for (plan, want) in [
+            ("command = 'lag'\n[calibrate]", "no section [calibrate]"),
+            ("command = 'calibrate'\n[calibrate]\ndelays = ['0']", "above 0"),
+            ("command = 'calibrate'\n[calibrate]\ndelays = ['11s']", "longest"),
+            ("command = 'calibrate'\n[calibrate]\nrepeats = 0", "repeats"),
+            ("command = 'calibrate'\n[target]\nsandbox = 'galera:3'", "async:N only"),
+            ("command = 'calibrate'\n[target]\nlink-delay = '1ms'", "--delays"),
+            ("command = 'calibrate'\n[target]\nprimary = 'mysql://a/'\nreplicas = ['mysql://b/']", "a replication link of ours"),
+        ] {
+            let error = resolve(plan).unwrap_err().to_string();
+            assert!(error.contains(want), "{plan}: {error}");
         }
         for (target, want) in [
             ("primary = 'mysql://a/'", "without a replica"),

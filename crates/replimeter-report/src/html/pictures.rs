@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use replimeter_model::{
+    calibrate::{CalibrateDocument, CalibrateRow},
     record::{Bin, Distribution, LagDocument, LagRow},
     sample::{LagSample, Phase},
     target::NULL_REPLICA,
@@ -12,7 +13,7 @@ use replimeter_stats::{bins::bins, envelope::Envelope, signed::SignedHistogram};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::figures::{Unit, count};
+use crate::figures::{Unit, count, time};
 
 /// Bars of the distribution.
 const BARS: usize = 80;
@@ -291,4 +292,47 @@ fn sizes(document: &LagDocument) -> Option<Picture> {
             rows,
         },
     })
+}
+
+/// Measured less injected, by method; the bars are the intervals.
+pub(super) fn calibration(document: &CalibrateDocument) -> Picture {
+    let mut series: Vec<(String, &str, Vec<&CalibrateRow>)> = Vec::new();
+    for row in document.results.iter().filter(|row| row.error_p50_us.is_some()) {
+        let name = format!("{} {}", row.replica, row.method);
+        match series.iter_mut().find(|(known, ..)| *known == name) {
+            Some((_, _, rows)) => rows.push(row),
+            None => series.push((name, &row.method, vec![row])),
+        }
+    }
+    let traces = series.iter().enumerate().map(|(index, (name, _, rows))| {
+        let error = |row: &&CalibrateRow| row.error_p50_us.unwrap_or_default();
+        let half = |row: &&CalibrateRow| row.error_p50_ci.map_or(0.0, |[low, high]| (high - low) / 2.0);
+        json!({
+            "type": "scatter", "mode": "lines+markers", "name": name,
+            "x": rows.iter().map(|row| time(row.injected_us)).collect::<Vec<_>>(),
+            "y": rows.iter().map(error).collect::<Vec<_>>(),
+            "error_y": {"type": "data", "thickness": 1, "array": rows.iter().map(half).collect::<Vec<_>>()},
+            "hovertemplate": "%{x}: %{y:.4~g} µs<extra>%{fullData.name}</extra>",
+            "line": {"color": colour(index)},
+        })
+    });
+    let shown = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), |us| Unit::Micro.show(us));
+    let rows = document.results.iter().map(|row| {
+        vec![row.replica.clone(), row.method.clone(), time(row.injected_us), shown(row.error_p50_us), shown(row.error_p99_us)]
+    });
+    Picture {
+        id: "calibration",
+        title: "Measured less injected, at p50",
+        note: "Zero is the truth. The bars are 95 % intervals.".to_owned(),
+        figure: figure(
+            "calibration",
+            traces.collect(),
+            json!({"title": {"text": "injected delay"}, "type": "category"}),
+            json!({"title": {"text": "error of p50 (µs)"}, "zeroline": true}),
+        ),
+        table: DataTable {
+            header: ["replica", "method", "injected", "error p50 (µs)", "error p99 (µs)"].map(str::to_owned).to_vec(),
+            rows: rows.collect(),
+        },
+    }
 }

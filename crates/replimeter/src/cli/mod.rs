@@ -8,7 +8,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use replimeter_model::{
-    plan::{LagSpec, Methods, Pace},
+    plan::{CalibrateSpec, LagSpec, Methods, OneOrMore, Pace, PlanFile, TargetSpec},
+    sandbox::SandboxRef,
     sizes::Sizes,
     span::Span,
 };
@@ -16,7 +17,7 @@ use replimeter_model::{
 pub(crate) use self::{
     sandbox::{DownArgs, EnvArgs, ExecArgs, LinkArgs, ListArgs, SandboxCommand, SandboxCommandArgs, UpArgs},
     servers::{AddArgs, ServersArgs, ServersCommand},
-    target::TargetArgs,
+    target::{SandboxArgs, TargetArgs},
 };
 
 /// Measures database replication: how late is a replica?
@@ -32,6 +33,7 @@ Examples:
   replimeter lag --sandbox async:1 --sandbox semi-sync:1 --sandbox galera:3
                                                    modes side by side
   replimeter lag --primary mysql://u@db1/ --replica mysql://u@db2/ --for 60s
+  replimeter calibrate                             how far off is each method?
   replimeter run plans/size-sweep.toml             a published experiment
   replimeter report replimeter-runs/…              render a run again, no server needed
   replimeter doctor --topology cluster.toml        what is odd about these servers?
@@ -50,6 +52,8 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Measure how late each replica shows what the primary wrote
     Lag(Box<LagArgs>),
+    /// Inject known delays into a sandbox's replication and say what each method makes of them: the tool's own error
+    Calibrate(Box<CalibrateArgs>),
     /// Carry out a plan file; every run keeps its own as plan.toml
     Run(Box<RunArgs>),
     /// Render a run again from its directory, without any server
@@ -188,6 +192,70 @@ pub(crate) struct MeasureArgs {
     /// Give the few measuring threads real-time priority, so that they do not wait behind servers on a busy core [default: on where permitted]
     #[arg(long, value_enum, value_name = "ON|OFF")]
     pub(crate) real_time: Option<Switch>,
+}
+
+/// `replimeter calibrate`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  replimeter calibrate
+  replimeter calibrate --sandbox mysql/async:1 --method poll,wait,tap
+  replimeter calibrate --delays 0,1ms,10ms --rounds 500 --json")]
+pub(crate) struct CalibrateArgs {
+    /// Start servers of our own in this shape and remove them afterwards: [mariadb/|mysql/]async:N
+    #[arg(long, value_name = "SHAPE", default_value = "async:1", help_heading = "Target")]
+    pub(crate) sandbox: SandboxRef,
+
+    #[command(flatten)]
+    pub(crate) servers: SandboxArgs,
+
+    /// How the arrival of a row is observed, as for `lag`
+    #[arg(long, value_name = "METHOD[,…]|all", default_value = "all", help_heading = "Measurement")]
+    pub(crate) method: Methods,
+
+    /// One-way delays of the link between primary and replica; 0 is always among them [default: 0,500us,1ms,5ms,20ms,100ms]
+    #[arg(long, value_name = "TIME,…", value_delimiter = ',', help_heading = "Measurement")]
+    pub(crate) delays: Vec<Span>,
+
+    /// Rounds at each delay, each time it has its turn [default: 200]
+    #[arg(long, value_name = "N", help_heading = "Measurement")]
+    pub(crate) rounds: Option<u64>,
+
+    /// How often all delays have their turn, there and back again [default: 4]
+    #[arg(long, value_name = "N", help_heading = "Measurement")]
+    pub(crate) repeats: Option<u32>,
+
+    /// Time from one row to the next [default: 13ms, of which no default delay is near a multiple]
+    #[arg(long, value_name = "TIME", help_heading = "Measurement")]
+    pub(crate) every: Option<Span>,
+
+    /// Keep this machine's idle cores from halting [default: on]
+    #[arg(long, value_enum, value_name = "ON|OFF", help_heading = "Measurement")]
+    pub(crate) keep_awake: Option<Switch>,
+
+    /// Give the few measuring threads real-time priority [default: on where permitted]
+    #[arg(long, value_enum, value_name = "ON|OFF", help_heading = "Measurement")]
+    pub(crate) real_time: Option<Switch>,
+
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+impl CalibrateArgs {
+    /// The plan.
+    pub(crate) fn plan(&self) -> PlanFile {
+        let target = TargetSpec { sandbox: Some(OneOrMore::One(self.sandbox.to_string())), ..self.servers.spec() };
+        let calibrate = CalibrateSpec {
+            method: Some(self.method.clone()),
+            delays: Some(self.delays.clone()).filter(|delays| !delays.is_empty()),
+            rounds: self.rounds,
+            repeats: self.repeats,
+            every: self.every,
+            keep_awake: self.keep_awake.map(|switch| matches!(switch, Switch::On)),
+            real_time: self.real_time.map(|switch| matches!(switch, Switch::On)),
+        };
+        PlanFile::calibrate(target, calibrate)
+    }
 }
 
 /// `replimeter run`.

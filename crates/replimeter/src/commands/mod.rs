@@ -1,5 +1,6 @@
 //! One file per command.
 
+pub(crate) mod calibrate;
 pub(crate) mod doctor;
 pub(crate) mod lag;
 pub(crate) mod report;

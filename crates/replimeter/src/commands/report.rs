@@ -7,16 +7,17 @@ use std::{
 };
 
 use replimeter_model::{
+    calibrate::{CALIBRATE_SCHEMA, CalibrateDocument},
     manifest::{MANIFEST_SCHEMA, Manifest},
     record::{LAG_SCHEMA, LagDocument},
 };
-use replimeter_report::{html, terminal};
+use replimeter_report::{calibrate, html, terminal};
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
-    cli::ReportArgs,
+    cli::{OutputArgs, ReportArgs},
     failure::Failure,
-    run_dir::{MANIFEST, PAGE, PLAN, SAMPLES, SUMMARY, write_text},
+    run_dir::{MANIFEST, PAGE, PLAN, SAMPLES, SUMMARY, write_json, write_text},
 };
 
 pub(crate) fn run(args: &ReportArgs) -> Result<(), Failure> {
@@ -24,40 +25,99 @@ pub(crate) fn run(args: &ReportArgs) -> Result<(), Failure> {
         return Err(Failure::usage("--json is for a single run", "render the runs one by one"));
     }
     for dir in &args.run_dirs {
-        let mut document: LagDocument = read_json(dir, SUMMARY, LAG_SCHEMA)?;
+        let mut document = Document::read(dir)?;
         // The directory may have been moved or copied since.
-        document.run_dir = std::path::absolute(dir).unwrap_or_else(|_| dir.clone()).display().to_string();
+        document.moved_to(&std::path::absolute(dir).unwrap_or_else(|_| dir.clone()));
         let manifest: Manifest = read_json(dir, MANIFEST, MANIFEST_SCHEMA)?;
         let plan = read_text(dir, PLAN)?;
-        if args.raw && document.size_sweep.is_empty() {
+        if args.raw && !document.has_sweep() {
             return Err(Failure::usage(format!("{} has no sweep over sizes", dir.display()), "leave --raw out"));
         }
         // The figures are shown even where the page cannot be written.
-        let rendered = render(dir, &document, &manifest, &plan);
-        show(&document, args.json, args.raw)?;
+        let rendered = document.render(dir, &manifest, &plan);
+        document.show(args.json, args.raw)?;
         rendered.map_err(|failure| Failure { hint: "copy the run directory to where you may write".to_owned(), ..failure })?;
     }
     Ok(())
 }
 
-/// Writes the page of a run.
-pub(crate) fn render(dir: &Path, document: &LagDocument, manifest: &Manifest, plan: &str) -> Result<(), Failure> {
-    let page = html::lag(document, manifest, plan, &dir.join(SAMPLES))
-        .map_err(|error| Failure::failed(format!("cannot render the page: {error}"), incomplete_hint()))?;
-    write_text(&dir.join(PAGE), &page)
+/// The record of a run, by what it measured.
+pub(crate) enum Document {
+    Lag(Box<LagDocument>),
+    Calibrate(Box<CalibrateDocument>),
 }
 
-/// Prints the report, or the JSON document.
-pub(crate) fn show(document: &LagDocument, json: bool, raw: bool) -> Result<(), Failure> {
-    if !json {
-        let mut text = terminal::lag(document, raw);
-        text.push_str(&format!("\nRun kept in {}\n", document.run_dir));
-        if Path::new(&document.run_dir).join(PAGE).exists() {
-            text.push_str(&format!("As a page:  file://{}/{PAGE}\n", document.run_dir));
+impl Document {
+    /// Reads `summary.json`, whatever run it is of.
+    fn read(dir: &Path) -> Result<Self, Failure> {
+        let (schema, value) = read_value(dir, SUMMARY)?;
+        let path = dir.join(SUMMARY);
+        let refuse = |reason: String| unusable(&path, &reason);
+        let wrong = |error: serde_json::Error| refuse(error.to_string());
+        match schema.as_str() {
+            LAG_SCHEMA => Ok(Self::Lag(Box::new(serde_json::from_value(value).map_err(wrong)?))),
+            CALIBRATE_SCHEMA => Ok(Self::Calibrate(Box::new(serde_json::from_value(value).map_err(wrong)?))),
+            other => Err(refuse(format!("it has the schema {other}, this version reads {LAG_SCHEMA} and {CALIBRATE_SCHEMA}"))),
         }
-        return print(&plain(&text));
     }
-    print_json(document)
+
+    fn moved_to(&mut self, dir: &Path) {
+        let dir = dir.display().to_string();
+        match self {
+            Self::Lag(document) => document.run_dir = dir,
+            Self::Calibrate(document) => document.run_dir = dir,
+        }
+    }
+
+    fn run_dir(&self) -> &str {
+        match self {
+            Self::Lag(document) => &document.run_dir,
+            Self::Calibrate(document) => &document.run_dir,
+        }
+    }
+
+    fn has_sweep(&self) -> bool {
+        matches!(self, Self::Lag(document) if !document.size_sweep.is_empty())
+    }
+
+    /// Writes the page of a run.
+    pub(crate) fn render(&self, dir: &Path, manifest: &Manifest, plan: &str) -> Result<(), Failure> {
+        let page = match self {
+            Self::Lag(document) => html::lag(document, manifest, plan, &dir.join(SAMPLES)),
+            Self::Calibrate(document) => html::calibrate(document, manifest, plan),
+        };
+        let page = page.map_err(|error| Failure::failed(format!("cannot render the page: {error}"), incomplete_hint()))?;
+        write_text(&dir.join(PAGE), &page)
+    }
+
+    /// Prints the report, or the JSON document.
+    pub(crate) fn show(&self, json: bool, raw: bool) -> Result<(), Failure> {
+        let mut text = match self {
+            Self::Lag(document) if json => return print_json(document),
+            Self::Calibrate(document) if json => return print_json(document),
+            Self::Lag(document) => terminal::lag(document, raw),
+            Self::Calibrate(document) => calibrate::text(document),
+        };
+        let dir = self.run_dir();
+        text.push_str(&format!("\nRun kept in {dir}\n"));
+        if Path::new(dir).join(PAGE).exists() {
+            text.push_str(&format!("As a page:  file://{dir}/{PAGE}\n"));
+        }
+        print(&plain(&text))
+    }
+
+    /// Writes the record and its page into the run's directory and shows the figures,
+    /// which no full disk shall keep from being seen.
+    pub(crate) fn publish(&self, dir: &Path, manifest: &Manifest, plan: &str, output: &OutputArgs) -> Result<(), Failure> {
+        let summary = dir.join(SUMMARY);
+        let written = match self {
+            Self::Lag(document) => write_json(&summary, document),
+            Self::Calibrate(document) => write_json(&summary, document),
+        };
+        let written = written.and_then(|()| self.render(dir, manifest, plan));
+        self.show(output.json, output.raw)?;
+        written
+    }
 }
 
 /// Prints the one document of a command.
@@ -94,14 +154,24 @@ fn read_text(dir: &Path, name: &str) -> Result<String, Failure> {
         .map_err(|error| Failure::failed(format!("cannot read {}: {error}", path.display()), incomplete_hint()))
 }
 
-fn read_json<T: DeserializeOwned>(dir: &Path, name: &str, schema: &str) -> Result<T, Failure> {
+fn unusable(path: &Path, reason: &str) -> Failure {
+    Failure::failed(format!("cannot use {}: {reason}", path.display()), incomplete_hint())
+}
+
+/// A JSON document and the schema that it states.
+fn read_value(dir: &Path, name: &str) -> Result<(String, serde_json::Value), Failure> {
     let text = read_text(dir, name)?;
     let path = dir.join(name);
-    let refuse = |reason: String| Failure::failed(format!("cannot use {}: {reason}", path.display()), incomplete_hint());
-    let value: serde_json::Value = serde_json::from_str(&text).map_err(|error| refuse(error.to_string()))?;
-    match value.get("schema").and_then(serde_json::Value::as_str) {
-        Some(stated) if stated == schema => serde_json::from_value(value).map_err(|error| refuse(error.to_string())),
-        Some(stated) => Err(refuse(format!("it has the schema {stated}, this version reads {schema}"))),
-        None => Err(refuse("it states no schema".to_owned())),
+    let value: serde_json::Value = serde_json::from_str(&text).map_err(|error| unusable(&path, &error.to_string()))?;
+    let schema = value.get("schema").and_then(serde_json::Value::as_str).map(str::to_owned);
+    Ok((schema.ok_or_else(|| unusable(&path, "it states no schema"))?, value))
+}
+
+fn read_json<T: DeserializeOwned>(dir: &Path, name: &str, schema: &str) -> Result<T, Failure> {
+    let (stated, value) = read_value(dir, name)?;
+    let path = dir.join(name);
+    if stated != schema {
+        return Err(unusable(&path, &format!("it has the schema {stated}, this version reads {schema}")));
     }
+    serde_json::from_value(value).map_err(|error| unusable(&path, &error.to_string()))
 }

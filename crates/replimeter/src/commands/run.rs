@@ -13,6 +13,7 @@ use replimeter_model::{
 };
 
 use crate::{
+    calibrate,
     cli::RunArgs,
     commands::report::print,
     failure::Failure,
@@ -31,6 +32,7 @@ pub(crate) fn run(args: &RunArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure>
     let plans = args.plans.iter().map(|path| read(path, args)).collect::<Result<Vec<_>, _>>()?;
     plans.iter().try_for_each(|(plan, ..)| match &plan.work {
         Work::Lag(lag) => measure::check(lag, &args.output),
+        Work::Calibrate(_) => calibrate::check(&args.output),
     })?;
     for (plan, passwords, warnings) in plans {
         if args.dry_run {
@@ -42,6 +44,7 @@ pub(crate) fn run(args: &RunArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure>
             Work::Lag(lag) => {
                 measure::carry_out(Request { plan: &plan, lag, passwords: &passwords, ask_password, output, warnings }, stop)?;
             }
+            Work::Calibrate(work) => calibrate::carry_out(&plan, work, output, warnings, stop)?,
         }
     }
     Ok(())

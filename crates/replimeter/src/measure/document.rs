@@ -6,10 +6,7 @@ use replimeter_measure::{clock::Clock, lag::Compared};
 use replimeter_model::{
     manifest::Manifest,
     plan::{LagPlan, Method, Pace, Plan, Writes},
-    record::{
-        Against, ClientRecord, Distribution, Floor, LAG_SCHEMA, LagDocument, LagRow, NodeRecord, SweepLoop, SweepTable,
-        TargetRecord,
-    },
+    record::{Against, ClientRecord, Floor, LAG_SCHEMA, LagDocument, LagRow, NodeRecord, SweepLoop, SweepTable, TargetRecord},
     sample::{LagSample, Phase},
     target::Target,
     time::Nanos,
@@ -79,11 +76,7 @@ impl Gathered {
         match sample.write.phase {
             Phase::Yardstick | Phase::Settle => {}
             Phase::Floor => {
-                let index = self.floors.iter().position(|(method, _)| *method == sample.method).unwrap_or_else(|| {
-                    self.floors.push((sample.method, FloorSummary::default()));
-                    self.floors.len() - 1
-                });
-                self.floors[index].1.record(sample);
+                record_floor(&mut self.floors, sample);
             }
             // The very first row only proves that rows arrive.
             Phase::WarmUp => {
@@ -117,6 +110,15 @@ impl Gathered {
             series.record(compared.write.send, compared.difference);
         }
     }
+}
+
+/// Adds a sample of the null replica to its method's.
+pub(crate) fn record_floor(floors: &mut Vec<(Method, FloorSummary)>, sample: &LagSample) {
+    let index = floors.iter().position(|(method, _)| *method == sample.method).unwrap_or_else(|| {
+        floors.push((sample.method, FloorSummary::default()));
+        floors.len() - 1
+    });
+    floors[index].1.record(sample);
 }
 
 /// A run that is over.
@@ -182,7 +184,7 @@ pub(crate) fn build(run: &Run<'_>, parts: &[Part], mut warnings: Vec<Warning>) -
         started_at: run.manifest.started_at.clone(),
         measured_us: parts.iter().map(|part| part.outcome.measured.as_micros()).sum(),
         target: target(run, parts),
-        settings: run.plan.to_file().lag,
+        settings: run.lag.to_spec(),
         warm_up_rounds: parts.iter().map(|part| part.gathered.warm_up).sum(),
         results,
         floors: parts.iter().flat_map(floors).collect(),
@@ -232,20 +234,25 @@ fn options(run: &Run<'_>) -> Vec<String> {
     options
 }
 
-fn target(run: &Run<'_>, parts: &[Part]) -> TargetRecord {
-    let nodes = run.manifest.servers.iter().map(|server| NodeRecord {
+/// Every server of the run.
+pub(crate) fn nodes(manifest: &Manifest) -> Vec<NodeRecord> {
+    let nodes = manifest.servers.iter().map(|server| NodeRecord {
         shape: server.shape.clone(),
         name: server.name.clone(),
         address: server.address.clone(),
         version: server.title(),
     });
+    nodes.collect()
+}
+
+fn target(run: &Run<'_>, parts: &[Part]) -> TargetRecord {
     let labels: Vec<&str> = parts.iter().map(|part| part.label.as_str()).collect();
     TargetRecord {
         shape: labels.join(", "),
         options: options(run),
         modes: parts.iter().map(|part| part.mode.clone()).collect(),
         sandbox: !run.manifest.sandboxes.is_empty(),
-        nodes: nodes.collect(),
+        nodes: nodes(run.manifest),
     }
 }
 
@@ -282,25 +289,35 @@ fn rows(run: &Run<'_>, part: &Part) -> Vec<LagRow> {
 
 /// What each method itself adds, as the null replica shows it.
 fn floors(part: &Part) -> Vec<Floor> {
-    let (gathered, outcome) = (&part.gathered, &part.outcome);
-    let floor = |(method, floor): &(Method, FloorSummary)| {
-        let row = floor.row();
+    let floor = |(method, summary): &(Method, FloorSummary)| {
+        let floor = self::floor(&part.label, *method, summary);
         // The yardstick of reads says something about reads only.
-        let reads = |histogram| if *method == Method::Poll { distribution(histogram) } else { Distribution::default() };
+        if *method != Method::Poll {
+            return floor;
+        }
         Floor {
-            shape: part.label.clone(),
-            method: method.name().to_owned(),
-            rounds: row.rounds,
-            from_ack: row.from_ack,
-            estimate: row.estimate,
-            midpoint_abs: floor.midpoint_abs(),
-            error_us: row.error_us,
-            from_primary: row.from_primary,
-            point_select: reads(&outcome.point_select),
-            point_select_at_ack: reads(&outcome.point_select_at_ack),
+            point_select: distribution(&part.outcome.point_select),
+            point_select_at_ack: distribution(&part.outcome.point_select_at_ack),
+            ..floor
         }
     };
-    gathered.floors.iter().map(floor).collect()
+    part.gathered.floors.iter().map(floor).collect()
+}
+
+/// One method's floor, without a yardstick.
+pub(crate) fn floor(shape: &str, method: Method, summary: &FloorSummary) -> Floor {
+    let row = summary.row();
+    Floor {
+        shape: shape.to_owned(),
+        method: method.name().to_owned(),
+        rounds: row.rounds,
+        from_ack: row.from_ack,
+        estimate: row.estimate,
+        midpoint_abs: summary.midpoint_abs(),
+        error_us: row.error_us,
+        from_primary: row.from_primary,
+        ..Floor::default()
+    }
 }
 
 fn sweep_tables(run: &Run<'_>, gathered: &Gathered) -> Vec<SweepTable> {

@@ -1,0 +1,106 @@
+//! The page of a `lag` run.
+
+use std::path::Path;
+
+use minijinja::{Value, context, value::Serde};
+use replimeter_model::{
+    manifest::Manifest,
+    record::{Distribution, LagDocument},
+};
+use serde::Serialize;
+
+use super::{HtmlError, frame::Page, pictures};
+use crate::{
+    answer::overall_rows,
+    columns::{HEADINGS, cells},
+    figures::{Unit, count, time},
+    methods, samples, shapes, sweep, terminal,
+};
+
+const TEMPLATE: &str = include_str!("lag.html");
+
+/// A line of a table of distributions.
+#[derive(Serialize)]
+struct Line {
+    replica: String,
+    size: String,
+    what: &'static str,
+    cells: Vec<String>,
+}
+
+fn line(replica: &str, size: Option<u64>, what: &'static str, unit: Unit, distribution: &Distribution) -> Line {
+    let size = size.map_or_else(|| "all".to_owned(), count);
+    Line { replica: replica.to_owned(), size, what, cells: cells(unit, distribution) }
+}
+
+fn lines(document: &LagDocument) -> (Unit, Vec<Line>) {
+    let overall = overall_rows(document);
+    let unit =
+        Unit::for_size(overall.iter().filter_map(|row| row.from_send.p50_us.or(row.from_send.mean_us)).fold(0.0, f64::max));
+    let mut lines = Vec::new();
+    for row in &overall {
+        for (what, distribution) in [
+            ("lag from ack", &row.from_ack),
+            ("lag from send", &row.from_send),
+            ("lag from intended start", &row.from_intended),
+            (methods::from_primary(&row.method), &row.from_primary),
+            ("bracket midpoint from ack", &row.estimate),
+            (methods::error(&row.method).unwrap_or_default(), &row.error_us),
+            ("insert (send to ack)", &row.insert),
+            ("retrieval (the read that showed the row)", &row.retrieval),
+        ] {
+            if what.is_empty() || distribution.count == 0 {
+                continue;
+            }
+            lines.push(line(&document.label_of(row), row.size_bytes, what, unit, distribution));
+        }
+    }
+    if overall.iter().any(|row| row.size_bytes.is_none()) {
+        for row in document.results.iter().filter(|row| row.size_bytes.is_some()) {
+            lines.push(line(&row.replica, row.size_bytes, "lag from ack", unit, &row.from_ack));
+        }
+    }
+    (unit, lines)
+}
+
+/// Renders the page from a run's record and its samples.
+///
+/// # Errors
+/// When the samples cannot be read.
+pub fn lag(document: &LagDocument, manifest: &Manifest, plan: &str, samples_file: &Path) -> Result<String, HtmlError> {
+    let mut gathered = pictures::Gathered::default();
+    samples::read(samples_file, |shape, replica, sample| {
+        gathered.record(&document.label(shape, replica, sample.method.name()), sample);
+    })?;
+    let (unit, lines) = lines(document);
+    let show = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), time);
+    let floors: Vec<String> = document.floors.iter().map(|floor| methods::floor(document, floor)).collect();
+    let published = document.size_sweep.iter();
+    let published = published.map(|table| context! { replica => table.replica.as_str(), text => sweep::table(table) });
+    let late = &document.client.start_lateness;
+    let page = Page {
+        template: TEMPLATE,
+        command: "lag",
+        heading: document.title.as_deref().unwrap_or("How late is each replica?"),
+        shape: &document.target.shape,
+        extent: format!("{} samples", count(gathered.count())),
+        document: Value::from(Serde(document)),
+        manifest,
+        plan,
+        several: document.several(),
+        pictures: pictures::all(document, &gathered),
+        text_report: terminal::lag(document, false),
+    };
+    page.render(context! {
+        unit => unit.symbol(),
+        headings => HEADINGS.to_vec(),
+        lines => Value::from(Serde(&lines)),
+        floors,
+        method_sentences => methods::sentences(&methods::used(document)),
+        methods_compared => methods::text(document),
+        side_by_side => context! { headings => shapes::HEADINGS.to_vec(), lines => shapes::lines(document), note => shapes::NOTE },
+        published => published.collect::<Vec<Value>>(),
+        warm_up => count(document.warm_up_rounds),
+        lateness => context! { p50 => show(late.p50_us), p99 => show(late.p99_us), max => show(late.max_us) },
+    })
+}
