@@ -4,6 +4,7 @@
 use std::{
     ffi::OsStr,
     fs,
+    os::unix::fs::{PermissionsExt, symlink},
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
     sync::atomic::AtomicBool,
@@ -11,8 +12,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use replimeter_model::sandbox::SandboxSpec;
-use replimeter_sandbox::{Home, Sandbox, SandboxError, Search, Settings};
+use replimeter_model::{engine::Engine, sandbox::SandboxSpec};
+use replimeter_sandbox::{Home, Install, Member, Sandbox, SandboxError, Search, Settings};
 use replimeter_server::{Node, Session};
 use serde_json::Value;
 
@@ -184,9 +185,72 @@ pub fn start(shape: &str, options: &[&str]) -> Sandbox {
 /// As starting a sandbox has them.
 pub fn start_spec(spec: SandboxSpec) -> Result<Sandbox, SandboxError> {
     let home = Home::at(home()).unwrap();
-    let path = std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()).collect();
-    let search = Search { servers: spec.servers.clone(), path, private: home.servers() };
+    let search = search(&home, spec.servers.clone());
     Sandbox::start(&Settings { spec, search, home, guard: None }, &AtomicBool::new(false))
+}
+
+/// Where server binaries are looked for.
+fn search(home: &Home, servers: Option<PathBuf>) -> Search {
+    let path = std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()).collect();
+    Search { servers, path, private: home.servers() }
+}
+
+/// A folder for `--servers` or `--replica-server` with a server whose calendar
+/// clock [`set_clock`] sets; its other clocks stay right.
+#[must_use]
+pub fn servers_with_a_clock_to_set(engine: Engine) -> PathBuf {
+    let library =
+        ["x86_64-linux-gnu", "aarch64-linux-gnu"].map(|triplet| format!("/usr/lib/{triplet}/faketime/libfaketimeMT.so.1"));
+    let library = library.iter().find(|path| Path::new(path).exists());
+    let library = library.expect("libfaketime is missing: run scripts/get-test-tools (on Debian: apt-get install libfaketime)");
+    let home = Home::at(home()).unwrap();
+    let install = Install::find(&search(&home, None), Some(engine)).unwrap_or_else(|error| panic!("{error}"));
+    let command = install.command();
+    let real: Vec<String> = std::iter::once(command.get_program())
+        .chain(command.get_args())
+        .map(|word| format!("'{}'", word.to_str().unwrap()))
+        .collect();
+    let variables: String =
+        install.environment().into_iter().map(|(name, value)| format!("export {name}='{}'\n", value.to_str().unwrap())).collect();
+    // At one place for good: data directories are kept by the binary's path.
+    let folder = self::home().join("clocks").join(format!("{}-{}", engine.name(), install.version));
+    let program = folder.join("bin").join(install.program.file_name().unwrap());
+    // The clock's file lies beside the data directory; a server without one has the right time.
+    let script = format!(
+        "#!/bin/sh\nfor word in \"$@\"; do case $word in --datadir=*) FAKETIME_TIMESTAMP_FILE=${{word#--datadir=}}/../clock;; esac; done\n\
+         export FAKETIME_TIMESTAMP_FILE FAKETIME_CACHE_DURATION=1 FAKETIME_DONT_FAKE_MONOTONIC=1 DONT_FAKE_MONOTONIC=1\n\
+         {variables}export LD_PRELOAD={library}\nexec {} \"$@\"\n",
+        real.join(" ")
+    );
+    if fs::read_to_string(&program).is_ok_and(|found| found == script) {
+        return folder;
+    }
+    let _ = fs::remove_dir_all(&folder);
+    for inside in ["bin", "share", "lib/mysql"] {
+        fs::create_dir_all(folder.join(inside)).unwrap();
+    }
+    for entered in [&self::home().join("clocks"), &folder] {
+        fs::set_permissions(entered, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    symlink(&install.share, folder.join("share/mysql")).unwrap();
+    if let Some(plugins) = &install.plugins {
+        symlink(plugins, folder.join("lib/mysql/plugin")).unwrap();
+    }
+    // Whole or not at all, for suites that run at the same time.
+    let made = folder.join("server.new");
+    fs::write(&made, script).unwrap();
+    fs::set_permissions(&made, fs::Permissions::from_mode(0o755)).unwrap();
+    fs::rename(&made, program).unwrap();
+    folder
+}
+
+/// Sets the clock of a server from [`servers_with_a_clock_to_set`] ahead of the
+/// right time by so many seconds (behind it when negative), within about a second.
+pub fn set_clock(member: &Member, seconds: f64) {
+    let made = member.folder.join("clock.new");
+    fs::write(&made, format!("{seconds:+}\n")).unwrap();
+    fs::set_permissions(&made, fs::Permissions::from_mode(0o644)).unwrap();
+    fs::rename(&made, member.folder.join("clock")).unwrap();
 }
 
 /// A session on a server of a sandbox.

@@ -8,6 +8,7 @@ pub mod clock;
 pub mod doctor;
 pub mod error;
 pub mod lag;
+pub mod offset;
 pub mod pacing;
 pub mod preflight;
 pub mod priority;

@@ -243,8 +243,8 @@ pub struct RoundTrip {
 pub struct ClockOffset {
     /// The server's clock less ours.
     pub offset_us: f64,
-    /// The true offset lies within `offset_us` ± this: half of the fastest round
-    /// trip, and what the two clocks resolve.
+    /// The true offset lies within `offset_us` ± this: at most half of the fastest
+    /// round trip, and what the two clocks resolve.
     pub bound_us: f64,
     /// How many readings it was chosen from.
     pub count: u64,

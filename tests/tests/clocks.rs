@@ -1,0 +1,61 @@
+//! Servers' clocks, and what becomes of one that is set.
+
+use std::{thread, time::Duration};
+
+use replimeter_measure::{
+    clock::{Calendar, Clock},
+    offset::ServerClock,
+};
+use replimeter_model::{engine::Engine, sandbox::SandboxSpec, time::Nanos};
+use replimeter_suites::{servers_with_a_clock_to_set, session, set_clock, start_spec, until};
+
+const LIMIT: Duration = Duration::from_secs(60);
+const SECOND: i64 = 1_000_000_000;
+
+#[test]
+fn servers_of_one_machine_have_one_clock_until_one_is_set() {
+    for engine in [Engine::MariaDb, Engine::MySql] {
+        let folder = servers_with_a_clock_to_set(engine);
+        let spec = SandboxSpec {
+            replica_server: Some(folder.display().to_string()),
+            ..SandboxSpec::of(format!("{}/async:1", engine.name()).parse().unwrap())
+        };
+        let sandbox = start_spec(spec).unwrap_or_else(|error| panic!("{error}\n{}", error.hint()));
+        let clock = Clock::start();
+        let mut sessions = [session(&sandbox.nodes()[0]), session(&sandbox.nodes()[1])];
+        let calendar = Calendar::tie();
+        let [primary, mut replica] = sessions.each_mut().map(|session| ServerClock::measure(session, &clock).unwrap().unwrap());
+        // Ours is the same clock; read one just after the other.
+        let (ours, now) = (calendar.now(), clock.now());
+        for server in [&primary, &replica] {
+            let apart = (server.last().offset - (ours - now)).0.abs();
+            assert!(apart <= (server.last().bound + calendar.bound()).0 + 1_000_000, "{engine:?}: {apart} ns, {server:?}");
+            assert!(server.last().bound < Nanos(20_000_000), "{server:?}");
+        }
+        let (apart, bound) = replica.last().against(&primary.last());
+        assert!(apart.0.abs() <= bound.0, "{engine:?}: {apart:?} ± {bound:?}");
+        assert_eq!(replica.again(&mut sessions[1], &clock).unwrap(), None);
+        let before = clock.now();
+
+        let set = |seconds: f64, replica: &mut ServerClock, sessions: &mut [replimeter_server::Session; 2]| {
+            set_clock(&sandbox.members()[1], seconds);
+            let mut step = None;
+            until("the clock is set", LIMIT, || {
+                thread::sleep(Duration::from_millis(200));
+                step = replica.again(&mut sessions[1], &clock).unwrap();
+                step.is_some()
+            });
+            step.unwrap()
+        };
+        let step = set(1.0, &mut replica, &mut sessions);
+        assert!((step.by.0 - SECOND).abs() <= step.bound.0, "{engine:?}: {step:?}");
+        assert!(step.between.0 < step.between.1 && step.between.1 > before, "{step:?}");
+        // A time within the step cannot be told; one after it can.
+        assert_eq!(replica.at(step.between.0.midpoint(step.between.1)), None);
+        assert!(replica.at(clock.now()).is_some() && replica.at(before).is_some());
+        let back = set(0.0, &mut replica, &mut sessions);
+        assert!((back.by.0 + SECOND).abs() <= back.bound.0, "{engine:?}: {back:?}");
+        assert_eq!(replica.steps(), [step, back]);
+        sandbox.close().unwrap();
+    }
+}
