@@ -129,7 +129,7 @@ fn distributions(document: &LagDocument, rows: &[&LagRow]) -> String {
         if matches!(document.settings.pace, Some(Pace::Every(_))) {
             add("lag from intended start", &row.from_intended);
         }
-        add("bracket midpoint from ack", &row.estimate);
+        add("estimate from ack", &row.estimate);
         add("error (bracket width)", &row.error_us);
         add("insert (send to ack)", &row.insert);
     }
@@ -225,8 +225,9 @@ fn floor(document: &LagDocument) -> String {
     let _ = writeln!(
         out,
         "  A row counts as seen when a read in a tight loop returns it. It became visible between the beginning of the last read\n  \
-         that missed it and the end of the first that showed it; lag is that end, so it is never too low. Medians are given with\n  \
-         95 % intervals (order statistics, widened for dependence between rounds); quantiles with fewer than 10 samples beyond are left out."
+         that missed it and the end of the first that showed it; lag is that end, so it is never too low. The estimate says where\n  \
+         in the brackets the truth most probably is (maximum likelihood, Turnbull 1976). Medians are given with 95 % intervals, widened\n  \
+         for dependence between rounds; quantiles with fewer than 10 samples beyond are left out."
     );
     if !document.target.options.is_empty() {
         let _ = writeln!(out, "  Servers: {}.", wrapped(&document.target.options.join("; "), 108, "  "));
@@ -236,7 +237,7 @@ fn floor(document: &LagDocument) -> String {
         let us = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), time);
         let _ = writeln!(
             out,
-            "  Floor{} (the primary as its own replica, {} rounds): lag from ack p50 {}, bracket midpoint {}, width {};\n  a point select takes {} on the idle primary, {} while a write is acknowledged (p50).",
+            "  Floor{} (the primary as its own replica, {} rounds): lag from ack p50 {}, estimate {}, bracket width {};\n  a point select takes {} on the idle primary, {} while a write is acknowledged (p50).",
             if document.several() { format!(" of {}", floor.shape) } else { String::new() },
             count(floor.rounds),
             us(floor.from_ack.p50_us),
