@@ -6,6 +6,7 @@ mod columns;
 pub mod doctor;
 pub mod figures;
 pub mod html;
+mod precision;
 pub mod samples;
 pub mod sandboxes;
 pub mod servers;

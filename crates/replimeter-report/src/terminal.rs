@@ -12,7 +12,8 @@ use replimeter_model::{
 use crate::{
     answer::overall_rows,
     columns::{HEADINGS, cells},
-    figures::{Unit, count, time},
+    figures::{Unit, count, time, time_within},
+    precision::Precision,
     shapes, sweep,
 };
 
@@ -44,7 +45,8 @@ pub fn lag(document: &LagDocument, raw: bool) -> String {
             let _ = writeln!(out, "\nLag from ack, {}", document.label(&row.shape, &row.replica));
             out.push_str(&histogram(&row.histogram));
         }
-        if let Some(course) = course(&row.windows).filter(|_| !document.several()) {
+        if let Some(course) = course(&row.windows, Precision::of_lag(row, &row.from_ack).single()).filter(|_| !document.several())
+        {
             let _ = writeln!(out, "\n{course}");
         }
     }
@@ -109,8 +111,8 @@ pub(crate) fn aligned(mut table: Table, left: usize) -> String {
     table.lines().map(|line| format!("{}\n", line.trim_end())).collect()
 }
 
-fn row(label: [String; 2], unit: Unit, distribution: &Distribution) -> Vec<String> {
-    label.into_iter().chain(cells(unit, distribution)).collect()
+fn row(label: [String; 2], unit: Unit, distribution: &Distribution, precision: Precision<'_>) -> Vec<String> {
+    label.into_iter().chain(cells(unit, distribution, precision)).collect()
 }
 
 fn table(first: &str, second: &str) -> Table {
@@ -121,17 +123,18 @@ fn distributions(document: &LagDocument, rows: &[&LagRow]) -> String {
     let unit = unit_of(rows);
     let mut table = table("replica", unit.symbol());
     for row in rows {
-        let mut add = |what: &str, distribution: &Distribution| {
-            table.add_row(self::row([document.label(&row.shape, &row.replica), what.to_owned()], unit, distribution));
+        let mut add = |what: &str, distribution: &Distribution, precision: Precision<'_>| {
+            table.add_row(self::row([document.label(&row.shape, &row.replica), what.to_owned()], unit, distribution, precision));
         };
-        add("lag from ack", &row.from_ack);
-        add("lag from send", &row.from_send);
+        let lag = |distribution| Precision::of_lag(row, distribution);
+        add("lag from ack", &row.from_ack, lag(&row.from_ack));
+        add("lag from send", &row.from_send, lag(&row.from_send));
         if matches!(document.settings.pace, Some(Pace::Every(_))) {
-            add("lag from intended start", &row.from_intended);
+            add("lag from intended start", &row.from_intended, lag(&row.from_intended));
         }
-        add("estimate from ack", &row.estimate);
-        add("error (bracket width)", &row.error_us);
-        add("insert (send to ack)", &row.insert);
+        add("estimate from ack", &row.estimate, Precision::of_estimate(row));
+        add("error (bracket width)", &row.error_us, Precision::exact(&row.error_us));
+        add("insert (send to ack)", &row.insert, Precision::exact(&row.insert));
     }
     let mut out = aligned(table, 2);
     let missing: u64 = rows.iter().map(|row| row.missing).sum();
@@ -149,7 +152,7 @@ fn by_size(rows: &[&LagRow]) -> String {
     let mut table = table("replica", "bytes");
     for row in rows {
         let size = row.size_bytes.map(count).unwrap_or_default();
-        table.add_row(self::row([row.replica.clone(), size], unit, &row.from_ack));
+        table.add_row(self::row([row.replica.clone(), size], unit, &row.from_ack, Precision::of_lag(row, &row.from_ack)));
     }
     format!("\nLag from ack by payload size ({})\n{}", unit.symbol(), aligned(table, 1))
 }
@@ -195,8 +198,9 @@ fn bar(cells: f64, something: bool) -> String {
     bar
 }
 
-/// The course of the run: one character a window for the median and the largest.
-fn course(windows: &[Window]) -> Option<String> {
+/// The course of the run: one character a window for the median and the largest,
+/// each known to ± `half_us`.
+fn course(windows: &[Window], half_us: f64) -> Option<String> {
     let (first, last) = (windows.first()?, windows.last()?);
     if windows.len() < 3 {
         return None;
@@ -214,7 +218,7 @@ fn course(windows: &[Window]) -> Option<String> {
             .iter()
             .map(|value| value.map_or(' ', |value| HEIGHTS[(((value - low) / (high - low).max(1e-9)) * 7.0).round() as usize]))
             .collect();
-        let _ = writeln!(out, "  {name:>7}  {line}  {} to {}", time(low), time(high));
+        let _ = writeln!(out, "  {name:>7}  {line}  {} to {}", time_within(low, half_us), time_within(high, half_us));
     }
     let _ = write!(out, "  {:>7}  0 to {}", "", time(last.end_us));
     Some(out)
@@ -235,13 +239,17 @@ fn floor(document: &LagDocument) -> String {
     let _ = writeln!(out, "  Warm-up: {} rounds, not counted.", count(document.warm_up_rounds));
     for floor in &document.floors {
         let us = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), time);
+        let within = |lag: &Distribution| {
+            let half = Precision::of_floor(floor, lag).quantile(0.5);
+            lag.p50_us.map_or_else(|| "–".to_owned(), |us| time_within(us, half))
+        };
         let _ = writeln!(
             out,
             "  Floor{} (the primary as its own replica, {} rounds): lag from ack p50 {}, estimate {}, bracket width {};\n  a point select takes {} on the idle primary, {} while a write is acknowledged (p50).",
             if document.several() { format!(" of {}", floor.shape) } else { String::new() },
             count(floor.rounds),
-            us(floor.from_ack.p50_us),
-            us(floor.estimate.p50_us),
+            within(&floor.from_ack),
+            within(&floor.estimate),
             us(floor.error_us.p50_us),
             us(floor.point_select.p50_us),
             us(floor.point_select_at_ack.p50_us)

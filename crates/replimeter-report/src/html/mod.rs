@@ -15,7 +15,8 @@ use serde::Serialize;
 use crate::{
     answer::overall_rows,
     columns::{HEADINGS, cells},
-    figures::{Unit, count, time},
+    figures::{Unit, count, time, time_within},
+    precision::Precision,
     samples::{self, SamplesError},
     shapes, sweep, terminal,
 };
@@ -92,9 +93,16 @@ fn plotly_script() -> String {
     all.find(end).map_or(all.clone(), |at| all[..at + end.len()].to_owned())
 }
 
-fn line(replica: &str, size: Option<u64>, what: &'static str, unit: Unit, distribution: &Distribution) -> Line {
+fn line(
+    replica: &str,
+    size: Option<u64>,
+    what: &'static str,
+    unit: Unit,
+    distribution: &Distribution,
+    precision: Precision<'_>,
+) -> Line {
     let size = size.map_or_else(|| "all".to_owned(), count);
-    Line { replica: replica.to_owned(), size, what, cells: cells(unit, distribution) }
+    Line { replica: replica.to_owned(), size, what, cells: cells(unit, distribution, precision) }
 }
 
 fn lines(document: &LagDocument) -> (Unit, Vec<Line>) {
@@ -103,21 +111,29 @@ fn lines(document: &LagDocument) -> (Unit, Vec<Line>) {
         Unit::for_size(overall.iter().filter_map(|row| row.from_send.p50_us.or(row.from_send.mean_us)).fold(0.0, f64::max));
     let mut lines = Vec::new();
     for row in &overall {
-        for (what, distribution) in [
-            ("lag from ack", &row.from_ack),
-            ("lag from send", &row.from_send),
-            ("lag from intended start", &row.from_intended),
-            ("estimate from ack", &row.estimate),
-            ("error (bracket width)", &row.error_us),
-            ("insert (send to ack)", &row.insert),
-            ("retrieval (the read that showed the row)", &row.retrieval),
+        let lag = |distribution| Precision::of_lag(row, distribution);
+        for (what, distribution, precision) in [
+            ("lag from ack", &row.from_ack, lag(&row.from_ack)),
+            ("lag from send", &row.from_send, lag(&row.from_send)),
+            ("lag from intended start", &row.from_intended, lag(&row.from_intended)),
+            ("estimate from ack", &row.estimate, Precision::of_estimate(row)),
+            ("error (bracket width)", &row.error_us, Precision::exact(&row.error_us)),
+            ("insert (send to ack)", &row.insert, Precision::exact(&row.insert)),
+            ("retrieval (the read that showed the row)", &row.retrieval, Precision::exact(&row.retrieval)),
         ] {
-            lines.push(line(&document.label(&row.shape, &row.replica), row.size_bytes, what, unit, distribution));
+            lines.push(line(&document.label(&row.shape, &row.replica), row.size_bytes, what, unit, distribution, precision));
         }
     }
     if overall.iter().any(|row| row.size_bytes.is_none()) {
         for row in document.results.iter().filter(|row| row.size_bytes.is_some()) {
-            lines.push(line(&row.replica, row.size_bytes, "lag from ack", unit, &row.from_ack));
+            lines.push(line(
+                &row.replica,
+                row.size_bytes,
+                "lag from ack",
+                unit,
+                &row.from_ack,
+                Precision::of_lag(row, &row.from_ack),
+            ));
         }
     }
     (unit, lines)
@@ -163,11 +179,15 @@ pub fn lag(document: &LagDocument, manifest: &Manifest, plan: &str, samples_file
         .floors
         .iter()
         .map(|floor| {
+            let within = |lag: &Distribution| {
+                let half = Precision::of_floor(floor, lag).quantile(0.5);
+                lag.p50_us.map_or_else(|| "–".to_owned(), |us| time_within(us, half))
+            };
             context! {
                 shape => floor.shape.as_str(),
                 rounds => count(floor.rounds),
-                from_ack => show(floor.from_ack.p50_us),
-                estimate => show(floor.estimate.p50_us),
+                from_ack => within(&floor.from_ack),
+                estimate => within(&floor.estimate),
                 width => show(floor.error_us.p50_us),
                 point_select => show(floor.point_select.p50_us),
                 at_ack => show(floor.point_select_at_ack.p50_us),
