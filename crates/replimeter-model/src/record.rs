@@ -46,13 +46,38 @@ pub struct Intervals {
     pub p50_us: Option<[f64; 2]>,
     /// Of the 90th percentile.
     pub p90_us: Option<[f64; 2]>,
+    /// Of the 95th percentile.
+    #[serde(default)]
+    pub p95_us: Option<[f64; 2]>,
     /// Of the 99th percentile.
     pub p99_us: Option<[f64; 2]>,
+    /// Of the 99.9th percentile.
+    #[serde(default)]
+    pub p999_us: Option<[f64; 2]>,
     /// By how much dependence between neighbouring rounds inflates the variance
     /// at the median; 1 means independent. The effective sample size is
     /// `count / inflation`. Null when the run is too short to tell; there are no
     /// intervals then.
     pub inflation: Option<f64>,
+}
+
+/// How closely brackets determine an estimate made from them.
+///
+/// A quantile is known to within an interval `[low, high]` in microseconds, in
+/// which no bracket begins or ends; it is reported as that interval's middle.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Innermost {
+    /// Of the median.
+    pub p50_us: Option<[f64; 2]>,
+    /// Of the 90th percentile.
+    pub p90_us: Option<[f64; 2]>,
+    /// Of the 99th percentile.
+    pub p99_us: Option<[f64; 2]>,
+    /// Steps of the iteration.
+    pub steps: u64,
+    /// What the log-likelihood may still have been below its maximum when the
+    /// iteration ended.
+    pub likelihood_gap: f64,
 }
 
 /// One bar of a histogram: samples in [`low_us`, `high_us`).
@@ -140,7 +165,8 @@ pub struct LagRow {
     pub from_intended: Distribution,
     /// Width of the brackets: how far the truth may lie below the upper end.
     pub error_us: Distribution,
-    /// Lag from the acknowledgement by `estimator`.
+    /// Lag from the acknowledgement by `estimator`: where within the brackets the
+    /// truth is most probable to be. `min_us` and `max_us` are the ends of what it covers.
     pub estimate: Distribution,
     /// How `estimate` was made from the brackets.
     pub estimator: String,
@@ -158,6 +184,9 @@ pub struct LagRow {
     /// that the others are held against.
     #[serde(default)]
     pub against: Option<Against>,
+    /// What the brackets leave open.
+    #[serde(default)]
+    pub estimate_within: Innermost,
     /// Stages of the transaction; null for the method `poll`, which sees none.
     pub stages: Option<Vec<String>>,
     /// The write on the primary, send to acknowledgement.

@@ -2,7 +2,10 @@
 
 use replimeter_model::record::{LagDocument, LagRow, RunStatus};
 
-use crate::figures::{Unit, count, time};
+use crate::{
+    figures::{Unit, count, time, time_within},
+    precision::Precision,
+};
 
 /// What the run found, in words a person can quote.
 #[must_use]
@@ -30,6 +33,7 @@ pub fn overall_rows(document: &LagDocument) -> Vec<&LagRow> {
 
 fn of_row(name: &str, row: &LagRow) -> String {
     let lag = &row.from_ack;
+    let precision = Precision::of_lag(row, lag);
     let mut text = match (lag.p50_us, lag.min_us, lag.max_us) {
         (Some(p50), ..) => {
             let unit = Unit::for_size(p50);
@@ -37,10 +41,10 @@ fn of_row(name: &str, row: &LagRow) -> String {
                 .ci95
                 .as_ref()
                 .and_then(|ci| ci.p50_us)
-                .map_or_else(String::new, |[low, high]| format!(" [{}, {}]", unit.show(low), unit.show(high)));
+                .map_or_else(String::new, |ends| format!(" [{}]", unit.show_interval(ends).join(", ")));
             let tail = match (lag.p99_us, lag.p90_us) {
-                (Some(p99), _) => format!(", p99 {}", time(p99)),
-                (None, Some(p90)) => format!(", p90 {}", time(p90)),
+                (Some(p99), _) => format!(", p99 {}", time_within(p99, precision.quantile(0.99))),
+                (None, Some(p90)) => format!(", p90 {}", time_within(p90, precision.quantile(0.9))),
                 (None, None) => String::new(),
             };
             let error = row
@@ -49,7 +53,7 @@ fn of_row(name: &str, row: &LagRow) -> String {
                 .map_or_else(String::new, |error| format!("; too high by at most the bracket, {} at the median", time(error)));
             format!(
                 "{name} shows a row {} after {} it (median{interval}{tail}, {} rounds{error}).",
-                unit.with(p50),
+                unit.with_within(p50, precision.quantile(0.5)),
                 if row.replica.starts_with("node") { "the written node acknowledged" } else { "the primary acknowledged" },
                 count(lag.count),
             )
@@ -57,8 +61,8 @@ fn of_row(name: &str, row: &LagRow) -> String {
         (None, Some(min), Some(max)) => format!(
             "{name} showed {} rows {} to {} after the primary acknowledged them: too few for a median.",
             count(lag.count),
-            time(min),
-            time(max)
+            time_within(min, precision.single()),
+            time_within(max, precision.single())
         ),
         _ => format!("{name} showed no row."),
     };

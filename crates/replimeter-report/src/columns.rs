@@ -2,20 +2,31 @@
 
 use replimeter_model::record::Distribution;
 
-use crate::figures::{Unit, count};
+use crate::{
+    figures::{Unit, count},
+    precision::Precision,
+};
 
 /// Their headings.
 pub(crate) const HEADINGS: [&str; 11] = ["n", "min", "mean", "stdev", "p50", "95 % of p50", "p90", "p95", "p99", "p99.9", "max"];
 
-/// A distribution's cells; a dash for what the sample cannot carry.
-pub(crate) fn cells(unit: Unit, distribution: &Distribution) -> Vec<String> {
-    let show = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), |us| unit.show(us));
+/// A distribution's cells; a dash for what the sample cannot carry, and no digit
+/// that is not known.
+pub(crate) fn cells(unit: Unit, distribution: &Distribution, precision: Precision<'_>) -> Vec<String> {
+    let show = |value: Option<f64>, half: f64| value.map_or_else(|| "–".to_owned(), |us| unit.show_within(us, half));
+    let quantile = |value: Option<f64>, p: f64| show(value, precision.quantile(p));
     let interval = distribution.ci95.as_ref().and_then(|ci| ci.p50_us);
-    let mut cells = vec![count(distribution.count)];
-    cells.extend([distribution.min_us, distribution.mean_us, distribution.stdev_us, distribution.p50_us].map(show));
-    cells.push(interval.map_or_else(|| "–".to_owned(), |[low, high]| format!("{}–{}", unit.show(low), unit.show(high))));
-    cells.extend(
-        [distribution.p90_us, distribution.p95_us, distribution.p99_us, distribution.p999_us, distribution.max_us].map(show),
-    );
-    cells
+    vec![
+        count(distribution.count),
+        show(distribution.min_us, precision.single()),
+        show(distribution.mean_us, precision.mean()),
+        show(distribution.stdev_us, precision.mean()),
+        quantile(distribution.p50_us, 0.5),
+        interval.map_or_else(|| "–".to_owned(), |ends| unit.show_interval(ends).join("–")),
+        quantile(distribution.p90_us, 0.9),
+        quantile(distribution.p95_us, 0.95),
+        quantile(distribution.p99_us, 0.99),
+        quantile(distribution.p999_us, 0.999),
+        show(distribution.max_us, precision.single()),
+    ]
 }

@@ -45,39 +45,81 @@ impl Unit {
     /// The number in this unit, four significant digits or whole microseconds.
     #[must_use]
     pub fn show(self, us: f64) -> String {
+        self.show_within(us, 0.0)
+    }
+
+    /// The number in this unit, known to ± `half_us`: the last digit is the one at
+    /// the place of that half-width's first digit, so 118.342 ± 4 is 118 and
+    /// ± 25 is 120. Never more digits than [`Unit::show`]; 0 stands for no error.
+    #[must_use]
+    pub fn show_within(self, us: f64, half_us: f64) -> String {
+        self.rounded(us, half_us, f64::round)
+    }
+
+    /// The ends of an interval, to two digits of its half-width, since they are the
+    /// error bar itself; each is rounded outwards, so that no rounding makes the
+    /// interval narrower.
+    #[must_use]
+    pub fn show_interval(self, [low, high]: [f64; 2]) -> [String; 2] {
+        let half = (high - low) / 20.0;
+        [self.rounded(low, half, f64::floor), self.rounded(high, half, f64::ceil)]
+    }
+
+    /// Rounds to the place of the half-width's first digit, the way that `round`
+    /// does it.
+    fn rounded(self, us: f64, half_us: f64, round: fn(f64) -> f64) -> String {
         let value = us / self.scale();
-        let decimals = match value.abs() {
+        let most = self.decimals(value);
+        let Some(place) = place(half_us / self.scale()) else { return grouped(&format!("{value:.most$}")) };
+        let decimals = usize::try_from(-place).unwrap_or(0).min(most);
+        // Where fewer decimals are printed anyway, the rounding must be theirs.
+        let step = if place >= 0 { 10f64.powi(place) } else { 10f64.powi(-i32::try_from(decimals).unwrap_or(0)) };
+        // 0.3 / 0.1 is just below 3, and is 3.
+        let steps = (value / step * 1e6).round() / 1e6;
+        grouped(&format!("{:.decimals$}", round(steps) * step))
+    }
+
+    /// Decimals of four significant digits, or none above whole microseconds.
+    fn decimals(self, value: f64) -> usize {
+        match value.abs() {
             size if size >= 1000.0 => 0,
             size if size >= 100.0 => usize::from(self != Self::Micro),
-            size if size >= 10.0 => {
-                if self == Self::Micro {
-                    1
-                } else {
-                    2
-                }
-            }
-            _ => {
-                if self == Self::Micro {
-                    1
-                } else {
-                    3
-                }
-            }
-        };
-        grouped(&format!("{value:.decimals$}"))
+            _ if self == Self::Micro => 1,
+            size if size >= 10.0 => 2,
+            _ => 3,
+        }
     }
 
     /// The number with its unit.
     #[must_use]
     pub fn with(self, us: f64) -> String {
-        format!("{} {}", self.show(us), self.symbol())
+        self.with_within(us, 0.0)
     }
+
+    /// The number with its unit, known to ± `half_us`.
+    #[must_use]
+    pub fn with_within(self, us: f64, half_us: f64) -> String {
+        format!("{} {}", self.show_within(us, half_us), self.symbol())
+    }
+}
+
+/// The power of ten of a half-width's first digit; `None` for no error, or one
+/// that is no number.
+fn place(half: f64) -> Option<i32> {
+    // The small addition keeps the logarithm of 0.001 from being just below −3.
+    (half > 0.0 && half.is_finite()).then(|| (half.log10() + 1e-9).floor() as i32)
 }
 
 /// A time in the unit that suits it.
 #[must_use]
 pub fn time(us: f64) -> String {
     Unit::for_size(us).with(us)
+}
+
+/// A time in the unit that suits it, known to ± `half_us`.
+#[must_use]
+pub fn time_within(us: f64, half_us: f64) -> String {
+    Unit::for_size(us).with_within(us, half_us)
 }
 
 /// A count with separators.
@@ -116,6 +158,50 @@ mod tests {
         assert_eq!(time(1_234.5), "1,234 µs");
         assert_eq!(time(201_360.0), "201.4 ms");
         assert_eq!(time(46_526_700.0), "46.53 s");
+    }
+
+    #[test]
+    fn no_digit_that_the_error_bar_does_not_support() {
+        let us = |value, half| Unit::Micro.show_within(value, half);
+        for (value, half, shown) in [
+            (118.342, 4.0, "118"),
+            (118.342, 25.0, "120"),
+            (118.342, 0.0, "118"),
+            (118.342, 95.0, "120"),
+            (118.342, 100.0, "100"),
+            (118.342, 400.0, "100"),
+            (18.342, 0.04, "18.3"),
+            (18.342, 0.4, "18.3"),
+            (18.342, 1.0, "18"),
+            (18.342, 9.9, "18"),
+            (18.342, 10.0, "20"),
+            (1_234.6, 0.2, "1,235"),
+            (12_345.0, 800.0, "12,300"),
+            (-11_483.0, 38.0, "-11,480"),
+            (-3.26, 13.0, "0"),
+            (-7.0, 13.0, "-10"),
+            (30.0, 2_000.0, "0"),
+            (5.0, f64::NAN, "5.0"),
+            (5.0, f64::INFINITY, "5.0"),
+        ] {
+            assert_eq!(us(value, half), shown, "{value} ± {half}");
+        }
+        assert_eq!(Unit::Milli.show_within(20_136.0, 4.0), "20.14", "never more digits than without an error");
+        assert_eq!(Unit::Milli.show_within(201_360.0, 40.0), "201.4");
+        assert_eq!(Unit::Milli.show_within(20_136.0, 250.0), "20.1");
+        assert_eq!(Unit::Milli.show_within(20_136.0, 2_500.0), "20");
+        assert_eq!(time_within(46_526_700.0, 30_000.0), "46.53 s");
+    }
+
+    #[test]
+    fn intervals_are_rounded_outwards_to_two_digits_of_their_half_width() {
+        let shown = |low, high| Unit::Micro.show_interval([low, high]).join("–");
+        assert_eq!(shown(114.2, 122.1), "114–123");
+        assert_eq!(shown(877.5, 2_606.1), "870–2,610");
+        assert_eq!(shown(-31.5, -9.0), "-32–-9");
+        assert_eq!(shown(10.31, 10.39), "10.3–10.4");
+        assert_eq!(shown(110.0, 130.0), "110–130", "what is on the digit stays");
+        assert_eq!(shown(5.0, 5.0), "5.0–5.0");
     }
 
     #[test]

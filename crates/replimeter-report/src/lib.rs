@@ -8,6 +8,7 @@ pub mod doctor;
 pub mod figures;
 pub mod html;
 pub mod methods;
+mod precision;
 pub mod samples;
 pub mod sandboxes;
 pub mod servers;

@@ -4,13 +4,14 @@ use std::{collections::BTreeSet, fmt::Write as _};
 
 use replimeter_model::{
     plan::Method,
-    record::{Floor, LagDocument, LagRow},
+    record::{Distribution, Floor, LagDocument, LagRow},
 };
 
 use crate::{
     answer::overall_rows,
     columns::{HEADINGS, cells},
-    figures::{Unit, count, time},
+    figures::{Unit, count, time, time_within},
+    precision::Precision,
     terminal::{aligned, plain_table},
 };
 
@@ -46,7 +47,8 @@ pub(crate) fn sentences(used: &BTreeSet<&str>) -> Vec<String> {
     let of = |method: &Method| match method {
         Method::Poll => {
             "poll: a row counts as seen when a read in a tight loop returns it. It became visible between the beginning of the last \
-             read that missed it and the end of the first that showed it; lag is that end, so it is never too low."
+             read that missed it and the end of the first that showed it; lag is that end, so it is never too low. The estimate says where in the \
+             brackets the truth most probably is (maximum likelihood, Turnbull 1976)."
         }
         Method::Wait => {
             "wait: a connection waits in the replica for the transaction's GTID; lag is the wait's return. The wait begins when the \
@@ -73,6 +75,10 @@ pub(crate) fn floor(document: &LagDocument, floor: &Floor) -> String {
 /// The same, with words for whose it is.
 pub(crate) fn floor_of(floor: &Floor, of: &str) -> String {
     let us = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), time);
+    let within = |lag: &Distribution| {
+        let half = Precision::of_floor(floor, lag).quantile(0.5);
+        lag.p50_us.map_or_else(|| "–".to_owned(), |us| time_within(us, half))
+    };
     let head = format!("Floor of {}{of} (the primary as its own replica, {} rounds):", floor.method, count(floor.rounds));
     match Method::from_name(&floor.method) {
         Some(Method::Tap) => format!(
@@ -85,10 +91,10 @@ pub(crate) fn floor_of(floor: &Floor, of: &str) -> String {
             format!("{head} lag from ack p50 {}, one round trip {}.", us(floor.from_ack.p50_us), us(floor.error_us.p50_us))
         }
         _ => format!(
-            "{head} lag from ack p50 {}, bracket midpoint {}, width {}; a point select takes {} on the idle primary, {} while a write is \
+            "{head} lag from ack p50 {}, estimate {}, bracket width {}; a point select takes {} on the idle primary, {} while a write is \
              acknowledged (p50).",
-            us(floor.from_ack.p50_us),
-            us(floor.estimate.p50_us),
+            within(&floor.from_ack),
+            within(&floor.estimate),
             us(floor.error_us.p50_us),
             us(floor.point_select.p50_us),
             us(floor.point_select_at_ack.p50_us)
@@ -108,7 +114,12 @@ pub(crate) fn text(document: &LagDocument) -> String {
         let mut table = plain_table(["replica", "less"].into_iter().chain(HEADINGS).map(str::to_owned).collect());
         for (row, against) in &held {
             let label = [document.label_of(row), against.method.clone()];
-            table.add_row(label.into_iter().chain(cells(unit, &against.difference)).collect::<Vec<_>>());
+            table.add_row(
+                label
+                    .into_iter()
+                    .chain(cells(unit, &against.difference, Precision::exact(&against.difference)))
+                    .collect::<Vec<_>>(),
+            );
         }
         let _ = writeln!(out, "\nHow the methods disagree on the same rows (µs, row by row)\n{}", aligned(table, 2).trim_end());
     }

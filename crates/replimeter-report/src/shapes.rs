@@ -5,6 +5,7 @@ use replimeter_model::record::{Distribution, LagDocument};
 use crate::{
     answer::overall_rows,
     figures::{Unit, count},
+    precision::Precision,
 };
 
 /// The columns.
@@ -19,12 +20,13 @@ pub(crate) const NOTE: &str = "The shapes were measured one after another, in th
 pub(crate) fn lines(document: &LagDocument) -> Vec<Vec<String>> {
     let rows = overall_rows(document);
     let unit = Unit::for_size(0.0);
-    let show = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), |us| unit.show(us));
-    let p50 = |distribution: &Distribution| show(distribution.p50_us);
+    let show = |value: Option<f64>, half: f64| value.map_or_else(|| "–".to_owned(), |us| unit.show_within(us, half));
+    let p50 = |distribution: &Distribution, precision: Precision<'_>| show(distribution.p50_us, precision.quantile(0.5));
     let shapes: Vec<&str> = document.target.shape.split(", ").collect();
     let lines = rows.iter().map(|row| {
         let index = shapes.iter().position(|shape| *shape == row.shape);
         let mode = index.and_then(|index| document.target.modes.get(index)).cloned().unwrap_or_default();
+        let of = |distribution| Precision::of_lag(row, distribution);
         let interval = row.from_ack.ci95.as_ref().and_then(|ci| ci.p50_us);
         vec![
             row.shape.clone(),
@@ -32,12 +34,12 @@ pub(crate) fn lines(document: &LagDocument) -> Vec<Vec<String>> {
             row.replica.clone(),
             count(row.from_ack.count),
             count(row.missing),
-            p50(&row.insert),
-            p50(&row.from_ack),
-            interval.map_or_else(|| "–".to_owned(), |[low, high]| format!("{}–{}", unit.show(low), unit.show(high))),
-            show(row.from_ack.p99_us),
-            p50(&row.from_send),
-            p50(&row.error_us),
+            p50(&row.insert, Precision::exact(&row.insert)),
+            p50(&row.from_ack, of(&row.from_ack)),
+            interval.map_or_else(|| "–".to_owned(), |ends| unit.show_interval(ends).join("–")),
+            show(row.from_ack.p99_us, of(&row.from_ack).quantile(0.99)),
+            p50(&row.from_send, of(&row.from_send)),
+            p50(&row.error_us, Precision::exact(&row.error_us)),
         ]
     });
     lines.collect()

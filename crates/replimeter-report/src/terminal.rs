@@ -12,8 +12,10 @@ use replimeter_model::{
 use crate::{
     answer::overall_rows,
     columns::{HEADINGS, cells},
-    figures::{Unit, count, time},
-    methods, shapes, sweep,
+    figures::{Unit, count, time, time_within},
+    methods,
+    precision::Precision,
+    shapes, sweep,
 };
 
 /// Width of a histogram's longest bar, in characters.
@@ -45,7 +47,8 @@ pub fn lag(document: &LagDocument, raw: bool) -> String {
             let _ = writeln!(out, "\nLag from ack, {}", document.label_of(row));
             out.push_str(&histogram(&row.histogram));
         }
-        if let Some(course) = course(&row.windows).filter(|_| !document.several() && row.against.is_none()) {
+        let alone = !document.several() && row.against.is_none();
+        if let Some(course) = course(&row.windows, Precision::of_lag(row, &row.from_ack).single()).filter(|_| alone) {
             let _ = writeln!(out, "\n{course}");
         }
     }
@@ -110,8 +113,8 @@ pub(crate) fn aligned(mut table: Table, left: usize) -> String {
     table.lines().map(|line| format!("{}\n", line.trim_end())).collect()
 }
 
-fn row(label: [String; 2], unit: Unit, distribution: &Distribution) -> Vec<String> {
-    label.into_iter().chain(cells(unit, distribution)).collect()
+fn row(label: [String; 2], unit: Unit, distribution: &Distribution, precision: Precision<'_>) -> Vec<String> {
+    label.into_iter().chain(cells(unit, distribution, precision)).collect()
 }
 
 fn table(first: &str, second: &str) -> Table {
@@ -122,23 +125,24 @@ fn distributions(document: &LagDocument, rows: &[&LagRow]) -> String {
     let unit = unit_of(rows);
     let mut table = table("replica", unit.symbol());
     for row in rows {
-        let mut add = |what: &str, distribution: &Distribution| {
-            table.add_row(self::row([document.label_of(row), what.to_owned()], unit, distribution));
+        let mut add = |what: &str, distribution: &Distribution, precision: Precision<'_>| {
+            table.add_row(self::row([document.label_of(row), what.to_owned()], unit, distribution, precision));
         };
-        add("lag from ack", &row.from_ack);
-        add("lag from send", &row.from_send);
+        let lag = |distribution| Precision::of_lag(row, distribution);
+        add("lag from ack", &row.from_ack, lag(&row.from_ack));
+        add("lag from send", &row.from_send, lag(&row.from_send));
         if matches!(document.settings.pace, Some(Pace::Every(_))) {
-            add("lag from intended start", &row.from_intended);
+            add("lag from intended start", &row.from_intended, lag(&row.from_intended));
         }
         if row.from_primary.count > 0 {
-            add(methods::from_primary(&row.method), &row.from_primary);
+            add(methods::from_primary(&row.method), &row.from_primary, lag(&row.from_primary));
         }
         if let Some(error) = methods::error(&row.method) {
-            add("bracket midpoint from ack", &row.estimate);
-            add(error, &row.error_us);
+            add("estimate from ack", &row.estimate, Precision::of_estimate(row));
+            add(error, &row.error_us, Precision::exact(&row.error_us));
         }
         if row.against.is_none() {
-            add("insert (send to ack)", &row.insert);
+            add("insert (send to ack)", &row.insert, Precision::exact(&row.insert));
         }
     }
     let mut out = aligned(table, 2);
@@ -157,7 +161,7 @@ fn by_size(rows: &[&LagRow]) -> String {
     let mut table = table("replica", "bytes");
     for row in rows {
         let size = row.size_bytes.map(count).unwrap_or_default();
-        table.add_row(self::row([row.replica.clone(), size], unit, &row.from_ack));
+        table.add_row(self::row([row.replica.clone(), size], unit, &row.from_ack, Precision::of_lag(row, &row.from_ack)));
     }
     format!("\nLag from ack by payload size ({})\n{}", unit.symbol(), aligned(table, 1))
 }
@@ -203,8 +207,9 @@ fn bar(cells: f64, something: bool) -> String {
     bar
 }
 
-/// The course of the run: one character a window for the median and the largest.
-fn course(windows: &[Window]) -> Option<String> {
+/// The course of the run: one character a window for the median and the largest,
+/// each known to ± `half_us`.
+fn course(windows: &[Window], half_us: f64) -> Option<String> {
     let (first, last) = (windows.first()?, windows.last()?);
     if windows.len() < 3 {
         return None;
@@ -222,7 +227,7 @@ fn course(windows: &[Window]) -> Option<String> {
             .iter()
             .map(|value| value.map_or(' ', |value| HEIGHTS[(((value - low) / (high - low).max(1e-9)) * 7.0).round() as usize]))
             .collect();
-        let _ = writeln!(out, "  {name:>7}  {line}  {} to {}", time(low), time(high));
+        let _ = writeln!(out, "  {name:>7}  {line}  {} to {}", time_within(low, half_us), time_within(high, half_us));
     }
     let _ = write!(out, "  {:>7}  0 to {}", "", time(last.end_us));
     Some(out)
@@ -235,8 +240,8 @@ fn floor(document: &LagDocument) -> String {
     }
     let _ = writeln!(
         out,
-        "  Medians are given with 95 % intervals (order statistics, widened for dependence between rounds); quantiles with fewer\n  \
-         than 10 samples beyond are left out."
+        "  Medians are given with 95 % intervals, widened for dependence between rounds; quantiles with fewer than 10 samples beyond\n  \
+         are left out."
     );
     if !document.target.options.is_empty() {
         let _ = writeln!(out, "  Servers: {}.", wrapped(&document.target.options.join("; "), 108, "  "));

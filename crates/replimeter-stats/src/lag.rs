@@ -10,6 +10,7 @@ use replimeter_model::{
 
 use crate::{
     bins::bins,
+    censored::Brackets,
     series::{Series, distribution},
     signed::SignedHistogram,
 };
@@ -17,8 +18,9 @@ use crate::{
 /// Bars of the histogram kept in a row.
 const BARS: usize = 24;
 
-/// How [`LagRow::estimate`] is made: the middle of each bracket.
-pub const ESTIMATOR: &str = "bracket-midpoint";
+/// How [`LagRow::estimate`] is made: by maximum likelihood from brackets (Turnbull
+/// 1976), see [`crate::censored`].
+pub const ESTIMATOR: &str = "turnbull-npmle";
 
 /// What the samples of one replica and one payload size come to.
 #[derive(Clone, Debug, Default)]
@@ -30,7 +32,7 @@ pub struct LagSummary {
     // Without a course over the run, and so without intervals: windows are what
     // takes the memory.
     from_intended: SignedHistogram,
-    midpoint: SignedHistogram,
+    brackets: Brackets,
     error: SignedHistogram,
     insert: SignedHistogram,
     retrieval: SignedHistogram,
@@ -47,12 +49,12 @@ impl LagSummary {
         self.rounds += 1;
         self.insert.record(sample.insert());
         let at = sample.write.send;
-        match (sample.from_ack(), sample.from_send(), sample.from_intended(), sample.midpoint_from_ack(), sample.error()) {
-            (Some(ack), Some(send), Some(intended), Some(midpoint), Some(error)) => {
+        match (sample.from_ack(), sample.from_send(), sample.from_intended(), sample.error()) {
+            (Some(ack), Some(send), Some(intended), Some(error)) => {
                 self.from_ack.record(at, ack);
                 self.from_send.record(at, send);
                 self.from_intended.record(intended);
-                self.midpoint.record(midpoint);
+                self.brackets.record(Some(ack - error), ack);
                 self.error.record(error);
                 if let Some(retrieval) = sample.retrieval() {
                     self.retrieval.record(retrieval);
@@ -80,6 +82,10 @@ impl LagSummary {
     /// The figures as a row of the report; names are filled in by the caller.
     #[must_use]
     pub fn row(&self) -> LagRow {
+        // Neighbouring rounds depend on one another by their lag; by the upper end
+        // of a bracket as much as by what is inside.
+        let of = |estimate: crate::censored::Npmle| estimate.figures(|value| self.from_ack.inflation(value));
+        let (estimate, estimate_within) = self.brackets.estimate().map(of).unwrap_or_default();
         LagRow {
             rounds: self.rounds,
             missing: self.missing,
@@ -87,8 +93,9 @@ impl LagSummary {
             from_send: self.from_send.distribution(),
             from_intended: distribution(&self.from_intended),
             error_us: distribution(&self.error),
-            estimate: distribution(&self.midpoint),
+            estimate,
             estimator: ESTIMATOR.to_owned(),
+            estimate_within,
             insert: distribution(&self.insert),
             retrieval: distribution(&self.retrieval),
             from_primary: self.from_primary.distribution(),

@@ -2,7 +2,9 @@
 //! over the course of a run. No I/O and no clock.
 
 pub mod bins;
+pub mod censored;
 pub mod envelope;
+mod grid;
 pub mod lag;
 pub mod series;
 pub mod signed;

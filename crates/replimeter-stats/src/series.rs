@@ -36,6 +36,12 @@ impl Series {
         self.windows.rows()
     }
 
+    /// The inflation by dependence at `value` ([`Windows::inflation`]).
+    #[must_use]
+    pub fn inflation(&self, value: Nanos) -> Option<f64> {
+        self.windows.inflation(value)
+    }
+
     /// A 95 % confidence interval for the quantile `p`.
     ///
     /// Order statistics at the ranks n·p ± z·√(f·n·p·(1 − p)), where f is the
@@ -62,7 +68,9 @@ impl Series {
         let ci95 = median.map(|median| Intervals {
             p50_us: self.interval(0.5),
             p90_us: self.interval(0.9),
+            p95_us: self.interval(0.95),
             p99_us: self.interval(0.99),
+            p999_us: self.interval(0.999),
             inflation: self.windows.inflation(median),
         });
         Distribution { ci95, ..distribution(&self.all) }

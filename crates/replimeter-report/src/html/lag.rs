@@ -14,7 +14,9 @@ use crate::{
     answer::overall_rows,
     columns::{HEADINGS, cells},
     figures::{Unit, count, time},
-    methods, samples, shapes, sweep, terminal,
+    methods,
+    precision::Precision,
+    samples, shapes, sweep, terminal,
 };
 
 const TEMPLATE: &str = include_str!("lag.html");
@@ -28,9 +30,16 @@ struct Line {
     cells: Vec<String>,
 }
 
-fn line(replica: &str, size: Option<u64>, what: &'static str, unit: Unit, distribution: &Distribution) -> Line {
+fn line(
+    replica: &str,
+    size: Option<u64>,
+    what: &'static str,
+    unit: Unit,
+    distribution: &Distribution,
+    precision: Precision<'_>,
+) -> Line {
     let size = size.map_or_else(|| "all".to_owned(), count);
-    Line { replica: replica.to_owned(), size, what, cells: cells(unit, distribution) }
+    Line { replica: replica.to_owned(), size, what, cells: cells(unit, distribution, precision) }
 }
 
 fn lines(document: &LagDocument) -> (Unit, Vec<Line>) {
@@ -39,25 +48,33 @@ fn lines(document: &LagDocument) -> (Unit, Vec<Line>) {
         Unit::for_size(overall.iter().filter_map(|row| row.from_send.p50_us.or(row.from_send.mean_us)).fold(0.0, f64::max));
     let mut lines = Vec::new();
     for row in &overall {
-        for (what, distribution) in [
-            ("lag from ack", &row.from_ack),
-            ("lag from send", &row.from_send),
-            ("lag from intended start", &row.from_intended),
-            (methods::from_primary(&row.method), &row.from_primary),
-            ("bracket midpoint from ack", &row.estimate),
-            (methods::error(&row.method).unwrap_or_default(), &row.error_us),
-            ("insert (send to ack)", &row.insert),
-            ("retrieval (the read that showed the row)", &row.retrieval),
+        let lag = |distribution| Precision::of_lag(row, distribution);
+        for (what, distribution, precision) in [
+            ("lag from ack", &row.from_ack, lag(&row.from_ack)),
+            ("lag from send", &row.from_send, lag(&row.from_send)),
+            ("lag from intended start", &row.from_intended, lag(&row.from_intended)),
+            (methods::from_primary(&row.method), &row.from_primary, lag(&row.from_primary)),
+            ("estimate from ack", &row.estimate, Precision::of_estimate(row)),
+            (methods::error(&row.method).unwrap_or_default(), &row.error_us, Precision::exact(&row.error_us)),
+            ("insert (send to ack)", &row.insert, Precision::exact(&row.insert)),
+            ("retrieval (the read that showed the row)", &row.retrieval, Precision::exact(&row.retrieval)),
         ] {
             if what.is_empty() || distribution.count == 0 {
                 continue;
             }
-            lines.push(line(&document.label_of(row), row.size_bytes, what, unit, distribution));
+            lines.push(line(&document.label_of(row), row.size_bytes, what, unit, distribution, precision));
         }
     }
     if overall.iter().any(|row| row.size_bytes.is_none()) {
         for row in document.results.iter().filter(|row| row.size_bytes.is_some()) {
-            lines.push(line(&row.replica, row.size_bytes, "lag from ack", unit, &row.from_ack));
+            lines.push(line(
+                &row.replica,
+                row.size_bytes,
+                "lag from ack",
+                unit,
+                &row.from_ack,
+                Precision::of_lag(row, &row.from_ack),
+            ));
         }
     }
     (unit, lines)

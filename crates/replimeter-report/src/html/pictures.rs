@@ -13,7 +13,11 @@ use replimeter_stats::{bins::bins, envelope::Envelope, signed::SignedHistogram};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::figures::{Unit, count, time};
+use crate::{
+    answer::overall_rows,
+    figures::{Unit, count, time},
+    precision::Precision,
+};
 
 /// Bars of the distribution.
 const BARS: usize = 80;
@@ -33,6 +37,8 @@ pub(super) struct Gathered {
 
 struct Replica {
     from_ack: SignedHistogram,
+    /// Widths of the brackets.
+    error: SignedHistogram,
     floor: bool,
     course: Envelope,
 }
@@ -47,10 +53,12 @@ impl Gathered {
         let name = if floor { name.replace(NULL_REPLICA, "floor (null replica)") } else { name.to_owned() };
         let replica = self.replicas.entry(name).or_insert_with(|| Replica {
             from_ack: SignedHistogram::default(),
+            error: SignedHistogram::new(1),
             floor,
             course: Envelope::new(BUCKETS),
         });
         replica.from_ack.record(lag);
+        replica.error.record(sample.error().unwrap_or_default());
         if !floor {
             let origin = *self.origin.get_or_insert(sample.write.send);
             replica.course.push((sample.write.send - origin).as_micros() / 1e6, lag.as_micros());
@@ -61,6 +69,13 @@ impl Gathered {
     /// Samples that count.
     pub(super) fn count(&self) -> u64 {
         self.count
+    }
+}
+
+impl Replica {
+    /// What each time may be wrong by, in microseconds: half of the median bracket.
+    fn half(&self) -> f64 {
+        self.error.at_rank(self.error.count().div_ceil(2)).unwrap_or_default().as_micros() / 2.0
     }
 }
 
@@ -100,7 +115,7 @@ fn colour(index: usize) -> &'static str {
 pub(super) fn all(document: &LagDocument, gathered: &Gathered) -> Vec<Picture> {
     let typical = gathered.replicas.values().filter_map(|replica| replica.from_ack.at_rank(replica.from_ack.count().div_ceil(2)));
     let unit = Unit::for_size(typical.map(Nanos::as_micros).fold(0.0, f64::max));
-    let mut pictures = vec![distribution(gathered, unit), quantiles(gathered, unit), course(gathered, unit)];
+    let mut pictures = vec![distribution(gathered, unit), quantiles(document, gathered, unit), course(gathered, unit)];
     pictures.extend(sizes(document));
     pictures
 }
@@ -150,7 +165,7 @@ fn distribution(gathered: &Gathered, unit: Unit) -> Picture {
 }
 
 /// The quantile function up to the last that ten samples support.
-fn quantiles(gathered: &Gathered, unit: Unit) -> Picture {
+fn quantiles(document: &LagDocument, gathered: &Gathered, unit: Unit) -> Picture {
     const LEVELS: [f64; 19] =
         [0.01, 0.05, 0.1, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.7, 0.75, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999, 0.9999];
     let mut traces = Vec::new();
@@ -158,7 +173,13 @@ fn quantiles(gathered: &Gathered, unit: Unit) -> Picture {
     for (index, (name, replica)) in gathered.replicas.iter().enumerate() {
         let known: Vec<(f64, f64)> =
             LEVELS.iter().filter_map(|level| Some((*level, replica.from_ack.quantile(*level)?.as_micros()))).collect();
-        rows.extend(known.iter().map(|(level, us)| vec![name.clone(), format!("{} %", level * 100.0), unit.show(*us)]));
+        let row = overall_rows(document).into_iter().find(|row| document.label_of(row) == *name);
+        let half = |level| row.map_or(0.0, |row| Precision::of_lag(row, &row.from_ack).quantile(level)).max(replica.half());
+        rows.extend(
+            known
+                .iter()
+                .map(|(level, us)| vec![name.clone(), format!("{} %", level * 100.0), unit.show_within(*us, half(*level))]),
+        );
         traces.push(json!({
             "type": "scatter", "mode": "lines+markers", "name": name,
             "x": known.iter().map(|(level, _)| 1.0 / (1.0 - level)).collect::<Vec<_>>(),
@@ -196,7 +217,8 @@ fn course(gathered: &Gathered, unit: Unit) -> Picture {
         // The table carries the hundred largest; all are in samples.parquet.
         let mut largest = points.clone();
         largest.sort_by(|a, b| b.1.total_cmp(&a.1));
-        rows.extend(largest.iter().take(100).map(|(at, us)| vec![name.clone(), format!("{at:.3}"), unit.show(*us)]));
+        let half = replica.half();
+        rows.extend(largest.iter().take(100).map(|(at, us)| vec![name.clone(), format!("{at:.3}"), unit.show_within(*us, half)]));
         traces.push(json!({
             "type": "scatter", "mode": "markers", "name": name,
             "x": points.iter().map(|(at, _)| (at * 1e6).round() / 1e6).collect::<Vec<_>>(),
@@ -255,13 +277,15 @@ fn sizes(document: &LagDocument) -> Option<Picture> {
                 (of(&|distribution| distribution.min_us), of(&|distribution| distribution.p90_us.or(distribution.max_us)));
             let bytes: Vec<u64> = known.iter().filter_map(|row| row.size_bytes).collect();
             rows.extend(known.iter().zip(&middle).zip(low.iter().zip(&high)).map(|((row, middle), (low, high))| {
-                let show = |value: &f64| unit.show(value * unit.scale());
+                let precision =
+                    if what.starts_with("lag") { Precision::of_lag(row, pick(row)) } else { Precision::exact(pick(row)) };
+                let show = |value: &f64, half: f64| unit.show_within(value * unit.scale(), half);
                 vec![
                     format!("{replica}, {what}"),
                     row.size_bytes.map(count).unwrap_or_default(),
-                    show(low),
-                    show(middle),
-                    show(high),
+                    show(low, precision.single()),
+                    show(middle, precision.quantile(0.5)),
+                    show(high, precision.quantile(0.9)),
                 ]
             }));
             traces.push(json!({

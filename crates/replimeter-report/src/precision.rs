@@ -1,0 +1,95 @@
+//! How exactly the figures of a distribution are known, so that no digit is
+//! printed which its error bar does not support.
+
+use replimeter_model::record::{Distribution, Floor, LagRow};
+
+/// The 97.5 % point of the standard normal distribution.
+const Z95: f64 = 1.96;
+
+/// Half-widths of a distribution's figures, in microseconds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Precision<'a> {
+    distribution: &'a Distribution,
+    /// What each single time may be wrong by.
+    each_us: f64,
+}
+
+/// Half of what lies between.
+fn half([low, high]: [f64; 2]) -> f64 {
+    (high - low) / 2.0
+}
+
+/// The half-width of the brackets of which these are the widths.
+fn of_brackets(widths: &Distribution) -> f64 {
+    widths.p50_us.or(widths.mean_us).unwrap_or(0.0) / 2.0
+}
+
+impl<'a> Precision<'a> {
+    /// Of times that are known exactly.
+    pub(crate) fn exact(distribution: &'a Distribution) -> Self {
+        Self { distribution, each_us: 0.0 }
+    }
+
+    /// Of a lag that is the upper end of the row's brackets.
+    pub(crate) fn of_lag(row: &LagRow, distribution: &'a Distribution) -> Self {
+        Self { distribution, each_us: of_brackets(&row.error_us) }
+    }
+
+    /// Of the row's estimate.
+    pub(crate) fn of_estimate(row: &'a LagRow) -> Self {
+        Self { distribution: &row.estimate, each_us: row.estimate_within.p50_us.map_or(0.0, half) }
+    }
+
+    /// Of a lag of the floor.
+    pub(crate) fn of_floor(floor: &Floor, distribution: &'a Distribution) -> Self {
+        Self { distribution, each_us: of_brackets(&floor.error_us) }
+    }
+
+    /// Of a single time, the smallest and the largest among them.
+    pub(crate) fn single(self) -> f64 {
+        self.each_us
+    }
+
+    /// Of the mean, and of the standard deviation: 1.96 standard errors, widened for
+    /// dependence. The standard deviation of times with a long tail is known hardly
+    /// better than their mean (its variance is (κ − 1)/4 of the mean's, κ the kurtosis).
+    pub(crate) fn mean(self) -> f64 {
+        let inflation = self.distribution.ci95.as_ref().and_then(|ci| ci.inflation).unwrap_or(1.0);
+        let stdev = self.distribution.stdev_us.unwrap_or(0.0);
+        let error = Z95 * stdev * (inflation / self.distribution.count.max(1) as f64).sqrt();
+        error.max(self.each_us)
+    }
+
+    /// Of a quantile: half of its interval, or, where it has none, of the interval
+    /// of the next one towards the median.
+    pub(crate) fn quantile(self, p: f64) -> f64 {
+        let Some(ci) = &self.distribution.ci95 else { return self.each_us };
+        let levels = [(0.999, ci.p999_us), (0.99, ci.p99_us), (0.95, ci.p95_us), (0.9, ci.p90_us), (0.5, ci.p50_us)];
+        // Below the median the median's own must do.
+        let known = levels.into_iter().filter(|(level, _)| *level <= p.max(0.5) + 1e-9).find_map(|(_, interval)| interval);
+        known.map_or(0.0, half).max(self.each_us)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use replimeter_model::record::Intervals;
+
+    use super::*;
+
+    #[test]
+    fn the_larger_of_interval_and_bracket() {
+        let ci95 = Intervals { p50_us: Some([90.0, 110.0]), p90_us: Some([100.0, 300.0]), ..Intervals::default() };
+        let distribution = Distribution { count: 100, stdev_us: Some(50.0), ci95: Some(ci95), ..Distribution::default() };
+        let mut row = LagRow::default();
+        let of = |row: &LagRow| {
+            let precision = Precision::of_lag(row, &distribution);
+            [0.25, 0.5, 0.9, 0.99].map(|p| precision.quantile(p))
+        };
+        assert_eq!(of(&row), [10.0, 10.0, 100.0, 100.0], "the next one towards the median");
+        row.error_us.p50_us = Some(60.0);
+        assert_eq!(of(&row), [30.0, 30.0, 100.0, 100.0]);
+        assert!((Precision::exact(&distribution).mean() - 9.8).abs() < 1e-9);
+        assert_eq!(Precision::exact(&Distribution::default()).quantile(0.5), 0.0);
+    }
+}
