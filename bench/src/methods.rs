@@ -1,0 +1,48 @@
+//! The methods of `lag`: how far off each is, and how many writes a second it follows.
+
+use serde_json::Value;
+
+use crate::{line, run};
+
+/// Known delays, and what each method makes of them.
+pub(crate) fn calibrate() {
+    for shape in ["mariadb/async:1", "mysql/async:1"] {
+        let document = run(&["calibrate", "--sandbox", shape, "--method", "poll,wait,tap", "--json"]);
+        for row in document["results"].as_array().expect("rows") {
+            let Some(error) = row["error_p50_us"].as_f64() else { continue };
+            let method = row["method"].as_str().unwrap_or_default();
+            let goal = if method == "tap" { "± 100" } else { "± 50" };
+            let range = &row["error_p50_range"];
+            let text = format!(
+                "{error:.0} [{:.0}, {:.0}]",
+                range[0].as_f64().unwrap_or(f64::NAN),
+                range[1].as_f64().unwrap_or(f64::NAN)
+            );
+            let injected = row["injected_us"].as_f64().unwrap_or_default() / 1e3;
+            line(&format!("{shape} {method}, {injected} ms: error of p50 (µs)"), text, goal);
+        }
+    }
+}
+
+/// Writes a second that one process writes and measures over eight connections.
+pub(crate) fn writes() {
+    for method in ["poll", "wait", "tap"] {
+        // 12,000 a second are asked for: what is measured of them, and how late the writes were, says whether it is sustained.
+        let args = ["--sandbox", "mariadb/async:1", "--method", method, "--writers", "8", "--floor-rounds", "0", "--size", "100"];
+        let paced = ["--every", "83us", "--for", "10s", "--timeout", "60s", "--json"];
+        let document = run(&[&["lag"], &args[..], &paced[..]].concat());
+        let row = &document["results"][0];
+        let seconds = document["measured_us"].as_f64().expect("a time") / 1e6;
+        let rate = row["rounds"].as_f64().expect("rounds") / seconds;
+        let missing = &row["missing"];
+        let late = document["client"]["start_lateness"]["p99_us"].as_f64().unwrap_or(f64::NAN) / 1e3;
+        line(&format!("{method}: measured writes a second over 8 connections"), format!("{rate:.0}"), "≥ 10,000");
+        line(&format!("{method}: rows missing; writes started late, p99 (ms)"), format!("{missing}; {late:.1}"), "");
+        let lag = |key: &str| row["from_ack"][key].as_f64().map_or(Value::Null, |us| (us / 1e3).into());
+        line(
+            &format!("{method}: lag from ack p50, p99 meanwhile (ms)"),
+            format!("{:.5}, {:.5}", lag("p50_us"), lag("p99_us")),
+            "",
+        );
+    }
+}
