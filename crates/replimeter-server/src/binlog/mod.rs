@@ -1,10 +1,17 @@
-//! tmp
-/// tmp
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Gtid(u64, u64);
-impl std::str::FromStr for Gtid {
-    type Err = String;
-    fn from_str(text: &str) -> Result<Self, String> {
-        Ok(Self(text.len() as u64, text.rsplit(['-', ':']).next().unwrap_or_default().parse().map_err(|_| "x".to_owned())?))
-    }
-}
+//! Following a server's binary log as a replica would, without keeping anything.
+//!
+//! [`Decoder`] turns bytes into transactions, [`Follower`] fetches the bytes from a
+//! server, [`fitness`] says beforehand whether a server can be followed.
+
+mod decoder;
+mod event;
+pub mod fitness;
+mod follower;
+mod gtid;
+mod tables;
+
+pub use decoder::{Arrived, Counts, Decoder, Position, StreamError};
+pub use event::CommitTimes;
+pub use follower::{Follower, Heard, Start};
+pub use gtid::{Gtid, LONGEST_TAG, Tag, Uuid};
+pub use tables::{TableId, Tables};
