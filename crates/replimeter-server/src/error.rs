@@ -48,6 +48,8 @@ pub struct ServerError {
 pub mod code {
     /// Access denied for user.
     pub const ACCESS_DENIED: u16 = 1045;
+    /// A binary log cannot be sent from where it was asked for, or no longer.
+    pub const DUMP_REFUSED: u16 = 1236;
     /// Statement cannot be parsed: this server does not know it.
     pub const SYNTAX: u16 = 1064;
     /// Unknown schema.

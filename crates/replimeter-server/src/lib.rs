@@ -4,6 +4,7 @@
 //! Relations between servers (who replicates from whom) are judged in
 //! `replimeter-measure`; starting servers is `replimeter-sandbox`'s.
 
+pub mod binlog;
 pub mod error;
 pub mod facts;
 pub mod filter;

@@ -82,6 +82,11 @@ impl Session {
         &mut self.conn
     }
 
+    /// Gives the driver's connection away, for a stream that takes it over.
+    pub(crate) fn into_conn(self) -> Conn {
+        self.conn
+    }
+
     /// Wraps a driver error with this server's name.
     #[must_use]
     pub fn error(&self, doing: &str, error: &Error) -> ServerError {

@@ -9,7 +9,7 @@ use std::{
 use crate::{ServerError, Session, facts::Facts};
 
 /// Numbers from `first` to `last`, both included.
-type Interval = (u64, u64);
+pub type Interval = (u64, u64);
 
 /// MySQL's set of GTIDs: numbers for each UUID and tag.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -22,6 +22,13 @@ pub struct GtidSet {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no set of GTIDs")]
 pub struct GtidError(String);
+
+impl GtidError {
+    /// The text in question, cut.
+    pub(crate) fn of(text: &str) -> Self {
+        Self(text.chars().take(80).collect())
+    }
+}
 
 fn is_uuid(text: &str) -> bool {
     text.len() == 36
@@ -141,6 +148,12 @@ impl GtidSet {
         all.fold(0u64, |sum, (first, last)| sum.saturating_add((last - first).saturating_add(1)))
     }
 
+    /// For each UUID and tag (both in small letters, the tag may be empty), its
+    /// intervals in order.
+    pub fn parts(&self) -> impl Iterator<Item = (&str, &str, &[Interval])> {
+        self.intervals.iter().map(|((uuid, tag), intervals)| (uuid.as_str(), tag.as_str(), intervals.as_slice()))
+    }
+
     /// The UUIDs in it.
     #[must_use]
     pub fn uuids(&self) -> BTreeSet<&str> {
@@ -171,7 +184,7 @@ impl fmt::Display for GtidSet {
 }
 
 /// MariaDB's GTID.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DomainGtid {
     /// `gtid_domain_id` of the session that wrote it.
     pub domain: u32,

@@ -8,3 +8,6 @@ pub(super) const CHANNELS: &[&str] = &["SHOW ALL REPLICAS STATUS", "SHOW ALL SLA
 
 /// The binary log's name, position and filters.
 pub(super) const BINLOG_STATUS: &[&str] = &["SHOW BINLOG STATUS", "SHOW MASTER STATUS"];
+
+/// One row for each connected replica.
+pub(super) const REPLICAS: &[&str] = &["SHOW REPLICA HOSTS", "SHOW SLAVE HOSTS"];

@@ -167,6 +167,32 @@ pub fn binlog_filters(engine: Engine, session: &mut Session) -> Result<Option<Fi
     }))
 }
 
+/// The file and the offset at which the next transaction will be logged; `None` when
+/// the binary log is off.
+///
+/// # Errors
+/// When the privilege is missing or the connection breaks.
+pub fn binlog_end(engine: Engine, session: &mut Session) -> Result<Option<(String, u64)>, ServerError> {
+    let statements = match engine {
+        Engine::MariaDb => mariadb::BINLOG_STATUS,
+        Engine::MySql => mysql::BINLOG_STATUS,
+    };
+    let rows = first_known(session, "cannot read the binary log's status", statements)?;
+    Ok(rows.first().and_then(|row| Some((row.get("File")?.clone(), row.get("Position")?.parse().ok()?))))
+}
+
+/// The replicas that are connected to the server.
+///
+/// # Errors
+/// When the privilege is missing or the connection breaks.
+pub fn connected_replicas(engine: Engine, session: &mut Session) -> Result<Vec<StatusRow>, ServerError> {
+    let statements: &[&str] = match engine {
+        Engine::MariaDb => mariadb::REPLICAS,
+        Engine::MySql => mysql::REPLICAS,
+    };
+    first_known(session, "cannot read the list of connected replicas", statements)
+}
+
 /// The rows of the first statement that this server's grammar knows.
 fn first_known(session: &mut Session, doing: &str, statements: &[&str]) -> Result<Vec<StatusRow>, ServerError> {
     let mut last = None;

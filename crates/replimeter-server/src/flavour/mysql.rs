@@ -8,3 +8,6 @@ pub(super) const CHANNELS: &[&str] = &["SHOW REPLICA STATUS", "SHOW SLAVE STATUS
 
 /// The binary log's name, position and filters.
 pub(super) const BINLOG_STATUS: &[&str] = &["SHOW BINARY LOG STATUS", "SHOW MASTER STATUS"];
+
+/// One row for each connected replica.
+pub(super) const REPLICAS: &[&str] = &["SHOW REPLICAS", "SHOW SLAVE HOSTS"];

@@ -1,0 +1,381 @@
+//! Single events of a binary log, read from their bytes. Nothing here trusts a
+//! length that the bytes state.
+//!
+//! Sources: the MySQL source's `libs/mysql/binlog/event` and
+//! `libs/mysql/serialization`, MariaDB's knowledge base "Replication Protocol".
+
+use crate::{
+    binlog::gtid::{Gtid, Tag, Uuid},
+    flavour::gtid::DomainGtid,
+};
+
+/// Bytes of every event's header.
+pub(crate) const HEADER: usize = 19;
+/// Bytes of a checksum behind an event.
+const CHECKSUM: usize = 4;
+/// Made by the server for the stream, and in no file.
+pub(crate) const ARTIFICIAL: u16 = 0x20;
+
+/// Numbers of the kinds of events that matter here.
+pub(crate) mod kind {
+    pub(crate) const QUERY: u8 = 2;
+    pub(crate) const ROTATE: u8 = 4;
+    pub(crate) const FORMAT_DESCRIPTION: u8 = 15;
+    pub(crate) const XID: u8 = 16;
+    pub(crate) const TABLE_MAP: u8 = 19;
+    pub(crate) const INCIDENT: u8 = 26;
+    pub(crate) const HEARTBEAT: u8 = 27;
+    pub(crate) const GTID: u8 = 33;
+    pub(crate) const ANONYMOUS_GTID: u8 = 34;
+    pub(crate) const XA_PREPARE: u8 = 38;
+    pub(crate) const TRANSACTION_PAYLOAD: u8 = 40;
+    pub(crate) const HEARTBEAT_V2: u8 = 41;
+    pub(crate) const GTID_TAGGED: u8 = 42;
+    /// MariaDB's begin here.
+    pub(crate) const ANNOTATE_ROWS: u8 = 160;
+    pub(crate) const MARIADB_GTID: u8 = 162;
+    pub(crate) const QUERY_COMPRESSED: u8 = 165;
+    pub(crate) const DELETE_ROWS_COMPRESSED_V2: u8 = 171;
+}
+
+/// Whether this tool has heard of this kind of event at all.
+#[must_use]
+pub(crate) fn known(kind: u8) -> bool {
+    (kind::QUERY - 1..=kind::GTID_TAGGED).contains(&kind)
+        || (kind::ANNOTATE_ROWS..=kind::DELETE_ROWS_COMPRESSED_V2).contains(&kind)
+}
+
+/// Takes values off the front of bytes; `None` when there are too few.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bytes<'b>(pub(crate) &'b [u8]);
+
+impl<'b> Bytes<'b> {
+    pub(crate) fn take(&mut self, count: usize) -> Option<&'b [u8]> {
+        let (taken, rest) = self.0.split_at_checked(count)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        self.take(N)?.try_into().ok()
+    }
+
+    pub(crate) fn u8(&mut self) -> Option<u8> {
+        self.array().map(u8::from_le_bytes)
+    }
+
+    pub(crate) fn u16(&mut self) -> Option<u16> {
+        self.array().map(u16::from_le_bytes)
+    }
+
+    pub(crate) fn u32(&mut self) -> Option<u32> {
+        self.array().map(u32::from_le_bytes)
+    }
+
+    pub(crate) fn u64(&mut self) -> Option<u64> {
+        self.array().map(u64::from_le_bytes)
+    }
+
+    /// `mysql::serialization`: the ones at the low end of the first byte say how
+    /// many bytes follow.
+    fn varlen(&mut self) -> Option<u64> {
+        let more = self.0.first()?.trailing_ones() as usize;
+        let bytes = self.take(more + 1)?;
+        let mut whole = [0; 8];
+        if more == 8 {
+            whole.copy_from_slice(&bytes[1..]);
+            return Some(u64::from_le_bytes(whole));
+        }
+        whole[..=more].copy_from_slice(bytes);
+        Some(u64::from_le_bytes(whole) >> (more + 1))
+    }
+
+    /// The same with the sign in the lowest bit.
+    fn varlen_signed(&mut self) -> Option<i64> {
+        let value = self.varlen()?;
+        let magnitude = i64::try_from(value >> 1).ok()?;
+        Some(if value & 1 == 1 { !magnitude } else { magnitude })
+    }
+
+    /// MySQL's length-encoded integer.
+    fn lenenc(&mut self) -> Option<u64> {
+        match self.u8()? {
+            small @ 0..=250 => Some(u64::from(small)),
+            252 => self.u16().map(u64::from),
+            253 => self.array::<3>().map(|[a, b, c]| u64::from(u32::from_le_bytes([a, b, c, 0]))),
+            254 => self.u64(),
+            _ => None,
+        }
+    }
+}
+
+/// An event's header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Header {
+    /// Which kind of event.
+    pub(crate) kind: u8,
+    /// `server_id` of the server where it was written.
+    pub(crate) server_id: u32,
+    /// Bytes of the whole event.
+    pub(crate) length: u32,
+    /// Where it ends in its file, modulo 4 GiB; 0 for none.
+    pub(crate) end: u32,
+    /// Flags such as [`ARTIFICIAL`].
+    pub(crate) flags: u16,
+}
+
+impl Header {
+    /// Reads the 19 bytes; `None` when there are fewer.
+    #[must_use]
+    pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
+        let header: &[u8; HEADER] = bytes.first_chunk()?;
+        let four = |at: usize| u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
+        Some(Self {
+            kind: header[4],
+            server_id: four(5),
+            length: four(9),
+            end: four(13),
+            flags: u16::from_le_bytes([header[17], header[18]]),
+        })
+    }
+}
+
+/// When a transaction was committed, by the servers' clocks, in microseconds since
+/// 1970; MySQL 8.0.1 and later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CommitTimes {
+    /// On the server where it was written (`original_commit_timestamp`).
+    pub original_us: i64,
+    /// On the server whose binary log this is (`immediate_commit_timestamp`).
+    pub immediate_us: i64,
+}
+
+/// What begins a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Begin {
+    /// `None` for an anonymous transaction.
+    pub(crate) gtid: Option<Gtid>,
+    /// The next event that can stand alone is all of it.
+    pub(crate) standalone: bool,
+    /// Nothing but an end is missing: no BEGIN follows.
+    pub(crate) begun: bool,
+    pub(crate) commit: Option<CommitTimes>,
+}
+
+const STANDALONE: u8 = 1;
+
+/// MariaDB's GTID event.
+pub(crate) fn mariadb_gtid(header: &Header, body: &[u8]) -> Option<Begin> {
+    let mut bytes = Bytes(body);
+    let (sequence, domain, flags) = (bytes.u64()?, bytes.u32()?, bytes.u8()?);
+    let standalone = flags & STANDALONE != 0;
+    let gtid = Gtid::Domain(DomainGtid { domain, server: header.server_id, sequence });
+    Some(Begin { gtid: Some(gtid), standalone, begun: !standalone, commit: None })
+}
+
+fn numbered(uuid: [u8; 16], tag: Tag, number: i64) -> Option<Gtid> {
+    let number = u64::try_from(number).ok().filter(|number| *number > 0)?;
+    Some(Gtid::Numbered { uuid: Uuid(uuid), tag, number })
+}
+
+/// A time of at most 55 bits, as MySQL writes it.
+fn microseconds(bytes: &mut Bytes<'_>) -> Option<u64> {
+    let [a, b, c, d, e, f, g] = bytes.array()?;
+    Some(u64::from_le_bytes([a, b, c, d, e, f, g, 0]))
+}
+
+/// MySQL's GTID event and its anonymous kin.
+pub(crate) fn mysql_gtid(body: &[u8], anonymous: bool) -> Option<Begin> {
+    /// A second timestamp follows.
+    const ORIGINAL: u64 = 1 << 55;
+    const LOGICAL_CLOCK: u8 = 2;
+    let mut bytes = Bytes(body);
+    bytes.u8()?;
+    let (uuid, number) = (bytes.array()?, bytes.u64()?);
+    let gtid = if anonymous { None } else { Some(numbered(uuid, Tag::default(), i64::try_from(number).ok()?)?) };
+    // Servers before 8.0.1 end somewhere in here.
+    let mut times = || {
+        if bytes.u8()? != LOGICAL_CLOCK {
+            return None;
+        }
+        bytes.take(16)?;
+        let immediate = microseconds(&mut bytes)?;
+        let original = if immediate & ORIGINAL != 0 { microseconds(&mut bytes)? } else { immediate };
+        let us = |time: u64| i64::try_from(time & !ORIGINAL).ok();
+        Some(CommitTimes { original_us: us(original)?, immediate_us: us(immediate)? })
+    };
+    // Without the timestamps these bytes are a checksum or nothing.
+    let commit = times().filter(|times| times.immediate_us > 0);
+    Some(Begin { gtid, standalone: false, begun: false, commit })
+}
+
+/// MySQL's GTID event with a tag: a message of numbered fields.
+pub(crate) fn tagged_gtid(body: &[u8]) -> Option<Begin> {
+    let mut bytes = Bytes(body);
+    // Its version, its size, and the last field that must be understood.
+    let (_, size, _) = (bytes.varlen()?, bytes.varlen()?, bytes.varlen()?);
+    let used = body.len() - bytes.0.len();
+    // The size counts from the message's first byte; a checksum may follow.
+    let mut fields = Bytes(bytes.0.get(..usize::try_from(size).ok()?.checked_sub(used)?).unwrap_or(bytes.0));
+    let (mut uuid, mut tag, mut number) = ([0; 16], Tag::default(), 0);
+    let (mut immediate, mut original) = (None, None);
+    while !fields.0.is_empty() {
+        match fields.varlen()? {
+            0 => _ = fields.varlen()?,
+            1 => {
+                for byte in &mut uuid {
+                    *byte = u8::try_from(fields.varlen()?).ok()?;
+                }
+            }
+            2 => number = fields.varlen_signed()?,
+            3 => {
+                let length = usize::try_from(fields.varlen()?).ok()?;
+                tag = Tag::new(fields.take(length)?)?;
+            }
+            4 | 5 => _ = fields.varlen_signed()?,
+            6 => immediate = Some(i64::try_from(fields.varlen()?).ok()?),
+            7 => original = Some(i64::try_from(fields.varlen()?).ok()?),
+            // What follows says nothing that is needed.
+            _ => break,
+        }
+    }
+    let commit = immediate.map(|immediate_us| CommitTimes { original_us: original.unwrap_or(immediate_us), immediate_us });
+    Some(Begin { gtid: Some(numbered(uuid, tag, number)?), standalone: false, begun: false, commit })
+}
+
+/// What a statement does to the transaction that it stands in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verb {
+    /// It begins one.
+    Begin,
+    /// It ends one.
+    End,
+    /// It is something else.
+    Other,
+}
+
+/// A statement: its schema and what it does.
+pub(crate) fn query(body: &[u8], checksum: bool) -> Option<(&[u8], Verb)> {
+    let mut bytes = Bytes(body);
+    bytes.take(8)?;
+    let schema_length = bytes.u8()?;
+    bytes.u16()?;
+    let variables = bytes.u16()?;
+    bytes.take(usize::from(variables))?;
+    let schema = bytes.take(usize::from(schema_length))?;
+    bytes.u8()?;
+    let text = if checksum { bytes.0.get(..bytes.0.len().checked_sub(CHECKSUM)?)? } else { bytes.0 };
+    Some((schema, verb(text)))
+}
+
+fn verb(text: &[u8]) -> Verb {
+    // Longer statements are none of these; those of XA carry a name.
+    let is = |word: &[u8]| text.eq_ignore_ascii_case(word);
+    let starts = |word: &[u8]| text.get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word));
+    if is(b"BEGIN") || starts(b"XA START") || starts(b"XA BEGIN") {
+        Verb::Begin
+    } else if is(b"COMMIT") || is(b"ROLLBACK") {
+        Verb::End
+    } else {
+        Verb::Other
+    }
+}
+
+/// Schema and table of a table map.
+pub(crate) fn table_map(body: &[u8]) -> Option<(&[u8], &[u8])> {
+    let mut bytes = Bytes(body);
+    bytes.take(8)?;
+    let mut name = || {
+        let length = bytes.u8()?;
+        let name = bytes.take(usize::from(length))?;
+        bytes.u8()?;
+        Some(name)
+    };
+    Some((name()?, name()?))
+}
+
+/// Next file and the position in it.
+pub(crate) fn rotate(body: &[u8], checksum: bool) -> Option<(&[u8], u64)> {
+    let mut bytes = Bytes(body);
+    let position = bytes.u64()?;
+    let name = if checksum { bytes.0.get(..bytes.0.len().checked_sub(CHECKSUM)?)? } else { bytes.0 };
+    (!name.is_empty() && name.len() <= 512).then_some((name, position))
+}
+
+/// Whether events carry a checksum, by the description of the format; `None` when
+/// it is no description that this tool can follow.
+pub(crate) fn format(body: &[u8]) -> Option<bool> {
+    const VERSION_4: u16 = 4;
+    let mut bytes = Bytes(body);
+    if bytes.u16()? != VERSION_4 {
+        return None;
+    }
+    bytes.take(50 + 4)?;
+    if usize::from(bytes.u8()?) != HEADER {
+        return None;
+    }
+    // The algorithm's number, then the description's own checksum.
+    let algorithm = bytes.0.len().checked_sub(CHECKSUM + 1).and_then(|at| bytes.0.get(at))?;
+    match algorithm {
+        0 => Some(false),
+        1 => Some(true),
+        _ => None,
+    }
+}
+
+/// The compressed events of a transaction, and whether they are packed by Zstandard
+/// (else they are not packed).
+pub(crate) fn payload(body: &[u8]) -> Option<(&[u8], bool)> {
+    let mut bytes = Bytes(body);
+    let mut packed = true;
+    loop {
+        let field = bytes.lenenc()?;
+        if field == 0 {
+            // To the end: a checksum behind it is no harm to a reader of frames.
+            return Some((bytes.0, packed));
+        }
+        let length = usize::try_from(bytes.lenenc()?).ok()?;
+        let mut value = Bytes(bytes.take(length)?);
+        if field == 2 {
+            packed = match value.lenenc()? {
+                0 => true,
+                255 => false,
+                _ => return None,
+            };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_variable_length() {
+        let read = |bytes: &[u8]| Bytes(bytes).varlen();
+        assert_eq!(read(&[0x02]), Some(1));
+        assert_eq!(read(&[0x01, 0x02]), Some(128));
+        assert_eq!(read(&[0xff, 1, 0, 0, 0, 0, 0, 0, 0x80]), Some(1 << 63 | 1));
+        assert_eq!(read(&[0x7f, 0, 0, 0, 0, 0, 0, 0xff]), Some(0xff << 48));
+        assert_eq!(read(&[0x01]), None);
+        assert_eq!(read(&[]), None);
+        assert_eq!(Bytes(&[0x04]).varlen_signed(), Some(1));
+        assert_eq!(Bytes(&[0x02]).varlen_signed(), Some(-1));
+    }
+
+    #[test]
+    fn verbs() {
+        for (text, want) in [
+            ("BEGIN", Verb::Begin),
+            ("begin", Verb::Begin),
+            ("XA START X'78',X'',1", Verb::Begin),
+            ("COMMIT", Verb::End),
+            ("ROLLBACK", Verb::End),
+            ("ROLLBACK TO `a`", Verb::Other),
+            ("XA COMMIT X'78'", Verb::Other),
+            ("", Verb::Other),
+        ] {
+            assert_eq!(verb(text.as_bytes()), want, "{text}");
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! Whether a server's binary log can be followed, and what to turn on if not.
+
+use std::{
+    collections::BTreeSet,
+    hash::{BuildHasher, RandomState},
+};
+
+use replimeter_model::engine::Engine;
+
+use crate::{
+    ErrorKind, ServerError, Session,
+    facts::Facts,
+    flavour::{self, binlog::binlog},
+};
+
+const DOING: &str = "cannot follow its binary log";
+/// Ids that we choose begin here: people and sandboxes choose smaller ones.
+const HIGH: u32 = 1 << 31;
+
+/// What a server is followed for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// For what is written on it.
+    Source,
+    /// For what it applies of other servers' writes.
+    Applier,
+}
+
+/// Checks by the server's settings that its log holds what is to be matched.
+///
+/// # Errors
+/// Naming the setting that is missing.
+pub fn check(session: &Session, facts: &Facts, role: Role) -> Result<(), ServerError> {
+    let refuse = |cause: String, hint: &str| Err(session.unfit(DOING, cause, hint));
+    let log = binlog(facts);
+    if !log.on {
+        return refuse(
+            "its binary log is off (log_bin=OFF)".to_owned(),
+            "turn it on in the server's configuration (log_bin=binlog) and restart the server, or measure by polling (`replimeter lag`)",
+        );
+    }
+    let updates = log.updates_variable;
+    if role == Role::Applier && !log.logs_updates {
+        return refuse(
+            format!("it does not log what it applies ({updates}=OFF), so its log does not show when"),
+            &format!(
+                "set {updates}=ON in its configuration and restart it, or measure it by polling (`replimeter lag`), which needs no log on the replica"
+            ),
+        );
+    }
+    let gtid_mode = facts.get("gtid_mode");
+    if facts.engine == Engine::MySql && gtid_mode != "ON" {
+        return refuse(
+            format!("its transactions are anonymous (gtid_mode={gtid_mode}), so they cannot be recognised elsewhere"),
+            "turn GTIDs on (gtid_mode=ON, enforce_gtid_consistency=ON, step by step while it runs), or measure by polling (`replimeter lag`)",
+        );
+    }
+    let galera = facts.on("wsrep_on") && !matches!(facts.get("wsrep_provider"), "" | "none");
+    if galera && !facts.on("wsrep_gtid_mode") {
+        return refuse(
+            "each Galera node numbers the cluster's transactions by itself (wsrep_gtid_mode=OFF), so GTIDs do not agree between nodes".to_owned(),
+            "on every node set wsrep_gtid_mode=ON, the same wsrep_gtid_domain_id, a gtid_domain_id of its own and log_slave_updates=ON, then restart them one by one",
+        );
+    }
+    Ok(())
+}
+
+/// Checks that two nodes of one Galera cluster give the cluster's transactions the
+/// same GTID domain.
+///
+/// # Errors
+/// When they do not.
+pub fn check_domains(session: &Session, facts: &Facts, other: &Facts) -> Result<(), ServerError> {
+    let domain = |facts: &Facts| facts.get("wsrep_gtid_domain_id").to_owned();
+    let both = facts.on("wsrep_gtid_mode") && other.on("wsrep_gtid_mode");
+    if both && domain(facts) != domain(other) {
+        return Err(session.unfit(
+            DOING,
+            format!(
+                "its wsrep_gtid_domain_id is {} and that of the node that is written to is {}, so GTIDs do not agree",
+                domain(facts),
+                domain(other)
+            ),
+            "set the same wsrep_gtid_domain_id on every node and restart them one by one",
+        ));
+    }
+    Ok(())
+}
+
+/// The `server_id`s that are known to this server: its own and those of replicas that
+/// are connected. `None` for the latter when the user may not see them.
+///
+/// # Errors
+/// When the connection breaks.
+pub fn server_ids(session: &mut Session, facts: &Facts) -> Result<Option<BTreeSet<u32>>, ServerError> {
+    let rows = match flavour::connected_replicas(facts.engine, session) {
+        Ok(rows) => rows,
+        Err(error) if matches!(error.kind, ErrorKind::Privilege | ErrorKind::Statement(_)) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let number = |text: Option<&String>| text.and_then(|text| text.parse().ok());
+    let id = |row: &crate::session::StatusRow| number(row.get("Server_Id").or_else(|| row.get("Server_id")));
+    Ok(Some(rows.iter().filter_map(id).chain(facts.get("server_id").parse().ok()).collect()))
+}
+
+/// A random high `server_id` that is not among `taken`.
+#[must_use]
+pub fn unused_server_id(taken: &BTreeSet<u32>) -> u32 {
+    // The standard library seeds its hashers from the system's randomness.
+    let mut random = std::iter::repeat_with(|| RandomState::new().hash_one(0u8) as u32 | HIGH);
+    random.find(|id| *id != u32::MAX && !taken.contains(id)).unwrap_or(HIGH)
+}
+
+/// Checks that following under this `server_id` takes nobody's place.
+///
+/// # Errors
+/// When a server or a connected replica has it.
+pub fn check_server_id(session: &mut Session, facts: &Facts, id: u32) -> Result<(), ServerError> {
+    let taken = server_ids(session, facts)?.unwrap_or_default();
+    if id == 0 || taken.contains(&id) {
+        return Err(session.unfit(
+            DOING,
+            format!(
+                "server_id {id} belongs to a replica that is connected to it, or to itself; the server would drop that connection"
+            ),
+            format!("choose another --server-id, such as {}, or leave it to the tool", unused_server_id(&taken)),
+        ));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chosen_ids_are_high_and_free() {
+        let one = unused_server_id(&BTreeSet::new());
+        assert!((HIGH..u32::MAX).contains(&one));
+        assert_ne!(unused_server_id(&BTreeSet::from([one])), one);
+    }
+}

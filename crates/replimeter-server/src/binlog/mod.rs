@@ -1,0 +1,17 @@
+//! Following a server's binary log as a replica would, without keeping anything.
+//!
+//! [`Decoder`] turns bytes into transactions, [`Follower`] fetches the bytes from a
+//! server, [`fitness`] says beforehand whether a server can be followed.
+
+mod decoder;
+mod event;
+pub mod fitness;
+mod follower;
+mod gtid;
+mod tables;
+
+pub use decoder::{Arrived, Counts, Decoder, Position, StreamError};
+pub use event::CommitTimes;
+pub use follower::{Follower, Heard, Start};
+pub use gtid::{Gtid, LONGEST_TAG, Tag, Uuid};
+pub use tables::{TableId, Tables};
