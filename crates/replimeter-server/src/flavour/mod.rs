@@ -9,6 +9,7 @@ mod mariadb;
 mod mysql;
 pub mod semi_sync;
 pub mod settings;
+pub mod stages;
 pub mod statements;
 pub mod waits;
 pub mod written;

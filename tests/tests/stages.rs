@@ -1,0 +1,146 @@
+//! What real replicas tell of the way of a transaction.
+
+use std::time::{Duration, Instant};
+
+use replimeter_server::{
+    Node, ServerError, Session,
+    facts::Facts,
+    flavour::stages::{Answer, Last, Positions, Remembered, StageSource},
+};
+use replimeter_suites::{session, sql, start, until, value};
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// A session with the question prepared on it.
+fn source(node: &Node) -> Result<(Session, StageSource), ServerError> {
+    let mut session = session(node);
+    let facts = Facts::read(&mut session)?;
+    StageSource::prepare(&facts, &mut session).map(|source| (session, source))
+}
+
+fn remembered(node: &Node) -> Remembered {
+    let (mut session, source) = source(node).unwrap();
+    match source.ask(&mut session).unwrap() {
+        Answer::Remembered(remembered) => remembered,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn positions(node: &Node) -> Positions {
+    let (mut session, source) = source(node).unwrap();
+    match source.ask(&mut session).unwrap() {
+        Answer::Positions(positions) => positions,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// What a question costs beside a point select, for people to read.
+fn costs(node: &Node) {
+    let (mut session, source) = source(node).unwrap();
+    let p50 = |times: &mut Vec<Duration>| {
+        times.sort_unstable();
+        times[times.len() / 2]
+    };
+    let time = |ask: &mut dyn FnMut()| {
+        let began = Instant::now();
+        ask();
+        began.elapsed()
+    };
+    let mut asked: Vec<Duration> = (0..500).map(|_| time(&mut || drop(source.ask(&mut session).unwrap()))).collect();
+    let mut selected: Vec<Duration> = (0..500).map(|_| time(&mut || session.run("test", "SELECT 1").unwrap())).collect();
+    println!("{}: a question takes {:?} (p50), SELECT 1 {:?}", node.endpoint.address(), p50(&mut asked), p50(&mut selected));
+}
+
+fn table(primary: &Node) {
+    sql(primary, "CREATE DATABASE IF NOT EXISTS replimeter");
+    sql(primary, "CREATE TABLE replimeter.stages (id INT PRIMARY KEY)");
+}
+
+/// In order: committed at the source, and in the replica's hands after that, by
+/// clocks of one machine.
+fn in_order(last: &Last) {
+    let all = [last.original_commit_us, last.immediate_commit_us, last.began_us, last.ended_us].map(|stamp| stamp.unwrap());
+    assert!(all.is_sorted(), "{last:?}");
+}
+
+#[test]
+fn mysql_remembers_the_last_transaction_of_each_thread() {
+    let sandbox = start("mysql/async:1", &[]);
+    let (primary, replica) = (&sandbox.nodes()[0], &sandbox.nodes()[1]);
+    table(primary);
+    sql(primary, "INSERT INTO replimeter.stages VALUES (1)");
+    let set = value(primary, "SELECT @@global.gtid_executed").unwrap();
+    let last = format!("{}:{}", set.split(':').next().unwrap(), set.rsplit('-').next().unwrap());
+    let of = |all: &[Last]| all.iter().find(|one| one.gtid == last).cloned();
+    until("the last transaction is applied", LIMIT, || of(&remembered(replica).applied).is_some());
+    let all = remembered(replica);
+    let (queued, applied) = (of(&all.queued).unwrap(), of(&all.applied).unwrap());
+    in_order(&queued);
+    in_order(&applied);
+    assert_eq!(queued.original_commit_us, applied.original_commit_us);
+    assert!(queued.ended_us <= applied.began_us, "{queued:?} {applied:?}");
+    assert!(of(&all.scheduled).is_some_and(|scheduled| scheduled.began_us >= queued.ended_us));
+    let now: f64 = value(replica, "SELECT UNIX_TIMESTAMP(SYSDATE(6))").unwrap().parse().unwrap();
+    let age = now * 1e6 - applied.ended_us.unwrap() as f64;
+    assert!((0.0..6e7).contains(&age), "applied {age} µs ago");
+    costs(replica);
+    // A primary has received nothing.
+    assert_eq!(remembered(primary), Remembered::default());
+    // One thread that applies has no coordinator.
+    for statement in ["STOP REPLICA", "SET GLOBAL replica_parallel_workers = 0", "START REPLICA"] {
+        sql(replica, statement);
+    }
+    sql(primary, "INSERT INTO replimeter.stages VALUES (2)");
+    until("it is applied by one thread", LIMIT, || !remembered(replica).applied.is_empty());
+}
+
+#[test]
+fn mariadb_tells_positions() {
+    let sandbox = start("mariadb/async:1", &[]);
+    let (primary, replica) = (&sandbox.nodes()[0], &sandbox.nodes()[1]);
+    table(primary);
+    sql(primary, "INSERT INTO replimeter.stages VALUES (1)");
+    let last = value(primary, "SELECT @@global.gtid_binlog_pos").unwrap();
+    until("the last transaction is applied", LIMIT, || {
+        positions(replica).applied.iter().any(|position| position.to_string() == last)
+    });
+    assert!(positions(replica).received.iter().any(|position| position.to_string() == last), "{:?}", positions(replica));
+    // What is received and not applied can be told apart.
+    sql(replica, "STOP SLAVE SQL_THREAD");
+    sql(primary, "INSERT INTO replimeter.stages VALUES (2)");
+    let last = value(primary, "SELECT @@global.gtid_binlog_pos").unwrap();
+    let held = |all: &[_]| all.iter().any(|position: &replimeter_server::flavour::gtid::DomainGtid| position.to_string() == last);
+    until("the next one is received", LIMIT, || held(&positions(replica).received));
+    assert!(!held(&positions(replica).applied));
+    costs(replica);
+    assert_eq!(positions(primary), Positions::default());
+}
+
+#[test]
+fn a_group_has_what_its_channel_remembers() {
+    let sandbox = start("mysql/group:2", &[]);
+    let (writer, reader) = (&sandbox.nodes()[0], &sandbox.nodes()[1]);
+    table(writer);
+    sql(writer, "INSERT INTO replimeter.stages VALUES (1)");
+    until("the row is there", LIMIT, || {
+        value(reader, "SELECT 1 FROM information_schema.tables WHERE table_name = 'stages'").is_some()
+    });
+    until("something is applied", LIMIT, || {
+        let all = remembered(reader);
+        let of_group = |last: &&Last| last.channel == "group_replication_applier";
+        println!("{:?}", all.queued.iter().find(of_group));
+        all.applied.iter().any(|last| of_group(&last)) && all.queued.iter().any(|last| of_group(&last))
+    });
+    let all = remembered(reader);
+    let applied = all.applied.iter().max_by_key(|last| last.ended_us).unwrap();
+    assert!(applied.original_commit_us.is_some() && applied.began_us <= applied.ended_us, "{applied:?}");
+    println!("{all:?}");
+    costs(reader);
+}
+
+#[test]
+fn a_galera_node_tells_nothing_and_says_so() {
+    let sandbox = start("mariadb/galera:2", &[]);
+    let error = source(&sandbox.nodes()[1]).map(drop).unwrap_err();
+    assert!(error.to_string().contains("a Galera node stamps none"), "{error}");
+}
