@@ -1,6 +1,7 @@
 //! `make bench`: the figures that a version promises, as ratios and counts, beside
 //! the alternative in the same run. Run it on an otherwise idle machine.
 
+mod methods;
 mod shapes;
 
 use std::{
@@ -26,8 +27,15 @@ fn main() {
         demo();
     }
     let named: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
-    let parts: [(&str, fn()); 5] =
-        [("starts", starts), ("shapes", shapes::starts), ("links", shapes::links), ("floor", floor), ("memory", memory)];
+    let parts: [(&str, fn()); 7] = [
+        ("starts", starts),
+        ("shapes", shapes::starts),
+        ("links", shapes::links),
+        ("floor", floor),
+        ("memory", memory),
+        ("calibrate", methods::calibrate),
+        ("writes", methods::writes),
+    ];
     for (_, part) in parts.iter().filter(|(name, _)| named.is_empty() || named.iter().any(|named| named == name)) {
         part();
     }

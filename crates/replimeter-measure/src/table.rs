@@ -152,7 +152,7 @@ impl ProbeTable {
         session.run("cannot use the schema", "USE `replimeter`")?;
         let create = format!(
             "CREATE TABLE `replimeter`.`lag_probe` (id BIGINT UNSIGNED NOT NULL PRIMARY KEY, sequence INT UNSIGNED NOT NULL, \
-             sent_us BIGINT NOT NULL, payload LONGBLOB NOT NULL) ENGINE=InnoDB COMMENT='{comment}'"
+             sent_us BIGINT NOT NULL, payload LONGBLOB NOT NULL, stamp DATETIME(6) NULL, stamp_udf VARCHAR(26) NULL) ENGINE=InnoDB COMMENT='{comment}'"
         );
         session.run("cannot make the table", &create)?;
         Ok((table, warnings))

@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 pub enum WarningCode {
     /// The payload was cut down to what both servers accept.
     PayloadClamped,
+    /// A server's clock was set during the run.
+    ClockStepped,
     /// One of all methods is not possible on these servers.
     MethodLeftOut,
     /// Semi-synchronous replication is configured and not in effect.

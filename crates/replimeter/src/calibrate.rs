@@ -143,7 +143,7 @@ fn row(gathered: &Gathered, cell: &Cell, names: &[String]) -> CalibrateRow {
 /// What the turns share.
 struct Turns<'a> {
     work: &'a CalibratePlan,
-    methods: Vec<Method>,
+    possible: Possible,
     names: Vec<String>,
     gathered: RefCell<Gathered>,
     lateness: SignedHistogram,
@@ -173,8 +173,9 @@ pub(crate) fn carry_out(
         .collect();
     let mut cluster = preflight::check(&declared)?;
     frame.met(&servers, &mut cluster)?;
-    let Possible { methods, warnings } = lag::possible(&mut cluster, &work.lag.methods)?;
-    frame.warnings.extend(warnings);
+    let possible = lag::possible(&mut cluster, &work.lag.methods)?;
+    frame.warnings.extend(possible.warnings.iter().cloned());
+    let methods = possible.methods.clone();
     let (table, found) = ProbeTable::create(&mut cluster, work.lag.timeout.0)?;
     frame.warnings.extend(found);
     let names = cluster.replica_names();
@@ -195,7 +196,7 @@ pub(crate) fn carry_out(
     let gathered = Gathered { cells: cells.collect(), floors: Vec::new(), delay: zero, turn: 0 };
     let mut turns = Turns {
         work,
-        methods: methods.clone(),
+        possible,
         names: names.clone(),
         gathered: RefCell::new(gathered),
         lateness: SignedHistogram::default(),
@@ -302,7 +303,7 @@ impl Turns<'_> {
                 let mut compared = |_: &Compared| {};
                 let mut progress = |progress| frame.line.show(&progress);
                 let mut listener = Listener { sample: &mut sample, compared: &mut compared, progress: &mut progress, stop };
-                let outcome = lag::run(cluster, &plan, &self.methods, next_id, &frame.clock, &mut listener)?;
+                let outcome = lag::run(cluster, &plan, &self.possible, next_id, &frame.clock, &mut listener)?;
                 next_id = outcome.next_id;
                 self.lateness.merge(&outcome.lateness);
                 if self.warnings.is_empty() {

@@ -22,7 +22,7 @@ use replimeter_measure::{
     table::ProbeTable,
 };
 use replimeter_model::{
-    plan::{LagPlan, Method, Plan, Writes},
+    plan::{LagPlan, Plan, Writes},
     record::RunStatus,
     sample::{LagSample, Phase},
     target::{NULL_REPLICA, Passwords, Target},
@@ -160,14 +160,22 @@ impl Run<'_> {
             _ => cluster.replica_names(),
         };
         self.writer.begin(&servers.label, names.clone()).map_err(|error| MeasureError::Sink(error.to_string()))?;
-        let Possible { methods, warnings } = lag::possible(&mut cluster, &lag.methods)?;
-        self.frame.warnings.extend(warnings);
+        let possible = lag::possible(&mut cluster, &lag.methods)?;
+        self.frame.warnings.extend(possible.warnings.iter().cloned());
         let (table, found) = ProbeTable::create(&mut cluster, lag.timeout.0)?;
         self.frame.warnings.extend(found);
-        let mut gathered = Gathered::new(lag, names, &methods);
+        let mut gathered = Gathered::new(lag, names, &possible.methods);
         let before = machine::CoreTime::read();
-        let result =
-            measure(&mut cluster, lag, &methods, &self.frame.clock, &mut self.writer, &mut gathered, &self.frame.line, self.stop);
+        let result = measure(
+            &mut cluster,
+            lag,
+            &possible,
+            &self.frame.clock,
+            &mut self.writer,
+            &mut gathered,
+            &self.frame.line,
+            self.stop,
+        );
         let idle = before.zip(machine::CoreTime::read()).and_then(|(before, after)| after.idle_share(before));
         let fallen_back = cluster.fallen_back();
         let members = result.as_ref().ok().filter(|outcome| outcome.failure.is_some()).and_then(|_| cluster.members_now());
@@ -219,7 +227,7 @@ impl Run<'_> {
 fn measure(
     cluster: &mut Cluster,
     plan: &LagPlan,
-    methods: &[Method],
+    possible: &Possible,
     clock: &Clock,
     writer: &mut SamplesWriter,
     gathered: &mut Gathered,
@@ -236,7 +244,7 @@ fn measure(
     let mut compared = |compared: &Compared| gathered.borrow_mut().compare(compared);
     let mut progress = |progress| line.show(&progress);
     let mut listener = Listener { sample: &mut sample, compared: &mut compared, progress: &mut progress, stop };
-    Ok(lag::run(cluster, plan, methods, 1, clock, &mut listener)?)
+    Ok(lag::run(cluster, plan, possible, 1, clock, &mut listener)?)
 }
 
 /// What the command ends with, when not with success.

@@ -76,6 +76,8 @@ struct Pending {
     write: Option<Write>,
     sightings: Vec<Option<Sighting>>,
     told: Vec<bool>,
+    /// Slots whose time of this row cannot be told.
+    untold: Vec<usize>,
 }
 
 /// Joins writes and sightings of one part of a run.
@@ -228,6 +230,8 @@ impl<'a> Collector<'a> {
         loop {
             match sightings.try_recv() {
                 Ok(Seen::Row { slot, sighting }) => self.entry(sighting.seq).sightings[slot] = Some(sighting),
+                Ok(Seen::Untold { slot, seq }) => self.entry(seq).untold.push(slot),
+                Ok(Seen::Odd(warning)) => self.ending.warnings.push(warning),
                 Ok(Seen::Arrived { stream, gtid, at }) => {
                     if let Some(arrivals) = &mut self.arrivals {
                         arrivals.arrived(stream, gtid, at);
@@ -277,7 +281,12 @@ impl<'a> Collector<'a> {
     fn entry(&mut self, seq: u64) -> &mut Pending {
         let slots = self.slots.len();
         self.touched.push(seq);
-        self.pending.entry(seq).or_insert_with(|| Pending { write: None, sightings: vec![None; slots], told: vec![false; slots] })
+        self.pending.entry(seq).or_insert_with(|| Pending {
+            write: None,
+            sightings: vec![None; slots],
+            told: vec![false; slots],
+            untold: Vec::new(),
+        })
     }
 
     /// Hands complete samples on and forgets rows that everybody has seen.
@@ -286,7 +295,7 @@ impl<'a> Collector<'a> {
             let Some(pending) = self.pending.get_mut(&seq) else { continue };
             let Some(write) = pending.write else { continue };
             for (index, (slot, sighting)) in self.slots.iter().zip(&pending.sightings).enumerate() {
-                if sighting.is_some() && !pending.told[index] {
+                if (sighting.is_some() || pending.untold.contains(&index)) && !pending.told[index] {
                     pending.told[index] = true;
                     let sample = LagSample { replica: slot.replica, method: slot.method, write, sighting: *sighting };
                     self.last = sample.from_ack();
@@ -339,7 +348,7 @@ impl<'a> Collector<'a> {
         }
         self.next_check = now + SUSPICIOUS;
         self.slots.iter().enumerate().find_map(|(index, slot)| {
-            let unseen = self.pending.values().filter(|pending| pending.sightings[index].is_none());
+            let unseen = self.pending.values().filter(|pending| !pending.told[index]);
             let write = unseen.filter_map(|pending| pending.write).next()?;
             self.overdue_on(*slot, &write, now, cluster)
         })

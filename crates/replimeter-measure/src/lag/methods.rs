@@ -10,13 +10,15 @@ use replimeter_server::{
 };
 
 use super::tap;
-use crate::preflight::Cluster;
+use crate::{preflight::Cluster, stamp::Stamps};
 
 /// The methods of a run.
 #[derive(Debug, Default)]
 pub struct Possible {
     /// In the order of [`Method::ALL`].
     pub methods: Vec<Method>,
+    /// The clocks that stamp the rows, when a method needs them.
+    pub stamps: Option<Stamps>,
     /// Why one of `all` is not among them.
     pub warnings: Vec<Warning>,
 }
@@ -29,8 +31,10 @@ pub struct Possible {
 pub fn possible(cluster: &mut Cluster, wanted: &Methods) -> Result<Possible, ServerError> {
     let mut possible = Possible::default();
     for method in wanted.wanted() {
-        match (check(cluster, method), wanted) {
+        match (check(cluster, method, &mut possible.stamps), wanted) {
             (Ok(()), _) => possible.methods.push(method),
+            // Nobody has our function who did not install it.
+            (Err(_), Methods::All) if method == Method::StampUdf => {}
             (Err(error), Methods::Named(_)) => return Err(error),
             (Err(error), Methods::All) => possible.warnings.push(Warning::new(
                 WarningCode::MethodLeftOut,
@@ -42,7 +46,7 @@ pub fn possible(cluster: &mut Cluster, wanted: &Methods) -> Result<Possible, Ser
     Ok(possible)
 }
 
-fn check(cluster: &mut Cluster, method: Method) -> Result<(), ServerError> {
+fn check(cluster: &mut Cluster, method: Method, stamps: &mut Option<Stamps>) -> Result<(), ServerError> {
     match method {
         Method::Poll => Ok(()),
         Method::Wait => {
@@ -53,12 +57,33 @@ fn check(cluster: &mut Cluster, method: Method) -> Result<(), ServerError> {
                 .try_for_each(|replica| Wait::prepare(&mut replica.server.session, &replica.server.facts).map(|_| ()))
         }
         Method::Stamp | Method::StampUdf => {
-            Err(cluster.primary.session.unfit("stamp", "not in this build", "choose --method poll"))
+            if cluster.replicas.is_empty() {
+                let (cause, hint) = ("a lone server's stamps have nothing to be compared with", "use --method poll");
+                return Err(cluster.primary.session.unfit("cannot measure by `stamp`", cause, hint));
+            }
+            let found = match stamps.take() {
+                Some(found) => found,
+                None => Stamps::find(cluster)?,
+            };
+            let there = if method == Method::Stamp { found.sysdate } else { found.udf };
+            let lacking = found.lacking.join("; ");
+            *stamps = Some(found);
+            if there {
+                return Ok(());
+            }
+            Err(cluster.primary.session.unfit(
+                "cannot measure by `stamp`",
+                lacking,
+                if method == Method::Stamp {
+                    "start the servers without sysdate_is_now, or use --method stamp-udf"
+                } else {
+                    "install NOW_USEC() on every server (docs/udf.md); a sandbox does it with --udf"
+                },
+            ))
         }
         Method::Tap => {
             Written::prepare(&mut cluster.primary.session, &cluster.primary.facts)?;
-            tap::check(&mut cluster.primary)?;
-            cluster.replicas.iter_mut().try_for_each(|replica| tap::check(&mut replica.server))
+            tap::check(cluster)
         }
     }
 }

@@ -8,6 +8,7 @@ mod methods;
 mod observer;
 mod script;
 mod seen;
+mod stamps;
 mod tap;
 mod waiter;
 mod writer;
@@ -37,6 +38,7 @@ use self::{
     observer::{Observer, arrival},
     script::Script,
     seen::SeenRows,
+    stamps::StampReader,
     tap::Tap,
     waiter::Waiter,
     writer::{Outlets, Schedule, Writer},
@@ -50,7 +52,7 @@ use crate::{
     clock::Clock,
     preflight::Cluster,
     priority::prepare_measuring_thread,
-    table::{INSERT, POINT_SELECT, payload},
+    table::{POINT_SELECT, payload},
 };
 
 /// Bytes that a packet needs beside the payload.
@@ -192,7 +194,7 @@ fn point_selects(
 pub fn run(
     cluster: &mut Cluster,
     plan: &LagPlan,
-    methods: &[Method],
+    possible: &Possible,
     first_id: u64,
     clock: &Clock,
     listener: &mut Listener<'_>,
@@ -208,7 +210,7 @@ pub fn run(
     let mut next_id = first_id;
     let mut part =
         |script: Script, observed: &[Node], cluster: &mut Cluster, outcome: &mut Outcome, listener: &mut Listener<'_>| {
-            let part = Part { primary: &primary, observed, methods, bytes: &bytes, limit, clock, plan };
+            let part = Part { primary: &primary, observed, possible, bytes: &bytes, limit, clock, plan };
             let ending = part.run(script, &mut next_id, cluster, listener)?;
             absorb(outcome, ending);
             Ok::<bool, MeasureError>(outcome.failure.is_none() && !outcome.interrupted)
@@ -262,7 +264,7 @@ fn absorb(outcome: &mut Outcome, ending: Ending) {
 struct Part<'a> {
     primary: &'a Node,
     observed: &'a [Node],
-    methods: &'a [Method],
+    possible: &'a Possible,
     bytes: &'a [u8],
     limit: u64,
     clock: &'a Clock,
@@ -277,13 +279,14 @@ struct Prepared {
     /// For each slot of the method `wait`: its connections.
     waiters: Vec<(usize, Vec<Waiter>)>,
     taps: Vec<Tap>,
+    stamps: Vec<StampReader>,
 }
 
 impl Part<'_> {
     /// Who is observed how: the floor's null replica is the primary, on which a stamp
     /// would be compared with itself.
     fn slots(&self, phase: Phase) -> Vec<Slot> {
-        let methods = self.methods.iter().filter(|method| phase != Phase::Floor || !method.stamps());
+        let methods = self.possible.methods.iter().filter(|method| phase != Phase::Floor || !method.stamps());
         let methods: Vec<Method> = methods.copied().collect();
         (0..self.observed.len()).flat_map(|replica| methods.iter().map(move |method| Slot { replica, method: *method })).collect()
     }
@@ -328,13 +331,21 @@ impl Part<'_> {
                     Method::Stamp | Method::StampUdf => {}
                 }
             }
+            let stamping = slots.iter().enumerate().filter(|(_, slot)| slot.replica == replica && slot.method.stamps());
+            let stamping: Vec<(usize, Method)> = stamping.map(|(index, slot)| (index, slot.method)).collect();
+            if let (false, Some(checked)) = (stamping.is_empty(), cluster.replicas.get(replica)) {
+                let (surveyed, last, federated) = (&checked.server, next_id - 1, self.plan.federated);
+                let reader = StampReader::open(self.primary, node, surveyed, self.clock, stamping, last, federated)?;
+                prepared.stamps.push(reader);
+            }
         }
         if !prepared.taps.is_empty() {
             prepared.taps.push(Tap::open(self.primary, &cluster.primary.facts, 0)?);
         }
         let gtids = slots.iter().any(|slot| matches!(slot.method, Method::Wait | Method::Tap));
         for _ in 0..self.writers(phase) {
-            let writer = Writer::open(self.primary, &cluster.primary.facts, INSERT, &[], gtids, self.plan.real_time)?;
+            let stamps = self.possible.stamps.as_ref();
+            let writer = Writer::open(self.primary, &cluster.primary.facts, stamps, gtids, self.plan.real_time)?;
             prepared.writers.push(writer);
         }
         Ok(prepared)
@@ -374,6 +385,10 @@ impl Part<'_> {
             for tap in prepared.taps {
                 let sighted = sighted.clone();
                 threads.push(scope.spawn(move || tap.run(clock, board, real_time, &sighted)));
+            }
+            for reader in prepared.stamps {
+                let sighted = sighted.clone();
+                threads.push(scope.spawn(move || reader.run(clock, board, &sighted)));
             }
             let mut outlets = Outlets { words, waiters: Vec::new() };
             for ((_, waiters), seen) in prepared.waiters.into_iter().zip(&waiting) {

@@ -13,6 +13,7 @@ use mysql::{Statement, prelude::Queryable};
 use replimeter_model::{
     sample::{Beside, Sighting},
     time::Nanos,
+    warning::Warning,
 };
 use replimeter_server::{
     ErrorKind, Node, ServerError, Session,
@@ -48,6 +49,10 @@ pub(super) enum Seen {
     Row { slot: usize, sighting: Sighting },
     /// A transaction in a binary log: stream 0 is the primary's, then the replicas'.
     Arrived { stream: usize, gtid: Gtid, at: Nanos },
+    /// A row that is there, and whose time cannot be told.
+    Untold { slot: usize, seq: u64 },
+    /// Something that the reader of the report must know.
+    Odd(Warning),
     /// A point select, for the yardstick.
     PointSelect { began: Nanos, ended: Nanos },
 }

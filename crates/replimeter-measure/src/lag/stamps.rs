@@ -1,11 +1,7 @@
 //! Reads the stamps that a row has on the primary and on a replica, and places them
 //! on the run's clock.
 
-use std::{
-    sync::mpsc::Sender,
-    thread,
-    time::Duration,
-};
+use std::{sync::mpsc::Sender, thread, time::Duration};
 
 use replimeter_model::{
     plan::Method,
@@ -62,10 +58,8 @@ impl StampReader {
         federated: bool,
     ) -> Result<Self, ServerError> {
         let (mut ours, mut theirs) = (Session::open(primary)?, Session::open(replica)?);
-        let clocks = [
-            told(ServerClock::measure(&mut ours, clock)?, &ours)?,
-            told(ServerClock::measure(&mut theirs, clock)?, &theirs)?,
-        ];
+        let clocks =
+            [told(ServerClock::measure(&mut ours, clock)?, &ours)?, told(ServerClock::measure(&mut theirs, clock)?, &theirs)?];
         let federated = if federated { Some(Federated::create(surveyed, primary)?) } else { None };
         Ok(Self { primary: ours, replica: theirs, clocks, federated, slots, seen: SeenRows::new(last) })
     }

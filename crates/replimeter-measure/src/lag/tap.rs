@@ -1,17 +1,71 @@
-//! tmp
-use super::{board::Board, observer::Seen};
-use crate::{clock::Clock, survey::Surveyed};
-use replimeter_server::{Node, ServerError, facts::Facts};
+//! Follows a server's binary log while rows are written.
+
 use std::sync::mpsc::Sender;
-pub(super) struct Tap;
+
+use replimeter_server::{
+    Node, ServerError, Session,
+    binlog::{
+        Follower, Start,
+        fitness::{self, Role},
+    },
+    facts::Facts,
+};
+
+use super::{board::Board, observer::Seen};
+use crate::{clock::Clock, preflight::Cluster, priority::prepare_measuring_thread};
+
+/// One server's binary log.
+pub(super) struct Tap {
+    follower: Follower,
+    /// 0 for the primary's, then the observed servers'.
+    stream: usize,
+}
+
 impl Tap {
-    pub(super) fn open(_: &Node, _: &Facts, _: usize) -> Result<Self, ServerError> {
-        Ok(Self)
+    /// Connects, under a `server_id` that is nobody's, and asks for what is committed
+    /// from now on.
+    pub(super) fn open(node: &Node, facts: &Facts, stream: usize) -> Result<Self, ServerError> {
+        let taken = fitness::server_ids(&mut Session::open(node)?, facts)?.unwrap_or_default();
+        let follower = Follower::open(node, facts, fitness::unused_server_id(&taken), &Start::Now)?;
+        Ok(Self { follower, stream })
     }
-    pub(super) fn run(self, _: &Clock, _: &Board, _: bool, _: &Sender<Seen>) -> Result<(), ServerError> {
+
+    /// Hands on every transaction until the board says that it is over.
+    pub(super) fn run(
+        mut self,
+        clock: &Clock,
+        board: &Board,
+        real_time: bool,
+        sighted: &Sender<Seen>,
+    ) -> Result<(), ServerError> {
+        prepare_measuring_thread(real_time);
+        let stream = self.stream;
+        while !board.halted() {
+            let read = self.follower.read(|| clock.now(), &mut |arrived| {
+                if let Some(gtid) = arrived.gtid {
+                    let _ = sighted.send(Seen::Arrived { stream, gtid, at: arrived.arrived });
+                }
+            });
+            if let Err(error) = read {
+                board.halt();
+                return Err(error);
+            }
+        }
         Ok(())
     }
 }
-pub(super) fn check(server: &mut Surveyed) -> Result<(), ServerError> {
-    Err(server.session.unfit("tap", "tmp", "tmp"))
+
+/// Whether the binary logs of all servers can be followed and matched.
+pub(super) fn check(cluster: &mut Cluster) -> Result<(), ServerError> {
+    let primary = &mut cluster.primary;
+    fitness::check(&primary.session, &primary.facts, Role::Source)?;
+    // The privilege shows itself only when the stream is asked for.
+    drop(Tap::open(&primary.node, &primary.facts, 0)?);
+    for replica in &mut cluster.replicas {
+        let server = &replica.server;
+        fitness::check(&server.session, &server.facts, Role::Applier)?;
+        fitness::check_domains(&server.session, &server.facts, &cluster.primary.facts)?;
+        drop(Tap::open(&server.node, &server.facts, 1)?);
+    }
+    Ok(())
 }

@@ -23,7 +23,13 @@ use super::{
     board::Board,
     script::{EMPTY_AFTER, Script, Step},
 };
-use crate::{clock::Clock, pacing::wait_until, priority::prepare_measuring_thread, table::EMPTY};
+use crate::{
+    clock::Clock,
+    pacing::wait_until,
+    priority::prepare_measuring_thread,
+    stamp::{self, Stamps},
+    table::{EMPTY, INSERT},
+};
 
 /// How long before a scheduled write the observers begin to read tightly, so
 /// that the bracket's lower end is fresh when the row is sent.
@@ -64,18 +70,24 @@ pub(super) struct Writer {
 const DOING: &str = "cannot write a row";
 
 impl Writer {
-    /// Connects and prepares `insert`; with `gtids` it will tell those of its rows.
+    /// Connects and prepares; rows are stamped with `stamps`, and with `gtids` it will
+    /// tell those of its rows.
     pub(super) fn open(
         node: &Node,
         facts: &Facts,
-        insert: &str,
-        prepare: &[String],
+        stamps: Option<&Stamps>,
         gtids: bool,
         real_time: bool,
     ) -> Result<Self, ServerError> {
         let mut session = Session::open(node)?;
         let written = if gtids { Some(Written::prepare(&mut session, facts)?) } else { None };
-        prepare.iter().try_for_each(|statement| session.run("cannot prepare the session", statement))?;
+        let insert = match stamps {
+            Some(stamps) => {
+                stamp::prepare(&mut session, facts)?;
+                stamps.insert()
+            }
+            None => INSERT.to_owned(),
+        };
         let prepared = session.conn().prep(insert);
         let statement = prepared.map_err(|error| session.error(DOING, &error))?;
         Ok(Self { session, statement, written, real_time })

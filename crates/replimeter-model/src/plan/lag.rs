@@ -61,6 +61,16 @@ impl Method {
     }
 }
 
+/// Where the stamps of both servers are joined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Join {
+    /// Here.
+    Client,
+    /// In the replica, through a FEDERATED table on it that points to the primary, as published.
+    Federated,
+}
+
 /// Which methods observe each row; written `all`, or names with commas.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Methods {
@@ -174,6 +184,9 @@ pub struct LagSpec {
     /// Connections that write beside one another.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub writers: Option<u32>,
+    /// Where stamps are joined.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub join: Option<Join>,
     /// How many rounds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rounds: Option<u64>,
@@ -254,6 +267,8 @@ pub struct LagPlan {
     pub methods: Methods,
     /// Connections that write beside one another.
     pub writers: u32,
+    /// Stamps are joined in the replica, through a FEDERATED table.
+    pub federated: bool,
     /// What is written.
     pub writes: Writes,
     /// What the next write waits for.
@@ -298,6 +313,7 @@ impl LagPlan {
         let mut lag = LagSpec {
             method: plan.methods.clone(),
             writers: Some(plan.writers),
+            join: plan.federated.then_some(Join::Federated),
             pace: Some(plan.pace),
             warm_up: Some(plan.warm_up),
             floor_rounds: Some(plan.floor_rounds),
@@ -347,9 +363,13 @@ impl LagSpec {
         if writers > 1 && pace == Pace::Visible {
             return contradiction("the pace `visible` has one writer: no row is written while another is awaited");
         }
+        if self.join.is_some() && !self.method.wanted().iter().any(|method| method.stamps()) {
+            return contradiction("join is about stamps; add --method stamp");
+        }
         Ok(LagPlan {
             methods: self.method.clone(),
             writers,
+            federated: self.join == Some(Join::Federated),
             pace,
             warm_up: self.warm_up.unwrap_or(if sweep { 0 } else { 50 }),
             floor_rounds: self.floor_rounds.unwrap_or(200),

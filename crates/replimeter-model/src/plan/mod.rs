@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::{
     calibrate::{CalibratePlan, CalibrateSpec},
-    lag::{DEFAULT_ROUNDS, DEFAULT_SIZE, LagPlan, LagSpec, Method, Methods, Pace, Until, Writes},
+    lag::{DEFAULT_ROUNDS, DEFAULT_SIZE, Join, LagPlan, LagSpec, Method, Methods, Pace, Until, Writes},
     target::{OneOrMore, TargetSpec, check_nodes},
 };
 use crate::target::Target;

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use replimeter_model::{
-    plan::{CalibrateSpec, LagSpec, Methods, OneOrMore, Pace, PlanFile, TargetSpec},
+    plan::{CalibrateSpec, Join, LagSpec, Methods, OneOrMore, Pace, PlanFile, TargetSpec},
     sandbox::SandboxRef,
     sizes::Sizes,
     span::Span,
@@ -90,6 +90,15 @@ pub(crate) enum Switch {
     Off,
 }
 
+/// Where stamps are joined.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum JoinName {
+    /// Here
+    Client,
+    /// In the replica
+    Federated,
+}
+
 /// What the next write waits for.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum PaceName {
@@ -136,6 +145,10 @@ pub(crate) struct MeasureArgs {
     /// Write over so many connections beside one another
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) writers: u32,
+
+    /// Where the stamps of both servers are joined; federated: in the replica, through a FEDERATED table that is made there, as published. Its definition holds the password while it exists [default: client]
+    #[arg(long, value_enum, value_name = "WHERE")]
+    pub(crate) join: Option<JoinName>,
 
     /// Counted rounds [default: 1000]
     #[arg(long, value_name = "N", conflicts_with_all = ["duration", "sizes"])]
@@ -333,6 +346,10 @@ impl MeasureArgs {
         LagSpec {
             method: self.method.clone(),
             writers: Some(self.writers),
+            join: self.join.map(|join| match join {
+                JoinName::Client => Join::Client,
+                JoinName::Federated => Join::Federated,
+            }),
             rounds: self.rounds,
             duration: self.duration,
             pace,
