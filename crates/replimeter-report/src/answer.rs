@@ -11,7 +11,13 @@ use crate::{
 #[must_use]
 pub fn answer(document: &LagDocument) -> String {
     let overall: Vec<&LagRow> = overall_rows(document);
-    let mut parts: Vec<String> = overall.iter().map(|row| of_row(&document.label_of(row), row)).collect();
+    // One method speaks for each replica; the others are held against it.
+    let first = overall.iter().filter(|row| row.against.is_none() || !document.several_methods());
+    let mut parts: Vec<String> = first.map(|row| of_row(&document.label_of(row), row)).collect();
+    let others: Vec<String> = overall.iter().filter_map(|row| other(document, row)).collect();
+    if !others.is_empty() {
+        parts.push(format!("On the same rows, at the median: {}.", others.join(", ")));
+    }
     if document.status == RunStatus::Void {
         parts.push("The run is void: it did not measure what was to be measured.".to_owned());
     }
@@ -22,6 +28,15 @@ pub fn answer(document: &LagDocument) -> String {
         parts.push("The run ended with an error; this is what was measured until then.".to_owned());
     }
     parts.join(" ")
+}
+
+/// By how much another method differs.
+fn other(document: &LagDocument, row: &LagRow) -> Option<String> {
+    let against = row.against.as_ref()?;
+    let half = Precision::exact(&against.difference).quantile(0.5);
+    let difference = time_within(against.difference.p50_us?, half);
+    let sign = if difference.starts_with(['-', '−']) { "" } else { "+" };
+    Some(format!("{} {sign}{difference}", document.label_of(row)))
 }
 
 /// The rows that stand for a replica as a whole.

@@ -71,6 +71,8 @@ impl Unit {
         let value = us / self.scale();
         let most = self.decimals(value);
         let Some(place) = place(half_us / self.scale()) else { return grouped(&format!("{value:.most$}")) };
+        // One digit is left of a value that is smaller than its error: 0 would say more.
+        let place = self::place(value.abs()).map_or(place, |first| place.min(first));
         let decimals = usize::try_from(-place).unwrap_or(0).min(most);
         // Where fewer decimals are printed anyway, the rounding must be theirs.
         let step = if place >= 0 { 10f64.powi(place) } else { 10f64.powi(-i32::try_from(decimals).unwrap_or(0)) };
@@ -103,8 +105,8 @@ impl Unit {
     }
 }
 
-/// The power of ten of a half-width's first digit; `None` for no error, or one
-/// that is no number.
+/// The power of ten of a number's first digit; `None` for 0, or what
+/// is no number.
 fn place(half: f64) -> Option<i32> {
     // The small addition keeps the logarithm of 0.001 from being just below −3.
     (half > 0.0 && half.is_finite()).then(|| (half.log10() + 1e-9).floor() as i32)
@@ -178,9 +180,9 @@ mod tests {
             (1_234.6, 0.2, "1,235"),
             (12_345.0, 800.0, "12,300"),
             (-11_483.0, 38.0, "-11,480"),
-            (-3.26, 13.0, "0"),
-            (-7.0, 13.0, "-10"),
-            (30.0, 2_000.0, "0"),
+            (-3.26, 13.0, "-3"),
+            (-7.0, 13.0, "-7"),
+            (30.0, 2_000.0, "30"),
             (5.0, f64::NAN, "5.0"),
             (5.0, f64::INFINITY, "5.0"),
         ] {
