@@ -12,6 +12,7 @@ pub mod offset;
 pub mod pacing;
 pub mod preflight;
 pub mod priority;
+pub mod stamp;
 pub mod survey;
 pub mod table;
 

@@ -204,6 +204,12 @@ impl ServerClock {
         Self { points: vec![Point { offset: first, set: false }], steps: Vec::new() }
     }
 
+    /// A clock that stands at the same offset all the while.
+    #[cfg(test)]
+    pub(crate) fn fixed(offset: Nanos, bound: Nanos) -> Self {
+        Self::from_first(Offset { at: Nanos(0), offset, bound, count: 1 })
+    }
+
     fn add(&mut self, new: Offset) -> Option<Step> {
         let old = self.last();
         let (by, bound) = new.against(&old);

@@ -73,9 +73,50 @@ pub fn binlog_monitor_privilege(engine: Engine) -> &'static str {
     }
 }
 
+/// Changes `binlog_format` and `sql_log_bin` of a session, as GRANT spells the
+/// privilege.
+#[must_use]
+pub fn restricted_variables_privilege(engine: Engine, version: &str) -> &'static str {
+    match engine {
+        // MariaDB took it out of SUPER in 10.5.2, MySQL in 8.0.14.
+        Engine::MariaDb if numbers(version) >= [10, 5, 2] => "BINLOG ADMIN",
+        Engine::MySql if numbers(version) >= [8, 0, 14] => "SESSION_VARIABLES_ADMIN",
+        _ => "SUPER",
+    }
+}
+
+/// Writes to a server that is read-only, as GRANT spells the privilege.
+#[must_use]
+pub fn read_only_privilege(engine: Engine) -> &'static str {
+    match engine {
+        Engine::MariaDb => "READ_ONLY ADMIN",
+        Engine::MySql => "CONNECTION_ADMIN",
+    }
+}
+
+/// The three numbers that a version begins with.
+fn numbers(version: &str) -> [u64; 3] {
+    let number = version.split(|character: char| !character.is_ascii_digit() && character != '.').next().unwrap_or_default();
+    let mut parts = number.split('.').map(|part| part.parse().unwrap_or(0));
+    std::array::from_fn(|_| parts.next().unwrap_or(0))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn privileges_by_version() {
+        for (engine, version, privilege) in [
+            (Engine::MariaDb, "10.11.6-MariaDB-0+deb12u1", "BINLOG ADMIN"),
+            (Engine::MariaDb, "10.4.34-MariaDB", "SUPER"),
+            (Engine::MySql, "9.7.4", "SESSION_VARIABLES_ADMIN"),
+            (Engine::MySql, "8.0.13-4", "SUPER"),
+            (Engine::MySql, "5.7", "SUPER"),
+        ] {
+            assert_eq!(restricted_variables_privilege(engine, version), privilege, "{version}");
+        }
+    }
 
     #[test]
     fn in_the_servers_own_words() {

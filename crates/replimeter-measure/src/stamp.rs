@@ -1,0 +1,668 @@
+//! The method `stamp`: the statement that writes a row runs again on the
+//! replica, and both executions stamp the row with their server's clock.
+//!
+//! That needs the statement to be replicated and not the row it made: a session
+//! in the format STATEMENT. The stamps tell execution, not visibility, by two
+//! clocks; [`crate::offset`] measures how these stand.
+
+use std::ops::RangeInclusive;
+
+use mysql::prelude::Queryable;
+use replimeter_model::{engine::Engine, time::Nanos};
+use replimeter_server::{
+    ErrorKind, Node, ServerError, Session,
+    error::code,
+    facts::Facts,
+    flavour::statements::{read_only_privilege, restricted_variables_privilege},
+};
+
+use crate::{
+    offset::ServerClock,
+    preflight::Cluster,
+    survey::{Relation, Surveyed},
+    table::MARK,
+};
+
+/// Rows that one read takes at most: what comes back is held in memory.
+pub const PAGE: u64 = 5_000;
+/// Pairs of equal stamps that are no coincidence of microseconds any more.
+const NO_COINCIDENCE: usize = 4;
+/// What servers' microseconds resolve: of two of them each cuts off less than that.
+const RESOLUTION: Nanos = Nanos(1_000);
+/// How far `NOW_USEC()` may be from `SYSDATE(6)` to be the same clock in the same zone.
+const SAME_CLOCK_US: i64 = 10_000_000;
+
+const DOING: &str = "cannot measure by `stamp`";
+
+/// Which clocks stamp the rows; at least one does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stamps {
+    /// `SYSDATE(6)`.
+    pub sysdate: bool,
+    /// Our function `NOW_USEC()`.
+    pub udf: bool,
+    /// Why one of them does not.
+    pub lacking: Vec<String>,
+}
+
+impl Stamps {
+    /// Finds out which stamps all servers can give. Asks only, and changes the
+    /// format of no session but one of its own.
+    ///
+    /// # Errors
+    /// When rows cannot be stamped on their replicas at all, with the reason: the
+    /// binary log is off, the format STATEMENT is refused, the row would be
+    /// shipped, or no function is there.
+    pub fn find(cluster: &mut Cluster) -> Result<Self, ServerError> {
+        let galera = cluster.mode == "galera";
+        let primary = &mut cluster.primary;
+        if cluster.mode == "group" {
+            return Err(primary.session.unfit(
+                DOING,
+                "Group Replication takes changes of rows only: it refuses the format STATEMENT (error 3098), so that members have the writer's stamps and none of their own",
+                "use --method poll, wait or tap",
+            ));
+        }
+        if !galera && !primary.facts.on("log_bin") {
+            return Err(primary.session.unfit(DOING, "its binary log is off (log_bin=OFF)", "turn the binary log on"));
+        }
+        // The survey's session writes our table's definition and is left as it is.
+        prepare(&mut Session::open(&primary.node)?, &primary.facts)?;
+        refuse_rows_in_between(cluster)?;
+        let mut lacking = Vec::new();
+        let mut all = |ask: &mut dyn FnMut(&mut Session) -> Result<Option<String>, ServerError>| -> Result<bool, ServerError> {
+            let replicas = cluster.replicas.iter_mut().map(|replica| &mut replica.server);
+            for server in std::iter::once(&mut cluster.primary).chain(replicas) {
+                if let Some(cause) = ask(&mut server.session)? {
+                    lacking.push(format!("{} ({}): {cause}", server.session.name(), server.session.address()));
+                    return Ok(false);
+                }
+            }
+            Ok(true)
+        };
+        let sysdate = all(&mut lacks_sysdate)?;
+        // On every server, before anything is written: a replica that lacks a function of a
+        // replicated statement stops there.
+        let udf = all(&mut lacks_udf)?;
+        if !sysdate && !udf {
+            return Err(cluster.primary.session.unfit(
+                DOING,
+                lacking.join("; "),
+                "start the servers without sysdate_is_now, or install NOW_USEC() on all of them (docs/udf.md)",
+            ));
+        }
+        Ok(Self { sysdate, udf, lacking })
+    }
+
+    /// The expressions for the columns `stamp` and `stamp_udf`.
+    #[must_use]
+    pub fn expressions(&self) -> [&'static str; 2] {
+        [if self.sysdate { "SYSDATE(6)" } else { "NULL" }, if self.udf { "NOW_USEC()" } else { "NULL" }]
+    }
+
+    /// The statement that writes one row and has it stamped; its parameters are
+    /// those of [`crate::table::INSERT`].
+    #[must_use]
+    pub fn insert(&self) -> String {
+        let [sysdate, udf] = self.expressions();
+        format!(
+            "INSERT INTO `replimeter`.`lag_probe` (id, sequence, sent_us, payload, stamp, stamp_udf) VALUES (?, ?, ?, ?, {sysdate}, {udf})"
+        )
+    }
+}
+
+/// Makes the writer's session one whose statements run again on the replicas.
+/// The schema `replimeter` becomes its default where it is there, for filters
+/// judge a statement by that.
+///
+/// # Errors
+/// When the server does not let the session change its format, with the reason.
+pub fn prepare(writer: &mut Session, facts: &Facts) -> Result<(), ServerError> {
+    if !facts.variables.contains_key("binlog_format") {
+        return Err(writer.unfit(
+            DOING,
+            format!(
+                "{} {} has no binlog_format: it ships rows only, with the primary's stamps in them",
+                facts.engine.product(),
+                facts.version
+            ),
+            "use --method poll, wait or tap",
+        ));
+    }
+    // Stamps without a zone are read as UTC.
+    writer.run(DOING, "SET SESSION time_zone = '+00:00'")?;
+    // InnoDB refuses statements for the log under READ COMMITTED (error 1665).
+    writer.run(DOING, "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")?;
+    match writer.run(DOING, "SET SESSION binlog_format = STATEMENT") {
+        Ok(()) => {}
+        // It may be the session's format already.
+        Err(_) if statement_format(writer)? => {}
+        Err(error) if error.kind == ErrorKind::Privilege => {
+            let stays = facts.get("binlog_format");
+            return Err(ServerError {
+                cause: format!(
+                    "the session's format stays {stays}, which ships the row with the primary's stamp: {}",
+                    error.cause
+                ),
+                hint: format!(
+                    "GRANT {} ON *.* to the user, or use --method poll, wait or tap",
+                    restricted_variables_privilege(facts.engine, &facts.version)
+                ),
+                ..error
+            });
+        }
+        Err(error) => return Err(error),
+    }
+    match writer.run(DOING, "USE `replimeter`") {
+        Err(error) if error.kind == ErrorKind::Statement(code::UNKNOWN_SCHEMA) || error.kind == ErrorKind::Privilege => Ok(()),
+        other => other,
+    }
+}
+
+fn statement_format(session: &mut Session) -> Result<bool, ServerError> {
+    Ok(session.value(DOING, "SELECT @@SESSION.binlog_format")?.as_deref() == Some("STATEMENT"))
+}
+
+/// A replica in between hands on the statement only when it logs statements
+/// itself; otherwise those behind it have its stamps.
+fn refuse_rows_in_between(cluster: &Cluster) -> Result<(), ServerError> {
+    for replica in &cluster.replicas {
+        let Relation::Channel { channel, .. } = &replica.relation else { continue };
+        let between = cluster.replicas.iter().find(|other| channel.comes_from(&other.server.facts.identity()));
+        let Some(Surveyed { session, facts, .. }) = between.map(|other| &other.server) else { continue };
+        let format = facts.get("binlog_format");
+        if format != "STATEMENT" {
+            return Err(session.unfit(
+                DOING,
+                format!(
+                    "{} replicates from it, and its binlog_format is {format}: it hands on rows with its own stamps",
+                    replica.server.session.name()
+                ),
+match facts.engine {
+                    Engine::MariaDb => {
+                        "SET GLOBAL binlog_format=STATEMENT there and restart its applier (a sandbox: --server-option replicas:binlog_format=STATEMENT), or leave the servers behind it out"
+                    }
+                    // A replica of MySQL's that logs statements stops at the first row (error 1666).
+                    Engine::MySql => {
+                        "it could log statements only where nobody writes rows, with binlog_format=STATEMENT on every server (a sandbox: --server-option binlog_format=STATEMENT); else leave the servers behind it out"
+                    }
+                },
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Why `SYSDATE()` is no clock there; no variable tells it.
+fn lacks_sysdate(session: &mut Session) -> Result<Option<String>, ServerError> {
+    // A statement's beginning stands still, a clock does not.
+    let moved = session.value(DOING, "SELECT CONCAT(SLEEP(0.003), SYSDATE(6) <> NOW(6))")?;
+    let words = "it runs with sysdate_is_now: SYSDATE() is the statement's beginning, on a replica the primary's";
+    Ok((moved.as_deref() != Some("01")).then(|| words.to_owned()))
+}
+
+/// Why `NOW_USEC()` gives no stamp there.
+fn lacks_udf(session: &mut Session) -> Result<Option<String>, ServerError> {
+    session.run(DOING, "SET SESSION time_zone = '+00:00'")?;
+    let sysdate = format!("SELECT CONCAT(NOW_USEC(), ' ', {})", micros("SYSDATE(6)"));
+    let text = match session.value(DOING, &sysdate) {
+        Ok(text) => text.unwrap_or_default(),
+        Err(error) if matches!(error.kind, ErrorKind::Statement(_) | ErrorKind::Privilege) => {
+            return Ok(Some("it has no function NOW_USEC()".to_owned()));
+        }
+        Err(error) => return Err(error),
+    };
+    let read = text.rsplit_once(' ').and_then(|(udf, sysdate)| Some((udf_micros(udf)?, sysdate.parse::<i64>().ok()?)));
+    Ok(match read {
+        Some((udf, sysdate)) if (udf - sysdate).abs() < SAME_CLOCK_US => None,
+        Some((udf, sysdate)) => {
+            Some(format!("its NOW_USEC() is {} s away from UTC: it is another library's", (udf - sysdate) / 1_000_000))
+        }
+        None => Some(format!("its NOW_USEC() is another library's: `{text}`")),
+    })
+}
+
+/// An expression for the microseconds since 1970 of a DATETIME in UTC, whatever
+/// the session's zone.
+fn micros(datetime: &str) -> String {
+    format!("TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', {datetime})")
+}
+
+/// A row's stamps of one server, in microseconds since 1970 by that server's clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamped {
+    /// The row.
+    pub id: u64,
+    /// By `SYSDATE(6)`.
+    pub sysdate: Option<i64>,
+    /// By `NOW_USEC()`.
+    pub udf: Option<i64>,
+}
+
+/// Splits ids into ranges that one read may take.
+pub fn pages(ids: RangeInclusive<u64>) -> impl Iterator<Item = RangeInclusive<u64>> {
+    let (mut next, last) = (Some(*ids.start()).filter(|_| !ids.is_empty()), *ids.end());
+    std::iter::from_fn(move || {
+        let first = next?;
+        let end = first.saturating_add(PAGE - 1).min(last);
+        next = (end < last).then(|| end + 1);
+        Some(first..=end)
+    })
+}
+
+/// Reads the stamps that a server has for these rows, in order; rows that it does
+/// not have are left out. Take [`pages`] of a large range.
+///
+/// # Errors
+/// When the server refuses it or the connection breaks.
+pub fn read(session: &mut Session, ids: RangeInclusive<u64>) -> Result<Vec<Stamped>, ServerError> {
+    let sql = format!(
+        "SELECT id, {}, stamp_udf FROM `replimeter`.`lag_probe` WHERE id BETWEEN {} AND {} ORDER BY id",
+        micros("stamp"),
+        ids.start(),
+        ids.end()
+    );
+    let rows = session.conn().query_map(sql, |(id, sysdate, udf): (u64, Option<i64>, Option<String>)| Stamped {
+        id,
+        sysdate,
+        udf: udf.as_deref().and_then(udf_micros),
+    });
+    rows.map_err(|error| session.error("cannot read the stamps", &error))
+}
+
+/// Microseconds since 1970 of what `NOW_USEC()` says, `YYYY-MM-DD HH:MM:SS.uuuuuu`
+/// in UTC.
+fn udf_micros(text: &str) -> Option<i64> {
+    let bytes: &[u8; 26] = text.as_bytes().try_into().ok()?;
+    let digits = |from: usize, to: usize| {
+        bytes[from..to].iter().try_fold(0i64, |number, byte| byte.is_ascii_digit().then(|| number * 10 + i64::from(byte - b'0')))
+    };
+    let separators = [(4, b'-'), (7, b'-'), (10, b' '), (13, b':'), (16, b':'), (19, b'.')];
+    if separators.iter().any(|(at, separator)| bytes[*at] != *separator) {
+        return None;
+    }
+    let (year, month, day) = (digits(0, 4)?, digits(5, 7)?, digits(8, 10)?);
+    let (hour, minute, second) = (digits(11, 13)?, digits(14, 16)?, digits(17, 19)?);
+    if !(1..=12).contains(&month) || !(1..=31).contains(&day) || hour > 23 || minute > 59 || second > 60 {
+        return None;
+    }
+    let seconds = ((days_since_1970(year, month, day) * 24 + hour) * 60 + minute) * 60 + second;
+    Some(seconds * 1_000_000 + digits(20, 26)?)
+}
+
+/// Days since 1970-01-01 of a date (Hinnant, "chrono-Compatible Low-Level Date
+/// Algorithms", days_from_civil).
+fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
+    // Years begin in March, so that the leap day is a year's last.
+    let year = if month <= 2 { year - 1 } else { year };
+    let (era, of_era) = (year.div_euclid(400), year.rem_euclid(400));
+    let of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
+    era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468
+}
+
+/// Lag of one row from execution to execution. Negative lag is kept as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StampedLag {
+    /// The row.
+    pub id: u64,
+    /// By `SYSDATE(6)`.
+    pub sysdate: Option<Nanos>,
+    /// By `NOW_USEC()`.
+    pub udf: Option<Nanos>,
+    /// The true lag lies within ± this: both clocks' bounds, and what
+    /// microseconds resolve.
+    pub bound: Nanos,
+}
+
+/// Rows of the primary held against a replica's.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Joined {
+    /// Lags, in order of the rows.
+    pub lags: Vec<StampedLag>,
+    /// Rows that the replica does not have.
+    pub missing: u64,
+    /// Rows whose lag cannot be told because a server's clock was set about then.
+    pub untold: u64,
+    /// Rows that the replica has with the very same stamps.
+    pub equal: u64,
+}
+
+impl Joined {
+    /// Whether the rows were shipped in place of the statements, so that there is
+    /// no stamp of the replica's. A few equal microseconds may be a coincidence.
+    #[must_use]
+    pub fn shipped(&self) -> bool {
+        let found = self.lags.len() as u64 + self.untold;
+        self.equal >= NO_COINCIDENCE as u64 && self.equal == found
+    }
+
+    /// Refuses stamps that are the primary's own.
+    ///
+    /// # Errors
+    /// When the rows were shipped.
+    pub fn refuse_shipped(&self, replica: &Session) -> Result<(), ServerError> {
+        if !self.shipped() {
+            return Ok(());
+        }
+        Err(replica.unfit(
+            DOING,
+            format!("all of {} rows have the primary's own stamps: the rows were shipped and not the statements", self.equal),
+            "is a server in between that logs rows (binlog_format), or does the primary run with binlog_format=ROW? use --method poll, wait or tap",
+        ))
+    }
+}
+
+/// Joins the rows of two servers, both in order, and corrects their clocks.
+/// `near` is a point on our clock close to a row's write, such as its send.
+#[must_use]
+pub fn join(primary: &[Stamped], replica: &[Stamped], clocks: [&ServerClock; 2], near: impl Fn(u64) -> Nanos) -> Joined {
+    let mut joined = Joined::default();
+    let mut others = replica.iter().peekable();
+    for row in primary {
+        while others.next_if(|other| other.id < row.id).is_some() {}
+        let Some(other) = others.next_if(|other| other.id == row.id) else {
+            joined.missing += 1;
+            continue;
+        };
+        if other == row {
+            joined.equal += 1;
+        }
+        let mut bound = Nanos(0);
+        let mut lag = |one: Option<i64>, other: Option<i64>| -> Result<Option<Nanos>, Set> {
+            let (Some(one), Some(other)) = (one, other) else { return Ok(None) };
+            let (from, from_bound) = clocks[0].place(nanos(one), near(row.id)).ok_or(Set)?;
+            // The replica executes it somewhat later.
+            let (to, to_bound) = clocks[1].place(nanos(other), from).ok_or(Set)?;
+            bound = bound.max(from_bound + to_bound + RESOLUTION);
+            Ok(Some(to - from))
+        };
+        match (lag(row.sysdate, other.sysdate), lag(row.udf, other.udf)) {
+            (Ok(sysdate), Ok(udf)) => joined.lags.push(StampedLag { id: row.id, sysdate, udf, bound }),
+            _ => joined.untold += 1,
+        }
+    }
+    joined
+}
+
+/// A clock was set about then.
+struct Set;
+
+fn nanos(micros: i64) -> Nanos {
+    Nanos(micros.saturating_mul(1_000))
+}
+
+/// The primary's table as a FEDERATED table on a replica, so that the replica
+/// joins the two itself, as published. It is made and dropped with the binary
+/// log off and is replicated nowhere.
+///
+/// As long as it is there its definition on the replica holds the password of
+/// the primary's user, readable by those who may see that definition and in
+/// whatever log of statements the replica keeps.
+pub struct Federated {
+    session: Session,
+    dropped: bool,
+}
+
+impl Drop for Federated {
+    fn drop(&mut self) {
+        if !self.dropped {
+            // Best effort: `remove` reports what fails.
+            let _ = self.session.run("cannot remove the federated table", DROP_FEDERATED);
+        }
+    }
+}
+
+const DROP_FEDERATED: &str = "DROP TABLE IF EXISTS `replimeter`.`lag_probe_primary`";
+const NO_FEDERATED: &str = "cannot join through a FEDERATED table";
+
+impl Federated {
+    /// Makes the table on a replica; `primary` is how the replica reaches the
+    /// primary, and with which user and password.
+    ///
+    /// # Errors
+    /// When the engine is not there, the replica or the primary refuses, or the
+    /// user or password cannot be written in such a definition.
+    pub fn create(replica: &Surveyed, primary: &Node) -> Result<Self, ServerError> {
+        let mut session = Session::open(&replica.node)?;
+        require_federated(&mut session, replica.facts.engine)?;
+        let connection = connection(&session, primary)?;
+        let privilege = restricted_variables_privilege(replica.facts.engine, &replica.facts.version);
+        let hinted = |hint: String| {
+            move |error: ServerError| if error.kind == ErrorKind::Privilege { ServerError { hint, ..error } } else { error }
+        };
+        session
+            .run(NO_FEDERATED, "SET SESSION sql_log_bin = 0")
+            .map_err(hinted(format!("GRANT {privilege} ON *.* to the user: the table must not be replicated")))?;
+        if replica.galera.is_some() {
+            // A cluster replicates definitions in spite of that.
+            session.run(NO_FEDERATED, "SET SESSION wsrep_on = OFF")?;
+        }
+        refuse_foreign(&mut session)?;
+        session.run(NO_FEDERATED, DROP_FEDERATED)?;
+        let create = format!(
+            "CREATE TABLE `replimeter`.`lag_probe_primary` (id BIGINT UNSIGNED NOT NULL PRIMARY KEY, stamp DATETIME(6), \
+             stamp_udf VARCHAR(26)) ENGINE=FEDERATED COMMENT='{MARK}' CONNECTION='{connection}'"
+        );
+        session.run(NO_FEDERATED, &create).map_err(|error| without_password(error, primary, replica.facts.engine))?;
+        let mut made = Self { session, dropped: false };
+        // MySQL connects only when the table is read.
+        made.session
+            .run(NO_FEDERATED, "SELECT id FROM `replimeter`.`lag_probe_primary` WHERE id = 0")
+            .map_err(|error| without_password(error, primary, replica.facts.engine))?;
+        Ok(made)
+    }
+
+    /// The stamps of both servers, joined on the replica by the row: the primary's
+    /// and the replica's, for those rows that both have. Take [`pages`] of a large
+    /// range.
+    ///
+    /// # Errors
+    /// When the replica does not reach the primary, or a connection breaks.
+    pub fn join(&mut self, ids: RangeInclusive<u64>) -> Result<[Vec<Stamped>; 2], ServerError> {
+        // One range of the primary's rows is fetched, and each is looked up here; the
+        // other order would ask the primary for each row by itself.
+        let sql = format!(
+            "SELECT p.id, {}, p.stamp_udf, {}, r.stamp_udf FROM `replimeter`.`lag_probe_primary` p \
+             STRAIGHT_JOIN `replimeter`.`lag_probe` r ON r.id = p.id WHERE p.id BETWEEN {} AND {} ORDER BY p.id",
+            micros("p.stamp"),
+            micros("r.stamp"),
+            ids.start(),
+            ids.end()
+        );
+        type Row = (u64, Option<i64>, Option<String>, Option<i64>, Option<String>);
+        let rows = self.session.conn().query_map(sql, |(id, primary, primary_udf, replica, replica_udf): Row| {
+            let stamped = |sysdate, udf: Option<String>| Stamped { id, sysdate, udf: udf.as_deref().and_then(udf_micros) };
+            (stamped(primary, primary_udf), stamped(replica, replica_udf))
+        });
+        let rows = rows.map_err(|error| self.session.error(NO_FEDERATED, &error))?;
+        let (primary, replica) = rows.into_iter().unzip();
+        Ok([primary, replica])
+    }
+
+    /// Drops the table.
+    ///
+    /// # Errors
+    /// When the replica refuses or the connection is gone; the password is still
+    /// in the table's definition then.
+    pub fn remove(mut self) -> Result<(), ServerError> {
+        self.dropped = true;
+        self.session.run("cannot remove the federated table", DROP_FEDERATED).map_err(|error| ServerError {
+            hint: "on that server: SET sql_log_bin=0; DROP TABLE replimeter.lag_probe_primary; its definition holds a password"
+                .to_owned(),
+            ..error
+        })
+    }
+}
+
+fn require_federated(session: &mut Session, engine: Engine) -> Result<(), ServerError> {
+    let support = session.value(NO_FEDERATED, "SELECT SUPPORT FROM information_schema.ENGINES WHERE ENGINE = 'FEDERATED'")?;
+    if matches!(support.as_deref(), Some("YES" | "DEFAULT")) {
+        return Ok(());
+    }
+    Err(session.unfit(
+        NO_FEDERATED,
+        "its engine FEDERATED is not turned on",
+        match engine {
+            Engine::MariaDb => "INSTALL SONAME 'ha_federatedx'; there (a sandbox: --federated), or leave --join federated out",
+            Engine::MySql => "start it with --federated (a sandbox too), or leave --join federated out",
+        },
+    ))
+}
+
+/// The connection as FEDERATED takes it: as it is written, nothing can be escaped.
+fn connection(session: &Session, primary: &Node) -> Result<String, ServerError> {
+    let password = primary.password.as_ref().map_or("", |password| password.reveal());
+    let special = |text: &str| text.contains(['@', ':', '/', '\'', '\\', '"']) || text.chars().any(char::is_control);
+    for (what, text) in
+        [("the user's name", primary.user.as_str()), ("the password", password), ("the host", &primary.endpoint.host)]
+    {
+        if special(text) {
+            return Err(session.unfit(
+                NO_FEDERATED,
+                format!("{what} has a character that a FEDERATED connection cannot hold (one of @ : / \\ and quotes)"),
+                "use another user for it, or leave --join federated out",
+            ));
+        }
+    }
+    let password = if password.is_empty() { String::new() } else { format!(":{password}") };
+    Ok(format!("mysql://{}{password}@{}/replimeter/lag_probe", primary.user, primary.endpoint.address()))
+}
+
+fn refuse_foreign(session: &mut Session) -> Result<(), ServerError> {
+    let comment = session.value(
+        NO_FEDERATED,
+        "SELECT table_comment FROM information_schema.tables WHERE table_schema = 'replimeter' AND table_name = 'lag_probe_primary'",
+    )?;
+    match comment {
+        Some(comment) if !comment.starts_with(MARK) => Err(session.unfit(
+            NO_FEDERATED,
+            "the schema `replimeter` has a table `lag_probe_primary` that this tool did not make, and will not touch",
+            "rename that table or its schema",
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// The server may quote the definition it refuses.
+fn without_password(mut error: ServerError, primary: &Node, engine: Engine) -> ServerError {
+    if let Some(password) = primary.password.as_ref().map(|password| password.reveal()).filter(|password| !password.is_empty()) {
+        error.cause = error.cause.replace(password, "(password)");
+        // Quotations may end in the middle of it.
+        if error.cause.contains("mysql://") {
+            error.cause = "it does not take the definition of the FEDERATED table".to_owned();
+        }
+    }
+    match error.kind {
+        ErrorKind::Statement(code::READ_ONLY) => {
+            error.hint = format!("GRANT {} ON *.* to the user there (super_read_only must be off)", read_only_privilege(engine));
+        }
+        ErrorKind::Privilege => error.hint = "GRANT CREATE, DROP, SELECT ON replimeter.* to the user there".to_owned(),
+        _ => {
+            error.hint =
+                "the replica must reach the primary at the address given, with the same user and password; or leave --join federated out"
+                    .to_owned();
+        }
+    }
+    error
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn what_the_function_says_is_read_exactly() {
+        assert_eq!(udf_micros("1970-01-01 00:00:00.000001"), Some(1));
+        assert_eq!(udf_micros("2000-02-29 23:59:59.999999"), Some(951_868_799_999_999));
+        assert_eq!(udf_micros("2026-11-21 13:04:47.262399"), Some(1_795_266_287_262_399));
+        for text in [
+            "",
+            "2026-11-21 13:04:47",
+            "2026-11-21T13:04:47.262399",
+            "2026-13-21 13:04:47.262399",
+            "2026-11-21 24:04:47.262399",
+            "2026-11-21 13:04:47.26239x",
+            "2026-11-21 13:04:47.2623990",
+        ] {
+            assert_eq!(udf_micros(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_range_is_read_page_by_page() {
+        let all: Vec<_> = pages(1..=2 * PAGE + 1).collect();
+        assert_eq!(all, [1..=PAGE, PAGE + 1..=2 * PAGE, 2 * PAGE + 1..=2 * PAGE + 1]);
+        assert_eq!(pages(5..=5).collect::<Vec<_>>(), [5..=5]);
+        let (first, last) = (5, 4);
+        assert_eq!(pages(first..=last).count(), 0);
+        assert_eq!(pages(u64::MAX - 1..=u64::MAX).collect::<Vec<_>>(), [u64::MAX - 1..=u64::MAX]);
+    }
+
+    #[test]
+    fn the_statement_asks_for_what_is_there() {
+        let stamps = |sysdate, udf| Stamps { sysdate, udf, lacking: Vec::new() };
+        assert!(stamps(true, true).insert().ends_with("VALUES (?, ?, ?, ?, SYSDATE(6), NOW_USEC())"));
+        assert!(stamps(true, false).insert().ends_with("VALUES (?, ?, ?, ?, SYSDATE(6), NULL)"));
+    }
+
+    const EPOCH_US: i64 = 1_795_266_287_262_399;
+
+    fn row(id: u64, us: i64) -> Stamped {
+        Stamped { id, sysdate: Some(EPOCH_US + us), udf: Some(EPOCH_US + us + 1) }
+    }
+
+    /// A clock that is ahead of ours by the epoch and so much.
+    fn clock(ahead_us: i64) -> ServerClock {
+        ServerClock::fixed(nanos(EPOCH_US + ahead_us), Nanos(20_000))
+    }
+
+    #[test]
+    fn clocks_are_corrected_and_nothing_is_clamped() {
+        let (one, other) = (clock(0), clock(3_000));
+        // The replica's clock is 3 ms ahead: 3.2 ms are 0.2 ms, and 2.9 ms are -0.1 ms.
+        let found = join(
+            &[row(1, 1_000), row(2, 2_000), row(3, 3_000)],
+            &[row(1, 4_200), row(3, 5_900), row(4, 9_000)],
+            [&one, &other],
+            |id| nanos(id as i64 * 1_000),
+        );
+        let lags: Vec<_> = found.lags.iter().map(|lag| (lag.id, lag.sysdate.unwrap().0, lag.udf.unwrap().0)).collect();
+        assert_eq!(lags, [(1, 200_000, 200_000), (3, -100_000, -100_000)]);
+        assert!(found.lags.iter().all(|lag| lag.bound.0 >= 41_000 && lag.bound.0 < 50_000), "{found:?}");
+        assert_eq!((found.missing, found.untold, found.equal), (1, 0, 0));
+        assert!(!found.shipped());
+    }
+
+    #[test]
+    fn equal_stamps_are_a_row_that_was_shipped() {
+        let rows: Vec<_> = (0..5).map(|id| row(id, id as i64 * 1_000)).collect();
+        let clock = clock(0);
+        let found = join(&rows, &rows, [&clock, &clock], |_| Nanos(0));
+        assert!(found.shipped(), "{found:?}");
+        let few = join(&rows[..3], &rows[..3], [&clock, &clock], |_| Nanos(0));
+        assert!(!few.shipped(), "three may be a coincidence");
+    }
+
+    proptest! {
+        #[test]
+        fn every_day_is_the_next_of_the_one_before(days in -100_000i64..100_000) {
+            // The inverse: civil_from_days of the same source.
+            let shifted = days + 719_468;
+            let (era, of_era) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
+            let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+            let of_year = of_era - (365 * year + year / 4 - year / 100);
+            let month = (5 * of_year + 2) / 153;
+            let day = of_year - (153 * month + 2) / 5 + 1;
+            let month = if month < 10 { month + 3 } else { month - 9 };
+            let year = year + era * 400 + i64::from(month <= 2);
+            prop_assert_eq!(days_since_1970(year, month, day), days);
+        }
+
+        #[test]
+        fn no_text_panics(text in "[0-9:. -]{26}|\\PC{0,30}") {
+            let _ = udf_micros(&text);
+        }
+    }
+}
