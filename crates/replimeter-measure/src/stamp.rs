@@ -444,7 +444,12 @@ impl Federated {
              stamp_udf VARCHAR(26)) ENGINE=FEDERATED COMMENT='{MARK}' CONNECTION='{connection}'"
         );
         session.run(NO_FEDERATED, &create).map_err(|error| without_password(error, primary, replica.facts.engine))?;
-        Ok(Self { session, dropped: false })
+        let mut made = Self { session, dropped: false };
+        // MySQL connects only when the table is read.
+        made.session
+            .run(NO_FEDERATED, "SELECT id FROM `replimeter`.`lag_probe_primary` WHERE id = 0")
+            .map_err(|error| without_password(error, primary, replica.facts.engine))?;
+        Ok(made)
     }
 
     /// The stamps of both servers, joined on the replica by the row: the primary's
