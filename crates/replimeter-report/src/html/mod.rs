@@ -18,7 +18,7 @@ use crate::{
     figures::{Unit, count, time, time_within},
     precision::Precision,
     samples::{self, SamplesError},
-    shapes, sweep, terminal,
+    shapes, sweep, terminal, waterfall,
 };
 
 const PAGE: &str = include_str!("page.html");
@@ -194,6 +194,10 @@ pub fn lag(document: &LagDocument, manifest: &Manifest, plan: &str, samples_file
             }
         })
         .collect();
+    let waterfalls: Vec<Value> = waterfall::tables(document)
+        .into_iter()
+        .map(|one| context! { name => one.name, unit => one.unit.symbol(), headings => one.headings, lines => one.lines, notes => one.notes })
+        .collect();
     let sandboxes: Vec<Value> = manifest
         .sandboxes
         .iter()
@@ -227,6 +231,7 @@ pub fn lag(document: &LagDocument, manifest: &Manifest, plan: &str, samples_file
         floors,
         several => document.several(),
         side_by_side => context! { headings => shapes::HEADINGS.to_vec(), lines => shapes::lines(document), note => shapes::NOTE },
+        waterfalls,
         published,
         servers => Value::from(Serde(servers(manifest))),
         samples => count(gathered.count()),
@@ -236,4 +241,24 @@ pub fn lag(document: &LagDocument, manifest: &Manifest, plan: &str, samples_file
         sandboxes,
         text_report => terminal::lag(document, false),
     })?)
+}
+
+#[cfg(test)]
+mod tests {
+    use replimeter_model::manifest::Manifest;
+
+    use super::*;
+    use crate::waterfall::example;
+
+    #[test]
+    fn stages_are_a_table_and_a_picture_only_where_there_are_some() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("samples.parquet");
+        samples::SamplesWriter::create(&file, "primary").unwrap().finish().unwrap();
+        let render = |document: &LagDocument| lag(document, &Manifest::default(), "", &file).unwrap();
+        let page = render(&example());
+        assert!(page.contains("stage by stage: replica1") && page.contains("id=\"stages\""));
+        let none = render(&LagDocument::default());
+        assert!(!none.contains("stage by stage:") && !none.contains("id=\"stages\""));
+    }
 }
