@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{plan::LagSpec, warning::Warning};
+use crate::{plan::LagSpec, stages::Stages, warning::Warning};
 
 /// The schema's name and version in every `lag` document.
 pub const LAG_SCHEMA: &str = "replimeter.lag/1";
@@ -187,8 +187,8 @@ pub struct LagRow {
     /// What the brackets leave open.
     #[serde(default)]
     pub estimate_within: Innermost,
-    /// Stages of the transaction; null for the method `poll`, which sees none.
-    pub stages: Option<Vec<String>>,
+    /// Stages of the transactions; null when they were not observed.
+    pub stages: Option<Stages>,
     /// The write on the primary, send to acknowledgement.
     pub insert: Distribution,
     /// The read that showed the row.

@@ -15,3 +15,4 @@ pub mod servers;
 mod shapes;
 pub mod sweep;
 pub mod terminal;
+mod waterfall;

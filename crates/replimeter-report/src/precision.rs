@@ -45,6 +45,12 @@ impl<'a> Precision<'a> {
         Self { distribution, each_us: of_brackets(&floor.error_us) }
     }
 
+    /// Of a stage of which each time is known to ± `error_us`, as a mean of them is,
+    /// since the offsets of clocks do not average out.
+    pub(crate) fn of_stage(distribution: &'a Distribution, error_us: f64) -> Self {
+        Self { distribution, each_us: error_us }
+    }
+
     /// Of a single time, the smallest and the largest among them.
     pub(crate) fn single(self) -> f64 {
         self.each_us

@@ -15,7 +15,7 @@ use crate::{
     figures::{Unit, count, time, time_within},
     methods,
     precision::Precision,
-    shapes, sweep,
+    shapes, sweep, waterfall,
 };
 
 /// Width of a histogram's longest bar, in characters.
@@ -41,6 +41,7 @@ pub fn lag(document: &LagDocument, raw: bool) -> String {
     if overall.iter().any(|row| row.size_bytes.is_none()) {
         out.push_str(&by_size(&sizes));
     }
+    out.push_str(&waterfalls(document));
     for row in &overall {
         // Of several shapes the page has the pictures.
         if !row.histogram.is_empty() && !document.several() && row.against.is_none() {
@@ -164,6 +165,23 @@ fn by_size(rows: &[&LagRow]) -> String {
         table.add_row(self::row([row.replica.clone(), size], unit, &row.from_ack, Precision::of_lag(row, &row.from_ack)));
     }
     format!("\nLag from ack by payload size ({})\n{}", unit.symbol(), aligned(table, 1))
+}
+
+/// The stages of transactions, a table for each replica that has them.
+fn waterfalls(document: &LagDocument) -> String {
+    let mut out = String::new();
+    for one in waterfall::tables(document) {
+        let _ = writeln!(out, "\nFrom send to visible, stage by stage ({}), {}", one.unit.symbol(), one.name);
+        let mut table = plain_table(one.headings);
+        for line in one.lines {
+            table.add_row(line);
+        }
+        out.push_str(&aligned(table, 3));
+        for note in one.notes {
+            let _ = writeln!(out, "  {}", wrapped(&note, 110, "  "));
+        }
+    }
+    out
 }
 
 /// Every replica of every shape in one line, for comparing modes.
@@ -314,6 +332,17 @@ mod tests {
         let text = histogram(&bins);
         assert_eq!(text.lines().count(), 2);
         assert!(text.contains("100 – 120 µs"), "{text}");
+    }
+
+    #[test]
+    fn a_waterfall_for_each_replica() {
+        let text = lag(&crate::waterfall::example(), false);
+        let table = text.split("stage by stage (µs), replica2").nth(1).unwrap();
+        for line in ["transfer       in binlog", "residue ", "end to end     send"] {
+            assert!(table.contains(line), "`{line}` is missing in {table}");
+        }
+        assert!(text.lines().all(|line| line.chars().count() <= 132), "{text}");
+        assert!(!lag(&LagDocument::default(), false).contains("stage by stage"));
     }
 
     #[test]

@@ -8,4 +8,5 @@ mod grid;
 pub mod lag;
 pub mod series;
 pub mod signed;
+pub mod waterfall;
 pub mod windows;

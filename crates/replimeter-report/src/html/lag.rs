@@ -16,7 +16,7 @@ use crate::{
     figures::{Unit, count, time},
     methods,
     precision::Precision,
-    samples, shapes, sweep, terminal,
+    samples, shapes, sweep, terminal, waterfall,
 };
 
 const TEMPLATE: &str = include_str!("lag.html");
@@ -94,6 +94,9 @@ pub fn lag(document: &LagDocument, manifest: &Manifest, plan: &str, samples_file
     let floors: Vec<String> = document.floors.iter().map(|floor| methods::floor(document, floor)).collect();
     let published = document.size_sweep.iter();
     let published = published.map(|table| context! { replica => table.replica.as_str(), text => sweep::table(table) });
+    let waterfalls = waterfall::tables(document).into_iter();
+    let waterfalls = waterfalls
+        .map(|one| context! { name => one.name, unit => one.unit.symbol(), headings => one.headings, lines => one.lines, notes => one.notes });
     let late = &document.client.start_lateness;
     let page = Page {
         template: TEMPLATE,
@@ -116,8 +119,29 @@ pub fn lag(document: &LagDocument, manifest: &Manifest, plan: &str, samples_file
         method_sentences => methods::sentences(&methods::used(document)),
         methods_compared => methods::text(document),
         side_by_side => context! { headings => shapes::HEADINGS.to_vec(), lines => shapes::lines(document), note => shapes::NOTE },
+        waterfalls => waterfalls.collect::<Vec<Value>>(),
         published => published.collect::<Vec<Value>>(),
         warm_up => count(document.warm_up_rounds),
         lateness => context! { p50 => show(late.p50_us), p99 => show(late.p99_us), max => show(late.max_us) },
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use replimeter_model::manifest::Manifest;
+
+    use super::*;
+    use crate::waterfall::example;
+
+    #[test]
+    fn stages_are_a_table_and_a_picture_only_where_there_are_some() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("samples.parquet");
+        samples::SamplesWriter::create(&file, "primary").unwrap().finish().unwrap();
+        let render = |document: &LagDocument| lag(document, &Manifest::default(), "", &file).unwrap();
+        let page = render(&example());
+        assert!(page.contains("stage by stage: replica1") && page.contains("id=\"stages\""));
+        let none = render(&LagDocument::default());
+        assert!(!none.contains("stage by stage:") && !none.contains("id=\"stages\""));
+    }
 }

@@ -6,6 +6,7 @@ use replimeter_model::{
     calibrate::{CalibrateDocument, CalibrateRow},
     record::{Bin, Distribution, LagDocument, LagRow},
     sample::{LagSample, Phase},
+    stages::{Near, Stages},
     target::NULL_REPLICA,
     time::Nanos,
 };
@@ -17,6 +18,7 @@ use crate::{
     answer::overall_rows,
     figures::{Unit, count, time},
     precision::Precision,
+    waterfall,
 };
 
 /// Bars of the distribution.
@@ -117,6 +119,7 @@ pub(super) fn all(document: &LagDocument, gathered: &Gathered) -> Vec<Picture> {
     let unit = Unit::for_size(typical.map(Nanos::as_micros).fold(0.0, f64::max));
     let mut pictures = vec![distribution(gathered, unit), quantiles(document, gathered, unit), course(gathered, unit)];
     pictures.extend(sizes(document));
+    pictures.extend(stages(document));
     pictures
 }
 
@@ -246,6 +249,79 @@ fn course(gathered: &Gathered, unit: Unit) -> Picture {
         ),
         table: DataTable { header: vec!["series".to_owned(), "after (s)".to_owned(), unit.symbol().to_owned()], rows },
     }
+}
+
+/// Mean stages of the transactions near p50, p90 and p99 of each replica, stacked.
+fn stages(document: &LagDocument) -> Option<Picture> {
+    let rows = waterfall::rows(document);
+    let near = || rows.iter().flat_map(|(name, _, stages)| stages.near.iter().map(move |near| (name, *stages, near)));
+    let unit = Unit::for_size(near().map(|(_, _, near)| near.end_to_end_us).fold(0.0, f64::max));
+    let bar = |name: &str, near: &Near| {
+        if rows.len() > 1 { format!("{name}, {}", near.quantile) } else { near.quantile.clone() }
+    };
+    let mut names: Vec<&str> = Vec::new();
+    for (_, stages, _) in near() {
+        for stage in &stages.stages {
+            if !names.contains(&stage.name.as_str()) {
+                names.push(&stage.name);
+            }
+        }
+    }
+    if names.is_empty() {
+        return None;
+    }
+    let mut table = Vec::new();
+    for (name, stages, near) in near() {
+        let mut line = |what: &str, us: f64, half: f64| {
+            table.push(vec![name.clone(), near.quantile.clone(), count(near.count), what.to_owned(), unit.show_within(us, half)]);
+        };
+        for (stage, us) in stages.stages.iter().zip(&near.stages_us) {
+            line(&stage.name, *us, stage.error_mean_us);
+        }
+        line("residue", near.residue_us, 0.0);
+        line("end to end", near.end_to_end_us, 0.0);
+    }
+    let mut traces = Vec::new();
+    for (index, name) in names.iter().enumerate() {
+        let of = |stages: &Stages, near: &Near| {
+            let at = stages.stages.iter().position(|stage| stage.name == *name)?;
+            Some((near.stages_us.get(at).copied()?, stages.stages[at].error_mean_us))
+        };
+        let known: Vec<(String, f64, f64, u64)> = near()
+            .filter_map(|(replica, stages, near)| {
+                let (us, half) = of(stages, near)?;
+                Some((bar(replica, near), us, half, near.count))
+            })
+            .collect();
+        let text = known.iter().map(|(_, us, half, transactions)| {
+            format!("{name}: {}, mean of {} transactions", unit.with_within(*us, *half), count(*transactions))
+        });
+        traces.push(json!({
+            "type": "bar", "orientation": "h", "name": name,
+            "y": known.iter().map(|(bar, ..)| bar).collect::<Vec<_>>(),
+            "x": known.iter().map(|(_, us, ..)| us / unit.scale()).collect::<Vec<_>>(),
+            "hovertext": text.collect::<Vec<_>>(), "hovertemplate": "%{hovertext}<extra>%{y}</extra>",
+            "marker": {"color": colour(index)},
+        }));
+    }
+    let mut figure = figure(
+        "stages",
+        traces,
+        json!({"title": {"text": format!("time since the send ({})", unit.symbol())}}),
+        // The first replica and its median on top.
+        json!({"autorange": "reversed", "automargin": true}),
+    );
+    // Stages that are negative go to the other side.
+    figure["layout"]["barmode"] = json!("relative");
+    figure["layout"]["bargap"] = json!(0.35);
+    figure["layout"]["legend"]["traceorder"] = json!("normal");
+    Some(Picture {
+        id: "stages",
+        title: "Where the time goes: mean stages near p50, p90 and p99",
+        note: "Each bar is the mean of the same transactions, those nearest to that quantile of the time from send to visible; percentiles of single stages would not add up.".to_owned(),
+        figure,
+        table: DataTable { header: ["series", "near", "transactions", "stage", unit.symbol()].map(str::to_owned).to_vec(), rows: table },
+    })
 }
 
 fn sizes(document: &LagDocument) -> Option<Picture> {

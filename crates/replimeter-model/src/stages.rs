@@ -1,0 +1,142 @@
+//! The way of transactions from the send to a reader's eyes, stage by stage.
+
+use serde::{Deserialize, Serialize};
+
+use crate::record::Distribution;
+
+/// A moment on the way of a transaction, in the order of asynchronous replication.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Mark {
+    /// The client is about to hand the statement to the socket.
+    Send,
+    /// In the primary's binary log.
+    InBinlog,
+    /// In the replica's relay log.
+    Received,
+    /// A thread of the replica begins to apply it.
+    ApplyBegan,
+    /// Applied and committed on the replica.
+    Applied,
+    /// A reader of the replica sees it.
+    Visible,
+    /// The client has the primary's answer. In a chain only where replication comes
+    /// before it (Galera); beside the chain elsewhere.
+    Ack,
+}
+
+impl Mark {
+    /// All of them.
+    pub const ALL: [Self; 7] =
+        [Self::Send, Self::InBinlog, Self::Received, Self::ApplyBegan, Self::Applied, Self::Visible, Self::Ack];
+
+    /// For people.
+    #[must_use]
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Send => "send",
+            Self::InBinlog => "in binlog",
+            Self::Received => "received",
+            Self::ApplyBegan => "apply began",
+            Self::Applied => "applied",
+            Self::Visible => "visible",
+            Self::Ack => "ack",
+        }
+    }
+
+    /// What happens from this mark to `next`.
+    #[must_use]
+    pub fn stage(self, next: Self) -> &'static str {
+        match (self, next) {
+            (Self::Send, Self::InBinlog) => "commit",
+            (Self::Send, Self::Ack) => "replicate and certify",
+            (Self::Send, Self::Received) => "commit and transfer",
+            (Self::InBinlog, Self::Received) => "transfer",
+            (Self::InBinlog, Self::Ack) => "acknowledge",
+            (Self::InBinlog, Self::Visible) => "transfer and apply",
+            (Self::Received, Self::ApplyBegan) => "queue",
+            (Self::Received, Self::Applied) => "queue and apply",
+            (Self::ApplyBegan | Self::Ack, Self::Applied) | (Self::Ack | Self::Received, Self::Visible) => "apply",
+            (Self::ApplyBegan, Self::Visible) => "apply and show",
+            (Self::Applied, Self::Visible) => "show",
+            _ => "rest",
+        }
+    }
+}
+
+/// One mark, and how well it is known.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MarkRecord {
+    /// Which.
+    pub mark: Mark,
+    /// Whose clock stamped it: `client`, `primary`, `replica1` …; a server's stamps were
+    /// moved to the client's clock by a measured offset.
+    pub clock: String,
+    /// Half-width of its error on the client's clock, mean over the transactions.
+    pub error_mean_us: Option<f64>,
+    /// The largest.
+    pub error_max_us: Option<f64>,
+}
+
+/// One stage of the way.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Stage {
+    /// What happens in it.
+    pub name: String,
+    /// Where it begins.
+    pub from: Mark,
+    /// Where it ends.
+    pub to: Mark,
+    /// How long it takes; negative where its error bar is wider than it is long.
+    pub duration: Distribution,
+    /// Half-width of the error of one such duration, mean over the transactions.
+    pub error_mean_us: f64,
+    /// Transactions that ended it before they began it, by more than the error bar.
+    pub inversions: u64,
+    /// The largest such inversion, a negative number.
+    pub worst_inversion_us: Option<f64>,
+}
+
+/// The same transactions from end to end: those near one quantile.
+///
+/// Percentiles do not add; means of the same transactions do.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Near {
+    /// `p50`, `p90` or `p99` of the end-to-end time.
+    pub quantile: String,
+    /// How many transactions: the nearest 1 %, and at least ten.
+    pub count: u64,
+    /// Their mean end-to-end time.
+    pub end_to_end_us: f64,
+    /// Their mean stages, in order.
+    pub stages_us: Vec<f64>,
+    /// End to end less the sum of the stages.
+    pub residue_us: f64,
+}
+
+/// The waterfall of one replica.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Stages {
+    /// Transactions that were looked at.
+    pub transactions: u64,
+    /// Those of which every stage is known; all distributions are of these.
+    pub covered: u64,
+    /// Those of which a stage is unknown since the server had already overwritten it
+    /// with another transaction's.
+    pub overwritten: u64,
+    /// The marks of the chain, and the acknowledgement.
+    pub marks: Vec<MarkRecord>,
+    /// From the chain's first mark to its last, both on the client's clock.
+    pub end_to_end: Distribution,
+    /// The stages in order, from the chain's first mark to its last.
+    pub stages: Vec<Stage>,
+    /// Durations beside the chain; they are in no sum.
+    pub beside: Vec<Stage>,
+    /// End to end less the sum of the stages, by transaction. A stage between two
+    /// marks of one clock is measured on that clock, end to end on the client's.
+    pub residue: Distribution,
+    /// Transactions whose residue is beyond the error bars of their stages.
+    pub residue_beyond: u64,
+    /// Mean stages of the transactions near p50, p90 and p99.
+    pub near: Vec<Near>,
+}

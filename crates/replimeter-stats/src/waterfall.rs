@@ -1,0 +1,464 @@
+//! The stages of transactions, gathered one by one in bounded memory.
+
+use std::collections::BTreeMap;
+
+use replimeter_model::{
+    stages::{Mark, MarkRecord, Near, Stage, Stages},
+    time::Nanos,
+};
+
+use crate::{
+    grid,
+    series::distribution,
+    signed::{BEYOND, SignedHistogram, rank_of},
+};
+
+/// Quantiles whose transactions are told apart.
+const LEVELS: [(&str, f64); 3] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99)];
+/// Share of the transactions that are near a quantile.
+const NEAR: f64 = 0.01;
+/// And how many there must be.
+const AT_LEAST: f64 = 10.0;
+/// What a stamp in whole microseconds may be wrong by, on its own clock.
+const RESOLUTION: Nanos = Nanos(1_000);
+
+/// A moment, and how well it is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Point {
+    /// On the run's clock.
+    pub at: Nanos,
+    /// Half-width of the error.
+    pub error: Nanos,
+    /// The server's own stamp, where there is one.
+    pub stamp: Option<Stamp>,
+}
+
+/// A server's own stamp.
+///
+/// Two stamps of one clock are compared on that clock, whatever is known of its
+/// offset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamp {
+    /// A number for each clock; servers on one machine share it.
+    pub clock: u8,
+    /// The stamp, from any zero.
+    pub at: Nanos,
+}
+
+impl Point {
+    /// A moment on the run's clock, known to ± `error`.
+    #[must_use]
+    pub fn new(at: Nanos, error: Nanos) -> Self {
+        Self { at, error, stamp: None }
+    }
+
+    /// A moment that lies in (`low`, `high`]: the middle, and half of the width.
+    #[must_use]
+    pub fn within(low: Nanos, high: Nanos) -> Self {
+        Self::new(low.midpoint(high), Nanos((high - low).0 / 2))
+    }
+}
+
+/// What is known of one transaction. Ordered as the enum [`Mark`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Points {
+    /// The client is about to hand the statement to the socket.
+    pub send: Option<Point>,
+    /// In the primary's binary log.
+    pub in_binlog: Option<Point>,
+    /// In the replica's relay log.
+    pub received: Option<Point>,
+    /// A thread of the replica begins to apply it.
+    pub apply_began: Option<Point>,
+    /// Applied and committed on the replica.
+    pub applied: Option<Point>,
+    /// A reader of the replica sees it.
+    pub visible: Option<Point>,
+    /// The client has the primary's answer.
+    pub ack: Option<Point>,
+    /// Whether something is missing since another transaction had overwritten it.
+    pub overwritten: bool,
+}
+
+impl Points {
+    /// The point at a mark.
+    #[must_use]
+    pub fn at(&self, mark: Mark) -> Option<Point> {
+        match mark {
+            Mark::Send => self.send,
+            Mark::InBinlog => self.in_binlog,
+            Mark::Received => self.received,
+            Mark::ApplyBegan => self.apply_began,
+            Mark::Applied => self.applied,
+            Mark::Visible => self.visible,
+            Mark::Ack => self.ack,
+        }
+    }
+}
+
+/// From one point to another: how long, and known to ± how much.
+fn length(from: Point, to: Point) -> (Nanos, Nanos) {
+    match (from.stamp, to.stamp) {
+        (Some(a), Some(b)) if a.clock == b.clock => (b.at - a.at, RESOLUTION),
+        _ => (to.at - from.at, from.error + to.error),
+    }
+}
+
+/// Durations between two marks.
+#[derive(Clone, Debug)]
+struct Leg {
+    from: Mark,
+    to: Mark,
+    durations: SignedHistogram,
+    errors: SignedHistogram,
+    inversions: u64,
+    worst: Option<Nanos>,
+}
+
+impl Leg {
+    fn new(from: Mark, to: Mark) -> Self {
+        Self { from, to, durations: SignedHistogram::default(), errors: SignedHistogram::new(1), inversions: 0, worst: None }
+    }
+
+    fn record(&mut self, duration: Nanos, error: Nanos) {
+        self.durations.record(duration);
+        self.errors.record(error);
+        if duration.0 < -error.0 {
+            self.inversions += 1;
+            self.worst = Some(self.worst.map_or(duration, |worst| worst.min(duration)));
+        }
+    }
+
+    fn record_of(&self) -> Stage {
+        Stage {
+            name: self.from.stage(self.to).to_owned(),
+            from: self.from,
+            to: self.to,
+            duration: distribution(&self.durations),
+            error_mean_us: self.errors.mean().unwrap_or(0.0) / 1e3,
+            inversions: self.inversions,
+            worst_inversion_us: self.worst.map(Nanos::as_micros),
+        }
+    }
+}
+
+/// Transactions of about the same end-to-end time.
+#[derive(Clone, Debug)]
+struct Cell {
+    count: u64,
+    end_to_end: f64,
+    residue: f64,
+    stages: Vec<f64>,
+}
+
+/// Gathers the stages of one replica's transactions.
+///
+/// Transactions are kept as sums in cells of about equal end-to-end time (0.4 to
+/// 0.8 %), so that memory does not grow with their number.
+#[derive(Clone, Debug)]
+pub struct Waterfall {
+    marks: Vec<(Mark, String, SignedHistogram)>,
+    chain: Vec<Leg>,
+    beside: Vec<Leg>,
+    cells: BTreeMap<i32, Cell>,
+    transactions: u64,
+    covered: u64,
+    overwritten: u64,
+    end_to_end: SignedHistogram,
+    residue: SignedHistogram,
+    residue_beyond: u64,
+}
+
+impl Waterfall {
+    /// For a chain of these marks in order, each with the clock that stamps it. An
+    /// acknowledgement that is not in the chain is measured beside it, from the
+    /// binary log on.
+    #[must_use]
+    pub fn new(chain: &[(Mark, &str)]) -> Self {
+        let legs = chain.windows(2).map(|pair| Leg::new(pair[0].0, pair[1].0)).collect();
+        let has = |mark| chain.iter().any(|(one, _)| *one == mark);
+        let mut marks: Vec<_> = chain.iter().map(|(mark, clock)| (*mark, (*clock).to_owned(), SignedHistogram::new(1))).collect();
+        let mut beside = Vec::new();
+        if has(Mark::InBinlog) && !has(Mark::Ack) {
+            beside.push(Leg::new(Mark::InBinlog, Mark::Ack));
+            marks.push((Mark::Ack, "client".to_owned(), SignedHistogram::new(1)));
+        }
+        Self {
+            marks,
+            chain: legs,
+            beside,
+            cells: BTreeMap::new(),
+            transactions: 0,
+            covered: 0,
+            overwritten: 0,
+            end_to_end: SignedHistogram::default(),
+            residue: SignedHistogram::default(),
+            residue_beyond: 0,
+        }
+    }
+
+    /// Adds a transaction. One of which a mark of the chain is unknown is only
+    /// counted.
+    pub fn record(&mut self, points: &Points) {
+        self.transactions += 1;
+        let known: Option<Vec<(Nanos, Nanos)>> =
+            self.chain.iter().map(|leg| Some(length(points.at(leg.from)?, points.at(leg.to)?))).collect();
+        let ends =
+            self.chain.first().and_then(|leg| points.at(leg.from)).zip(self.chain.last().and_then(|leg| points.at(leg.to)));
+        let (Some(lengths), Some((first, last))) = (known, ends) else {
+            self.overwritten += u64::from(points.overwritten);
+            return;
+        };
+        self.covered += 1;
+        for (mark, _, errors) in &mut self.marks {
+            if let Some(point) = points.at(*mark) {
+                errors.record(point.error);
+            }
+        }
+        for leg in &mut self.beside {
+            if let (Some(from), Some(to)) = (points.at(leg.from), points.at(leg.to)) {
+                let (duration, error) = length(from, to);
+                leg.record(duration, error);
+            }
+        }
+        for (leg, (duration, error)) in self.chain.iter_mut().zip(&lengths) {
+            leg.record(*duration, *error);
+        }
+        let total = last.at - first.at;
+        let sum = lengths.iter().fold(Nanos(0), |sum, (duration, _)| sum + *duration);
+        // The ends' own errors are in the first and the last stage.
+        let error = lengths.iter().fold(Nanos(0), |sum, (_, error)| sum + *error);
+        let residue = total - sum;
+        self.end_to_end.record(total);
+        self.residue.record(residue);
+        self.residue_beyond += u64::from(residue.0.abs() > error.0);
+        let stages = lengths.len();
+        let cell = self.cells.entry(grid::floor(total.0)).or_insert_with(|| Cell {
+            count: 0,
+            end_to_end: 0.0,
+            residue: 0.0,
+            stages: vec![0.0; stages],
+        });
+        cell.count += 1;
+        cell.end_to_end += total.as_micros();
+        cell.residue += residue.as_micros();
+        for (sum, (duration, _)) in cell.stages.iter_mut().zip(&lengths) {
+            *sum += duration.as_micros();
+        }
+    }
+
+    /// Transactions so far.
+    #[must_use]
+    pub fn transactions(&self) -> u64 {
+        self.transactions
+    }
+
+    /// What is reported; `None` when no transaction's stages are known.
+    #[must_use]
+    pub fn stages(&self) -> Option<Stages> {
+        if self.covered == 0 {
+            return None;
+        }
+        let marks = self.marks.iter().map(|(mark, clock, errors)| MarkRecord {
+            mark: *mark,
+            clock: clock.clone(),
+            error_mean_us: errors.mean().map(|nanos| nanos / 1e3),
+            error_max_us: errors.max().map(Nanos::as_micros),
+        });
+        Some(Stages {
+            transactions: self.transactions,
+            covered: self.covered,
+            overwritten: self.overwritten,
+            marks: marks.collect(),
+            end_to_end: distribution(&self.end_to_end),
+            stages: self.chain.iter().map(Leg::record_of).collect(),
+            beside: self.beside.iter().filter(|leg| leg.durations.count() > 0).map(Leg::record_of).collect(),
+            residue: distribution(&self.residue),
+            residue_beyond: self.residue_beyond,
+            near: LEVELS.iter().filter_map(|(name, p)| self.near(name, *p)).collect(),
+        })
+    }
+
+    /// The mean stages of the transactions near a quantile: of the ranks within half
+    /// a percent of it on either side, and five at least, with all others of the same
+    /// cells. `None` when fewer than ten transactions lie beyond the quantile.
+    fn near(&self, name: &str, p: f64) -> Option<Near> {
+        let samples = self.covered as f64;
+        if self.covered.saturating_sub(rank_of(p, self.covered)) < BEYOND {
+            return None;
+        }
+        let half = (samples * NEAR / 2.0).max(AT_LEAST / 2.0);
+        let (from, to) = (p * samples - half, p * samples + half);
+        let mut seen = 0.0;
+        let mut near = Near {
+            quantile: name.to_owned(),
+            count: 0,
+            end_to_end_us: 0.0,
+            stages_us: vec![0.0; self.chain.len()],
+            residue_us: 0.0,
+        };
+        for cell in self.cells.values() {
+            let begins = seen;
+            seen += cell.count as f64;
+            if seen <= from || begins >= to {
+                continue;
+            }
+            near.count += cell.count;
+            near.end_to_end_us += cell.end_to_end;
+            near.residue_us += cell.residue;
+            near.stages_us.iter_mut().zip(&cell.stages).for_each(|(sum, more)| *sum += more);
+        }
+        let count = near.count.max(1) as f64;
+        near.end_to_end_us /= count;
+        near.residue_us /= count;
+        near.stages_us.iter_mut().for_each(|sum| *sum /= count);
+        Some(near)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const CHAIN: [(Mark, &str); 6] = [
+        (Mark::Send, "client"),
+        (Mark::InBinlog, "primary"),
+        (Mark::Received, "replica1"),
+        (Mark::ApplyBegan, "replica1"),
+        (Mark::Applied, "replica1"),
+        (Mark::Visible, "client"),
+    ];
+
+    fn us(micros: i64) -> Nanos {
+        Nanos(micros * 1_000)
+    }
+
+    /// A transaction with these times in microseconds, each known to ± 5 µs.
+    fn points(times: [i64; 6]) -> Points {
+        let [send, in_binlog, received, apply_began, applied, visible] = times.map(|at| Some(Point::new(us(at), us(5))));
+        Points { send, in_binlog, received, apply_began, applied, visible, ack: None, overwritten: false }
+    }
+
+    #[test]
+    fn stages_of_equal_transactions_are_exact() {
+        let mut waterfall = Waterfall::new(&CHAIN);
+        for round in 0..30 {
+            let at = round * 1_000;
+            let mut one = points([at, at + 40, at + 100, at + 110, at + 160, at + 170]);
+            one.ack = Some(Point::new(us(at + 90), us(0)));
+            waterfall.record(&one);
+        }
+        let stages = waterfall.stages().unwrap();
+        assert_eq!((stages.transactions, stages.covered, stages.overwritten), (30, 30, 0));
+        let means: Vec<(&str, f64)> =
+            stages.stages.iter().map(|stage| (stage.name.as_str(), stage.duration.mean_us.unwrap().round())).collect();
+        assert_eq!(means, [("commit", 40.0), ("transfer", 60.0), ("queue", 10.0), ("apply", 50.0), ("show", 10.0)]);
+        assert_eq!(stages.beside[0].duration.max_us, Some(50.0));
+        assert_eq!(stages.beside[0].name, "acknowledge");
+        assert_eq!((stages.residue.min_us, stages.residue.max_us, stages.residue_beyond), (Some(0.0), Some(0.0), 0));
+        assert!(stages.stages.iter().all(|stage| (stage.error_mean_us - 10.0).abs() < 1e-9 && stage.inversions == 0));
+        assert_eq!(stages.near.len(), 1, "only the median has ten beyond");
+        assert_eq!(stages.near[0].stages_us.iter().map(|us| us.round()).collect::<Vec<_>>(), [40.0, 60.0, 10.0, 50.0, 10.0]);
+    }
+
+    #[test]
+    fn slow_transactions_are_slow_in_their_own_stage() {
+        // A fast commit with a slow transfer, and the other way round in every tenth.
+        let mut waterfall = Waterfall::new(&CHAIN);
+        for round in 0..2_000 {
+            let [commit, transfer] = if round % 10 == 9 { [10, 5_000] } else { [100, 50] };
+            let (a, b) = (commit, commit + transfer);
+            waterfall.record(&points([0, a, b, b + 10, b + 20, b + 30 + round % 7]));
+        }
+        let stages = waterfall.stages().unwrap();
+        let near: Vec<(&str, f64, f64)> = stages
+            .near
+            .iter()
+            .map(|near| (near.quantile.as_str(), near.stages_us[0].round(), near.stages_us[1].round()))
+            .collect();
+        assert_eq!(near[0], ("p50", 100.0, 50.0));
+        assert_eq!(near[2], ("p99", 10.0, 5_000.0));
+        assert!(stages.near.iter().all(|near| near.count >= 10));
+    }
+
+    #[test]
+    fn what_is_not_covered_is_counted_and_not_averaged_in() {
+        let mut waterfall = Waterfall::new(&CHAIN);
+        waterfall.record(&points([0, 10, 20, 30, 40, 50]));
+        waterfall.record(&Points { received: None, overwritten: true, ..points([0, 10, 20, 30, 40, 5_000]) });
+        waterfall.record(&Points { visible: None, ..points([0, 10, 20, 30, 40, 50]) });
+        let stages = waterfall.stages().unwrap();
+        assert_eq!((stages.transactions, stages.covered, stages.overwritten), (3, 1, 1));
+        assert_eq!(stages.end_to_end.max_us, Some(50.0));
+        assert!(Waterfall::new(&CHAIN).stages().is_none());
+    }
+
+    #[test]
+    fn inversions_beyond_the_error_bar_are_counted_and_kept() {
+        let mut waterfall = Waterfall::new(&CHAIN);
+        for late in [5, 12, 40] {
+            waterfall.record(&points([0, 50, 50 - late, 60, 70, 80]));
+        }
+        let stages = waterfall.stages().unwrap();
+        assert_eq!((stages.stages[1].inversions, stages.stages[1].worst_inversion_us), (2, Some(-40.0)));
+        assert_eq!(stages.stages[1].duration.max_us, Some(-5.0), "never clamped");
+    }
+
+    #[test]
+    fn stages_on_one_clock_do_not_depend_on_its_offset() {
+        // The servers share a clock, of which the two offsets were measured 30 µs apart.
+        let mut waterfall = Waterfall::new(&CHAIN);
+        let mut one = points([0, 40, 130, 140, 190, 170]);
+        for (point, at) in
+            [(&mut one.in_binlog, 40), (&mut one.received, 100), (&mut one.apply_began, 110), (&mut one.applied, 160)]
+        {
+            point.as_mut().unwrap().stamp = Some(Stamp { clock: 1, at: us(at) });
+        }
+        waterfall.record(&one);
+        let stages = waterfall.stages().unwrap();
+        let mean = |at: usize| stages.stages[at].duration.mean_us.unwrap();
+        assert_eq!([0, 1, 2, 3, 4].map(mean), [40.0, 60.0, 10.0, 50.0, -20.0]);
+        assert_eq!(stages.residue.max_us, Some(30.0), "which is how far the offsets contradict each other");
+        assert_eq!(stages.residue_beyond, 1, "more than the error bars allow");
+    }
+
+    #[test]
+    fn a_galera_chain_has_the_acknowledgement_inside() {
+        let mut waterfall = Waterfall::new(&[(Mark::Send, "client"), (Mark::Ack, "client"), (Mark::Visible, "client")]);
+        waterfall.record(&Points { ack: Some(Point::new(us(30), us(0))), ..points([0, 1, 2, 3, 4, 50]) });
+        let stages = waterfall.stages().unwrap();
+        let names: Vec<&str> = stages.stages.iter().map(|stage| stage.name.as_str()).collect();
+        assert_eq!((names, stages.beside.len()), (vec!["replicate and certify", "apply"], 0));
+    }
+
+    proptest! {
+        #[test]
+        fn stages_and_residue_sum_to_the_whole(
+            times in proptest::collection::vec((any::<[i16; 6]>(), any::<[Option<i16>; 6]>()), 1..200)
+        ) {
+            let mut waterfall = Waterfall::new(&CHAIN);
+            for (at, stamps) in &times {
+                let mut one = points(at.map(i64::from));
+                let all = [&mut one.send, &mut one.in_binlog, &mut one.received, &mut one.apply_began, &mut one.applied, &mut one.visible];
+                for (point, stamp) in all.into_iter().zip(stamps) {
+                    if let (Some(point), Some(stamp)) = (point, stamp) {
+                        point.stamp = Some(Stamp { clock: 1, at: us(i64::from(*stamp)) });
+                    }
+                }
+                waterfall.record(&one);
+            }
+            let stages = waterfall.stages().unwrap();
+            let sum: f64 = stages.stages.iter().map(|stage| stage.duration.mean_us.unwrap()).sum();
+            let whole = stages.end_to_end.mean_us.unwrap();
+            prop_assert!((whole - sum - stages.residue.mean_us.unwrap()).abs() < 1e-6 * whole.abs().max(1e3));
+            for near in &stages.near {
+                let sum: f64 = near.stages_us.iter().sum();
+                prop_assert!((near.end_to_end_us - sum - near.residue_us).abs() < 1e-6 * near.end_to_end_us.abs().max(1e3));
+                prop_assert!(near.count >= 10);
+            }
+            prop_assert!(waterfall.cells.len() <= times.len());
+        }
+    }
+}
