@@ -4,6 +4,7 @@
 pub mod bins;
 pub mod envelope;
 pub mod lag;
+pub mod rate;
 pub mod series;
 pub mod signed;
 pub mod windows;
