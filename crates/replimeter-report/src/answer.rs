@@ -2,13 +2,17 @@
 
 use replimeter_model::record::{LagDocument, LagRow, RunStatus};
 
-use crate::figures::{Unit, count, time};
+use crate::{
+    backlog,
+    figures::{Unit, count, time},
+};
 
 /// What the run found, in words a person can quote.
 #[must_use]
 pub fn answer(document: &LagDocument) -> String {
     let overall: Vec<&LagRow> = overall_rows(document);
     let mut parts: Vec<String> = overall.iter().map(|row| of_row(&document.label_of(row), row)).collect();
+    parts.extend(backlog::answer(document));
     if document.status == RunStatus::Void {
         parts.push("The run is void: it did not measure what was to be measured.".to_owned());
     }
