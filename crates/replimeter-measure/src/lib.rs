@@ -4,10 +4,12 @@
 //! that a sandbox and a user's cluster are measured by the same code.
 
 pub mod awake;
+pub mod backlog;
 pub mod clock;
 pub mod doctor;
 pub mod error;
 pub mod lag;
+pub mod load;
 pub mod offset;
 pub mod pacing;
 pub mod preflight;

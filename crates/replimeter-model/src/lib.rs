@@ -4,9 +4,11 @@
 #[macro_use]
 mod text;
 
+pub mod backlog;
 pub mod calibrate;
 pub mod doctor;
 pub mod engine;
+pub mod load;
 pub mod manifest;
 pub mod plan;
 pub mod record;

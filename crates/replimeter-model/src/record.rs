@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{plan::LagSpec, stages::Stages, warning::Warning};
+use crate::{backlog::BacklogRow, load::LoadRecord, plan::LagSpec, stages::Stages, warning::Warning};
 
 /// The schema's name and version in every `lag` document.
 pub const LAG_SCHEMA: &str = "replimeter.lag/1";
@@ -351,6 +351,12 @@ pub struct LagDocument {
     pub results: Vec<LagRow>,
     /// What each method itself adds, on each shape; empty when it was switched off.
     pub floors: Vec<Floor>,
+    /// The loads that ran meanwhile, in the order of the shapes.
+    #[serde(default)]
+    pub load: Vec<LoadRecord>,
+    /// How replicas caught up; no rounds were measured then.
+    #[serde(default)]
+    pub backlog: Vec<BacklogRow>,
     /// The client's own limits.
     pub client: ClientRecord,
     /// Experiment 1's table, per replica; empty without a sweep.

@@ -46,6 +46,12 @@ pub enum WarningCode {
     ServerUnusable,
     /// Something of ours could not be removed.
     CleanUpIncomplete,
+    /// Passes of a load were given up.
+    LoadErrors,
+    /// A load could not keep its rate.
+    LoadNotHeld,
+    /// A backlog could not be made, or the replica not be seen to catch up.
+    BacklogUnclear,
 }
 
 /// One warning of a run.

@@ -3,6 +3,7 @@
 use replimeter_model::record::{LagDocument, LagRow, RunStatus};
 
 use crate::{
+    backlog,
     figures::{Unit, count, time, time_within},
     precision::Precision,
 };
@@ -18,6 +19,7 @@ pub fn answer(document: &LagDocument) -> String {
     if !others.is_empty() {
         parts.push(format!("On the same rows, at the median: {}.", others.join(", ")));
     }
+    parts.extend(backlog::answer(document));
     if document.status == RunStatus::Void {
         parts.push("The run is void: it did not measure what was to be measured.".to_owned());
     }

@@ -130,6 +130,14 @@ pub fn count(number: u64) -> String {
     grouped(&number.to_string())
 }
 
+/// A rate, rounded to two digits of its error.
+#[must_use]
+pub fn rate(per_s: f64, error: f64) -> String {
+    let step = if error > 0.0 { 10f64.powf(error.log10().floor() - 1.0).max(0.01) } else { 1.0 };
+    let decimals = if step >= 1.0 { 0 } else { (-step.log10()).round() as usize };
+    grouped(&format!("{:.decimals$}", (per_s / step).round() * step))
+}
+
 fn grouped(text: &str) -> String {
     let (sign, digits) = text.strip_prefix('-').map_or(("", text), |digits| ("-", digits));
     let (whole, rest) = digits.split_once('.').map_or((digits, None), |(whole, rest)| (whole, Some(rest)));
@@ -204,6 +212,15 @@ mod tests {
         assert_eq!(shown(10.31, 10.39), "10.3–10.4");
         assert_eq!(shown(110.0, 130.0), "110–130", "what is on the digit stays");
         assert_eq!(shown(5.0, 5.0), "5.0–5.0");
+    }
+
+    #[test]
+    fn rates_have_no_more_digits_than_their_error_supports() {
+        assert_eq!(rate(1234.567, 173.0), "1,230");
+        assert_eq!(rate(1234.567, 14.0), "1,235");
+        assert_eq!(rate(1234.567, 0.5), "1,234.57");
+        assert_eq!(rate(1234.567, 2600.0), "1,200");
+        assert_eq!((rate(5.0, 0.0).as_str(), rate(-3.21, 0.0).as_str()), ("5", "-3"));
     }
 
     #[test]

@@ -2,11 +2,13 @@
 //! directory; knows no server.
 
 pub mod answer;
+mod backlog;
 pub mod calibrate;
 mod columns;
 pub mod doctor;
 pub mod figures;
 pub mod html;
+mod load;
 pub mod methods;
 mod precision;
 pub mod samples;

@@ -11,9 +11,10 @@ use replimeter_model::{
 
 use crate::{
     answer::overall_rows,
+    backlog,
     columns::{HEADINGS, cells},
     figures::{Unit, count, time, time_within},
-    methods,
+    load, methods,
     precision::Precision,
     shapes, sweep, waterfall,
 };
@@ -34,6 +35,11 @@ pub fn lag(document: &LagDocument, raw: bool) -> String {
     let overall = overall_rows(document);
     if document.several() {
         let _ = writeln!(out, "Side by side (µs, lag from ack unless said otherwise)\n{}", side_by_side(document));
+    }
+    if document.settings.backlog.is_some() {
+        out.push_str(&beside(document));
+        out.push_str(&warnings(&document.warnings));
+        return out;
     }
     out.push_str(&distributions(document, &overall));
     out.push_str(&methods::text(document));
@@ -64,8 +70,18 @@ pub fn lag(document: &LagDocument, raw: bool) -> String {
             let _ = writeln!(out, "\n{}", sweep::raw(table, document.settings.per_step.unwrap_or(1)).trim_end());
         }
     }
+    out.push_str(&beside(document));
     out.push_str(&floor(document));
     out.push_str(&warnings(&document.warnings));
+    out
+}
+
+/// The loads, and the backlogs that they made.
+fn beside(document: &LagDocument) -> String {
+    let mut out = backlog::text(document);
+    if !document.load.is_empty() {
+        let _ = write!(out, "\nLoad\n{}", load::text(document));
+    }
     out
 }
 
@@ -76,7 +92,10 @@ fn head(document: &LagDocument) -> String {
     versions.sort_unstable();
     versions.dedup();
     parts.push(versions.join(", "));
-    parts.push(format!("method {}", settings.method));
+    parts.push(match settings.backlog {
+        Some(grow) => format!("a backlog of {grow}"),
+        None => format!("method {}", settings.method),
+    });
     parts.push(match settings.pace {
         Some(Pace::Every(span)) => format!("a row every {span}, open loop"),
         Some(Pace::Visible) => "the next row when the last was seen, closed loop".to_owned(),

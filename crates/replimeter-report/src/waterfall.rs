@@ -31,7 +31,7 @@ pub(crate) struct Table {
 /// The rows of a document that have stages.
 pub(crate) fn rows(document: &LagDocument) -> Vec<(String, &LagRow, &Stages)> {
     let rows = overall_rows(document).into_iter();
-    rows.filter_map(|row| Some((document.label(&row.shape, &row.replica), row, row.stages.as_ref()?))).collect()
+    rows.filter_map(|row| Some((document.label_of(row), row, row.stages.as_ref()?))).collect()
 }
 
 /// The waterfalls of a document; empty when stages were not observed.

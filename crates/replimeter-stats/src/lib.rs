@@ -6,6 +6,7 @@ pub mod censored;
 pub mod envelope;
 mod grid;
 pub mod lag;
+pub mod rate;
 pub mod series;
 pub mod signed;
 pub mod waterfall;

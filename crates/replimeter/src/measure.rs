@@ -2,6 +2,7 @@
 //! measurement, clean-up, report.
 
 pub(crate) mod document;
+mod load;
 pub(crate) mod servers;
 
 use std::{
@@ -14,9 +15,10 @@ use std::{
 };
 
 use replimeter_measure::{
-    MeasureError,
+    MeasureError, backlog,
     clock::Clock,
     lag::{self, Compared, LARGEST_PACKET, Listener, Outcome, Possible},
+    load::Workload,
     preflight::{self, CheckedReplica, Cluster},
     survey::Declared,
     table::ProbeTable,
@@ -31,7 +33,11 @@ use replimeter_model::{
 use replimeter_report::samples::SamplesWriter;
 use replimeter_server::Node;
 
-use self::{document::Gathered, servers::obtain};
+use self::{
+    document::Gathered,
+    load::{Beside, Setting, under_load},
+    servers::obtain,
+};
 use crate::{
     cli::OutputArgs,
     commands::report::Document,
@@ -67,6 +73,7 @@ pub(crate) struct Part {
     pub(crate) delays: Vec<Duration>,
     pub(crate) gathered: Gathered,
     pub(crate) outcome: Outcome,
+    pub(crate) beside: Beside,
     /// What ended it, or makes it void.
     pub(crate) failure: Option<Failure>,
 }
@@ -76,6 +83,7 @@ struct Run<'a> {
     request: &'a Request<'a>,
     frame: Frame,
     writer: SamplesWriter,
+    workloads: Vec<Workload>,
     stop: &'a AtomicBool,
 }
 
@@ -83,13 +91,14 @@ struct Run<'a> {
 pub(crate) fn carry_out(mut request: Request<'_>, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
     let (plan, lag, output) = (request.plan, request.lag, request.output);
     check(lag, output)?;
+    let workloads = load::workloads(&lag.load)?;
     if plan.targets.len() > 1 {
         servers::possible(&plan.targets)?;
     }
     let warnings = std::mem::take(&mut request.warnings);
     let frame = Frame::begin("lag", plan, output, lag.keep_awake, lag.real_time, warnings)?;
     let writer = frame.samples()?;
-    let mut run = Run { request: &request, frame, writer, stop };
+    let mut run = Run { request: &request, frame, writer, workloads, stop };
     let mut parts: Vec<Part> = Vec::new();
     let mut failure: Option<Failure> = None;
     for target in &plan.targets {
@@ -162,20 +171,21 @@ impl Run<'_> {
         self.writer.begin(&servers.label, names.clone()).map_err(|error| MeasureError::Sink(error.to_string()))?;
         let possible = lag::possible(&mut cluster, &lag.methods)?;
         self.frame.warnings.extend(possible.warnings.iter().cloned());
+        if let Some(wanted) = &lag.backlog {
+            backlog::check(&mut cluster, wanted)?;
+        }
         let (table, found) = ProbeTable::create(&mut cluster, lag.timeout.0)?;
         self.frame.warnings.extend(found);
         let mut gathered = Gathered::new(lag, names, &possible.methods);
         let before = machine::CoreTime::read();
-        let result = measure(
-            &mut cluster,
-            lag,
-            &possible,
-            &self.frame.clock,
-            &mut self.writer,
-            &mut gathered,
-            &self.frame.line,
-            self.stop,
-        );
+        let mut beside = Beside::default();
+        let (clock, line) = (self.frame.clock, &self.frame.line);
+        let setting = Setting { plan: lag, workloads: &self.workloads, clock: &clock, line, stop: self.stop };
+        let writer = &mut self.writer;
+        let result = under_load(&setting, &mut cluster, &mut beside, |cluster| {
+            measure(cluster, lag, &possible, &clock, writer, &mut gathered, line, setting.stop)
+        });
+        self.frame.warnings.append(&mut beside.warnings);
         let idle = before.zip(machine::CoreTime::read()).and_then(|(before, after)| after.idle_share(before));
         let fallen_back = cluster.fallen_back();
         let members = result.as_ref().ok().filter(|outcome| outcome.failure.is_some()).and_then(|_| cluster.members_now());
@@ -219,7 +229,7 @@ impl Run<'_> {
                 Some(failure)
             }
         };
-        Ok(Part { label, mode, delays, gathered, outcome, failure })
+        Ok(Part { label, mode, delays, gathered, outcome, beside, failure })
     }
 }
 
@@ -270,6 +280,7 @@ pub(crate) fn check(plan: &LagPlan, output: &OutputArgs) -> Result<(), Failure> 
     if output.raw && !matches!(plan.writes, Writes::Sweep { .. }) {
         return Err(Failure::usage("--raw needs a sweep over sizes", "add --sizes 1000..10000:1000, or leave --raw out"));
     }
+    load::workloads(&plan.load)?;
     let largest = plan.largest_size();
     if largest <= LARGEST_PACKET {
         return Ok(());

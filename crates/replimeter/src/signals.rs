@@ -40,9 +40,14 @@ pub(crate) fn install() -> Result<Arc<AtomicBool>, Failure> {
                 // time: only a person who has waited means it.
                 Some(first) if signal == SIGHUP || first.elapsed() < PATIENCE => {}
                 Some(_) => {
+                    // An applier that we stopped goes on, whatever else is left.
+                    let stopped = replimeter_measure::backlog::restore_all();
                     replimeter_sandbox::destroy_all();
-                    let left = "ended at once; on servers of yours the table replimeter.lag_probe may be left, which the next run removes";
+                    let left = "ended at once; on servers of yours the table replimeter.lag_probe may be left, which the next run removes, and tables of a load's script";
                     let _ = writeln!(std::io::stderr(), "{left}");
+                    for words in stopped {
+                        let _ = writeln!(std::io::stderr(), "{words}");
+                    }
                     std::process::exit(Kind::Interrupted as i32);
                 }
             }

@@ -2,8 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{PlanError, contradiction};
-use crate::{sizes::Sizes, span::Span};
+use super::{OneOrMore, PlanError, contradiction, load};
+use crate::{
+    backlog::BacklogPlan,
+    load::{LoadPlan, LoadSpec},
+    sizes::Sizes,
+    span::Span,
+};
 
 /// Payload of a round when no size is asked for, in bytes (as in experiment 1).
 pub const DEFAULT_SIZE: u64 = 1000;
@@ -226,6 +231,18 @@ pub struct LagSpec {
     /// Give the measuring threads real-time priority where that is permitted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub real_time: Option<bool>,
+    /// Load meanwhile.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub load: Vec<LoadSpec>,
+    /// Passes per second, for every load or one for each; back to back otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate: Option<OneOrMore<u64>>,
+    /// How long a backlog grows that the replicas then catch up with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub backlog: Option<Span>,
+    /// With how many applier workers they do, one after another.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub workers: Vec<u32>,
 }
 
 /// When a run of rounds ends.
@@ -283,6 +300,10 @@ pub struct LagPlan {
     pub keep_awake: bool,
     /// Give the measuring threads real-time priority where that is permitted.
     pub real_time: bool,
+    /// Load meanwhile.
+    pub load: Vec<LoadPlan>,
+    /// A backlog to be made and caught up with; no rounds are measured then.
+    pub backlog: Option<BacklogPlan>,
 }
 
 impl LagPlan {
@@ -310,6 +331,19 @@ impl LagPlan {
     #[must_use]
     pub fn to_spec(&self) -> LagSpec {
         let plan = self;
+        let (load, rate) = load::to_spec(&plan.load);
+        if let Some(backlog) = &plan.backlog {
+            return LagSpec {
+                timeout: Some(plan.timeout),
+                keep_awake: Some(plan.keep_awake),
+                real_time: Some(plan.real_time),
+                load,
+                rate,
+                backlog: Some(backlog.grow),
+                workers: backlog.workers.clone(),
+                ..LagSpec::default()
+            };
+        }
         let mut lag = LagSpec {
             method: plan.methods.clone(),
             writers: Some(plan.writers),
@@ -320,6 +354,8 @@ impl LagPlan {
             timeout: Some(plan.timeout),
             keep_awake: Some(plan.keep_awake),
             real_time: Some(plan.real_time),
+            load,
+            rate,
             ..LagSpec::default()
         };
         match &plan.writes {
@@ -377,6 +413,8 @@ impl LagSpec {
             keep_awake: self.keep_awake.unwrap_or(sandbox),
             real_time: self.real_time.unwrap_or(true),
             writes,
+            load: self.loads()?,
+            backlog: self.backlog_plan()?,
         })
     }
 

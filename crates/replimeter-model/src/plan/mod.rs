@@ -2,6 +2,7 @@
 
 mod calibrate;
 mod lag;
+mod load;
 mod target;
 
 use serde::{Deserialize, Serialize};
@@ -203,6 +204,9 @@ mod tests {
             "command = 'lag'\n[target]\nprimary = 'mysql://u@a/'\nreplicas = ['mysql://u@b/']\n[lag]\nkeep-awake = true",
             "command = 'lag'\n[target]\nsandbox = ['async:1', 'semi-sync:2', 'work']\nwait-point = 'after-sync'\nlink-delay = '5ms'\nserver-options = ['replica2:sync_binlog=1']",
             "command = 'lag'\n[target]\nsandbox = ['async:1', 'async:2']\nserver-options = ['replica2:sync_binlog=1', 'sync_binlog=2', 'replica1:sync_binlog=1', 'sync_binlog=2']",
+            "command = 'lag'\n[lag]\nload = ['insert:8@primary', '/x/y.sql:2@replica1']\nrate = [100, 20]",
+            "command = 'lag'\n[lag]\nload = ['insert:8@primary', 'mix:2@primary']\nrate = 100",
+            "command = 'lag'\n[lag]\nbacklog = '30s'\nworkers = [1, 4, 1]",
             "command = 'lag'\n[[target.nodes]]\nname = 'a'\nurl = 'mysql://a/'\n[[target.nodes]]\nname = 'b'\nrole = 'node'\nsource = 'a'\nurl = 'mysql://b/'",
         ] {
             let plan = resolve(text).unwrap();
@@ -226,6 +230,13 @@ mod tests {
             ("writers = 0", "from 1 to"),
             ("writers = 2\nsizes = '1'", "one writer"),
             ("writers = 2\npace = 'visible'", "one writer"),
+            ("rate = 5", "needs a load"),
+            ("load = ['insert:1@primary']\nrate = 0", "rate of 0"),
+            ("load = ['insert:1@primary']\nrate = [1, 2]", "as many rates"),
+            ("load = ['insert@primary']", "is no load"),
+            ("workers = [1]", "belong to a backlog"),
+            ("backlog = '0s'", "is none"),
+            ("backlog = '1s'\nrounds = 5", "no rounds are measured"),
         ] {
             let error = resolve(&format!("command = 'lag'\n[lag]\n{lag}")).unwrap_err().to_string();
             assert!(error.contains(want), "{lag}: {error}");

@@ -12,9 +12,10 @@ use serde::Serialize;
 use super::{HtmlError, frame::Page, pictures};
 use crate::{
     answer::overall_rows,
+    backlog,
     columns::{HEADINGS, cells},
     figures::{Unit, count, time},
-    methods,
+    load, methods,
     precision::Precision,
     samples, shapes, sweep, terminal, waterfall,
 };
@@ -101,7 +102,10 @@ pub fn lag(document: &LagDocument, manifest: &Manifest, plan: &str, samples_file
     let page = Page {
         template: TEMPLATE,
         command: "lag",
-        heading: document.title.as_deref().unwrap_or("How late is each replica?"),
+        heading: document.title.as_deref().unwrap_or(match document.settings.backlog {
+            Some(_) => "How fast does each replica catch up?",
+            None => "How late is each replica?",
+        }),
         shape: &document.target.shape,
         extent: format!("{} samples", count(gathered.count())),
         document: Value::from(Serde(document)),
@@ -120,6 +124,8 @@ pub fn lag(document: &LagDocument, manifest: &Manifest, plan: &str, samples_file
         methods_compared => methods::text(document),
         side_by_side => context! { headings => shapes::HEADINGS.to_vec(), lines => shapes::lines(document), note => shapes::NOTE },
         waterfalls => waterfalls.collect::<Vec<Value>>(),
+        load => load::text(document),
+        backlog => backlog::text(document),
         published => published.collect::<Vec<Value>>(),
         warm_up => count(document.warm_up_rounds),
         lateness => context! { p50 => show(late.p50_us), p99 => show(late.p99_us), max => show(late.max_us) },

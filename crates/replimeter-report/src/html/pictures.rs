@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use replimeter_model::{
+    backlog::BacklogPhase,
     calibrate::{CalibrateDocument, CalibrateRow},
     record::{Bin, Distribution, LagDocument, LagRow},
     sample::{LagSample, Phase},
@@ -16,6 +17,7 @@ use serde_json::{Value, json};
 
 use crate::{
     answer::overall_rows,
+    backlog,
     figures::{Unit, count, time},
     precision::Precision,
     waterfall,
@@ -115,12 +117,53 @@ fn colour(index: usize) -> &'static str {
 
 /// All pictures of a run.
 pub(super) fn all(document: &LagDocument, gathered: &Gathered) -> Vec<Picture> {
+    if document.settings.backlog.is_some() {
+        return backlogs(document).into_iter().collect();
+    }
     let typical = gathered.replicas.values().filter_map(|replica| replica.from_ack.at_rank(replica.from_ack.count().div_ceil(2)));
     let unit = Unit::for_size(typical.map(Nanos::as_micros).fold(0.0, f64::max));
     let mut pictures = vec![distribution(gathered, unit), quantiles(document, gathered, unit), course(gathered, unit)];
     pictures.extend(sizes(document));
     pictures.extend(stages(document));
     pictures
+}
+
+/// The backlog over time, a line for each replica and number of workers.
+fn backlogs(document: &LagDocument) -> Option<Picture> {
+    let mut traces = Vec::new();
+    let mut rows = Vec::new();
+    for (index, row) in document.backlog.iter().enumerate() {
+        let name = backlog::name(document, row);
+        let points = backlog::points(row);
+        let cells = |(at, behind, phase): &(f64, u64, BacklogPhase)| {
+            vec![name.clone(), format!("{at:.3}"), phase.words().to_owned(), count(*behind)]
+        };
+        rows.extend(points.iter().map(cells));
+        traces.push(json!({
+            "type": "scatter", "mode": "lines+markers", "name": name,
+            "x": points.iter().map(|(at, ..)| (at * 1e4).round() / 1e4).collect::<Vec<_>>(),
+            "y": points.iter().map(|(_, behind, _)| behind).collect::<Vec<_>>(),
+            "text": points.iter().map(|(.., phase)| phase.words()).collect::<Vec<_>>(),
+            "hovertemplate": "after %{x:.3f} s: %{y:,} transactions behind (%{text})<extra>%{fullData.name}</extra>",
+            "line": {"color": colour(index)}, "marker": {"size": 4},
+        }));
+    }
+    if traces.is_empty() {
+        return None;
+    }
+    Some(Picture {
+        id: "backlog",
+        title: "How fast it catches up: the backlog over time",
+        note: "It grows while the applier stands still, then falls, or does not, beside the load, and at last without it."
+            .to_owned(),
+        figure: figure(
+            "backlog",
+            traces,
+            json!({"title": {"text": "time since the end of the load's ramp (s)"}, "rangemode": "tozero"}),
+            json!({"title": {"text": "transactions not applied"}, "rangemode": "tozero"}),
+        ),
+        table: DataTable { header: ["series", "after (s)", "applier", "transactions behind"].map(str::to_owned).to_vec(), rows },
+    })
 }
 
 fn distribution(gathered: &Gathered, unit: Unit) -> Picture {

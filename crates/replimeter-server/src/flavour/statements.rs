@@ -11,6 +11,8 @@ pub enum Part {
     Both,
     /// The receiving thread.
     Receiver,
+    /// The applying thread and its workers.
+    Applier,
 }
 
 fn quoted(text: &str) -> String {
@@ -20,7 +22,11 @@ fn quoted(text: &str) -> String {
 fn statement(verb: &str, engine: Engine, channel: &Channel, part: Part) -> String {
     // Whoever names its columns so knows the new words; MariaDB takes the old ones in every version.
     let word = if channel.raw.contains_key("Replica_IO_Running") { "REPLICA" } else { "SLAVE" };
-    let part = if part == Part::Receiver { " IO_THREAD" } else { "" };
+    let part = match part {
+        Part::Both => "",
+        Part::Receiver => " IO_THREAD",
+        Part::Applier => " SQL_THREAD",
+    };
     match (engine, channel.name.as_str()) {
         (_, "") => format!("{verb} {word}{part};"),
         (Engine::MariaDb, name) => format!("{verb} {word} {}{part};", quoted(name)),
@@ -126,5 +132,6 @@ mod tests {
         new.raw.insert("Replica_IO_Running".to_owned(), "Yes".to_owned());
         assert_eq!(start(Engine::MySql, &new, Part::Receiver), "START REPLICA IO_THREAD FOR CHANNEL 'c';");
         assert_eq!(start(Engine::MySql, &Channel::default(), Part::Both), "START SLAVE;");
+        assert_eq!(stop(Engine::MySql, &new, Part::Applier), "STOP REPLICA SQL_THREAD FOR CHANNEL 'c';");
     }
 }

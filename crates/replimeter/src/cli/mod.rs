@@ -1,5 +1,6 @@
 //! The command line: each flag is declared once, with its documentation.
 
+mod load;
 mod sandbox;
 mod servers;
 mod target;
@@ -15,6 +16,7 @@ use replimeter_model::{
 };
 
 pub(crate) use self::{
+    load::LoadArgs,
     sandbox::{DownArgs, EnvArgs, ExecArgs, LinkArgs, ListArgs, SandboxCommand, SandboxCommandArgs, UpArgs},
     servers::{AddArgs, ServersArgs, ServersCommand},
     target::{SandboxArgs, TargetArgs},
@@ -120,6 +122,8 @@ Examples:
   replimeter lag --sandbox semi-sync:2 --wait-point after-sync --link-delay 1ms
   replimeter lag --sandbox async:1 --sandbox galera:3 --sandbox mysql/group:3
   replimeter lag --topology cluster.toml --for 60s
+  replimeter lag --for 60s --load insert:8@primary --rate 2000
+  replimeter lag --backlog 30s --workers 1,2,4
   replimeter lag --primary 'mysql://dba@db1/?ssl-mode=verify-ca&ssl-ca=ca.pem' --replica mysql://dba@db2/ --json
 
 Writes only to the schema `replimeter`, which it makes and drops. The privileges it needs are listed in docs/privileges.md.")]
@@ -129,6 +133,9 @@ pub(crate) struct LagArgs {
 
     #[command(flatten)]
     pub(crate) measure: MeasureArgs,
+
+    #[command(flatten)]
+    pub(crate) load: LoadArgs,
 
     #[command(flatten)]
     pub(crate) output: OutputArgs,
@@ -363,6 +370,7 @@ impl MeasureArgs {
             timeout: self.timeout,
             keep_awake: self.keep_awake.map(|switch| matches!(switch, Switch::On)),
             real_time: self.real_time.map(|switch| matches!(switch, Switch::On)),
+            ..LagSpec::default()
         }
     }
 }

@@ -4,6 +4,8 @@ use std::path::Path;
 
 use replimeter_measure::{clock::Clock, lag::Compared};
 use replimeter_model::{
+    backlog::BacklogRow,
+    load::LoadRecord,
     manifest::Manifest,
     plan::{LagPlan, Method, Pace, Plan, Writes},
     record::{Against, ClientRecord, Floor, LAG_SCHEMA, LagDocument, LagRow, NodeRecord, SweepLoop, SweepTable, TargetRecord},
@@ -188,6 +190,8 @@ pub(crate) fn build(run: &Run<'_>, parts: &[Part], mut warnings: Vec<Warning>) -
         warm_up_rounds: parts.iter().map(|part| part.gathered.warm_up).sum(),
         results,
         floors: parts.iter().flat_map(floors).collect(),
+        load: parts.iter().flat_map(loads).collect(),
+        backlog: parts.iter().flat_map(backlogs).collect(),
         client: ClientRecord {
             start_lateness: lateness,
             keep_awake: run.kept_awake,
@@ -256,7 +260,18 @@ fn target(run: &Run<'_>, parts: &[Part]) -> TargetRecord {
     }
 }
 
+fn loads(part: &Part) -> impl Iterator<Item = LoadRecord> + '_ {
+    part.beside.load.iter().map(|record| LoadRecord { shape: part.label.clone(), ..record.clone() })
+}
+
+fn backlogs(part: &Part) -> impl Iterator<Item = BacklogRow> + '_ {
+    part.beside.backlog.iter().map(|row| BacklogRow { shape: part.label.clone(), ..row.clone() })
+}
+
 fn rows(run: &Run<'_>, part: &Part) -> Vec<LagRow> {
+    if run.lag.backlog.is_some() {
+        return Vec::new();
+    }
     let (gathered, size_limit) = (&part.gathered, part.outcome.size_limit);
     let plan = run.lag;
     let sweep = matches!(plan.writes, Writes::Sweep { .. });

@@ -1,0 +1,178 @@
+//! The course of a backlog, in bounded memory, and the rates in it.
+
+use replimeter_model::{
+    backlog::{BacklogPhase, BacklogWindow},
+    load::Rate,
+    time::Nanos,
+};
+use replimeter_stats::rate::of_readings;
+
+/// The most readings kept of a stretch; every other one goes when there would be more.
+const MOST: usize = 2000;
+/// The most windows reported of a stretch.
+const WINDOWS: usize = 100;
+
+/// What both servers said at about one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Reading {
+    /// When the replica was asked.
+    pub(super) at: Nanos,
+    /// When the primary was asked, right after it.
+    pub(super) primary_at: Nanos,
+    /// Transactions of the primary's.
+    pub(super) written: u64,
+    /// Those that the replica had applied.
+    pub(super) applied: u64,
+    /// Those that it had not.
+    pub(super) behind: u64,
+}
+
+/// Readings while the applier did one thing.
+#[derive(Clone, Debug)]
+pub(super) struct Stretch {
+    phase: BacklogPhase,
+    readings: Vec<Reading>,
+    /// One of so many readings is kept.
+    stride: usize,
+    skipped: usize,
+    last: Option<Reading>,
+}
+
+impl Stretch {
+    pub(super) fn new(phase: BacklogPhase) -> Self {
+        Self { phase, readings: Vec::new(), stride: 1, skipped: 0, last: None }
+    }
+
+    /// Adds a reading; they come in order of time.
+    pub(super) fn push(&mut self, reading: Reading) {
+        self.last = Some(reading);
+        self.skipped += 1;
+        if !self.readings.is_empty() && self.skipped < self.stride {
+            return;
+        }
+        self.skipped = 0;
+        self.readings.push(reading);
+        if self.readings.len() > MOST {
+            let mut index = 0;
+            self.readings.retain(|_| {
+                index += 1;
+                index % 2 == 1
+            });
+            self.stride *= 2;
+        }
+    }
+
+    /// The readings that are left, the first and the last among them.
+    fn all(&self) -> Vec<Reading> {
+        let mut all = self.readings.clone();
+        if let Some(last) = self.last.filter(|last| all.last() != Some(last)) {
+            all.push(last);
+        }
+        all
+    }
+
+    pub(super) fn first(&self) -> Option<Reading> {
+        self.readings.first().copied()
+    }
+
+    pub(super) fn last(&self) -> Option<Reading> {
+        self.last
+    }
+
+    /// From the first reading to the last.
+    pub(super) fn length(&self) -> Nanos {
+        self.first().zip(self.last).map_or(Nanos(0), |(first, last)| last.at - first.at)
+    }
+
+    fn rate(&self, pick: impl Fn(&Reading) -> (Nanos, u64)) -> Rate {
+        of_readings(&self.all().iter().map(pick).collect::<Vec<_>>())
+    }
+
+    /// Transactions per second that the primary committed.
+    pub(super) fn written(&self) -> Rate {
+        self.rate(|reading| (reading.primary_at, reading.written))
+    }
+
+    /// Transactions per second that the replica applied.
+    pub(super) fn applied(&self) -> Rate {
+        self.rate(|reading| (reading.at, reading.applied))
+    }
+
+    /// Whether the backlog became smaller: told by halving, or by the interval of its
+    /// growth; `None` when neither tells.
+    pub(super) fn converges(&self) -> Option<bool> {
+        let (first, last) = (self.first()?, self.last?);
+        if first.behind > 0 && last.behind <= first.behind / 2 {
+            return Some(true);
+        }
+        let growth = self.rate(|reading| (reading.at, reading.behind));
+        match (growth.low?, growth.high?) {
+            (_, high) if high < 0.0 => Some(true),
+            (low, _) if low > 0.0 => Some(false),
+            _ => None,
+        }
+    }
+
+    /// As it is reported, with times since `origin`.
+    pub(super) fn windows(&self, origin: Nanos) -> Vec<BacklogWindow> {
+        let all = self.all();
+        let steps = all.len().saturating_sub(1);
+        let windows = steps.min(WINDOWS);
+        let window = |index: usize| {
+            let (from, to) = (all[index * steps / windows], all[(index + 1) * steps / windows]);
+            BacklogWindow {
+                phase: self.phase,
+                start_us: (from.at - origin).as_micros(),
+                end_us: (to.at - origin).as_micros(),
+                written: to.written.saturating_sub(from.written),
+                applied: to.applied.saturating_sub(from.applied),
+                behind: to.behind,
+            }
+        };
+        (0..windows).map(window).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Readings 100 ms apart: so many written and applied between two.
+    fn stretch(count: u64, written: u64, applied: u64, behind: u64) -> Stretch {
+        let mut stretch = Stretch::new(BacklogPhase::WithLoad);
+        for index in 0..count {
+            let at = Nanos(index as i64 * 100_000_000);
+            let (written, applied) = (behind + written * index, applied * index);
+            stretch.push(Reading { at, primary_at: at, written, applied, behind: written - applied });
+        }
+        stretch
+    }
+
+    #[test]
+    fn rates_of_both_sides() {
+        let stretch = stretch(50, 100, 150, 10_000);
+        assert_eq!((stretch.written().mean, stretch.applied().mean), (Some(1000.0), Some(1500.0)));
+        assert_eq!(stretch.converges(), Some(true));
+        assert_eq!(stretch.length(), Nanos(4_900_000_000));
+    }
+
+    #[test]
+    fn a_backlog_that_grows_does_not_converge_and_one_reading_tells_nothing() {
+        assert_eq!(stretch(50, 150, 100, 10_000).converges(), Some(false));
+        assert_eq!(stretch(50, 100, 100, 10_000).converges(), None);
+        assert_eq!(stretch(1, 100, 100, 10_000).converges(), None);
+        assert_eq!(stretch(3, 0, 1000, 2000).converges(), Some(true), "halved");
+    }
+
+    #[test]
+    fn many_readings_take_bounded_memory_and_keep_both_ends() {
+        let stretch = stretch(50_000, 2, 1, 5);
+        assert!(stretch.readings.len() <= MOST);
+        let all = stretch.all();
+        assert_eq!((all[0].applied, all.last().map(|last| last.applied)), (0, Some(49_999)));
+        let windows = stretch.windows(Nanos(0));
+        assert!(windows.len() <= WINDOWS);
+        assert_eq!(windows.iter().map(|window| window.applied).sum::<u64>(), 49_999);
+        assert_eq!(windows.last().map(|window| window.behind), Some(50_004));
+    }
+}

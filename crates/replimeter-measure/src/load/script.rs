@@ -1,0 +1,318 @@
+//! A workload as a script of statements, with places that are filled anew for
+//! each execution.
+
+use std::fmt::Write as _;
+
+use super::split::{Part, Statement, split};
+
+/// The most bytes of a script; no hand writes more.
+pub const LARGEST_SCRIPT: u64 = 1 << 20;
+/// The most bytes that one `{text:N}` may have.
+const LONGEST_TEXT: u64 = 1 << 20;
+
+/// Why a text is no workload.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}: {reason}")]
+pub struct ScriptError {
+    /// The line that it is about, from 1.
+    pub line: usize,
+    /// What is wrong with it.
+    pub reason: String,
+}
+
+impl ScriptError {
+    pub(super) fn at(line: usize, reason: impl Into<String>) -> Self {
+        Self { line, reason: reason.into() }
+    }
+}
+
+/// A piece of a statement.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Piece {
+    /// As it stands.
+    Fixed(String),
+    /// `{thread}`: the number of the thread, from 1.
+    Thread,
+    /// `{pass}`: how often this thread has begun, from 1.
+    Pass,
+    /// `{random:A-B}`: a whole number, each as likely as the next.
+    Random(u64, u64),
+    /// `{text:N}`: so many letters and digits.
+    Text(u64),
+}
+
+/// What the places of a statement are filled with.
+#[derive(Clone, Debug)]
+pub(super) struct Values {
+    thread: u32,
+    pub(super) pass: u64,
+    state: u64,
+}
+
+impl Values {
+    /// For the thread with this number; its sequence of random numbers is its own
+    /// and the same in every run.
+    pub(super) fn new(thread: u32) -> Self {
+        Self { thread, pass: 0, state: u64::from(thread).wrapping_mul(0xA076_1D64_78BD_642F) }
+    }
+
+    /// The next random number (splitmix64; Steele et al. 2014).
+    fn next(&mut self) -> u64 {
+        self.state = self.state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut mixed = self.state;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// A number from `low` to `high`, both included. The bias of the
+    /// multiplication is below 2⁻³² for ranges that tables have.
+    fn between(&mut self, low: u64, high: u64) -> u64 {
+        let width = u128::from(high - low) + 1;
+        low + ((u128::from(self.next()) * width) >> 64) as u64
+    }
+}
+
+/// A statement with places to fill.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Template {
+    pieces: Vec<Piece>,
+    /// Where it begins in its script.
+    pub(super) line: usize,
+}
+
+impl Template {
+    fn parse(statement: &Statement) -> Result<Self, ScriptError> {
+        let mut pieces = Vec::new();
+        let mut fixed = String::new();
+        let mut rest = statement.text.as_str();
+        while let Some(at) = rest.find('{') {
+            fixed.push_str(&rest[..at]);
+            rest = &rest[at..];
+            if let Some(after) = rest.strip_prefix("{{") {
+                fixed.push('{');
+                rest = after;
+                continue;
+            }
+            // Only what looks like a place is one; JSON, say, passes as it is.
+            let inner = rest[1..].find('}').map(|end| &rest[1..=end]);
+            let name = |inner: &&str| {
+                let name = inner.split(':').next().unwrap_or_default();
+                !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_lowercase())
+            };
+            match inner.filter(name) {
+                Some(inner) => {
+                    if !fixed.is_empty() {
+                        pieces.push(Piece::Fixed(std::mem::take(&mut fixed)));
+                    }
+                    pieces.push(place(inner).map_err(|reason| ScriptError::at(statement.line, reason))?);
+                    rest = &rest[inner.len() + 2..];
+                }
+                None => {
+                    fixed.push('{');
+                    rest = &rest[1..];
+                }
+            }
+        }
+        fixed.push_str(rest);
+        if !fixed.is_empty() {
+            pieces.push(Piece::Fixed(fixed));
+        }
+        Ok(Self { pieces, line: statement.line })
+    }
+
+    /// The statement with its places filled, in `out`.
+    pub(super) fn fill(&self, values: &mut Values, out: &mut String) {
+        out.clear();
+        for piece in &self.pieces {
+            // Writing to a string cannot fail.
+            match piece {
+                Piece::Fixed(text) => out.push_str(text),
+                Piece::Thread => drop(write!(out, "{}", values.thread)),
+                Piece::Pass => drop(write!(out, "{}", values.pass)),
+                Piece::Random(low, high) => drop(write!(out, "{}", values.between(*low, *high))),
+                Piece::Text(length) => fill_text(*length, values, out),
+            }
+        }
+    }
+
+    /// Its beginning, for messages.
+    pub(super) fn excerpt(&self) -> String {
+        let mut text = String::new();
+        self.fill(&mut Values::new(1), &mut text);
+        let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        if words.chars().count() <= 80 { words } else { words.chars().take(79).chain(['…']).collect() }
+    }
+}
+
+/// Letters and digits, five bits a character.
+fn fill_text(length: u64, values: &mut Values, out: &mut String) {
+    const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
+    let mut bits = 0;
+    for index in 0..length {
+        if index % 12 == 0 {
+            bits = values.next();
+        }
+        out.push(char::from(ALPHABET[(bits & 31) as usize]));
+        bits >>= 5;
+    }
+}
+
+/// Reads what stands between the braces.
+fn place(inner: &str) -> Result<Piece, String> {
+    let (name, argument) = match inner.split_once(':') {
+        Some((name, argument)) => (name, Some(argument)),
+        None => (inner, None),
+    };
+    let wrong = |form: &str| format!("`{{{inner}}}` should read `{form}`");
+    match (name, argument) {
+        ("thread", None) => Ok(Piece::Thread),
+        ("pass", None) => Ok(Piece::Pass),
+        ("random", _) => {
+            let form = "{random:LOWEST-HIGHEST}";
+            let (low, high) = argument.and_then(|range| range.split_once('-')).ok_or_else(|| wrong(form))?;
+            let number = |text: &str| text.parse::<u64>().map_err(|_| wrong(form));
+            let (low, high) = (number(low)?, number(high)?);
+            if low > high { Err(wrong(form)) } else { Ok(Piece::Random(low, high)) }
+        }
+        ("text", _) => {
+            let length = argument.and_then(|length| length.parse().ok()).filter(|length| *length <= LONGEST_TEXT);
+            length.map(Piece::Text).ok_or_else(|| wrong("{text:LENGTH}, at most 1048576"))
+        }
+        _ => Err(format!(
+            "there is no `{{{inner}}}`; known: {{thread}}, {{pass}}, {{random:1-1000}}, {{text:128}}, and {{{{ for a brace"
+        )),
+    }
+}
+
+/// A workload's statements.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Script {
+    /// Run once before.
+    pub(super) setup: Vec<Template>,
+    /// Run by every thread over and over.
+    pub(super) run: Vec<Template>,
+    /// Run once afterwards, whatever happened.
+    pub(super) teardown: Vec<Template>,
+}
+
+impl Script {
+    /// Reads a script: statements that end with `;`, in sections that begin with the
+    /// comment lines `-- setup`, `-- run` and `-- teardown`. Without any such line the
+    /// whole is to be run.
+    ///
+    /// # Errors
+    /// With the line of what cannot be understood.
+    pub fn parse(text: &str) -> Result<Self, ScriptError> {
+        let parts = split(text)?;
+        let mut script = Self::default();
+        let mut section = "run";
+        for part in &parts {
+            match part {
+                Part::Note(note, _) => {
+                    let known = ["setup", "run", "teardown"].into_iter().find(|name| note.eq_ignore_ascii_case(name));
+                    section = known.unwrap_or(section);
+                }
+                Part::Statement(statement) => {
+                    let section = match section {
+                        "setup" => &mut script.setup,
+                        "teardown" => &mut script.teardown,
+                        _ => &mut script.run,
+                    };
+                    section.push(Template::parse(statement)?);
+                }
+            }
+        }
+        if script.run.is_empty() {
+            let lines = text.lines().count().max(1);
+            return Err(ScriptError::at(lines, "there is no statement to run; write them behind a line `-- run`"));
+        }
+        Ok(script)
+    }
+
+    /// How many statements a pass has.
+    #[must_use]
+    pub fn statements(&self) -> usize {
+        self.run.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn filled(text: &str) -> String {
+        let script = Script::parse(text).unwrap();
+        let mut values = Values { pass: 7, ..Values::new(3) };
+        let mut out = String::new();
+        script.run[0].fill(&mut values, &mut out);
+        out
+    }
+
+    #[test]
+    fn the_shipped_scripts_are_scripts() {
+        for text in [include_str!("../../../../loads/insert.sql"), include_str!("../../../../loads/mix.sql")] {
+            let script = Script::parse(text).unwrap();
+            assert!(!script.setup.is_empty() && !script.teardown.is_empty());
+        }
+    }
+
+    #[test]
+    fn sections_and_a_script_without_any() {
+        let script = Script::parse("-- setup\nA; B;\n-- a word about it\n-- RUN\nC;\n-- teardown\nD").unwrap();
+        assert_eq!((script.setup.len(), script.run.len(), script.teardown.len()), (2, 1, 1));
+        assert_eq!(Script::parse("A; B").unwrap().run.len(), 2);
+        let error = Script::parse("-- setup\nA;\n").unwrap_err();
+        assert!(error.to_string().contains("no statement to run"), "{error}");
+    }
+
+    #[test]
+    fn places_are_filled_and_other_braces_left() {
+        assert_eq!(
+            filled("SELECT {thread}, {pass}, '{\"a\": {\"b\": 1}}', '{{thread}', '{ d }'"),
+            "SELECT 3, 7, '{\"a\": {\"b\": 1}}', '{thread}', '{ d }'"
+        );
+        let text = filled("{text:128}");
+        assert!(text.len() == 128 && text.bytes().all(|byte| byte.is_ascii_alphanumeric()), "{text}");
+        assert_eq!(filled("{random:5-5}"), "5");
+    }
+
+    #[test]
+    fn wrong_places_are_refused() {
+        for text in ["{round}", "{random:9-1}", "{random}", "{text:x}", "{text:99999999}", "{thread:2}"] {
+            assert!(
+                Script::parse(&format!("SELECT 1;\nSELECT {text}")).unwrap_err().to_string().starts_with("line 2: "),
+                "{text}"
+            );
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn random_numbers_stay_in_their_range(low in 0u64..1000, width in 0u64..1000, thread in 0u32..99) {
+            let mut values = Values::new(thread);
+            for _ in 0..50 {
+                let number = values.between(low, low + width);
+                prop_assert!((low..=low + width).contains(&number));
+            }
+        }
+
+        #[test]
+        fn no_text_panics(text in "(\\{|\\}|random|text|:|-|[0-9]{1,20}|;|'|[a-zé ]){0,30}") {
+            if let Ok(script) = Script::parse(&text) {
+                let mut out = String::new();
+                script.run[0].excerpt();
+                if !text.contains("text") {
+                    script.run[0].fill(&mut Values::new(1), &mut out);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_whole_range_does_not_overflow() {
+        assert!(filled("{random:0-18446744073709551615}").parse::<u64>().is_ok());
+    }
+}

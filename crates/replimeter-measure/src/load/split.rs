@@ -1,0 +1,180 @@
+//! Splits a script into statements as the servers' own clients do.
+
+use super::script::ScriptError;
+
+/// One statement of a script, without its `;`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Statement {
+    /// Its text, from its first word on.
+    pub(super) text: String,
+    /// The line on which it begins, from 1.
+    pub(super) line: usize,
+}
+
+/// What a script consists of, in order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    /// A statement.
+    Statement(Statement),
+    /// A comment line that stands between statements: its text behind `--`, and its line.
+    Note(String, usize),
+}
+
+/// Where a stretch of quoted text or a comment ends, counted from its beginning;
+/// `None` when it does not.
+fn skip(rest: &str) -> Option<usize> {
+    let bytes = rest.as_bytes();
+    match bytes[0] {
+        quote @ (b'\'' | b'"' | b'`') => {
+            let mut at = 1;
+            while at < bytes.len() {
+                match bytes[at] {
+                    b'\\' if quote != b'`' => at += 2,
+                    // A doubled quote is one inside; the next turn reads it as another stretch.
+                    byte if byte == quote => return Some(at + 1),
+                    _ => at += 1,
+                }
+            }
+            None
+        }
+        b'/' => rest.get(2..)?.find("*/").map(|end| end + 4),
+        _ => Some(rest.find('\n').unwrap_or(rest.len())),
+    }
+}
+
+/// Whether a comment to the end of the line begins here. `--` begins one only
+/// before a blank: `1--1` is arithmetic.
+fn begins_line_comment(rest: &[u8]) -> bool {
+    rest[0] == b'#' || rest.starts_with(b"--") && rest.get(2).is_none_or(u8::is_ascii_whitespace)
+}
+
+/// Splits at each `;` outside of quotes and comments. Comments between statements
+/// are left out, but for those that servers execute (`/*! … */`).
+///
+/// # Errors
+/// For a quote or comment that does not end, and for `DELIMITER`, which is a
+/// command of the servers' clients and none of theirs.
+pub(super) fn split(script: &str) -> Result<Vec<Part>, ScriptError> {
+    let bytes = script.as_bytes();
+    let mut parts = Vec::new();
+    let mut line = 1;
+    let mut at = 0;
+    // Where the statement under way begins, and its line.
+    let mut began: Option<(usize, usize)> = None;
+    while at < bytes.len() {
+        let rest = &bytes[at..];
+        let note = begins_line_comment(rest);
+        let comment = note || rest.starts_with(b"/*");
+        let executed = rest.starts_with(b"/*!") || rest.starts_with(b"/*M!");
+        if comment || matches!(rest[0], b'\'' | b'"' | b'`') {
+            let Some(length) = skip(&script[at..]) else {
+                let what = if comment { "comment" } else { "quotation" };
+                return Err(ScriptError::at(line, format!("a {what} begins here and does not end")));
+            };
+            let end = at + length;
+            let text = &script[at..end];
+            if note && began.is_none() {
+                parts.push(Part::Note(text.trim_start_matches(['-', '#']).trim().to_owned(), line));
+            }
+            if !comment || executed {
+                began.get_or_insert((at, line));
+            }
+            line += text.matches('\n').count();
+            at = end;
+            continue;
+        }
+        match rest[0] {
+            b'\n' => line += 1,
+            b';' => {
+                if let Some((from, line)) = began.take() {
+                    parts.push(statement(&script[from..at], line)?);
+                }
+            }
+            byte if byte.is_ascii_whitespace() => {}
+            _ => {
+                began.get_or_insert((at, line));
+            }
+        }
+        at += 1;
+    }
+    if let Some((from, line)) = began {
+        parts.push(statement(&script[from..], line)?);
+    }
+    Ok(parts)
+}
+
+fn statement(text: &str, line: usize) -> Result<Part, ScriptError> {
+    let text = text.trim();
+    let word = text.split_whitespace().next().unwrap_or_default();
+    if word.eq_ignore_ascii_case("DELIMITER") {
+        return Err(ScriptError::at(
+            line,
+            "DELIMITER is a command of the servers' clients, not of the servers; every statement ends with `;` here, so stored routines cannot be made",
+        ));
+    }
+    Ok(Part::Statement(Statement { text: text.to_owned(), line }))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn statements(script: &str) -> Vec<String> {
+        let parts = split(script).unwrap();
+        parts
+            .into_iter()
+            .filter_map(|part| match part {
+                Part::Statement(statement) => Some(statement.text),
+                Part::Note(..) => None,
+            })
+            .collect()
+    }
+
+    #[test]
+    fn semicolons_in_quotes_and_comments_end_nothing() {
+        let script =
+            "SELECT ';', \"a\\\";\", `x;``y`; -- a ; b\n# c ; d\nSELECT 1--1 /* ; */ + 2;;\n INSERT INTO t VALUES ('it''s;')";
+        assert_eq!(
+            statements(script),
+            ["SELECT ';', \"a\\\";\", `x;``y`", "SELECT 1--1 /* ; */ + 2", "INSERT INTO t VALUES ('it''s;')"]
+        );
+    }
+
+    #[test]
+    fn comments_between_statements_are_notes_and_executed_ones_statements() {
+        let parts = split("-- setup\n/* x */ /*! SET a=1 */;\n--\nSELECT 1; # run").unwrap();
+        let line = |text: &str, line| Part::Statement(Statement { text: text.to_owned(), line });
+        let note = |text: &str, line| Part::Note(text.to_owned(), line);
+        assert_eq!(parts, [note("setup", 1), line("/*! SET a=1 */", 2), note("", 3), line("SELECT 1", 4), note("run", 4)]);
+    }
+
+    #[test]
+    fn what_does_not_end_and_delimiter_are_refused_with_their_line() {
+        for (script, line, wanted) in [
+            ("SELECT 1;\nSELECT 'a;", 2, "quotation"),
+            ("SELECT `a", 1, "quotation"),
+            ("SELECT '\\'", 1, "quotation"),
+            ("\n\n/* a", 3, "comment"),
+            ("SELECT 1;\n delimiter //\nSELECT 2//", 2, "DELIMITER"),
+        ] {
+            let error = split(script).unwrap_err();
+            assert!(error.line == line && error.reason.contains(wanted), "{script}: {error}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_panics(script in "([;'\"`/*#\\\\\n -]|--|/\\*|\\*/|[a-zé]){0,60}\\PC{0,10}") {
+            let _ = split(&script);
+        }
+
+        #[test]
+        fn quoted_values_come_through_whole(values in proptest::collection::vec("\\PC{0,20}", 1..8)) {
+            let wanted: Vec<String> =
+                values.iter().map(|value| format!("SELECT '{}'", value.replace('\\', "\\\\").replace('\'', "''"))).collect();
+            prop_assert_eq!(statements(&wanted.join(" ; -- it's\n")), wanted);
+        }
+    }
+}

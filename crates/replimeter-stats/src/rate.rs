@@ -1,0 +1,165 @@
+//! Rates of events with intervals, from batches of the run.
+
+use replimeter_model::{load::Rate, time::Nanos};
+
+/// Batches of the interval: fewer and longer ones depend less on one another.
+const BATCHES: usize = 20;
+/// Batches that must be there for an interval.
+const FEWEST: usize = 8;
+/// Windows that counts are kept in; twice as many are merged in pairs.
+const WINDOWS: usize = 256;
+/// Length of a window at the beginning, in nanoseconds.
+const FIRST_LENGTH: i64 = 50_000_000;
+
+/// The 97.5 % points of Student's distribution for 7 to 19 degrees of freedom.
+const T95: [f64; 13] = [2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093];
+
+/// The rate of a count that grows, from readings `(when, count)` in order of time.
+///
+/// The interval is that of batch means (Schmeiser 1982): the readings are taken
+/// together to at most twenty batches, and their rates treated as independent.
+/// There is none for fewer than eight batches, and no rate for fewer than two
+/// readings.
+#[must_use]
+pub fn of_readings(readings: &[(Nanos, u64)]) -> Rate {
+    let (Some(first), Some(last)) = (readings.first(), readings.last()) else { return Rate::default() };
+    let per_s = |from: &(Nanos, u64), to: &(Nanos, u64)| {
+        let seconds = (to.0 - from.0).0 as f64 / 1e9;
+        (seconds > 0.0).then(|| (to.1 as f64 - from.1 as f64) / seconds)
+    };
+    let steps = readings.len() - 1;
+    let batches = steps.min(BATCHES);
+    let rates: Vec<f64> = (0..batches)
+        .filter_map(|batch| per_s(&readings[batch * steps / batches], &readings[(batch + 1) * steps / batches]))
+        .collect();
+    with_interval(per_s(first, last), &rates)
+}
+
+/// The interval of a mean by the rates of its batches.
+fn with_interval(mean: Option<f64>, rates: &[f64]) -> Rate {
+    let count = rates.len() as f64;
+    let middle = rates.iter().sum::<f64>() / count;
+    let stdev = (rates.len() > 1).then(|| (rates.iter().map(|rate| (rate - middle).powi(2)).sum::<f64>() / (count - 1.0)).sqrt());
+    let half = stdev
+        .filter(|_| rates.len() >= FEWEST)
+        .map(|stdev| T95[(rates.len() - FEWEST).min(T95.len() - 1)] * stdev / count.sqrt());
+    let end = |sign: f64| Some(mean? + sign * half?);
+    Rate { mean, stdev, low: end(-1.0), high: end(1.0) }
+}
+
+/// Counts events in windows of time, in bounded memory.
+#[derive(Clone, Debug)]
+pub struct Counter {
+    origin: Nanos,
+    length: i64,
+    counts: Vec<u64>,
+}
+
+impl Counter {
+    /// Counts from `origin` on.
+    #[must_use]
+    pub fn new(origin: Nanos) -> Self {
+        Self { origin, length: FIRST_LENGTH, counts: Vec::new() }
+    }
+
+    /// An event; those before the origin do not count.
+    pub fn record(&mut self, at: Nanos) {
+        let since = (at - self.origin).0;
+        if since < 0 {
+            return;
+        }
+        while since / self.length >= WINDOWS as i64 {
+            self.counts = self.counts.chunks(2).map(|pair| pair.iter().sum()).collect();
+            self.length *= 2;
+        }
+        let index = usize::try_from(since / self.length).unwrap_or(WINDOWS - 1);
+        if self.counts.len() <= index {
+            self.counts.resize(index + 1, 0);
+        }
+        self.counts[index] += 1;
+    }
+
+    /// Events per second until `end`, with the interval of [`of_readings`].
+    #[must_use]
+    pub fn rate(&self, end: Nanos) -> Rate {
+        let whole = ((end - self.origin).0.max(0) / self.length) as usize;
+        let mut readings = vec![(self.origin, 0)];
+        let mut sum = 0;
+        for index in 0..whole {
+            // A window without events has its place too.
+            sum += self.counts.get(index).copied().unwrap_or(0);
+            readings.push((self.origin + Nanos((index as i64 + 1) * self.length), sum));
+        }
+        of_readings(&readings)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_steady_count_has_a_narrow_interval() {
+        let readings: Vec<(Nanos, u64)> = (0..=100i64).map(|at| (Nanos(at * 100_000_000), at as u64 * 50)).collect();
+        let rate = of_readings(&readings);
+        assert_eq!((rate.mean, rate.low, rate.high), (Some(500.0), Some(500.0), Some(500.0)));
+    }
+
+    #[test]
+    fn too_few_readings_have_no_interval_and_one_no_rate() {
+        assert_eq!(of_readings(&[]), Rate::default());
+        assert_eq!(of_readings(&[(Nanos(0), 5)]).mean, None);
+        let few: Vec<(Nanos, u64)> = (0..5).map(|at| (Nanos(at * 1_000_000_000), at as u64)).collect();
+        let rate = of_readings(&few);
+        assert_eq!((rate.mean, rate.low), (Some(1.0), None));
+    }
+
+    #[test]
+    fn a_stall_lowers_the_rate() {
+        let mut counter = Counter::new(Nanos(0));
+        for event in 0..1000i64 {
+            // A thousand in the first of ten seconds.
+            counter.record(Nanos(event * 1_000_000));
+        }
+        let rate = counter.rate(Nanos(10_000_000_000));
+        assert_eq!(rate.mean, Some(100.0));
+        assert!(rate.stdev.unwrap() > 100.0 && rate.low.unwrap() < 0.0, "{rate:?}");
+    }
+
+    #[test]
+    fn the_interval_covers_the_true_rate_about_as_often_as_promised() {
+        let mut state = 7u64;
+        let mut covered = 0;
+        for _ in 0..400 {
+            let mut counter = Counter::new(Nanos(0));
+            let mut at = 0.0;
+            loop {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                let uniform = ((state >> 11) as f64 + 1.0) / (1u64 << 53) as f64;
+                at += -uniform.ln() * 1e9 / 200.0;
+                if at >= 10e9 {
+                    break;
+                }
+                counter.record(Nanos(at as i64));
+            }
+            let rate = counter.rate(Nanos(10_000_000_000));
+            covered += u32::from(rate.low.unwrap() <= 200.0 && 200.0 <= rate.high.unwrap());
+        }
+        // Nominal 95 %; three standard errors of a share of 400 are 3.3 %.
+        assert!(covered >= 367, "{covered} of 400");
+    }
+
+    proptest! {
+        #[test]
+        fn no_event_is_lost_and_memory_is_bounded(times in proptest::collection::vec(0i64..400_000_000_000, 1..200)) {
+            let mut counter = Counter::new(Nanos(0));
+            for at in &times {
+                counter.record(Nanos(*at));
+            }
+            prop_assert_eq!(counter.counts.iter().sum::<u64>(), times.len() as u64);
+            prop_assert!(counter.counts.len() <= WINDOWS);
+        }
+    }
+}

@@ -1,0 +1,23 @@
+-- A transaction of three reads, an update and an insert per pass, on a thousand rows that threads meet on.
+-- setup
+DROP TABLE IF EXISTS load_mix, load_mix_log;
+CREATE TABLE load_mix (id INT UNSIGNED NOT NULL PRIMARY KEY, amount BIGINT NOT NULL, note VARCHAR(120) NOT NULL) ENGINE=InnoDB;
+CREATE TABLE load_mix_log (
+  id BIGINT UNSIGNED NOT NULL AUTO_INCREMENT PRIMARY KEY,
+  thread INT UNSIGNED NOT NULL,
+  pass BIGINT UNSIGNED NOT NULL,
+  item INT UNSIGNED NOT NULL
+) ENGINE=InnoDB;
+INSERT INTO load_mix (id, amount, note)
+  WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < 1000)
+  SELECT n, 0, REPEAT('x', 100) FROM numbers;
+-- run
+BEGIN;
+SELECT note FROM load_mix WHERE id = {random:1-1000};
+SELECT note FROM load_mix WHERE id = {random:1-1000};
+SELECT SUM(amount) FROM load_mix WHERE id BETWEEN {random:1-450} AND {random:451-500};
+UPDATE load_mix SET amount = amount + 1 WHERE id = {random:1-1000};
+INSERT INTO load_mix_log (thread, pass, item) VALUES ({thread}, {pass}, {random:1-1000});
+COMMIT;
+-- teardown
+DROP TABLE IF EXISTS load_mix, load_mix_log;
