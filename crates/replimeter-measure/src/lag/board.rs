@@ -97,6 +97,11 @@ impl Board {
         }
     }
 
+    /// The highest row up to which a slot has seen everything.
+    pub(super) fn seen(&self, slot: usize) -> u64 {
+        self.seen.get(slot).map_or(u64::MAX, |seen| seen.load(Ordering::Acquire))
+    }
+
     /// The highest row that every slot has seen, with all before it.
     pub(super) fn seen_everywhere(&self) -> u64 {
         self.seen.iter().map(|seen| seen.load(Ordering::Acquire)).min().unwrap_or(0)

@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, VecDeque},
     sync::{
+        Arc,
         atomic::Ordering,
         mpsc::{Receiver, TryRecvError},
     },
@@ -13,6 +14,7 @@ use std::{
 use replimeter_model::{
     plan::{LagPlan, Method},
     sample::{Beside, LagSample, Phase, Sighting, Write},
+    stages::Stages,
     time::Nanos,
     warning::{Warning, WarningCode},
 };
@@ -23,6 +25,7 @@ use super::{
     Compared, Listener, Slot,
     arrivals::{Arrivals, Matched},
     board::Board,
+    falls::Fall,
     observer::Seen,
     seen::SeenRows,
     writer::Word,
@@ -67,6 +70,8 @@ pub(super) struct Ending {
     /// Point selects under way when a yardstick row was acknowledged.
     pub(super) at_ack: SignedHistogram,
     pub(super) measured: Nanos,
+    /// The waterfall of each replica, when stages were observed.
+    pub(super) stages: Vec<Option<Stages>>,
     pub(super) warnings: Vec<Warning>,
 }
 
@@ -74,6 +79,7 @@ pub(super) struct Ending {
 #[derive(Default)]
 struct Pending {
     write: Option<Write>,
+    gtid: Option<Arc<str>>,
     sightings: Vec<Option<Sighting>>,
     told: Vec<bool>,
     /// Slots whose time of this row cannot be told.
@@ -86,6 +92,8 @@ pub(super) struct Collector<'a> {
     clock: &'a Clock,
     plan: &'a LagPlan,
     slots: &'a [Slot],
+    /// The waterfall of each replica, when stages are observed.
+    falls: Vec<Fall>,
     /// What the taps saw, when somebody follows the binary logs.
     arrivals: Option<Arrivals>,
     /// Rows matched by the taps, per slot.
@@ -115,6 +123,7 @@ impl<'a> Collector<'a> {
         clock: &'a Clock,
         plan: &'a LagPlan,
         slots: &'a [Slot],
+        falls: Vec<Fall>,
         last: u64,
         phase: Phase,
         total: Option<u64>,
@@ -125,6 +134,7 @@ impl<'a> Collector<'a> {
             clock,
             plan,
             slots,
+            falls,
             arrivals: (taps > 0).then(|| Arrivals::new(taps + 1)),
             tapped: slots.iter().map(|_| SeenRows::new(last)).collect(),
             phase,
@@ -202,7 +212,7 @@ impl<'a> Collector<'a> {
         loop {
             match writes.try_recv() {
                 Ok(Word::Wrote(write, gtid)) => {
-                    if let (Some(arrivals), Some(gtid)) = (&mut self.arrivals, gtid)
+                    if let (Some(arrivals), Some(gtid)) = (&mut self.arrivals, &gtid)
                         && let Ok(gtid) = gtid.parse()
                     {
                         arrivals.wrote(gtid, write.seq);
@@ -216,7 +226,8 @@ impl<'a> Collector<'a> {
                         self.ending.measured = write.ack - first;
                         self.ending.counted += 1;
                     }
-                    self.entry(write.seq).write = Some(write);
+                    let entry = self.entry(write.seq);
+                    (entry.write, entry.gtid) = (Some(write), gtid);
                 }
                 Ok(Word::Emptied) => self.emptied += 1,
                 Err(TryRecvError::Empty) => return false,
@@ -231,6 +242,11 @@ impl<'a> Collector<'a> {
             match sightings.try_recv() {
                 Ok(Seen::Row { slot, sighting }) => self.entry(sighting.seq).sightings[slot] = Some(sighting),
                 Ok(Seen::Untold { slot, seq }) => self.entry(seq).untold.push(slot),
+                Ok(Seen::Told(told)) => {
+                    if let Some(fall) = self.falls.get_mut(told.replica) {
+                        fall.told(&told);
+                    }
+                }
                 Ok(Seen::Odd(warning)) => self.ending.warnings.push(warning),
                 Ok(Seen::Arrived { stream, gtid, at }) => {
                     if let Some(arrivals) = &mut self.arrivals {
@@ -283,6 +299,7 @@ impl<'a> Collector<'a> {
         self.touched.push(seq);
         self.pending.entry(seq).or_insert_with(|| Pending {
             write: None,
+            gtid: None,
             sightings: vec![None; slots],
             told: vec![false; slots],
             untold: Vec::new(),
@@ -304,6 +321,9 @@ impl<'a> Collector<'a> {
             }
             if pending.told.iter().all(|told| *told) {
                 compare(self.slots, &write, &pending.sightings, listener);
+                if write.phase == Phase::Measure {
+                    fall(&mut self.falls, self.slots, &write, pending);
+                }
                 self.pending.remove(&seq);
                 self.done += u64::from(write.phase != Phase::Settle);
             }
@@ -417,6 +437,7 @@ impl<'a> Collector<'a> {
                 }
             }
         }
+        self.ending.stages = std::mem::take(&mut self.falls).into_iter().map(Fall::finish).collect();
         if self.emptied > 0 {
             self.ending.warnings.push(Warning::new(
                 WarningCode::TableEmptied,
@@ -447,6 +468,23 @@ fn compare(slots: &[Slot], write: &Write, sightings: &[Option<Sighting>], listen
                 write: *write,
                 difference: sighting.until - theirs.until,
             });
+        }
+    }
+}
+
+/// Hands a row that everybody has seen to each replica's waterfall.
+fn fall(falls: &mut [Fall], slots: &[Slot], write: &Write, pending: &Pending) {
+    let of = |replica, method| {
+        let slot = slots.iter().position(|slot| *slot == Slot { replica, method })?;
+        pending.sightings[slot].as_ref()
+    };
+    for (replica, fall) in falls.iter_mut().enumerate() {
+        let in_binlog = of(replica, Method::Tap).and_then(|sighting| match sighting.beside {
+            Beside::Primary(at) => Some(at),
+            _ => None,
+        });
+        if let Some(sighting) = of(replica, Method::Poll) {
+            fall.seen(write, pending.gtid.as_deref(), in_binlog, sighting);
         }
     }
 }

@@ -4,13 +4,16 @@
 mod arrivals;
 mod board;
 mod collector;
+mod falls;
 mod methods;
 mod observer;
 mod script;
 mod seen;
+pub mod stages;
 mod stamps;
 mod tap;
 mod waiter;
+mod watcher;
 mod writer;
 
 use std::{
@@ -26,6 +29,7 @@ use std::{
 use replimeter_model::{
     plan::{LagPlan, Method},
     sample::{LagSample, Phase, Write},
+    stages::Stages,
     time::Nanos,
     warning::{Warning, WarningCode},
 };
@@ -35,12 +39,14 @@ use replimeter_stats::signed::SignedHistogram;
 use self::{
     board::{Board, HaltOnDrop},
     collector::{Collector, Ending},
+    falls::Fall,
     observer::{Observer, arrival},
     script::Script,
     seen::SeenRows,
     stamps::StampReader,
     tap::Tap,
     waiter::Waiter,
+    watcher::Watcher,
     writer::{Outlets, Schedule, Writer},
 };
 pub use self::{
@@ -123,6 +129,8 @@ pub struct Outcome {
     pub lateness: SignedHistogram,
     /// From the first counted send to the last acknowledgement.
     pub measured: Nanos,
+    /// The waterfall of each replica; empty when stages were not observed.
+    pub stages: Vec<Option<Stages>>,
     /// What a reader must know.
     pub warnings: Vec<Warning>,
 }
@@ -258,6 +266,7 @@ fn absorb(outcome: &mut Outcome, ending: Ending) {
     outcome.point_select_at_ack.merge(&ending.at_ack);
     outcome.measured = outcome.measured + ending.measured;
     outcome.warnings.extend(ending.warnings);
+    outcome.stages.extend(ending.stages);
 }
 
 /// One part of a run: a script of writes, and who is observed meanwhile.
@@ -280,6 +289,8 @@ struct Prepared {
     waiters: Vec<(usize, Vec<Waiter>)>,
     taps: Vec<Tap>,
     stamps: Vec<StampReader>,
+    watchers: Vec<Watcher>,
+    falls: Vec<Fall>,
 }
 
 impl Part<'_> {
@@ -342,13 +353,42 @@ impl Part<'_> {
         if !prepared.taps.is_empty() {
             prepared.taps.push(Tap::open(self.primary, &cluster.primary.facts, 0)?);
         }
-        let gtids = slots.iter().any(|slot| matches!(slot.method, Method::Wait | Method::Tap));
+        self.prepare_stages(slots, phase, cluster, &mut prepared)?;
+        let gtids = !prepared.watchers.is_empty() || slots.iter().any(|slot| matches!(slot.method, Method::Wait | Method::Tap));
         for _ in 0..self.writers(phase) {
             let stamps = self.possible.stamps.as_ref();
             let writer = Writer::open(self.primary, &cluster.primary.facts, stamps, gtids, self.plan.real_time)?;
             prepared.writers.push(writer);
         }
         Ok(prepared)
+    }
+
+    /// Prepares to observe the stages of each replica's transactions.
+    fn prepare_stages(
+        &self,
+        slots: &[Slot],
+        phase: Phase,
+        cluster: &Cluster,
+        prepared: &mut Prepared,
+    ) -> Result<(), MeasureError> {
+        if !self.plan.stages || phase != Phase::Measure {
+            return Ok(());
+        }
+        for (index, checked) in cluster.replicas.iter().enumerate() {
+            let poll = |slot: &Slot| *slot == Slot { replica: index, method: Method::Poll };
+            let Some(slot) = slots.iter().position(poll) else { continue };
+            if cluster.primary.galera.is_some() {
+                prepared.falls.push(Fall::galera());
+                continue;
+            }
+            let facts = [&cluster.primary.facts, &checked.server.facts];
+            let watcher = Watcher::open([self.primary, &self.observed[index]], facts, index, slot, self.clock)?;
+            let tap = self.possible.methods.contains(&Method::Tap);
+            let name = &checked.server.node.name;
+            prepared.falls.push(Fall::new(checked.server.facts.engine, name, tap, watcher.clocks()));
+            prepared.watchers.push(watcher);
+        }
+        Ok(())
     }
 
     /// Connections that write: the floor has one, whatever the plan says.
@@ -386,6 +426,10 @@ impl Part<'_> {
                 let sighted = sighted.clone();
                 threads.push(scope.spawn(move || tap.run(clock, board, real_time, &sighted)));
             }
+            for watcher in prepared.watchers {
+                let sighted = sighted.clone();
+                threads.push(scope.spawn(move || watcher.run(clock, board, real_time, &sighted)));
+            }
             for reader in prepared.stamps {
                 let sighted = sighted.clone();
                 threads.push(scope.spawn(move || reader.run(clock, board, &sighted)));
@@ -415,7 +459,7 @@ impl Part<'_> {
             if let Some(first) = writers.first() {
                 board.set_writer(first.thread().clone());
             }
-            let collector = Collector::new(board, clock, self.plan, &slots, last, phase, script.total());
+            let collector = Collector::new(board, clock, self.plan, &slots, prepared.falls, last, phase, script.total());
             let mut ending = collector.run(&writes, &sightings, cluster, listener);
             // The observers end when the board says so, the writers too.
             drop(halt);

@@ -22,7 +22,7 @@ use replimeter_server::{
     facts::{Facts, Identity},
 };
 
-use super::{board::Board, seen::SeenRows};
+use super::{board::Board, seen::SeenRows, watcher::Told};
 use crate::{
     MeasureError,
     clock::Clock,
@@ -51,6 +51,8 @@ pub(super) enum Seen {
     Arrived { stream: usize, gtid: Gtid, at: Nanos },
     /// A row that is there, and whose time cannot be told.
     Untold { slot: usize, seq: u64 },
+    /// How far single transactions have come.
+    Told(Box<Told>),
     /// Something that the reader of the report must know.
     Odd(Warning),
     /// A point select, for the yardstick.

@@ -189,6 +189,9 @@ pub struct LagSpec {
     /// Connections that write beside one another.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub writers: Option<u32>,
+    /// Observe how far single transactions have come, for the waterfall.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stages: Option<bool>,
     /// Where stamps are joined.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub join: Option<Join>,
@@ -284,6 +287,8 @@ pub struct LagPlan {
     pub methods: Methods,
     /// Connections that write beside one another.
     pub writers: u32,
+    /// Observe how far single transactions have come.
+    pub stages: bool,
     /// Stamps are joined in the replica, through a FEDERATED table.
     pub federated: bool,
     /// What is written.
@@ -347,6 +352,7 @@ impl LagPlan {
         let mut lag = LagSpec {
             method: plan.methods.clone(),
             writers: Some(plan.writers),
+            stages: Some(plan.stages),
             join: plan.federated.then_some(Join::Federated),
             pace: Some(plan.pace),
             warm_up: Some(plan.warm_up),
@@ -399,12 +405,16 @@ impl LagSpec {
         if writers > 1 && pace == Pace::Visible {
             return contradiction("the pace `visible` has one writer: no row is written while another is awaited");
         }
+        if self.stages == Some(true) && !self.method.wanted().contains(&Method::Poll) {
+            return contradiction("stages end with a read that shows the row: add the method poll");
+        }
         if self.join.is_some() && !self.method.wanted().iter().any(|method| method.stamps()) {
             return contradiction("join is about stamps; add --method stamp");
         }
         Ok(LagPlan {
             methods: self.method.clone(),
             writers,
+            stages: self.stages.unwrap_or(false),
             federated: self.join == Some(Join::Federated),
             pace,
             warm_up: self.warm_up.unwrap_or(if sweep { 0 } else { 50 }),

@@ -153,6 +153,10 @@ pub(crate) struct MeasureArgs {
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) writers: u32,
 
+    /// Also observe the stages of each transaction (in binlog, received, applied, visible) by asking the replica all the time; best with --method poll,tap
+    #[arg(long)]
+    pub(crate) stages: bool,
+
     /// Where the stamps of both servers are joined; federated: in the replica, through a FEDERATED table that is made there, as published. Its definition holds the password while it exists [default: client]
     #[arg(long, value_enum, value_name = "WHERE")]
     pub(crate) join: Option<JoinName>,
@@ -353,6 +357,7 @@ impl MeasureArgs {
         LagSpec {
             method: self.method.clone(),
             writers: Some(self.writers),
+            stages: Some(self.stages),
             join: self.join.map(|join| match join {
                 JoinName::Client => Join::Client,
                 JoinName::Federated => Join::Federated,

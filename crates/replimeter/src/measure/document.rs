@@ -285,6 +285,11 @@ fn rows(run: &Run<'_>, part: &Part) -> Vec<LagRow> {
                 replica: gathered.names[*replica].clone(),
                 method: method.name().to_owned(),
                 size_bytes,
+                stages: if *method == Method::Poll && (size_bytes.is_none() || !sweep) {
+                    part.outcome.stages.get(*replica).cloned().flatten()
+                } else {
+                    None
+                },
                 against: size_bytes.is_none_or(|_| !sweep).then_some(()).and(against.as_ref()).map(|(reference, series)| {
                     Against { method: reference.name().to_owned(), difference: series.distribution() }
                 }),
