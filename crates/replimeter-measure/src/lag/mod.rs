@@ -5,6 +5,7 @@ mod board;
 mod collector;
 mod observer;
 mod script;
+pub mod stages;
 mod writer;
 
 use std::{
