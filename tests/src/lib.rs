@@ -4,6 +4,7 @@
 use std::{
     ffi::OsStr,
     fs,
+    io::Read,
     os::unix::fs::{PermissionsExt, symlink},
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
@@ -146,18 +147,35 @@ impl Tool {
     }
 }
 
+/// Reads a pipe to its end, so that whoever writes into it need not wait.
+fn drained(pipe: Option<impl Read + Send + 'static>) -> thread::JoinHandle<Vec<u8>> {
+    thread::spawn(move || {
+        let mut bytes = Vec::new();
+        if let Some(mut pipe) = pipe {
+            pipe.read_to_end(&mut bytes).unwrap();
+        }
+        bytes
+    })
+}
+
 /// Waits for the tool with a limit, so that a hang is a failure and not a hang.
 #[must_use]
 pub fn wait(mut child: Child, limit: Duration) -> Ended {
     let began = Instant::now();
-    while child.try_wait().unwrap().is_none() {
+    let (stdout, stderr) = (drained(child.stdout.take()), drained(child.stderr.take()));
+    let (status, late) = loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            break (status, false);
+        }
         if began.elapsed() > limit {
             child.kill().unwrap();
-            panic!("the tool did not end within {limit:?}: {:#?}", Ended::of(child.wait_with_output().unwrap()));
+            break (child.wait().unwrap(), true);
         }
         thread::sleep(Duration::from_millis(5));
-    }
-    Ended::of(child.wait_with_output().unwrap())
+    };
+    let ended = Ended::of(Output { status, stdout: stdout.join().unwrap(), stderr: stderr.join().unwrap() });
+    assert!(!late, "the tool did not end within {limit:?}: {ended:#?}");
+    ended
 }
 
 /// Waits until something holds.

@@ -325,7 +325,7 @@ fn members_of_a_cluster_have_no_such_applier() {
 fn catches_up(servers: &Servers, workers: &[&str]) {
     let tool = Tool::new();
     let list = workers.join(",");
-    let args = ["--backlog", "2s", "--workers", &list, "--load", "insert:4@primary", "--rate", "400", "--json"];
+    let args = ["--backlog", "2s", "--workers", &list, "--load", "insert:4@primary", "--json"];
     let document = servers.run(&tool, &args).with_code(0).json();
     servers.assert_as_it_was("3");
     servers.assert_clean();
@@ -338,11 +338,13 @@ fn catches_up(servers: &Servers, workers: &[&str]) {
         assert_eq!((row["replica"].as_str(), row["complete"].as_bool()), (Some("replica1"), Some(true)), "{shown}");
         assert!(number(&row["grown_us"]) >= 2e6, "{shown}");
         let backlog = number(&row["backlog_transactions"]);
-        // Two seconds and the ramp at 400 a second; a busy machine may write fewer.
-        assert!((200.0..2400.0).contains(&backlog), "{shown}");
+        // Three seconds' worth, the ramp's included.
         let written = number(&row["load_per_s"]["mean"]);
-        assert!((100.0..500.0).contains(&written), "{shown}");
-        assert!(number(&row["sustained_per_s"]["mean"]) > 0.0 && number(&row["catch_up_per_s"]["mean"]) > 0.0, "{shown}");
+        assert!(written > 0.0 && (1.5..8.0).contains(&(backlog / written)), "{shown}");
+        assert!(number(&row["sustained_per_s"]["mean"]) > 0.0, "{shown}");
+        // A fast replica has nothing left when the load has ended; that is said.
+        let unclear = document["warnings"].to_string().contains("backlog-unclear");
+        assert!(unclear || number(&row["catch_up_per_s"]["mean"]) > 0.0, "{shown}");
         assert!(number(&row["caught_up_after_us"]) > 0.0, "{shown}");
         if let (Some(low), Some(high)) = (row["sustained_per_s"]["low"].as_f64(), row["sustained_per_s"]["high"].as_f64()) {
             assert!(low <= high, "{shown}");
@@ -420,12 +422,14 @@ fn ends_early(servers: &Servers) {
     assert_eq!((row["complete"].as_bool(), row["caught_up_after_us"].as_f64()), (Some(false), None), "{row:#}");
     assert!(number(&row["backlog_transactions"]) > 0.0, "what was seen is kept: {row:#}");
     eprintln!("a panic");
-    let child = servers.spawn_as(&Tool::new(), ADMIN, password(servers.primary()), Some("panic-while-measuring"), &args);
+    let tool = Tool::new();
+    let child = servers.spawn_as(&tool, ADMIN, password(servers.primary()), Some("panic-while-measuring"), &args);
     let _ = wait(child, LIMIT).with_code(101);
     servers.assert_as_it_was("3");
     servers.assert_clean();
     eprintln!("once more to end at once, with a frozen primary");
-    let child = servers.spawn(&Tool::new(), &args);
+    let tool = Tool::new();
+    let child = servers.spawn(&tool, &args);
     stopped();
     let primary = Pid::from_raw(i32::try_from(servers.sandbox.pids()[0]).unwrap()).unwrap();
     kill_process(primary, Signal::STOP).unwrap();
@@ -446,7 +450,8 @@ fn ends_early(servers: &Servers) {
 
 /// A replica that cannot apply what comes is an error with its words, not a long wait.
 fn an_applier_that_fails(servers: &Servers) {
-    let child = servers.spawn(&Tool::new(), &["--backlog", "3s", "--load", "insert:2@primary", "--rate", "50"]);
+    let tool = Tool::new();
+    let child = servers.spawn(&tool, &["--backlog", "3s", "--load", "insert:2@primary", "--rate", "50"]);
     until("the applier stands still", LIMIT, || !servers.applying());
     under_way(servers);
     // The table has arrived before the applier was stopped; a row of somebody else's is in the way.
@@ -456,7 +461,7 @@ fn an_applier_that_fails(servers: &Servers) {
     }
     let ended = wait(child, LIMIT).with_code(3);
     let _ = ended.saying("replica1 (").saying("does not catch up").saying("Duplicate entry");
-    replica.run("test", "DROP TABLE IF EXISTS replimeter.load_insert").unwrap();
-    servers.stop_and_start("SET GLOBAL slave_exec_mode='IDEMPOTENT'");
+    replica.run("test", "DELETE FROM replimeter.load_insert WHERE data = 'x'").unwrap();
+    servers.stop_and_start("DO 0");
     servers.assert_clean();
 }

@@ -10,7 +10,7 @@ use replimeter_stats::rate::of_readings;
 /// The most readings kept of a stretch; every other one goes when there would be more.
 const MOST: usize = 2000;
 /// The most windows reported of a stretch.
-const WINDOWS: usize = 100;
+const WINDOWS: usize = 40;
 
 /// What both servers said at about one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

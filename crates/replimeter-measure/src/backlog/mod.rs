@@ -325,13 +325,13 @@ impl Round<'_, '_> {
         let (mut started_at, mut caught) = (None, false);
         let mut walk = || -> Result<(), MeasureError> {
             self.read_while(cluster, &mut eyes, &mut growing, BacklogPhase::Growing, |_, _, since| since < grow)?;
-            let backlog = growing.last().map_or(0, |last| last.behind);
-            let starting = self.clock.now();
+            // The rate counts from here, the applier's start included.
+            with_load.push(eyes.read(self.clock)?);
+            started_at = Some(self.clock.now());
             applier.start()?;
-            started_at = Some(starting);
             if !self.stopped() {
                 // The second half is left for the time without load.
-                let enough = backlog / 2;
+                let enough = with_load.last().map_or(0, |last| last.behind / 2);
                 self.read_while(cluster, &mut eyes, &mut with_load, BacklogPhase::WithLoad, |reading, _, since| {
                     since < grow && reading.behind > enough
                 })?;
@@ -452,7 +452,7 @@ impl Round<'_, '_> {
             parallel_mode,
             grown_us: (started - moments.stopped).as_micros(),
             load_per_s: growing.written(),
-            backlog_transactions: last.behind,
+            backlog_transactions: with_load.first().map_or(last.behind, |first| first.behind),
             load_while_applying_per_s: with_load.written(),
             sustained_per_s: with_load.applied(),
             keeps_up: with_load.converges(),
