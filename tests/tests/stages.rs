@@ -2,11 +2,21 @@
 
 use std::time::{Duration, Instant};
 
+use replimeter_measure::{
+    clock::Clock,
+    lag::stages::{Joiner, ServerClock, Transaction, chain},
+};
+use replimeter_model::{
+    engine::Engine,
+    stages::{Mark, Stages},
+    time::Nanos,
+};
 use replimeter_server::{
     Node, ServerError, Session,
     facts::Facts,
     flavour::stages::{Answer, Last, Positions, Remembered, StageSource},
 };
+use replimeter_stats::waterfall::Waterfall;
 use replimeter_suites::{session, sql, start, until, value};
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -143,4 +153,100 @@ fn a_galera_node_tells_nothing_and_says_so() {
     let sandbox = start("mariadb/galera:2", &[]);
     let error = source(&sandbox.nodes()[1]).map(drop).unwrap_err();
     assert!(error.to_string().contains("a Galera node stamps none"), "{error}");
+}
+
+/// The server's clock against ours, by the fastest of some answers.
+fn clock_of(node: &Node, clock: &Clock, number: u8) -> ServerClock {
+    let mut session = session(node);
+    session.run("test", "SET SESSION time_zone = '+00:00'").unwrap();
+    let one = |session: &mut Session| {
+        let began = clock.now();
+        let text = session.value("test", "SELECT UNIX_TIMESTAMP(SYSDATE(6))").unwrap().unwrap();
+        let ended = clock.now();
+        let (seconds, micros) = text.split_once('.').unwrap();
+        let unix = Nanos(seconds.parse::<i64>().unwrap() * 1_000_000_000 + micros.parse::<i64>().unwrap() * 1_000);
+        ServerClock { number, offset: unix - began.midpoint(ended), bound: Nanos((ended - began).0 / 2 + 1_000) }
+    };
+    (0..50).map(|_| one(&mut session)).min_by_key(|clock| clock.bound).unwrap()
+}
+
+/// Writes rows one by one, looks for each on the replica, and asks in between.
+fn waterfall(engine: Engine, primary: &Node, replica: &Node, rounds: u64) -> Stages {
+    let clock = Clock::start();
+    // Both servers read this machine's clock; the offsets are measured one by one all the same.
+    let mut joiner = Joiner::new(clock_of(primary, &clock, 1), clock_of(replica, &clock, 1));
+    let mut waterfall = Waterfall::new(&chain(engine, "replica1", false));
+    let (mut writer, mut reader) = (session(primary), session(replica));
+    let (mut asking, source) = source(replica).unwrap();
+    let own = match engine {
+        Engine::MySql => "SELECT CONCAT(@@server_uuid, ':', REGEXP_SUBSTR(@@global.gtid_executed, '[0-9]+$'))",
+        Engine::MariaDb => "SELECT @@last_gtid",
+    };
+    let mut ask = |joiner: &mut Joiner| {
+        let began = clock.now();
+        let answer = source.ask(&mut asking).unwrap();
+        joiner.answer(began, clock.now(), &answer);
+    };
+    for seq in 1..=rounds {
+        ask(&mut joiner);
+        let send = clock.now();
+        writer.run("test", &format!("INSERT INTO replimeter.stages VALUES (1000 + {seq})")).unwrap();
+        let ack = clock.now();
+        let mut visible_after = None;
+        let visible_until = loop {
+            let began = clock.now();
+            let seen = reader.value("test", &format!("SELECT 1 FROM replimeter.stages WHERE id = 1000 + {seq}")).unwrap();
+            let ended = clock.now();
+            if seen.is_some() {
+                break ended;
+            }
+            visible_after = Some(began);
+            ask(&mut joiner);
+        };
+        let gtid = writer.value("test", own).unwrap().unwrap();
+        joiner.transaction(Transaction { seq, gtid, send, ack, in_binlog: None, visible_after, visible_until });
+        ask(&mut joiner);
+    }
+    joiner.take().iter().for_each(|(_, points)| waterfall.record(points));
+    joiner.finish().iter().for_each(|(_, points)| waterfall.record(points));
+    let stages = waterfall.stages().unwrap();
+    println!("{} of {}, {} overwritten", stages.covered, stages.transactions, stages.overwritten);
+    for stage in stages.stages.iter().chain(&stages.beside) {
+        println!(
+            "{:>22} {:8.1} ± {:6.1} µs, {} inverted, worst {:?}",
+            stage.name,
+            stage.duration.mean_us.unwrap(),
+            stage.error_mean_us,
+            stage.inversions,
+            stage.worst_inversion_us
+        );
+    }
+    println!(
+        "end to end {:?}, residue {:?}, beyond {}",
+        stages.end_to_end.mean_us, stages.residue.mean_us, stages.residue_beyond
+    );
+    stages
+}
+
+#[test]
+fn the_stages_of_real_transactions_sum_to_the_whole() {
+    for (shape, engine) in [("mysql/async:1", Engine::MySql), ("mariadb/async:1", Engine::MariaDb)] {
+        let sandbox = start(shape, &[]);
+        let (primary, replica) = (&sandbox.nodes()[0], &sandbox.nodes()[1]);
+        table(primary);
+        until("the table is there", LIMIT, || session(replica).value("test", "SELECT COUNT(*) FROM replimeter.stages").is_ok());
+        let stages = waterfall(engine, primary, replica, 300);
+        assert_eq!(stages.transactions, 300);
+        assert!(stages.covered >= 270, "{} covered, {} overwritten", stages.covered, stages.overwritten);
+        assert_eq!(stages.near.iter().map(|near| near.quantile.as_str()).collect::<Vec<_>>(), ["p50", "p90"]);
+        // What comes first is first, but for the error bars. A worker may begin before the
+        // receiver has stamped the end, and a row is visible before the worker stamps its own.
+        let strict = stages.stages.iter().filter(|stage| !matches!(stage.to, Mark::ApplyBegan | Mark::Visible));
+        let inverted: u64 = strict.map(|stage| stage.inversions).sum();
+        assert!(inverted * 20 <= stages.covered, "{inverted} inverted");
+        assert!(stages.residue_beyond * 20 <= stages.covered, "{} residues beyond their error bars", stages.residue_beyond);
+        let sum: f64 = stages.stages.iter().map(|stage| stage.duration.mean_us.unwrap()).sum();
+        let (whole, residue) = (stages.end_to_end.mean_us.unwrap(), stages.residue.mean_us.unwrap());
+        assert!((whole - sum - residue).abs() < 1e-6 * whole, "{whole} {sum} {residue}");
+    }
 }

@@ -87,13 +87,15 @@ pub struct Stage {
     pub from: Mark,
     /// Where it ends.
     pub to: Mark,
-    /// How long it takes; negative where its error bar is wider than it is long.
+    /// How long it takes. Negative where its error bar is wider than it is long, or
+    /// where a server does not stamp in order: a worker may begin before the receiver has
+    /// stamped the end, and a row is visible before the worker stamps the end.
     pub duration: Distribution,
     /// Half-width of the error of one such duration, mean over the transactions.
     pub error_mean_us: f64,
     /// Transactions that ended it before they began it, by more than the error bar.
     pub inversions: u64,
-    /// The largest such inversion, a negative number.
+    /// The largest such inversion, a negative number. Nothing is clamped.
     pub worst_inversion_us: Option<f64>,
 }
 
