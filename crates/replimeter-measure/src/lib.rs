@@ -14,5 +14,6 @@ pub mod preflight;
 pub mod priority;
 pub mod survey;
 pub mod table;
+pub mod tap;
 
 pub use error::MeasureError;
