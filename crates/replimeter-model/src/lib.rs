@@ -17,6 +17,7 @@ pub mod servers;
 pub mod shape;
 pub mod sizes;
 pub mod span;
+pub mod tap;
 pub mod target;
 pub mod time;
 pub mod warning;

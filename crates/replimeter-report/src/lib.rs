@@ -13,5 +13,7 @@ pub mod samples;
 pub mod sandboxes;
 pub mod servers;
 mod shapes;
+pub mod stretches;
 pub mod sweep;
+pub mod tap;
 pub mod terminal;

@@ -185,6 +185,7 @@ pub struct Matcher {
     baseline: Baseline,
     spill: Spill,
     arrivals: u64,
+    closed: bool,
 }
 
 impl Matcher {
@@ -203,6 +204,7 @@ impl Matcher {
             baseline: Baseline::read(executed),
             spill: Spill::new(folder)?,
             arrivals: 0,
+            closed: false,
         })
     }
 
@@ -278,6 +280,8 @@ impl Matcher {
             replica.settle(index, &entry, arrival.at, out);
         } else if old && (number <= log.highest || replica.early.len() >= OVERLAP) {
             replica.before_start += 1;
+        } else if self.closed {
+            // It comes after the end of the primary's stream.
         } else if replica.early.len() < MOST_EARLY {
             replica.early.insert((source, number), Early { at: arrival.at, since: now });
         } else {
@@ -319,11 +323,15 @@ impl Matcher {
         self.replicas[index].sources.iter_mut().for_each(|shown| *shown = Shown::default());
     }
 
-    /// Ends: what waits for the primary's stream in vain is counted.
-    pub fn finish(&mut self) {
-        for replica in &mut self.replicas {
-            replica.sweep(Nanos(i64::MAX), &self.baseline, &self.sources);
-        }
+    /// Says that the primary's stream has ended: replicas are awaited, and what they show
+    /// beyond it does not count.
+    pub fn close(&mut self) {
+        self.closed = true;
+    }
+
+    /// Ends: what waited for the primary's stream since before this moment waited in vain.
+    pub fn finish(&mut self, at: Nanos) {
+        self.sweep(Nanos(at.0.saturating_add(PATIENCE.0)));
     }
 
     /// The primary's transactions that a replica has still to show.

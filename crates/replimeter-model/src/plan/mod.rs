@@ -2,6 +2,7 @@
 
 mod calibrate;
 mod lag;
+mod tap;
 mod target;
 
 use serde::{Deserialize, Serialize};
@@ -9,6 +10,7 @@ use serde::{Deserialize, Serialize};
 pub use self::{
     calibrate::{CalibratePlan, CalibrateSpec},
     lag::{DEFAULT_ROUNDS, DEFAULT_SIZE, LagPlan, LagSpec, Method, Methods, Pace, Until, Writes},
+    tap::{By, TapPlan, TapSpec},
     target::{OneOrMore, TargetSpec, check_nodes},
 };
 use crate::target::Target;
@@ -21,6 +23,8 @@ pub enum Command {
     Lag,
     /// What each method makes of known delays.
     Calibrate,
+    /// How late is every transaction of the real traffic.
+    Tap,
 }
 
 impl Command {
@@ -30,6 +34,7 @@ impl Command {
         match self {
             Self::Lag => "lag",
             Self::Calibrate => "calibrate",
+            Self::Tap => "tap",
         }
     }
 }
@@ -52,6 +57,9 @@ pub struct PlanFile {
     /// How, for the command `calibrate`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub calibrate: Option<CalibrateSpec>,
+    /// How, for the command `tap`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tap: Option<TapSpec>,
 }
 
 /// A resolved plan.
@@ -74,6 +82,8 @@ pub enum Work {
     Lag(LagPlan),
     /// What each method makes of known delays.
     Calibrate(CalibratePlan),
+    /// How late is every transaction of the real traffic.
+    Tap(TapPlan),
 }
 
 /// Why a plan cannot be carried out.
@@ -107,13 +117,19 @@ impl PlanFile {
     /// A plan for `lag` from its parts.
     #[must_use]
     pub fn lag(target: TargetSpec, lag: LagSpec) -> Self {
-        Self { command: Command::Lag, title: None, target, lag: Some(lag), calibrate: None }
+        Self { command: Command::Lag, title: None, target, lag: Some(lag), calibrate: None, tap: None }
     }
 
     /// A plan for `calibrate` from its parts.
     #[must_use]
     pub fn calibrate(target: TargetSpec, calibrate: CalibrateSpec) -> Self {
-        Self { command: Command::Calibrate, title: None, target, lag: None, calibrate: Some(calibrate) }
+        Self { command: Command::Calibrate, title: None, target, lag: None, calibrate: Some(calibrate), tap: None }
+    }
+
+    /// A plan for `tap` from its parts.
+    #[must_use]
+    pub fn tap(target: TargetSpec, tap: TapSpec) -> Self {
+        Self { command: Command::Tap, title: None, target, lag: None, calibrate: None, tap: Some(tap) }
     }
 
     /// Reads a plan file's text.
@@ -129,7 +145,11 @@ impl PlanFile {
     /// # Errors
     /// When settings contradict each other or name what does not exist.
     pub fn resolve(&self) -> Result<Plan, PlanError> {
-        let sections = [(Command::Lag, self.lag.is_some()), (Command::Calibrate, self.calibrate.is_some())];
+        let sections = [
+            (Command::Lag, self.lag.is_some()),
+            (Command::Calibrate, self.calibrate.is_some()),
+            (Command::Tap, self.tap.is_some()),
+        ];
         if let Some((other, _)) = sections.iter().find(|(command, there)| *there && *command != self.command) {
             let (other, own) = (other.name(), self.command.name());
             return Err(PlanError::Contradiction(format!("a plan for `{own}` has no section [{other}]; its own is [{own}]")));
@@ -147,6 +167,7 @@ impl PlanFile {
                 calibrate::check_target(&self.target, &targets)?;
                 Work::Calibrate(self.calibrate.clone().unwrap_or_default().resolve()?)
             }
+            Command::Tap => Work::Tap(self.tap.clone().unwrap_or_default().resolve(&targets)?),
         };
         Ok(Plan { title: self.title.clone(), target: self.target.concrete(&targets), targets, work })
     }
@@ -160,6 +181,7 @@ impl Plan {
         match &self.work {
             Work::Lag(plan) => PlanFile { title, ..PlanFile::lag(target, plan.to_spec()) },
             Work::Calibrate(plan) => PlanFile { title, ..PlanFile::calibrate(target, plan.to_spec()) },
+            Work::Tap(plan) => PlanFile { title, ..PlanFile::tap(target, plan.to_spec()) },
         }
     }
 
@@ -197,6 +219,8 @@ mod tests {
     fn a_resolved_plan_reads_back_as_itself() {
         for text in [
             "command = 'lag'",
+            "command = 'tap'",
+            "command = 'tap'\n[tap]\nfor = '60s'\nby = 'table'\nonly = ['shop', 'a.b']\nserver-id = 7",
             "command = 'lag'\n[lag]\nmethod = 'tap, poll'\nwriters = 8",
             "command = 'lag'\n[lag]\nmethod = 'all'\nfor = '60s'\npace = 'visible'\nsize = 5",
             "command = 'lag'\ntitle = 'x'\n[target]\nsandbox = 'async:2'\nserver-options = ['sync_binlog=1']\n[lag]\nsizes = '1..9:2'",
@@ -232,6 +256,9 @@ mod tests {
         }
         for (plan, want) in [
             ("command = 'lag'\n[calibrate]", "no section [calibrate]"),
+            ("command = 'tap'\n[tap]\nevery = '1ms'", "stretches of"),
+            ("command = 'tap'\n[tap]\nonly = ['.t']", "no schema"),
+            ("command = 'tap'\n[target]\nsandbox = ['async:1', 'async:2']", "one target"),
             ("command = 'calibrate'\n[calibrate]\ndelays = ['0']", "above 0"),
             ("command = 'calibrate'\n[calibrate]\ndelays = ['11s']", "longest"),
             ("command = 'calibrate'\n[calibrate]\nrepeats = 0", "repeats"),

@@ -55,7 +55,7 @@ fn what_was_before_the_beginning_is_not_foreign() {
     for number in 9..=12 {
         pair.primary(number, 100);
     }
-    pair.matcher.finish();
+    pair.matcher.finish(Nanos(i64::MAX));
     // Number 9 is in both: the stream counts.
     assert_eq!(pair.matches.len(), 4);
     assert_eq!(pair.matcher.before_start(0), 6);
@@ -156,7 +156,7 @@ proptest! {
                 matcher.replica(0, &arrival, Nanos(at as i64), &mut check).unwrap();
             }
         }
-        matcher.finish();
+        matcher.finish(Nanos(i64::MAX));
         prop_assert!(seen.iter().all(|count| *count == 1));
         prop_assert_eq!(matcher.pending(0), 0);
         prop_assert_eq!(matcher.unmatched(0), Unmatched::default());
