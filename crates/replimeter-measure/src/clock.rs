@@ -50,6 +50,13 @@ impl Clock {
     }
 }
 
+/// Processor time of the calling thread so far.
+#[must_use]
+pub fn thread_cpu() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
+}
+
 /// Readings of both clocks that tie one to the other; the closest pair counts.
 const TIES: usize = 100;
 

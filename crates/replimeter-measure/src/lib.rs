@@ -17,5 +17,6 @@ pub mod priority;
 pub mod stamp;
 pub mod survey;
 pub mod table;
+pub mod tap;
 
 pub use error::MeasureError;

@@ -20,6 +20,7 @@ pub mod shape;
 pub mod sizes;
 pub mod span;
 pub mod stages;
+pub mod tap;
 pub mod target;
 pub mod time;
 pub mod warning;

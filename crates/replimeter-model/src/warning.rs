@@ -44,6 +44,10 @@ pub enum WarningCode {
     ClientLimited,
     /// Something that looks like a server cannot be used as one.
     ServerUnusable,
+    /// Transactions that could not be recognised on both sides.
+    UnmatchedTransactions,
+    /// A followed server was out of reach for a while.
+    Reconnected,
     /// Something of ours could not be removed.
     CleanUpIncomplete,
     /// Passes of a load were given up.

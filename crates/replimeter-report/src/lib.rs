@@ -15,6 +15,8 @@ pub mod samples;
 pub mod sandboxes;
 pub mod servers;
 mod shapes;
+pub mod stretches;
 pub mod sweep;
+pub mod tap;
 pub mod terminal;
 mod waterfall;

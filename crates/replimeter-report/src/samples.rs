@@ -77,7 +77,7 @@ pub enum SamplesError {
     },
 }
 
-fn reason(path: &Path, error: ParquetError) -> SamplesError {
+pub(crate) fn reason(path: &Path, error: ParquetError) -> SamplesError {
     if let ParquetError::External(inner) = &error
         && let Some(source) = inner.downcast_ref::<io::Error>()
     {
@@ -249,11 +249,14 @@ fn column<T: DataType>(
     column.close()
 }
 
-fn required<T: DataType>(group: &mut SerializedRowGroupWriter<'_, File>, values: &[T::T]) -> Result<(), ParquetError> {
+pub(crate) fn required<T: DataType>(group: &mut SerializedRowGroupWriter<'_, File>, values: &[T::T]) -> Result<(), ParquetError> {
     column::<T>(group, values, None)
 }
 
-fn optional<T: DataType>(group: &mut SerializedRowGroupWriter<'_, File>, values: Vec<Option<T::T>>) -> Result<(), ParquetError> {
+pub(crate) fn optional<T: DataType>(
+    group: &mut SerializedRowGroupWriter<'_, File>,
+    values: Vec<Option<T::T>>,
+) -> Result<(), ParquetError> {
     let present: Vec<i16> = values.iter().map(|value| i16::from(value.is_some())).collect();
     let values: Vec<T::T> = values.into_iter().flatten().collect();
     column::<T>(group, &values, Some(&present))

@@ -14,6 +14,7 @@ mod measure;
 mod progress;
 mod run_dir;
 mod signals;
+mod tap;
 mod topology_file;
 
 use std::process::ExitCode;
@@ -27,6 +28,7 @@ fn main() -> ExitCode {
     let result = signals::install().and_then(|stop| match cli.command {
         Command::Lag(args) => commands::lag::run(&args, &stop),
         Command::Calibrate(args) => commands::calibrate::run(&args, &stop),
+        Command::Tap(args) => commands::tap::run(&args, &stop),
         Command::Run(args) => commands::run::run(&args, &stop),
         Command::Doctor(args) => commands::doctor::run(&args, &stop),
         Command::Sandbox(args) => commands::sandbox::run(&args.command, &stop),

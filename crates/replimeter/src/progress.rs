@@ -71,6 +71,13 @@ impl Line {
         self.bar.set_prefix(format!("{lag}{behind}"));
     }
 
+    /// Writes a line that stays, above.
+    pub(crate) fn print(&self, text: &str) {
+        use std::io::Write;
+        // Nothing can be done about a closed standard error.
+        self.bar.suspend(|| _ = writeln!(std::io::stderr(), "{text}"));
+    }
+
     /// Takes the line away.
     pub(crate) fn clear(&self) {
         self.bar.finish_and_clear();

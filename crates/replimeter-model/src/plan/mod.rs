@@ -3,6 +3,7 @@
 mod calibrate;
 mod lag;
 mod load;
+mod tap;
 mod target;
 
 use serde::{Deserialize, Serialize};
@@ -10,6 +11,7 @@ use serde::{Deserialize, Serialize};
 pub use self::{
     calibrate::{CalibratePlan, CalibrateSpec},
     lag::{DEFAULT_ROUNDS, DEFAULT_SIZE, Join, LagPlan, LagSpec, Method, Methods, Pace, Until, Writes},
+    tap::{By, TapPlan, TapSpec},
     target::{OneOrMore, TargetSpec, check_nodes},
 };
 use crate::target::Target;
@@ -22,6 +24,8 @@ pub enum Command {
     Lag,
     /// What each method makes of known delays.
     Calibrate,
+    /// How late is every transaction of the real traffic.
+    Tap,
 }
 
 impl Command {
@@ -31,6 +35,7 @@ impl Command {
         match self {
             Self::Lag => "lag",
             Self::Calibrate => "calibrate",
+            Self::Tap => "tap",
         }
     }
 }
@@ -53,6 +58,9 @@ pub struct PlanFile {
     /// How, for the command `calibrate`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub calibrate: Option<CalibrateSpec>,
+    /// How, for the command `tap`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tap: Option<TapSpec>,
 }
 
 /// A resolved plan.
@@ -75,6 +83,8 @@ pub enum Work {
     Lag(LagPlan),
     /// What each method makes of known delays.
     Calibrate(CalibratePlan),
+    /// How late is every transaction of the real traffic.
+    Tap(TapPlan),
 }
 
 /// Why a plan cannot be carried out.
@@ -108,13 +118,19 @@ impl PlanFile {
     /// A plan for `lag` from its parts.
     #[must_use]
     pub fn lag(target: TargetSpec, lag: LagSpec) -> Self {
-        Self { command: Command::Lag, title: None, target, lag: Some(lag), calibrate: None }
+        Self { command: Command::Lag, title: None, target, lag: Some(lag), calibrate: None, tap: None }
     }
 
     /// A plan for `calibrate` from its parts.
     #[must_use]
     pub fn calibrate(target: TargetSpec, calibrate: CalibrateSpec) -> Self {
-        Self { command: Command::Calibrate, title: None, target, lag: None, calibrate: Some(calibrate) }
+        Self { command: Command::Calibrate, title: None, target, lag: None, calibrate: Some(calibrate), tap: None }
+    }
+
+    /// A plan for `tap` from its parts.
+    #[must_use]
+    pub fn tap(target: TargetSpec, tap: TapSpec) -> Self {
+        Self { command: Command::Tap, title: None, target, lag: None, calibrate: None, tap: Some(tap) }
     }
 
     /// Reads a plan file's text.
@@ -130,7 +146,11 @@ impl PlanFile {
     /// # Errors
     /// When settings contradict each other or name what does not exist.
     pub fn resolve(&self) -> Result<Plan, PlanError> {
-        let sections = [(Command::Lag, self.lag.is_some()), (Command::Calibrate, self.calibrate.is_some())];
+        let sections = [
+            (Command::Lag, self.lag.is_some()),
+            (Command::Calibrate, self.calibrate.is_some()),
+            (Command::Tap, self.tap.is_some()),
+        ];
         if let Some((other, _)) = sections.iter().find(|(command, there)| *there && *command != self.command) {
             let (other, own) = (other.name(), self.command.name());
             return Err(PlanError::Contradiction(format!("a plan for `{own}` has no section [{other}]; its own is [{own}]")));
@@ -148,6 +168,7 @@ impl PlanFile {
                 calibrate::check_target(&self.target, &targets)?;
                 Work::Calibrate(self.calibrate.clone().unwrap_or_default().resolve()?)
             }
+            Command::Tap => Work::Tap(self.tap.clone().unwrap_or_default().resolve(&targets)?),
         };
         Ok(Plan { title: self.title.clone(), target: self.target.concrete(&targets), targets, work })
     }
@@ -161,6 +182,7 @@ impl Plan {
         match &self.work {
             Work::Lag(plan) => PlanFile { title, ..PlanFile::lag(target, plan.to_spec()) },
             Work::Calibrate(plan) => PlanFile { title, ..PlanFile::calibrate(target, plan.to_spec()) },
+            Work::Tap(plan) => PlanFile { title, ..PlanFile::tap(target, plan.to_spec()) },
         }
     }
 
@@ -198,6 +220,8 @@ mod tests {
     fn a_resolved_plan_reads_back_as_itself() {
         for text in [
             "command = 'lag'",
+            "command = 'tap'",
+            "command = 'tap'\n[tap]\nfor = '60s'\nby = 'table'\nonly = ['shop', 'a.b']\nserver-id = 7",
             "command = 'lag'\n[lag]\nmethod = 'tap, poll'\nwriters = 8",
             "command = 'lag'\n[lag]\nmethod = 'all'\nfor = '60s'\npace = 'visible'\nsize = 5",
             "command = 'lag'\ntitle = 'x'\n[target]\nsandbox = 'async:2'\nserver-options = ['sync_binlog=1']\n[lag]\nsizes = '1..9:2'",
@@ -243,6 +267,9 @@ mod tests {
         }
         for (plan, want) in [
             ("command = 'lag'\n[calibrate]", "no section [calibrate]"),
+            ("command = 'tap'\n[tap]\nevery = '1ms'", "stretches of"),
+            ("command = 'tap'\n[tap]\nonly = ['.t']", "no schema"),
+            ("command = 'tap'\n[target]\nsandbox = ['async:1', 'async:2']", "one target"),
             ("command = 'calibrate'\n[calibrate]\ndelays = ['0']", "above 0"),
             ("command = 'calibrate'\n[calibrate]\ndelays = ['11s']", "longest"),
             ("command = 'calibrate'\n[calibrate]\nrepeats = 0", "repeats"),

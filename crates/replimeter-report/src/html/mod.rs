@@ -4,8 +4,9 @@ mod calibrate;
 mod frame;
 mod lag;
 mod pictures;
+mod tap;
 
-pub use self::{calibrate::calibrate, lag::lag};
+pub use self::{calibrate::calibrate, lag::lag, tap::tap};
 use crate::samples::SamplesError;
 
 /// Why a page could not be made.

@@ -8,6 +8,7 @@ use replimeter_model::{
     record::{Bin, Distribution, LagDocument, LagRow},
     sample::{LagSample, Phase},
     stages::{Near, Stages},
+    tap::{TapDocument, TapWindow},
     target::NULL_REPLICA,
     time::Nanos,
 };
@@ -475,6 +476,115 @@ pub(super) fn calibration(document: &CalibrateDocument) -> Picture {
         ),
         table: DataTable {
             header: ["replica", "method", "injected", "error p50 (µs)", "error p99 (µs)"].map(str::to_owned).to_vec(),
+            rows: rows.collect(),
+        },
+    }
+}
+
+/// Windows by replica, in order.
+fn by_replica(document: &TapDocument) -> BTreeMap<&str, Vec<&TapWindow>> {
+    let mut windows: BTreeMap<&str, Vec<&TapWindow>> = BTreeMap::new();
+    for window in &document.windows {
+        windows.entry(&window.replica).or_default().push(window);
+    }
+    windows
+}
+
+/// The lag of the real traffic over the course of the run.
+pub(super) fn tap_course(document: &TapDocument) -> Picture {
+    let largest = document.windows.iter().filter_map(|window| window.p50_us.or(window.max_us)).fold(0.0, f64::max);
+    let unit = Unit::for_size(largest);
+    let mut traces = Vec::new();
+    for (index, (name, windows)) in by_replica(document).into_iter().enumerate() {
+        let picks: [(&str, fn(&TapWindow) -> Option<f64>, &str); 4] = [
+            ("p50", |window| window.p50_us, "solid"),
+            ("p99", |window| window.p99_us, "dash"),
+            ("max", |window| window.max_us, "dot"),
+            ("oldest awaited", |window| window.behind_us, "dashdot"),
+        ];
+        for (what, pick, dash) in picks {
+            traces.push(json!({
+                "type": "scatter", "mode": "lines+markers", "name": format!("{name} {what}"),
+                "visible": if what == "oldest awaited" { json!("legendonly") } else { json!(true) },
+                "x": windows.iter().map(|window| window.end_us / 1e6).collect::<Vec<_>>(),
+                "y": windows.iter().map(|window| pick(window).map(|us| us / unit.scale())).collect::<Vec<_>>(),
+                "hovertemplate": format!("until %{{x:.1f}} s: %{{y:.4~g}} {}<extra>%{{fullData.name}}</extra>", unit.symbol()),
+                "line": {"color": colour(index), "dash": dash}, "marker": {"size": 3}, "connectgaps": false,
+            }));
+        }
+    }
+    let shown = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), |us| unit.show(us));
+    let rows = document.windows.iter().map(|window| {
+        let mut row = vec![
+            window.replica.clone(),
+            format!("{:.1}", window.end_us / 1e6),
+            count(window.transactions),
+            count(window.matched),
+        ];
+        row.extend([window.p50_us, window.p99_us, window.max_us, window.behind_us].map(shown));
+        row.push(count(window.pending));
+        row
+    });
+    Picture {
+        id: "course",
+        title: "How late over time: lag of what arrived in each stretch",
+        note: "A stretch has a median from 20 transactions on and a 99th percentile from 1,000 on. A replica that stands still shows nothing, \
+               and what it then shows is late: see the oldest transaction that is awaited."
+            .to_owned(),
+        figure: figure(
+            "course",
+            traces,
+            json!({"title": {"text": "time since the beginning (s)"}}),
+            json!({"title": {"text": format!("lag ({})", unit.symbol())}}),
+        ),
+        table: DataTable {
+            header: ["replica", "until (s)", "transactions", "matched", "p50", "p99", "max", "oldest awaited", "awaited"]
+                .map(str::to_owned)
+                .to_vec(),
+            rows: rows.collect(),
+        },
+    }
+}
+
+/// How much there was to replicate.
+pub(super) fn tap_rate(document: &TapDocument) -> Picture {
+    let windows = by_replica(document);
+    let first: Vec<&TapWindow> = windows.values().next().cloned().unwrap_or_default();
+    let seconds = |window: &TapWindow| ((window.end_us - window.start_us) / 1e6).max(1e-6);
+    let mut traces = vec![json!({
+        "type": "scatter", "mode": "lines", "name": "from the primary",
+        "x": first.iter().map(|window| window.end_us / 1e6).collect::<Vec<_>>(),
+        "y": first.iter().map(|window| window.transactions as f64 / seconds(window)).collect::<Vec<_>>(),
+        "hovertemplate": "until %{x:.1f} s: %{y:.0f} per s<extra>%{fullData.name}</extra>", "line": {"color": colour(0)},
+    })];
+    for (index, (name, windows)) in windows.iter().filter(|(name, _)| !name.is_empty()).enumerate() {
+        traces.push(json!({
+            "type": "scatter", "mode": "lines", "name": format!("from {name}"),
+            "x": windows.iter().map(|window| window.end_us / 1e6).collect::<Vec<_>>(),
+            "y": windows.iter().map(|window| window.matched as f64 / seconds(window)).collect::<Vec<_>>(),
+            "hovertemplate": "until %{x:.1f} s: %{y:.0f} per s<extra>%{fullData.name}</extra>",
+            "line": {"color": colour(index + 1), "dash": "dot"},
+        }));
+    }
+    let rows = first.iter().map(|window| {
+        vec![
+            format!("{:.1}", window.end_us / 1e6),
+            format!("{:.0}", window.transactions as f64 / seconds(window)),
+            count(window.bytes),
+        ]
+    });
+    Picture {
+        id: "rate",
+        title: "How much there was to replicate",
+        note: String::new(),
+        figure: figure(
+            "rate",
+            traces,
+            json!({"title": {"text": "time since the beginning (s)"}}),
+            json!({"title": {"text": "transactions per second"}, "rangemode": "tozero"}),
+        ),
+        table: DataTable {
+            header: ["until (s)", "transactions per second", "bytes"].map(str::to_owned).to_vec(),
             rows: rows.collect(),
         },
     }

@@ -25,7 +25,9 @@ const UNPACKED: u64 = 8 << 20;
 const MOST_TABLES: usize = 64;
 
 /// A place in a server's binary log.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+///
+/// Later places are greater: files are numbered with leading zeros.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
     /// The file; empty when not known yet.
     pub file: String,

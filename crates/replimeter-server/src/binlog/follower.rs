@@ -226,6 +226,20 @@ impl Follower {
         self.decoder.position()
     }
 
+    /// Where the server's log ends now, asked over another connection; `None` when the
+    /// user may not see it.
+    ///
+    /// # Errors
+    /// When the server cannot be reached.
+    pub fn end_of_log(&self) -> Result<Option<Position>, ServerError> {
+        let mut session = Session::open(&self.node)?;
+        match flavour::binlog_end(self.engine, &mut session) {
+            Ok(end) => Ok(end.map(|(file, offset)| Position { file, offset })),
+            Err(error) if error.kind == ErrorKind::Privilege => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     /// What has come so far.
     #[must_use]
     pub fn counts(&self) -> Counts {
@@ -238,10 +252,11 @@ impl Follower {
         self.decoder.tables()
     }
 
-    /// What the server had executed just before the stream's beginning was fixed, in
-    /// its own words (`gtid_executed`, `gtid_binlog_state`).
+    /// What the server had executed just after the stream's beginning was fixed, in its
+    /// own words (`gtid_executed`, `gtid_binlog_state`): all that precedes the beginning,
+    /// and perhaps a little of what follows it.
     #[must_use]
-    pub fn executed_before(&self) -> &str {
+    pub fn executed_at_start(&self) -> &str {
         &self.begun
     }
 
@@ -302,15 +317,16 @@ fn raw(event: &mysql::binlog::events::Event) -> Vec<u8> {
 /// Connects, fixes the beginning, and asks for the stream.
 fn connect(node: &Node, engine: Engine, server_id: u32, from: &Start) -> Result<(Link, Position, String), ServerError> {
     let mut session = Session::open(node)?;
+    let from = match from {
+        Start::Now => now(&mut session, engine)?,
+        other => other.clone(),
+    };
+    // After the beginning is fixed: whatever precedes it is among these.
     let executed = match engine {
         Engine::MariaDb => "SELECT @@GLOBAL.gtid_binlog_state",
         Engine::MySql => "SELECT @@GLOBAL.gtid_executed",
     };
     let executed = session.value("cannot read which transactions the server has executed", executed)?.unwrap_or_default();
-    let from = match from {
-        Start::Now => now(&mut session, engine)?,
-        other => other.clone(),
-    };
     let tls = session.tls();
     let beat = if tls { HEARTBEAT_TLS } else { HEARTBEAT }.as_nanos();
     // Variables of the user: each engine reads those that it knows.

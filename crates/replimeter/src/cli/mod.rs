@@ -3,6 +3,7 @@
 mod load;
 mod sandbox;
 mod servers;
+mod tap;
 mod target;
 
 use std::path::PathBuf;
@@ -19,6 +20,7 @@ pub(crate) use self::{
     load::LoadArgs,
     sandbox::{DownArgs, EnvArgs, ExecArgs, LinkArgs, ListArgs, SandboxCommand, SandboxCommandArgs, UpArgs},
     servers::{AddArgs, ServersArgs, ServersCommand},
+    tap::{Stream, TapArgs},
     target::{SandboxArgs, TargetArgs},
 };
 
@@ -36,6 +38,8 @@ Examples:
                                                    modes side by side
   replimeter lag --primary mysql://u@db1/ --replica mysql://u@db2/ --for 60s
   replimeter calibrate                             how far off is each method?
+  replimeter tap --primary mysql://u@db1/ --replica mysql://u@db2/
+                                                   how late is the real traffic? nothing is written
   replimeter run plans/size-sweep.toml             a published experiment
   replimeter report replimeter-runs/…              render a run again, no server needed
   replimeter doctor --topology cluster.toml        what is odd about these servers?
@@ -56,6 +60,8 @@ pub(crate) enum Command {
     Lag(Box<LagArgs>),
     /// Inject known delays into a sandbox's replication and say what each method makes of them: the tool's own error
     Calibrate(Box<CalibrateArgs>),
+    /// Follow the binary logs and say how late every transaction of the real traffic is; writes nothing
+    Tap(Box<TapArgs>),
     /// Carry out a plan file; every run keeps its own as plan.toml
     Run(Box<RunArgs>),
     /// Render a run again from its directory, without any server

@@ -7,3 +7,4 @@ pub(crate) mod report;
 pub(crate) mod run;
 pub(crate) mod sandbox;
 pub(crate) mod servers;
+pub(crate) mod tap;

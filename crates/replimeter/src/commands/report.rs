@@ -10,8 +10,9 @@ use replimeter_model::{
     calibrate::{CALIBRATE_SCHEMA, CalibrateDocument},
     manifest::{MANIFEST_SCHEMA, Manifest},
     record::{LAG_SCHEMA, LagDocument},
+    tap::{TAP_SCHEMA, TapDocument},
 };
-use replimeter_report::{calibrate, html, terminal};
+use replimeter_report::{calibrate, html, tap, terminal};
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
@@ -45,6 +46,7 @@ pub(crate) fn run(args: &ReportArgs) -> Result<(), Failure> {
 pub(crate) enum Document {
     Lag(Box<LagDocument>),
     Calibrate(Box<CalibrateDocument>),
+    Tap(Box<TapDocument>),
 }
 
 impl Document {
@@ -57,7 +59,10 @@ impl Document {
         match schema.as_str() {
             LAG_SCHEMA => Ok(Self::Lag(Box::new(serde_json::from_value(value).map_err(wrong)?))),
             CALIBRATE_SCHEMA => Ok(Self::Calibrate(Box::new(serde_json::from_value(value).map_err(wrong)?))),
-            other => Err(refuse(format!("it has the schema {other}, this version reads {LAG_SCHEMA} and {CALIBRATE_SCHEMA}"))),
+            TAP_SCHEMA => Ok(Self::Tap(Box::new(serde_json::from_value(value).map_err(wrong)?))),
+            other => Err(refuse(format!(
+                "it has the schema {other}, this version reads {LAG_SCHEMA}, {CALIBRATE_SCHEMA} and {TAP_SCHEMA}"
+            ))),
         }
     }
 
@@ -66,6 +71,7 @@ impl Document {
         match self {
             Self::Lag(document) => document.run_dir = dir,
             Self::Calibrate(document) => document.run_dir = dir,
+            Self::Tap(document) => document.run_dir = dir,
         }
     }
 
@@ -73,6 +79,7 @@ impl Document {
         match self {
             Self::Lag(document) => &document.run_dir,
             Self::Calibrate(document) => &document.run_dir,
+            Self::Tap(document) => &document.run_dir,
         }
     }
 
@@ -85,6 +92,7 @@ impl Document {
         let page = match self {
             Self::Lag(document) => html::lag(document, manifest, plan, &dir.join(SAMPLES)),
             Self::Calibrate(document) => html::calibrate(document, manifest, plan),
+            Self::Tap(document) => html::tap(document, manifest, plan),
         };
         let page = page.map_err(|error| Failure::failed(format!("cannot render the page: {error}"), incomplete_hint()))?;
         write_text(&dir.join(PAGE), &page)
@@ -95,8 +103,10 @@ impl Document {
         let mut text = match self {
             Self::Lag(document) if json => return print_json(document),
             Self::Calibrate(document) if json => return print_json(document),
+            Self::Tap(document) if json => return print_json(document),
             Self::Lag(document) => terminal::lag(document, raw),
             Self::Calibrate(document) => calibrate::text(document),
+            Self::Tap(document) => tap::text(document),
         };
         let dir = self.run_dir();
         text.push_str(&format!("\nRun kept in {dir}\n"));
@@ -106,15 +116,21 @@ impl Document {
         print(&plain(&text))
     }
 
-    /// Writes the record and its page into the run's directory and shows the figures,
-    /// which no full disk shall keep from being seen.
-    pub(crate) fn publish(&self, dir: &Path, manifest: &Manifest, plan: &str, output: &OutputArgs) -> Result<(), Failure> {
+    /// Writes the record and its page into the run's directory.
+    pub(crate) fn keep(&self, dir: &Path, manifest: &Manifest, plan: &str) -> Result<(), Failure> {
         let summary = dir.join(SUMMARY);
         let written = match self {
             Self::Lag(document) => write_json(&summary, document),
             Self::Calibrate(document) => write_json(&summary, document),
+            Self::Tap(document) => write_json(&summary, document),
         };
-        let written = written.and_then(|()| self.render(dir, manifest, plan));
+        written.and_then(|()| self.render(dir, manifest, plan))
+    }
+
+    /// Writes the record and its page into the run's directory and shows the figures,
+    /// which no full disk shall keep from being seen.
+    pub(crate) fn publish(&self, dir: &Path, manifest: &Manifest, plan: &str, output: &OutputArgs) -> Result<(), Failure> {
+        let written = self.keep(dir, manifest, plan);
         self.show(output.json, output.raw)?;
         written
     }

@@ -19,6 +19,7 @@ use crate::{
     failure::Failure,
     frame::plan_text,
     measure::{self, Request},
+    tap,
 };
 
 /// No plan comes near this, in bytes.
@@ -33,6 +34,7 @@ pub(crate) fn run(args: &RunArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure>
     plans.iter().try_for_each(|(plan, ..)| match &plan.work {
         Work::Lag(lag) => measure::check(lag, &args.output),
         Work::Calibrate(_) => calibrate::check(&args.output),
+        Work::Tap(_) => tap::check(&args.output),
     })?;
     for (plan, passwords, warnings) in plans {
         if args.dry_run {
@@ -45,6 +47,11 @@ pub(crate) fn run(args: &RunArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure>
                 measure::carry_out(Request { plan: &plan, lag, passwords: &passwords, ask_password, output, warnings }, stop)?;
             }
             Work::Calibrate(work) => calibrate::carry_out(&plan, work, output, warnings, stop)?,
+            Work::Tap(work) => {
+                let (passwords, stream, lines) = (&passwords, None, false);
+                let request = tap::Request { plan: &plan, work, passwords, ask_password, output, stream, lines, warnings };
+                tap::carry_out(request, stop)?;
+            }
         }
     }
     Ok(())

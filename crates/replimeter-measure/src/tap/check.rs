@@ -1,0 +1,141 @@
+//! Whether servers can be followed; reads only, and needs no more than the privileges
+//! of replication.
+
+use std::collections::BTreeSet;
+
+use replimeter_model::{
+    target::{Role as Declaration, SslMode},
+    warning::{Warning, WarningCode},
+};
+use replimeter_server::{
+    ServerError,
+    binlog::fitness::{self, Role},
+};
+
+use crate::{
+    preflight::{CheckedReplica, Cluster},
+    survey::{Declared, Relation, Surveyed, relate},
+};
+
+/// Connects to every server, finds out how they hang together, and checks that each
+/// can be followed.
+///
+/// # Errors
+/// On the first thing that forbids it, naming the server, the cause and what to try.
+pub fn check(declared: &[Declared]) -> Result<Cluster, ServerError> {
+    let mut servers: Vec<Surveyed> = Vec::new();
+    for one in declared {
+        let server = Surveyed::read(&one.node)?;
+        let identity = server.facts.identity();
+        if let Some(other) = servers.iter().find(|other| other.facts.identity() == identity) {
+            return Err(server.session.unfit(
+                "is named twice",
+                format!("{} ({}) leads to the same server, {}", other.session.name(), other.session.address(), identity.place),
+                "name each server once",
+            ));
+        }
+        servers.push(server);
+    }
+    let mut warnings = Vec::new();
+    let declared_writer = declared.iter().position(|one| one.role == Some(Declaration::Primary));
+    let unseen = servers.iter().find(|server| server.channels.is_err());
+    let (writer, relations, mode) = match (declared_writer, unseen) {
+        // Who replicates from whom is declared, and the streams themselves will show it.
+        (Some(writer), Some(unseen)) => {
+            warnings.push(Warning::new(
+                WarningCode::ServerUnusable,
+                format!(
+                    "{} ({}) does not show its replication status to this user: that it replicates from the primary was not checked",
+                    unseen.session.name(),
+                    unseen.session.address()
+                ),
+                unseen.channels.as_ref().err().map_or_else(String::new, |error| error.hint.clone()),
+            ));
+            (writer, None, "async")
+        }
+        _ => {
+            let relations = relate(&servers, declared)?;
+            (relations.writer, Some(relations.of), relations.mode)
+        }
+    };
+    let mut primary = None;
+    let mut replicas = Vec::new();
+    let relations = relations.unwrap_or_else(|| servers.iter().map(|_| Relation::Writer).collect());
+    for (index, (server, relation)) in servers.into_iter().zip(relations).enumerate() {
+        let own = &server.node;
+        if !server.session.tls() && own.endpoint.ssl_mode == SslMode::Preferred && !own.endpoint.is_loopback() {
+            warnings.push(Warning::new(
+                WarningCode::TlsNotVerified,
+                format!("{} ({}): the connection is not encrypted", server.session.name(), server.session.address()),
+                "add ?ssl-mode=verify-ca&ssl-ca=FILE to its URL if the network is not yours alone",
+            ));
+        }
+        if index == writer {
+            fitness::check(&server.session, &server.facts, Role::Source)?;
+            primary = Some(server);
+        } else {
+            fitness::check(&server.session, &server.facts, Role::Applier)?;
+            replicas.push(CheckedReplica { server, relation });
+        }
+    }
+    let primary = primary.ok_or_else(|| ServerError::unfit("target", "", "cannot measure", "there is no server", "name one"))?;
+    for replica in &replicas {
+        fitness::check_domains(&replica.server.session, &replica.server.facts, &primary.facts)?;
+        let (of_primary, of_replica) = (primary.facts.engine, replica.server.facts.engine);
+        if of_primary != of_replica {
+            return Err(replica.server.session.unfit(
+                "cannot be matched with the primary",
+                format!("it is {} and the primary is {}, whose GTIDs differ", of_replica.name(), of_primary.name()),
+                "measure by polling (`replimeter lag`)",
+            ));
+        }
+        let delay = replica.delay();
+        if !delay.is_zero() {
+            warnings.push(Warning::new(
+                WarningCode::DelayedReplica,
+                format!(
+                    "{} applies with a configured delay of {} s, which every lag includes",
+                    replica.server.session.name(),
+                    delay.as_secs()
+                ),
+                "subtract it, or measure a replica without a delay",
+            ));
+        }
+    }
+    Ok(Cluster { primary, replicas, mode, warnings })
+}
+
+/// A `server_id` for each connection: random ones, or the given one and those above it.
+///
+/// # Errors
+/// When a given one is somebody's.
+pub(super) fn server_ids(cluster: &mut Cluster, given: Option<u32>, count: usize) -> Result<Vec<u32>, ServerError> {
+    let mut taken = BTreeSet::new();
+    let servers = std::iter::once(&mut cluster.primary).chain(cluster.replicas.iter_mut().map(|replica| &mut replica.server));
+    for server in servers {
+        taken.extend(fitness::server_ids(&mut server.session, &server.facts)?.unwrap_or_default());
+        taken.extend(server.facts.get("server_id").parse::<u32>());
+        let channels = server.channels.as_deref().unwrap_or_default();
+        taken.extend(channels.iter().filter_map(|channel| u32::try_from(channel.source_server_id).ok()));
+    }
+    let mut ids = Vec::new();
+    for index in 0..count {
+        let id = match given {
+            Some(first) => {
+                let id = u32::try_from(index).ok().and_then(|index| first.checked_add(index)).unwrap_or(0);
+                if id == 0 || taken.contains(&id) {
+                    return Err(cluster.primary.session.unfit(
+                        "cannot follow its binary log",
+                        format!("server_id {id} belongs to one of the servers or to a connected replica, whose connection would be dropped"),
+                        format!("choose another --server-id, such as {}, or leave it to the tool", fitness::unused_server_id(&taken)),
+                    ));
+                }
+                id
+            }
+            None => fitness::unused_server_id(&taken),
+        };
+        taken.insert(id);
+        ids.push(id);
+    }
+    Ok(ids)
+}

@@ -1,0 +1,297 @@
+//! Arrivals on the primary's stream that replicas have not shown yet: packed into a
+//! few bytes each, and spilled to a file when there are many.
+
+use std::{
+    collections::VecDeque,
+    fs::{self, File},
+    io,
+    os::unix::fs::FileExt,
+    path::Path,
+    sync::Arc,
+};
+
+use replimeter_model::time::Nanos;
+
+/// Bytes of a segment.
+const SEGMENT: usize = 64 << 10;
+/// The longest entry: three numbers of up to ten bytes.
+const LONGEST: usize = 30;
+/// Segments kept in memory, of all logs together; the others go to the file.
+const IN_MEMORY: usize = 128;
+
+/// One arrival.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    /// The transaction's number within its source.
+    pub(crate) number: u64,
+    /// When it arrived; `None` when nobody was listening at that time.
+    pub(crate) at: Option<Nanos>,
+    /// The set of tables that it touches.
+    pub(crate) set: u32,
+}
+
+/// A file without a name, in slots of one segment.
+#[derive(Debug, Default)]
+pub(crate) struct Spill {
+    file: Option<File>,
+    free: Vec<u64>,
+    slots: u64,
+    in_memory: usize,
+}
+
+impl Spill {
+    /// A file in this folder; it vanishes with the process. Without a folder everything
+    /// stays in memory.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub(crate) fn new(folder: Option<&Path>) -> io::Result<Self> {
+        let Some(folder) = folder else { return Ok(Self::default()) };
+        let path = folder.join(".pending");
+        let file = File::options().read(true).write(true).create_new(true).open(&path)?;
+        fs::remove_file(&path)?;
+        Ok(Self { file: Some(file), ..Self::default() })
+    }
+
+    fn put(&mut self, bytes: Vec<u8>) -> io::Result<Place> {
+        let Some(file) = self.file.as_ref().filter(|_| self.in_memory >= IN_MEMORY) else {
+            self.in_memory += 1;
+            return Ok(Place::Memory(Arc::new(bytes)));
+        };
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots += 1;
+            self.slots - 1
+        });
+        file.write_all_at(&bytes, slot * SEGMENT as u64)?;
+        Ok(Place::File { slot, length: bytes.len() })
+    }
+
+    fn get(&self, place: &Place) -> io::Result<Arc<Vec<u8>>> {
+        match (place, &self.file) {
+            (Place::Memory(bytes), _) => Ok(Arc::clone(bytes)),
+            (Place::File { slot, length }, Some(file)) => {
+                let mut bytes = vec![0; *length];
+                file.read_exact_at(&mut bytes, slot * SEGMENT as u64)?;
+                Ok(Arc::new(bytes))
+            }
+            (Place::File { .. }, None) => Err(io::Error::other("the file of pending arrivals is gone")),
+        }
+    }
+
+    fn release(&mut self, place: &Place) {
+        match place {
+            Place::Memory(_) => self.in_memory -= 1,
+            Place::File { slot, .. } => self.free.push(*slot),
+        }
+    }
+
+    /// Bytes of the file, at its largest.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.slots * SEGMENT as u64
+    }
+}
+
+#[derive(Debug)]
+enum Place {
+    Memory(Arc<Vec<u8>>),
+    File { slot: u64, length: usize },
+}
+
+/// What the next entry is told as a difference from.
+#[derive(Clone, Copy, Debug, Default)]
+struct Before {
+    number: u64,
+    at: i64,
+}
+
+fn put(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+fn take(bytes: &[u8], offset: &mut usize) -> Option<u64> {
+    let (mut value, mut shift) = (0, 0);
+    loop {
+        let byte = *bytes.get(*offset)?;
+        *offset += 1;
+        value |= u64::from(byte & 0x7f).checked_shl(shift)?;
+        if byte < 0x80 {
+            return Some(value);
+        }
+        shift += 7;
+    }
+}
+
+/// Small numbers of either sign become small numbers.
+fn zigzag(value: i64) -> u64 {
+    ((value << 1) ^ (value >> 63)) as u64
+}
+
+fn unzigzag(value: u64) -> i64 {
+    (value >> 1) as i64 ^ -((value & 1) as i64)
+}
+
+impl Before {
+    fn pack(&mut self, entry: &Entry, out: &mut Vec<u8>) {
+        put(out, zigzag(entry.number.wrapping_sub(self.number) as i64));
+        put(out, u64::from(entry.set) << 1 | u64::from(entry.at.is_none()));
+        self.number = entry.number;
+        if let Some(Nanos(at)) = entry.at {
+            put(out, zigzag(at.wrapping_sub(self.at)));
+            self.at = at;
+        }
+    }
+
+    fn unpack(&mut self, bytes: &[u8], offset: &mut usize) -> Option<Entry> {
+        self.number = self.number.wrapping_add(unzigzag(take(bytes, offset)?) as u64);
+        let set = take(bytes, offset)?;
+        let at = if set & 1 == 0 {
+            self.at = self.at.wrapping_add(unzigzag(take(bytes, offset)?));
+            Some(Nanos(self.at))
+        } else {
+            None
+        };
+        Some(Entry { number: self.number, at, set: (set >> 1) as u32 })
+    }
+}
+
+/// The arrivals of one source, in order.
+#[derive(Debug, Default)]
+pub(crate) struct Log {
+    sealed: VecDeque<Place>,
+    /// The number of the first sealed segment.
+    first: u64,
+    open: Vec<u8>,
+    before: Before,
+    /// The highest number so far.
+    pub(crate) highest: u64,
+    /// How many there were.
+    pub(crate) count: u64,
+}
+
+impl Log {
+    /// Adds an arrival.
+    ///
+    /// # Errors
+    /// When the disk refuses.
+    pub(crate) fn push(&mut self, entry: &Entry, spill: &mut Spill) -> io::Result<()> {
+        if self.open.len() + LONGEST > SEGMENT {
+            let full = std::mem::take(&mut self.open);
+            self.sealed.push_back(spill.put(full)?);
+        }
+        self.before.pack(entry, &mut self.open);
+        self.highest = self.highest.max(entry.number);
+        self.count += 1;
+        Ok(())
+    }
+
+    /// Forgets segments before this one.
+    pub(crate) fn forget_before(&mut self, segment: u64, spill: &mut Spill) {
+        while self.first < segment
+            && let Some(place) = self.sealed.pop_front()
+        {
+            spill.release(&place);
+            self.first += 1;
+        }
+    }
+}
+
+/// A place in a log, from its beginning to its end.
+#[derive(Debug, Default)]
+pub(crate) struct Cursor {
+    segment: u64,
+    offset: usize,
+    before: Before,
+    loaded: Option<Arc<Vec<u8>>>,
+}
+
+impl Cursor {
+    /// One that has passed everything so far.
+    pub(crate) fn at_end(log: &Log) -> Self {
+        Self { segment: log.first + log.sealed.len() as u64, offset: log.open.len(), before: log.before, loaded: None }
+    }
+
+    /// The segment that it stands in.
+    pub(crate) fn segment(&self) -> u64 {
+        self.segment
+    }
+
+    /// The next arrival, if there is one yet.
+    ///
+    /// # Errors
+    /// When the disk refuses.
+    pub(crate) fn next(&mut self, log: &Log, spill: &Spill) -> io::Result<Option<Entry>> {
+        loop {
+            let index = self.segment.saturating_sub(log.first) as usize;
+            let Some(place) = log.sealed.get(index) else {
+                return Ok(self.before.unpack(&log.open, &mut self.offset));
+            };
+            let bytes = match &self.loaded {
+                Some(bytes) => bytes,
+                None => self.loaded.insert(spill.get(place)?),
+            };
+            if let Some(entry) = self.before.unpack(bytes, &mut self.offset) {
+                return Ok(Some(entry));
+            }
+            self.segment += 1;
+            self.offset = 0;
+            self.loaded = None;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn what_goes_in_comes_out(entries in proptest::collection::vec((any::<u64>(), any::<Option<i64>>(), 0u32..1 << 30), 0..200)) {
+            let mut spill = Spill::default();
+            let mut log = Log::default();
+            let mut cursor = Cursor::default();
+            let entries: Vec<Entry> =
+                entries.iter().map(|(number, at, set)| Entry { number: *number, at: at.map(Nanos), set: *set }).collect();
+            for entry in &entries {
+                log.push(entry, &mut spill).unwrap();
+            }
+            for entry in &entries {
+                prop_assert_eq!(cursor.next(&log, &spill).unwrap(), Some(*entry));
+            }
+            prop_assert_eq!(cursor.next(&log, &spill).unwrap(), None);
+        }
+    }
+
+    #[test]
+    fn old_segments_are_spilled_read_back_and_their_room_used_again() {
+        let folder = std::env::temp_dir().join(format!("replimeter-spill-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let mut spill = Spill::new(Some(&folder)).unwrap();
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 0, "it has no name");
+        let (mut log, mut cursor) = (Log::default(), Cursor::default());
+        let entry = |number: u64| Entry { number, at: Some(Nanos(number as i64 * 50_000)), set: 1 };
+        let mut largest = 0;
+        for round in 0..3u64 {
+            for number in round * 3_000_000..(round + 1) * 3_000_000 {
+                log.push(&entry(number), &mut spill).unwrap();
+            }
+            assert!(spill.in_memory <= IN_MEMORY);
+            assert!(spill.bytes() > 0);
+            if round == 1 {
+                largest = spill.bytes();
+            }
+            for number in round * 3_000_000..(round + 1) * 3_000_000 {
+                assert_eq!(cursor.next(&log, &spill).unwrap(), Some(entry(number)));
+            }
+            log.forget_before(cursor.segment(), &mut spill);
+        }
+        assert!(spill.bytes() <= largest + SEGMENT as u64, "slots are used again");
+        assert_eq!(spill.in_memory, 0);
+        fs::remove_dir_all(&folder).unwrap();
+    }
+}

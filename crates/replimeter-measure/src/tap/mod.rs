@@ -1,0 +1,397 @@
+//! Lag of every transaction of the real traffic, from the binary logs of primary and
+//! replicas, each followed over a connection of its own. Nothing is written anywhere.
+//!
+//! A thread for each server stamps what arrives (`stream`), one thread joins the
+//! streams (`matcher`) and sums up. `matcher` can be used by itself.
+
+mod check;
+mod groups;
+mod log;
+pub mod matcher;
+mod stream;
+mod summary;
+
+use std::{
+    path::Path,
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+    time::Duration,
+};
+
+use replimeter_model::{
+    plan::TapPlan,
+    tap::{TapFloor, TapRow, TapStream, TapWindow},
+    time::Nanos,
+    warning::{Warning, WarningCode},
+};
+use replimeter_server::binlog::{Follower, Start};
+
+pub use self::{
+    check::check,
+    matcher::{Arrival, Match, Matcher, Unmatched},
+};
+use self::{
+    groups::Groups,
+    stream::{Note, Stream, Tapped},
+    summary::Summary,
+};
+use crate::{
+    MeasureError,
+    clock::{self, Clock},
+    preflight::Cluster,
+};
+
+/// How often the matching thread looks for arrivals.
+const NAP: Duration = Duration::from_millis(10);
+/// How often what is given up is looked for.
+const SWEEP: Nanos = Nanos(1_000_000_000);
+/// How long, at the end, the replicas have for what is still on the way.
+const GRACE: Nanos = Nanos(2_000_000_000);
+
+/// What the caller does with the run as it goes.
+pub struct Listener<'a> {
+    /// Takes the figures of each stretch, one for each replica (or one without a replica's
+    /// name when there is none).
+    pub windows: &'a mut dyn FnMut(&[TapWindow]) -> Result<(), String>,
+    /// Takes word of lost connections.
+    pub note: &'a mut dyn FnMut(&str),
+    /// Becomes true when the user wants the run to end.
+    pub stop: &'a AtomicBool,
+}
+
+/// How a run ended.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    /// A row for each replica; the caller fills in the shape.
+    pub results: Vec<TapRow>,
+    /// What the method itself adds.
+    pub floor: Option<TapFloor>,
+    /// The followed logs, the primary's first.
+    pub streams: Vec<TapStream>,
+    /// How long the servers were followed.
+    pub measured: Nanos,
+    /// Processor time of ours, all threads of the measurement.
+    pub cpu: Duration,
+    /// Transactions of the primary, of all schemas.
+    pub transactions: u64,
+    /// Bytes of arrivals that waited on disk, at most.
+    pub spilled_bytes: u64,
+    /// Whether the user ended it.
+    pub interrupted: bool,
+    /// What ended it early.
+    pub failure: Option<MeasureError>,
+    /// What a reader must know.
+    pub warnings: Vec<Warning>,
+}
+
+/// Follows until the plan's time is over, the user ends it or a server fails for good.
+///
+/// # Errors
+/// When a server cannot be followed from the beginning.
+pub fn run(
+    cluster: &mut Cluster,
+    plan: &TapPlan,
+    clock: &Clock,
+    real_time: bool,
+    folder: &Path,
+    listener: &mut Listener<'_>,
+) -> Result<Outcome, MeasureError> {
+    let count = cluster.replicas.len();
+    let twice = !plan.floor.0.is_zero();
+    let ids = check::server_ids(cluster, plan.server_id, count + 1 + usize::from(twice))?;
+    // The replicas first: whatever the primary's stream shows, theirs will show too.
+    let mut followers = Vec::new();
+    for (replica, id) in cluster.replicas.iter().zip(&ids) {
+        followers.push(Follower::open(&replica.server.node, &replica.server.facts, *id, &Start::Now)?);
+    }
+    let (node, facts) = (&cluster.primary.node, &cluster.primary.facts);
+    if twice {
+        followers.push(Follower::open(node, facts, ids[count + 1], &Start::Now)?);
+    }
+    let primary = Follower::open_with(node, facts, ids[count], &Start::Now, plan.needs_tables())?;
+    let executed = primary.executed_at_start().to_owned();
+    let disk = |error: std::io::Error| MeasureError::Sink(error.to_string());
+    let matcher = Matcher::new(followers.len(), &executed, Some(folder)).map_err(disk)?;
+    let names = cluster.replica_names();
+    let records: Vec<TapStream> = std::iter::once(&primary)
+        .chain(&followers)
+        .map(|follower| TapStream {
+            name: follower.node().name.clone(),
+            server_id: follower.server_id(),
+            tls: follower.tls(),
+            ..TapStream::default()
+        })
+        .collect();
+    let streams: Vec<Stream> = records.iter().map(|_| Stream::default()).collect();
+    let mut joining = Joining {
+        plan,
+        clock,
+        matcher,
+        groups: Groups::new(plan),
+        summary: Summary::new(names, clock.origin_unix_us()),
+        count,
+        twice,
+        lost: vec![None; streams.len()],
+        outcome: Outcome { streams: records, ..Outcome::default() },
+        spare: Vec::new(),
+        end: None,
+    };
+    thread::scope(|scope| {
+        let threads: Vec<_> = std::iter::once(primary)
+            .chain(followers)
+            .zip(&streams)
+            .map(|(follower, stream)| scope.spawn(move || stream.follow(follower, clock, real_time)))
+            .collect();
+        let result = joining.go(&streams, listener);
+        streams.iter().for_each(|stream| stream.halt.store(true, Ordering::Relaxed));
+        let whole = threads.into_iter().all(|thread| thread.join().is_ok());
+        if let Err(error) = result {
+            joining.outcome.failure.get_or_insert(error);
+        } else if !whole {
+            joining.outcome.failure.get_or_insert(MeasureError::Thread);
+        }
+    });
+    Ok(joining.finish(&streams))
+}
+
+/// The matching thread's part.
+struct Joining<'a> {
+    plan: &'a TapPlan,
+    clock: &'a Clock,
+    matcher: Matcher,
+    groups: Groups,
+    summary: Summary,
+    /// Replicas; the second connection to the primary comes behind them.
+    count: usize,
+    /// Whether the primary is followed twice, still.
+    twice: bool,
+    /// Servers that are out of reach, and since when.
+    lost: Vec<Option<Nanos>>,
+    outcome: Outcome,
+    spare: Vec<Vec<Tapped>>,
+    /// What arrives from the primary later does not count.
+    end: Option<Nanos>,
+}
+
+impl Joining<'_> {
+    fn go(&mut self, streams: &[Stream], listener: &mut Listener<'_>) -> Result<(), MeasureError> {
+        let began = self.clock.now();
+        let every = Nanos::from(self.plan.every.0);
+        let floor_until = began + Nanos::from(self.plan.floor.0);
+        let (mut window, mut swept) = (began, began);
+        loop {
+            thread::sleep(NAP);
+            let now = self.clock.now();
+            self.drain(streams, now, listener)?;
+            if self.twice && now >= floor_until {
+                self.retire(streams);
+            }
+            if now - swept >= SWEEP {
+                self.matcher.sweep(now);
+                swept = now;
+            }
+            if now - window >= every && self.end.is_none() {
+                self.window(window - began, now - began, listener)?;
+                window = now;
+            }
+            if self.outcome.failure.is_some() {
+                self.outcome.measured = now - began;
+                return self.window(window - began, now - began, listener);
+            }
+            match self.end {
+                None => {
+                    let over = self.plan.duration.is_some_and(|duration| now - began >= Nanos::from(duration.0));
+                    self.outcome.interrupted = !over && listener.stop.load(Ordering::Relaxed);
+                    if over || self.outcome.interrupted {
+                        self.end = Some(now);
+                        self.outcome.measured = now - began;
+                        self.matcher.close();
+                    }
+                }
+                Some(end) => {
+                    let done = (0..self.count).all(|replica| self.matcher.pending(replica) == 0);
+                    if done || now - end >= GRACE {
+                        return self.window(window - began, self.outcome.measured, listener);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Takes what has arrived on every stream.
+    fn drain(&mut self, streams: &[Stream], now: Nanos, listener: &mut Listener<'_>) -> Result<(), MeasureError> {
+        // Taken from the primary last and looked at first: what the replicas have by then,
+        // it has too.
+        let mut batches: Vec<(usize, Vec<Tapped>, Vec<Note>)> = Vec::with_capacity(streams.len());
+        for (index, stream) in streams.iter().enumerate().rev() {
+            let mut arrivals = self.spare.pop().unwrap_or_default();
+            let mut inbox = stream.inbox();
+            std::mem::swap(&mut arrivals, &mut inbox.arrivals);
+            let notes = std::mem::take(&mut inbox.notes);
+            if index == 0 {
+                let inbox = &mut *inbox;
+                self.groups.learn(&mut inbox.names, &mut inbox.sets);
+            }
+            batches.push((index, arrivals, notes));
+        }
+        for (index, mut arrivals, notes) in batches.into_iter().rev() {
+            if index == self.count + 1 && !self.twice {
+                continue;
+            }
+            let taken = if index == 0 { self.primary(&arrivals) } else { self.replica(index - 1, &arrivals, now) };
+            taken.map_err(|error| MeasureError::Sink(error.to_string()))?;
+            arrivals.clear();
+            self.spare.push(arrivals);
+            for note in notes {
+                self.note(index, note, now, listener);
+            }
+        }
+        Ok(())
+    }
+
+    fn primary(&mut self, arrivals: &[Tapped]) -> std::io::Result<()> {
+        let Self { matcher, groups, summary, end, outcome, count, .. } = self;
+        for tapped in arrivals {
+            if end.is_some_and(|end| tapped.arrival.at.is_some_and(|at| at > end)) {
+                continue;
+            }
+            outcome.transactions += 1;
+            let set = tapped.arrival.set;
+            if groups.wanted(set) {
+                summary.primary(tapped.bytes, groups.of(set));
+            }
+            matcher.primary(&tapped.arrival, &mut |one| {
+                if one.replica == *count {
+                    summary.floor(&one);
+                } else if groups.wanted(one.set) {
+                    summary.matched(&one, groups.of(one.set), None);
+                }
+            })?;
+        }
+        Ok(())
+    }
+
+    fn replica(&mut self, index: usize, arrivals: &[Tapped], now: Nanos) -> std::io::Result<()> {
+        let Self { matcher, groups, summary, count, .. } = self;
+        for tapped in arrivals {
+            matcher.replica(index, &tapped.arrival, now, &mut |one| {
+                if one.replica == *count {
+                    summary.floor(&one);
+                } else if groups.wanted(one.set) {
+                    summary.matched(&one, groups.of(one.set), tapped.commit);
+                }
+            })?;
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, index: usize, note: Note, now: Nanos, listener: &mut Listener<'_>) {
+        let name = self.outcome.streams[index].name.clone();
+        // Of the second connection to the primary the end is no loss.
+        let floor = index == self.count + 1;
+        match note {
+            Note::Lost(error) => {
+                self.lost[index] = Some(now);
+                if !floor {
+                    (listener.note)(&format!("{error}; connecting again"));
+                }
+            }
+            Note::Back { hole, after } => {
+                self.lost[index] = None;
+                if floor {
+                    return;
+                }
+                let lost = if hole {
+                    if index > 0 {
+                        self.matcher.restart(index - 1);
+                    }
+                    "; the part of its log in between is gone"
+                } else {
+                    ""
+                };
+                let text = format!("{name}: connected again after {:.1} s{lost}", after.as_secs_f64());
+                (listener.note)(&text);
+                self.outcome.warnings.push(Warning::new(
+                    WarningCode::Reconnected,
+                    text,
+                    "transactions that arrived meanwhile have no stamp; they are counted as unmatched",
+                ));
+            }
+            Note::Failed(_) if floor => {}
+            Note::Failed(error) => self.outcome.failure = Some(error.into()),
+        }
+    }
+
+    /// Ends the second connection to the primary.
+    fn retire(&mut self, streams: &[Stream]) {
+        self.twice = false;
+        self.matcher.retire(self.count);
+        if let Some(stream) = streams.get(self.count + 1) {
+            stream.halt.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Hands on a stretch.
+    fn window(&mut self, start: Nanos, end: Nanos, listener: &mut Listener<'_>) -> Result<(), MeasureError> {
+        let now = self.clock.now();
+        let mut standing = Vec::new();
+        for replica in 0..self.count {
+            let oldest = self.matcher.oldest_pending(replica).map_err(|error| MeasureError::Sink(error.to_string()))?;
+            standing.push((self.matcher.pending(replica), oldest.map(|oldest| now - oldest)));
+        }
+        let windows = self.summary.window(start, end, &standing);
+        (listener.windows)(&windows).map_err(MeasureError::Sink)
+    }
+
+    fn finish(mut self, streams: &[Stream]) -> Outcome {
+        self.matcher.sweep(self.clock.now());
+        let mut anonymous = 0;
+        let mut cpu = clock::thread_cpu();
+        for (index, stream) in streams.iter().enumerate() {
+            let inbox = stream.inbox();
+            let record = &mut self.outcome.streams[index];
+            record.transactions = inbox.counts.transactions;
+            record.bytes = inbox.counts.bytes;
+            record.unknown_events = inbox.counts.unknown;
+            record.rotations = inbox.counts.rotations;
+            record.partial_tables = inbox.counts.partial_tables;
+            record.reconnects = inbox.reconnects;
+            let each = inbox.cpu.as_secs_f64() * 1e6 / inbox.counts.transactions.max(1) as f64;
+            record.cpu_us_per_transaction = (inbox.counts.transactions > 0).then_some(each);
+            anonymous += inbox.anonymous;
+            cpu += inbox.cpu;
+        }
+        self.outcome.cpu = cpu;
+        self.outcome.spilled_bytes = self.matcher.spilled_bytes();
+        let now = self.clock.now();
+        let mut standing = Vec::new();
+        for replica in 0..self.count {
+            let behind = self.matcher.oldest_pending(replica).ok().flatten().map(|oldest| now - oldest);
+            standing.push((self.matcher.pending(replica), behind));
+        }
+        // What a replica showed just before the end may have been beyond it on the primary.
+        self.matcher.finish(self.end.unwrap_or(now) - GRACE);
+        for (replica, (pending, behind)) in standing.into_iter().enumerate() {
+            let (unmatched, before) = (self.matcher.unmatched(replica), self.matcher.before_start(replica));
+            self.outcome.results.push(self.summary.row(replica, pending, behind, unmatched, before, &self.groups));
+        }
+        self.outcome.floor = self.summary.floor_row();
+        if anonymous > 0 {
+            self.outcome.warnings.push(Warning::new(
+                WarningCode::UnmatchedTransactions,
+                format!("{anonymous} transactions had no GTID and could not be recognised elsewhere"),
+                "turn GTIDs on for all sessions (gtid_mode=ON)",
+            ));
+        }
+        for row in self.outcome.results.iter().filter(|row| row.unmatched > 0) {
+            let reasons: Vec<String> =
+                row.unmatched_reasons.iter().map(|reason| format!("{} {}", reason.count, reason.reason)).collect();
+            self.outcome.warnings.push(Warning::new(
+                WarningCode::UnmatchedTransactions,
+                format!("{}: {} transactions of the primary have no lag: {}", row.replica, row.unmatched, reasons.join("; ")),
+                "docs/tap.md says what each reason means",
+            ));
+        }
+        self.outcome
+    }
+}

@@ -1,0 +1,204 @@
+//! Sums up what was matched, in memory that does not grow with the run.
+
+use std::collections::BTreeMap;
+
+use replimeter_model::{
+    tap::{TapFloor, TapGroup, TapRow, TapWindow, UnmatchedReason},
+    time::Nanos,
+};
+use replimeter_server::binlog::CommitTimes;
+use replimeter_stats::{
+    series::{Series, distribution},
+    signed::SignedHistogram,
+};
+
+use super::{
+    groups::Groups,
+    matcher::{Match, Unmatched},
+};
+
+/// Digits kept of lag by group; there may be a thousand groups.
+const GROUP_DIGITS: u8 = 2;
+
+/// The primary's transactions of a group.
+#[derive(Debug, Default)]
+struct Group {
+    transactions: u64,
+    bytes: u64,
+}
+
+#[derive(Debug, Default)]
+struct Replica {
+    lag: Series,
+    window: SignedHistogram,
+    window_inverted: u64,
+    inverted: u64,
+    largest_inversion: Nanos,
+    by: BTreeMap<usize, SignedHistogram>,
+    commit_to_arrival: SignedHistogram,
+    by_servers: SignedHistogram,
+}
+
+/// Everything that a run comes to.
+#[derive(Debug)]
+pub(super) struct Summary {
+    names: Vec<String>,
+    origin_unix_us: i64,
+    transactions: u64,
+    bytes: u64,
+    /// Since the last window.
+    window: Group,
+    groups: BTreeMap<usize, Group>,
+    replicas: Vec<Replica>,
+    floor: Series,
+    floor_abs: SignedHistogram,
+}
+
+impl Summary {
+    pub(super) fn new(names: Vec<String>, origin_unix_us: i64) -> Self {
+        Self {
+            replicas: names.iter().map(|_| Replica::default()).collect(),
+            names,
+            origin_unix_us,
+            transactions: 0,
+            bytes: 0,
+            window: Group::default(),
+            groups: BTreeMap::new(),
+            floor: Series::default(),
+            floor_abs: SignedHistogram::default(),
+        }
+    }
+
+    /// A transaction arrived from the primary.
+    pub(super) fn primary(&mut self, bytes: u64, groups: &[usize]) {
+        self.transactions += 1;
+        self.bytes += bytes;
+        self.window.transactions += 1;
+        self.window.bytes += bytes;
+        for group in groups {
+            let group = self.groups.entry(*group).or_default();
+            group.transactions += 1;
+            group.bytes += bytes;
+        }
+    }
+
+    /// Both have shown it.
+    pub(super) fn matched(&mut self, one: &Match, groups: &[usize], commit: Option<CommitTimes>) {
+        let replica = &mut self.replicas[one.replica];
+        let lag = one.lag();
+        replica.lag.record(one.on_primary, lag);
+        replica.window.record(lag);
+        if lag < Nanos(0) {
+            replica.inverted += 1;
+            replica.window_inverted += 1;
+            replica.largest_inversion = replica.largest_inversion.max(Nanos(0) - lag);
+        }
+        for group in groups {
+            replica.by.entry(*group).or_insert_with(|| SignedHistogram::new(GROUP_DIGITS)).record(lag);
+        }
+        if let Some(commit) = commit {
+            let nanos = |us: i64| Nanos(us.saturating_mul(1000));
+            replica.by_servers.record(nanos(commit.immediate_us - commit.original_us));
+            let at = self.origin_unix_us.saturating_add(one.on_replica.0 / 1000);
+            replica.commit_to_arrival.record(nanos(at - commit.original_us));
+        }
+    }
+
+    /// Both connections to the primary have shown it.
+    pub(super) fn floor(&mut self, one: &Match) {
+        self.floor.record(one.on_primary, one.lag());
+        self.floor_abs.record(Nanos(one.lag().0.abs()));
+    }
+
+    /// The figures since the last window; `standing` has what each replica still has to
+    /// show, and how old the oldest of it is.
+    pub(super) fn window(&mut self, start: Nanos, end: Nanos, standing: &[(u64, Option<Nanos>)]) -> Vec<TapWindow> {
+        let primary = std::mem::take(&mut self.window);
+        let us = |nanos: Option<Nanos>| nanos.map(Nanos::as_micros);
+        let whole = TapWindow {
+            start_us: start.as_micros(),
+            end_us: end.as_micros(),
+            transactions: primary.transactions,
+            bytes: primary.bytes,
+            ..TapWindow::default()
+        };
+        if self.replicas.is_empty() {
+            return vec![whole];
+        }
+        let each = self.replicas.iter_mut().zip(&self.names).zip(standing).map(|((replica, name), (pending, behind))| {
+            let lag = std::mem::take(&mut replica.window);
+            TapWindow {
+                replica: name.clone(),
+                matched: lag.count(),
+                inverted: std::mem::take(&mut replica.window_inverted),
+                min_us: us(lag.min()),
+                p50_us: us(lag.quantile(0.5)),
+                p99_us: us(lag.quantile(0.99)),
+                max_us: us(lag.max()),
+                pending: *pending,
+                behind_us: us(*behind),
+                ..whole.clone()
+            }
+        });
+        each.collect()
+    }
+
+    /// What a replica did in all.
+    pub(super) fn row(
+        &self,
+        index: usize,
+        pending: u64,
+        behind: Option<Nanos>,
+        unmatched: Unmatched,
+        before_start: u64,
+        groups: &Groups,
+    ) -> TapRow {
+        let replica = &self.replicas[index];
+        let by = self.groups.iter().map(|(group, primary)| {
+            let (schema, table) = groups.name(*group);
+            let lag = replica.by.get(group).map(distribution).unwrap_or_default();
+            TapGroup { schema, table, transactions: primary.transactions, bytes: primary.bytes, lag }
+        });
+        let mut by: Vec<TapGroup> = by.collect();
+        by.sort_by_key(|group| std::cmp::Reverse(group.transactions));
+        let reasons = [
+            ("arrived while a connection was lost", unmatched.unheard),
+            ("were left out by the replica (a filter, or a hole in its log)", unmatched.left_out),
+            ("are on the replica and not on the primary (written there)", unmatched.foreign),
+            ("could not be kept while the primary's stream was waited for", unmatched.overflow),
+        ];
+        let some = |histogram: &SignedHistogram| (histogram.count() > 0).then(|| distribution(histogram));
+        TapRow {
+            replica: self.names[index].clone(),
+            transactions: self.transactions,
+            matched: replica.lag.histogram().count(),
+            inverted: replica.inverted,
+            largest_inversion_us: (replica.inverted > 0).then(|| replica.largest_inversion.as_micros()),
+            unmatched: unmatched.of_primary(),
+            unmatched_reasons: reasons
+                .into_iter()
+                .filter(|(_, count)| *count > 0)
+                .map(|(reason, count)| UnmatchedReason { reason: reason.to_owned(), count })
+                .collect(),
+            pending,
+            behind_us: behind.map(Nanos::as_micros),
+            before_start,
+            lag: replica.lag.distribution(),
+            bytes: self.bytes,
+            by,
+            commit_to_arrival: some(&replica.commit_to_arrival),
+            by_servers: some(&replica.by_servers),
+            ..TapRow::default()
+        }
+    }
+
+    /// The primary followed twice; `None` when nothing was committed meanwhile.
+    pub(super) fn floor_row(&self) -> Option<TapFloor> {
+        let transactions = self.floor.histogram().count();
+        (transactions > 0).then(|| TapFloor {
+            transactions,
+            difference: self.floor.distribution(),
+            difference_abs: distribution(&self.floor_abs),
+        })
+    }
+}

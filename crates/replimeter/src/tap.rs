@@ -1,0 +1,250 @@
+//! Carries out a `tap`: follows servers, shows what comes, and reports.
+
+use std::{
+    cell::RefCell,
+    io::{IsTerminal, Write},
+    sync::{Arc, atomic::AtomicBool},
+};
+
+use replimeter_measure::{MeasureError, survey::Declared, tap};
+use replimeter_model::{
+    plan::{Plan, TapPlan},
+    record::TargetRecord,
+    tap::{TAP_SCHEMA, TapDocument, TapRow, TapWindow},
+    target::Passwords,
+    time::Nanos,
+    warning::{Warning, WarningCode},
+};
+use replimeter_report::{
+    stretches::StretchesWriter,
+    tap::{CSV_HEADER, Totals, answer, csv, openmetrics, watched},
+};
+use replimeter_server::Node;
+
+use crate::{
+    cli::{OutputArgs, Stream},
+    commands::report::{Document, plain, print},
+    failure::{Failure, Kind, unexpected},
+    frame::Frame,
+    measure::{self, ANSWER, document, servers},
+    run_dir::SAMPLES,
+};
+
+/// Windows in the document; neighbours are joined when there would be more.
+const MOST_WINDOWS: usize = 1800;
+
+/// A plan and what goes with it.
+pub(crate) struct Request<'a> {
+    pub(crate) plan: &'a Plan,
+    pub(crate) work: &'a TapPlan,
+    pub(crate) passwords: &'a Passwords,
+    pub(crate) ask_password: bool,
+    pub(crate) output: &'a OutputArgs,
+    pub(crate) stream: Option<Stream>,
+    /// Whether stretches are shown on standard error where that is no terminal too.
+    pub(crate) lines: bool,
+    pub(crate) warnings: Vec<Warning>,
+}
+
+/// Refuses what makes no sense, before anything is touched.
+pub(crate) fn check(output: &OutputArgs) -> Result<(), Failure> {
+    if output.raw {
+        return Err(Failure::usage("--raw is for a sweep over sizes", "leave it out"));
+    }
+    Ok(())
+}
+
+/// The course of the run in bounded memory.
+#[derive(Default)]
+struct Course {
+    windows: Vec<TapWindow>,
+    /// Stretches in each window.
+    joined: usize,
+    /// Stretches in the window under way.
+    under_way: usize,
+    replicas: usize,
+}
+
+impl Course {
+    fn push(&mut self, stretch: &[TapWindow]) {
+        self.replicas = stretch.len();
+        self.joined = self.joined.max(1);
+        if self.under_way == 0 || self.under_way == self.joined {
+            self.windows.extend_from_slice(stretch);
+            self.under_way = 1;
+        } else {
+            let from = self.windows.len() - stretch.len();
+            self.windows[from..].iter_mut().zip(stretch).for_each(|(window, next)| window.extend(next));
+            self.under_way += 1;
+        }
+        if self.windows.len() >= MOST_WINDOWS.max(4 * self.replicas) && self.under_way == self.joined {
+            self.halve();
+        }
+    }
+
+    fn halve(&mut self) {
+        let mut halved: Vec<TapWindow> = Vec::new();
+        for pair in self.windows.chunks(2 * self.replicas) {
+            let (first, second) = pair.split_at(self.replicas.min(pair.len()));
+            let mut first = first.to_vec();
+            first.iter_mut().zip(second).for_each(|(window, next)| window.extend(next));
+            halved.append(&mut first);
+        }
+        // A last one without its neighbour is half of a window.
+        let odd = (self.windows.len() / self.replicas) % 2 == 1;
+        self.windows = halved;
+        self.under_way = if odd { self.joined } else { 2 * self.joined };
+        self.joined *= 2;
+    }
+}
+
+/// Carries it out.
+pub(crate) fn carry_out(mut request: Request<'_>, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
+    let (plan, work, output) = (request.plan, request.work, request.output);
+    let [target] = plan.targets.as_slice() else { return Err(unexpected()) };
+    let warnings = std::mem::take(&mut request.warnings);
+    let mut frame = Frame::begin("tap", plan, output, work.keep_awake, work.real_time, warnings)?;
+    let defaults_file = plan.target.defaults_file.as_deref();
+    let servers = servers::obtain(target, request.passwords, defaults_file, request.ask_password, &frame.line, stop)?;
+    let declared: Vec<Declared> = servers
+        .declared
+        .iter()
+        .map(|one| Declared { node: Node { answer: ANSWER, ..one.node.clone() }, ..one.clone() })
+        .collect();
+    frame.line.say("checking the servers");
+    let mut cluster = tap::check(&declared)?;
+    frame.met(&servers, &mut cluster)?;
+    let file = |error: replimeter_report::samples::SamplesError| MeasureError::Sink(error.to_string());
+    let mut writer = StretchesWriter::create(&frame.run_dir.file(SAMPLES), &servers.label).map_err(file)?;
+    let delays: Vec<_> = cluster.replicas.iter().map(|replica| replica.delay()).collect();
+    let mode = cluster.mode.to_owned();
+    if request.stream == Some(Stream::Csv) {
+        print(&format!("{CSV_HEADER}\n"))?;
+    }
+    let until = work.duration.map_or_else(|| "until Ctrl-C".to_owned(), |duration| format!("for {duration}"));
+    frame.line.say(format!("following {} binary logs {until}", cluster.replicas.len() + 1));
+    let shown = request.lines || std::io::stderr().is_terminal();
+    let mut course = Course::default();
+    let mut totals = Totals::default();
+    let line = RefCell::new(&frame.line);
+    let say = |text: &str| line.borrow().print(&plain(text));
+    let mut windows = |windows: &[TapWindow]| {
+        course.push(windows);
+        writer.write(windows).map_err(|error| error.to_string())?;
+        if shown {
+            windows.iter().for_each(|window| say(&watched(window)));
+        }
+        let text = match request.stream {
+            Some(Stream::Csv) => windows.iter().map(|window| csv(window) + "\n").collect(),
+            Some(Stream::Openmetrics) => openmetrics(windows, &mut totals),
+            None => return Ok(()),
+        };
+        print(&plain(&text)).map_err(|failure| failure.message)
+    };
+    let mut note = |text: &str| say(text);
+    let mut listener = tap::Listener { windows: &mut windows, note: &mut note, stop };
+    let result = tap::run(&mut cluster, work, &frame.clock, frame.real_time, frame.run_dir.path(), &mut listener);
+    drop(cluster);
+    let label = servers.label.clone();
+    frame.close(servers);
+    let kept_awake = frame.let_sleep();
+    let mut outcome = match result {
+        Ok(outcome) => outcome,
+        Err(error) => {
+            frame.give_up();
+            return Err(error.into());
+        }
+    };
+    let finished = writer.finish();
+    frame.run_dir.keep();
+    let mut failure = outcome.failure.take().map(Failure::from);
+    // Without an end that was asked for, the user's is the proper one.
+    if failure.is_none() && outcome.interrupted && work.duration.is_some() {
+        failure = Some(Failure::interrupted("interrupted; what was measured until then is kept"));
+    }
+    let failure = failure.or_else(|| finished.err().map(|error| file(error).into()));
+    let mut warnings = std::mem::take(&mut frame.warnings);
+    warnings.append(&mut outcome.warnings);
+    match &failure {
+        Some(failure) if failure.kind == Kind::Interrupted => {
+            warnings.push(Warning::new(WarningCode::Interrupted, failure.message.clone(), "run the plan again for the whole"));
+        }
+        Some(failure) => warnings.push(Warning::new(WarningCode::Failed, failure.message.clone(), failure.hint.clone())),
+        None => {}
+    }
+    let results = outcome.results.into_iter().zip(delays).map(|(row, delay)| TapRow {
+        shape: label.clone(),
+        configured_delay_us: (!delay.is_zero()).then(|| delay.as_secs_f64() * 1e6),
+        ..row
+    });
+    let mut document = TapDocument {
+        schema: TAP_SCHEMA.to_owned(),
+        run_dir: frame.run_dir.path().display().to_string(),
+        title: plan.title.clone(),
+        status: measure::status(failure.as_ref()),
+        error: failure.as_ref().map(|failure| failure.message.clone()),
+        answer: String::new(),
+        started_at: frame.manifest.started_at.clone(),
+        measured_us: outcome.measured.as_micros(),
+        target: TargetRecord {
+            shape: label.clone(),
+            modes: vec![mode],
+            options: plan.target.server_options.iter().map(|option| format!("server option {option}")).collect(),
+            sandbox: !frame.manifest.sandboxes.is_empty(),
+            nodes: document::nodes(&frame.manifest),
+        },
+        settings: work.to_spec(),
+        results: results.collect(),
+        floor: outcome.floor,
+        windows: course.windows,
+        streams: outcome.streams,
+        cpu_us_per_transaction: (outcome.transactions > 0)
+            .then(|| Nanos::from(outcome.cpu).as_micros() / outcome.transactions as f64),
+        spilled_bytes: outcome.spilled_bytes,
+        keep_awake: kept_awake,
+        real_time: frame.real_time,
+        warnings,
+    };
+    document.answer = answer(&document);
+    frame.line.clear();
+    let document = Document::Tap(Box::new(document));
+    let written = match request.stream {
+        Some(_) => {
+            let kept = document.keep(frame.run_dir.path(), &frame.manifest, &frame.plan);
+            let _ = writeln!(std::io::stderr(), "Run kept in {}", frame.run_dir.path().display());
+            kept
+        }
+        None => document.publish(frame.run_dir.path(), &frame.manifest, &frame.plan, output),
+    };
+    match (failure, written) {
+        (Some(failure), _) => Err(failure),
+        (None, written) => written,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_run_is_told_in_few_windows_and_nothing_is_lost() {
+        let mut course = Course::default();
+        for second in 0..10_007u64 {
+            let stretch = |name: &str| TapWindow {
+                replica: name.to_owned(),
+                start_us: second as f64 * 1e6,
+                end_us: (second + 1) as f64 * 1e6,
+                transactions: 1,
+                max_us: Some(second as f64),
+                ..TapWindow::default()
+            };
+            course.push(&[stretch("a"), stretch("b")]);
+        }
+        assert!(course.windows.len() <= MOST_WINDOWS, "{}", course.windows.len());
+        let of = |name: &'static str| course.windows.iter().filter(move |window| window.replica == name);
+        assert_eq!(of("a").map(|window| window.transactions).sum::<u64>(), 10_007);
+        assert_eq!(of("b").filter_map(|window| window.max_us).fold(0.0, f64::max), 10_006.0);
+        let windows: Vec<_> = of("a").collect();
+        assert!(windows.windows(2).all(|pair| pair[0].end_us == pair[1].start_us));
+    }
+}
