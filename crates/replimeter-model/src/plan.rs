@@ -155,6 +155,12 @@ pub struct TargetSpec {
     /// How much passes through them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub link_bandwidth: Option<Bandwidth>,
+    /// Whether our functions are loaded into the sandbox's servers.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub udf: bool,
+    /// Whether the engine FEDERATED is turned on in the sandbox's servers.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub federated: bool,
     /// The user's primary.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub primary: Option<Endpoint>,
@@ -418,6 +424,8 @@ impl TargetSpec {
                 jitter: self.link_jitter.unwrap_or(zero),
                 bandwidth: self.link_bandwidth,
             }),
+            udf: self.udf,
+            federated: self.federated,
         }
     }
 
@@ -698,6 +706,16 @@ mod tests {
         ] {
             let error = resolve(&format!("command = 'lag'\n[target]\n{target}")).unwrap_err().to_string();
             assert!(error.contains(want), "{target}: {error}");
+        }
+    }
+
+    #[test]
+    fn functions_and_engines_belong_to_sandboxes_that_are_started() {
+        let plan = resolve("command = 'lag'\n[target]\nsandbox = ['async:1', 'galera:3']\nudf = true\nfederated = true").unwrap();
+        let all = plan.targets.iter().all(|target| matches!(target, Target::Sandbox(spec) if spec.udf && spec.federated));
+        assert!(all && plan.target.udf, "{:?}", plan.targets);
+        for target in ["sandbox = 'work'", "primary = 'mysql://a/'\nreplicas = ['mysql://b/']"] {
+            assert!(resolve(&format!("command = 'lag'\n[target]\n{target}\nudf = true")).is_err(), "{target}");
         }
     }
 
