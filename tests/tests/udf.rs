@@ -179,6 +179,13 @@ fn a_kept_sandbox_has_them_and_says_when_the_library_is_missing() {
     let _ = wait(missing, LIMIT).with_code(3).saying("/nowhere/ours.so").saying("REPLIMETER_UDF");
     let lag = tool.command(&["lag", "--sandbox", "async:1", "--udf"]).env("REPLIMETER_UDF", "/nowhere/ours.so").spawn().unwrap();
     let _ = wait(lag, LIMIT).with_code(3).saying("/nowhere/ours.so");
+    // Something that is no library: the server's own word for it, whichever server.
+    for shape in ["mariadb/async:1", "mysql/async:1"] {
+        let foreign = tool.folder().join("foreign.so");
+        fs::write(&foreign, "no library").unwrap();
+        let lag = tool.command(&["lag", "--sandbox", shape, "--udf"]).env("REPLIMETER_UDF", &foreign).spawn().unwrap();
+        let _ = wait(lag, LIMIT).with_code(3).saying("did not load NOW_USEC(): Can't open shared library");
+    }
     let _ = tool.run(&up).with_code(0);
     let exec = tool.run(&["sandbox", "exec", &name, "replica1", "--", "mysql", "-Ne", "SELECT LENGTH(NOW_USEC())"]).with_code(0);
     assert_eq!(exec.stdout.trim(), "26");

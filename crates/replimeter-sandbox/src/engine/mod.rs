@@ -148,6 +148,12 @@ pub(crate) fn federated_arguments(install: &Install) -> Vec<String> {
     }
 }
 
+/// The statements that define our functions.
+pub(crate) fn functions() -> [String; 2] {
+    [("now_usec", "STRING"), ("now_nsec", "INTEGER")]
+        .map(|(name, returns)| format!("CREATE FUNCTION {name} RETURNS {returns} SONAME '{UDF_LIBRARY}'"))
+}
+
 /// The SQL of the init file: our users and, when asked for, our functions; never in
 /// a binary log.
 pub(crate) fn init_sql(engine: Engine, mode: Mode, password: &str, udf: bool) -> String {
@@ -157,13 +163,7 @@ pub(crate) fn init_sql(engine: Engine, mode: Mode, password: &str, udf: bool) ->
     };
     // Each node of a cluster makes its own: they are told apart by nothing.
     let local = if mode == Mode::Galera { "SET SESSION wsrep_on=0;" } else { "SET SESSION sql_log_bin=0;" };
-    let functions = if udf {
-        format!(
-            "CREATE FUNCTION now_usec RETURNS STRING SONAME '{UDF_LIBRARY}';\nCREATE FUNCTION now_nsec RETURNS INTEGER SONAME '{UDF_LIBRARY}';"
-        )
-    } else {
-        String::new()
-    };
+    let functions = if udf { functions().map(|sql| format!("{sql};\n")).concat() } else { String::new() };
     [
         local.to_owned(),
         "SET SESSION sql_log_bin=0;".to_owned(),

@@ -7,7 +7,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use replimeter_server::Session;
+use replimeter_model::shape::Mode;
+use replimeter_server::{ServerError, Session};
 
 use super::{Started, Starter};
 use crate::{binaries::Install, engine, error::SandboxError, process};
@@ -47,17 +48,24 @@ impl Starter<'_> {
         }
         self.on_all(started, |server| {
             let mut session = Session::open(&server.member.node)?;
-            let refuse = |what: String| SandboxError::Impossible {
+            let refuse = |what: String, hint: &str| SandboxError::Impossible {
                 what: format!(
                     "{} {what}; the end of its log:\n{}",
                     server.member.node.name,
                     process::log_tail(&server.member.log())
                 ),
-                hint: "the log above names the cause".to_owned(),
+                hint: hint.to_owned(),
             };
             if spec.udf {
                 let called = session.value("cannot call our functions", "SELECT CONCAT(NOW_USEC(), NOW_NSEC())");
-                called.map_err(|error| refuse(format!("did not load NOW_USEC() ({})", error.cause)))?;
+                called.map_err(|error| {
+                    // MariaDB says nothing of what fails in an init file; asked again it does.
+                    let again = self.define_functions(&mut session).err().unwrap_or(error);
+                    refuse(
+                        format!("did not load NOW_USEC(): {}", again.cause),
+                        "is the library (REPLIMETER_UDF) built for this machine and its C library?",
+                    )
+                })?;
             }
             if spec.federated {
                 let support = session.value(
@@ -65,10 +73,19 @@ impl Starter<'_> {
                     "SELECT SUPPORT FROM information_schema.ENGINES WHERE ENGINE = 'FEDERATED'",
                 )?;
                 if !matches!(support.as_deref(), Some("YES" | "DEFAULT")) {
-                    return Err(refuse("has not turned on the engine FEDERATED".to_owned()));
+                    return Err(refuse("has not turned on the engine FEDERATED".to_owned(), "the log above may name the cause"));
                 }
             }
             Ok(())
         })
+    }
+
+    fn define_functions(&self, session: &mut Session) -> Result<(), ServerError> {
+        let doing = "cannot define our functions";
+        session.run(doing, "SET SESSION sql_log_bin=0")?;
+        if self.mode() == Mode::Galera {
+            session.run(doing, "SET SESSION wsrep_on=0")?;
+        }
+        engine::functions().iter().try_for_each(|sql| session.run(doing, sql))
     }
 }
