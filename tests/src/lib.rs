@@ -210,7 +210,8 @@ pub fn start_spec(spec: SandboxSpec) -> Result<Sandbox, SandboxError> {
 /// Where server binaries are looked for.
 fn search(home: &Home, servers: Option<PathBuf>) -> Search {
     let path = std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()).collect();
-    Search { servers, path, private: home.servers() }
+    let udf = vec![binary().with_file_name("libreplimeter_udf.so")];
+    Search { servers, path, private: home.servers(), udf }
 }
 
 /// A folder for `--servers` or `--replica-server` with a server whose calendar

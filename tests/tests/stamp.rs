@@ -13,7 +13,7 @@ use replimeter_measure::{
 use replimeter_model::time::Nanos;
 use replimeter_sandbox::Sandbox;
 use replimeter_server::{Node, Session};
-use replimeter_suites::{session, sql, start, until, value};
+use replimeter_suites::{Tool, session, sql, start, until, value};
 
 const LIMIT: Duration = Duration::from_secs(60);
 const ROWS: u64 = 20;
@@ -220,5 +220,16 @@ fn what_cannot_be_stamped_is_refused_with_the_reason() {
         sql(primary, &format!("GRANT {privilege} ON *.* TO probe@'127.0.0.1'"));
         let error = Stamps::find(&mut cluster(&probe)).unwrap_err();
         assert!(error.to_string().contains("sysdate_is_now"), "{error}");
+    }
+}
+
+#[test]
+fn doctor_tells_a_clock_that_is_none_by_trying_it() {
+    for shape in ["mariadb/async:1", "mysql/async:1"] {
+        let ended = Tool::new().run(&["doctor", "--sandbox", shape, "--server-option", "replica1:sysdate_is_now", "--json"]);
+        let document = ended.with_code(0).json();
+        let found: Vec<_> =
+            document["findings"].as_array().unwrap().iter().filter(|finding| finding["code"] == "sysdate-is-now").collect();
+        assert!(found.len() == 1 && found[0]["node"] == "replica1", "{shape}: {document:#}");
     }
 }

@@ -210,6 +210,13 @@ impl ServerClock {
         Self::from_first(Offset { at: Nanos(0), offset, bound, count: 1 })
     }
 
+    /// Measures it `later`, when it was set by so much.
+    #[cfg(test)]
+    pub(crate) fn step_for_test(&mut self, later: Nanos, by: Nanos) {
+        let last = self.last();
+        assert!(self.add(Offset { at: last.at + later, offset: last.offset + by, ..last }).is_some());
+    }
+
     fn add(&mut self, new: Offset) -> Option<Step> {
         let old = self.last();
         let (by, bound) = new.against(&old);

@@ -13,7 +13,10 @@ use replimeter_server::{
     ErrorKind, Node, ServerError, Session,
     error::code,
     facts::Facts,
-    flavour::statements::{read_only_privilege, restricted_variables_privilege},
+    flavour::{
+        settings::sysdate_is_now,
+        statements::{read_only_privilege, restricted_variables_privilege},
+    },
 };
 
 use crate::{
@@ -193,12 +196,10 @@ match facts.engine {
     Ok(())
 }
 
-/// Why `SYSDATE()` is no clock there; no variable tells it.
+/// Why `SYSDATE()` is no clock there.
 fn lacks_sysdate(session: &mut Session) -> Result<Option<String>, ServerError> {
-    // A statement's beginning stands still, a clock does not.
-    let moved = session.value(DOING, "SELECT CONCAT(SLEEP(0.003), SYSDATE(6) <> NOW(6))")?;
     let words = "it runs with sysdate_is_now: SYSDATE() is the statement's beginning, on a replica the primary's";
-    Ok((moved.as_deref() != Some("01")).then(|| words.to_owned()))
+    Ok(sysdate_is_now(session)?.then(|| words.to_owned()))
 }
 
 /// Why `NOW_USEC()` gives no stamp there.
@@ -633,6 +634,20 @@ mod tests {
         assert!(found.lags.iter().all(|lag| lag.bound.0 >= 41_000 && lag.bound.0 < 50_000), "{found:?}");
         assert_eq!((found.missing, found.untold, found.equal), (1, 0, 0));
         assert!(!found.shipped());
+    }
+
+    #[test]
+    fn rows_about_which_a_clock_was_set_have_no_lag_and_are_counted() {
+        let mut one = clock(0);
+        let other = one.clone();
+        // Known again 10 ms later, and another second.
+        one.step_for_test(nanos(10_000), nanos(1_000_000));
+        let rows = |ahead: i64| [row(1, -500 + ahead), row(2, 5_000 + ahead), row(3, 20_000 + ahead)];
+        let mut primary = rows(0);
+        primary[2] = row(3, 1_020_000);
+        let found = join(&primary, &rows(100), [&one, &other], |id| nanos([-500, 5_000, 20_000][id as usize - 1]));
+        let lags: Vec<_> = found.lags.iter().map(|lag| (lag.id, lag.sysdate.unwrap().0)).collect();
+        assert_eq!((lags, found.untold), (vec![(1, 100_000), (3, 100_000)], 1));
     }
 
     #[test]

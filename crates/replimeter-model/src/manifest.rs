@@ -68,6 +68,12 @@ pub struct SandboxRecord {
     pub replica_binaries: Option<String>,
     /// What its replication links do, when they go through links of ours.
     pub link: Option<String>,
+    /// The library of our functions, when they were loaded.
+    #[serde(default)]
+    pub udf: Option<String>,
+    /// Whether the engine FEDERATED was turned on.
+    #[serde(default)]
+    pub federated: bool,
     /// File system under the data directories.
     pub file_system: String,
     /// System user the servers ran as.

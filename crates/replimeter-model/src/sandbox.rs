@@ -175,6 +175,10 @@ pub struct SandboxSpec {
     pub multi_primary: bool,
     /// Replication goes through links of ours.
     pub link: Option<LinkSpec>,
+    /// Our functions `NOW_USEC()` and `NOW_NSEC()` are loaded.
+    pub udf: bool,
+    /// The engine FEDERATED is turned on.
+    pub federated: bool,
 }
 
 impl SandboxSpec {
@@ -190,6 +194,8 @@ impl SandboxSpec {
             wait_for_replicas: None,
             multi_primary: false,
             link: None,
+            udf: false,
+            federated: false,
         }
     }
 
@@ -257,6 +263,8 @@ impl SandboxSpec {
             wait_for_replicas: common.wait_for_replicas.filter(|_| shape.mode() == Mode::SemiSync),
             multi_primary: common.multi_primary && shape.mode() == Mode::Group,
             link: common.link.filter(|_| replicating(shape)),
+            udf: common.udf,
+            federated: common.federated,
         };
         Ok(shapes.iter().map(one).collect())
     }

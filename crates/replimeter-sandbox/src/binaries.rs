@@ -31,6 +31,8 @@ pub struct Search {
     pub path: Vec<PathBuf>,
     /// The folder that `make servers` unpacks into.
     pub private: PathBuf,
+    /// Where the library of our functions may be; the first that is there counts.
+    pub udf: Vec<PathBuf>,
 }
 
 /// Folders in which distributions and vendors put servers that are not on PATH.

@@ -115,6 +115,8 @@ pub(crate) struct Installs {
     pub(crate) primary: Install,
     /// Of the replicas.
     pub(crate) replica: Install,
+    /// The library of our functions, when they are to be loaded.
+    pub(crate) udf: Option<PathBuf>,
 }
 
 /// What a mode needs of a server.
@@ -156,8 +158,29 @@ impl Installs {
                 hint: "a number of replicas to wait for is MySQL's: mysql/semi-sync:N".to_owned(),
             });
         }
-        Ok(Self { primary, replica })
+        if spec.federated && primary.engine == Engine::MariaDb {
+            for install in [&primary, &replica] {
+                install.abilities.require(Ability::Federated).map_err(|missing| SandboxError::Impossible {
+                    what: format!("{} {} has no engine FEDERATED", install.engine.product(), install.version),
+                    hint: missing.hint,
+                })?;
+            }
+        }
+        let udf = spec.udf.then(|| library(&settings.search)).transpose()?;
+        Ok(Self { primary, replica, udf })
     }
+}
+
+/// The library of our functions.
+fn library(search: &Search) -> Result<PathBuf, SandboxError> {
+    search.udf.iter().find(|path| path.is_file()).cloned().ok_or_else(|| {
+        let searched: Vec<String> = search.udf.iter().map(|path| path.display().to_string()).collect();
+        SandboxError::Impossible {
+            what: format!("the library of NOW_USEC() was not found; looked for {}", searched.join(", ")),
+            hint: "`cargo build --release` (make build) makes it beside the binary; name it with REPLIMETER_UDF when it lies elsewhere"
+                .to_owned(),
+        }
+    })
 }
 
 /// Whether a text can only be a version.
@@ -207,6 +230,8 @@ impl Sandbox {
                 binaries: installs.primary.program.display().to_string(),
                 replica_binaries: settings.spec.replica_server.as_ref().map(|_| installs.replica.program.display().to_string()),
                 link: settings.spec.link.map(|link| link.to_string()),
+                udf: installs.udf.as_ref().map(|library| library.display().to_string()),
+                federated: settings.spec.federated,
                 file_system: file_system(&place.path),
                 system_user: settings.home.user().name.clone(),
                 ..SandboxRecord::default()

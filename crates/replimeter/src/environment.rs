@@ -30,7 +30,21 @@ pub(crate) fn private_home() -> Result<Home, Failure> {
 
 /// Where server binaries are looked for.
 pub(crate) fn search(home: &Home, servers: Option<PathBuf>) -> Search {
-    Search { servers, path: split_path(env::var_os("PATH")), private: home.servers() }
+    Search { servers, path: split_path(env::var_os("PATH")), private: home.servers(), udf: udf_library() }
+}
+
+/// Where the library of our functions may be: where `$REPLIMETER_UDF` says, or beside
+/// this program, or where an installation would have it.
+fn udf_library() -> Vec<PathBuf> {
+    const NAME: &str = "libreplimeter_udf.so";
+    if let Some(named) = env::var_os("REPLIMETER_UDF").filter(|named| !named.is_empty()) {
+        return vec![PathBuf::from(named)];
+    }
+    let program = env::current_exe().ok();
+    let folder = program.as_deref().and_then(std::path::Path::parent);
+    let beside = folder.map(|folder| folder.join(NAME));
+    let installed = folder.and_then(std::path::Path::parent).map(|prefix| prefix.join("lib/replimeter").join(NAME));
+    beside.into_iter().chain(installed).collect()
 }
 
 /// A password for the node: its own variable, ours, or the stock client's.

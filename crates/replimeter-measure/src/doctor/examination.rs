@@ -98,6 +98,8 @@ pub(super) struct State {
     pub(super) semi_sync: Option<PrimaryState>,
     /// Its part as a semi-synchronous replica.
     pub(super) acknowledges: ReplicaState,
+    /// Whether `SYSDATE()` is no clock there.
+    pub(super) sysdate_is_now: bool,
     /// Every counter.
     pub(super) counters: BTreeMap<String, String>,
     /// For how long flow control stopped writes during the examination, and how
@@ -226,6 +228,7 @@ fn read(declared: &Declared, calendar: &Calendar) -> Result<(State, Open), Serve
         group: group.clone(),
         semi_sync: semi_sync.clone(),
         acknowledges: *acknowledges,
+        sysdate_is_now: settings::sysdate_is_now(session)?,
         counters: settings::counters(session)?,
         stopped: None,
         binlog_filters: survivable(flavour::binlog_filters(facts.engine, session))?,

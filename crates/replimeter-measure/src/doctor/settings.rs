@@ -101,11 +101,11 @@ fn sessions(server: &Examination, state: &State) -> Vec<Finding> {
             "SET GLOBAL TRANSACTION ISOLATION LEVEL REPEATABLE READ; for the time of the measurement",
         );
     }
-    if state.facts.on("sysdate_is_now") {
+    if state.sysdate_is_now {
         add(
             Severity::Info,
             Code::SysdateIsNow,
-            "sysdate_is_now is on: SYSDATE() is the statement's beginning, on a replica the source's, so `stamp` measures nothing".to_owned(),
+            "it runs with sysdate_is_now: SYSDATE() is the statement's beginning, on a replica the source's, so `stamp` measures nothing".to_owned(),
             "start it without sysdate_is_now to measure by `stamp`",
         );
     }

@@ -83,6 +83,7 @@ fn state(engine: Engine, id: usize) -> State {
         group: Ok(None),
         semi_sync: None,
         acknowledges: ReplicaState::default(),
+        sysdate_is_now: false,
         counters: texts(&[("Uptime", "100"), ("Threads_connected", "3")]),
         stopped: None,
         binlog_filters: Ok(Some(Filters::default())),
@@ -500,7 +501,6 @@ fn settings_that_falsify() {
         (0, "read_only", "ON", FindingCode::WriterReadOnly, Severity::Error, "primary"),
         (1, "read_only", "OFF", FindingCode::ReplicaWritable, Severity::Warning, "replica1"),
         (0, "autocommit", "OFF", FindingCode::AutocommitOff, Severity::Info, "primary"),
-        (1, "sysdate_is_now", "ON", FindingCode::SysdateIsNow, Severity::Info, "replica1"),
         (1, "slow_query_log", "ON", FindingCode::StatementLog, Severity::Info, "replica1"),
         (0, "max_connections", "5", FindingCode::ConnectionsNearlyExhausted, Severity::Error, "primary"),
     ] {
@@ -508,6 +508,8 @@ fn settings_that_falsify() {
             assert_found(&with(engine, |servers| set(servers, index, name, value)), code, severity, node);
         }
     }
+    let standing = with(Engine::MariaDb, |servers| of(servers, 1).sysdate_is_now = true);
+    assert_found(&standing, FindingCode::SysdateIsNow, Severity::Info, "replica1");
     let scarce = with(Engine::MySql, |servers| {
         of(servers, 0).counters.insert("Threads_connected".to_owned(), "144".to_owned());
     });

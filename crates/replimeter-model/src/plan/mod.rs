@@ -298,6 +298,16 @@ mod tests {
     }
 
     #[test]
+    fn functions_and_engines_belong_to_sandboxes_that_are_started() {
+        let plan = resolve("command = 'lag'\n[target]\nsandbox = ['async:1', 'galera:3']\nudf = true\nfederated = true").unwrap();
+        let all = plan.targets.iter().all(|target| matches!(target, Target::Sandbox(spec) if spec.udf && spec.federated));
+        assert!(all && plan.target.udf, "{:?}", plan.targets);
+        for target in ["sandbox = 'work'", "primary = 'mysql://a/'\nreplicas = ['mysql://b/']"] {
+            assert!(resolve(&format!("command = 'lag'\n[target]\n{target}\nudf = true")).is_err(), "{target}");
+        }
+    }
+
+    #[test]
     fn an_unknown_key_is_named_with_its_line() {
         let error = PlanFile::from_toml("command = 'lag'\n\n[lag]\nround = 5\n").unwrap_err().to_string();
         assert!(error.contains("line 4") && error.contains("round"), "{error}");

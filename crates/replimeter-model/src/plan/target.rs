@@ -77,6 +77,12 @@ pub struct TargetSpec {
     /// How much passes through them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub link_bandwidth: Option<Bandwidth>,
+    /// Whether our functions are loaded into the sandbox's servers.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub udf: bool,
+    /// Whether the engine FEDERATED is turned on in the sandbox's servers.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub federated: bool,
     /// The user's primary.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub primary: Option<Endpoint>,
@@ -174,6 +180,8 @@ impl TargetSpec {
                 jitter: self.link_jitter.unwrap_or(zero),
                 bandwidth: self.link_bandwidth,
             }),
+            udf: self.udf,
+            federated: self.federated,
         }
     }
 

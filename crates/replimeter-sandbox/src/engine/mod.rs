@@ -14,6 +14,9 @@ pub(crate) const REPLICATION_USER: &str = "replimeter_repl";
 /// The user that the tool logs in as.
 pub(crate) const ADMIN_USER: &str = "replimeter";
 
+/// The file name of the library of our functions.
+pub(crate) const UDF_LIBRARY: &str = "libreplimeter_udf.so";
+
 /// One server to be started.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ServerSpec<'a> {
@@ -29,6 +32,8 @@ pub(crate) struct ServerSpec<'a> {
     pub(crate) server_id: u32,
     /// Whether it is a replica.
     pub(crate) replica: bool,
+    /// Its plugin folder, when it has one of its own.
+    pub(crate) plugins: Option<&'a Path>,
     /// What its mode of replication needs.
     pub(crate) arguments: &'a [String],
     /// The user's options; they come last and so override ours.
@@ -36,7 +41,7 @@ pub(crate) struct ServerSpec<'a> {
 }
 
 /// Paths every server needs to be told, wherever it was unpacked.
-fn paths(command: &mut Command, install: &Install) {
+fn paths(command: &mut Command, install: &Install, plugins: Option<&Path>) {
     let option = |name: &str, path: &Path| format!("--{name}={}", path.display());
     command.arg("--no-defaults").arg(option("basedir", &install.base));
     if install.share.join("english").is_dir() {
@@ -46,7 +51,7 @@ fn paths(command: &mut Command, install: &Install) {
     if charsets.is_dir() {
         command.arg(option("character-sets-dir", &charsets));
     }
-    if let Some(plugins) = &install.plugins {
+    if let Some(plugins) = plugins.or(install.plugins.as_deref()) {
         command.arg(option("plugin-dir", plugins));
     }
 }
@@ -60,7 +65,7 @@ pub(crate) fn initialise(
     scratch: &Path,
 ) -> std::io::Result<(Command, Option<File>)> {
     let mut command = install.command();
-    paths(&mut command, install);
+    paths(&mut command, install, None);
     command.arg(format!("--datadir={}", data.display()));
     let input = match install.engine {
         Engine::MariaDb => Some(mariadb::initialise(&mut command, install, scratch)?),
@@ -83,7 +88,7 @@ pub(crate) fn shapes_seed(option: &ServerOption) -> bool {
 /// The command that runs a server.
 pub(crate) fn serve(spec: &ServerSpec<'_>) -> Command {
     let mut command = spec.install.command();
-    paths(&mut command, spec.install);
+    paths(&mut command, spec.install, spec.plugins);
     command
         .arg(format!("--datadir={}", spec.data.display()))
         // Relative to the data directory: an absolute path may exceed a socket's 107 bytes.
@@ -109,7 +114,7 @@ pub(crate) fn serve(spec: &ServerSpec<'_>) -> Command {
 /// takes no connections.
 pub(crate) fn found_galera(install: &Install, data: &Path, library: &Path, port: u16, options: &[ServerOption]) -> Command {
     let mut command = install.command();
-    paths(&mut command, install);
+    paths(&mut command, install, None);
     command
         .arg(format!("--datadir={}", data.display()))
         .args(["--socket=server.sock", "--pid-file=server.pid", "--skip-networking", "--wsrep-on=ON", "--wsrep-new-cluster"])
@@ -133,14 +138,32 @@ pub(crate) fn semi_sync_arguments(install: &Install) -> Vec<String> {
     }
 }
 
-/// The SQL of the init file: our users, never in a binary log.
-pub(crate) fn users(engine: Engine, mode: Mode, password: &str) -> String {
+/// What a server needs that is to have the engine FEDERATED.
+pub(crate) fn federated_arguments(install: &Install) -> Vec<String> {
+    let there = |name: &&str| install.plugins.as_ref().is_some_and(|folder| folder.join(name).is_file());
+    match ["ha_federatedx.so", "ha_federated.so"].iter().copied().find(|name| there(name)) {
+        Some(plugin) => vec![format!("--plugin-load-add={plugin}")],
+        // Built in and turned off.
+        None => vec!["--federated".to_owned()],
+    }
+}
+
+/// The statements that define our functions.
+pub(crate) fn functions() -> [String; 2] {
+    [("now_usec", "STRING"), ("now_nsec", "INTEGER")]
+        .map(|(name, returns)| format!("CREATE FUNCTION {name} RETURNS {returns} SONAME '{UDF_LIBRARY}'"))
+}
+
+/// The SQL of the init file: our users and, when asked for, our functions; never in
+/// a binary log.
+pub(crate) fn init_sql(engine: Engine, mode: Mode, password: &str, udf: bool) -> String {
     let own = match engine {
         Engine::MariaDb => mariadb::LOCK_ROOT.to_owned(),
         Engine::MySql => mysql::lock_root(password),
     };
     // Each node of a cluster makes its own: they are told apart by nothing.
     let local = if mode == Mode::Galera { "SET SESSION wsrep_on=0;" } else { "SET SESSION sql_log_bin=0;" };
+    let functions = if udf { functions().map(|sql| format!("{sql};\n")).concat() } else { String::new() };
     [
         local.to_owned(),
         "SET SESSION sql_log_bin=0;".to_owned(),
@@ -152,6 +175,7 @@ pub(crate) fn users(engine: Engine, mode: Mode, password: &str) -> String {
         format!("GRANT ALL PRIVILEGES ON *.* TO '{ADMIN_USER}'@'localhost' WITH GRANT OPTION;"),
         format!("CREATE USER '{REPLICATION_USER}'@'127.0.0.1' IDENTIFIED BY '{password}';"),
         format!("GRANT REPLICATION SLAVE ON *.* TO '{REPLICATION_USER}'@'127.0.0.1';"),
+        functions,
     ]
     .iter()
     .map(|line| format!("{line}\n"))

@@ -2,6 +2,7 @@
 //! the proof that it works. One file per way of replicating.
 
 mod channels;
+mod extras;
 mod galera;
 mod group;
 mod networks;
@@ -241,7 +242,7 @@ impl<'a> Starter<'a> {
             Mode::Galera => self.await_galera(&started),
             Mode::Group => self.form_group(&started),
         };
-        let proven = connected.and_then(|()| self.prove(&started));
+        let proven = connected.and_then(|()| self.prove_extras(&started)).and_then(|()| self.prove(&started));
         if let Some(died) = self.died.lock().unwrap_or_else(PoisonError::into_inner).take() {
             return Err(died);
         }
@@ -267,12 +268,12 @@ impl<'a> Starter<'a> {
         copy::folder(&self.seeds[usize::from(is_replica)].path, &data, user)?;
         fs::set_permissions(&data, fs::Permissions::from_mode(0o700)).map_err(disk("set the permissions of", &data))?;
         let init_file = folder.join("init.sql");
-        write_private(&init_file, &engine::users(install.engine, self.mode(), self.password))
+        write_private(&init_file, &engine::init_sql(install.engine, self.mode(), self.password, self.installs.udf.is_some()))
             .map_err(disk("write", &init_file))?;
         // The folder stays ours: in it we write a log, which must not be led elsewhere by a link.
         fs::set_permissions(&folder, fs::Permissions::from_mode(0o711)).map_err(disk("set the permissions of", &folder))?;
         user.own(&init_file).map_err(disk("change the owner of", &init_file))?;
-        let mode_arguments = match self.mode() {
+        let mut arguments = match self.mode() {
             Mode::Galera => {
                 self.write_view(&data, index, names.len())?;
                 self.galera_arguments(install, index, names, ports)?
@@ -281,6 +282,10 @@ impl<'a> Starter<'a> {
             Mode::SemiSync => engine::semi_sync_arguments(install),
             Mode::None | Mode::Async | Mode::Chain => Vec::new(),
         };
+        if self.settings.spec.federated {
+            arguments.extend(engine::federated_arguments(install));
+        }
+        let plugins = self.plugin_folder(install, &folder)?;
         let options: Vec<ServerOption> = self
             .settings
             .spec
@@ -299,7 +304,8 @@ impl<'a> Starter<'a> {
             port: ports[index].sql,
             server_id: self.identity.server_id(index),
             replica: is_replica,
-            arguments: &mode_arguments,
+            plugins: plugins.as_deref(),
+            arguments: &arguments,
             options: &options,
         };
         let mut command = engine::serve(&spec);

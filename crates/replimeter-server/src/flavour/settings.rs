@@ -60,6 +60,17 @@ pub fn client_of(session: &mut Session, connection_id: u32) -> Result<Option<Str
     }
 }
 
+/// Whether `SYSDATE()` is the statement's beginning and no clock there
+/// (`sysdate_is_now`). Servers have no variable that tells it, so it is tried: a
+/// clock moves in the course of a statement.
+///
+/// # Errors
+/// When the connection breaks.
+pub fn sysdate_is_now(session: &mut Session) -> Result<bool, ServerError> {
+    let moved = session.value("cannot try SYSDATE()", "SELECT CONCAT(SLEEP(0.003), SYSDATE(6) <> NOW(6))")?;
+    Ok(moved.as_deref() == Some("00"))
+}
+
 /// Counters of nanoseconds for which Galera's flow control stopped writes, summed up.
 #[must_use]
 pub fn flow_control_ns(counters: &BTreeMap<String, String>) -> Option<u64> {

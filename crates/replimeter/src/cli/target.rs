@@ -53,6 +53,14 @@ pub(crate) struct SandboxArgs {
     /// Let no more pass through each link, in each direction, such as 100mbit
     #[arg(long, value_name = "BANDWIDTH")]
     pub(crate) link_bandwidth: Option<Bandwidth>,
+
+    /// Load our functions NOW_USEC() and NOW_NSEC() into every server (docs/udf.md)
+    #[arg(long)]
+    pub(crate) udf: bool,
+
+    /// Turn on the engine FEDERATED in every server
+    #[arg(long)]
+    pub(crate) federated: bool,
 }
 
 /// When a semi-synchronous primary waits.
@@ -80,6 +88,8 @@ impl SandboxArgs {
             link_delay: self.link_delay,
             link_jitter: self.link_jitter,
             link_bandwidth: self.link_bandwidth,
+            udf: self.udf,
+            federated: self.federated,
             ..TargetSpec::default()
         }
     }

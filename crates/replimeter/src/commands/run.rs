@@ -85,6 +85,8 @@ fn read(path: &Path, args: &RunArgs) -> Result<(Plan, Passwords, Vec<Warning>), 
         file.target.link_delay = target.link_delay.or(file.target.link_delay);
         file.target.link_jitter = target.link_jitter.or(file.target.link_jitter);
         file.target.link_bandwidth = target.link_bandwidth.or(file.target.link_bandwidth);
+        file.target.udf |= target.udf;
+        file.target.federated |= target.federated;
         file.target.defaults_file = target.defaults_file.or(file.target.defaults_file);
     }
     Ok((file.resolve().map_err(refuse)?, passwords, warnings))

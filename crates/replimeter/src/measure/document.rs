@@ -225,6 +225,12 @@ fn options(run: &Run<'_>) -> Vec<String> {
         if spec.multi_primary {
             add("multi-primary".to_owned());
         }
+        if spec.udf {
+            add("NOW_USEC() loaded".to_owned());
+        }
+        if spec.federated {
+            add("FEDERATED on".to_owned());
+        }
         if let Some(server) = &spec.replica_server {
             add(format!("replicas on {server}"));
         }
