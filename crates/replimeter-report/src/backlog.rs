@@ -83,7 +83,7 @@ pub(crate) fn text(document: &LagDocument) -> String {
         table.add_row(vec![
             replica,
             row.workers.map_or_else(|| "–".to_owned(), count),
-            row.parallel_mode.to_ascii_lowercase(),
+            if row.parallel_mode.is_empty() { "–".to_owned() } else { row.parallel_mode.to_ascii_lowercase() },
             count(row.backlog_transactions),
             with_interval(&row.load_per_s),
             with_interval(&row.load_while_applying_per_s),

@@ -32,14 +32,14 @@ pub fn lag(document: &LagDocument, raw: bool) -> String {
     let mut out = String::new();
     let _ = writeln!(out, "{}\n", head(document));
     let _ = writeln!(out, "{}\n", wrapped(&document.answer, 96, ""));
-    let overall = overall_rows(document);
-    if document.several() {
-        let _ = writeln!(out, "Side by side (µs, lag from ack unless said otherwise)\n{}", side_by_side(document));
-    }
     if document.settings.backlog.is_some() {
         out.push_str(&beside(document));
         out.push_str(&warnings(&document.warnings));
         return out;
+    }
+    let overall = overall_rows(document);
+    if document.several() {
+        let _ = writeln!(out, "Side by side (µs, lag from ack unless said otherwise)\n{}", side_by_side(document));
     }
     out.push_str(&distributions(document, &overall));
     out.push_str(&methods::text(document));

@@ -30,6 +30,11 @@ struct Way {
 }
 
 impl Way {
+    /// Looks whether the server answers at all, before a long patience is spent on it.
+    fn reachable(&self) -> Result<(), ServerError> {
+        Session::open(&Node { answer: HURRIED, ..self.node.clone() }).map(drop)
+    }
+
     fn go(&self, answer: Duration) -> Result<(), ServerError> {
         let mut session = Session::open(&Node { answer, ..self.node.clone() })?;
         self.statements.iter().try_for_each(|statement| session.run("cannot start the applier again", statement))
@@ -120,8 +125,11 @@ impl Applier {
             return Ok(());
         }
         self.released = true;
-        held().retain(|way| way.node.name != self.way.node.name || way.node.endpoint != self.way.node.endpoint);
-        self.way.go(ANSWER).map_err(|mut error| {
+        let brought = self.way.reachable().and_then(|()| self.way.go(ANSWER));
+        if brought.is_ok() {
+            held().retain(|way| way.node.name != self.way.node.name || way.node.endpoint != self.way.node.endpoint);
+        }
+        brought.map_err(|mut error| {
             error.hint = format!("run on it by hand: {}", self.way.statements.join(" "));
             error
         })

@@ -107,7 +107,10 @@ pub fn lag(document: &LagDocument, manifest: &Manifest, plan: &str, samples_file
             None => "How late is each replica?",
         }),
         shape: &document.target.shape,
-        extent: format!("{} samples", count(gathered.count())),
+        extent: match document.settings.backlog {
+            Some(grow) => format!("a backlog of {grow}"),
+            None => format!("{} samples", count(gathered.count())),
+        },
         document: Value::from(Serde(document)),
         manifest,
         plan,
