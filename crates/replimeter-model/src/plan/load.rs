@@ -1,6 +1,6 @@
 //! The settings of load and backlog.
 
-use super::{LagSpec, Methods, OneOrMore, PlanError, contradiction};
+use super::{Join, LagSpec, Methods, OneOrMore, PlanError, contradiction};
 use crate::{
     backlog::BacklogPlan,
     load::{LoadPlan, LoadSpec},
@@ -49,15 +49,17 @@ impl LagSpec {
         }
         let rounds = self.rounds.is_some() || self.duration.is_some() || self.pace.is_some() || self.size.is_some();
         let sweep = self.sizes.is_some() || self.per_step.is_some() || self.step_pause.is_some() || self.sweeps.is_some();
+        let observed = self.stages == Some(true) || self.join == Some(Join::Federated);
         if rounds
             || sweep
+            || observed
             || self.warm_up.is_some()
             || self.floor_rounds.is_some()
             || self.writers.is_some_and(|writers| writers > 1)
             || self.method != Methods::default()
         {
             return contradiction(
-                "with a backlog no rounds are measured: leave out method, rounds, for, pace, every, writers, size, sizes, warm-up and floor-rounds",
+                "with a backlog no rounds are measured: leave out method, stages, join, rounds, for, pace, every, writers, size, sizes, warm-up and floor-rounds",
             );
         }
         Ok(Some(BacklogPlan { grow, workers: self.workers.clone() }))
