@@ -2,6 +2,7 @@
 //! the alternative in the same run. Run it on an otherwise idle machine.
 
 mod shapes;
+mod tap;
 
 use std::{
     fs,
@@ -20,14 +21,23 @@ use serde_json::Value;
 const TIMES: usize = 7;
 
 fn main() {
+    if std::env::args().any(|arg| arg == "--pending") {
+        return tap::pending();
+    }
     println!("{:<58} {:>12}  {:<12}", "figure", "measured", "goal");
     // A fresh clone with empty caches takes minutes: only when asked for.
     if std::env::args().any(|arg| arg == "--demo") {
         demo();
     }
     let named: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
-    let parts: [(&str, fn()); 5] =
-        [("starts", starts), ("shapes", shapes::starts), ("links", shapes::links), ("floor", floor), ("memory", memory)];
+    let parts: [(&str, fn()); 6] = [
+        ("starts", starts),
+        ("shapes", shapes::starts),
+        ("links", shapes::links),
+        ("floor", floor),
+        ("memory", memory),
+        ("tap", tap::tap),
+    ];
     for (_, part) in parts.iter().filter(|(name, _)| named.is_empty() || named.iter().any(|named| named == name)) {
         part();
     }
