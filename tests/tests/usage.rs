@@ -16,6 +16,7 @@ fn help_of_every_command() {
     for (name, args) in [
         ("main", vec!["--help"]),
         ("lag", vec!["lag", "--help"]),
+        ("tap", vec!["tap", "--help"]),
         ("run", vec!["run", "--help"]),
         ("report", vec!["report", "--help"]),
         ("servers", vec!["servers", "--help"]),

@@ -96,6 +96,7 @@ pub fn run(
     folder: &Path,
     listener: &mut Listener<'_>,
 ) -> Result<Outcome, MeasureError> {
+    let cpu_before = clock::thread_cpu();
     let count = cluster.replicas.len();
     let twice = !plan.floor.0.is_zero();
     let ids = check::server_ids(cluster, plan.server_id, count + 1 + usize::from(twice))?;
@@ -151,7 +152,7 @@ pub fn run(
             joining.outcome.failure.get_or_insert(MeasureError::Thread);
         }
     });
-    Ok(joining.finish(&streams))
+    Ok(joining.finish(&streams, clock::thread_cpu().saturating_sub(cpu_before)))
 }
 
 /// The matching thread's part.
@@ -343,10 +344,10 @@ impl Joining<'_> {
         (listener.windows)(&windows).map_err(MeasureError::Sink)
     }
 
-    fn finish(mut self, streams: &[Stream]) -> Outcome {
+    /// `cpu` is the matching thread's own.
+    fn finish(mut self, streams: &[Stream], mut cpu: Duration) -> Outcome {
         self.matcher.sweep(self.clock.now());
         let mut anonymous = 0;
-        let mut cpu = clock::thread_cpu();
         for (index, stream) in streams.iter().enumerate() {
             let inbox = stream.inbox();
             let record = &mut self.outcome.streams[index];

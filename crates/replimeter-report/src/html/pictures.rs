@@ -496,7 +496,8 @@ pub(super) fn tap_course(document: &TapDocument) -> Picture {
     let unit = Unit::for_size(largest);
     let mut traces = Vec::new();
     for (index, (name, windows)) in by_replica(document).into_iter().enumerate() {
-        let picks: [(&str, fn(&TapWindow) -> Option<f64>, &str); 4] = [
+        type Pick = fn(&TapWindow) -> Option<f64>;
+        let picks: [(&str, Pick, &str); 4] = [
             ("p50", |window| window.p50_us, "solid"),
             ("p99", |window| window.p99_us, "dash"),
             ("max", |window| window.max_us, "dot"),

@@ -31,38 +31,43 @@ pub enum Role {
 /// # Errors
 /// Naming the setting that is missing.
 pub fn check(session: &Session, facts: &Facts, role: Role) -> Result<(), ServerError> {
-    let refuse = |cause: String, hint: &str| Err(session.unfit(DOING, cause, hint));
+    match missing(facts, role) {
+        Some((cause, hint)) => Err(session.unfit(DOING, cause, hint)),
+        None => Ok(()),
+    }
+}
+
+/// What is missing, and what to turn on.
+fn missing(facts: &Facts, role: Role) -> Option<(String, String)> {
     let log = binlog(facts);
     if !log.on {
-        return refuse(
-            "its binary log is off (log_bin=OFF)".to_owned(),
-            "turn it on in the server's configuration (log_bin=binlog) and restart the server, or measure by polling (`replimeter lag`)",
-        );
+        let hint = "turn it on in the server's configuration (log_bin=binlog) and restart the server, or measure by polling (`replimeter lag`)";
+        return Some(("its binary log is off (log_bin=OFF)".to_owned(), hint.to_owned()));
     }
     let updates = log.updates_variable;
     if role == Role::Applier && !log.logs_updates {
-        return refuse(
+        return Some((
             format!("it does not log what it applies ({updates}=OFF), so its log does not show when"),
-            &format!(
+            format!(
                 "set {updates}=ON in its configuration and restart it, or measure it by polling (`replimeter lag`), which needs no log on the replica"
             ),
-        );
+        ));
     }
     let gtid_mode = facts.get("gtid_mode");
     if facts.engine == Engine::MySql && gtid_mode != "ON" {
-        return refuse(
+        let hint = "turn GTIDs on (gtid_mode=ON, enforce_gtid_consistency=ON, step by step while it runs), or measure by polling (`replimeter lag`)";
+        return Some((
             format!("its transactions are anonymous (gtid_mode={gtid_mode}), so they cannot be recognised elsewhere"),
-            "turn GTIDs on (gtid_mode=ON, enforce_gtid_consistency=ON, step by step while it runs), or measure by polling (`replimeter lag`)",
-        );
+            hint.to_owned(),
+        ));
     }
     let galera = facts.on("wsrep_on") && !matches!(facts.get("wsrep_provider"), "" | "none");
     if galera && !facts.on("wsrep_gtid_mode") {
-        return refuse(
-            "each Galera node numbers the cluster's transactions by itself (wsrep_gtid_mode=OFF), so GTIDs do not agree between nodes".to_owned(),
-            "on every node set wsrep_gtid_mode=ON, the same wsrep_gtid_domain_id, a gtid_domain_id of its own and log_slave_updates=ON, then restart them one by one",
-        );
+        let cause = "each Galera node numbers the cluster's transactions by itself (wsrep_gtid_mode=OFF), so GTIDs do not agree between nodes";
+        let hint = "on every node set wsrep_gtid_mode=ON, the same wsrep_gtid_domain_id, a gtid_domain_id of its own and log_slave_updates=ON, then restart them one by one";
+        return Some((cause.to_owned(), hint.to_owned()));
     }
-    Ok(())
+    None
 }
 
 /// Checks that two nodes of one Galera cluster give the cluster's transactions the
@@ -132,6 +137,25 @@ pub fn check_server_id(session: &mut Session, facts: &Facts, id: u32) -> Result<
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn lacks(engine: Engine, role: Role, variables: &[(&str, &str)]) -> Option<String> {
+        let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        missing(&Facts { engine, version: String::new(), variables }, role).map(|(cause, hint)| format!("{cause}; {hint}"))
+    }
+
+    #[test]
+    fn what_is_missing_is_named_with_what_to_turn_on() {
+        let maria = |role, variables: &[(&str, &str)]| lacks(Engine::MariaDb, role, variables);
+        assert!(maria(Role::Source, &[("log_bin", "OFF")]).unwrap().contains("log_bin=binlog"));
+        let without = [("log_bin", "ON"), ("log_slave_updates", "OFF")];
+        assert_eq!(maria(Role::Source, &without), None);
+        assert!(maria(Role::Applier, &without).unwrap().contains("set log_slave_updates=ON"));
+        let galera = [("log_bin", "ON"), ("log_slave_updates", "ON"), ("wsrep_on", "ON"), ("wsrep_provider", "/x.so")];
+        assert!(maria(Role::Applier, &galera).unwrap().contains("wsrep_gtid_domain_id"));
+        let mysql = |mode| lacks(Engine::MySql, Role::Source, &[("log_bin", "ON"), ("gtid_mode", mode)]);
+        assert!(mysql("ON_PERMISSIVE").unwrap().contains("gtid_mode=ON_PERMISSIVE"));
+        assert_eq!(mysql("ON"), None);
+    }
 
     #[test]
     fn chosen_ids_are_high_and_free() {

@@ -1,0 +1,374 @@
+//! `replimeter tap`: the lag of traffic that is not ours, from the binary logs.
+
+use std::{
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+    thread,
+    time::Duration,
+};
+
+use replimeter_model::time::Nanos;
+use replimeter_sandbox::Sandbox;
+use replimeter_server::{
+    ErrorKind, Node,
+    binlog::{Arrived, Follower, Position, Start, fitness},
+    facts::Facts,
+    flavour,
+};
+use replimeter_suites::{Ended, Tool, clean, password, session, sql, start, until, url, value, wait};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+const LIMIT: Duration = Duration::from_secs(90);
+
+/// Tables for traffic that is not ours, on the replicas too.
+fn tables(primary: &Node) {
+    for statement in [
+        "CREATE DATABASE shop",
+        "CREATE TABLE shop.orders (id INT AUTO_INCREMENT PRIMARY KEY, v VARCHAR(200))",
+        "CREATE TABLE shop.carts (id INT AUTO_INCREMENT PRIMARY KEY, v VARCHAR(200))",
+    ] {
+        sql(primary, statement);
+    }
+}
+
+/// Writes over several connections until told to stop; how many transactions.
+fn traffic(nodes: &[&Node], prefix: &[&str], stop: &AtomicBool, written: &AtomicU64) {
+    thread::scope(|scope| {
+        for writer in 0..3 {
+            let node = nodes[writer % nodes.len()];
+            scope.spawn(move || {
+                let mut session = session(node);
+                for statement in prefix {
+                    session.run("test", statement).unwrap();
+                }
+                let table = if writer == 0 { "carts" } else { "orders" };
+                while !stop.load(Ordering::Relaxed) {
+                    session.run("test", &format!("INSERT INTO shop.{table} (v) VALUES ('x')")).unwrap();
+                    written.fetch_add(1, Ordering::Relaxed);
+                    thread::sleep(Duration::from_millis(2));
+                }
+            });
+        }
+    });
+}
+
+/// The command line for a sandbox's servers; the first is the primary.
+fn args(sandbox: &Sandbox, more: &[&str]) -> Vec<String> {
+    let nodes = sandbox.nodes();
+    let mut args = vec!["tap".to_owned(), "--primary".to_owned(), url(&nodes[0], "replimeter")];
+    for node in &nodes[1..] {
+        args.extend(["--replica".to_owned(), url(node, "replimeter")]);
+    }
+    args.extend(more.iter().map(|arg| (*arg).to_owned()));
+    args
+}
+
+/// Follows while there is traffic and `meanwhile` happens; the traffic ends well before
+/// the run does.
+fn followed(sandbox: &Sandbox, args: &[String], prefix: &[&str], meanwhile: impl FnOnce()) -> (Tool, Ended) {
+    let tool = Tool::new();
+    let primary = &sandbox.nodes()[0];
+    let (stop, written) = (AtomicBool::new(false), AtomicU64::new(0));
+    let ended = thread::scope(|scope| {
+        let child = tool.command(args).env("REPLIMETER_PASSWORD", password(primary)).spawn().unwrap();
+        scope.spawn(|| traffic(&[primary], prefix, &stop, &written));
+        until("there is traffic", LIMIT, || written.load(Ordering::Relaxed) > 100);
+        thread::sleep(Duration::from_millis(1500));
+        meanwhile();
+        thread::sleep(Duration::from_millis(500));
+        stop.store(true, Ordering::Relaxed);
+        wait(child, LIMIT)
+    });
+    assert!(written.load(Ordering::Relaxed) > 100);
+    (tool, ended)
+}
+
+fn number(value: &Value) -> u64 {
+    value.as_u64().unwrap_or_else(|| panic!("no number: {value}"))
+}
+
+/// Every transaction of the primary is accounted for, and all have a lag.
+fn all_matched(document: &Value) {
+    assert!(!document["results"].as_array().unwrap().is_empty());
+    for row in document["results"].as_array().unwrap() {
+        assert!(number(&row["transactions"]) > 100, "{row:#}");
+        assert_eq!(row["matched"], row["transactions"], "{row:#}");
+        assert_eq!((number(&row["unmatched"]), number(&row["pending"])), (0, 0), "{row:#}");
+        assert_eq!(row["lag"]["count"], row["matched"]);
+    }
+}
+
+#[test]
+fn mariadb_with_rotations_and_by_table() {
+    let sandbox = start("mariadb/async:1", &[]);
+    let (primary, replica) = (&sandbox.nodes()[0], &sandbox.nodes()[1]);
+    tables(primary);
+    let more = ["--for", "6s", "--by", "table", "--floor", "2s", "--json"];
+    let (tool, ended) = followed(&sandbox, &args(&sandbox, &more), &[], || {
+        sql(primary, "FLUSH BINARY LOGS");
+        sql(replica, "FLUSH BINARY LOGS");
+    });
+    let document = ended.with_code(0).json();
+    assert_eq!((document["schema"].as_str(), document["status"].as_str()), (Some("replimeter.tap/1"), Some("complete")));
+    all_matched(&document);
+    let row = &document["results"][0];
+    let groups = row["by"].as_array().unwrap();
+    assert_eq!(groups[0]["table"], "orders");
+    assert_eq!(groups[1]["table"], "carts");
+    let of_groups: u64 = groups.iter().map(|group| number(&group["lag"]["count"])).sum();
+    assert!(of_groups >= number(&row["matched"]) - 2, "each touches one table: {row:#}");
+    assert!(number(&document["streams"][0]["rotations"]) >= 1 && number(&document["streams"][1]["rotations"]) >= 1);
+    assert!(number(&document["floor"]["transactions"]) > 0);
+    let windows = document["windows"].as_array().unwrap();
+    let of_windows: u64 = windows.iter().map(|window| number(&window["matched"])).sum();
+    assert_eq!(of_windows, number(&row["matched"]));
+    assert!(clean(primary) && clean(replica), "nothing is written");
+    // The run's directory is whole, and renders again.
+    let dir = tool.only_run();
+    for name in ["plan.toml", "manifest.json", "samples.parquet", "summary.json", "report.html"] {
+        assert!(dir.join(name).exists(), "{name}");
+    }
+    let again = tool.run(&["report", dir.to_str().unwrap()]).with_code(0);
+    assert!(again.words().contains("shop.orders"), "{again:#?}");
+    let plan = dir.join("plan.toml");
+    let planned = tool.run(&["run", "--dry-run", plan.to_str().unwrap()]).with_code(0);
+    assert!(planned.stdout.contains("command = \"tap\"") && planned.stdout.contains("by = \"table\""));
+}
+
+#[test]
+fn mysql_with_tags_and_compression() {
+    let sandbox = start("mysql/async:1", &[]);
+    tables(&sandbox.nodes()[0]);
+    let prefix = ["SET SESSION gtid_next = 'AUTOMATIC:batch'", "SET SESSION binlog_transaction_compression = 1"];
+    let more = ["--for", "6s", "--by", "schema", "--json"];
+    let (_, ended) = followed(&sandbox, &args(&sandbox, &more), &prefix, || {});
+    let document = ended.with_code(0).json();
+    all_matched(&document);
+    let row = &document["results"][0];
+    assert_eq!(row["by"][0]["schema"], "shop");
+    // Servers of one host: the commits' own timestamps tell a lag too.
+    assert!(number(&row["by_servers"]["count"]) > 100 && row["by_servers"]["min_us"].as_f64().unwrap() > 0.0, "{row:#}");
+    assert_eq!(document["streams"][0]["tls"], true, "MySQL offers TLS by default");
+}
+
+#[test]
+fn a_replica_of_a_replica() {
+    let sandbox = start("mariadb/chain:2", &[]);
+    tables(&sandbox.nodes()[0]);
+    let (_, ended) = followed(&sandbox, &args(&sandbox, &["--for", "6s", "--json"]), &[], || {});
+    let document = ended.with_code(0).json();
+    all_matched(&document);
+    let p50 = |index: usize| document["results"][index]["lag"]["p50_us"].as_f64().unwrap();
+    assert!(p50(0) < p50(1), "the second hop comes later: {document:#}");
+}
+
+#[test]
+fn galera_needs_gtid_mode() {
+    let sandbox = start("galera:3", &[]);
+    tables(&sandbox.nodes()[0]);
+    let nodes = sandbox.nodes();
+    let tool = Tool::new();
+    let mut args = vec!["tap".to_owned(), "--for".to_owned(), "6s".to_owned(), "--json".to_owned()];
+    for node in nodes {
+        args.extend(["--node".to_owned(), url(node, "replimeter")]);
+    }
+    let (stop, written) = (AtomicBool::new(false), AtomicU64::new(0));
+    // Written on every node: what the others certify is in the first one's log too.
+    let writers: Vec<&Node> = nodes.iter().collect();
+    let ended = thread::scope(|scope| {
+        let child = tool.command(&args).env("REPLIMETER_PASSWORD", password(&nodes[0])).spawn().unwrap();
+        scope.spawn(|| traffic(&writers, &[], &stop, &written));
+        thread::sleep(Duration::from_secs(3));
+        stop.store(true, Ordering::Relaxed);
+        wait(child, LIMIT)
+    });
+    all_matched(&ended.with_code(0).json());
+    for node in nodes {
+        sql(node, "SET GLOBAL wsrep_gtid_mode = OFF");
+    }
+    let refused = wait(tool.command(&args).env("REPLIMETER_PASSWORD", password(&nodes[0])).spawn().unwrap(), LIMIT);
+    let _ = refused.with_code(3).saying("wsrep_gtid_mode=OFF").saying("wsrep_gtid_domain_id");
+}
+
+#[test]
+fn a_replica_that_stops_and_resumes() {
+    let sandbox = start("mariadb/async:1", &[]);
+    let replica = &sandbox.nodes()[1];
+    tables(&sandbox.nodes()[0]);
+    let (_, ended) = followed(&sandbox, &args(&sandbox, &["--for", "8s", "--json"]), &[], || {
+        sql(replica, "STOP SLAVE");
+        thread::sleep(Duration::from_secs(2));
+        sql(replica, "START SLAVE");
+        thread::sleep(Duration::from_secs(1));
+    });
+    let document = ended.with_code(0).json();
+    all_matched(&document);
+    // What was written while it stood still is late by up to the stop.
+    let largest = document["results"][0]["lag"]["max_us"].as_f64().unwrap();
+    assert!(largest > 1.5e6, "{largest}");
+    let awaited = document["windows"].as_array().unwrap().iter().map(|window| number(&window["pending"])).max().unwrap();
+    assert!(awaited > 100, "{awaited}");
+}
+
+#[test]
+fn a_lost_connection_is_made_again_and_told() {
+    for shape in ["mariadb/async:1", "mysql/async:1"] {
+        let sandbox = start(shape, &[]);
+        tables(&sandbox.nodes()[0]);
+        let more = ["--for", "7s", "--floor", "0", "--server-id", "3111222333", "--json"];
+        let (_, ended) = followed(&sandbox, &args(&sandbox, &more), &[], || {
+            // Of the primary's dumps, ours is the newer one.
+            for node in sandbox.nodes() {
+                let id = value(node, "SELECT MAX(id) FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%'");
+                sql(node, &format!("KILL {}", id.unwrap()));
+            }
+            thread::sleep(Duration::from_millis(1500));
+        });
+        let document = ended.with_code(0).json();
+        let row = &document["results"][0];
+        let of = |name: &str| number(&row[name]);
+        assert_eq!(of("matched") + of("unmatched"), of("transactions"), "{shape}: {row:#}");
+        assert!(of("unmatched") > 0 && of("matched") > 100, "{shape}: {row:#}");
+        assert_eq!(of("pending"), 0);
+        assert!(document["streams"].as_array().unwrap().iter().all(|stream| number(&stream["reconnects"]) == 1), "{document:#}");
+        assert!(document["warnings"].to_string().contains("connected again"), "{document:#}");
+    }
+}
+
+#[test]
+fn servers_that_cannot_be_followed() {
+    let refused = |shape: &str, options: &[&str], wanted: &[&str]| {
+        let tool = Tool::new();
+        let mut args = vec!["tap", "--sandbox", shape, "--for", "1s"];
+        options.iter().for_each(|option| args.extend(["--server-option", option]));
+        let ended = tool.run(&args).with_code(3);
+        for wanted in wanted {
+            assert!(ended.stderr.contains(wanted), "`{wanted}` is missing in {ended:#?}");
+        }
+        assert!(tool.runs().is_empty(), "nothing to keep");
+    };
+    refused(
+        "mariadb/async:1",
+        &["replica1:log_slave_updates=0"],
+        &[],
+        &["replica1 (", "log_slave_updates=OFF", "replimeter lag"],
+    );
+    refused("mysql/async:1", &["replica1:log_replica_updates=0"], &["replica1 (", "log_replica_updates=OFF"]);
+}
+
+#[test]
+fn privileges_and_server_ids() {
+    let sandbox = start("mariadb/async:1", &[]);
+    let (primary, replica) = (&sandbox.nodes()[0], &sandbox.nodes()[1]);
+    sql(primary, "CREATE USER tapper@'127.0.0.1' IDENTIFIED BY 'pw'");
+    let caught_up = || {
+        let at = value(primary, "SELECT @@gtid_binlog_pos").unwrap();
+        assert_eq!(value(replica, &format!("SELECT MASTER_GTID_WAIT('{at}', 30)")).as_deref(), Some("0"));
+    };
+    caught_up();
+    let run = |user: &str, secret: &str, more: &[&str]| {
+        let tool = Tool::new();
+        let (primary, replica) = (url(primary, user), url(replica, user));
+        let mut args = vec!["tap", "--primary", &primary, "--replica", &replica, "--for", "1s", "--floor", "0"];
+        args.extend(more);
+        wait(tool.command(&args).env("REPLIMETER_PASSWORD", secret).spawn().unwrap(), LIMIT)
+    };
+    let _ = run("tapper", "pw", &[]).with_code(3).saying("REPLICATION SLAVE").saying("`tapper`");
+    sql(primary, "GRANT REPLICATION SLAVE ON *.* TO tapper@'127.0.0.1'");
+    caught_up();
+    // Enough by itself; what it cannot see is said.
+    let document = run("tapper", "pw", &["--json"]).with_code(0).json();
+    assert!(document["warnings"].to_string().contains("does not show its replication status"), "{document:#}");
+    sql(primary, "GRANT REPLICA MONITOR, BINLOG MONITOR ON *.* TO tapper@'127.0.0.1'");
+    caught_up();
+    let document = run("tapper", "pw", &["--json"]).with_code(0).json();
+    assert!(!document["warnings"].to_string().contains("replication status"), "{document:#}");
+    let id = value(replica, "SELECT @@server_id").unwrap();
+    let _ = run("replimeter", password(primary), &["--server-id", &id]).with_code(3).saying(&id).saying("--server-id");
+    assert_eq!(value(replica, "SELECT 1").as_deref(), Some("1"));
+}
+
+#[test]
+fn streams_for_other_tools_and_the_proper_end() {
+    let sandbox = start("mariadb/async:1", &[]);
+    tables(&sandbox.nodes()[0]);
+    for form in ["csv", "openmetrics"] {
+        let tool = Tool::new();
+        let (stop, written) = (AtomicBool::new(false), AtomicU64::new(0));
+        let primary = &sandbox.nodes()[0];
+        let ended = thread::scope(|scope| {
+            let args = args(&sandbox, &["--stream", form, "--every", "500ms", "--floor", "0"]);
+            let child = tool.command(&args).env("REPLIMETER_PASSWORD", password(primary)).spawn().unwrap();
+            scope.spawn(|| traffic(&[primary], &[], &stop, &written));
+            thread::sleep(Duration::from_secs(4));
+            // Nobody asked for an end: the user's is the proper one.
+            kill_process(Pid::from_raw(child.id() as i32).unwrap(), Signal::INT).unwrap();
+            let ended = wait(child, LIMIT);
+            stop.store(true, Ordering::Relaxed);
+            ended
+        })
+        .with_code(0);
+        assert!(tool.only_run().join("report.html").exists());
+        assert!(ended.stderr.contains("transactions/s"), "asked for by --every: {ended:#?}");
+        if form == "csv" {
+            let lines: Vec<&str> = ended.stdout.lines().collect();
+            assert!(lines[0].starts_with("start_s,end_s,replica,transactions,bytes,matched,inverted"), "{ended:#?}");
+            assert!(lines.len() > 3, "{ended:#?}");
+            assert!(lines[1..].iter().all(|line| line.split(',').count() == lines[0].split(',').count()));
+            let matched: u64 = lines[1..].iter().map(|line| line.split(',').nth(5).unwrap().parse::<u64>().unwrap()).sum();
+            assert!(matched > 100, "{ended:#?}");
+        } else {
+            let expositions: Vec<&str> = ended.stdout.split("# EOF\n").collect();
+            assert!(expositions.len() > 3 && expositions.last() == Some(&""), "{ended:#?}");
+            let total = |text: &str| -> u64 {
+                let line = text.lines().find(|line| line.starts_with("replimeter_tap_matched_total")).unwrap();
+                line.rsplit(' ').next().unwrap().parse().unwrap()
+            };
+            let totals: Vec<u64> = expositions[..expositions.len() - 1].iter().map(|text| total(text)).collect();
+            assert!(totals.is_sorted() && totals[totals.len() - 1] > 100, "{totals:?}");
+        }
+    }
+}
+
+#[test]
+fn positions_that_are_gone() {
+    for shape in ["mariadb/async:0", "mysql/async:0"] {
+        let sandbox = start(shape, &[]);
+        let node = &sandbox.nodes()[0];
+        let facts = Facts::read(&mut session(node)).unwrap();
+        let mut ids = fitness::server_ids(&mut session(node), &facts).unwrap().unwrap();
+        let mut id = || {
+            let id = fitness::unused_server_id(&ids);
+            ids.insert(id);
+            id
+        };
+        let first = Position { file: "binlog.000001".to_owned(), offset: 4 };
+        let mut follower = Follower::open(node, &facts, id(), &Start::File(first.clone())).unwrap();
+        sql(node, "FLUSH BINARY LOGS");
+        sql(node, "CREATE DATABASE a");
+        let mut seen = Vec::new();
+        until("it arrives", LIMIT, || {
+            follower.read(|| Nanos(0), &mut |arrived: Arrived<'_>| seen.push(arrived.gtid)).unwrap();
+            follower.position().file != first.file && follower.position().offset > 200 && !seen.is_empty()
+        });
+        drop(follower);
+        let last = flavour::binlog_end(facts.engine, &mut session(node)).unwrap().unwrap().0;
+        until("it is purged", LIMIT, || {
+            sql(node, &format!("PURGE BINARY LOGS TO '{last}'"));
+            session(node).rows("test", "SHOW BINARY LOGS").unwrap().len() == 1
+        });
+        let starts = [Start::File(first), Start::Gtids(String::new())];
+        for from in starts {
+            let opened = Follower::open(node, &facts, id(), &from);
+            let error = match opened {
+                Err(error) => error,
+                Ok(mut follower) => {
+                    let mut read = || follower.read(|| Nanos(0), &mut |_: Arrived<'_>| {});
+                    (0..50).find_map(|_| read().err()).unwrap_or_else(|| panic!("{shape}: {from:?} is there"))
+                }
+            };
+            assert_eq!(error.kind, ErrorKind::Statement(1236), "{shape}: {error} {}", error.hint);
+            assert!(error.hint.contains("keep its log longer"), "{shape}: {error}: {}", error.hint);
+        }
+    }
+}
