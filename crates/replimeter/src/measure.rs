@@ -16,7 +16,6 @@ use std::{
 
 use replimeter_measure::{
     MeasureError, backlog,
-    clock::Clock,
     lag::{self, Compared, LARGEST_PACKET, Listener, Outcome, Possible},
     load::Workload,
     preflight::{self, CheckedReplica, Cluster},
@@ -45,7 +44,6 @@ use crate::{
     failure::{Failure, Kind},
     frame::Frame,
     machine,
-    progress::Line,
 };
 
 /// How long a server may take to answer a question outside the measuring path.
@@ -183,7 +181,7 @@ impl Run<'_> {
         let setting = Setting { plan: lag, workloads: &self.workloads, clock: &clock, line, stop: self.stop };
         let writer = &mut self.writer;
         let result = under_load(&setting, &mut cluster, &mut beside, |cluster| {
-            measure(cluster, lag, &possible, &clock, writer, &mut gathered, line, setting.stop)
+            measure(&setting, cluster, &possible, writer, &mut gathered)
         });
         self.frame.warnings.append(&mut beside.warnings);
         let idle = before.zip(machine::CoreTime::read()).and_then(|(before, after)| after.idle_share(before));
@@ -235,14 +233,11 @@ impl Run<'_> {
 
 /// Measures, and always leaves the samples in a state that can be finished.
 fn measure(
+    setting: &Setting<'_>,
     cluster: &mut Cluster,
-    plan: &LagPlan,
     possible: &Possible,
-    clock: &Clock,
     writer: &mut SamplesWriter,
     gathered: &mut Gathered,
-    line: &Line,
-    stop: &AtomicBool,
 ) -> Result<Outcome, Failure> {
     let panics = environment::fault().as_deref() == Some("panic-while-measuring");
     let gathered = RefCell::new(gathered);
@@ -252,9 +247,9 @@ fn measure(
         writer.write(sample).map_err(|error| error.to_string())
     };
     let mut compared = |compared: &Compared| gathered.borrow_mut().compare(compared);
-    let mut progress = |progress| line.show(&progress);
-    let mut listener = Listener { sample: &mut sample, compared: &mut compared, progress: &mut progress, stop };
-    Ok(lag::run(cluster, plan, possible, 1, clock, &mut listener)?)
+    let mut progress = |progress| setting.line.show(&progress);
+    let mut listener = Listener { sample: &mut sample, compared: &mut compared, progress: &mut progress, stop: setting.stop };
+    Ok(lag::run(cluster, setting.plan, possible, 1, setting.clock, &mut listener)?)
 }
 
 /// What the command ends with, when not with success.

@@ -27,6 +27,7 @@ use super::{
     board::Board,
     falls::Fall,
     observer::Seen,
+    script::Script,
     seen::SeenRows,
     writer::Word,
 };
@@ -125,8 +126,7 @@ impl<'a> Collector<'a> {
         slots: &'a [Slot],
         falls: Vec<Fall>,
         last: u64,
-        phase: Phase,
-        total: Option<u64>,
+        script: &Script,
     ) -> Self {
         let taps = slots.iter().filter(|slot| slot.method == Method::Tap).count();
         Self {
@@ -137,8 +137,8 @@ impl<'a> Collector<'a> {
             falls,
             arrivals: (taps > 0).then(|| Arrivals::new(taps + 1)),
             tapped: slots.iter().map(|_| SeenRows::new(last)).collect(),
-            phase,
-            total,
+            phase: script.phase(),
+            total: script.total(),
             pending: BTreeMap::new(),
             touched: Vec::new(),
             done: 0,

@@ -459,7 +459,7 @@ impl Part<'_> {
             if let Some(first) = writers.first() {
                 board.set_writer(first.thread().clone());
             }
-            let collector = Collector::new(board, clock, self.plan, &slots, prepared.falls, last, phase, script.total());
+            let collector = Collector::new(board, clock, self.plan, &slots, prepared.falls, last, &script);
             let mut ending = collector.run(&writes, &sightings, cluster, listener);
             // The observers end when the board says so, the writers too.
             drop(halt);
