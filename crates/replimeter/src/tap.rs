@@ -174,7 +174,7 @@ pub(crate) fn carry_out(mut request: Request<'_>, stop: &Arc<AtomicBool>) -> Res
     }
     let results = outcome.results.into_iter().zip(delays).map(|(row, delay)| TapRow {
         shape: label.clone(),
-        configured_delay_us: (!delay.is_zero()).then(|| delay.as_secs_f64() * 1e6),
+        configured_delay_us: (!delay.is_zero()).then_some(delay.as_secs_f64() * 1e6),
         ..row
     });
     let mut document = TapDocument {
