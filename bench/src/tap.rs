@@ -25,13 +25,13 @@ const BEHIND: u64 = 13_000_000;
 /// Processor time per transaction and the share that is matched, under writers at full
 /// speed; then the memory of arrivals that a replica has still to show.
 pub(crate) fn tap() {
-    for real_time in ["on", "off"] {
-        let document = under_load(real_time);
+    for (real_time, rest) in [("on", "0"), ("off", "0"), ("on", "1ms")] {
+        let document = under_load(real_time, rest);
         let row = &document["results"][0];
         let of = |name: &str| row[name].as_u64().unwrap();
         let rate = of("transactions") as f64 / WRITING.as_secs_f64();
         let share = of("matched") as f64 / of("transactions").max(1) as f64 * 100.0;
-        let what = format!("tap, {WRITERS} writers, real-time priority {real_time}");
+        let what = format!("tap, {WRITERS} writers, real-time {real_time}, rest {rest}");
         line(&format!("{what}: transactions per s"), format!("{rate:.0}"), "");
         line(&format!("{what}: matched (%)"), format!("{share:.4}"), "100");
         let cpu = document["cpu_us_per_transaction"].as_f64().unwrap();
@@ -53,7 +53,7 @@ pub(crate) fn tap() {
     line("  matched when the replica has caught up (%)", format!("{:.4}", next()), "100");
 }
 
-fn under_load(real_time: &str) -> Value {
+fn under_load(real_time: &str, rest: &str) -> Value {
     let sandbox = start("mariadb/async:1", &["innodb_flush_log_at_trx_commit=2", "replica1:slave_parallel_threads=8"]);
     let (primary, replica) = (&sandbox.nodes()[0], &sandbox.nodes()[1]);
     sql(primary, "CREATE DATABASE load_test");
@@ -63,7 +63,7 @@ fn under_load(real_time: &str) -> Value {
     let seconds = format!("{}s", WRITING.as_secs() + 15);
     let (primary_url, replica_url) = (url(primary, "replimeter"), url(replica, "replimeter"));
     let mut args = vec!["tap", "--primary", &primary_url, "--replica", &replica_url, "--for", &seconds, "--floor", "0"];
-    args.extend(["--keep-awake", "off", "--real-time", real_time, "--json"]);
+    args.extend(["--keep-awake", "off", "--real-time", real_time, "--rest", rest, "--json"]);
     let output = thread::scope(|scope| {
         let child = tool.command(&args).env("REPLIMETER_PASSWORD", password(primary)).spawn().unwrap();
         thread::sleep(Duration::from_secs(1));

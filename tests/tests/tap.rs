@@ -1,6 +1,7 @@
 //! `replimeter tap`: the lag of traffic that is not ours, from the binary logs.
 
 use std::{
+    process::{Child, Command, Stdio},
     sync::atomic::{AtomicBool, AtomicU64, Ordering},
     thread,
     time::Duration,
@@ -233,6 +234,91 @@ fn a_lost_connection_is_made_again_and_told() {
         assert!(document["streams"].as_array().unwrap().iter().all(|stream| number(&stream["reconnects"]) == 1), "{document:#}");
         assert!(document["warnings"].to_string().contains("connected again"), "{document:#}");
     }
+}
+
+#[test]
+fn a_server_that_restarts() {
+    let sandbox = start("mariadb/async:1", &[]);
+    let replica = &sandbox.nodes()[1];
+    tables(&sandbox.nodes()[0]);
+    let mut restarted = None;
+    let (_, ended) = followed(&sandbox, &args(&sandbox, &["--for", "12s", "--floor", "0", "--json"]), &[], || {
+        let before = sandbox.pids();
+        sql(replica, "SHUTDOWN");
+        until("it has ended", LIMIT, || sandbox.pids().len() < before.len() || sandbox.ended(1).is_some());
+        let record = sandbox.record();
+        let words = &record.command_lines["replica1"];
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        if rustix::process::geteuid().is_root() {
+            command.arg(format!("--user={}", record.system_user));
+        }
+        restarted = Some(Ending(command.spawn().unwrap()));
+        until("it is there again", LIMIT, || replimeter_server::Session::open(replica).is_ok());
+        sql(replica, "START SLAVE");
+        thread::sleep(Duration::from_secs(1));
+    });
+    let document = ended.with_code(0).json();
+    let row = &document["results"][0];
+    let of = |name: &str| number(&row[name]);
+    assert_eq!(of("matched") + of("unmatched") + of("pending"), of("transactions"), "{row:#}");
+    assert!(of("matched") > 100 && of("pending") == 0, "{row:#}");
+    assert!(number(&document["streams"][1]["reconnects"]) >= 1, "{document:#}");
+    drop(restarted);
+}
+
+/// A process that ends with the test.
+struct Ending(Child);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn filters_by_schema_and_table() {
+    let sandbox = start("mariadb/async:1", &[]);
+    tables(&sandbox.nodes()[0]);
+    let share = |filter: [&str; 2]| {
+        let more = ["--for", "5s", "--floor", "0", "--by", "table", filter[0], filter[1], "--json"];
+        let (_, ended) = followed(&sandbox, &args(&sandbox, &more), &[], || {});
+        let document = ended.with_code(0).json();
+        let row = document["results"][0].clone();
+        assert_eq!(row["matched"], row["transactions"], "{row:#}");
+        let tables: Vec<String> =
+            row["by"].as_array().unwrap().iter().map(|group| group["table"].as_str().unwrap().to_owned()).collect();
+        (number(&row["transactions"]) as f64 / number(&document["streams"][0]["transactions"]) as f64, tables)
+    };
+    // One of three writers writes to `carts`.
+    let (carts, tables) = share(["--only", "shop.carts"]);
+    assert!((0.1..0.6).contains(&carts), "{carts}");
+    assert_eq!(tables, ["carts"]);
+    let (others, tables) = share(["--except", "shop.carts"]);
+    assert!((0.4..0.9).contains(&others), "{others}");
+    assert_eq!(tables, ["orders"]);
+}
+
+#[test]
+fn members_of_a_group() {
+    let sandbox = start("mysql/group:3", &[]);
+    let nodes = sandbox.nodes();
+    tables(&nodes[0]);
+    let tool = Tool::new();
+    let mut args = vec!["tap".to_owned(), "--for".to_owned(), "7s".to_owned(), "--json".to_owned()];
+    for node in nodes {
+        args.extend(["--node".to_owned(), url(node, "replimeter")]);
+    }
+    let (stop, written) = (AtomicBool::new(false), AtomicU64::new(0));
+    let ended = thread::scope(|scope| {
+        let child = tool.command(&args).env("REPLIMETER_PASSWORD", password(&nodes[0])).spawn().unwrap();
+        scope.spawn(|| traffic(&[&nodes[0]], &[], &stop, &written));
+        thread::sleep(Duration::from_secs(4));
+        stop.store(true, Ordering::Relaxed);
+        wait(child, LIMIT)
+    });
+    all_matched(&ended.with_code(0).json());
 }
 
 #[test]

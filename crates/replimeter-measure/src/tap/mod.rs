@@ -141,7 +141,7 @@ pub fn run(
         let threads: Vec<_> = std::iter::once(primary)
             .chain(followers)
             .zip(&streams)
-            .map(|(follower, stream)| scope.spawn(move || stream.follow(follower, clock, real_time)))
+            .map(|(follower, stream)| scope.spawn(move || stream.follow(follower, clock, real_time, plan.rest.0)))
             .collect();
         let result = joining.go(&streams, listener);
         streams.iter().for_each(|stream| stream.halt.store(true, Ordering::Relaxed));

@@ -86,8 +86,8 @@ impl Stream {
         self.halt.load(Ordering::Relaxed)
     }
 
-    /// Follows until halted.
-    pub(super) fn follow(&self, mut follower: Follower, clock: &Clock, real_time: bool) {
+    /// Follows until halted; rests for so long after what has arrived was read.
+    pub(super) fn follow(&self, mut follower: Follower, clock: &Clock, real_time: bool, rest: Duration) {
         prepare_measuring_thread(real_time);
         let mut batch: Vec<Tapped> = Vec::new();
         let mut sets: HashMap<Vec<TableId>, u32> = HashMap::new();
@@ -131,6 +131,8 @@ impl Stream {
             };
             if waiting > MOST_WAITING {
                 thread::sleep(Duration::from_millis(1));
+            } else if !rest.is_zero() && read.as_ref().is_ok_and(|heard| heard.transactions > 0) {
+                thread::sleep(rest);
             }
             if let Err(error) = read {
                 match self.again(&mut follower, error) {

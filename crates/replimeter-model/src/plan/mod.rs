@@ -269,6 +269,7 @@ mod tests {
             ("command = 'lag'\n[calibrate]", "no section [calibrate]"),
             ("command = 'tap'\n[tap]\nevery = '1ms'", "stretches of"),
             ("command = 'tap'\n[tap]\nonly = ['.t']", "no schema"),
+            ("command = 'tap'\n[tap]\nrest = '1s'", "shorter rest"),
             ("command = 'tap'\n[target]\nsandbox = ['async:1', 'async:2']", "one target"),
             ("command = 'calibrate'\n[calibrate]\ndelays = ['0']", "above 0"),
             ("command = 'calibrate'\n[calibrate]\ndelays = ['11s']", "longest"),

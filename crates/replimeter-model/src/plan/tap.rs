@@ -8,6 +8,9 @@ use crate::{span::Span, target::Target};
 /// The shortest stretch that figures are given for.
 const SHORTEST: Span = Span::from_millis(100);
 
+/// The longest rest between two looks at a stream.
+const LONGEST_REST: Span = Span::from_millis(100);
+
 /// By what lag is broken down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -42,6 +45,10 @@ pub struct TapSpec {
     /// No transactions that touch nothing but these.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub except: Vec<String>,
+    /// Rest for so long after what has arrived was read: fewer wake-ups, and stamps that
+    /// are late by up to it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rest: Option<Span>,
     /// The first of the `server_id`s to follow under; random ones when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server_id: Option<u32>,
@@ -68,6 +75,8 @@ pub struct TapPlan {
     pub only: Vec<String>,
     /// No transactions that touch nothing but these.
     pub except: Vec<String>,
+    /// Rest for so long after what has arrived was read; 0 for not at all.
+    pub rest: Span,
     /// The first of the `server_id`s to follow under.
     pub server_id: Option<u32>,
     /// Keep every core of this machine from halting.
@@ -88,6 +97,11 @@ impl TapSpec {
         if self.duration.is_some_and(|duration| duration == Span::from_secs(0)) {
             return contradiction("for must be above 0; leave it out to follow until you end it");
         }
+        if self.rest.is_some_and(|rest| rest > LONGEST_REST) {
+            return Err(PlanError::Contradiction(format!(
+                "stamps would be late by more than {LONGEST_REST}; choose a shorter rest"
+            )));
+        }
         if self.server_id == Some(0) {
             return contradiction("a server_id of 0 is nobody's");
         }
@@ -101,6 +115,7 @@ impl TapSpec {
             by: self.by,
             only: self.only.clone(),
             except: self.except.clone(),
+            rest: self.rest.unwrap_or(Span::from_secs(0)),
             server_id: self.server_id,
             keep_awake: self.keep_awake.unwrap_or(!matches!(targets, [Target::Nodes(_)])),
             real_time: self.real_time.unwrap_or(true),
@@ -119,6 +134,7 @@ impl TapPlan {
             by: self.by,
             only: self.only.clone(),
             except: self.except.clone(),
+            rest: Some(self.rest),
             server_id: self.server_id,
             keep_awake: Some(self.keep_awake),
             real_time: Some(self.real_time),
