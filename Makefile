@@ -14,7 +14,7 @@ help:
 
 build:
 	@command -v $(CARGO) >/dev/null || { echo 'Rust is missing: install it from https://rustup.rs' >&2; exit 1; }
-	@command -v cc >/dev/null || { echo 'A C linker is missing: apt-get install gcc (or your system'"'"'s C compiler)' >&2; exit 1; }
+	@command -v cc >/dev/null || { echo 'A C compiler is missing: apt-get install gcc (or your system'"'"'s C compiler)' >&2; exit 1; }
 	$(CARGO) build --release --locked
 
 demo: build
