@@ -7,7 +7,7 @@ use replimeter_measure::{
     offset::ServerClock,
 };
 use replimeter_model::{engine::Engine, sandbox::SandboxSpec, time::Nanos};
-use replimeter_suites::{servers_with_a_clock_to_set, session, set_clock, start_spec, until};
+use replimeter_suites::{Tool, password, servers_with_a_clock_to_set, session, set_clock, start_spec, until, url, wait};
 
 const LIMIT: Duration = Duration::from_secs(60);
 const SECOND: i64 = 1_000_000_000;
@@ -58,4 +58,31 @@ fn servers_of_one_machine_have_one_clock_until_one_is_set() {
         assert_eq!(replica.steps(), [step, back]);
         sandbox.close().unwrap();
     }
+}
+
+#[test]
+fn a_clock_that_is_set_during_a_run_is_said() {
+    let folder = servers_with_a_clock_to_set(Engine::MariaDb);
+    let spec =
+        SandboxSpec { replica_server: Some(folder.display().to_string()), ..SandboxSpec::of("mariadb/async:1".parse().unwrap()) };
+    let sandbox = start_spec(spec).unwrap_or_else(|error| panic!("{error}\n{}", error.hint()));
+    let (primary, replica) = (&sandbox.nodes()[0], &sandbox.nodes()[1]);
+    let (primary_url, replica_url) = (url(primary, "replimeter"), url(replica, "replimeter"));
+    let tool = Tool::new();
+    let args = ["lag", "--primary", &primary_url, "--replica", &replica_url, "--method", "poll,stamp", "--for", "8s", "--json"];
+    let child = tool.command(&args).env("REPLIMETER_PASSWORD", password(primary)).spawn().unwrap();
+    until("rows are written", LIMIT, || {
+        let rows = session(primary).value("test", "SELECT COUNT(*) FROM replimeter.lag_probe");
+        rows.ok().flatten().and_then(|rows| rows.parse().ok()).is_some_and(|rows: u64| rows > 550)
+    });
+    set_clock(&sandbox.members()[1], 1.0);
+    let document = wait(child, LIMIT).with_code(0).json();
+    let warnings = document["warnings"].to_string();
+    assert!(warnings.contains("clock-stepped") && warnings.contains("replica1"), "{warnings}");
+    let row = |method: &str| document["results"].as_array().unwrap().iter().find(|row| row["method"] == method).unwrap().clone();
+    // No stamp is taken for one that is a second off; reads need no clock of the server's.
+    assert_eq!(row("poll")["missing"], 0);
+    let worst = row("stamp")["from_primary"]["max_us"].as_f64().unwrap();
+    let polled = row("poll")["from_send"]["max_us"].as_f64().unwrap();
+    assert!(worst < polled + 500_000.0, "a row is {worst} µs late by its stamp and {polled} µs by reading");
 }

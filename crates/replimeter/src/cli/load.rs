@@ -19,7 +19,7 @@ pub(crate) struct LoadArgs {
     #[arg(long, value_name = "R")]
     pub(crate) rate: Vec<u64>,
 
-    /// Instead of rounds: stop each replica's applier for so long under the load [default: insert:8@primary], start it again, and measure how fast it catches up; the replica is left applying as it was
+    /// Instead of rounds: stop each replica's applier for so long under the load (insert:8@primary when none is given), start it again, and measure how fast it catches up; the replica is left applying as it was
     #[arg(long, value_name = "TIME", conflicts_with_all = ["rounds", "duration", "every", "pace", "size", "sizes", "warm_up", "floor_rounds"])]
     pub(crate) backlog: Option<Span>,
 
