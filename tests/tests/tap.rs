@@ -1,7 +1,6 @@
 //! `replimeter tap`: the lag of traffic that is not ours, from the binary logs.
 
 use std::{
-    process::{Child, Command, Stdio},
     sync::atomic::{AtomicBool, AtomicU64, Ordering},
     thread,
     time::Duration,
@@ -233,47 +232,6 @@ fn a_lost_connection_is_made_again_and_told() {
         assert_eq!(of("pending"), 0);
         assert!(document["streams"].as_array().unwrap().iter().all(|stream| number(&stream["reconnects"]) == 1), "{document:#}");
         assert!(document["warnings"].to_string().contains("connected again"), "{document:#}");
-    }
-}
-
-#[test]
-fn a_server_that_restarts() {
-    let sandbox = start("mariadb/async:1", &[]);
-    let replica = &sandbox.nodes()[1];
-    tables(&sandbox.nodes()[0]);
-    let mut restarted = None;
-    let (_, ended) = followed(&sandbox, &args(&sandbox, &["--for", "12s", "--floor", "0", "--json"]), &[], || {
-        let before = sandbox.pids();
-        sql(replica, "SHUTDOWN");
-        until("it has ended", LIMIT, || sandbox.pids().len() < before.len() || sandbox.ended(1).is_some());
-        let record = sandbox.record();
-        let words = &record.command_lines["replica1"];
-        let mut command = Command::new(&words[0]);
-        command.args(&words[1..]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        if rustix::process::geteuid().is_root() {
-            command.arg(format!("--user={}", record.system_user));
-        }
-        restarted = Some(Ending(command.spawn().unwrap()));
-        until("it is there again", LIMIT, || replimeter_server::Session::open(replica).is_ok());
-        sql(replica, "START SLAVE");
-        thread::sleep(Duration::from_secs(1));
-    });
-    let document = ended.with_code(0).json();
-    let row = &document["results"][0];
-    let of = |name: &str| number(&row[name]);
-    assert_eq!(of("matched") + of("unmatched") + of("pending"), of("transactions"), "{row:#}");
-    assert!(of("matched") > 100 && of("pending") == 0, "{row:#}");
-    assert!(number(&document["streams"][1]["reconnects"]) >= 1, "{document:#}");
-    drop(restarted);
-}
-
-/// A process that ends with the test.
-struct Ending(Child);
-
-impl Drop for Ending {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
     }
 }
 
