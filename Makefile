@@ -45,7 +45,8 @@ suites: build tools
 test: lint unit suites
 
 # `make bench DEMO=--demo` also times `make demo` from a fresh clone; `make bench
-# PARTS="shapes links"` does only those (starts, shapes, links, floor, memory).
+# PARTS="shapes links"` does only those (starts, shapes, links, floor, memory,
+# calibrate, writes, tap, disturbance).
 bench: build servers
 	$(CARGO) run --release --locked --package replimeter-bench -- $(DEMO) $(PARTS)
 

@@ -1,6 +1,7 @@
 //! `make bench`: the figures that a version promises, as ratios and counts, beside
 //! the alternative in the same run. Run it on an otherwise idle machine.
 
+mod disturbance;
 mod methods;
 mod shapes;
 mod tap;
@@ -31,7 +32,7 @@ fn main() {
         demo();
     }
     let named: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
-    let parts: [(&str, fn()); 8] = [
+    let parts: [(&str, fn()); 9] = [
         ("starts", starts),
         ("shapes", shapes::starts),
         ("links", shapes::links),
@@ -40,6 +41,7 @@ fn main() {
         ("calibrate", methods::calibrate),
         ("writes", methods::writes),
         ("tap", tap::tap),
+        ("disturbance", disturbance::disturbance),
     ];
     for (_, part) in parts.iter().filter(|(name, _)| named.is_empty() || named.iter().any(|named| named == name)) {
         part();

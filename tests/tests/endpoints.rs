@@ -390,9 +390,10 @@ fn a_replica_that_breaks_in_the_middle(cluster: &Cluster) {
     let child = under_way(cluster, &tool, &["--for", "60s", "--timeout", "30s"]);
     // A row of somebody else's makes the applying thread fail on a duplicate key.
     let mut replica = session(cluster.replica());
-    for statement in
-        ["SET sql_log_bin=0", "INSERT INTO replimeter.lag_probe SELECT MAX(id) + 500, 1, 1, 'x' FROM replimeter.lag_probe"]
-    {
+    for statement in [
+        "SET sql_log_bin=0",
+        "INSERT INTO replimeter.lag_probe (id, sequence, sent_us, payload) SELECT MAX(id) + 500, 1, 1, 'x' FROM replimeter.lag_probe",
+    ] {
         replica.run("test", statement).unwrap();
     }
     let ended = wait(child, Duration::from_secs(25)).with_code(3);

@@ -9,6 +9,9 @@ use std::{
 };
 
 use replimeter_model::time::Nanos;
+use replimeter_server::ServerError;
+
+use crate::priority::prepare_measuring_thread;
 
 /// Ends the part when dropped: a scope waits for its threads even while a panic
 /// unwinds through it, and they would wait for somebody to end them.
@@ -114,6 +117,16 @@ impl Board {
 
     pub(super) fn finished(&self) -> bool {
         self.finished.load(Ordering::Acquire)
+    }
+
+    /// Does the work of a measuring thread; a failure ends the whole part.
+    pub(super) fn measuring<T>(&self, real_time: bool, work: impl FnOnce() -> Result<T, ServerError>) -> Result<T, ServerError> {
+        prepare_measuring_thread(real_time);
+        let result = work();
+        if result.is_err() {
+            self.halt();
+        }
+        result
     }
 
     /// Everybody ends now.

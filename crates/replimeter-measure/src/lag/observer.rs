@@ -26,7 +26,6 @@ use super::{board::Board, seen::SeenRows, watcher::Told};
 use crate::{
     MeasureError,
     clock::Clock,
-    priority::prepare_measuring_thread,
     table::{POINT_SELECT, UNSEEN},
 };
 
@@ -118,12 +117,7 @@ impl Observer {
         real_time: bool,
         sighted: &Sender<Seen>,
     ) -> Result<(), ServerError> {
-        prepare_measuring_thread(real_time);
-        let result = self.watch(clock, board, sighted);
-        if result.is_err() {
-            board.halt();
-        }
-        result
+        board.measuring(real_time, || self.watch(clock, board, sighted))
     }
 
     fn watch(&mut self, clock: &Clock, board: &Board, sighted: &Sender<Seen>) -> Result<(), ServerError> {

@@ -12,7 +12,7 @@ use replimeter_server::{
 };
 
 use super::{board::Board, observer::Seen};
-use crate::{clock::Clock, preflight::Cluster, priority::prepare_measuring_thread};
+use crate::{clock::Clock, preflight::Cluster};
 
 /// One server's binary log.
 pub(super) struct Tap {
@@ -38,20 +38,17 @@ impl Tap {
         real_time: bool,
         sighted: &Sender<Seen>,
     ) -> Result<(), ServerError> {
-        prepare_measuring_thread(real_time);
         let stream = self.stream;
-        while !board.halted() {
-            let read = self.follower.read(|| clock.now(), &mut |arrived| {
-                if let Some(gtid) = arrived.gtid {
-                    let _ = sighted.send(Seen::Arrived { stream, gtid, at: arrived.arrived });
-                }
-            });
-            if let Err(error) = read {
-                board.halt();
-                return Err(error);
+        board.measuring(real_time, || {
+            while !board.halted() {
+                self.follower.read(|| clock.now(), &mut |arrived| {
+                    if let Some(gtid) = arrived.gtid {
+                        let _ = sighted.send(Seen::Arrived { stream, gtid, at: arrived.arrived });
+                    }
+                })?;
             }
-        }
-        Ok(())
+            Ok(())
+        })
     }
 }
 

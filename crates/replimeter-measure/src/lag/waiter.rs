@@ -17,7 +17,7 @@ use replimeter_model::{
 use replimeter_server::{Node, ServerError, Session, facts::Facts, flavour::waits::Wait};
 
 use super::{board::Board, observer::Seen, seen::SeenRows, writer::WrittenRow};
-use crate::{clock::Clock, priority::prepare_measuring_thread, table::POINT_SELECT};
+use crate::{clock::Clock, table::POINT_SELECT};
 
 /// How long the server is asked to wait before the board is looked at again.
 const SECONDS: u32 = 1;
@@ -59,12 +59,7 @@ impl Waiter {
         seen: &Mutex<SeenRows>,
         sighted: &Sender<Seen>,
     ) -> Result<(), ServerError> {
-        prepare_measuring_thread(real_time);
-        let result = self.watch(clock, board, rows, seen, sighted);
-        if result.is_err() {
-            board.halt();
-        }
-        result
+        board.measuring(real_time, || self.watch(clock, board, rows, seen, sighted))
     }
 
     fn watch(

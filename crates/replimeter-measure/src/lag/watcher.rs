@@ -10,7 +10,7 @@ use replimeter_server::{
 };
 
 use super::{board::Board, observer::Seen, stages::ServerClock};
-use crate::{clock::Clock, offset, priority::prepare_measuring_thread};
+use crate::{clock::Clock, offset};
 
 /// How often both clocks are measured again.
 const LOOK: Nanos = Nanos(1_000_000_000);
@@ -84,12 +84,7 @@ impl Watcher {
         real_time: bool,
         sighted: &Sender<Seen>,
     ) -> Result<(), ServerError> {
-        prepare_measuring_thread(real_time);
-        let result = self.watch(clock, board, sighted);
-        if result.is_err() {
-            board.halt();
-        }
-        result
+        board.measuring(real_time, || self.watch(clock, board, sighted))
     }
 
     fn watch(&mut self, clock: &Clock, board: &Board, sighted: &Sender<Seen>) -> Result<(), ServerError> {

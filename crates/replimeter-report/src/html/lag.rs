@@ -60,7 +60,10 @@ fn lines(document: &LagDocument) -> (Unit, Vec<Line>) {
             ("insert (send to ack)", &row.insert, Precision::exact(&row.insert)),
             ("retrieval (the read that showed the row)", &row.retrieval, Precision::exact(&row.retrieval)),
         ] {
-            if what.is_empty() || distribution.count == 0 {
+            // The write is the same for every method, and a tap has no brackets to estimate from.
+            let again = what.starts_with("insert") && row.against.is_some();
+            let nothing = what.starts_with("estimate") && methods::error(&row.method).is_none();
+            if what.is_empty() || distribution.count == 0 || again || nothing {
                 continue;
             }
             lines.push(line(&document.label_of(row), row.size_bytes, what, unit, distribution, precision));
