@@ -21,6 +21,8 @@ pub(crate) const LOCK: &str = "replimeter.run";
 pub(crate) const MARK: &str = "replimeter: made by a measurement and removed by it";
 /// Follows the mark when the schema was made along with the table.
 const MADE_SCHEMA: &str = "; with the schema";
+/// How long a second attempt at the removal may take.
+const PATIENT: Duration = Duration::from_secs(30);
 /// How long a replica is waited for when the user wants to be gone.
 const HURRIED: Duration = Duration::from_millis(500);
 
@@ -170,8 +172,9 @@ impl ProbeTable {
     pub fn remove(mut self, cluster: &mut Cluster, patience: Duration, stop: &AtomicBool) -> Vec<Warning> {
         self.removed = true;
         let dropped = self.drop_on(&mut cluster.primary.session).or_else(|_| {
-            // The session may have been lost with what ended the run.
-            cluster.primary.session = Session::open(&cluster.primary.node)?;
+            // The session may have been lost with what ended the run, or the disk may stall: a
+            // removal that is under way holds the next one up, so this one is patient.
+            cluster.primary.session = Session::open(&Node { answer: PATIENT, ..cluster.primary.node.clone() })?;
             self.drop_on(&mut cluster.primary.session)
         });
         if let Err(error) = dropped {
