@@ -14,7 +14,7 @@ use replimeter_measure::{
 };
 use replimeter_model::{
     calibrate::{CALIBRATE_SCHEMA, CalibrateDocument, CalibrateRow},
-    plan::{CalibratePlan, LagPlan, Method, Plan},
+    plan::{CalibratePlan, LagPlan, Method, Pace, Plan},
     record::{ClientRecord, Distribution, Floor, TargetRecord},
     sample::{LagSample, Phase},
     sandbox::LinkSpec,
@@ -71,6 +71,8 @@ struct Gathered {
     floors: Vec<(Method, FloorSummary)>,
     delay: Span,
     turn: usize,
+    /// From one row to the next.
+    every: Nanos,
 }
 
 impl Gathered {
@@ -84,7 +86,8 @@ impl Gathered {
                 cell.rounds += 1;
                 match (lag_of(sample), cell.turns.get_mut(turn)) {
                     (Some(lag), Some(of_turn)) => {
-                        cell.all.record(sample.write.send, lag);
+                        // The turns stand apart in time; how the lag goes on is judged as if they did not.
+                        cell.all.record(Nanos(self.every.0 * cell.rounds.cast_signed()), lag);
                         of_turn.record(lag);
                     }
                     _ => cell.missing += 1,
@@ -193,7 +196,11 @@ pub(crate) fn carry_out(
             })
         })
     });
-    let gathered = Gathered { cells: cells.collect(), floors: Vec::new(), delay: zero, turn: 0 };
+    let every = match work.lag.pace {
+        Pace::Every(every) => Nanos::from(every.0),
+        Pace::Visible | Pace::Ack => return Err(unexpected()),
+    };
+    let gathered = Gathered { cells: cells.collect(), floors: Vec::new(), delay: zero, turn: 0, every };
     let mut turns = Turns {
         work,
         possible,

@@ -107,6 +107,20 @@ impl CalibratePlan {
     }
 }
 
+/// Settings that keep a slow or busy disk out of the lag, unless the user gives others.
+const QUIET: [&str; 2] = ["innodb_flush_log_at_trx_commit=0", "sync_binlog=0"];
+
+/// Adds what keeps the disk out of the lag: the delay is to be found in it, not flushes.
+pub(super) fn quiet(target: &mut TargetSpec) {
+    let given: Vec<String> = target.server_options.iter().map(ToString::to_string).collect();
+    for option in QUIET {
+        let name = option.split('=').next().unwrap_or(option);
+        if !given.iter().any(|one| one.contains(name)) {
+            target.server_options.extend(option.parse().ok());
+        }
+    }
+}
+
 /// Refuses targets whose links we do not hold, or where a delay does not simply add
 /// to the lag.
 pub(super) fn check_target(spec: &TargetSpec, targets: &[Target]) -> Result<(), PlanError> {

@@ -155,7 +155,14 @@ impl PlanFile {
             let (other, own) = (other.name(), self.command.name());
             return Err(PlanError::Contradiction(format!("a plan for `{own}` has no section [{other}]; its own is [{own}]")));
         }
-        let targets = self.target.resolve()?;
+        let mut target = self.target.clone();
+        let targets = if self.command == Command::Calibrate {
+            calibrate::check_target(&target, &target.resolve()?)?;
+            calibrate::quiet(&mut target);
+            target.resolve()?
+        } else {
+            target.resolve()?
+        };
         let sandbox = !matches!(targets.as_slice(), [Target::Nodes(_)]);
         let several = targets.len() > 1;
         let lag = self.lag.clone().unwrap_or_default();
@@ -164,13 +171,10 @@ impl PlanFile {
         }
         let work = match self.command {
             Command::Lag => Work::Lag(lag.resolve(sandbox)?),
-            Command::Calibrate => {
-                calibrate::check_target(&self.target, &targets)?;
-                Work::Calibrate(self.calibrate.clone().unwrap_or_default().resolve()?)
-            }
+            Command::Calibrate => Work::Calibrate(self.calibrate.clone().unwrap_or_default().resolve()?),
             Command::Tap => Work::Tap(self.tap.clone().unwrap_or_default().resolve(&targets)?),
         };
-        Ok(Plan { title: self.title.clone(), target: self.target.concrete(&targets), targets, work })
+        Ok(Plan { title: self.title.clone(), target: target.concrete(&targets), targets, work })
     }
 }
 
