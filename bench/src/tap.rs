@@ -25,7 +25,7 @@ const BEHIND: u64 = 13_000_000;
 /// Processor time per transaction and the share that is matched, under writers at full
 /// speed; then the memory of arrivals that a replica has still to show.
 pub(crate) fn tap() {
-    for (real_time, rest) in [("on", "0"), ("off", "0"), ("on", "1ms")] {
+    for (real_time, rest) in [("on", "0"), ("off", "0"), ("on", "1ms"), ("on", "2ms"), ("off", "5ms")] {
         let document = under_load(real_time, rest);
         let row = &document["results"][0];
         let of = |name: &str| row[name].as_u64().unwrap();

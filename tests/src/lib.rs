@@ -2,10 +2,14 @@
 //! point it at.
 
 use std::{
-    ffi::OsStr,
+    ffi::{OsStr, OsString},
     fs,
     io::Read,
-    os::unix::fs::{PermissionsExt, symlink},
+    os::unix::{
+        ffi::{OsStrExt, OsStringExt},
+        fs::{MetadataExt, PermissionsExt, symlink},
+        process::CommandExt,
+    },
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
     sync::atomic::AtomicBool,
@@ -319,4 +323,50 @@ pub fn servers_below(folder: &Path) -> Vec<i32> {
             text.contains("--datadir=") && text.contains(&*folder.to_string_lossy())
         })
         .collect()
+}
+
+/// A server that was started again in the place of a sandbox's; ends with this.
+pub struct Restarted(Child);
+
+impl Drop for Restarted {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Shuts a server of a sandbox down, and starts it again as it was.
+///
+/// # Panics
+/// When it does not end, or not start.
+pub fn restart(member: &Member) -> Restarted {
+    let proc = PathBuf::from(format!("/proc/{}", member.pid));
+    let strings = |name: &str| -> Vec<OsString> {
+        let bytes = fs::read(proc.join(name)).unwrap();
+        bytes.split(|byte| *byte == 0).filter(|part| !part.is_empty()).map(|part| OsString::from_vec(part.to_vec())).collect()
+    };
+    let (words, environment) = (strings("cmdline"), strings("environ"));
+    let folder = fs::read_link(proc.join("cwd")).unwrap();
+    let owner = fs::metadata(&proc).unwrap();
+    let program = fs::read_link(proc.join("exe")).unwrap();
+    let mut command = Command::new(program);
+    // Its first statements are gone once they were run.
+    let words = words[1..].iter().filter(|word| !word.as_bytes().starts_with(b"--init-file"));
+    command.args(words).current_dir(folder).env_clear().stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    for pair in &environment {
+        if let Some(at) = pair.as_bytes().iter().position(|byte| *byte == b'=') {
+            command.env(OsStr::from_bytes(&pair.as_bytes()[..at]), OsStr::from_bytes(&pair.as_bytes()[at + 1..]));
+        }
+    }
+    if owner.uid() != rustix::process::getuid().as_raw() {
+        command.uid(owner.uid()).gid(owner.gid());
+    }
+    // The connection breaks when it obeys.
+    let _ = session(&member.node).run("test", "SHUTDOWN");
+    until("the server has ended", Duration::from_secs(30), || {
+        fs::read_to_string(proc.join("stat")).map_or(true, |stat| stat.contains(") Z "))
+    });
+    let again = Restarted(command.spawn().unwrap());
+    until("the server answers again", Duration::from_secs(60), || Session::open(&member.node).is_ok());
+    again
 }

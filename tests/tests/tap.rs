@@ -1,6 +1,7 @@
 //! `replimeter tap`: the lag of traffic that is not ours, from the binary logs.
 
 use std::{
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     sync::atomic::{AtomicBool, AtomicU64, Ordering},
     thread,
     time::Duration,
@@ -14,7 +15,7 @@ use replimeter_server::{
     facts::Facts,
     flavour,
 };
-use replimeter_suites::{Ended, Tool, clean, password, session, sql, start, until, url, value, wait};
+use replimeter_suites::{Ended, Tool, clean, password, restart, session, sql, start, until, url, value, wait};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -74,10 +75,13 @@ fn followed(sandbox: &Sandbox, args: &[String], prefix: &[&str], meanwhile: impl
         scope.spawn(|| traffic(&[primary], prefix, &stop, &written));
         until("there is traffic", LIMIT, || written.load(Ordering::Relaxed) > 100);
         thread::sleep(Duration::from_millis(1500));
-        meanwhile();
+        // The traffic must end whatever happens, or the scope waits for it.
+        let happened = catch_unwind(AssertUnwindSafe(meanwhile));
         thread::sleep(Duration::from_millis(500));
         stop.store(true, Ordering::Relaxed);
-        wait(child, LIMIT)
+        let ended = wait(child, LIMIT);
+        happened.unwrap_or_else(|panic| resume_unwind(panic));
+        ended
     });
     assert!(written.load(Ordering::Relaxed) > 100);
     (tool, ended)
@@ -146,8 +150,14 @@ fn mysql_with_tags_and_compression() {
     all_matched(&document);
     let row = &document["results"][0];
     assert_eq!(row["by"][0]["schema"], "shop");
-    // Servers of one host: the commits' own timestamps tell a lag too.
-    assert!(number(&row["by_servers"]["count"]) > 100 && row["by_servers"]["min_us"].as_f64().unwrap() > 0.0, "{row:#}");
+    // The commits' own timestamps tell a lag too, to within what is known of the clocks.
+    let clocks = document["clocks"].as_array().unwrap();
+    let of = |clock: &Value, name: &str| clock[name].as_f64().unwrap();
+    assert_eq!(clocks.len(), 2);
+    let bounds: f64 = clocks.iter().map(|clock| of(clock, "bound_us")).sum();
+    assert!(number(&row["by_servers"]["count"]) > 100 && of(&row["by_servers"], "min_us") > -bounds, "{row:#} {clocks:#?}");
+    // Servers of one host have one clock.
+    assert!((of(&clocks[0], "offset_us") - of(&clocks[1], "offset_us")).abs() <= bounds, "{clocks:#?}");
     assert_eq!(document["streams"][0]["tls"], true, "MySQL offers TLS by default");
 }
 
@@ -232,6 +242,34 @@ fn a_lost_connection_is_made_again_and_told() {
         assert_eq!(of("pending"), 0);
         assert!(document["streams"].as_array().unwrap().iter().all(|stream| number(&stream["reconnects"]) == 1), "{document:#}");
         assert!(document["warnings"].to_string().contains("connected again"), "{document:#}");
+    }
+}
+
+#[test]
+fn a_server_that_is_restarted() {
+    for (shape, resume) in [("mariadb/async:1", "START SLAVE"), ("mysql/async:1", "START REPLICA")] {
+        let sandbox = start(shape, &[]);
+        let replica = &sandbox.members()[1];
+        tables(&sandbox.nodes()[0]);
+        let more = ["--for", "25s", "--every", "250ms", "--floor", "0", "--json"];
+        let mut again = None;
+        let (_, ended) = followed(&sandbox, &args(&sandbox, &more), &[], || {
+            again = Some(restart(replica));
+            sql(&replica.node, resume);
+            thread::sleep(Duration::from_secs(3));
+        });
+        let document = ended.with_code(0).json();
+        let row = &document["results"][0];
+        let of = |name: &str| number(&row[name]);
+        assert_eq!(of("matched") + of("unmatched") + of("pending"), of("transactions"), "{shape}: {row:#}");
+        // It is heard of before, not while it is down, and again afterwards.
+        let windows = document["windows"].as_array().unwrap();
+        let heard: Vec<bool> = windows.iter().map(|window| number(&window["matched"]) > 0).collect();
+        let down = heard.iter().skip_while(|heard| !**heard).position(|heard| !heard);
+        let from = heard.iter().position(|heard| *heard).unwrap() + down.expect("a stretch in which it is down");
+        assert!(heard.iter().skip(from).any(|heard| *heard), "{shape}: {windows:#?}");
+        assert_eq!(number(&document["streams"][1]["reconnects"]), 1, "{shape}: {document:#}");
+        assert!(document["warnings"].to_string().contains("replica1: connected again"), "{document:#}");
     }
 }
 

@@ -263,6 +263,18 @@ impl ServerClock {
         self.points[self.points.len() - 1].offset
     }
 
+    /// By how much a placed time may have been wrong at most when it was placed with
+    /// what was known until then: the bound of the last measurement, and how far the
+    /// next one lay from it, steps apart.
+    #[must_use]
+    pub fn worst_bound(&self) -> Nanos {
+        let moved = |pair: &[Point]| {
+            let (by, bound) = pair[1].offset.against(&pair[0].offset);
+            if pair[1].set { pair[0].offset.bound } else { Nanos(by.0.abs()) + bound }
+        };
+        self.points.windows(2).map(moved).max().unwrap_or(Nanos(0)).max(self.last().bound)
+    }
+
     /// Every step seen, in order.
     #[must_use]
     pub fn steps(&self) -> &[Step] {

@@ -24,7 +24,7 @@ pub struct CalibrateRow {
     pub rounds: u64,
     /// Rounds whose row was not seen in time.
     pub missing: u64,
-    /// The lag: from ack for `poll` and `wait`, from the same event on the primary for
+    /// The lag: from send for `poll` and `wait`, from the same event on the primary for
     /// `stamp` and `tap`.
     pub measured: Distribution,
     /// p50 at this delay, less p50 at delay 0, less the delay; null at delay 0.

@@ -67,10 +67,11 @@ pub struct TapRow {
     pub bytes: u64,
     /// Broken down by schema or table.
     pub by: Vec<TapGroup>,
-    /// MySQL: from the commit by the primary's clock to the arrival from the replica by
-    /// ours; two clocks, whose offset is part of it.
+    /// MySQL: from the commit, by the primary's clock, to the arrival from the replica,
+    /// by ours; moved to one clock by the measured offset ([`TapDocument::clocks`]).
     pub commit_to_arrival: Option<Distribution>,
-    /// MySQL: from the commit by the primary's clock to that by the replica's.
+    /// MySQL: from the commit by the primary's clock to that by the replica's, both
+    /// moved to our clock.
     pub by_servers: Option<Distribution>,
     /// The replica's configured delay, which `lag` includes; null when none.
     pub configured_delay_us: Option<f64>,
@@ -162,6 +163,21 @@ pub struct TapStream {
     pub cpu_us_per_transaction: Option<f64>,
 }
 
+/// A server's clock beside ours.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TapClock {
+    /// The server's name.
+    pub name: String,
+    /// Its time less the client's, at the beginning.
+    pub offset_us: f64,
+    /// Times of it were placed with an error of at most this.
+    pub bound_us: f64,
+    /// By how much the offset had changed at the end.
+    pub drift_us: f64,
+    /// How often it was set meanwhile; times about then are left out.
+    pub steps: u64,
+}
+
 /// The whole document of a `tap` run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TapDocument {
@@ -195,6 +211,9 @@ pub struct TapDocument {
     pub windows: Vec<TapWindow>,
     /// The followed logs; the primary's first.
     pub streams: Vec<TapStream>,
+    /// Clocks of servers that write times into their logs (MySQL).
+    #[serde(default)]
+    pub clocks: Vec<TapClock>,
     /// Processor time of ours per transaction of the primary, all streams and the
     /// matching together.
     pub cpu_us_per_transaction: Option<f64>,

@@ -101,18 +101,28 @@ pub(crate) fn sentences(document: &TapDocument) -> Vec<String> {
         }
         if let Some(servers) = &row.by_servers {
             sentences.push(format!(
-                "{}: by the servers' own clocks, from commit to commit: {}. The offset of their clocks is part of it.",
+                "{}: by the servers' own clocks, moved to one, from commit to commit: {}.",
                 row.replica,
                 spread(servers)
             ));
         }
         if let Some(commit) = &row.commit_to_arrival {
             sentences.push(format!(
-                "{}: from the commit, by the primary's clock, to the arrival here, by ours: {}. The offset of these clocks is part of it.",
+                "{}: from the commit, by the primary's clock moved to ours, to the arrival here: {}.",
                 row.replica,
                 spread(commit)
             ));
         }
+    }
+    for clock in &document.clocks {
+        let steps = if clock.steps > 0 { format!(", set {} times meanwhile", clock.steps) } else { String::new() };
+        sentences.push(format!(
+            "{}: its clock was {:+.0} µs from the client's, changed by {:+.0} µs{steps}; times of it are placed to ± {}.",
+            clock.name,
+            clock.offset_us,
+            clock.drift_us,
+            time(clock.bound_us)
+        ));
     }
     for stream in &document.streams {
         let cpu =
@@ -155,6 +165,16 @@ pub fn answer(document: &TapDocument) -> String {
     let mut text = document.results.iter().map(part).collect::<Vec<_>>().join("; ");
     if text.is_empty() {
         text = "There is no replica; only the primary was followed".to_owned();
+    }
+    let awaited = document.results.iter().filter(|row| row.pending > 0).max_by_key(|row| row.pending);
+    if let Some(row) = awaited {
+        let since = row.behind_us.map_or_else(String::new, |us| format!(", the oldest for {}", time(us)));
+        let _ = write!(
+            text,
+            "; {} had still to show {} transactions at the end{since}, so that lag is larger than these figures say",
+            row.replica,
+            count(row.pending)
+        );
     }
     text.push('.');
     match document.status {

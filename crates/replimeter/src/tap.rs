@@ -198,6 +198,7 @@ pub(crate) fn carry_out(mut request: Request<'_>, stop: &Arc<AtomicBool>) -> Res
         floor: outcome.floor,
         windows: course.windows,
         streams: outcome.streams,
+        clocks: outcome.clocks,
         cpu_us_per_transaction: (outcome.transactions > 0)
             .then(|| Nanos::from(outcome.cpu).as_micros() / outcome.transactions as f64),
         spilled_bytes: outcome.spilled_bytes,

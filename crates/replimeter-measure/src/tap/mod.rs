@@ -5,6 +5,7 @@
 //! streams (`matcher`) and sums up. `matcher` can be used by itself.
 
 mod check;
+mod clocks;
 mod groups;
 mod log;
 pub mod matcher;
@@ -19,8 +20,9 @@ use std::{
 };
 
 use replimeter_model::{
+    engine::Engine,
     plan::TapPlan,
-    tap::{TapFloor, TapRow, TapStream, TapWindow},
+    tap::{TapClock, TapFloor, TapRow, TapStream, TapWindow},
     time::Nanos,
     warning::{Warning, WarningCode},
 };
@@ -31,9 +33,10 @@ pub use self::{
     matcher::{Arrival, Match, Matcher, Unmatched},
 };
 use self::{
+    clocks::Clocks,
     groups::Groups,
     stream::{Note, Stream, Tapped},
-    summary::Summary,
+    summary::{CommitsPlaced, Summary},
 };
 use crate::{
     MeasureError,
@@ -68,6 +71,8 @@ pub struct Outcome {
     pub floor: Option<TapFloor>,
     /// The followed logs, the primary's first.
     pub streams: Vec<TapStream>,
+    /// Clocks of servers that write times into their logs.
+    pub clocks: Vec<TapClock>,
     /// How long the servers were followed.
     pub measured: Nanos,
     /// Processor time of ours, all threads of the measurement.
@@ -109,6 +114,14 @@ pub fn run(
     if twice {
         followers.push(Follower::open(node, facts, ids[count + 1], &Start::Now)?);
     }
+    // Only MySQL writes times of its own.
+    let clocks = match facts.engine {
+        Engine::MySql => {
+            let replicas = cluster.replicas.iter().map(|replica| &replica.server.node);
+            Clocks::measure(std::iter::once(node).chain(replicas), clock)
+        }
+        Engine::MariaDb => Clocks::default(),
+    };
     let primary = Follower::open_with(node, facts, ids[count], &Start::Now, plan.needs_tables())?;
     let executed = primary.executed_at_start().to_owned();
     let disk = |error: std::io::Error| MeasureError::Sink(error.to_string());
@@ -129,7 +142,8 @@ pub fn run(
         clock,
         matcher,
         groups: Groups::new(plan),
-        summary: Summary::new(names, clock.origin_unix_us()),
+        summary: Summary::new(names),
+        clocks,
         count,
         twice,
         lost: vec![None; streams.len()],
@@ -162,6 +176,7 @@ struct Joining<'a> {
     matcher: Matcher,
     groups: Groups,
     summary: Summary,
+    clocks: Clocks,
     /// Replicas; the second connection to the primary comes behind them.
     count: usize,
     /// Whether the primary is followed twice, still.
@@ -190,6 +205,14 @@ impl Joining<'_> {
             if now - swept >= SWEEP {
                 self.matcher.sweep(now);
                 swept = now;
+                for text in self.clocks.again(self.clock) {
+                    (listener.note)(&text);
+                    self.outcome.warnings.push(Warning::new(
+                        WarningCode::ClockStepped,
+                        text,
+                        "times of its log from about then are left out; lag is not touched, since arrivals are stamped by the client's clock",
+                    ));
+                }
             }
             if now - window >= every && self.end.is_none() {
                 self.window(window - began, now - began, listener)?;
@@ -273,13 +296,17 @@ impl Joining<'_> {
     }
 
     fn replica(&mut self, index: usize, arrivals: &[Tapped], now: Nanos) -> std::io::Result<()> {
-        let Self { matcher, groups, summary, count, .. } = self;
+        let Self { matcher, groups, summary, clocks, count, .. } = self;
         for tapped in arrivals {
             matcher.replica(index, &tapped.arrival, now, &mut |one| {
                 if one.replica == *count {
                     summary.floor(&one);
                 } else if groups.wanted(one.set) {
-                    summary.matched(&one, groups.of(one.set), tapped.commit);
+                    let placed = tapped.commit.map(|commit| CommitsPlaced {
+                        on_primary: clocks.place(0, commit.original_us, one.on_primary),
+                        on_replica: clocks.place(index + 1, commit.immediate_us, one.on_replica),
+                    });
+                    summary.matched(&one, groups.of(one.set), placed);
                 }
             })?;
         }
@@ -364,6 +391,7 @@ impl Joining<'_> {
         }
         self.outcome.cpu = cpu;
         self.outcome.spilled_bytes = self.matcher.spilled_bytes();
+        self.outcome.clocks = self.clocks.records(self.clock);
         let now = self.clock.now();
         let mut standing = Vec::new();
         for replica in 0..self.count {

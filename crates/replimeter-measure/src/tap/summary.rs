@@ -6,7 +6,6 @@ use replimeter_model::{
     tap::{TapFloor, TapGroup, TapRow, TapWindow, UnmatchedReason},
     time::Nanos,
 };
-use replimeter_server::binlog::CommitTimes;
 use replimeter_stats::{
     series::{Series, distribution},
     signed::SignedHistogram,
@@ -39,11 +38,18 @@ struct Replica {
     by_servers: SignedHistogram,
 }
 
+/// A transaction's commits by the servers' clocks, on ours; `None` where the
+/// clock is not known.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CommitsPlaced {
+    pub(super) on_primary: Option<Nanos>,
+    pub(super) on_replica: Option<Nanos>,
+}
+
 /// Everything that a run comes to.
 #[derive(Debug)]
 pub(super) struct Summary {
     names: Vec<String>,
-    origin_unix_us: i64,
     transactions: u64,
     bytes: u64,
     /// Since the last window.
@@ -55,11 +61,10 @@ pub(super) struct Summary {
 }
 
 impl Summary {
-    pub(super) fn new(names: Vec<String>, origin_unix_us: i64) -> Self {
+    pub(super) fn new(names: Vec<String>) -> Self {
         Self {
             replicas: names.iter().map(|_| Replica::default()).collect(),
             names,
-            origin_unix_us,
             transactions: 0,
             bytes: 0,
             window: Group::default(),
@@ -83,7 +88,7 @@ impl Summary {
     }
 
     /// Both have shown it.
-    pub(super) fn matched(&mut self, one: &Match, groups: &[usize], commit: Option<CommitTimes>) {
+    pub(super) fn matched(&mut self, one: &Match, groups: &[usize], commits: Option<CommitsPlaced>) {
         let replica = &mut self.replicas[one.replica];
         let lag = one.lag();
         replica.lag.record(one.on_primary, lag);
@@ -96,11 +101,10 @@ impl Summary {
         for group in groups {
             replica.by.entry(*group).or_insert_with(|| SignedHistogram::new(GROUP_DIGITS)).record(lag);
         }
-        if let Some(commit) = commit {
-            let nanos = |us: i64| Nanos(us.saturating_mul(1000));
-            replica.by_servers.record(nanos(commit.immediate_us - commit.original_us));
-            let at = self.origin_unix_us.saturating_add(one.on_replica.0 / 1000);
-            replica.commit_to_arrival.record(nanos(at - commit.original_us));
+        let Some(CommitsPlaced { on_primary: Some(committed), on_replica }) = commits else { return };
+        replica.commit_to_arrival.record(one.on_replica - committed);
+        if let Some(again) = on_replica {
+            replica.by_servers.record(again - committed);
         }
     }
 

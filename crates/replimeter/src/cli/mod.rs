@@ -78,7 +78,7 @@ pub(crate) enum Command {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Output")]
 pub(crate) struct OutputArgs {
-    /// Keep the run in this new or empty folder [default: replimeter-runs/TIME-lag]
+    /// Keep the run in this new or empty folder [default: replimeter-runs/TIME-COMMAND]
     #[arg(long, value_name = "DIR")]
     pub(crate) run_dir: Option<PathBuf>,
 
