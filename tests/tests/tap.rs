@@ -389,10 +389,10 @@ fn streams_for_other_tools_and_the_proper_end() {
         assert!(ended.stderr.contains("transactions/s"), "asked for by --every: {ended:#?}");
         if form == "csv" {
             let lines: Vec<&str> = ended.stdout.lines().collect();
-            assert!(lines[0].starts_with("start_s,end_s,replica,transactions,bytes,matched,inverted"), "{ended:#?}");
+            assert!(lines[0].starts_with("time,start_s,end_s,replica,transactions,bytes,matched,inverted"), "{ended:#?}");
             assert!(lines.len() > 3, "{ended:#?}");
             assert!(lines[1..].iter().all(|line| line.split(',').count() == lines[0].split(',').count()));
-            let matched: u64 = lines[1..].iter().map(|line| line.split(',').nth(5).unwrap().parse::<u64>().unwrap()).sum();
+            let matched: u64 = lines[1..].iter().map(|line| line.split(',').nth(6).unwrap().parse::<u64>().unwrap()).sum();
             assert!(matched > 100, "{ended:#?}");
         } else {
             let expositions: Vec<&str> = ended.stdout.split("# EOF\n").collect();

@@ -157,6 +157,10 @@ pub struct LagRow {
     pub rounds: u64,
     /// Rounds whose row was not seen in time.
     pub missing: u64,
+    /// Rounds whose row came, but whose stamps cannot be placed, since a clock was set
+    /// about then; not among the missing.
+    #[serde(default)]
+    pub untold: u64,
     /// Lag from the acknowledgement, upper end of each bracket; may be negative.
     pub from_ack: Distribution,
     /// Lag from the send, upper end of each bracket.
@@ -320,6 +324,18 @@ pub struct ClientRecord {
     pub real_time: bool,
     /// One reading of the measuring clock, smallest step seen.
     pub clock_step_us: f64,
+}
+
+/// Rows that were not seen in time, each counted once though several methods looked
+/// for it.
+#[must_use]
+pub fn missing_rows<'a>(rows: impl Iterator<Item = &'a LagRow>) -> u64 {
+    let mut most: std::collections::BTreeMap<(&str, &str, Option<u64>), u64> = std::collections::BTreeMap::new();
+    for row in rows {
+        let of = most.entry((&row.shape, &row.replica, row.size_bytes)).or_default();
+        *of = (*of).max(row.missing);
+    }
+    most.values().sum()
 }
 
 /// The whole document of a `lag` run.

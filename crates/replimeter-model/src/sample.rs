@@ -108,6 +108,8 @@ pub struct LagSample {
     pub write: Write,
     /// When the replica showed it; `None` when it did not within the time-out.
     pub sighting: Option<Sighting>,
+    /// It came, but nobody can say when: a clock was set about then.
+    pub untold: bool,
 }
 
 impl LagSample {
@@ -204,6 +206,7 @@ mod tests {
         LagSample {
             replica: 0,
             method: Method::Poll,
+            untold: false,
             write: Write {
                 seq: 1,
                 phase: Phase::Measure,

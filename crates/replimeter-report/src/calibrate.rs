@@ -63,7 +63,8 @@ pub(crate) fn sentences(document: &CalibrateDocument) -> Vec<String> {
         "A TCP link of ours between primary and replica holds every byte back for the injected time, one way. Error is the lag through \
          the link with the delay, less the lag through the same link without, less the delay: p50 against p50, p99 against p99. The \
          delays had their turns there and back again; the repetitions column has the smallest and the largest error of p50 among them, \
-         each against its own turn without delay. What the link itself adds beyond its delay is in the error."
+         each against its own turn without delay. What the link itself adds beyond its delay is in the error. Measured is the lag from \
+         send by poll and wait, and from the same event on the primary by stamp and tap."
             .to_owned(),
     ];
     sentences.extend(methods::sentences(&used));
@@ -83,6 +84,9 @@ pub fn answer(document: &CalibrateDocument) -> String {
         }
     }
     let mut text = if parts.is_empty() { "Too few rounds for a median.".to_owned() } else { format!("{}.", parts.join("; ")) };
+    if !parts.is_empty() && document.results.iter().any(|row| row.error_p50_us.is_some() && row.error_p50_ci.is_none()) {
+        text.push_str(" There are too few rounds to say how sure that is.");
+    }
     match document.status {
         RunStatus::Interrupted => text.push_str(" The run was interrupted; this is what was measured until then."),
         RunStatus::Failed => text.push_str(" The run ended with an error; this is what was measured until then."),

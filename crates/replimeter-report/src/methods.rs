@@ -1,6 +1,9 @@
 //! What the methods say of the same rows, beside one another, and how each works.
 
-use std::{collections::BTreeSet, fmt::Write as _};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
+};
 
 use replimeter_model::{
     plan::Method,
@@ -90,15 +93,22 @@ pub(crate) fn floor_of(floor: &Floor, of: &str) -> String {
         Some(Method::Wait) => {
             format!("{head} lag from ack p50 {}, one round trip {}.", us(floor.from_ack.p50_us), us(floor.error_us.p50_us))
         }
-        _ => format!(
-            "{head} lag from ack p50 {}, estimate {}, bracket width {}; a point select takes {} on the idle primary, {} while a write is \
-             acknowledged (p50).",
-            within(&floor.from_ack),
-            within(&floor.estimate),
-            us(floor.error_us.p50_us),
-            us(floor.point_select.p50_us),
-            us(floor.point_select_at_ack.p50_us)
-        ),
+        _ => {
+            let selects = match (floor.point_select.p50_us, floor.point_select_at_ack.p50_us) {
+                (None, None) => String::new(),
+                (idle, beside) => format!(
+                    "; a point select takes {} on the idle primary, {} while a write is acknowledged (p50)",
+                    us(idle),
+                    us(beside)
+                ),
+            };
+            format!(
+                "{head} lag from ack p50 {}, estimate {}, bracket width {}{selects}.",
+                within(&floor.from_ack),
+                within(&floor.estimate),
+                us(floor.error_us.p50_us)
+            )
+        }
     }
 }
 
@@ -140,6 +150,19 @@ pub(crate) fn text(document: &LagDocument) -> String {
     out
 }
 
+/// Of the bars in order, the stretch of [`MOST_TENTHS`] that holds the most rows.
+fn fullest(shown: &[i64], rows: &[&LagRow]) -> (usize, usize) {
+    let width = shown.len().min(MOST_TENTHS);
+    let mut of: BTreeMap<i64, u64> = BTreeMap::new();
+    for bar in rows.iter().flat_map(|row| &row.tenths) {
+        *of.entry(bar.tenth).or_default() += bar.count;
+    }
+    let holds = |from: usize| shown[from..from + width].iter().filter_map(|tenth| of.get(tenth)).sum::<u64>();
+    // Of equal ones the first.
+    let from = (0..=shown.len() - width).rev().max_by_key(|from| holds(*from)).unwrap_or(0);
+    (from, from + width)
+}
+
 /// Experiment 3's histogram, a column for each method.
 fn tenths(document: &LagDocument, rows: &[&LagRow]) -> String {
     let stamped = |row: &&&LagRow| Method::from_name(&row.method).is_some_and(Method::stamps);
@@ -149,14 +172,26 @@ fn tenths(document: &LagDocument, rows: &[&LagRow]) -> String {
     let shown: BTreeSet<i64> = rows.iter().flat_map(|row| row.tenths.iter().map(|bar| bar.tenth)).collect();
     let header = std::iter::once("ms".to_owned()).chain(rows.iter().map(|row| document.label_of(row)));
     let mut table = plain_table(header.collect());
-    for tenth in shown.iter().copied().take(MOST_TENTHS) {
-        let of =
-            |row: &&LagRow| row.tenths.iter().find(|bar| bar.tenth == tenth).map_or_else(String::new, |bar| count(bar.count));
-        table.add_row(std::iter::once(format!("{:.1}", tenth as f64 / 10.0)).chain(rows.iter().map(of)).collect::<Vec<_>>());
+    let shown: Vec<i64> = shown.into_iter().collect();
+    let (from, to) = fullest(&shown, rows);
+    let number = |count_of: u64| if count_of == 0 { String::new() } else { count(count_of) };
+    let mut line = |name: String, holds: &dyn Fn(i64) -> bool| {
+        let of = |row: &&LagRow| number(row.tenths.iter().filter(|bar| holds(bar.tenth)).map(|bar| bar.count).sum());
+        table.add_row(std::iter::once(name).chain(rows.iter().map(of)).collect::<Vec<_>>());
+    };
+    let tenths = |tenth: i64| format!("{:.1}", tenth as f64 / 10.0);
+    if let Some(first) = shown.get(from).filter(|_| from > 0) {
+        line(format!("< {}", tenths(*first)), &|tenth| tenth < *first);
     }
-    let further = shown.len().saturating_sub(MOST_TENTHS);
+    for shown in &shown[from..to] {
+        line(tenths(*shown), &|tenth| tenth == *shown);
+    }
+    if let Some(last) = shown[..to].last().filter(|_| to < shown.len()) {
+        line(format!("> {}", tenths(*last)), &|tenth| tenth > *last);
+    }
+    let further = shown.len() - (to - from);
     let rest =
-        if further > 0 { format!("({} further bars are in summary.json)\n", count(further as u64)) } else { String::new() };
+        if further > 0 { format!("(all {} bars are in summary.json)\n", count(shown.len() as u64)) } else { String::new() };
     format!(
         "\nRows by lag, rounded to 0.1 ms, as published in 2007 (stamp: from execution to execution, tap: from log to log, others: from ack)\n{}\n{rest}",
         aligned(table, 0).trim_end()

@@ -1,7 +1,10 @@
 //! How exactly the figures of a distribution are known, so that no digit is
 //! printed which its error bar does not support.
 
-use replimeter_model::record::{Distribution, Floor, LagRow};
+use replimeter_model::{
+    record::{Distribution, Floor, LagRow},
+    tap::TapFloor,
+};
 
 /// The 97.5 % point of the standard normal distribution.
 const Z95: f64 = 1.96;
@@ -43,6 +46,12 @@ impl<'a> Precision<'a> {
     /// Of a lag of the floor.
     pub(crate) fn of_floor(floor: &Floor, distribution: &'a Distribution) -> Self {
         Self { distribution, each_us: of_brackets(&floor.error_us) }
+    }
+
+    /// Of lag by a tap, where two taps of one server differ by so much.
+    pub(crate) fn of_tap(distribution: &'a Distribution, floor: Option<&TapFloor>) -> Self {
+        let each = floor.and_then(|floor| floor.difference_abs.p50_us.or(floor.difference_abs.mean_us));
+        Self { distribution, each_us: each.unwrap_or(0.0) }
     }
 
     /// Of a stage of which each time is known to ± `error_us`, as a mean of them is,

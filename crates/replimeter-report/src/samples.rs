@@ -318,7 +318,7 @@ fn sample_of(row: &parquet::record::Row) -> Result<LagSample, ParquetError> {
         (Ok(after), Ok(hit_began), Ok(until)) => Some(Sighting { seq: write.seq, after, hit_began, until, beside }),
         _ => None,
     };
-    Ok(LagSample { replica: 0, method, write, sighting })
+    Ok(LagSample { replica: 0, method, write, sighting, untold: false })
 }
 
 #[cfg(test)]
@@ -330,6 +330,7 @@ mod tests {
         LagSample {
             replica: (seq % 2) as usize,
             method: if seq.is_multiple_of(5) { Method::Wait } else { Method::Poll },
+            untold: false,
             write: Write {
                 seq,
                 phase: if seq < 3 { Phase::Floor } else { Phase::Measure },

@@ -9,6 +9,7 @@ use replimeter_model::{
 
 use crate::{
     figures::{Unit, count, time},
+    precision::Precision,
     terminal::{aligned, plain_table, warnings, wrapped},
 };
 
@@ -16,14 +17,27 @@ use crate::{
 const SHOWN: usize = 30;
 
 /// The columns.
-pub(crate) const HEADINGS: [&str; 11] =
-    ["replica", "transactions", "matched", "inverted", "no lag", "awaited", "min", "p50", "p99", "p99.9", "max"];
+pub(crate) const HEADINGS: [&str; 12] =
+    ["replica", "transactions", "matched", "inverted", "no lag", "awaited", "min", "p50", "95 %", "p99", "p99.9", "max"];
 
 /// The columns of lag by schema or table.
 pub(crate) const GROUP_HEADINGS: [&str; 8] = ["replica", "what", "transactions", "bytes", "min", "p50", "p99", "max"];
 
-fn show(value: Option<f64>) -> String {
-    value.map_or_else(|| "–".to_owned(), |us| Unit::Micro.show(us))
+/// The unit of the tables: that of the largest median.
+pub(crate) fn unit(document: &TapDocument) -> Unit {
+    let medians = document.results.iter().filter_map(|row| row.lag.p50_us.or(row.lag.max_us));
+    Unit::for_size(medians.fold(0.0, |most: f64, us| most.max(us.abs())))
+}
+
+/// Figures of lag, with the digits that their intervals and the method's own error support.
+fn figures(document: &TapDocument, lag: &Distribution, wanted: &[(Option<f64>, Option<f64>)]) -> Vec<String> {
+    let unit = unit(document);
+    let precision = Precision::of_tap(lag, document.floor.as_ref());
+    let show = |(value, level): &(Option<f64>, Option<f64>)| {
+        let half = level.map_or(precision.single(), |level| precision.quantile(level));
+        value.map_or_else(|| "–".to_owned(), |us| unit.show_within(us, half))
+    };
+    wanted.iter().map(show).collect()
 }
 
 /// Lines of cells.
@@ -31,7 +45,13 @@ pub(crate) fn lines(document: &TapDocument) -> Vec<Vec<String>> {
     let line = |row: &TapRow| {
         let mut line = vec![row.replica.clone()];
         line.extend([row.transactions, row.matched, row.inverted, row.unmatched, row.pending].map(count));
-        line.extend([row.lag.min_us, row.lag.p50_us, row.lag.p99_us, row.lag.p999_us, row.lag.max_us].map(show));
+        let lag = &row.lag;
+        let unit = unit(document);
+        let interval = lag.ci95.as_ref().and_then(|ci| ci.p50_us);
+        let interval = interval.map_or_else(|| "–".to_owned(), |ends| unit.show_interval(ends).join(" to "));
+        line.extend(figures(document, lag, &[(lag.min_us, None), (lag.p50_us, Some(0.5))]));
+        line.push(interval);
+        line.extend(figures(document, lag, &[(lag.p99_us, Some(0.99)), (lag.p999_us, Some(0.999)), (lag.max_us, None)]));
         line
     };
     document.results.iter().map(line).collect()
@@ -46,7 +66,9 @@ pub(crate) fn groups(document: &TapDocument) -> Vec<Vec<String>> {
                 (schema, table) => format!("{schema}.{table}"),
             };
             let mut line = vec![row.replica.clone(), what, count(group.transactions), count(group.bytes)];
-            line.extend([group.lag.min_us, group.lag.p50_us, group.lag.p99_us, group.lag.max_us].map(show));
+            let lag = &group.lag;
+            let wanted = [(lag.min_us, None), (lag.p50_us, Some(0.5)), (lag.p99_us, Some(0.99)), (lag.max_us, None)];
+            line.extend(figures(document, lag, &wanted));
             line
         });
         lines.collect::<Vec<_>>()
@@ -80,6 +102,9 @@ pub(crate) fn sentences(document: &TapDocument) -> Vec<String> {
             spread(&floor.difference_abs),
             count(floor.transactions)
         )),
+        None if document.settings.floor.is_some_and(|floor| floor.0.is_zero()) => {
+            sentences.push("The method's own error was not measured (--floor 0).".to_owned());
+        }
         None => sentences
             .push("The method's own error is not known: nothing was committed while the primary was followed twice.".to_owned()),
     }
@@ -114,6 +139,13 @@ pub(crate) fn sentences(document: &TapDocument) -> Vec<String> {
             ));
         }
     }
+    if document.settings.by.is_some() || !document.settings.only.is_empty() || !document.settings.except.is_empty() {
+        sentences.push(
+            "A transaction that was logged as a statement counts for the default schema of its session, whatever it touched; only rows \
+             name their tables."
+                .to_owned(),
+        );
+    }
     for clock in &document.clocks {
         let steps = if clock.steps > 0 { format!(", set {} times meanwhile", clock.steps) } else { String::new() };
         sentences.push(format!(
@@ -143,9 +175,13 @@ pub(crate) fn sentences(document: &TapDocument) -> Vec<String> {
 /// The finding in one sentence.
 #[must_use]
 pub fn answer(document: &TapDocument) -> String {
+    let of_primary = document.streams.first().map_or(0, |stream| stream.transactions);
     let part = |row: &TapRow| {
         let share = if row.transactions == 0 { 100.0 } else { row.matched as f64 / row.transactions as f64 * 100.0 };
         match (row.transactions, row.lag.p50_us, row.lag.max_us) {
+            (0, ..) if of_primary > 0 => {
+                format!("{}: none of {} transactions touched what was asked for", row.replica, count(of_primary))
+            }
             (0, ..) => format!("{}: nothing was committed on the primary meanwhile", row.replica),
             (_, Some(p50), _) => {
                 let p99 = row.lag.p99_us.map_or_else(String::new, |us| format!(", {} at p99", time(us)));
@@ -212,11 +248,12 @@ pub fn watched(window: &TapWindow) -> String {
 
 /// The header of [`csv`].
 pub const CSV_HEADER: &str =
-    "start_s,end_s,replica,transactions,bytes,matched,inverted,min_us,p50_us,p99_us,max_us,pending,behind_us";
+    "time,start_s,end_s,replica,transactions,bytes,matched,inverted,min_us,p50_us,p99_us,max_us,pending,behind_us";
 
-/// A stretch as a line of CSV; what is not known is empty.
+/// A stretch as a line of CSV, with the calendar time of its end (RFC 3339); what is not
+/// known is empty.
 #[must_use]
-pub fn csv(window: &TapWindow) -> String {
+pub fn csv(window: &TapWindow, time: &str) -> String {
     let figure = |value: Option<f64>| value.map_or_else(String::new, |us| format!("{us:.3}"));
     // Names are ours or come from a topology file.
     let replica = if window.replica.contains([',', '"', '\n', '\r']) {
@@ -225,7 +262,7 @@ pub fn csv(window: &TapWindow) -> String {
         window.replica.clone()
     };
     format!(
-        "{:.3},{:.3},{replica},{},{},{},{},{},{},{},{},{},{}",
+        "{time},{:.3},{:.3},{replica},{},{},{},{},{},{},{},{},{},{}",
         window.start_us / 1e6,
         window.end_us / 1e6,
         window.transactions,
@@ -337,7 +374,8 @@ pub fn text(document: &TapDocument) -> String {
         lines(document).into_iter().for_each(|line| _ = table.add_row(line));
         let _ = writeln!(
             out,
-            "Lag of the real traffic (µs), followed for {}\n{}",
+            "Lag of the real traffic ({}), followed for {}\n{}",
+            unit(document).symbol(),
             time(document.measured_us),
             aligned(table, 1).trim_end()
         );
@@ -346,7 +384,7 @@ pub fn text(document: &TapDocument) -> String {
     if !groups.is_empty() {
         let mut table = plain_table(GROUP_HEADINGS.map(str::to_owned).to_vec());
         groups.into_iter().for_each(|line| _ = table.add_row(line));
-        let _ = writeln!(out, "\nBy what the transactions touch (µs)\n{}", aligned(table, 2).trim_end());
+        let _ = writeln!(out, "\nBy what the transactions touch ({})\n{}", unit(document).symbol(), aligned(table, 2).trim_end());
     }
     let _ = writeln!(out, "\nHow it was measured");
     for sentence in sentences(document) {
@@ -380,8 +418,8 @@ mod tests {
 
     #[test]
     fn a_line_of_csv_has_as_many_fields_as_its_header() {
-        let line = csv(&window());
-        assert_eq!(line, "1.000,2.000,replica1,20,4000,19,1,-3.500,120.250,,900.000,1,50.000");
+        let line = csv(&window(), "2026-01-02T03:04:05.678Z");
+        assert_eq!(line, "2026-01-02T03:04:05.678Z,1.000,2.000,replica1,20,4000,19,1,-3.500,120.250,,900.000,1,50.000");
         assert_eq!(line.split(',').count(), CSV_HEADER.split(',').count());
     }
 

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use replimeter_model::{
     plan::Pace,
-    record::{Bin, Distribution, LagDocument, LagRow, Window},
+    record::{Bin, Distribution, LagDocument, LagRow, Window, missing_rows},
     warning::Warning,
 };
 
@@ -166,9 +166,18 @@ fn distributions(document: &LagDocument, rows: &[&LagRow]) -> String {
         }
     }
     let mut out = aligned(table, 2);
-    let missing: u64 = rows.iter().map(|row| row.missing).sum();
+    let missing = missing_rows(rows.iter().copied());
     if missing > 0 {
         let _ = writeln!(out, "missing: {} rows were never seen", count(missing));
+    }
+    for row in rows.iter().filter(|row| row.untold > 0) {
+        let _ = writeln!(
+            out,
+            "{} by {}: {} stamps cannot be placed, since a clock was set",
+            row.replica,
+            row.method,
+            count(row.untold)
+        );
     }
     out
 }

@@ -27,6 +27,7 @@ pub const ESTIMATOR: &str = "turnbull-npmle";
 pub struct LagSummary {
     rounds: u64,
     missing: u64,
+    untold: u64,
     from_ack: Series,
     from_send: Series,
     // Without a course over the run, and so without intervals: windows are what
@@ -69,6 +70,7 @@ impl LagSummary {
                     self.not_at_once += u64::from(reads > 1);
                 }
             }
+            _ if sample.untold => self.untold += 1,
             _ => self.missing += 1,
         }
     }
@@ -89,6 +91,7 @@ impl LagSummary {
         LagRow {
             rounds: self.rounds,
             missing: self.missing,
+            untold: self.untold,
             from_ack: self.from_ack.distribution(),
             from_send: self.from_send.distribution(),
             from_intended: distribution(&self.from_intended),
@@ -188,6 +191,7 @@ mod tests {
         LagSample {
             replica: 0,
             method: Method::Poll,
+            untold: false,
             write: Write {
                 seq: round as u64,
                 phase: Phase::Measure,

@@ -77,7 +77,7 @@ impl Failure {
 
 impl From<PlanError> for Failure {
     fn from(error: PlanError) -> Self {
-        Self::usage(error.to_string(), "`replimeter lag --help` explains every setting")
+        Self::usage(error.to_string(), "`replimeter COMMAND --help` explains every setting, docs/plans.md those of a plan")
     }
 }
 

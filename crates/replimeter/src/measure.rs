@@ -26,7 +26,7 @@ use replimeter_model::{
     plan::{LagPlan, Plan, Writes},
     record::RunStatus,
     sample::{LagSample, Phase},
-    target::{NULL_REPLICA, Passwords, Target},
+    target::{NULL_REPLICA, PRIMARY, Passwords, Target},
     warning::{Warning, WarningCode},
 };
 use replimeter_report::samples::SamplesWriter;
@@ -88,7 +88,7 @@ struct Run<'a> {
 /// Carries out a plan.
 pub(crate) fn carry_out(mut request: Request<'_>, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
     let (plan, lag, output) = (request.plan, request.lag, request.output);
-    check(lag, output)?;
+    check(&plan.targets, lag, output)?;
     let workloads = load::workloads(&lag.load)?;
     if plan.targets.len() > 1 {
         servers::possible(&plan.targets)?;
@@ -169,6 +169,7 @@ impl Run<'_> {
         self.writer.begin(&servers.label, names.clone()).map_err(|error| MeasureError::Sink(error.to_string()))?;
         let possible = lag::possible(&mut cluster, &lag.methods)?;
         self.frame.warnings.extend(possible.warnings.iter().cloned());
+        lag::check_stages(&mut cluster, lag)?;
         if let Some(wanted) = &lag.backlog {
             backlog::check(&mut cluster, wanted)?;
         }
@@ -271,11 +272,23 @@ pub(crate) fn status(failure: Option<&Failure>) -> RunStatus {
 }
 
 /// Refuses what makes no sense, before anything is touched.
-pub(crate) fn check(plan: &LagPlan, output: &OutputArgs) -> Result<(), Failure> {
+pub(crate) fn check(targets: &[Target], plan: &LagPlan, output: &OutputArgs) -> Result<(), Failure> {
     if output.raw && !matches!(plan.writes, Writes::Sweep { .. }) {
         return Err(Failure::usage("--raw needs a sweep over sizes", "add --sizes 1000..10000:1000, or leave --raw out"));
     }
     load::workloads(&plan.load)?;
+    for target in targets {
+        let Target::Sandbox(spec) = target else { continue };
+        let names = spec.shape.nodes();
+        // `primary` is whoever is written to.
+        let known = |name: &str| name == PRIMARY || names.iter().any(|known| known == name);
+        if let Some(load) = plan.load.iter().find(|load| !known(&load.spec.node)) {
+            return Err(Failure::usage(
+                format!("the load {}: {} has no server `{}`; it has {}", load.spec, spec.shape, load.spec.node, names.join(", ")),
+                "name one of them behind the @ of --load",
+            ));
+        }
+    }
     let largest = plan.largest_size();
     if largest <= LARGEST_PACKET {
         return Ok(());

@@ -1,9 +1,12 @@
 //! Carries out a `tap`: follows servers, shows what comes, and reports.
 
 use std::{
-    cell::RefCell,
+    cell::{Cell, RefCell},
     io::{IsTerminal, Write},
-    sync::{Arc, atomic::AtomicBool},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use replimeter_measure::{MeasureError, survey::Declared, tap};
@@ -23,7 +26,7 @@ use replimeter_server::Node;
 
 use crate::{
     cli::{OutputArgs, Stream},
-    commands::report::{Document, plain, print},
+    commands::report::{Document, Reader, plain, print, print_to_reader},
     failure::{Failure, Kind, unexpected},
     frame::Frame,
     measure::{self, ANSWER, document, servers},
@@ -127,6 +130,7 @@ pub(crate) fn carry_out(mut request: Request<'_>, stop: &Arc<AtomicBool>) -> Res
     let mut course = Course::default();
     let mut totals = Totals::default();
     let line = RefCell::new(&frame.line);
+    let left = Cell::new(false);
     let say = |text: &str| line.borrow().print(&plain(text));
     let mut windows = |windows: &[TapWindow]| {
         course.push(windows);
@@ -135,11 +139,19 @@ pub(crate) fn carry_out(mut request: Request<'_>, stop: &Arc<AtomicBool>) -> Res
             windows.iter().for_each(|window| say(&watched(window)));
         }
         let text = match request.stream {
-            Some(Stream::Csv) => windows.iter().map(|window| csv(window) + "\n").collect(),
+            Some(Stream::Csv) => {
+                let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S.%3fZ").to_string();
+                windows.iter().map(|window| csv(window, &now) + "\n").collect()
+            }
             Some(Stream::Openmetrics) => openmetrics(windows, &mut totals),
             None => return Ok(()),
         };
-        print(&plain(&text)).map_err(|failure| failure.message)
+        if print_to_reader(&plain(&text)).map_err(|failure| failure.message)? == Reader::Gone {
+            // Nobody is left to follow for.
+            left.set(true);
+            stop.store(true, Ordering::Relaxed);
+        }
+        Ok(())
     };
     let mut note = |text: &str| say(text);
     let mut listener = tap::Listener { windows: &mut windows, note: &mut note, stop };
@@ -159,12 +171,19 @@ pub(crate) fn carry_out(mut request: Request<'_>, stop: &Arc<AtomicBool>) -> Res
     frame.run_dir.keep();
     let mut failure = outcome.failure.take().map(Failure::from);
     // Without an end that was asked for, the user's is the proper one.
-    if failure.is_none() && outcome.interrupted && work.duration.is_some() {
+    if failure.is_none() && outcome.interrupted && work.duration.is_some() && !left.get() {
         failure = Some(Failure::interrupted("interrupted; what was measured until then is kept"));
     }
     let failure = failure.or_else(|| finished.err().map(|error| file(error).into()));
     let mut warnings = std::mem::take(&mut frame.warnings);
     warnings.append(&mut outcome.warnings);
+    if left.get() {
+        warnings.push(Warning::new(
+            WarningCode::Interrupted,
+            "whoever read the stream has gone, and the run ended with them",
+            "leave --stream out to follow without a reader",
+        ));
+    }
     match &failure {
         Some(failure) if failure.kind == Kind::Interrupted => {
             warnings.push(Warning::new(WarningCode::Interrupted, failure.message.clone(), "run the plan again for the whole"));

@@ -314,7 +314,8 @@ impl<'a> Collector<'a> {
             for (index, (slot, sighting)) in self.slots.iter().zip(&pending.sightings).enumerate() {
                 if (sighting.is_some() || pending.untold.contains(&index)) && !pending.told[index] {
                     pending.told[index] = true;
-                    let sample = LagSample { replica: slot.replica, method: slot.method, write, sighting: *sighting };
+                    let untold = sighting.is_none();
+                    let sample = LagSample { replica: slot.replica, method: slot.method, write, sighting: *sighting, untold };
                     self.last = sample.from_ack();
                     (listener.sample)(&sample)?;
                 }
@@ -433,7 +434,8 @@ impl<'a> Collector<'a> {
                     continue;
                 }
                 for (slot, _) in self.slots.iter().zip(&pending.told).filter(|(_, told)| !**told) {
-                    let _ = (listener.sample)(&LagSample { replica: slot.replica, method: slot.method, write, sighting: None });
+                    let sample = LagSample { replica: slot.replica, method: slot.method, write, sighting: None, untold: false };
+                    let _ = (listener.sample)(&sample);
                 }
             }
         }

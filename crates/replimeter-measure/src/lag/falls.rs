@@ -46,7 +46,8 @@ impl Fall {
     /// Takes a row that was seen by a read, and when it was in the primary's binary log
     /// by a tap.
     pub(super) fn seen(&mut self, write: &Write, gtid: Option<&str>, in_binlog: Option<Nanos>, sighting: &Sighting) {
-        let in_binlog = in_binlog.map(|at| Point::new(at, Nanos(0)));
+        // It was there after the send, before the tap heard of it and before the primary answered.
+        let in_binlog = in_binlog.map(|at| Point::within(write.send, at.min(write.ack).max(write.send)));
         let after = Some(sighting.after).filter(|after| *after > write.send);
         match (&mut self.joiner, gtid) {
             (Some(joiner), Some(gtid)) => joiner.transaction(Transaction {

@@ -33,8 +33,6 @@ pub fn possible(cluster: &mut Cluster, wanted: &Methods) -> Result<Possible, Ser
     for method in wanted.wanted() {
         match (check(cluster, method, &mut possible.stamps), wanted) {
             (Ok(()), _) => possible.methods.push(method),
-            // Nobody has our function who did not install it.
-            (Err(_), Methods::All) if method == Method::StampUdf => {}
             (Err(error), Methods::Named(_)) => return Err(error),
             (Err(error), Methods::All) => possible.warnings.push(Warning::new(
                 WarningCode::MethodLeftOut,
@@ -72,7 +70,7 @@ fn check(cluster: &mut Cluster, method: Method, stamps: &mut Option<Stamps>) -> 
                 return Ok(());
             }
             Err(cluster.primary.session.unfit(
-                "cannot measure by `stamp`",
+                &format!("cannot measure by `{}`", method.name()),
                 lacking,
                 if method == Method::Stamp {
                     "start the servers without sysdate_is_now, or use --method stamp-udf"

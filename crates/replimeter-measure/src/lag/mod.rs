@@ -33,7 +33,11 @@ use replimeter_model::{
     time::Nanos,
     warning::{Warning, WarningCode},
 };
-use replimeter_server::{Node, ServerError, Session, facts::Facts, flavour::waits};
+use replimeter_server::{
+    Node, ServerError, Session,
+    facts::Facts,
+    flavour::{waits, written::Written},
+};
 use replimeter_stats::signed::SignedHistogram;
 
 use self::{
@@ -187,6 +191,22 @@ fn point_selects(
         }
     }
     Ok(trips)
+}
+
+/// Whether the stages can be observed, when they are to be, before anything is written.
+///
+/// # Errors
+/// When writes cannot be told apart by their GTIDs.
+pub fn check_stages(cluster: &mut Cluster, plan: &LagPlan) -> Result<(), ServerError> {
+    // A Galera node tells nothing, so nothing is asked for by GTID.
+    if !plan.stages || cluster.primary.galera.is_some() {
+        return Ok(());
+    }
+    Written::prepare(&mut cluster.primary.session, &cluster.primary.facts).map(|_| ()).map_err(|mut error| {
+        error.doing = "cannot observe the stages".to_owned();
+        error.hint = "set gtid_mode=ON on every server, or leave --stages out".to_owned();
+        error
+    })
 }
 
 /// Measures. The table must be there; see [`crate::table::ProbeTable`]. Rows get ids

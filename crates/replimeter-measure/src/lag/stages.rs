@@ -60,8 +60,8 @@ pub struct Transaction {
     pub send: Nanos,
     /// The first moment after the answer was read.
     pub ack: Nanos,
-    /// When it was in the primary's binary log, where the caller knows better than the
-    /// replica's stamps (from a tap).
+    /// When it was in the primary's binary log, by a tap, where the server does not say
+    /// (MariaDB).
     pub in_binlog: Option<Point>,
     /// The row became visible in (this, `visible_until`]; `None` for not known, the send then.
     pub visible_after: Option<Nanos>,
@@ -71,13 +71,14 @@ pub struct Transaction {
 
 /// The chain of marks that a replica of this engine can tell of, each with the
 /// clock that stamps it: what [`replimeter_stats::waterfall::Waterfall::new`] takes.
-/// On MariaDB the binary log is in it when a tap says when (`tap`).
+/// On MariaDB the binary log is in it when a tap says when (`tap`); MySQL stamps it
+/// itself, nearer to the moment than a tap can see it.
 #[must_use]
 pub fn chain(engine: Engine, replica: &str, tap: bool) -> Vec<(Mark, &str)> {
     match engine {
         Engine::MySql => vec![
             (Mark::Send, "client"),
-            (Mark::InBinlog, if tap { "client" } else { "primary" }),
+            (Mark::InBinlog, "primary"),
             (Mark::Received, replica),
             (Mark::ApplyBegan, replica),
             (Mark::Applied, replica),
@@ -302,7 +303,7 @@ impl Joiner {
         let Some(gtid) = own else {
             let stamps = self.heard.get(&transaction.gtid.to_ascii_lowercase()).copied().unwrap_or_default();
             let of_replica = |stamp: Option<i64>| stamp.and_then(|stamp| self.replica.point(stamp));
-            points.in_binlog = points.in_binlog.or_else(|| stamps.committed.and_then(|stamp| self.primary.point(stamp)));
+            points.in_binlog = stamps.committed.and_then(|stamp| self.primary.point(stamp));
             points.received = of_replica(stamps.received);
             points.apply_began = of_replica(stamps.apply_began);
             points.applied = of_replica(stamps.applied);

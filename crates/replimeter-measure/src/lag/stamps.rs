@@ -107,7 +107,7 @@ impl StampReader {
                 let _ = sighted.send(Seen::Odd(Warning::new(
                     WarningCode::ClockStepped,
                     format!(
-                        "{} ({}): its clock was set by {:.6} s (± {:.0} µs) during the run; stamps from about then cannot be placed and count as missing",
+                        "{} ({}): its clock was set by {:.6} s (± {:.0} µs) during the run; stamps from about then cannot be placed and are in no figure",
                         session.name(),
                         session.address(),
                         step.by.as_micros() / 1e6,

@@ -105,8 +105,11 @@ impl TapSpec {
         if self.server_id == Some(0) {
             return contradiction("a server_id of 0 is nobody's");
         }
-        if let Some(name) = self.only.iter().chain(&self.except).find(|name| name.is_empty() || name.starts_with('.')) {
-            return Err(PlanError::Contradiction(format!("`{name}` names no schema; write schema or schema.table")));
+        if let Some(name) = self.only.iter().chain(&self.except).find(|name| {
+            let parts: Vec<&str> = name.split('.').collect();
+            parts.len() > 2 || parts.contains(&"")
+        }) {
+            return Err(PlanError::Contradiction(format!("`{name}` names no schema and no table; write schema or schema.table")));
         }
         Ok(TapPlan {
             duration: self.duration,

@@ -539,9 +539,12 @@ pub(super) fn tap_course(document: &TapDocument) -> Picture {
             json!({"title": {"text": format!("lag ({})", unit.symbol())}}),
         ),
         table: DataTable {
-            header: ["replica", "until (s)", "transactions", "matched", "p50", "p99", "max", "oldest awaited", "awaited"]
+            header: ["replica", "until (s)", "transactions", "matched"]
                 .map(str::to_owned)
-                .to_vec(),
+                .into_iter()
+                .chain(["p50", "p99", "max", "oldest awaited"].map(|name| format!("{name} ({})", unit.symbol())))
+                .chain(["awaited".to_owned()])
+                .collect(),
             rows: rows.collect(),
         },
     }

@@ -28,6 +28,7 @@ pub fn tap(document: &TapDocument, manifest: &Manifest, plan: &str) -> Result<St
         text_report: tap::text(document),
     };
     page.render(context! {
+        unit => tap::unit(document).symbol(),
         headings => tap::HEADINGS.to_vec(),
         lines => tap::lines(document),
         group_headings => tap::GROUP_HEADINGS.to_vec(),

@@ -159,7 +159,7 @@ pub(crate) struct MeasureArgs {
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) writers: u32,
 
-    /// Also observe the stages of each transaction (in binlog, received, applied, visible) by asking the replica all the time; best with --method poll,tap
+    /// Also observe the stages of each transaction (in binlog, received, applied, visible) by asking the replica all the time; on MariaDB `in binlog` needs --method poll,tap
     #[arg(long)]
     pub(crate) stages: bool,
 

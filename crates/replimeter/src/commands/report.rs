@@ -145,12 +145,25 @@ pub(crate) fn print_json(document: &impl Serialize) -> Result<(), Failure> {
 
 /// Prints on standard output; a reader that has left (`| head`) is no error.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
+    print_to_reader(text).map(|_| ())
+}
+
+/// Whether there is still somebody who reads standard output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reader {
+    There,
+    Gone,
+}
+
+/// Prints on standard output, and says whether somebody reads it.
+pub(crate) fn print_to_reader(text: &str) -> Result<Reader, Failure> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+        Ok(()) => Ok(Reader::There),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(Reader::Gone),
+        Err(error) => {
             Err(Failure::failed(format!("cannot write to standard output: {error}"), "the run directory has everything"))
         }
-        _ => Ok(()),
     }
 }
 

@@ -32,7 +32,7 @@ pub(crate) fn run(args: &RunArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure>
     // Every plan is read and checked before the first is begun.
     let plans = args.plans.iter().map(|path| read(path, args)).collect::<Result<Vec<_>, _>>()?;
     plans.iter().try_for_each(|(plan, ..)| match &plan.work {
-        Work::Lag(lag) => measure::check(lag, &args.output),
+        Work::Lag(lag) => measure::check(&plan.targets, lag, &args.output),
         Work::Calibrate(_) => calibrate::check(&args.output),
         Work::Tap(_) => tap::check(&args.output),
     })?;

@@ -8,7 +8,10 @@ use replimeter_model::{
     load::LoadRecord,
     manifest::Manifest,
     plan::{LagPlan, Method, Pace, Plan, Writes},
-    record::{Against, ClientRecord, Floor, LAG_SCHEMA, LagDocument, LagRow, NodeRecord, SweepLoop, SweepTable, TargetRecord},
+    record::{
+        Against, ClientRecord, Floor, LAG_SCHEMA, LagDocument, LagRow, NodeRecord, SweepLoop, SweepTable, TargetRecord,
+        missing_rows,
+    },
     sample::{LagSample, Phase},
     target::Target,
     time::Nanos,
@@ -161,7 +164,7 @@ pub(crate) fn build(run: &Run<'_>, parts: &[Part], mut warnings: Vec<Warning>) -
         }
     }
     let sweep = matches!(lag.writes, Writes::Sweep { .. });
-    let missing: u64 = results.iter().filter(|row| row.size_bytes.is_some() || !sweep).map(|row| row.missing).sum();
+    let missing = missing_rows(results.iter().filter(|row| row.size_bytes.is_some() || !sweep));
     if missing > 0 {
         warnings.push(Warning::new(
             WarningCode::MissingRows,
