@@ -243,7 +243,7 @@ fn incomplete(message: String) -> Warning {
 }
 
 /// Whether nothing is left in the schema: no table, view, routine or event.
-fn is_empty(session: &mut Session) -> Result<bool, ServerError> {
+pub(crate) fn is_empty(session: &mut Session) -> Result<bool, ServerError> {
     let count = session.value(
         "cannot look into the schema `replimeter`",
         "SELECT (SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = 'replimeter') \
