@@ -263,7 +263,7 @@ fn gone(session: &mut Session, deadline: Instant) -> bool {
     }
 }
 
-fn take_lock(session: &mut Session) -> Result<(), ServerError> {
+pub(crate) fn take_lock(session: &mut Session) -> Result<(), ServerError> {
     let doing = "cannot begin";
     if session.value(doing, &format!("SELECT GET_LOCK('{LOCK}', 0)"))?.as_deref() == Some("1") {
         return Ok(());

@@ -4,7 +4,11 @@ use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
-use crate::record::Distribution;
+use crate::{
+    plan::LoadingSpec,
+    record::{Distribution, RunStatus, TargetRecord},
+    warning::Warning,
+};
 
 /// The most threads of one load.
 pub const MOST_THREADS: u32 = 1024;
@@ -327,6 +331,67 @@ pub struct LoadRecord {
     /// What it cost the client.
     #[serde(default)]
     pub client: ClientUse,
+}
+
+/// The schema's name and version in every `load` document.
+pub const LOAD_SCHEMA: &str = "replimeter.load/1";
+
+/// A data set that a load ran on.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct DataRecord {
+    /// The workloads that share it.
+    pub workloads: Vec<String>,
+    /// Rows in each of its tables.
+    pub rows: u64,
+    /// Bytes on the disk, indexes included, as the server tells; about.
+    pub bytes: u64,
+    /// Bytes of the statements that made it; 0 when it was there.
+    pub sent_bytes: u64,
+    /// How long that took.
+    pub took_us: f64,
+    /// Whether it was there.
+    pub reused: bool,
+}
+
+/// What one workload came to with one number of threads.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LoadRow {
+    /// The load itself.
+    #[serde(flatten)]
+    pub load: LoadRecord,
+}
+
+/// The whole document of a `load` run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LoadDocument {
+    /// [`LOAD_SCHEMA`].
+    pub schema: String,
+    /// Where the run is kept.
+    pub run_dir: String,
+    /// What the plan calls itself.
+    pub title: Option<String>,
+    /// Whether it came to its end.
+    pub status: RunStatus,
+    /// What ended a failed run.
+    pub error: Option<String>,
+    /// The finding in one sentence.
+    pub answer: String,
+    /// When it began (RFC 3339, UTC).
+    pub started_at: String,
+    /// How long it was counted, all together.
+    pub measured_us: f64,
+    /// The servers.
+    pub target: TargetRecord,
+    /// The settings, with every default.
+    pub settings: LoadingSpec,
+    /// The data.
+    pub data: Vec<DataRecord>,
+    /// For each number of threads, in order, each workload.
+    pub results: Vec<LoadRow>,
+    /// Whether this machine's idle cores were kept from halting.
+    pub keep_awake: bool,
+    /// What a reader must know.
+    pub warnings: Vec<Warning>,
 }
 
 #[cfg(test)]

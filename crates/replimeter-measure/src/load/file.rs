@@ -440,8 +440,11 @@ fn statement(
         }
         if let Some((_, _, value)) = own.iter().find(|(own, ..)| own == name) {
             let place = |wanted: &str| {
-                let own = names[..index].iter().position(|name| name == wanted);
-                own.map(Place::Own).or_else(|| shared.iter().position(|name| name == wanted).map(Place::Shared))
+                let of_its_own = own.iter().any(|(own, ..)| *own == wanted);
+                match shared.iter().position(|name| name == wanted).filter(|_| !of_its_own) {
+                    Some(shared) => Some(Place::Shared(shared)),
+                    None => names[..index].iter().position(|name| name == wanted).map(Place::Own),
+                }
             };
             let source = file.source(value, &place)?;
             not_a_row(file, value, &source)?;

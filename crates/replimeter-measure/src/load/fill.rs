@@ -195,7 +195,7 @@ fn comment(session: &mut Session, table: &str) -> Result<Option<String>, ServerE
 ///
 /// # Errors
 /// When it has one that this tool did not make.
-pub(super) fn refuse_foreign(node: &Node, workload: &Workload) -> Result<(), ServerError> {
+pub fn refuse_foreign(node: &Node, workload: &Workload) -> Result<(), ServerError> {
     if workload.inner.tables.is_empty() {
         return Ok(());
     }

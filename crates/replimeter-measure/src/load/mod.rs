@@ -5,6 +5,7 @@
 //! slows down with the server. An *open loop* begins operations by a schedule; what
 //! comes late is charged to it from its intended start (coordinated omission).
 
+mod check;
 mod crew;
 mod file;
 mod fill;
@@ -31,8 +32,9 @@ use replimeter_model::{
 use replimeter_server::{ErrorKind, Node, ServerError, error::code, wire::Failed};
 
 pub use self::{
+    check::{check, hold},
     crew::{Crew, Second, Squad, SquadResult, SquadSecond},
-    fill::{DataSet, Filled, fill},
+    fill::{DataSet, Filled, fill, refuse_foreign},
     script::ScriptError,
     workload::{LARGEST_FILE, Workload},
 };

@@ -52,12 +52,17 @@ impl LoadArgs {
     }
 }
 
-/// With the whole path of its script, so that a run's own plan runs from every folder.
-pub(super) fn found_from_anywhere(load: LoadSpec) -> LoadSpec {
-    if replimeter_model::load::BUILT_IN.contains(&load.workload.as_str()) {
-        return load;
+/// With the whole path of its file, so that a run's own plan runs from every folder.
+fn found_from_anywhere(load: LoadSpec) -> LoadSpec {
+    LoadSpec { workload: path_of_workload(&load.workload), ..load }
+}
+
+/// One of ours by its name, a file by its whole path.
+pub(super) fn path_of_workload(name: &str) -> String {
+    if replimeter_model::load::BUILT_IN.contains(&name) {
+        return name.to_owned();
     }
-    let path = std::path::absolute(&load.workload);
+    let path = std::path::absolute(name);
     let path = path.ok().and_then(|path| path.into_os_string().into_string().ok());
-    LoadSpec { workload: path.unwrap_or(load.workload), ..load }
+    path.unwrap_or_else(|| name.to_owned())
 }
