@@ -211,8 +211,8 @@ impl Crew {
 
     pub(super) fn open_tried(squads: &[Squad<'_>], clock: &Clock, trial: bool) -> Result<Self, ServerError> {
         let mut crew = Self { clock: *clock, units: Vec::new(), generation: 0 };
-        for squad in squads {
-            let unit = Unit::open(squad, clock, trial)?;
+        for (number, squad) in (0..).zip(squads) {
+            let unit = Unit::open(squad, number, clock, trial)?;
             crew.units.push(unit);
         }
         Ok(crew)
@@ -429,7 +429,7 @@ impl Drop for Crew {
 }
 
 impl Unit {
-    fn open(squad: &Squad<'_>, clock: &Clock, trial: bool) -> Result<Self, ServerError> {
+    fn open(squad: &Squad<'_>, number: u64, clock: &Clock, trial: bool) -> Result<Self, ServerError> {
         let Some(first) = squad.nodes.first() else {
             return Err(ServerError::unfit("load", "", DOING, "it has no server to run on", "name one"));
         };
@@ -444,7 +444,7 @@ impl Unit {
         let program = Program::new(squad.workload, rows);
         let places: Vec<Place> =
             squad.nodes.iter().map(|node| Place { node: node.clone(), reads_only: squad.reads_only }).collect();
-        let shared = Arc::new(Shared::new(squad.rate, squad.patience));
+        let shared = Arc::new(Shared::new(squad.rate, squad.patience, number));
         let (reporter, reports) = channel();
         let mut unit = Self {
             program: Arc::clone(&program),

@@ -36,6 +36,7 @@ pub use self::{
     crew::{Crew, Second, Squad, SquadResult, SquadSecond},
     fill::{DataSet, Filled, fill, refuse_foreign},
     script::ScriptError,
+    tally::recording_cost,
     workload::{LARGEST_FILE, Workload},
 };
 use self::{

@@ -202,14 +202,14 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Shared {
-    pub(super) fn new(rate: Option<OpenLoop>, patience: Duration) -> Self {
+    pub(super) fn new(rate: Option<OpenLoop>, patience: Duration, seed: u64) -> Self {
         Self {
             stop: AtomicBool::new(false),
             from: AtomicI64::new(NEVER),
             until: AtomicI64::new(NEVER),
             began: AtomicI64::new(0),
             tickets: AtomicU64::new(0),
-            poisson: Mutex::new(Poisson { random: Random::new(0x5EED), next: 0.0, ahead: 0 }),
+            poisson: Mutex::new(Poisson { random: Random::new(seed ^ 0x5EED), next: 0.0, ahead: 0 }),
             failure: Mutex::new(None),
             rate,
             patience,

@@ -40,6 +40,12 @@ pub struct Prepared {
 }
 
 impl Prepared {
+    /// The server's number for it.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.id
+    }
+
     /// How many parameters it has.
     #[must_use]
     pub fn parameters(&self) -> usize {
