@@ -216,8 +216,8 @@ fn sysbench(node: &Node, workload: &str, connections: u32) -> Turn {
     let mut command = sysbench_command(node, "replimeter");
     command
         .arg(format!("--threads={connections}"))
-        .arg(format!("--time={}", COUNTED.as_secs()))
-        .arg(format!("--warmup-time={}", RAMP.as_secs()));
+        .arg(format!("--time={}", (RAMP + COUNTED).as_secs()))
+        .arg("--report-interval=1");
     if !script.ends_with(".lua") {
         command.args(["--tables=1", "--rand-type=special"]).arg(format!("--table-size={ROWS}"));
     }
@@ -226,9 +226,15 @@ fn sysbench(node: &Node, workload: &str, connections: u32) -> Turn {
     if workload == "insert" {
         sql(node, "DROP TABLE replimeter.load_insert");
     }
-    // "transactions: N (R per sec.)"
-    let events = text.lines().find_map(|line| line.trim().strip_prefix("transactions:")).unwrap_or_else(|| panic!("{text}"));
-    let per_s: f64 = events.split('(').nth(1).unwrap().split_whitespace().next().unwrap().parse().unwrap();
+    // Version 1.0 knows no ramp: the seconds after it, each as "[ 2s ] thds: 8 tps: 1234.56 …".
+    let seconds: Vec<f64> = text
+        .lines()
+        .filter(|line| line.starts_with("[ "))
+        .filter_map(|line| line.split("tps: ").nth(1)?.split_whitespace().next()?.parse().ok())
+        .collect();
+    let counted = &seconds[RAMP.as_secs() as usize..];
+    assert!(!counted.is_empty(), "{text}");
+    let per_s = counted.iter().sum::<f64>() / counted.len() as f64;
     Turn { per_s, cpu_us: share * 1e6 / per_s }
 }
 

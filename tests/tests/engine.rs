@@ -232,8 +232,9 @@ fn too_many_connections(nodes: &[Node]) {
 
 fn plans_and_reports(nodes: &[Node]) {
     let tool = Tool::new();
-    let document =
-        load_with(&tool, nodes, &["--workload", "insert", "--workload", "select", "--size", "1000", "--for", "2s"]).with_code(0).json();
+    let document = load_with(&tool, nodes, &["--workload", "insert", "--workload", "select", "--size", "1000", "--for", "2s"])
+        .with_code(0)
+        .json();
     assert_eq!(document["schema"], "replimeter.load/1");
     assert_eq!(document["results"].as_array().unwrap().len(), 2);
     let run = tool.only_run();
@@ -341,7 +342,8 @@ fn a_server_killed_under_load_leaves_a_partial_result() {
 /// A tablespace that may not grow stands for a disk that is full.
 #[test]
 fn a_full_disk_ends_the_filling() {
-    let options = [RELAXED.as_slice(), &["innodb_file_per_table=0", "innodb_data_file_path=ibdata1:12M:autoextend:max:40M"]].concat();
+    let options =
+        [RELAXED.as_slice(), &["innodb_file_per_table=0", "innodb_data_file_path=ibdata1:12M:autoextend:max:40M"]].concat();
     let sandbox = start("mariadb/none", &options);
     let nodes = sandbox.nodes();
     let ended = load(nodes, &["--workload", "point-select", "--size", "200MB", "--for", "1s"]).with_code(3);
@@ -368,6 +370,7 @@ fn certification_failures_are_counted() {
     let mut args = vec!["lag", "--sandbox", "galera:2", "--for", "4s", "--timeout", "60s", "--floor-rounds", "10", "--json"];
     args.extend(["--load", "hot.toml:3@node1", "--load", "hot.toml:3@node2"]);
     let document = wait(tool.command(&args).spawn().unwrap(), LIMIT).with_code(0).json();
-    let retried: Vec<&Value> = document["load"].as_array().unwrap().iter().flat_map(|load| load["retried"].as_array().unwrap()).collect();
+    let retried: Vec<&Value> =
+        document["load"].as_array().unwrap().iter().flat_map(|load| load["retried"].as_array().unwrap()).collect();
     assert!(retried.iter().any(|retried| retried["kind"] == "certification"), "{:#}", document["load"]);
 }

@@ -20,7 +20,7 @@ pub(crate) const LOCK: &str = "replimeter.run";
 /// Begins the comment of every table of ours.
 pub(crate) const MARK: &str = "replimeter: made by a measurement and removed by it";
 /// Follows the mark when the schema was made along with the table.
-const MADE_SCHEMA: &str = "; with the schema";
+pub(crate) const MADE_SCHEMA: &str = "; with the schema";
 /// How long a second attempt at the removal may take.
 const PATIENT: Duration = Duration::from_secs(30);
 /// How long a replica is waited for when the user wants to be gone.

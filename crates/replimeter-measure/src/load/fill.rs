@@ -27,7 +27,10 @@ use super::{
     value::{Draw, Generator, Source},
     workload::{Table, Workload, excerpt},
 };
-use crate::{MeasureError, table::MARK};
+use crate::{
+    MeasureError,
+    table::{MADE_SCHEMA, MARK},
+};
 
 /// The table that says which sets are whole.
 pub(super) const SETS: &str = "load_data";
@@ -164,7 +167,8 @@ fn fingerprint(workload: &Workload) -> u64 {
     hash
 }
 
-/// Makes our schema and enters it; whether it was missing.
+/// Makes our schema and enters it; whether it is this tool's, now or since a run that
+/// left its data.
 fn make_schema(session: &mut Session) -> Result<bool, ServerError> {
     let there =
         session.value(DOING, "SELECT schema_name FROM information_schema.schemata WHERE schema_name = 'replimeter'")?.is_some();
@@ -172,7 +176,10 @@ fn make_schema(session: &mut Session) -> Result<bool, ServerError> {
         session.run("cannot make the schema", "CREATE DATABASE IF NOT EXISTS `replimeter`")?;
     }
     session.run(DOING, "USE `replimeter`")?;
-    Ok(!there)
+    let marked = format!(
+        "SELECT 1 FROM information_schema.tables WHERE table_schema = 'replimeter' AND table_comment LIKE '{MARK}{MADE_SCHEMA}%' LIMIT 1"
+    );
+    Ok(!there || session.value(DOING, &marked)?.is_some())
 }
 
 fn drop_schema(session: &mut Session, made: bool) -> Result<(), ServerError> {
@@ -303,12 +310,18 @@ impl DataSet {
                 DOING,
                 &format!(
                     "CREATE TABLE IF NOT EXISTS `{SETS}` (fingerprint CHAR(16) NOT NULL PRIMARY KEY, total BIGINT UNSIGNED NOT NULL) \
-                     ENGINE=InnoDB COMMENT='{MARK}; data sets that are whole'"
+                     ENGINE=InnoDB COMMENT='{}; data sets that are whole'",
+                    self.mark()
                 ),
             )?;
             session.run(DOING, &format!("REPLACE INTO `{SETS}` VALUES ('{:016x}', {})", self.fingerprint, self.rows))?;
         }
         Ok(())
+    }
+
+    /// How comments of its tables begin.
+    fn mark(&self) -> String {
+        format!("{MARK}{}", if self.made_schema { MADE_SCHEMA } else { "" })
     }
 
     /// Says that what is there is made anew, and why.
@@ -363,7 +376,7 @@ impl DataSet {
     }
 
     fn create(&self, session: &mut Session, table: &Table) -> Result<(), ServerError> {
-        let sql = format!("{} COMMENT='{MARK}; data {:016x}; rows {}'", table.create, self.fingerprint, self.rows);
+        let sql = format!("{} COMMENT='{}; data {:016x}; rows {}'", table.create, self.mark(), self.fingerprint, self.rows);
         session.run(DOING, &sql).map_err(|error| about(error, &self.workload, table.line, &excerpt(&table.create)))?;
         match comment(session, &table.name)? {
             Some(comment) if comment.starts_with(MARK) => Ok(()),
