@@ -46,8 +46,9 @@ test: lint unit suites
 
 # `make bench DEMO=--demo` also times `make demo` from a fresh clone; `make bench
 # PARTS="shapes links"` does only those (starts, shapes, links, floor, memory,
-# calibrate, writes, tap, disturbance).
-bench: build servers
+# calibrate, writes, tap, disturbance, load); `PARTS="load --rounds 9 --long"`: more turns
+# beside sysbench, and ten minutes for the memory.
+bench: build tools
 	$(CARGO) run --release --locked --package replimeter-bench -- $(DEMO) $(PARTS)
 
 clean:

@@ -2,6 +2,7 @@
 //! the alternative in the same run. Run it on an otherwise idle machine.
 
 mod disturbance;
+mod load;
 mod methods;
 mod shapes;
 mod tap;
@@ -26,13 +27,16 @@ fn main() {
     if std::env::args().any(|arg| arg == "--pending") {
         return tap::pending();
     }
+    if std::env::args().any(|arg| arg == "--bare") {
+        return load::bare();
+    }
     println!("{:<58} {:>12}  {:<12}", "figure", "measured", "goal");
     // A fresh clone with empty caches takes minutes: only when asked for.
     if std::env::args().any(|arg| arg == "--demo") {
         demo();
     }
     let named: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
-    let parts: [(&str, fn()); 9] = [
+    let parts: [(&str, fn()); 10] = [
         ("starts", starts),
         ("shapes", shapes::starts),
         ("links", shapes::links),
@@ -42,6 +46,7 @@ fn main() {
         ("writes", methods::writes),
         ("tap", tap::tap),
         ("disturbance", disturbance::disturbance),
+        ("load", load::load),
     ];
     for (_, part) in parts.iter().filter(|(name, _)| named.is_empty() || named.iter().any(|named| named == name)) {
         part();

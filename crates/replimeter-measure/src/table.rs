@@ -20,7 +20,7 @@ pub(crate) const LOCK: &str = "replimeter.run";
 /// Begins the comment of every table of ours.
 pub(crate) const MARK: &str = "replimeter: made by a measurement and removed by it";
 /// Follows the mark when the schema was made along with the table.
-const MADE_SCHEMA: &str = "; with the schema";
+pub(crate) const MADE_SCHEMA: &str = "; with the schema";
 /// How long a second attempt at the removal may take.
 const PATIENT: Duration = Duration::from_secs(30);
 /// How long a replica is waited for when the user wants to be gone.
@@ -243,7 +243,7 @@ fn incomplete(message: String) -> Warning {
 }
 
 /// Whether nothing is left in the schema: no table, view, routine or event.
-fn is_empty(session: &mut Session) -> Result<bool, ServerError> {
+pub(crate) fn is_empty(session: &mut Session) -> Result<bool, ServerError> {
     let count = session.value(
         "cannot look into the schema `replimeter`",
         "SELECT (SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = 'replimeter') \
@@ -263,7 +263,7 @@ fn gone(session: &mut Session, deadline: Instant) -> bool {
     }
 }
 
-fn take_lock(session: &mut Session) -> Result<(), ServerError> {
+pub(crate) fn take_lock(session: &mut Session) -> Result<(), ServerError> {
     let doing = "cannot begin";
     if session.value(doing, &format!("SELECT GET_LOCK('{LOCK}', 0)"))?.as_deref() == Some("1") {
         return Ok(());

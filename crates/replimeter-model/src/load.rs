@@ -4,12 +4,156 @@ use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
-use crate::record::Distribution;
+use crate::{
+    plan::LoadingSpec,
+    record::{Distribution, RunStatus, TargetRecord},
+    warning::Warning,
+};
 
 /// The most threads of one load.
 pub const MOST_THREADS: u32 = 1024;
 /// Workloads that need no file, by name.
-pub const BUILT_IN: [&str; 2] = ["insert", "mix"];
+pub const BUILT_IN: [&str; 8] =
+    ["insert", "select", "post-insert", "point-select", "oltp-mix", "update-key", "big-update", "mix"];
+/// The most rows of a data set.
+const MOST_ROWS: u64 = 1 << 40;
+
+/// How much data a data set has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Size {
+    /// So many rows in each of its tables.
+    Rows(u64),
+    /// About so many bytes on the disk, indexes included.
+    Bytes(u64),
+}
+
+/// Units of bytes, the longer names first.
+const UNITS: [(&str, u64); 8] = [
+    ("KiB", 1 << 10),
+    ("MiB", 1 << 20),
+    ("GiB", 1 << 30),
+    ("TiB", 1 << 40),
+    ("kB", 1_000),
+    ("MB", 1_000_000),
+    ("GB", 1_000_000_000),
+    ("TB", 1_000_000_000_000),
+];
+
+impl FromStr for Size {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let refuse = || format!("`{text}` is no size; write rows, such as 100000, or bytes with a unit, such as 300MB or 1GiB");
+        let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+        let number: u64 = text[..digits].parse().map_err(|_| refuse())?;
+        let size = match text[digits..].trim_start() {
+            "" | "rows" => Self::Rows(number),
+            unit => {
+                let known = UNITS.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit)).ok_or_else(refuse)?;
+                Self::Bytes(number.checked_mul(known.1).ok_or_else(refuse)?)
+            }
+        };
+        // No row has less than a byte.
+        let (Self::Rows(most) | Self::Bytes(most)) = size;
+        if most > MOST_ROWS { Err(format!("`{text}` is more than any server of ours takes")) } else { Ok(size) }
+    }
+}
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Rows(rows) => write!(f, "{rows}"),
+            Self::Bytes(bytes) => {
+                // The largest unit that divides it, of the decimal ones first.
+                let exact = UNITS.iter().rev().find(|(_, unit)| *bytes > 0 && bytes % unit == 0);
+                match exact {
+                    Some((name, unit)) => write!(f, "{}{name}", bytes / unit),
+                    // What people write always has a unit that divides it.
+                    None => write!(f, "{}kB", bytes.div_ceil(1000)),
+                }
+            }
+        }
+    }
+}
+
+serde_as_text!(Size);
+
+/// When the operations of an open loop are due.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Arrivals {
+    /// At equal distances.
+    #[default]
+    Constant,
+    /// As many independent users would come: distances are exponentially distributed.
+    Poisson,
+}
+
+impl FromStr for Arrivals {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "constant" => Ok(Self::Constant),
+            "poisson" => Ok(Self::Poisson),
+            _ => Err(format!("`{text}` is no way to arrive; write constant or poisson")),
+        }
+    }
+}
+
+impl fmt::Display for Arrivals {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Constant => "constant",
+            Self::Poisson => "poisson",
+        })
+    }
+}
+
+/// Operations that begin by a schedule, whatever became of the ones before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpenLoop {
+    /// Operations per second over all threads.
+    pub rate: u64,
+    /// When each is due.
+    pub arrivals: Arrivals,
+}
+
+/// Which servers the operations that only read go to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Reads {
+    /// The replicas in turn; the primary when there is none.
+    #[default]
+    Replicas,
+    /// The primary.
+    Primary,
+    /// All of them in turn.
+    All,
+}
+
+impl FromStr for Reads {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "replicas" => Ok(Self::Replicas),
+            "primary" => Ok(Self::Primary),
+            "all" => Ok(Self::All),
+            _ => Err(format!("`{text}` is no place for reads; write replicas, primary or all")),
+        }
+    }
+}
+
+impl fmt::Display for Reads {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Replicas => "replicas",
+            Self::Primary => "primary",
+            Self::All => "all",
+        })
+    }
+}
 
 /// A load as people write it: `WORKLOAD:THREADS@NODE`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,6 +200,18 @@ pub struct LoadPlan {
     /// Passes per second over all threads (open loop); `None` for each thread's next
     /// pass when its last one is done (closed loop).
     pub rate: Option<u64>,
+    /// When the passes of an open loop are due.
+    pub arrivals: Arrivals,
+    /// How much data; `None` for what the workload says.
+    pub size: Option<Size>,
+}
+
+impl LoadPlan {
+    /// The open loop, if it is one.
+    #[must_use]
+    pub fn open_loop(&self) -> Option<OpenLoop> {
+        self.rate.map(|rate| OpenLoop { rate, arrivals: self.arrivals })
+    }
 }
 
 /// A rate with its 95 % interval.
@@ -80,6 +236,43 @@ pub struct LoadError {
     pub count: u64,
     /// The words of the first.
     pub message: String,
+}
+
+/// Operations that were begun again, by their reason.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Retried {
+    /// `deadlock`, `lock-timeout`, `changed-row`, `certification` or `not-ready`.
+    pub kind: String,
+    /// How often.
+    pub count: u64,
+}
+
+/// One server's part of a load.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NodeShare {
+    /// The server's name.
+    pub node: String,
+    /// Operations that it completed.
+    pub operations: u64,
+    /// Operations per second.
+    pub per_s: Option<f64>,
+}
+
+/// What the load cost the client, and whether the client held it back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ClientUse {
+    /// Processor time of the load's threads per operation; null for no operation.
+    pub cpu_us_per_op: Option<f64>,
+    /// The share of this machine's cores that the load's threads kept busy.
+    pub cpu_share: Option<f64>,
+    /// The share of their time that the load's threads were ready to run and had no
+    /// core (scheduler lag); null where the system does not tell.
+    pub ready_share: Option<f64>,
+    /// Empty questions that as many connections got answered per second, asked before
+    /// the load: more statements than that no workload could have had.
+    pub limit_per_s: Option<f64>,
+    /// The share of that limit that the load's statements came to.
+    pub limit_share: Option<f64>,
 }
 
 /// What one load came to. A *pass* is a thread's way through its script once.
@@ -119,6 +312,86 @@ pub struct LoadRecord {
     pub waiting: Option<u64>,
     /// Errors by number, the retried among them.
     pub errors: Vec<LoadError>,
+    /// When the passes of an open loop were due; null for a closed one.
+    #[serde(default)]
+    pub arrivals: Option<Arrivals>,
+    /// The retries by their reason.
+    #[serde(default)]
+    pub retried: Vec<Retried>,
+    /// Each server's part, when there were several.
+    #[serde(default)]
+    pub by_node: Vec<NodeShare>,
+    /// Passes that ended in each whole second of the counted time, of the first ten hours.
+    #[serde(default)]
+    pub per_second: Vec<u64>,
+    /// Passes that were due and not begun at the end of each of these seconds; empty
+    /// for a closed loop.
+    #[serde(default)]
+    pub waiting_per_second: Vec<u64>,
+    /// What it cost the client.
+    #[serde(default)]
+    pub client: ClientUse,
+}
+
+/// The schema's name and version in every `load` document.
+pub const LOAD_SCHEMA: &str = "replimeter.load/1";
+
+/// A data set that a load ran on.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct DataRecord {
+    /// The workloads that share it.
+    pub workloads: Vec<String>,
+    /// Rows in each of its tables.
+    pub rows: u64,
+    /// Bytes on the disk, indexes included, as the server tells; about.
+    pub bytes: u64,
+    /// Bytes of the statements that made it; 0 when it was there.
+    pub sent_bytes: u64,
+    /// How long that took.
+    pub took_us: f64,
+    /// Whether it was there.
+    pub reused: bool,
+}
+
+/// What one workload came to with one number of threads.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LoadRow {
+    /// The load itself.
+    #[serde(flatten)]
+    pub load: LoadRecord,
+}
+
+/// The whole document of a `load` run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LoadDocument {
+    /// [`LOAD_SCHEMA`].
+    pub schema: String,
+    /// Where the run is kept.
+    pub run_dir: String,
+    /// What the plan calls itself.
+    pub title: Option<String>,
+    /// Whether it came to its end.
+    pub status: RunStatus,
+    /// What ended a failed run.
+    pub error: Option<String>,
+    /// The finding in one sentence.
+    pub answer: String,
+    /// When it began (RFC 3339, UTC).
+    pub started_at: String,
+    /// How long it was counted, all together.
+    pub measured_us: f64,
+    /// The servers.
+    pub target: TargetRecord,
+    /// The settings, with every default.
+    pub settings: LoadingSpec,
+    /// The data.
+    pub data: Vec<DataRecord>,
+    /// For each number of threads, in order, each workload.
+    pub results: Vec<LoadRow>,
+    /// Whether this machine's idle cores were kept from halting.
+    pub keep_awake: bool,
+    /// What a reader must know.
+    pub warnings: Vec<Warning>,
 }
 
 #[cfg(test)]
@@ -135,6 +408,25 @@ mod tests {
             ["", "insert", "insert:8", "insert@primary", ":8@primary", "insert:8@", "insert:0@a", "insert:+1@a", "insert:9999@a"]
         {
             assert!(text.parse::<LoadSpec>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn sizes_of_rows_and_bytes() {
+        for (text, size) in [
+            ("0", Size::Rows(0)),
+            ("100000", Size::Rows(100_000)),
+            ("5 rows", Size::Rows(5)),
+            ("300MB", Size::Bytes(300_000_000)),
+            ("300mb", Size::Bytes(300_000_000)),
+            ("1GiB", Size::Bytes(1 << 30)),
+            ("64 kB", Size::Bytes(64_000)),
+        ] {
+            assert_eq!(text.parse(), Ok(size), "{text}");
+            assert_eq!(size.to_string().parse(), Ok(size), "{size}");
+        }
+        for text in ["", "MB", "-5", "1.5GB", "300 megabytes", "99999999999999999999", "99999999TB"] {
+            assert!(text.parse::<Size>().is_err(), "{text}");
         }
     }
 

@@ -54,6 +54,10 @@ pub enum WarningCode {
     LoadErrors,
     /// A load could not keep its rate.
     LoadNotHeld,
+    /// The client, not the servers, held a load back.
+    LoadClientBound,
+    /// A data set of another size, or one that was not whole, was replaced.
+    DataReplaced,
     /// A backlog could not be made, or the replica not be seen to catch up.
     BacklogUnclear,
 }

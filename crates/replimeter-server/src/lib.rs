@@ -14,6 +14,7 @@ pub mod namespace;
 pub mod node;
 pub mod option_file;
 pub mod session;
+pub mod wire;
 
 pub use error::{ErrorKind, ServerError};
 pub use node::Node;

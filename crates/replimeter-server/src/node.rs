@@ -13,6 +13,9 @@ use crate::{
 /// How long a connection attempt may take.
 const CONNECT: Duration = Duration::from_secs(5);
 
+/// Prepared statements that a connection keeps.
+const STATEMENTS: usize = 1024;
+
 /// Everything needed to open a session.
 #[derive(Clone, Debug)]
 pub struct Node {
@@ -70,6 +73,8 @@ impl Node {
             .tcp_connect_timeout(Some(CONNECT))
             .read_timeout(Some(self.answer))
             .write_timeout(Some(self.answer))
+            // A statement that is pushed out of the driver's memory would be closed under a load that runs it.
+            .stmt_cache_size(STATEMENTS)
             .ssl_opts(tls.then(|| self.ssl_opts()))
             .into()
     }

@@ -1,6 +1,9 @@
 //! An open connection to one server.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    os::fd::{AsRawFd, BorrowedFd, OwnedFd},
+};
 
 use mysql::{Conn, DriverError, Error, Value, prelude::Queryable};
 use replimeter_model::target::SslMode;
@@ -80,6 +83,21 @@ impl Session {
     /// The driver's connection, for the measuring path.
     pub fn conn(&mut self) -> &mut Conn {
         &mut self.conn
+    }
+
+    /// The connection's socket, for whoever reads and writes it without the driver
+    /// between two statements of the driver's.
+    ///
+    /// # Errors
+    /// When the system refuses another descriptor.
+    pub(crate) fn socket(&self) -> Result<OwnedFd, ServerError> {
+        let raw = self.conn.as_raw_fd();
+        #[allow(unsafe_code, reason = "the driver gives its socket as a number only")]
+        // SAFETY: the session owns the socket and lives until the end of this function.
+        let borrowed = unsafe { BorrowedFd::borrow_raw(raw) };
+        rustix::io::fcntl_dupfd_cloexec(borrowed, 0).map_err(|error| {
+            self.unfit("cannot share the connection's socket", error.to_string(), "raise the limit of open files (ulimit -n)")
+        })
     }
 
     /// Gives the driver's connection away, for a stream that takes it over.

@@ -9,6 +9,7 @@ mod credentials;
 mod environment;
 mod failure;
 mod frame;
+mod loading;
 mod machine;
 mod measure;
 mod progress;
@@ -29,6 +30,7 @@ fn main() -> ExitCode {
         Command::Lag(args) => commands::lag::run(&args, &stop),
         Command::Calibrate(args) => commands::calibrate::run(&args, &stop),
         Command::Tap(args) => commands::tap::run(&args, &stop),
+        Command::Load(args) => commands::load::run(&args, &stop),
         Command::Run(args) => commands::run::run(&args, &stop),
         Command::Doctor(args) => commands::doctor::run(&args, &stop),
         Command::Sandbox(args) => commands::sandbox::run(&args.command, &stop),

@@ -3,10 +3,12 @@
 
 use std::fmt::Write as _;
 
-use super::split::{Part, Statement, split};
+use super::{
+    split::{Part, Statement, split},
+    value::{Draw, fill_text},
+    workload::excerpt,
+};
 
-/// The most bytes of a script; no hand writes more.
-pub const LARGEST_SCRIPT: u64 = 1 << 20;
 /// The most bytes that one `{text:N}` may have.
 const LONGEST_TEXT: u64 = 1 << 20;
 
@@ -39,38 +41,6 @@ enum Piece {
     Random(u64, u64),
     /// `{text:N}`: so many letters and digits.
     Text(u64),
-}
-
-/// What the places of a statement are filled with.
-#[derive(Clone, Debug)]
-pub(super) struct Values {
-    thread: u32,
-    pub(super) pass: u64,
-    state: u64,
-}
-
-impl Values {
-    /// For the thread with this number; its sequence of random numbers is its own
-    /// and the same in every run.
-    pub(super) fn new(thread: u32) -> Self {
-        Self { thread, pass: 0, state: u64::from(thread).wrapping_mul(0xA076_1D64_78BD_642F) }
-    }
-
-    /// The next random number (splitmix64; Steele et al. 2014).
-    fn next(&mut self) -> u64 {
-        self.state = self.state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut mixed = self.state;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ (mixed >> 31)
-    }
-
-    /// A number from `low` to `high`, both included. The bias of the
-    /// multiplication is below 2⁻³² for ranges that tables have.
-    fn between(&mut self, low: u64, high: u64) -> u64 {
-        let width = u128::from(high - low) + 1;
-        low + ((u128::from(self.next()) * width) >> 64) as u64
-    }
 }
 
 /// A statement with places to fill.
@@ -122,16 +92,16 @@ impl Template {
     }
 
     /// The statement with its places filled, in `out`.
-    pub(super) fn fill(&self, values: &mut Values, out: &mut String) {
+    pub(super) fn fill(&self, draw: &mut Draw, out: &mut String) {
         out.clear();
         for piece in &self.pieces {
             // Writing to a string cannot fail.
             match piece {
                 Piece::Fixed(text) => out.push_str(text),
-                Piece::Thread => drop(write!(out, "{}", values.thread)),
-                Piece::Pass => drop(write!(out, "{}", values.pass)),
-                Piece::Random(low, high) => drop(write!(out, "{}", values.between(*low, *high))),
-                Piece::Text(length) => fill_text(*length, values, out),
+                Piece::Thread => drop(write!(out, "{}", draw.thread)),
+                Piece::Pass => drop(write!(out, "{}", draw.pass)),
+                Piece::Random(low, high) => drop(write!(out, "{}", draw.random.between(*low, *high))),
+                Piece::Text(length) => text(*length, draw, out),
             }
         }
     }
@@ -139,23 +109,17 @@ impl Template {
     /// Its beginning, for messages.
     pub(super) fn excerpt(&self) -> String {
         let mut text = String::new();
-        self.fill(&mut Values::new(1), &mut text);
-        let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
-        if words.chars().count() <= 80 { words } else { words.chars().take(79).chain(['…']).collect() }
+        self.fill(&mut Draw::new(1, 1, 0), &mut text);
+        excerpt(&text)
     }
 }
 
-/// Letters and digits, five bits a character.
-fn fill_text(length: u64, values: &mut Values, out: &mut String) {
-    const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
-    let mut bits = 0;
-    for index in 0..length {
-        if index % 12 == 0 {
-            bits = values.next();
-        }
-        out.push(char::from(ALPHABET[(bits & 31) as usize]));
-        bits >>= 5;
-    }
+/// Letters and digits.
+fn text(length: u64, draw: &mut Draw, out: &mut String) {
+    let mut bytes = Vec::with_capacity(length as usize);
+    fill_text(length, &mut draw.random, &mut bytes);
+    // They are ASCII.
+    out.push_str(&String::from_utf8_lossy(&bytes));
 }
 
 /// Reads what stands between the braces.
@@ -187,7 +151,7 @@ fn place(inner: &str) -> Result<Piece, String> {
 
 /// A workload's statements.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Script {
+pub(super) struct Script {
     /// Run once before.
     pub(super) setup: Vec<Template>,
     /// Run by every thread over and over.
@@ -203,7 +167,7 @@ impl Script {
     ///
     /// # Errors
     /// With the line of what cannot be understood.
-    pub fn parse(text: &str) -> Result<Self, ScriptError> {
+    pub(super) fn parse(text: &str) -> Result<Self, ScriptError> {
         let parts = split(text)?;
         let mut script = Self::default();
         let mut section = "run";
@@ -229,12 +193,6 @@ impl Script {
         }
         Ok(script)
     }
-
-    /// How many statements a pass has.
-    #[must_use]
-    pub fn statements(&self) -> usize {
-        self.run.len()
-    }
 }
 
 #[cfg(test)]
@@ -245,15 +203,15 @@ mod tests {
 
     fn filled(text: &str) -> String {
         let script = Script::parse(text).unwrap();
-        let mut values = Values { pass: 7, ..Values::new(3) };
+        let mut draw = Draw { pass: 7, ..Draw::new(3, 8, 0) };
         let mut out = String::new();
-        script.run[0].fill(&mut values, &mut out);
+        script.run[0].fill(&mut draw, &mut out);
         out
     }
 
     #[test]
     fn the_shipped_scripts_are_scripts() {
-        for text in [include_str!("../../../../loads/insert.sql"), include_str!("../../../../loads/mix.sql")] {
+        for text in [include_str!("../../../../loads/mix.sql")] {
             let script = Script::parse(text).unwrap();
             assert!(!script.setup.is_empty() && !script.teardown.is_empty());
         }
@@ -291,21 +249,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn random_numbers_stay_in_their_range(low in 0u64..1000, width in 0u64..1000, thread in 0u32..99) {
-            let mut values = Values::new(thread);
-            for _ in 0..50 {
-                let number = values.between(low, low + width);
-                prop_assert!((low..=low + width).contains(&number));
-            }
-        }
-
-        #[test]
         fn no_text_panics(text in "(\\{|\\}|random|text|:|-|[0-9]{1,20}|;|'|[a-zé ]){0,30}") {
             if let Ok(script) = Script::parse(&text) {
                 let mut out = String::new();
                 script.run[0].excerpt();
                 if !text.contains("text") {
-                    script.run[0].fill(&mut Values::new(1), &mut out);
+                    script.run[0].fill(&mut Draw::new(1, 1, 0), &mut out);
                 }
             }
         }

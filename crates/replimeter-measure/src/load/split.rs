@@ -22,7 +22,7 @@ pub(super) enum Part {
 
 /// Where a stretch of quoted text or a comment ends, counted from its beginning;
 /// `None` when it does not.
-fn skip(rest: &str) -> Option<usize> {
+pub(super) fn skip(rest: &str) -> Option<usize> {
     let bytes = rest.as_bytes();
     match bytes[0] {
         quote @ (b'\'' | b'"' | b'`') => {
@@ -44,7 +44,7 @@ fn skip(rest: &str) -> Option<usize> {
 
 /// Whether a comment to the end of the line begins here. `--` begins one only
 /// before a blank: `1--1` is arithmetic.
-fn begins_line_comment(rest: &[u8]) -> bool {
+pub(super) fn begins_line_comment(rest: &[u8]) -> bool {
     rest[0] == b'#' || rest.starts_with(b"--") && rest.get(2).is_none_or(u8::is_ascii_whitespace)
 }
 

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::{OneOrMore, PlanError, contradiction, load};
 use crate::{
     backlog::BacklogPlan,
-    load::{LoadPlan, LoadSpec},
+    load::{Arrivals, LoadPlan, LoadSpec, Size},
     sizes::Sizes,
     span::Span,
 };
@@ -240,6 +240,12 @@ pub struct LagSpec {
     /// Passes per second, for every load or one for each; back to back otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate: Option<OneOrMore<u64>>,
+    /// When the passes of a rate are due.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub arrivals: Option<Arrivals>,
+    /// How much data the loads' workloads have.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub load_size: Option<Size>,
     /// How long a backlog grows that the replicas then catch up with.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backlog: Option<Span>,
@@ -336,7 +342,7 @@ impl LagPlan {
     #[must_use]
     pub fn to_spec(&self) -> LagSpec {
         let plan = self;
-        let (load, rate) = load::to_spec(&plan.load);
+        let load::Spelled { load, rate, arrivals, load_size } = load::to_spec(&plan.load);
         if let Some(backlog) = &plan.backlog {
             return LagSpec {
                 timeout: Some(plan.timeout),
@@ -344,6 +350,8 @@ impl LagPlan {
                 real_time: Some(plan.real_time),
                 load,
                 rate,
+                arrivals,
+                load_size,
                 backlog: Some(backlog.grow),
                 workers: backlog.workers.clone(),
                 ..LagSpec::default()
@@ -362,6 +370,8 @@ impl LagPlan {
             real_time: Some(plan.real_time),
             load,
             rate,
+            arrivals,
+            load_size,
             ..LagSpec::default()
         };
         match &plan.writes {

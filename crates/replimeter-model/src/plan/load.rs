@@ -3,7 +3,7 @@
 use super::{Join, LagSpec, Methods, OneOrMore, PlanError, contradiction};
 use crate::{
     backlog::BacklogPlan,
-    load::{LoadPlan, LoadSpec},
+    load::{Arrivals, LoadPlan, LoadSpec, Size},
     target::PRIMARY,
 };
 
@@ -23,6 +23,12 @@ impl LagSpec {
         if rates.contains(&0) {
             return contradiction("a rate of 0 is no load; leave rate out for a closed loop");
         }
+        if rates.is_empty() && self.arrivals.is_some() {
+            return contradiction("arrivals belong to an open loop; add a rate");
+        }
+        if specs.is_empty() && self.load_size.is_some() {
+            return contradiction("a load-size needs a load; add load, such as point-select:8@primary");
+        }
         if specs.is_empty() && !rates.is_empty() {
             return contradiction("a rate needs a load; add load, such as insert:8@primary");
         }
@@ -30,7 +36,16 @@ impl LagSpec {
             return contradiction("give one rate for every load, or as many rates as loads");
         }
         let rate = |index: usize| rates.get(index).or(rates.first()).copied();
-        Ok(specs.into_iter().enumerate().map(|(index, spec)| LoadPlan { spec, rate: rate(index) }).collect())
+        Ok(specs
+            .into_iter()
+            .enumerate()
+            .map(|(index, spec)| LoadPlan {
+                spec,
+                rate: rate(index),
+                arrivals: self.arrivals.unwrap_or_default(),
+                size: self.load_size,
+            })
+            .collect())
     }
 
     /// The backlog to be made, if any.
@@ -66,8 +81,25 @@ impl LagSpec {
     }
 }
 
-/// Loads and their rates as a plan file spells them.
-pub(super) fn to_spec(loads: &[LoadPlan]) -> (Vec<LoadSpec>, Option<OneOrMore<u64>>) {
-    let rates = OneOrMore::of(loads.iter().filter_map(|load| load.rate).collect());
-    (loads.iter().map(|load| load.spec.clone()).collect(), rates)
+/// Loads as a plan file spells them.
+pub(super) struct Spelled {
+    pub(super) load: Vec<LoadSpec>,
+    pub(super) rate: Option<OneOrMore<u64>>,
+    pub(super) arrivals: Option<Arrivals>,
+    pub(super) load_size: Option<Size>,
+}
+
+/// Loads, their rates and their data as a plan file spells them.
+pub(super) fn to_spec(loads: &[LoadPlan]) -> Spelled {
+    let first = loads.first();
+    Spelled {
+        load: loads.iter().map(|load| load.spec.clone()).collect(),
+        rate: OneOrMore::of(loads.iter().filter_map(|load| load.rate).collect()),
+        // Constant arrivals are what a file without the word has.
+        arrivals: first
+            .filter(|load| load.rate.is_some())
+            .map(|load| load.arrivals)
+            .filter(|arrivals| *arrivals != Arrivals::Constant),
+        load_size: first.and_then(|load| load.size),
+    }
 }

@@ -3,6 +3,7 @@
 mod calibrate;
 mod lag;
 mod load;
+mod loading;
 mod tap;
 mod target;
 
@@ -11,6 +12,7 @@ use serde::{Deserialize, Serialize};
 pub use self::{
     calibrate::{CalibratePlan, CalibrateSpec},
     lag::{DEFAULT_ROUNDS, DEFAULT_SIZE, Join, LagPlan, LagSpec, Method, Methods, Pace, Until, Writes},
+    loading::{LoadingPlan, LoadingSpec},
     tap::{By, TapPlan, TapSpec},
     target::{OneOrMore, TargetSpec, check_nodes},
 };
@@ -26,6 +28,8 @@ pub enum Command {
     Calibrate,
     /// How late is every transaction of the real traffic.
     Tap,
+    /// How much the servers do.
+    Load,
 }
 
 impl Command {
@@ -36,6 +40,7 @@ impl Command {
             Self::Lag => "lag",
             Self::Calibrate => "calibrate",
             Self::Tap => "tap",
+            Self::Load => "load",
         }
     }
 }
@@ -61,6 +66,9 @@ pub struct PlanFile {
     /// How, for the command `tap`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tap: Option<TapSpec>,
+    /// How, for the command `load`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub load: Option<LoadingSpec>,
 }
 
 /// A resolved plan.
@@ -85,6 +93,8 @@ pub enum Work {
     Calibrate(CalibratePlan),
     /// How late is every transaction of the real traffic.
     Tap(TapPlan),
+    /// How much the servers do.
+    Load(LoadingPlan),
 }
 
 /// Why a plan cannot be carried out.
@@ -118,19 +128,25 @@ impl PlanFile {
     /// A plan for `lag` from its parts.
     #[must_use]
     pub fn lag(target: TargetSpec, lag: LagSpec) -> Self {
-        Self { command: Command::Lag, title: None, target, lag: Some(lag), calibrate: None, tap: None }
+        Self { command: Command::Lag, title: None, target, lag: Some(lag), calibrate: None, tap: None, load: None }
     }
 
     /// A plan for `calibrate` from its parts.
     #[must_use]
     pub fn calibrate(target: TargetSpec, calibrate: CalibrateSpec) -> Self {
-        Self { command: Command::Calibrate, title: None, target, lag: None, calibrate: Some(calibrate), tap: None }
+        Self { command: Command::Calibrate, title: None, target, lag: None, calibrate: Some(calibrate), tap: None, load: None }
     }
 
     /// A plan for `tap` from its parts.
     #[must_use]
     pub fn tap(target: TargetSpec, tap: TapSpec) -> Self {
-        Self { command: Command::Tap, title: None, target, lag: None, calibrate: None, tap: Some(tap) }
+        Self { command: Command::Tap, title: None, target, lag: None, calibrate: None, tap: Some(tap), load: None }
+    }
+
+    /// A plan for `load` from its parts.
+    #[must_use]
+    pub fn load(target: TargetSpec, load: LoadingSpec) -> Self {
+        Self { command: Command::Load, title: None, target, lag: None, calibrate: None, tap: None, load: Some(load) }
     }
 
     /// Reads a plan file's text.
@@ -150,12 +166,16 @@ impl PlanFile {
             (Command::Lag, self.lag.is_some()),
             (Command::Calibrate, self.calibrate.is_some()),
             (Command::Tap, self.tap.is_some()),
+            (Command::Load, self.load.is_some()),
         ];
         if let Some((other, _)) = sections.iter().find(|(command, there)| *there && *command != self.command) {
             let (other, own) = (other.name(), self.command.name());
             return Err(PlanError::Contradiction(format!("a plan for `{own}` has no section [{other}]; its own is [{own}]")));
         }
         let mut target = self.target.clone();
+        if self.command == Command::Load {
+            loading::alone(&mut target);
+        }
         let targets = if self.command == Command::Calibrate {
             calibrate::check_target(&target, &target.resolve()?)?;
             calibrate::quiet(&mut target);
@@ -173,6 +193,7 @@ impl PlanFile {
             Command::Lag => Work::Lag(lag.resolve(sandbox)?),
             Command::Calibrate => Work::Calibrate(self.calibrate.clone().unwrap_or_default().resolve()?),
             Command::Tap => Work::Tap(self.tap.clone().unwrap_or_default().resolve(&targets)?),
+            Command::Load => Work::Load(self.load.clone().unwrap_or_default().resolve(&targets)?),
         };
         Ok(Plan { title: self.title.clone(), target: target.concrete(&targets), targets, work })
     }
@@ -187,6 +208,7 @@ impl Plan {
             Work::Lag(plan) => PlanFile { title, ..PlanFile::lag(target, plan.to_spec()) },
             Work::Calibrate(plan) => PlanFile { title, ..PlanFile::calibrate(target, plan.to_spec()) },
             Work::Tap(plan) => PlanFile { title, ..PlanFile::tap(target, plan.to_spec()) },
+            Work::Load(plan) => PlanFile { title, ..PlanFile::load(target, plan.to_spec()) },
         }
     }
 
@@ -235,6 +257,10 @@ mod tests {
             "command = 'lag'\n[lag]\nload = ['insert:8@primary', '/x/y.sql:2@replica1']\nrate = [100, 20]",
             "command = 'lag'\n[lag]\nload = ['insert:8@primary', 'mix:2@primary']\nrate = 100",
             "command = 'lag'\n[lag]\nbacklog = '30s'\nworkers = [1, 4, 1]",
+            "command = 'lag'\n[lag]\nload = ['insert:8@primary']\nrate = 100\narrivals = 'poisson'\nload-size = '300MB'",
+            "command = 'load'",
+            "command = 'load'\n[load]\nworkload = ['post-insert', 'select']\nthreads = [1, 8]\nrate = 50\narrivals = 'poisson'\nsize = 1000\nkeep-data = true",
+            "command = 'load'\n[target]\nprimary = 'mysql://a/'",
             "command = 'lag'\n[[target.nodes]]\nname = 'a'\nurl = 'mysql://a/'\n[[target.nodes]]\nname = 'b'\nrole = 'node'\nsource = 'a'\nurl = 'mysql://b/'",
         ] {
             let plan = resolve(text).unwrap();
@@ -275,6 +301,11 @@ mod tests {
             ("command = 'tap'\n[tap]\nonly = ['.t']", "no schema"),
             ("command = 'tap'\n[tap]\nrest = '1s'", "shorter rest"),
             ("command = 'tap'\n[target]\nsandbox = ['async:1', 'async:2']", "one target"),
+            ("command = 'load'\n[load]\nthreads = 0", "1 to 1024 threads"),
+            ("command = 'load'\n[load]\nrate = 0", "rate of 0"),
+            ("command = 'load'\n[load]\narrivals = 'poisson'", "add a rate"),
+            ("command = 'load'\n[load]\nworkload = ['insert', 'insert']", "given twice"),
+            ("command = 'load'\n[load]\nfor = '0s'", "above 0"),
             ("command = 'calibrate'\n[calibrate]\ndelays = ['0']", "above 0"),
             ("command = 'calibrate'\n[calibrate]\ndelays = ['11s']", "longest"),
             ("command = 'calibrate'\n[calibrate]\nrepeats = 0", "repeats"),

@@ -3,10 +3,11 @@
 mod calibrate;
 mod frame;
 mod lag;
+mod load;
 mod pictures;
 mod tap;
 
-pub use self::{calibrate::calibrate, lag::lag, tap::tap};
+pub use self::{calibrate::calibrate, lag::lag, load::load, tap::tap};
 use crate::samples::SamplesError;
 
 /// Why a page could not be made.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use replimeter_model::{
     backlog::BacklogPhase,
     calibrate::{CalibrateDocument, CalibrateRow},
+    load::LoadDocument,
     record::{Bin, Distribution, LagDocument, LagRow},
     sample::{LagSample, Phase},
     stages::{Near, Stages},
@@ -20,6 +21,7 @@ use crate::{
     answer::overall_rows,
     backlog,
     figures::{Unit, count, time},
+    loading,
     precision::Precision,
     waterfall,
 };
@@ -488,6 +490,102 @@ fn by_replica(document: &TapDocument) -> BTreeMap<&str, Vec<&TapWindow>> {
         windows.entry(&window.replica).or_default().push(window);
     }
     windows
+}
+
+/// Operations over the course of a load, their times, and, for an open loop, what waits.
+pub(super) fn load(document: &LoadDocument) -> Vec<Picture> {
+    let mut pictures = vec![load_course(document, false), load_times(document)];
+    if document.results.iter().any(|row| !row.load.waiting_per_second.is_empty()) {
+        pictures.push(load_course(document, true));
+    }
+    pictures
+}
+
+fn load_course(document: &LoadDocument, waiting: bool) -> Picture {
+    let (mut traces, mut rows) = (Vec::new(), Vec::new());
+    for (index, row) in document.results.iter().enumerate() {
+        let what = loading::what(&row.load);
+        let counts = if waiting { &row.load.waiting_per_second } else { &row.load.per_second };
+        rows.extend(
+            counts.iter().enumerate().map(|(second, number)| vec![what.clone(), (second + 1).to_string(), count(*number)]),
+        );
+        traces.push(json!({
+            "type": "scatter", "mode": "lines", "name": what,
+            "x": (1..=counts.len()).collect::<Vec<_>>(), "y": counts,
+            "hovertemplate": "second %{x}: %{y:.0f}<extra>%{fullData.name}</extra>", "line": {"color": colour(index)},
+        }));
+    }
+    let (id, title, note, what) = if waiting {
+        (
+            "waiting",
+            "What waits: operations that are due and not begun",
+            "A line that rises is a rate that the servers, or the client, cannot hold.",
+            "waiting",
+        )
+    } else {
+        (
+            "throughput",
+            "Operations in each second",
+            "Of the counted time; several numbers of threads ran one after another and are drawn over one another.",
+            "operations",
+        )
+    };
+    Picture {
+        id,
+        title,
+        note: note.to_owned(),
+        figure: figure(
+            id,
+            traces,
+            json!({"title": {"text": "second of the counted time"}}),
+            json!({"title": {"text": what}, "rangemode": "tozero"}),
+        ),
+        table: DataTable { header: vec!["load".to_owned(), "second".to_owned(), what.to_owned()], rows },
+    }
+}
+
+fn load_times(document: &LoadDocument) -> Picture {
+    let typical = document.results.iter().filter_map(|row| row.load.latency.p50_us).fold(0.0, f64::max);
+    let unit = Unit::for_size(typical);
+    let shown = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), |us| unit.show(us));
+    let (mut traces, mut rows) = (Vec::new(), Vec::new());
+    for (index, row) in document.results.iter().enumerate() {
+        let what = loading::what(&row.load);
+        for (of, times, dash) in [("response", &row.load.latency, "solid"), ("service", &row.load.service, "dot")] {
+            let points = [
+                ("p50", times.p50_us),
+                ("p90", times.p90_us),
+                ("p95", times.p95_us),
+                ("p99", times.p99_us),
+                ("p99.9", times.p999_us),
+            ];
+            traces.push(json!({
+                "type": "scatter", "mode": "lines+markers", "name": format!("{what}, {of}"),
+                "x": points.map(|(name, _)| name), "y": points.map(|(_, us)| us.map(|us| us / unit.scale())),
+                "hovertemplate": format!("%{{x}}: %{{y:.4~g}} {}<extra>%{{fullData.name}}</extra>", unit.symbol()),
+                "line": {"color": colour(index), "dash": dash},
+            }));
+            let mut line = vec![what.clone(), of.to_owned()];
+            line.extend(points.map(|(_, us)| shown(us)));
+            rows.push(line);
+        }
+    }
+    let header = ["load", "time", "p50", "p90", "p95", "p99", "p99.9"];
+    Picture {
+        id: "times",
+        title: "How long an operation takes",
+        note: format!(
+            "In {}; response from the intended start, service from the actual one. The axis is logarithmic.",
+            unit.symbol()
+        ),
+        figure: figure(
+            "times",
+            traces,
+            json!({"title": {"text": "quantile"}, "type": "category"}),
+            json!({"title": {"text": format!("time ({})", unit.symbol())}, "type": "log"}),
+        ),
+        table: DataTable { header: header.map(str::to_owned).to_vec(), rows },
+    }
 }
 
 /// The lag of the real traffic over the course of the run.

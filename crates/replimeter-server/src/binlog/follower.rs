@@ -1,7 +1,7 @@
 //! A connection of its own that receives a server's binary log.
 
 use std::{
-    os::fd::{AsRawFd, BorrowedFd, OwnedFd},
+    os::fd::OwnedFd,
     panic::{AssertUnwindSafe, catch_unwind},
     time::{Duration, Instant},
 };
@@ -414,7 +414,7 @@ fn encrypted(
 fn plain(
     node: &Node,
     engine: Engine,
-    mut session: Session,
+    session: Session,
     server_id: u32,
     position: &Position,
     set: Option<&GtidSet>,
@@ -429,11 +429,7 @@ fn plain(
             "did the server stop? its error log says more",
         )
     };
-    let raw = session.conn().as_raw_fd();
-    #[allow(unsafe_code, reason = "the driver gives its socket as a number only")]
-    // SAFETY: the session owns the socket and lives until the end of this function.
-    let borrowed = unsafe { BorrowedFd::borrow_raw(raw) };
-    let socket = rustix::io::fcntl_dupfd_cloexec(borrowed, 0).map_err(lost)?;
+    let socket = session.socket()?;
     // Statements and answers alternate, so the driver has no byte of the stream in its buffers.
     let exchange = |payload: &[u8]| -> Result<(), ServerError> {
         send(&socket, payload).map_err(lost)?;

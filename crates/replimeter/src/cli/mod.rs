@@ -1,6 +1,7 @@
 //! The command line: each flag is declared once, with its documentation.
 
 mod load;
+mod loading;
 mod sandbox;
 mod servers;
 mod tap;
@@ -18,6 +19,7 @@ use replimeter_model::{
 
 pub(crate) use self::{
     load::LoadArgs,
+    loading::LoadingArgs,
     sandbox::{DownArgs, EnvArgs, ExecArgs, LinkArgs, ListArgs, SandboxCommand, SandboxCommandArgs, UpArgs},
     servers::{AddArgs, ServersArgs, ServersCommand},
     tap::{Stream, TapArgs},
@@ -40,6 +42,7 @@ Examples:
   replimeter calibrate                             how far off is each method?
   replimeter tap --primary mysql://u@db1/ --replica mysql://u@db2/
                                                    how late is the real traffic? nothing is written
+  replimeter load --workload oltp-mix --threads 8 how much does it do, and how long does each take?
   replimeter run plans/size-sweep.toml             a published experiment
   replimeter report replimeter-runs/…              render a run again, no server needed
   replimeter doctor --topology cluster.toml        what is odd about these servers?
@@ -62,6 +65,8 @@ pub(crate) enum Command {
     Calibrate(Box<CalibrateArgs>),
     /// Follow the binary logs and say how late every transaction of the real traffic is; writes nothing
     Tap(Box<TapArgs>),
+    /// Run a workload by itself and say how much the servers do: operations per second, their times, and what it costs the client
+    Load(Box<LoadingArgs>),
     /// Carry out a plan file; every run keeps its own as plan.toml
     Run(Box<RunArgs>),
     /// Render a run again from its directory, without any server

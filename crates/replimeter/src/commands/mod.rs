@@ -3,6 +3,7 @@
 pub(crate) mod calibrate;
 pub(crate) mod doctor;
 pub(crate) mod lag;
+pub(crate) mod load;
 pub(crate) mod report;
 pub(crate) mod run;
 pub(crate) mod sandbox;

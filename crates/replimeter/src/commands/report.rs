@@ -8,11 +8,12 @@ use std::{
 
 use replimeter_model::{
     calibrate::{CALIBRATE_SCHEMA, CalibrateDocument},
+    load::{LOAD_SCHEMA, LoadDocument},
     manifest::{MANIFEST_SCHEMA, Manifest},
     record::{LAG_SCHEMA, LagDocument},
     tap::{TAP_SCHEMA, TapDocument},
 };
-use replimeter_report::{calibrate, html, tap, terminal};
+use replimeter_report::{calibrate, html, loading, tap, terminal};
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
@@ -47,6 +48,7 @@ pub(crate) enum Document {
     Lag(Box<LagDocument>),
     Calibrate(Box<CalibrateDocument>),
     Tap(Box<TapDocument>),
+    Load(Box<LoadDocument>),
 }
 
 impl Document {
@@ -60,8 +62,9 @@ impl Document {
             LAG_SCHEMA => Ok(Self::Lag(Box::new(serde_json::from_value(value).map_err(wrong)?))),
             CALIBRATE_SCHEMA => Ok(Self::Calibrate(Box::new(serde_json::from_value(value).map_err(wrong)?))),
             TAP_SCHEMA => Ok(Self::Tap(Box::new(serde_json::from_value(value).map_err(wrong)?))),
+            LOAD_SCHEMA => Ok(Self::Load(Box::new(serde_json::from_value(value).map_err(wrong)?))),
             other => Err(refuse(format!(
-                "it has the schema {other}, this version reads {LAG_SCHEMA}, {CALIBRATE_SCHEMA} and {TAP_SCHEMA}"
+                "it has the schema {other}, this version reads {LAG_SCHEMA}, {CALIBRATE_SCHEMA}, {TAP_SCHEMA} and {LOAD_SCHEMA}"
             ))),
         }
     }
@@ -72,6 +75,7 @@ impl Document {
             Self::Lag(document) => document.run_dir = dir,
             Self::Calibrate(document) => document.run_dir = dir,
             Self::Tap(document) => document.run_dir = dir,
+            Self::Load(document) => document.run_dir = dir,
         }
     }
 
@@ -80,6 +84,7 @@ impl Document {
             Self::Lag(document) => &document.run_dir,
             Self::Calibrate(document) => &document.run_dir,
             Self::Tap(document) => &document.run_dir,
+            Self::Load(document) => &document.run_dir,
         }
     }
 
@@ -93,6 +98,7 @@ impl Document {
             Self::Lag(document) => html::lag(document, manifest, plan, &dir.join(SAMPLES)),
             Self::Calibrate(document) => html::calibrate(document, manifest, plan),
             Self::Tap(document) => html::tap(document, manifest, plan),
+            Self::Load(document) => html::load(document, manifest, plan),
         };
         let page = page.map_err(|error| Failure::failed(format!("cannot render the page: {error}"), incomplete_hint()))?;
         write_text(&dir.join(PAGE), &page)
@@ -104,9 +110,11 @@ impl Document {
             Self::Lag(document) if json => return print_json(document),
             Self::Calibrate(document) if json => return print_json(document),
             Self::Tap(document) if json => return print_json(document),
+            Self::Load(document) if json => return print_json(document),
             Self::Lag(document) => terminal::lag(document, raw),
             Self::Calibrate(document) => calibrate::text(document),
             Self::Tap(document) => tap::text(document),
+            Self::Load(document) => loading::text(document),
         };
         let dir = self.run_dir();
         text.push_str(&format!("\nRun kept in {dir}\n"));
@@ -123,6 +131,7 @@ impl Document {
             Self::Lag(document) => write_json(&summary, document),
             Self::Calibrate(document) => write_json(&summary, document),
             Self::Tap(document) => write_json(&summary, document),
+            Self::Load(document) => write_json(&summary, document),
         };
         written.and_then(|()| self.render(dir, manifest, plan))
     }

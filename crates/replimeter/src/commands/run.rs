@@ -18,6 +18,7 @@ use crate::{
     commands::report::print,
     failure::Failure,
     frame::plan_text,
+    loading,
     measure::{self, Request},
     tap,
 };
@@ -35,6 +36,7 @@ pub(crate) fn run(args: &RunArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure>
         Work::Lag(lag) => measure::check(&plan.targets, lag, &args.output),
         Work::Calibrate(_) => calibrate::check(&args.output),
         Work::Tap(_) => tap::check(&args.output),
+        Work::Load(work) => loading::check(work, &args.output),
     })?;
     for (plan, passwords, warnings) in plans {
         if args.dry_run {
@@ -51,6 +53,10 @@ pub(crate) fn run(args: &RunArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure>
                 let (passwords, stream, lines) = (&passwords, None, false);
                 let request = tap::Request { plan: &plan, work, passwords, ask_password, output, stream, lines, warnings };
                 tap::carry_out(request, stop)?;
+            }
+            Work::Load(work) => {
+                let passwords = &passwords;
+                loading::carry_out(loading::Request { plan: &plan, work, passwords, ask_password, output, warnings }, stop)?;
             }
         }
     }

@@ -6,7 +6,7 @@ use replimeter_measure::{
     backlog::{self, Listener},
     clock::Clock,
     lag::Outcome,
-    load::{LARGEST_SCRIPT, Loads, Workload},
+    load::{Filled, LARGEST_FILE, Loads, Workload},
     preflight::Cluster,
 };
 use replimeter_model::{
@@ -39,24 +39,30 @@ pub(crate) fn workloads(loads: &[LoadPlan]) -> Result<Vec<Workload>, Failure> {
     Ok(read)
 }
 
-fn workload(name: &str) -> Result<Workload, Failure> {
-    let text = match Workload::built_in(name) {
-        Some(text) => text.to_owned(),
-        None => script(name)?,
-    };
-    Workload::parse(name, &text).map_err(|error| {
-        Failure::usage(format!("the workload {name}: {error}"), "docs/load.md explains scripts; loads/ has examples")
+/// One of ours by its name, or a file's.
+pub(crate) fn workload(name: &str) -> Result<Workload, Failure> {
+    if let Some(workload) = Workload::named(name) {
+        return Ok(workload);
+    }
+    Workload::parse(name, &script(name)?).map_err(|error| {
+        Failure::usage(format!("the workload {name}: {error}"), "docs/load.md explains workloads; loads/ has examples")
     })
+}
+
+/// How far the filling of a data set is, in words.
+pub(crate) fn filling(filled: &Filled) -> String {
+    let per_s = filled.bytes as f64 / filled.since.as_secs_f64().max(1e-3) / 1e6;
+    format!("filling {}: {} of {} rows, {per_s:.0} MB/s", filled.table, count(filled.rows), count(filled.of))
 }
 
 fn script(path: &str) -> Result<String, Failure> {
     let unreadable = |reason: String| {
-        let hint = format!("name a script of statements, or one of the workloads {}", BUILT_IN.join(" and "));
+        let hint = format!("name a file of statements, or one of the workloads {}", BUILT_IN.join(", "));
         Failure::usage(format!("cannot read the workload {path}: {reason}"), hint)
     };
     let meta = fs::metadata(path).map_err(|error| unreadable(error.to_string()))?;
-    if !meta.is_file() || meta.len() > LARGEST_SCRIPT {
-        return Err(unreadable(format!("it is no ordinary file, or larger than {LARGEST_SCRIPT} bytes")));
+    if !meta.is_file() || meta.len() > LARGEST_FILE {
+        return Err(unreadable(format!("it is no ordinary file, or larger than {LARGEST_FILE} bytes")));
     }
     fs::read_to_string(path).map_err(|error| unreadable(error.to_string()))
 }
@@ -83,7 +89,9 @@ pub(super) fn under_load(
         return measure(cluster);
     }
     line.say("setting the load up");
-    let mut loads = Loads::prepare(&plan.load, setting.workloads, cluster, setting.clock, plan.timeout.0, stop)?;
+    let mut progress = |filled: &Filled| line.say(filling(filled));
+    let patience = plan.timeout.0;
+    let mut loads = Loads::prepare(&plan.load, setting.workloads, cluster, setting.clock, patience, &mut progress, stop)?;
     let result = match &plan.backlog {
         Some(wanted) => Ok(make_backlog(setting, wanted, cluster, &mut loads, beside)),
         None => {

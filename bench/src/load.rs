@@ -1,0 +1,376 @@
+//! The load engine beside sysbench 1.0, on one server, in turn: throughput, the
+//! client's processor time, memory, and how fast data is made.
+
+use std::{
+    fs,
+    io::{Read, Write},
+    net::TcpStream,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::atomic::AtomicBool,
+    thread,
+    time::{Duration, Instant},
+};
+
+use replimeter_measure::load::{Workload, fill, recording_cost};
+use replimeter_model::load::Size;
+use replimeter_server::{
+    Node,
+    wire::{Bind, Channel},
+};
+use replimeter_suites::{Tool, password, sql, start, url};
+use serde_json::Value;
+
+use crate::line;
+
+/// Rows of sysbench's table.
+const ROWS: u64 = 100_000;
+/// How long each turn is counted, and how long it runs before.
+const COUNTED: Duration = Duration::from_secs(5);
+const RAMP: Duration = Duration::from_secs(1);
+/// Turns of each; `--rounds N` sets another number.
+const ROUNDS: usize = 5;
+const CONNECTIONS: [u32; 3] = [1, 8, 64];
+/// How often a client's processor time is looked at.
+const LOOK: Duration = Duration::from_millis(25);
+/// Bytes of the data set that is made.
+const FILLED: u64 = 300_000_000;
+/// Connections that make it.
+const FILLERS: u32 = 4;
+/// The 97.5 % points of Student's distribution for 1 to 9 degrees of freedom.
+const T95: [f64; 9] = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262];
+
+/// No disk shall decide, and all rows lie in memory.
+const OPTIONS: [&str; 4] =
+    ["innodb_flush_log_at_trx_commit=0", "sync_binlog=0", "innodb_buffer_pool_size=1G", "max_connections=300"];
+
+fn named(argument: &str) -> Option<usize> {
+    let mut arguments = std::env::args().skip_while(|arg| arg != argument).skip(1);
+    arguments.next().and_then(|number| number.parse().ok())
+}
+
+pub(crate) fn load() {
+    assert!(
+        Command::new("sysbench").arg("--version").stdout(Stdio::null()).status().is_ok(),
+        "sysbench is missing: run scripts/get-test-tools"
+    );
+    let cost = recording_cost(5_000_000);
+    line("load: recording one operation, the clock's reading included (ns)", format!("{:.0}", cost.as_nanos()), "≤ 100");
+    let sandbox = start("mariadb/none", &OPTIONS);
+    let node = &sandbox.nodes()[0];
+    let stop = AtomicBool::new(false);
+    let workload = Workload::named("point-select").unwrap();
+    let set = fill(node, &workload, Size::Rows(ROWS), FILLERS, &mut |_| {}, &stop).unwrap();
+    for workload in ["point-select", "oltp-mix", "update-key", "insert"] {
+        for connections in CONNECTIONS {
+            beside(node, workload, connections);
+        }
+    }
+    drop(set.remove(node));
+    filling(node);
+    memory(node);
+    drop(sandbox);
+}
+
+/// Operations per second, and the client's processor time for each, in µs.
+#[derive(Clone, Copy)]
+struct Turn {
+    per_s: f64,
+    cpu_us: f64,
+}
+
+/// Both in turn, and a bare loop beside point selects.
+fn beside(node: &Node, workload: &str, connections: u32) {
+    let rounds = named("--rounds").unwrap_or(ROUNDS);
+    let (mut ours, mut theirs, mut bare) = (Vec::new(), Vec::new(), Vec::new());
+    for round in 0..rounds {
+        // The order changes, so that a drift of the machine meets both.
+        for first in [round % 2 == 0, round % 2 != 0] {
+            if first {
+                ours.push(replimeter(node, workload, connections))
+            } else {
+                theirs.push(sysbench(node, workload, connections))
+            }
+        }
+        if workload == "point-select" {
+            bare.push(bare_loop(node, connections));
+        }
+    }
+    let what = format!("load: {workload}, {connections} connections");
+    let of = |turns: &[Turn], pick: fn(&Turn) -> f64| turns.iter().map(pick).collect::<Vec<_>>();
+    let median = |values: Vec<f64>| crate::spread(values).0;
+    line(
+        &format!("{what}: per s, ours and sysbench's"),
+        format!("{:.0} {:.0}", median(of(&ours, |turn| turn.per_s)), median(of(&theirs, |turn| turn.per_s))),
+        "",
+    );
+    let ratio = |a: &[Turn], b: &[Turn], pick: fn(&Turn) -> f64| ratio(&of(a, pick), &of(b, pick));
+    line(&format!("{what}: throughput / sysbench"), ratio(&ours, &theirs, |turn| turn.per_s), "low ≥ 0.97");
+    line(
+        &format!("{what}: client CPU (µs), ours and sysbench's"),
+        format!("{:.2} {:.2}", median(of(&ours, |turn| turn.cpu_us)), median(of(&theirs, |turn| turn.cpu_us))),
+        "",
+    );
+    line(&format!("{what}: client CPU / sysbench"), ratio(&ours, &theirs, |turn| turn.cpu_us), "≤ 0.90");
+    if !bare.is_empty() {
+        line(&format!("{what}: client CPU / bare socket loop"), ratio(&ours, &bare, |turn| turn.cpu_us), "≤ 1.15");
+        line(&format!("{what}: throughput / bare socket loop"), ratio(&ours, &bare, |turn| turn.per_s), "");
+    }
+}
+
+/// The median of the ratios of turns that ran side by side, and a 95 % interval of
+/// their geometric mean (Student's, of the logarithms).
+fn ratio(ours: &[f64], theirs: &[f64]) -> String {
+    let ratios: Vec<f64> = ours.iter().zip(theirs).map(|(ours, theirs)| ours / theirs).collect();
+    let logs: Vec<f64> = ratios.iter().map(|ratio| ratio.ln()).collect();
+    let count = logs.len() as f64;
+    let mean = logs.iter().sum::<f64>() / count;
+    let (median, _) = crate::spread(ratios);
+    let Some(t) = T95.get(logs.len().wrapping_sub(2)) else { return format!("{median:.3}") };
+    let stdev = (logs.iter().map(|log| (log - mean).powi(2)).sum::<f64>() / (count - 1.0)).sqrt();
+    let half = t * stdev / count.sqrt();
+    format!("{median:.3} [{:.3}, {:.3}]", (mean - half).exp(), (mean + half).exp())
+}
+
+/// Processor time of all tasks of a process, in seconds.
+fn cpu_of(child: &Child) -> Option<f64> {
+    let tasks = fs::read_dir(format!("/proc/{}/task", child.id())).ok()?;
+    let mut sum = 0.0;
+    for task in tasks {
+        let text = fs::read_to_string(task.ok()?.path().join("schedstat")).ok()?;
+        sum += text.split_whitespace().next()?.parse::<f64>().ok()? / 1e9;
+    }
+    Some(sum)
+}
+
+/// Waits for a client; the share of a core that it took while it was at full speed: in
+/// the busiest stretch that is a little shorter than what is counted.
+fn watched(mut child: Child) -> (String, f64) {
+    let began = Instant::now();
+    let mut output = child.stdout.take().unwrap();
+    let reader = thread::spawn(move || {
+        let mut text = String::new();
+        output.read_to_string(&mut text).unwrap();
+        text
+    });
+    let mut readings: Vec<(f64, f64)> = Vec::new();
+    while child.try_wait().unwrap().is_none() {
+        if let Some(cpu) = cpu_of(&child) {
+            readings.push((began.elapsed().as_secs_f64(), cpu));
+        }
+        thread::sleep(LOOK);
+    }
+    assert!(child.wait().unwrap().success());
+    let window = COUNTED.as_secs_f64() * 0.8;
+    let mut busiest = 0.0f64;
+    for (index, (at, cpu)) in readings.iter().enumerate() {
+        if let Some((end, then)) = readings[index..].iter().find(|(end, _)| end - at >= window) {
+            busiest = busiest.max((then - cpu) / (end - at));
+        }
+    }
+    (reader.join().unwrap(), busiest)
+}
+
+fn replimeter(node: &Node, workload: &str, connections: u32) -> Turn {
+    let tool = Tool::new();
+    let (address, threads) = (url(node, "replimeter"), connections.to_string());
+    let (counted, ramp) = (format!("{}s", COUNTED.as_secs()), format!("{}s", RAMP.as_secs()));
+    let mut args = vec!["load", "--primary", &address, "--workload", workload, "--threads", &threads, "--json"];
+    args.extend(["--for", &counted, "--ramp", &ramp, "--keep-awake", "off"]);
+    let child = tool.command(&args).env("REPLIMETER_PASSWORD", password(node)).stderr(Stdio::inherit()).spawn().unwrap();
+    let (text, share) = watched(child);
+    let document: Value = serde_json::from_str(&text).unwrap();
+    let row = &document["results"][0];
+    assert_eq!(row["failed"], 0, "{row:#}");
+    let per_s = row["throughput"]["mean"].as_f64().unwrap();
+    Turn { per_s, cpu_us: share * 1e6 / per_s }
+}
+
+fn sysbench_command(node: &Node, schema: &str) -> Command {
+    let mut command = Command::new("sysbench");
+    command
+        .args(["--db-driver=mysql", "--mysql-host=127.0.0.1", "--mysql-user=replimeter", "--mysql-ssl=off"])
+        .arg(format!("--mysql-port={}", node.endpoint.port))
+        .arg(format!("--mysql-password={}", password(node)))
+        .arg(format!("--mysql-db={schema}"))
+        .stdout(Stdio::piped());
+    command
+}
+
+fn sysbench(node: &Node, workload: &str, connections: u32) -> Turn {
+    let script = match workload {
+        "point-select" => "oltp_point_select".to_owned(),
+        "oltp-mix" => "oltp_read_write".to_owned(),
+        "update-key" => "oltp_update_index".to_owned(),
+        _ => {
+            // As the workload's own table.
+            sql(node, "DROP TABLE IF EXISTS replimeter.load_insert");
+            sql(
+                node,
+                "CREATE TABLE replimeter.load_insert (id INT UNSIGNED NOT NULL AUTO_INCREMENT PRIMARY KEY, data VARCHAR(255) NOT NULL, \
+                 ts TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP, KEY ts (ts)) ENGINE=InnoDB",
+            );
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("insert.lua").display().to_string()
+        }
+    };
+    let mut command = sysbench_command(node, "replimeter");
+    command
+        .arg(format!("--threads={connections}"))
+        .arg(format!("--time={}", (RAMP + COUNTED).as_secs()))
+        .arg("--report-interval=1");
+    if !script.ends_with(".lua") {
+        command.args(["--tables=1", "--rand-type=special"]).arg(format!("--table-size={ROWS}"));
+    }
+    command.args([&script, "run"]);
+    let (text, share) = watched(command.spawn().unwrap());
+    if workload == "insert" {
+        sql(node, "DROP TABLE replimeter.load_insert");
+    }
+    // Version 1.0 knows no ramp: the seconds after it, each as "[ 2s ] thds: 8 tps: 1234.56 …".
+    let seconds: Vec<f64> = text
+        .lines()
+        .filter(|line| line.starts_with("[ "))
+        .filter_map(|line| line.split("tps: ").nth(1)?.split_whitespace().next()?.parse().ok())
+        .collect();
+    let counted = &seconds[RAMP.as_secs() as usize..];
+    assert!(!counted.is_empty(), "{text}");
+    let per_s = counted.iter().sum::<f64>() / counted.len() as f64;
+    Turn { per_s, cpu_us: share * 1e6 / per_s }
+}
+
+fn bare_loop(node: &Node, connections: u32) -> Turn {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command
+        .arg("--bare")
+        .arg(node.endpoint.port.to_string())
+        .arg(connections.to_string())
+        .env("REPLIMETER_PASSWORD", password(node));
+    let (text, share) = watched(command.stdout(Stdio::piped()).spawn().unwrap());
+    let per_s: f64 = text.trim().parse().unwrap();
+    Turn { per_s, cpu_us: share * 1e6 / per_s }
+}
+
+/// The same bytes as a point select's, on blocking sockets, and nothing else: no clock,
+/// no record, an answer read up to its end without being looked at.
+pub(crate) fn bare() {
+    let mut arguments = std::env::args().skip_while(|arg| arg != "--bare").skip(1);
+    let port: u16 = arguments.next().unwrap().parse().unwrap();
+    let connections: u32 = arguments.next().unwrap().parse().unwrap();
+    let endpoint = format!("mysql://replimeter@127.0.0.1:{port}/?ssl-mode=disabled");
+    let node = Node {
+        name: "primary".to_owned(),
+        endpoint: replimeter_model::target::Endpoint::parse(&endpoint).unwrap().0,
+        user: "replimeter".to_owned(),
+        password: Some(replimeter_model::target::Secret::new(std::env::var("REPLIMETER_PASSWORD").unwrap())),
+        answer: Duration::from_secs(10),
+        namespace: None,
+    };
+    let mut ready: Vec<(Channel, TcpStream, Vec<u8>)> = Vec::new();
+    for _ in 0..connections {
+        let mut channel = Channel::open(&node).unwrap();
+        channel.session().run("bench", "USE replimeter").unwrap();
+        let mut prepared = channel.prepare("SELECT c FROM sbtest1 WHERE id = ?").unwrap();
+        // The first one tells the types of the parameters.
+        channel.execute(&mut prepared, |binder| binder.push(Bind::Int(1))).unwrap();
+        let mut packet = vec![20, 0, 0, 0, 0x17];
+        packet.extend_from_slice(&prepared.id().to_le_bytes());
+        packet.extend_from_slice(&[0, 1, 0, 0, 0, 0, 0]);
+        packet.extend_from_slice(&[0; 8]);
+        let length = packet.len() - 4;
+        packet[0] = length as u8;
+        let socket = channel.socket().unwrap();
+        ready.push((channel, socket, packet));
+    }
+    let began = Instant::now();
+    let counts: Vec<u64> = thread::scope(|scope| {
+        let running: Vec<_> = (1u64..).zip(ready).map(|(seed, one)| scope.spawn(move || ask(one, seed, began))).collect();
+        running.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    let mut out = std::io::stdout();
+    writeln!(out, "{}", counts.iter().sum::<u64>() as f64 / COUNTED.as_secs_f64()).unwrap();
+}
+
+fn ask((_channel, mut socket, mut packet): (Channel, TcpStream, Vec<u8>), seed: u64, began: Instant) -> u64 {
+    let mut buffer = vec![0u8; 16 << 10];
+    let mut state = seed;
+    let mut counted = 0;
+    let at = packet.len() - 8;
+    let (from, until) = (RAMP, RAMP + COUNTED);
+    for number in 0u64.. {
+        // A look at the clock for every 64 questions costs nothing.
+        if number % 64 == 0 && began.elapsed() >= until {
+            break;
+        }
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let id = (state >> 33) % ROWS + 1;
+        packet[at..].copy_from_slice(&id.to_le_bytes());
+        socket.write_all(&packet).unwrap();
+        let mut filled = 0;
+        loop {
+            filled += socket.read(&mut buffer[filled..]).unwrap();
+            // The end of rows: five bytes that begin with 0xfe.
+            if filled >= 9 && buffer[filled - 5] == 0xfe && buffer[filled - 9..filled - 6] == [5, 0, 0] {
+                break;
+            }
+        }
+        if number % 64 == 0 && began.elapsed() >= from || counted > 0 {
+            counted += 1;
+        }
+    }
+    counted
+}
+
+/// Three hundred megabytes of sysbench's rows, by each.
+fn filling(node: &Node) {
+    let workload = Workload::named("point-select").unwrap();
+    let stop = AtomicBool::new(false);
+    let rows = workload.rows(Size::Bytes(FILLED));
+    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    for _ in 0..named("--rounds").unwrap_or(ROUNDS).min(3) {
+        let set = fill(node, &workload, Size::Rows(rows), FILLERS, &mut |_| {}, &stop).unwrap();
+        ours.push(set.rows as f64 / set.took.as_secs_f64());
+        let bytes = set.bytes;
+        drop(set.remove(node));
+        line("load: made data set (MB on the disk)", format!("{:.0}", bytes as f64 / 1e6), "");
+        sql(node, "CREATE DATABASE sysbench");
+        let began = Instant::now();
+        // As many threads: sysbench fills a table with one.
+        let mut command = sysbench_command(node, "sysbench");
+        command.arg(format!("--threads={FILLERS}")).arg(format!("--tables={FILLERS}"));
+        command.arg(format!("--table-size={}", rows / u64::from(FILLERS))).args(["oltp_read_write", "prepare"]);
+        assert!(command.stdout(Stdio::null()).status().unwrap().success());
+        theirs.push(rows as f64 / began.elapsed().as_secs_f64());
+        sql(node, "DROP DATABASE sysbench");
+    }
+    line("load: rows made per s / sysbench prepare, as many threads", ratio(&ours, &theirs), "≥ 0.9");
+}
+
+/// Resident memory of the tool in MB, at 64 connections, early and late in a run.
+fn memory(node: &Node) {
+    let long = std::env::args().any(|arg| arg == "--long");
+    let (early, late) = if long { (10, 600) } else { (10, 60) };
+    let tool = Tool::new();
+    let address = url(node, "replimeter");
+    let counted = format!("{}s", late + 3);
+    let mut args = vec!["load", "--primary", &address, "--workload", "point-select", "--threads", "64", "--json"];
+    args.extend(["--for", &counted, "--ramp", "0s", "--keep-awake", "off"]);
+    let began = Instant::now();
+    let mut child = tool
+        .command(&args)
+        .env("REPLIMETER_PASSWORD", password(node))
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let folder = PathBuf::from(format!("/proc/{}/status", child.id()));
+    let mut readings = Vec::new();
+    for after in [early, late] {
+        thread::sleep(Duration::from_secs(after).saturating_sub(began.elapsed()));
+        let status = fs::read_to_string(&folder).unwrap();
+        let kib = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).and_then(|text| text.trim().strip_suffix(" kB"));
+        readings.push(kib.unwrap().trim().parse::<f64>().unwrap() * 1.024e-3);
+    }
+    assert!(child.wait().unwrap().success());
+    line(&format!("load: memory at 64 connections after {early} s (MB)"), format!("{:.1}", readings[0]), "≤ 40");
+    line(&format!("load: memory at 64 connections after {late} s (MB)"), format!("{:.1}", readings[1]), "the same");
+}

@@ -1,0 +1,782 @@
+//! Threads with their connections, run for as many stretches as wanted.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+        mpsc::{Receiver, Sender, channel},
+    },
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use replimeter_model::{
+    load::{ClientUse, LoadError, LoadRecord, MOST_THREADS, NodeShare, OpenLoop, Rate, Retried},
+    time::Nanos,
+    warning::{Warning, WarningCode},
+};
+use replimeter_server::{
+    ErrorKind, Node, ServerError, Session,
+    wire::{Bind, Failed},
+};
+use replimeter_stats::{series::distribution, signed::SignedHistogram};
+
+use super::{
+    about,
+    fill::DataSet,
+    program::{Move, Program, Scratch},
+    tally::{Again, Tally},
+    value::Draw,
+    worker::{Connections, DOING, Link, Numbered, Order, Place, Report, Seat, Shared, Worker, roll_back},
+    workload::Workload,
+};
+use crate::clock::Clock;
+
+/// How long a lost connection is tried again, unless asked otherwise.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// How long threads may take to end by themselves.
+const AT_END: Duration = Duration::from_secs(10);
+/// How long they may take when the user wants to be gone.
+pub(super) const HURRIED: Duration = Duration::from_secs(3);
+/// How long they may take when their connections were ended.
+const AFTER_KILL: Duration = Duration::from_secs(1);
+/// How often it is looked whether a stretch is over.
+const LOOK: Duration = Duration::from_millis(20);
+/// How often a statement is tried before anything is measured.
+const TRIALS: u32 = 5;
+/// The share of the client's limit from which on the client is the bottleneck.
+const LIMITED: f64 = 0.8;
+/// The share of the cores that load threads may take before it is said.
+const BUSY: f64 = 0.9;
+/// A thread's stack: operations need little, and a thousand threads are many.
+const STACK: usize = 256 << 10;
+/// Too many connections.
+const TOO_MANY: u16 = 1040;
+
+/// Threads that run one workload.
+#[derive(Clone, Debug)]
+pub struct Squad<'a> {
+    /// What they run.
+    pub workload: &'a Workload,
+    /// Its data; `None` for as much as the workload has by itself.
+    pub data: Option<&'a DataSet>,
+    /// The servers over which they are spread in turn.
+    pub nodes: Vec<Node>,
+    /// How many.
+    pub threads: u32,
+    /// Their schedule; `None` for each thread's next operation when its last one is
+    /// done (closed loop).
+    pub rate: Option<OpenLoop>,
+    /// Whether their sessions are read-only, as on replicas by a channel, where what is
+    /// written would be on no other server.
+    pub reads_only: bool,
+    /// How long a lost connection is tried again before the stretch ends.
+    pub patience: Duration,
+}
+
+impl<'a> Squad<'a> {
+    /// A closed loop.
+    #[must_use]
+    pub fn new(workload: &'a Workload, nodes: Vec<Node>, threads: u32) -> Self {
+        Self { workload, data: None, nodes, threads, rate: None, reads_only: false, patience: PATIENCE }
+    }
+}
+
+/// A squad's progress in one second.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SquadSecond {
+    /// Operations completed since the last time.
+    pub operations: u64,
+    /// Operations given up.
+    pub failed: u64,
+    /// Operations begun again.
+    pub retries: u64,
+    /// Operations that are due and that no thread has begun; `None` for a closed loop.
+    pub waiting: Option<u64>,
+}
+
+/// What is told once a second.
+#[derive(Clone, Debug)]
+pub struct Second {
+    /// Since the stretch began.
+    pub at: Nanos,
+    /// Whether it counts.
+    pub counted: bool,
+    /// For each squad, in order.
+    pub squads: Vec<SquadSecond>,
+}
+
+/// What a squad's stretch came to.
+#[derive(Debug)]
+pub struct SquadResult {
+    /// The workload's name.
+    pub workload: String,
+    /// Its threads.
+    pub threads: u32,
+    /// The servers' names.
+    pub nodes: Vec<String>,
+    /// Its schedule.
+    pub rate: Option<OpenLoop>,
+    /// Statements of an operation.
+    pub statements_per_operation: u64,
+    /// How long it ran before it was counted.
+    pub ramp: Nanos,
+    /// When the counted part began.
+    pub began: Nanos,
+    /// How long it was counted.
+    pub counted: Nanos,
+    /// Operations that were completed in it.
+    pub operations: u64,
+    /// Their statements.
+    pub statements: u64,
+    /// Operations per second, with an interval by batch means.
+    pub throughput: Rate,
+    /// Operations that ended in each whole second, of the first ten hours.
+    pub per_second: Vec<u64>,
+    /// Each server's part.
+    pub by_node: Vec<NodeShare>,
+    /// From an operation's intended start; in a closed loop that is when the one before
+    /// it ended.
+    pub response: SignedHistogram,
+    /// From its actual start. Retries are in both.
+    pub service: SignedHistogram,
+    /// Operations begun again, by their reason.
+    pub retries: Vec<Retried>,
+    /// Operations given up.
+    pub failed: u64,
+    /// Errors by number, the retried among them.
+    pub errors: Vec<LoadError>,
+    /// Operations of an open loop that were due at the end and that nobody had begun.
+    pub waiting: Option<u64>,
+    /// The same at the end of each counted second.
+    pub waiting_per_second: Vec<u64>,
+    /// Processor time of the load's threads in the counted part.
+    pub client_cpu: Duration,
+    /// How long they were ready to run and had no core, together; `None` where the
+    /// system does not tell.
+    pub client_delay: Option<Duration>,
+    /// Empty questions answered per second before ([`Crew::measure_limit`]).
+    pub limit_per_s: Option<f64>,
+    /// What ended it early.
+    pub failure: Option<ServerError>,
+    /// Whether the user ended it.
+    pub interrupted: bool,
+}
+
+/// One squad's threads.
+struct Unit {
+    program: Arc<Program>,
+    shared: Arc<Shared>,
+    places: Vec<Place>,
+    orders: Vec<Sender<Numbered>>,
+    seats: Vec<Arc<Seat>>,
+    threads: Vec<JoinHandle<()>>,
+    reports: Receiver<Report>,
+    limit: Option<f64>,
+}
+
+/// Open connections with prepared statements, and threads that wait for a stretch.
+/// Dropped, the threads and connections end.
+pub struct Crew {
+    clock: Clock,
+    units: Vec<Unit>,
+    /// Of orders, so that a report that comes too late is known.
+    generation: u64,
+}
+
+/// What a squad's threads did in one stretch.
+pub(super) struct Outcome {
+    pub(super) tally: Tally,
+    pub(super) counted: Nanos,
+    pub(super) began: Nanos,
+    pub(super) cpu: Duration,
+    pub(super) delay: Option<Duration>,
+    pub(super) waiting: Option<u64>,
+    /// Operations by server.
+    pub(super) by_node: Vec<u64>,
+}
+
+impl Crew {
+    /// Connects every thread of every squad, prepares every statement, and tries each
+    /// once in a transaction that is rolled back (but what has neither parameters nor
+    /// reads, and a script's).
+    ///
+    /// # Errors
+    /// When a server cannot be reached, has no more connections, or refuses a statement:
+    /// with its words, the statement and its line.
+    pub fn open(squads: &[Squad<'_>], clock: &Clock) -> Result<Self, ServerError> {
+        Self::open_tried(squads, clock, true)
+    }
+
+    pub(super) fn open_tried(squads: &[Squad<'_>], clock: &Clock, trial: bool) -> Result<Self, ServerError> {
+        let mut crew = Self { clock: *clock, units: Vec::new(), generation: 0 };
+        for (number, squad) in (0..).zip(squads) {
+            let unit = Unit::open(squad, number, clock, trial)?;
+            crew.units.push(unit);
+        }
+        Ok(crew)
+    }
+
+    /// Runs all squads together: `ramp` uncounted, then `length` counted; may be called
+    /// again and again. About once a second `second` is told how it goes, from this
+    /// thread. It ends early when `stop` is set or when a squad loses its server; what
+    /// was measured until then is in the results.
+    pub fn stretch(
+        &mut self,
+        ramp: Duration,
+        length: Duration,
+        stop: &AtomicBool,
+        second: &mut dyn FnMut(&Second),
+    ) -> Vec<SquadResult> {
+        let began = self.clock.now();
+        let from = began + Nanos::from(ramp);
+        let until = from + Nanos::from(length);
+        self.begin(Some(from), Some(until));
+        let mut ticks = Ticks::new(began, from, self.units.len());
+        let mut interrupted = false;
+        loop {
+            let now = self.clock.now();
+            if stop.load(Ordering::Relaxed) {
+                interrupted = true;
+                break;
+            }
+            if now >= until || self.units.iter().any(|unit| unit.shared.failed()) {
+                break;
+            }
+            if now >= ticks.next {
+                ticks.tell(now, &self.units, second);
+            }
+            // Seconds of the counted part begin with it, so the end of the ramp is a tick too.
+            let nearest = (ticks.next.0.min(until.0) - self.clock.now().0).max(0).unsigned_abs();
+            thread::sleep(Duration::from_nanos(nearest).min(LOOK));
+        }
+        let now = self.clock.now();
+        let counted = now > from;
+        if counted {
+            ticks.tell(now.max(until), &self.units, second);
+        }
+        let patience = if interrupted { HURRIED } else { AT_END };
+        let (outcomes, _) = self.end(patience);
+        let units = self.units.iter().zip(outcomes).zip(ticks.waiting);
+        units
+            .map(|((unit, outcome), waiting_per_second)| SquadResult {
+                ramp: Nanos::from(ramp),
+                waiting_per_second,
+                interrupted,
+                ..unit.result(&outcome)
+            })
+            .collect()
+    }
+
+    /// Asks empty questions over every connection for so long, and so measures how many
+    /// statements this client can get answered at most. Tells it for each squad, and
+    /// keeps it for the results.
+    pub fn measure_limit(&mut self, length: Duration) -> Vec<Option<f64>> {
+        let now = self.clock.now();
+        for unit in &mut self.units {
+            unit.shared.start(now, None, None);
+        }
+        self.order(Order::Ping(length));
+        let deadline = Instant::now() + length + AT_END;
+        let generation = self.generation;
+        let mut limits = Vec::new();
+        for unit in &mut self.units {
+            let mut sum = 0.0;
+            let mut heard = 0;
+            while heard < unit.orders.len() {
+                let left = deadline.saturating_duration_since(Instant::now());
+                let Ok(report) = unit.reports.recv_timeout(left) else { break };
+                if report.generation == generation {
+                    sum += report.pings;
+                    heard += 1;
+                }
+            }
+            unit.limit = (heard == unit.orders.len()).then_some(sum);
+            limits.push(unit.limit);
+        }
+        limits
+    }
+
+    fn order(&mut self, order: Order) {
+        self.generation += 1;
+        for unit in &self.units {
+            for orders in &unit.orders {
+                // A thread that is gone has nothing to report either.
+                let _ = orders.send((self.generation, order));
+            }
+        }
+    }
+
+    /// Starts every thread; what ends in the span counts.
+    pub(super) fn begin(&mut self, from: Option<Nanos>, until: Option<Nanos>) {
+        let now = self.clock.now();
+        for unit in &self.units {
+            unit.shared.start(now, from, until);
+            for seat in &unit.seats {
+                seat.operations.store(0, Ordering::Relaxed);
+                seat.failed.store(0, Ordering::Relaxed);
+                seat.retries.store(0, Ordering::Relaxed);
+            }
+        }
+        self.order(Order::Load);
+    }
+
+    /// Counts from now on.
+    pub(super) fn count_from_now(&self) {
+        let now = self.clock.now();
+        for unit in &self.units {
+            unit.shared.count_from(now);
+        }
+    }
+
+    /// Ends every thread's operations; what each squad did, and which threads do not end
+    /// whatever is done to them.
+    pub(super) fn end(&mut self, patience: Duration) -> (Vec<Outcome>, Vec<Warning>) {
+        let now = self.clock.now();
+        let waiting: Vec<Option<u64>> =
+            self.units.iter().map(|unit| unit.shared.waiting(Nanos(now.0.min(unit.shared.span().1.0)))).collect();
+        for unit in &self.units {
+            unit.shared.stop(now);
+        }
+        let generation = self.generation;
+        let deadline = Instant::now() + patience;
+        let mut warnings = Vec::new();
+        let mut outcomes = Vec::new();
+        let mut heard: Vec<Vec<Option<Report>>> = Vec::new();
+        for unit in &self.units {
+            heard.push(unit.hear(generation, deadline));
+        }
+        // Statements under way end with their connections; ours are shut from this side too.
+        let missing = |heard: &[Vec<Option<Report>>]| heard.iter().flatten().any(Option::is_none);
+        if missing(&heard) {
+            self.kill(&heard);
+            let deadline = Instant::now() + AFTER_KILL;
+            for (unit, heard) in self.units.iter().zip(&mut heard) {
+                unit.hear_more(generation, deadline, heard);
+            }
+        }
+        for ((unit, reports), waiting) in self.units.iter().zip(heard).zip(waiting) {
+            let stuck = reports.iter().filter(|report| report.is_none()).count();
+            if stuck > 0 {
+                let place = &unit.places[0].node;
+                warnings.push(Warning::new(
+                    WarningCode::CleanUpIncomplete,
+                    format!(
+                        "{} ({}): {stuck} threads of the load do not end; their statements may still be under way",
+                        place.name,
+                        place.endpoint.address()
+                    ),
+                    "is the server stalled? they end when it goes on",
+                ));
+            }
+            outcomes.push(unit.outcome(reports.into_iter().flatten(), waiting));
+        }
+        (outcomes, warnings)
+    }
+
+    /// Ends the connections of threads that have not reported.
+    fn kill(&self, heard: &[Vec<Option<Report>>]) {
+        let mut by_server: Connections = HashMap::new();
+        for (unit, reports) in self.units.iter().zip(heard) {
+            for (index, _) in reports.iter().enumerate().filter(|(_, report)| report.is_none()) {
+                let place = &unit.places[index % unit.places.len()];
+                let entry = by_server.entry(place.node.name.clone()).or_insert_with(|| (place.node.clone(), Vec::new()));
+                entry.1.push(unit.seats[index].connection.load(Ordering::Acquire));
+            }
+        }
+        for (node, connections) in by_server.values() {
+            if let Ok(mut session) = Session::open(&Node { answer: AFTER_KILL, ..node.clone() }) {
+                for connection in connections {
+                    // It may have ended meanwhile.
+                    let _ = session.run(DOING, &format!("KILL {connection}"));
+                }
+            }
+        }
+        for (unit, reports) in self.units.iter().zip(heard) {
+            for (index, _) in reports.iter().enumerate().filter(|(_, report)| report.is_none()) {
+                unit.seats[index].cut();
+            }
+        }
+    }
+
+    pub(super) fn result(&self, squad: usize, outcome: &Outcome) -> SquadResult {
+        self.units[squad].result(outcome)
+    }
+}
+
+impl Drop for Crew {
+    fn drop(&mut self) {
+        let now = self.clock.now();
+        for unit in &mut self.units {
+            unit.shared.stop(now);
+            unit.orders.clear();
+        }
+        let deadline = Instant::now() + HURRIED;
+        for unit in &mut self.units {
+            while unit.threads.iter().any(|thread| !thread.is_finished()) && Instant::now() < deadline {
+                thread::sleep(Duration::from_millis(2));
+            }
+            unit.seats.iter().for_each(|seat| seat.cut());
+        }
+        let deadline = Instant::now() + AFTER_KILL;
+        for unit in &mut self.units {
+            while unit.threads.iter().any(|thread| !thread.is_finished()) && Instant::now() < deadline {
+                thread::sleep(Duration::from_millis(2));
+            }
+        }
+    }
+}
+
+impl Unit {
+    fn open(squad: &Squad<'_>, number: u64, clock: &Clock, trial: bool) -> Result<Self, ServerError> {
+        let Some(first) = squad.nodes.first() else {
+            return Err(ServerError::unfit("load", "", DOING, "it has no server to run on", "name one"));
+        };
+        let unfit = |cause: String, hint: &str| ServerError::unfit(&first.name, &first.endpoint.address(), DOING, cause, hint);
+        if !(1..=MOST_THREADS).contains(&squad.threads) {
+            return Err(unfit(format!("a load has 1 to {MOST_THREADS} threads, not {}", squad.threads), "ask for at least one"));
+        }
+        if squad.rate.is_some_and(|open| open.rate == 0) {
+            return Err(unfit("a rate of 0 is no load".to_owned(), "leave the rate out for a closed loop"));
+        }
+        let rows = squad.data.map_or_else(|| squad.workload.rows(squad.workload.default_size()), |data| data.rows);
+        let program = Program::new(squad.workload, rows);
+        let places: Vec<Place> =
+            squad.nodes.iter().map(|node| Place { node: node.clone(), reads_only: squad.reads_only }).collect();
+        let shared = Arc::new(Shared::new(squad.rate, squad.patience, number));
+        let (reporter, reports) = channel();
+        let mut unit = Self {
+            program: Arc::clone(&program),
+            shared: Arc::clone(&shared),
+            places,
+            orders: Vec::new(),
+            seats: Vec::new(),
+            threads: Vec::new(),
+            reports,
+            limit: None,
+        };
+        let mut workers = Vec::new();
+        for index in 0..squad.threads as usize {
+            let place = &unit.places[index % unit.places.len()];
+            let mut link = Link::open(place, &program).map_err(|(statement, error)| match statement {
+                Some(statement) => {
+                    let text = &program.statements[statement];
+                    about(error, &program.workload, text.line, &super::workload::excerpt(&text.sql))
+                }
+                None => connection_refused(error, index, squad.threads),
+            })?;
+            if trial && index < unit.places.len() {
+                try_out(&mut link, &program)?;
+            }
+            let seat = Arc::new(Seat::default());
+            seat.takes(&mut link.channel);
+            unit.seats.push(Arc::clone(&seat));
+            workers.push(Worker {
+                index,
+                link: Some(link),
+                place: place.clone(),
+                program: Arc::clone(&program),
+                shared: Arc::clone(&shared),
+                seat,
+                draw: Draw::new(index as u32 + 1, squad.threads, program.sequences),
+                clock: *clock,
+            });
+        }
+        // All are connected before the first thread is there.
+        for worker in workers {
+            let (orders, taken) = channel();
+            let reporter = reporter.clone();
+            let spawned =
+                thread::Builder::new().name("load".to_owned()).stack_size(STACK).spawn(move || worker.serve(&taken, &reporter));
+            unit.threads.push(spawned.map_err(|error| unfit(format!("no more threads: {error}"), "ask for fewer"))?);
+            unit.orders.push(orders);
+        }
+        Ok(unit)
+    }
+
+    /// The reports of this order, as far as they come in time.
+    fn hear(&self, generation: u64, deadline: Instant) -> Vec<Option<Report>> {
+        let mut heard: Vec<Option<Report>> = self.orders.iter().map(|_| None).collect();
+        self.hear_more(generation, deadline, &mut heard);
+        heard
+    }
+
+    fn hear_more(&self, generation: u64, deadline: Instant, heard: &mut [Option<Report>]) {
+        while heard.iter().any(Option::is_none) {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let Ok(report) = self.reports.recv_timeout(left) else { return };
+            if report.generation == generation
+                && let Some(place) = heard.get_mut(report.thread)
+            {
+                *place = Some(report);
+            }
+        }
+    }
+
+    fn outcome(&self, reports: impl Iterator<Item = Report>, waiting: Option<u64>) -> Outcome {
+        let (from, until) = self.shared.span();
+        let counted = Nanos((until.0.saturating_sub(from.0)).max(0));
+        let mut outcome = Outcome {
+            tally: Tally::new(self.shared.rate.is_some()),
+            counted,
+            began: from,
+            cpu: Duration::ZERO,
+            delay: Some(Duration::ZERO),
+            waiting,
+            by_node: vec![0; self.places.len()],
+        };
+        for report in reports {
+            outcome.by_node[report.thread % self.places.len()] += report.tally.operations;
+            outcome.tally.merge(&report.tally);
+            outcome.cpu += report.cpu;
+            outcome.delay = outcome.delay.zip(report.delay).map(|(sum, delay)| sum + delay);
+        }
+        outcome
+    }
+
+    fn result(&self, outcome: &Outcome) -> SquadResult {
+        let Outcome { tally, counted, .. } = outcome;
+        let seconds = counted.0 as f64 / 1e9;
+        let by_node = self.places.iter().zip(&outcome.by_node).map(|(place, operations)| NodeShare {
+            node: place.node.name.clone(),
+            operations: *operations,
+            per_s: (seconds > 0.0).then(|| *operations as f64 / seconds),
+        });
+        SquadResult {
+            workload: self.program.workload.name.clone(),
+            threads: self.seats.len() as u32,
+            nodes: self.places.iter().map(|place| place.node.name.clone()).collect(),
+            rate: self.shared.rate,
+            statements_per_operation: self.program.workload.statements(),
+            ramp: Nanos(0),
+            began: outcome.began,
+            counted: *counted,
+            operations: tally.operations,
+            statements: tally.statements,
+            throughput: tally.throughput(*counted),
+            per_second: tally.per_second(*counted),
+            by_node: by_node.collect(),
+            response: tally.response().clone(),
+            service: tally.service.clone(),
+            retries: tally.retried(),
+            failed: tally.failed,
+            errors: tally.errors(),
+            waiting: outcome.waiting,
+            waiting_per_second: Vec::new(),
+            client_cpu: outcome.cpu,
+            client_delay: outcome.delay,
+            limit_per_s: self.limit,
+            failure: self.shared.failure(),
+            interrupted: false,
+        }
+    }
+
+    fn totals(&self) -> SquadSecond {
+        let sum = |of: fn(&Seat) -> u64| self.seats.iter().map(|seat| of(seat)).sum();
+        SquadSecond {
+            operations: sum(|seat| seat.operations.load(Ordering::Relaxed)),
+            failed: sum(|seat| seat.failed.load(Ordering::Relaxed)),
+            retries: sum(|seat| seat.retries.load(Ordering::Relaxed)),
+            waiting: None,
+        }
+    }
+}
+
+/// When a second is told next, and what was told before.
+struct Ticks {
+    began: Nanos,
+    from: Nanos,
+    next: Nanos,
+    last: Vec<SquadSecond>,
+    waiting: Vec<Vec<u64>>,
+}
+
+const SECOND: Nanos = Nanos(1_000_000_000);
+
+impl Ticks {
+    fn new(began: Nanos, from: Nanos, squads: usize) -> Self {
+        let ramp = from - began;
+        let next = if ramp <= Nanos(0) { began + SECOND } else { Nanos((began + SECOND).0.min(from.0)) };
+        Self { began, from, next, last: vec![SquadSecond::default(); squads], waiting: vec![Vec::new(); squads] }
+    }
+
+    fn tell(&mut self, now: Nanos, units: &[Unit], second: &mut dyn FnMut(&Second)) {
+        let counted = self.next > self.from;
+        let mut squads = Vec::new();
+        for ((unit, last), waiting) in units.iter().zip(&mut self.last).zip(&mut self.waiting) {
+            let total = unit.totals();
+            let due = unit.shared.waiting(now);
+            if counted && let Some(due) = due {
+                waiting.push(due);
+            }
+            squads.push(SquadSecond {
+                operations: total.operations - last.operations,
+                failed: total.failed - last.failed,
+                retries: total.retries - last.retries,
+                waiting: due,
+            });
+            *last = total;
+        }
+        second(&Second { at: now - self.began, counted, squads });
+        // The end of the ramp is a tick, so that counted seconds are whole.
+        let next = self.next + SECOND;
+        self.next = if self.next < self.from { Nanos(next.0.min(self.from.0)) } else { next };
+    }
+}
+
+/// Adds which connection of how many it was, and what a limit means.
+fn connection_refused(mut error: ServerError, index: usize, threads: u32) -> ServerError {
+    error.doing = format!("cannot open connection {} of {threads} of the load", index + 1);
+    if error.kind == ErrorKind::Statement(TOO_MANY) {
+        error.hint = "raise max_connections on the server, close other clients, or ask for fewer threads".to_owned();
+    }
+    error
+}
+
+/// Runs each statement once in a transaction that is rolled back.
+fn try_out(link: &mut Link, program: &Program) -> Result<(), ServerError> {
+    for (routine, operation) in program.operations.iter().zip(&program.workload.inner.operations) {
+        for trial in 1..=TRIALS {
+            let mut draw = Draw::new(1, 1, program.sequences);
+            let mut scratch = Scratch::default();
+            scratch.share(&routine.shared, &mut draw);
+            let _ = link.channel.query("BEGIN");
+            let mut again = None;
+            for (step, written) in routine.steps.iter().zip(&operation.steps) {
+                let Move::Prepared { statement, parameters, keeps, .. } = step else { continue };
+                // What touches a whole table takes long, and preparing it has shown that it is sound.
+                if parameters.is_empty() && !written.reads() {
+                    continue;
+                }
+                let done = link.once(program, *statement, &mut |push: &mut dyn FnMut(Bind<'_>)| {
+                    scratch.parameters(parameters, *keeps, &mut draw, |value| push(value));
+                });
+                match done {
+                    Ok(()) => {}
+                    Err(Failed::Refused(refusal)) if Again::of(&refusal).is_some() && trial < TRIALS => {
+                        again = Some(refusal);
+                        break;
+                    }
+                    Err(Failed::Refused(refusal)) => {
+                        let error = link.channel.refused(&refusal);
+                        roll_back(&mut link.channel);
+                        return Err(about(error, &program.workload, written.line(), &written.excerpt()));
+                    }
+                    Err(Failed::Broken(error)) => return Err(error),
+                }
+            }
+            roll_back(&mut link.channel);
+            if again.is_none() {
+                break;
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+    Ok(())
+}
+
+impl SquadResult {
+    /// As it is reported; the shape is the caller's to fill in.
+    #[must_use]
+    pub fn record(&self) -> LoadRecord {
+        LoadRecord {
+            shape: String::new(),
+            workload: self.workload.clone(),
+            threads: self.threads,
+            node: self.nodes.join(", "),
+            rate: self.rate.map(|open| open.rate),
+            statements: self.statements_per_operation,
+            ramp_us: self.ramp.as_micros(),
+            counted_us: self.counted.as_micros(),
+            passes: self.operations,
+            throughput: self.throughput,
+            latency: distribution(&self.response),
+            service: distribution(&self.service),
+            retries: self.retries.iter().map(|retried| retried.count).sum(),
+            failed: self.failed,
+            waiting: self.waiting,
+            errors: self.errors.clone(),
+            arrivals: self.rate.map(|open| open.arrivals),
+            retried: self.retries.clone(),
+            by_node: if self.by_node.len() > 1 { self.by_node.clone() } else { Vec::new() },
+            per_second: self.per_second.clone(),
+            waiting_per_second: self.waiting_per_second.clone(),
+            client: self.client(),
+        }
+    }
+
+    /// What it cost the client, and how near it was to the client's limit.
+    #[must_use]
+    pub fn client(&self) -> ClientUse {
+        let seconds = self.counted.0 as f64 / 1e9;
+        let cores = thread::available_parallelism().map_or(1.0, |cores| cores.get() as f64);
+        let share = |of: f64, whole: f64| (whole > 0.0).then(|| of / whole);
+        let statements_per_s = share(self.statements as f64, seconds);
+        ClientUse {
+            cpu_us_per_op: share(self.client_cpu.as_secs_f64() * 1e6, self.operations as f64),
+            cpu_share: share(self.client_cpu.as_secs_f64(), seconds * cores),
+            ready_share: self.client_delay.and_then(|delay| share(delay.as_secs_f64(), seconds * f64::from(self.threads))),
+            limit_per_s: self.limit_per_s,
+            limit_share: statements_per_s.zip(self.limit_per_s).and_then(|(got, limit)| share(got, limit)),
+        }
+    }
+
+    /// What a reader must know of it.
+    #[must_use]
+    pub fn warnings(&self) -> Vec<Warning> {
+        judge(&self.record())
+    }
+}
+
+/// What a reader must know of a load.
+pub(super) fn judge(record: &LoadRecord) -> Vec<Warning> {
+    let mut warnings = Vec::new();
+    let what = format!("the load {}:{}@{}", record.workload, record.threads, record.node);
+    if record.failed > 0 {
+        let first = record.errors.first().map(|error| error.message.clone()).unwrap_or_default();
+        warnings.push(Warning::new(
+            WarningCode::LoadErrors,
+            format!(
+                "{what}: {} passes were given up beside {} that were done; the most frequent error: {first}",
+                record.failed, record.passes
+            ),
+            "`load` in the JSON document has every error with its count",
+        ));
+    }
+    let waiting = record.waiting.unwrap_or(0);
+    if let Some(rate) = record.rate
+        && waiting > u64::from(record.threads).max(rate / 10)
+    {
+        let grew = match record.waiting_per_second.as_slice() {
+            [first, .., last] if last > first => format!(" ({first} after the first second, {last} at the end)"),
+            _ => String::new(),
+        };
+        warnings.push(Warning::new(
+            WarningCode::LoadNotHeld,
+            format!(
+                "{what}: its rate of {rate} per second was not held; {waiting} passes were due and not begun at the end{grew}"
+            ),
+            "ask for a lower rate or for more threads; its latency counts from the intended starts and says how late it was",
+        ));
+    }
+    if let (Some(limit), Some(share)) = (record.client.limit_per_s, record.client.limit_share)
+        && share >= LIMITED
+    {
+        warnings.push(Warning::new(
+            WarningCode::LoadClientBound,
+            format!(
+                "{what}: the client held it back: as many connections get {limit:.0} empty questions a second answered, and its statements came to {:.0} % of that",
+                share * 100.0
+            ),
+            "these are the figures of this client and its connections rather than of the servers; use heavier statements, or another machine for the load",
+        ));
+    } else if let Some(share) = record.client.cpu_share.filter(|share| *share >= BUSY) {
+        warnings.push(Warning::new(
+            WarningCode::LoadClientBound,
+            format!("{what}: the client held it back: its threads took {:.0} % of this machine's cores", share * 100.0),
+            "use another machine for the load, or one with more cores",
+        ));
+    }
+    warnings
+}

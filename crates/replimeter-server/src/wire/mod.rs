@@ -1,0 +1,257 @@
+//! Statements over and over on a connection of their own, at the cost of the
+//! system calls: packets that we build, answers that we only scan.
+//!
+//! The driver makes the connection, logs in and prepares; then we write to and read
+//! from the socket ourselves. With TLS the driver does all of it, which costs more.
+
+mod packet;
+mod scan;
+
+use std::{
+    io::{ErrorKind as Io, Read, Write},
+    net::TcpStream,
+};
+
+use mysql::{Value, prelude::Queryable};
+
+pub use self::{
+    packet::{Bind, Binder},
+    scan::{Answer, Refusal, Scanner, WireError},
+};
+use crate::{ErrorKind, Node, ServerError, Session};
+
+const DOING: &str = "cannot run the load";
+/// What one read may bring.
+const BUFFER: usize = 16 << 10;
+
+const COM_QUERY: u8 = 0x03;
+const COM_PING: u8 = 0x0e;
+const COM_STMT_EXECUTE: u8 = 0x17;
+
+/// A prepared statement of a [`Channel`]'s.
+#[derive(Debug)]
+pub struct Prepared {
+    id: u32,
+    parameters: usize,
+    /// The server has the types of the parameters.
+    bound: bool,
+    /// For a connection that the driver keeps.
+    statement: mysql::Statement,
+}
+
+impl Prepared {
+    /// The server's number for it.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.id
+    }
+
+    /// How many parameters it has.
+    #[must_use]
+    pub fn parameters(&self) -> usize {
+        self.parameters
+    }
+}
+
+/// Why a statement brought no answer.
+#[derive(Debug)]
+pub enum Failed {
+    /// The server refused it; the connection goes on.
+    Refused(Refusal),
+    /// The connection is of no use any more.
+    Broken(ServerError),
+}
+
+/// A connection for statements that are run over and over.
+pub struct Channel {
+    session: Session,
+    /// The connection's socket, unless the driver must encrypt.
+    socket: Option<TcpStream>,
+    scanner: Scanner,
+    out: Vec<u8>,
+    buffer: Vec<u8>,
+}
+
+impl Channel {
+    /// Connects and logs in.
+    ///
+    /// # Errors
+    /// As [`Session::open`].
+    pub fn open(node: &Node) -> Result<Self, ServerError> {
+        let session = Session::open(node)?;
+        let socket = if session.tls() { None } else { Some(TcpStream::from(session.socket()?)) };
+        Ok(Self { session, socket, scanner: Scanner::default(), out: Vec::with_capacity(512), buffer: vec![0; BUFFER] })
+    }
+
+    /// The session, for statements that are run once. Not to be used while an answer
+    /// is under way, which is never between two calls.
+    pub fn session(&mut self) -> &mut Session {
+        &mut self.session
+    }
+
+    /// Another handle of its socket, to end the connection from another thread; `None`
+    /// when the system has none.
+    pub fn socket(&self) -> Option<TcpStream> {
+        match &self.socket {
+            Some(socket) => socket.try_clone().ok(),
+            None => self.session.socket().ok().map(TcpStream::from),
+        }
+    }
+
+    /// Whether the driver runs the statements, because it must encrypt them.
+    #[must_use]
+    pub fn encrypted(&self) -> bool {
+        self.socket.is_none()
+    }
+
+    /// Prepares a statement, its parameters as `?`.
+    ///
+    /// # Errors
+    /// When the server refuses it, or the connection breaks.
+    pub fn prepare(&mut self, sql: &str) -> Result<Prepared, ServerError> {
+        let prepared = self.session.conn().prep(sql);
+        let statement = prepared.map_err(|error| self.session.error(DOING, &error))?;
+        Ok(Prepared { id: statement.id(), parameters: usize::from(statement.num_params()), bound: false, statement })
+    }
+
+    /// Runs a prepared statement; `bind` gives its parameters, in order.
+    ///
+    /// # Errors
+    /// When the server refuses it or the connection breaks.
+    #[inline]
+    pub fn execute(&mut self, prepared: &mut Prepared, bind: impl FnOnce(&mut Binder<'_>)) -> Result<Answer, Failed> {
+        if self.socket.is_none() {
+            return self.execute_encrypted(prepared, bind);
+        }
+        packet::begin(&mut self.out, COM_STMT_EXECUTE);
+        self.out.extend_from_slice(&prepared.id.to_le_bytes());
+        // No cursor; one iteration.
+        self.out.extend_from_slice(&[0, 1, 0, 0, 0]);
+        if prepared.parameters > 0 {
+            let mut binder = Binder::new(&mut self.out, prepared.parameters, !prepared.bound);
+            bind(&mut binder);
+            binder.finish();
+        }
+        let answer = self.exchange()?;
+        prepared.bound = true;
+        Ok(answer)
+    }
+
+    /// Runs a statement in words.
+    ///
+    /// # Errors
+    /// When the server refuses it or the connection breaks.
+    pub fn query(&mut self, sql: &str) -> Result<Answer, Failed> {
+        if self.socket.is_none() {
+            let result = self.session.conn().query_iter(sql).map(count);
+            return self.of_driver(result);
+        }
+        packet::begin(&mut self.out, COM_QUERY);
+        self.out.extend_from_slice(sql.as_bytes());
+        self.exchange()
+    }
+
+    /// The shortest question that a server answers.
+    ///
+    /// # Errors
+    /// When the connection breaks.
+    pub fn ping(&mut self) -> Result<Answer, Failed> {
+        if self.socket.is_none() {
+            let result = self.session.conn().ping().map(|()| Ok(Answer::default()));
+            return self.of_driver(result);
+        }
+        packet::begin(&mut self.out, COM_PING);
+        self.exchange()
+    }
+
+    /// Sends what is in `out`, and waits for the whole answer.
+    #[inline]
+    fn exchange(&mut self) -> Result<Answer, Failed> {
+        packet::finish(&mut self.out);
+        let Some(socket) = &mut self.socket else { return Err(self.broken(&Io::NotConnected.into())) };
+        if let Err(error) = socket.write_all(&self.out) {
+            return Err(self.broken(&error));
+        }
+        self.scanner.begin();
+        loop {
+            let Some(socket) = &mut self.socket else { return Err(self.broken(&Io::NotConnected.into())) };
+            let count = match socket.read(&mut self.buffer) {
+                Ok(0) => return Err(self.broken(&Io::UnexpectedEof.into())),
+                Ok(count) => count,
+                Err(error) if error.kind() == Io::Interrupted => continue,
+                Err(error) => return Err(self.broken(&error)),
+            };
+            match self.scanner.push(&self.buffer[..count]) {
+                Ok(None) => {}
+                Ok(Some(Ok(answer))) => return Ok(answer),
+                Ok(Some(Err(refusal))) => return Err(Failed::Refused(refusal)),
+                Err(WireError::WantsFile { sequence }) => {
+                    // An empty packet: there is no file for it.
+                    let empty = [0, 0, 0, sequence];
+                    if let Some(socket) = &mut self.socket
+                        && let Err(error) = socket.write_all(&empty)
+                    {
+                        return Err(self.broken(&error));
+                    }
+                }
+                Err(error) => {
+                    let cause = format!("its answer makes no sense: {error}");
+                    let hint = "is its address that of a MariaDB or MySQL server? then please report it as a defect";
+                    let mut error = self.session.unfit(DOING, cause, hint);
+                    error.kind = ErrorKind::Lost;
+                    return Err(Failed::Broken(error));
+                }
+            }
+        }
+    }
+
+    fn broken(&self, error: &std::io::Error) -> Failed {
+        let mut words = self.session.error(DOING, &mysql::Error::IoError(std::io::Error::new(error.kind(), error.to_string())));
+        if error.kind() == Io::UnexpectedEof {
+            words.cause = "the server closed the connection".to_owned();
+        }
+        Failed::Broken(words)
+    }
+
+    fn execute_encrypted(&mut self, prepared: &Prepared, bind: impl FnOnce(&mut Binder<'_>)) -> Result<Answer, Failed> {
+        let mut values: Vec<Value> = Vec::with_capacity(prepared.parameters);
+        let mut binder = Binder::values(&mut values);
+        bind(&mut binder);
+        let conn = self.session.conn();
+        let result = if values.is_empty() {
+            conn.exec_iter(&prepared.statement, ()).map(count)
+        } else {
+            conn.exec_iter(&prepared.statement, values).map(count)
+        };
+        self.of_driver(result)
+    }
+
+    fn of_driver(&self, result: mysql::Result<mysql::Result<Answer>>) -> Result<Answer, Failed> {
+        match result.and_then(|inner| inner) {
+            Ok(answer) => Ok(answer),
+            Err(mysql::Error::MySqlError(error)) => {
+                Err(Failed::Refused(Refusal { code: error.code, state: error.state, message: error.message }))
+            }
+            Err(error) => Err(Failed::Broken(self.session.error(DOING, &error))),
+        }
+    }
+
+    /// A refusal as this server's error.
+    #[must_use]
+    pub fn refused(&self, refusal: &Refusal) -> ServerError {
+        let error = mysql::MySqlError { state: refusal.state.clone(), message: refusal.message.clone(), code: refusal.code };
+        self.session.error(DOING, &mysql::Error::MySqlError(error))
+    }
+}
+
+/// Reads an answer to its end and counts it.
+fn count<T: mysql::prelude::Protocol>(mut result: mysql::QueryResult<'_, '_, '_, T>) -> mysql::Result<Answer> {
+    let mut answer = Answer { affected: result.affected_rows(), ..Answer::default() };
+    while let Some(set) = result.iter() {
+        for row in set {
+            row?;
+            answer.rows += 1;
+        }
+    }
+    Ok(answer)
+}

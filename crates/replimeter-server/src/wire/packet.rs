@@ -1,0 +1,242 @@
+//! Packets to a server (MySQL client/server protocol, `COM_STMT_EXECUTE`).
+
+use mysql::Value;
+
+/// The longest payload of one packet; what is longer goes in several.
+const LONGEST: usize = 0xff_ffff;
+/// Length and sequence number.
+const HEADER: usize = 4;
+
+/// Types of parameters, as the protocol numbers them.
+mod kind {
+    pub(super) const DOUBLE: u8 = 5;
+    pub(super) const NULL: u8 = 6;
+    pub(super) const LONGLONG: u8 = 8;
+    pub(super) const VAR_STRING: u8 = 253;
+    pub(super) const UNSIGNED: u8 = 0x80;
+}
+
+/// A parameter's value.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Bind<'a> {
+    /// NULL.
+    Null,
+    /// A whole number.
+    Int(i64),
+    /// A whole number without a sign.
+    UInt(u64),
+    /// A number.
+    Double(f64),
+    /// Text, or bytes.
+    Text(&'a [u8]),
+}
+
+/// Begins a command.
+#[inline]
+pub(super) fn begin(out: &mut Vec<u8>, command: u8) {
+    out.clear();
+    out.extend_from_slice(&[0, 0, 0, 0, command]);
+}
+
+/// Writes the header, or, for a command that no packet holds, several.
+#[inline]
+pub(super) fn finish(out: &mut Vec<u8>) {
+    let length = out.len() - HEADER;
+    if length < LONGEST {
+        out[..3].copy_from_slice(&(length as u32).to_le_bytes()[..3]);
+        return;
+    }
+    let payload = out.split_off(HEADER);
+    out.clear();
+    let mut sequence = 0u8;
+    let mut rest = payload.as_slice();
+    // A payload of exactly the longest length is followed by an empty one.
+    loop {
+        let part = &rest[..rest.len().min(LONGEST)];
+        out.extend_from_slice(&(part.len() as u32).to_le_bytes()[..3]);
+        out.push(sequence);
+        out.extend_from_slice(part);
+        rest = &rest[part.len()..];
+        sequence = sequence.wrapping_add(1);
+        if part.len() < LONGEST {
+            return;
+        }
+    }
+}
+
+/// Writes a length as the protocol does.
+fn length(out: &mut Vec<u8>, value: u64) {
+    match value {
+        0..=250 => out.push(value as u8),
+        251..=0xffff => {
+            out.push(0xfc);
+            out.extend_from_slice(&value.to_le_bytes()[..2]);
+        }
+        0x1_0000..=0xff_ffff => {
+            out.push(0xfd);
+            out.extend_from_slice(&value.to_le_bytes()[..3]);
+        }
+        _ => {
+            out.push(0xfe);
+            out.extend_from_slice(&value.to_le_bytes());
+        }
+    }
+}
+
+/// Takes the parameters of one execution, in order.
+pub struct Binder<'a> {
+    to: To<'a>,
+    next: usize,
+}
+
+enum To<'a> {
+    /// Into a packet of our own: where its map of NULLs and its types begin.
+    Packet { out: &'a mut Vec<u8>, nulls: usize, types: Option<usize>, parameters: usize },
+    /// For the driver.
+    Values(&'a mut Vec<Value>),
+}
+
+impl<'a> Binder<'a> {
+    /// Behind what is in `out`; the types are sent along, if asked for.
+    pub(super) fn new(out: &'a mut Vec<u8>, parameters: usize, with_types: bool) -> Self {
+        let nulls = out.len();
+        out.resize(nulls + parameters.div_ceil(8), 0);
+        out.push(u8::from(with_types));
+        let types = with_types.then_some(out.len());
+        if with_types {
+            out.resize(out.len() + 2 * parameters, 0);
+        }
+        Self { to: To::Packet { out, nulls, types, parameters }, next: 0 }
+    }
+
+    pub(super) fn values(values: &'a mut Vec<Value>) -> Self {
+        Self { to: To::Values(values), next: 0 }
+    }
+
+    /// The next parameter. One statement's must have the same types every time, but
+    /// for NULL; more than it has are left out.
+    #[inline]
+    pub fn push(&mut self, value: Bind<'_>) {
+        let index = self.next;
+        self.next += 1;
+        match &mut self.to {
+            To::Values(values) => values.push(match value {
+                Bind::Null => Value::NULL,
+                Bind::Int(number) => Value::Int(number),
+                Bind::UInt(number) => Value::UInt(number),
+                Bind::Double(number) => Value::Double(number),
+                Bind::Text(bytes) => Value::Bytes(bytes.to_vec()),
+            }),
+            To::Packet { out, nulls, types, parameters } => {
+                if index >= *parameters {
+                    return;
+                }
+                let (kind, sign) = match value {
+                    Bind::Null => {
+                        out[*nulls + index / 8] |= 1 << (index % 8);
+                        (kind::NULL, 0)
+                    }
+                    Bind::Int(number) => {
+                        out.extend_from_slice(&number.to_le_bytes());
+                        (kind::LONGLONG, 0)
+                    }
+                    Bind::UInt(number) => {
+                        out.extend_from_slice(&number.to_le_bytes());
+                        (kind::LONGLONG, kind::UNSIGNED)
+                    }
+                    Bind::Double(number) => {
+                        out.extend_from_slice(&number.to_le_bytes());
+                        (kind::DOUBLE, 0)
+                    }
+                    Bind::Text(bytes) => {
+                        length(out, bytes.len() as u64);
+                        out.extend_from_slice(bytes);
+                        (kind::VAR_STRING, 0)
+                    }
+                };
+                if let Some(types) = types {
+                    let at = *types + 2 * index;
+                    out[at..at + 2].copy_from_slice(&[kind, sign]);
+                }
+            }
+        }
+    }
+
+    /// What was not given is NULL.
+    pub(super) fn finish(mut self) {
+        while let To::Packet { parameters, .. } = &self.to
+            && self.next < *parameters
+        {
+            self.push(Bind::Null);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_execution_as_the_protocol_describes_it() {
+        let mut out = Vec::new();
+        begin(&mut out, 0x17);
+        out.extend_from_slice(&[7, 0, 0, 0, 0, 1, 0, 0, 0]);
+        let mut binder = Binder::new(&mut out, 3, true);
+        binder.push(Bind::Int(-2));
+        binder.push(Bind::Null);
+        binder.push(Bind::Text(b"ab"));
+        binder.finish();
+        finish(&mut out);
+        let mut wanted = vec![0x1c, 0, 0, 0, 0x17, 7, 0, 0, 0, 0, 1, 0, 0, 0, 0b10, 1, 8, 0, 6, 0, 253, 0];
+        wanted.extend_from_slice(&[0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2, b'a', b'b']);
+        wanted[0] = (wanted.len() - 4) as u8;
+        assert_eq!(out, wanted);
+    }
+
+    #[test]
+    fn what_is_missing_is_null_and_what_is_too_much_left_out() {
+        let mut out = Vec::new();
+        begin(&mut out, 0x17);
+        let binder = Binder::new(&mut out, 2, false);
+        binder.finish();
+        assert_eq!(out[5..], [0b11, 0]);
+        let mut out = Vec::new();
+        let mut binder = Binder::new(&mut out, 1, false);
+        binder.push(Bind::UInt(1));
+        binder.push(Bind::UInt(2));
+        binder.finish();
+        assert_eq!(out, [0, 0, 1, 0, 0, 0, 0, 0, 0, 0]);
+    }
+
+    #[test]
+    fn lengths() {
+        for (value, wanted) in [
+            (250, vec![250]),
+            (251, vec![0xfc, 251, 0]),
+            (0x1_0000, vec![0xfd, 0, 0, 1]),
+            (0x100_0000, vec![0xfe, 0, 0, 0, 1, 0, 0, 0, 0]),
+        ] {
+            let mut out = Vec::new();
+            length(&mut out, value);
+            assert_eq!(out, wanted);
+        }
+    }
+
+    #[test]
+    fn a_long_command_goes_in_several_packets() {
+        for (length, lengths) in [(LONGEST, vec![LONGEST, 0]), (LONGEST + 5, vec![LONGEST, 5]), (LONGEST - 1, vec![LONGEST - 1])]
+        {
+            let mut out = vec![0; HEADER];
+            out.resize(HEADER + length, 7);
+            finish(&mut out);
+            let (mut at, mut got) = (0, Vec::new());
+            while at < out.len() {
+                let part = u32::from_le_bytes([out[at], out[at + 1], out[at + 2], 0]) as usize;
+                assert_eq!(usize::from(out[at + 3]), got.len());
+                got.push(part);
+                at += HEADER + part;
+            }
+            assert_eq!(got, lengths);
+        }
+    }
+}

@@ -1,0 +1,423 @@
+//! Answers of a server, scanned and not kept: how many rows, how many affected,
+//! or why not (MySQL client/server protocol without `CLIENT_DEPRECATE_EOF`).
+
+/// The most that is kept of a packet; errors are at most 512 bytes of text.
+const KEPT: usize = 1024;
+/// A payload of this length goes on in the next packet.
+const LONGEST: u32 = 0xff_ffff;
+/// An end of rows has a shorter payload; a row that begins with the same byte has not.
+const END: u32 = 9;
+/// The most columns that a server has.
+const MOST_COLUMNS: u64 = 65_535;
+/// Another result follows.
+const MORE: u16 = 0x0008;
+
+/// What a statement came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Answer {
+    /// Rows that were sent, of all results.
+    pub rows: u64,
+    /// Rows affected, of all results.
+    pub affected: u64,
+    /// Bytes received.
+    pub bytes: u64,
+}
+
+/// A server's error.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// Its number.
+    pub code: u16,
+    /// SQLSTATE.
+    pub state: String,
+    /// Its words.
+    pub message: String,
+}
+
+/// Why bytes are no answer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WireError {
+    /// A packet came out of turn.
+    #[error("packet {got} came where {wanted} was due")]
+    Sequence {
+        /// Its number.
+        got: u8,
+        /// The number that was due.
+        wanted: u8,
+    },
+    /// There is more than the answer.
+    #[error("{0} bytes follow the answer's end")]
+    Beyond(usize),
+    /// A packet that cannot stand where it does.
+    #[error("{0}")]
+    Malformed(&'static str),
+    /// The server wants a file of the client's (`LOAD DATA LOCAL`); an empty packet with
+    /// this number tells it that there is none.
+    #[error("the server asks for a file of the client's")]
+    WantsFile {
+        /// The number of the packet that answers.
+        sequence: u8,
+    },
+}
+
+/// What the next packet is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Due {
+    /// The first of a result.
+    First,
+    /// So many definitions of columns, then an end.
+    Columns(u64),
+    /// The end of the definitions.
+    ColumnsEnd,
+    /// A row, or the end of rows.
+    Row,
+    /// Nothing; the answer is complete.
+    Nothing,
+}
+
+/// Reads one answer from pieces of any length.
+#[derive(Clone, Debug)]
+pub struct Scanner {
+    due: Due,
+    header: [u8; 4],
+    header_filled: usize,
+    /// Of the packet under way.
+    length: u32,
+    left: usize,
+    /// Its beginning.
+    kept: Vec<u8>,
+    /// The packet before was of the longest length: this one belongs to it.
+    continued: bool,
+    sequence: u8,
+    answer: Answer,
+}
+
+impl Default for Scanner {
+    fn default() -> Self {
+        Self {
+            due: Due::First,
+            header: [0; 4],
+            header_filled: 0,
+            length: 0,
+            left: 0,
+            kept: Vec::with_capacity(KEPT),
+            continued: false,
+            sequence: 1,
+            answer: Answer::default(),
+        }
+    }
+}
+
+impl Scanner {
+    /// Prepares for the answer to a new command.
+    #[inline]
+    pub fn begin(&mut self) {
+        self.due = Due::First;
+        self.header_filled = 0;
+        self.left = 0;
+        self.kept.clear();
+        self.continued = false;
+        self.sequence = 1;
+        self.answer = Answer::default();
+    }
+
+    /// Takes the next bytes; the answer when they complete it.
+    ///
+    /// # Errors
+    /// When the bytes are no answer. The connection is of no use then, but after
+    /// [`WireError::WantsFile`].
+    #[inline]
+    pub fn push(&mut self, mut bytes: &[u8]) -> Result<Option<Result<Answer, Refusal>>, WireError> {
+        self.answer.bytes += bytes.len() as u64;
+        while !bytes.is_empty() {
+            if self.due == Due::Nothing {
+                return Err(WireError::Beyond(bytes.len()));
+            }
+            if self.header_filled < 4 {
+                let take = (4 - self.header_filled).min(bytes.len());
+                self.header[self.header_filled..self.header_filled + take].copy_from_slice(&bytes[..take]);
+                self.header_filled += take;
+                bytes = &bytes[take..];
+                if self.header_filled < 4 {
+                    break;
+                }
+                self.header_of_packet()?;
+            } else {
+                let take = self.left.min(bytes.len());
+                if !self.continued {
+                    // Of a row only its first byte tells anything.
+                    let first = self.kept.first().or(bytes.first());
+                    let row = self.due == Due::Row && !matches!(first, Some(0xfe | 0xff));
+                    let keep = if row { 1 } else { KEPT }.saturating_sub(self.kept.len()).min(take);
+                    self.kept.extend_from_slice(&bytes[..keep]);
+                }
+                self.left -= take;
+                bytes = &bytes[take..];
+            }
+            if self.left > 0 {
+                continue;
+            }
+            // The packet is whole.
+            self.header_filled = 0;
+            if self.length == LONGEST {
+                self.continued = true;
+                continue;
+            }
+            // The rest of a long packet is short, but the packet is not.
+            let is_short = !self.continued && self.length < END;
+            self.continued = false;
+            let outcome = self.packet(is_short);
+            self.kept.clear();
+            if let Some(outcome) = outcome? {
+                self.due = Due::Nothing;
+                if !bytes.is_empty() {
+                    return Err(WireError::Beyond(bytes.len()));
+                }
+                return Ok(Some(outcome));
+            }
+        }
+        Ok(None)
+    }
+
+    #[inline]
+    fn header_of_packet(&mut self) -> Result<(), WireError> {
+        let [a, b, c, got] = self.header;
+        if got != self.sequence {
+            return Err(WireError::Sequence { got, wanted: self.sequence });
+        }
+        self.sequence = self.sequence.wrapping_add(1);
+        self.length = u32::from_le_bytes([a, b, c, 0]);
+        self.left = self.length as usize;
+        if self.length == 0 && !self.continued {
+            return Err(WireError::Malformed("a packet is empty"));
+        }
+        Ok(())
+    }
+
+    /// Judges a packet that is whole, by its beginning.
+    #[inline]
+    fn packet(&mut self, is_short: bool) -> Result<Option<Result<Answer, Refusal>>, WireError> {
+        let first = *self.kept.first().ok_or(WireError::Malformed("a packet is empty"))?;
+        match self.due {
+            Due::First => match first {
+                0x00 => {
+                    let mut rest = &self.kept[1..];
+                    let affected = integer(&mut rest)?;
+                    let _last_id = integer(&mut rest)?;
+                    let status = short(&mut rest)?;
+                    self.answer.affected = self.answer.affected.saturating_add(affected);
+                    Ok(self.end(status))
+                }
+                0xff => refusal(&self.kept).map(|refusal| Some(Err(refusal))),
+                0xfb => {
+                    let sequence = self.sequence;
+                    // Our answer has a number too.
+                    self.sequence = self.sequence.wrapping_add(1);
+                    Err(WireError::WantsFile { sequence })
+                }
+                _ => {
+                    let mut rest = &self.kept[..];
+                    let columns = integer(&mut rest)?;
+                    if columns == 0 || columns > MOST_COLUMNS {
+                        return Err(WireError::Malformed("a number of columns is impossible"));
+                    }
+                    // MariaDB leaves definitions out that the client has already, and says so.
+                    self.due = if rest.first() == Some(&0) { Due::ColumnsEnd } else { Due::Columns(columns) };
+                    Ok(None)
+                }
+            },
+            Due::Columns(left) => {
+                self.due = if left > 1 { Due::Columns(left - 1) } else { Due::ColumnsEnd };
+                Ok(None)
+            }
+            Due::ColumnsEnd => match first {
+                0xfe if is_short => {
+                    self.due = Due::Row;
+                    Ok(None)
+                }
+                0xff => refusal(&self.kept).map(|refusal| Some(Err(refusal))),
+                _ => Err(WireError::Malformed("the definitions of columns do not end")),
+            },
+            Due::Row => match first {
+                0xfe if is_short => {
+                    // Warnings, then the status.
+                    let mut rest = &self.kept[1..];
+                    let _warnings = short(&mut rest)?;
+                    let status = short(&mut rest)?;
+                    Ok(self.end(status))
+                }
+                // A text row can begin with this byte only when its first value is longer than any.
+                0xff => refusal(&self.kept).map(|refusal| Some(Err(refusal))),
+                _ => {
+                    self.answer.rows += 1;
+                    Ok(None)
+                }
+            },
+            Due::Nothing => Err(WireError::Malformed("a packet follows the end")),
+        }
+    }
+
+    /// The end of one result; of the answer, unless another follows.
+    fn end(&mut self, status: u16) -> Option<Result<Answer, Refusal>> {
+        if status & MORE != 0 {
+            self.due = Due::First;
+            return None;
+        }
+        Some(Ok(self.answer))
+    }
+}
+
+fn short(rest: &mut &[u8]) -> Result<u16, WireError> {
+    let (bytes, after) = rest.split_first_chunk().ok_or(WireError::Malformed("an answer is cut off"))?;
+    *rest = after;
+    Ok(u16::from_le_bytes(*bytes))
+}
+
+/// A whole number of the length that its first byte says.
+fn integer(rest: &mut &[u8]) -> Result<u64, WireError> {
+    const CUT: WireError = WireError::Malformed("a number is cut off");
+    let (first, after) = rest.split_first().ok_or(CUT)?;
+    let width = match first {
+        0xfc => 2,
+        0xfd => 3,
+        0xfe => 8,
+        0xfb | 0xff => return Err(WireError::Malformed("a number begins with a byte that none can")),
+        small => {
+            *rest = after;
+            return Ok(u64::from(*small));
+        }
+    };
+    let bytes = after.get(..width).ok_or(CUT)?;
+    *rest = &after[width..];
+    Ok(bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte)))
+}
+
+fn refusal(packet: &[u8]) -> Result<Refusal, WireError> {
+    let mut rest = &packet[1..];
+    let code = short(&mut rest)?;
+    let (state, message) = match rest {
+        [b'#', state @ ..] if state.len() >= 5 => state.split_at(5),
+        // Before the login is done there is none.
+        other => (&b"HY000"[..], other),
+    };
+    let words = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    Ok(Refusal { code, state: words(state), message: words(message) })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Payloads as packets, numbered from 1.
+    fn packets(payloads: &[&[u8]]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for (sequence, payload) in (1u8..).zip(payloads) {
+            bytes.extend_from_slice(&(payload.len() as u32).to_le_bytes()[..3]);
+            bytes.push(sequence);
+            bytes.extend_from_slice(payload);
+        }
+        bytes
+    }
+
+    fn scan(bytes: &[u8]) -> Result<Option<Result<Answer, Refusal>>, WireError> {
+        Scanner::default().push(bytes)
+    }
+
+    const OK: &[u8] = &[0, 3, 0xfc, 1, 1, 2, 0, 0, 0];
+    const OK_MORE: &[u8] = &[0, 1, 0, 10, 0, 0, 0];
+    const EOF: &[u8] = &[0xfe, 0, 0, 2, 0];
+    const ERROR: &[u8] = b"\xff\xbd\x04#40001Deadlock found";
+
+    #[test]
+    fn an_ok_and_an_error() {
+        let bytes = packets(&[OK]);
+        assert_eq!(scan(&bytes), Ok(Some(Ok(Answer { rows: 0, affected: 3, bytes: bytes.len() as u64 }))));
+        let refusal = Refusal { code: 1213, state: "40001".to_owned(), message: "Deadlock found".to_owned() };
+        assert_eq!(scan(&packets(&[ERROR])), Ok(Some(Err(refusal))));
+    }
+
+    #[test]
+    fn rows_with_definitions_and_without() {
+        let row: &[u8] = &[0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10];
+        let with = packets(&[&[2], b"def one", b"def two", EOF, row, &[0, 1], row, EOF]);
+        assert_eq!(scan(&with).unwrap().unwrap().unwrap().rows, 3);
+        let flagged = packets(&[&[1, 1], b"def one", EOF, row, EOF]);
+        assert_eq!(scan(&flagged).unwrap().unwrap().unwrap().rows, 1);
+        let without = packets(&[&[2, 0], EOF, row, EOF]);
+        assert_eq!(scan(&without).unwrap().unwrap().unwrap().rows, 1);
+        // A row may begin like an end: its first value is longer than 16 MiB, or a longer packet.
+        let like: &[u8] = &[0xfe, 0, 0, 2, 0, 0, 0, 0, 0, 0];
+        assert_eq!(scan(&packets(&[&[1], b"def", EOF, like, EOF])).unwrap().unwrap().unwrap().rows, 1);
+    }
+
+    #[test]
+    fn an_error_in_the_place_of_a_row_and_several_results() {
+        let answer = scan(&packets(&[&[1], b"def", EOF, &[1, b'x'], ERROR])).unwrap().unwrap();
+        assert_eq!(answer.unwrap_err().message, "Deadlock found");
+        let eof_more: &[u8] = &[0xfe, 0, 0, 10, 0];
+        let answer = scan(&packets(&[OK_MORE, &[1], b"def", EOF, &[1, b'x'], eof_more, OK])).unwrap().unwrap().unwrap();
+        assert_eq!((answer.rows, answer.affected), (1, 4));
+    }
+
+    #[test]
+    fn a_row_of_several_packets_counts_once() {
+        let mut bytes = packets(&[&[1], b"def", EOF]);
+        let mut big = vec![0xff, 0xff, 0xff, 4, 0xfe];
+        big.resize(4 + LONGEST as usize, 0);
+        // The row and what belongs to it may look like an end.
+        big.extend_from_slice(&[5, 0, 0, 5, 0xfe, 0, 0, 2, 0]);
+        bytes.extend_from_slice(&big);
+        bytes.extend_from_slice(&[5, 0, 0, 6, 0xfe, 0, 0, 2, 0]);
+        assert_eq!(scan(&bytes).unwrap().unwrap().unwrap().rows, 1);
+    }
+
+    #[test]
+    fn what_is_no_answer_is_refused() {
+        assert_eq!(scan(&[1, 0, 0, 2, 0]), Err(WireError::Sequence { got: 2, wanted: 1 }));
+        assert_eq!(scan(&[0, 0, 0, 1]), Err(WireError::Malformed("a packet is empty")));
+        assert!(matches!(scan(&packets(&[&[0xfb, b'/']])), Err(WireError::WantsFile { sequence: 2 })));
+        let mut two = packets(&[OK]);
+        two.push(9);
+        assert_eq!(scan(&two), Err(WireError::Beyond(1)));
+        assert!(scan(&packets(&[&[1], b"def", b"no end"])).is_err());
+        assert!(scan(&packets(&[&[0, 0xfc, 1]])).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_panic_and_memory_is_bounded(pieces in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..60), 0..20)) {
+            let mut scanner = Scanner::default();
+            for piece in &pieces {
+                let _ = scanner.push(piece);
+                prop_assert!(scanner.kept.len() <= KEPT);
+            }
+        }
+
+        #[test]
+        fn hostile_packets_do_not_panic(payloads in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 1..20), 1..10)) {
+            let refs: Vec<&[u8]> = payloads.iter().map(Vec::as_slice).collect();
+            let _ = scan(&packets(&refs));
+        }
+
+        #[test]
+        fn pieces_of_any_length_give_the_same_answer(rows in proptest::collection::vec(proptest::collection::vec(1u8..250, 1..40), 0..20), cuts in proptest::collection::vec(1usize..30, 1..50), fails in any::<bool>()) {
+            let mut payloads: Vec<&[u8]> = vec![&[3], b"def a", b"def b", b"def c", EOF];
+            payloads.extend(rows.iter().map(Vec::as_slice));
+            payloads.push(if fails { ERROR } else { EOF });
+            let bytes = packets(&payloads);
+            let whole = scan(&bytes).unwrap();
+            let mut scanner = Scanner::default();
+            scanner.begin();
+            let (mut rest, mut cut, mut got) = (bytes.as_slice(), cuts.iter().cycle(), None);
+            while !rest.is_empty() {
+                prop_assert!(got.is_none());
+                let take = (*cut.next().unwrap()).min(rest.len());
+                got = scanner.push(&rest[..take]).unwrap();
+                rest = &rest[take..];
+            }
+            prop_assert_eq!(got, whole);
+        }
+    }
+}

@@ -1,0 +1,308 @@
+//! Carries out a `load`: makes the data, runs the workloads, and reports.
+
+use std::{
+    sync::{Arc, atomic::AtomicBool, atomic::Ordering},
+    time::Duration,
+};
+
+use replimeter_measure::{
+    MeasureError,
+    load::{self, Crew, DataSet, Filled, Second, Squad, Workload},
+    preflight::Cluster,
+    survey::{Declared, Relation},
+};
+use replimeter_model::{
+    load::{DataRecord, LOAD_SCHEMA, LoadDocument, LoadRow, Reads},
+    plan::{LoadingPlan, Plan},
+    record::TargetRecord,
+    target::Passwords,
+    warning::{Warning, WarningCode},
+};
+use replimeter_report::{figures::count, loading::answer, seconds};
+use replimeter_server::Node;
+
+use crate::{
+    cli::OutputArgs,
+    commands::report::Document,
+    failure::{Failure, Kind, unexpected},
+    frame::Frame,
+    measure::{self, ANSWER, document, load as beside, servers},
+    progress::Line,
+    run_dir::SAMPLES,
+};
+
+/// For how long the client's own limit is measured before each stretch.
+const LIMIT: Duration = Duration::from_millis(400);
+/// Connections that fill a data set.
+const FILLERS: u32 = 4;
+
+/// A plan and what goes with it.
+pub(crate) struct Request<'a> {
+    pub(crate) plan: &'a Plan,
+    pub(crate) work: &'a LoadingPlan,
+    pub(crate) passwords: &'a Passwords,
+    pub(crate) ask_password: bool,
+    pub(crate) output: &'a OutputArgs,
+    pub(crate) warnings: Vec<Warning>,
+}
+
+/// Refuses what makes no sense, before anything is touched.
+pub(crate) fn check(work: &LoadingPlan, output: &OutputArgs) -> Result<(), Failure> {
+    if output.raw {
+        return Err(Failure::usage("--raw is for a sweep over sizes", "leave it out"));
+    }
+    workloads(work).map(drop)
+}
+
+fn workloads(work: &LoadingPlan) -> Result<Vec<Workload>, Failure> {
+    let workloads: Vec<Workload> = work.workloads.iter().map(|name| beside::workload(name)).collect::<Result<_, _>>()?;
+    for (index, one) in workloads.iter().enumerate() {
+        for other in &workloads[..index] {
+            if let Some(table) = one.collides(other) {
+                return Err(Failure::usage(
+                    format!("{} and {} each define a table `{table}` of their own", other.name, one.name),
+                    "rename one of the tables",
+                ));
+            }
+        }
+    }
+    if work.size.is_some() && !workloads.iter().any(Workload::has_data) {
+        return Err(Failure::usage("a size was given, and no workload has data", "leave --size out"));
+    }
+    Ok(workloads)
+}
+
+/// The data of all workloads; removed when dropped, unless it is to stay.
+struct Data {
+    primary: Node,
+    sets: Vec<DataSet>,
+    stays: bool,
+}
+
+impl Data {
+    fn remove(&mut self) -> Vec<Warning> {
+        let stays = self.stays;
+        let sets = std::mem::take(&mut self.sets).into_iter().rev();
+        sets.flat_map(|set| if stays { Vec::new() } else { set.remove(&self.primary) }).collect()
+    }
+}
+
+impl Drop for Data {
+    fn drop(&mut self) {
+        let _ = self.remove();
+    }
+}
+
+/// What was measured.
+#[derive(Default)]
+struct Measured {
+    data: Vec<DataRecord>,
+    results: Vec<LoadRow>,
+    warnings: Vec<Warning>,
+    failure: Option<Failure>,
+    measured_us: f64,
+}
+
+/// Carries it out.
+pub(crate) fn carry_out(mut request: Request<'_>, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
+    let (plan, work, output) = (request.plan, request.work, request.output);
+    let [target] = plan.targets.as_slice() else { return Err(unexpected()) };
+    let workloads = workloads(work)?;
+    let warnings = std::mem::take(&mut request.warnings);
+    let mut frame = Frame::begin("load", plan, output, work.keep_awake, false, warnings)?;
+    let defaults_file = plan.target.defaults_file.as_deref();
+    let servers = servers::obtain(target, request.passwords, defaults_file, request.ask_password, &frame.line, stop)?;
+    let declared: Vec<Declared> = servers
+        .declared
+        .iter()
+        .map(|one| Declared { node: Node { answer: ANSWER, ..one.node.clone() }, ..one.clone() })
+        .collect();
+    frame.line.say("checking the servers");
+    let mut cluster = load::check(&declared)?;
+    load::hold(&mut cluster.primary.session)?;
+    frame.met(&servers, &mut cluster)?;
+    let mut data =
+        Data { primary: cluster.primary.node.clone(), sets: Vec::new(), stays: work.keep_data || servers.sandbox.is_some() };
+    let mut measured = Measured::default();
+    let result = measure(work, &workloads, &cluster, &frame, &mut data, &mut measured, stop);
+    frame.line.say("removing the data");
+    measured.warnings.extend(data.remove());
+    let mode = cluster.mode.to_owned();
+    drop(cluster);
+    let label = servers.label.clone();
+    frame.close(servers);
+    let kept_awake = frame.let_sleep();
+    if let Err(failure) = result {
+        if measured.results.is_empty() {
+            frame.give_up();
+            return Err(failure);
+        }
+        measured.failure.get_or_insert(failure);
+    }
+    frame.run_dir.keep();
+    let written = seconds::write(&frame.run_dir.file(SAMPLES), &measured.results);
+    let mut failure = measured.failure.take();
+    if let Err(error) = written {
+        failure.get_or_insert(MeasureError::Sink(error.to_string()).into());
+    }
+    let mut warnings = std::mem::take(&mut frame.warnings);
+    warnings.append(&mut measured.warnings);
+    match &failure {
+        Some(failure) if failure.kind == Kind::Interrupted => {
+            warnings.push(Warning::new(WarningCode::Interrupted, failure.message.clone(), "run the plan again for the whole"));
+        }
+        Some(failure) => warnings.push(Warning::new(WarningCode::Failed, failure.message.clone(), failure.hint.clone())),
+        None => {}
+    }
+    for row in &mut measured.results {
+        row.load.shape.clone_from(&label);
+    }
+    let mut document = LoadDocument {
+        schema: LOAD_SCHEMA.to_owned(),
+        run_dir: frame.run_dir.path().display().to_string(),
+        title: plan.title.clone(),
+        status: measure::status(failure.as_ref()),
+        error: failure.as_ref().map(|failure| failure.message.clone()),
+        answer: String::new(),
+        started_at: frame.manifest.started_at.clone(),
+        measured_us: measured.measured_us,
+        target: TargetRecord {
+            shape: label,
+            modes: vec![mode],
+            options: plan.target.server_options.iter().map(|option| format!("server option {option}")).collect(),
+            sandbox: !frame.manifest.sandboxes.is_empty(),
+            nodes: document::nodes(&frame.manifest),
+        },
+        settings: work.to_spec(),
+        data: measured.data,
+        results: measured.results,
+        keep_awake: kept_awake,
+        warnings,
+    };
+    document.answer = answer(&document);
+    frame.line.clear();
+    let document = Document::Load(Box::new(document));
+    let written = document.publish(frame.run_dir.path(), &frame.manifest, &frame.plan, output);
+    match (failure, written) {
+        (Some(failure), _) => Err(failure),
+        (None, written) => written,
+    }
+}
+
+/// The servers that a workload runs on, and whether it may only read there.
+fn places(workload: &Workload, reads: Reads, cluster: &Cluster) -> (Vec<Node>, bool) {
+    let primary = cluster.primary.node.clone();
+    if !workload.reads_only() || reads == Reads::Primary || cluster.replicas.is_empty() {
+        return (vec![primary], false);
+    }
+    let reads_only = cluster.replicas.iter().any(|replica| matches!(replica.relation, Relation::Channel { .. }));
+    let replicas = cluster.replicas.iter().map(|replica| replica.server.node.clone());
+    let nodes = if reads == Reads::All { std::iter::once(primary).chain(replicas).collect() } else { replicas.collect() };
+    (nodes, reads_only)
+}
+
+fn measure(
+    work: &LoadingPlan,
+    workloads: &[Workload],
+    cluster: &Cluster,
+    frame: &Frame,
+    data: &mut Data,
+    measured: &mut Measured,
+    stop: &AtomicBool,
+) -> Result<(), Failure> {
+    let line = &frame.line;
+    // Which set each workload runs on.
+    let mut set_of = Vec::new();
+    for (index, workload) in workloads.iter().enumerate() {
+        if let Some(known) = workloads[..index].iter().position(|other| other.same_data(workload)) {
+            let set: usize = set_of[known];
+            measured.data[set].workloads.push(workload.name.clone());
+            set_of.push(set);
+            continue;
+        }
+        for replica in &cluster.replicas {
+            load::refuse_foreign(&replica.server.node, workload)?;
+        }
+        line.say(format!("making the data of {}", workload.name));
+        let size = work.size.filter(|_| workload.has_data()).unwrap_or_else(|| workload.default_size());
+        let mut progress = |filled: &Filled| line.say(beside::filling(filled));
+        let mut set = load::fill(&data.primary, workload, size, FILLERS, &mut progress, stop)?;
+        measured.warnings.append(&mut set.warnings);
+        measured.data.push(DataRecord {
+            workloads: vec![workload.name.clone()],
+            rows: set.rows,
+            bytes: set.bytes,
+            sent_bytes: set.sent,
+            took_us: set.took.as_secs_f64() * 1e6,
+            reused: set.reused,
+        });
+        set_of.push(data.sets.len());
+        data.sets.push(set);
+    }
+    let replicas: Vec<Node> = cluster.replicas.iter().map(|replica| replica.server.node.clone()).collect();
+    for set in &data.sets {
+        line.say("waiting for the replicas to receive the data");
+        set.await_on(&replicas, work.timeout.0, stop)?;
+    }
+    for threads in &work.threads {
+        let squads: Vec<Squad<'_>> = workloads
+            .iter()
+            .zip(&set_of)
+            .map(|(workload, set)| {
+                let (nodes, reads_only) = places(workload, work.reads, cluster);
+                Squad { data: Some(&data.sets[*set]), rate: work.rate, reads_only, ..Squad::new(workload, nodes, *threads) }
+            })
+            .collect();
+        line.say(format!("connecting {} threads", threads * squads.len() as u32));
+        let mut crew = Crew::open(&squads, &frame.clock)?;
+        let before = crew.measure_limit(LIMIT);
+        let mut told = |second: &Second| tell(line, work, &squads, second);
+        let mut results = crew.stretch(work.ramp.0, work.duration.0, stop, &mut told);
+        if results.iter().all(|result| result.failure.is_none() && !result.interrupted) {
+            // The higher of two is the limit: something else may have slowed one down.
+            let after = crew.measure_limit(LIMIT);
+            for ((result, before), after) in results.iter_mut().zip(before).zip(after) {
+                result.limit_per_s = before.zip(after).map(|(before, after)| before.max(after)).or(before);
+            }
+        }
+        drop(crew);
+        for result in results {
+            measured.measured_us = measured.measured_us.max(0.0) + result.counted.as_micros() / workloads.len() as f64;
+            measured.warnings.extend(result.warnings());
+            let row = LoadRow { load: result.record() };
+            if let Some(error) = result.failure {
+                measured.failure.get_or_insert(error.into());
+            } else if result.interrupted {
+                measured.failure.get_or_insert(Failure::interrupted("interrupted; what was measured until then is kept"));
+            } else if result.operations == 0 {
+                let errors = row.load.errors.first().map_or_else(String::new, |error| format!(": {}", error.message));
+                let message = format!("{}: no operation was completed in the counted time{errors}", result.workload);
+                measured.failure.get_or_insert(Failure::void(message, "measure for longer, or mend the statement"));
+            }
+            measured.results.push(row);
+        }
+        if measured.failure.as_ref().is_some_and(|failure| failure.kind != Kind::Void) || stop.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        // The next number of threads begins with as many rows as the first.
+        for set in &data.sets {
+            set.restore(&data.primary)?;
+        }
+    }
+    Ok(())
+}
+
+fn tell(line: &Line, work: &LoadingPlan, squads: &[Squad<'_>], second: &Second) {
+    let parts = squads.iter().zip(&second.squads).map(|(squad, told)| {
+        let waiting = told
+            .waiting
+            .filter(|waiting| *waiting > 0)
+            .map_or_else(String::new, |waiting| format!(", {} waiting", count(waiting)));
+        let failed = if told.failed > 0 { format!(", {} given up", count(told.failed)) } else { String::new() };
+        format!("{}:{} {}/s{waiting}{failed}", squad.workload.name, squad.threads, count(told.operations))
+    });
+    let at = second.at.0 as f64 / 1e9;
+    let whole = (work.ramp.0 + work.duration.0).as_secs_f64();
+    let phase = if second.counted { "" } else { " (not counted yet)" };
+    line.say(format!("{at:.0} of {whole:.0} s{phase}: {}", parts.collect::<Vec<_>>().join("; ")));
+}
