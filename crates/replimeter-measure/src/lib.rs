@@ -14,6 +14,7 @@ pub mod offset;
 pub mod pacing;
 pub mod preflight;
 pub mod priority;
+pub mod resources;
 pub mod stamp;
 pub mod survey;
 pub mod table;

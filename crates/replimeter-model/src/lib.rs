@@ -12,6 +12,7 @@ pub mod load;
 pub mod manifest;
 pub mod plan;
 pub mod record;
+pub mod resources;
 pub mod sample;
 pub mod sandbox;
 pub mod sandboxes;

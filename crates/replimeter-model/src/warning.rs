@@ -58,6 +58,8 @@ pub enum WarningCode {
     LoadClientBound,
     /// A data set of another size, or one that was not whole, was replaced.
     DataReplaced,
+    /// What a server uses could not be seen, or only in part.
+    ResourcesUnknown,
     /// A backlog could not be made, or the replica not be seen to catch up.
     BacklogUnclear,
 }

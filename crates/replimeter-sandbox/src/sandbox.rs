@@ -232,6 +232,7 @@ impl Sandbox {
                 link: settings.spec.link.map(|link| link.to_string()),
                 udf: installs.udf.as_ref().map(|library| library.display().to_string()),
                 federated: settings.spec.federated,
+                without_binary_log: !settings.spec.binary_log,
                 file_system: file_system(&place.path),
                 system_user: settings.home.user().name.clone(),
                 ..SandboxRecord::default()
@@ -247,6 +248,7 @@ impl Sandbox {
         }
         let starter = Starter::prepare(settings, &installs, &password, &sandbox._place, &sandbox.entry, stop)?;
         sandbox.record.seed_from_cache = starter.seeds_from_cache();
+        sandbox.record.cpus_per_server = starter.shares();
         let start::Running { started, links, doors } = starter.start()?;
         (sandbox.links, sandbox._doors) = (links, doors);
         sandbox.record.start_us = began.elapsed().as_secs_f64() * 1e6;

@@ -87,6 +87,7 @@ fn read(path: &Path, args: &RunArgs) -> Result<(Plan, Passwords, Vec<Warning>), 
         file.target.link_bandwidth = target.link_bandwidth.or(file.target.link_bandwidth);
         file.target.udf |= target.udf;
         file.target.federated |= target.federated;
+        file.target.cpus_per_server = target.cpus_per_server.or(file.target.cpus_per_server);
         file.target.defaults_file = target.defaults_file.or(file.target.defaults_file);
     }
     Ok((file.resolve().map_err(refuse)?, passwords, warnings))
