@@ -8,6 +8,7 @@ pub mod backlog;
 pub mod calibrate;
 pub mod doctor;
 pub mod engine;
+pub mod estimate;
 pub mod load;
 pub mod manifest;
 pub mod plan;

@@ -9,6 +9,7 @@ pub mod doctor;
 pub mod figures;
 pub mod html;
 mod load;
+pub mod markdown;
 pub mod methods;
 mod precision;
 pub mod samples;

@@ -86,9 +86,41 @@ pub(crate) struct OutputArgs {
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// Add the raw lines of experiment 1: step, row id, sequence, inserted and fetched (s, µs); needs a sweep over sizes
+    /// Print the report as Markdown, for a ticket; it is also kept as report.md
     #[arg(long, conflicts_with = "json")]
+    pub(crate) markdown: bool,
+
+    /// Add the raw lines of experiment 1: step, row id, sequence, inserted and fetched (s, µs); needs a sweep over sizes
+    #[arg(long, conflicts_with_all = ["json", "markdown"])]
     pub(crate) raw: bool,
+}
+
+/// What a report is printed as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// For people at a terminal; `raw` adds experiment 1's raw lines.
+    Text {
+        raw: bool,
+    },
+    Json,
+    Markdown,
+}
+
+impl Form {
+    fn of(json: bool, markdown: bool, raw: bool) -> Self {
+        match (json, markdown) {
+            (true, _) => Self::Json,
+            (_, true) => Self::Markdown,
+            _ => Self::Text { raw },
+        }
+    }
+}
+
+impl OutputArgs {
+    /// What the report is printed as.
+    pub(crate) fn form(&self) -> Form {
+        Form::of(self.json, self.markdown, self.raw)
+    }
 }
 
 /// A switch that defaults by target.
@@ -336,7 +368,8 @@ pub(crate) struct DoctorArgs {
 #[command(after_help = "\
 Examples:
   replimeter report replimeter-runs/20261121T120000Z-lag
-  replimeter report replimeter-runs/20261121T120000Z-lag --json")]
+  replimeter report replimeter-runs/20261121T120000Z-lag --json
+  replimeter report replimeter-runs/20261121T120000Z-lag --markdown > ticket.md")]
 pub(crate) struct ReportArgs {
     /// Run directories
     #[arg(required = true, value_name = "RUN_DIR")]
@@ -346,9 +379,20 @@ pub(crate) struct ReportArgs {
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// Add the raw lines of experiment 1
+    /// Print the report as Markdown, for a ticket
     #[arg(long, conflicts_with = "json")]
+    pub(crate) markdown: bool,
+
+    /// Add the raw lines of experiment 1
+    #[arg(long, conflicts_with_all = ["json", "markdown"])]
     pub(crate) raw: bool,
+}
+
+impl ReportArgs {
+    /// What each report is printed as.
+    pub(crate) fn form(&self) -> Form {
+        Form::of(self.json, self.markdown, self.raw)
+    }
 }
 
 impl MeasureArgs {

@@ -12,13 +12,13 @@ use replimeter_model::{
     record::{LAG_SCHEMA, LagDocument},
     tap::{TAP_SCHEMA, TapDocument},
 };
-use replimeter_report::{calibrate, html, tap, terminal};
+use replimeter_report::{calibrate, html, markdown, tap, terminal};
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
-    cli::{OutputArgs, ReportArgs},
+    cli::{Form, OutputArgs, ReportArgs},
     failure::Failure,
-    run_dir::{MANIFEST, PAGE, PLAN, SAMPLES, SUMMARY, write_json, write_text},
+    run_dir::{MANIFEST, PAGE, PLAN, SAMPLES, SUMMARY, TICKET, write_json, write_text},
 };
 
 pub(crate) fn run(args: &ReportArgs) -> Result<(), Failure> {
@@ -36,7 +36,7 @@ pub(crate) fn run(args: &ReportArgs) -> Result<(), Failure> {
         }
         // The figures are shown even where the page cannot be written.
         let rendered = document.render(dir, &manifest, &plan);
-        document.show(args.json, args.raw)?;
+        document.show(args.form())?;
         rendered.map_err(|failure| Failure { hint: "copy the run directory to where you may write".to_owned(), ..failure })?;
     }
     Ok(())
@@ -60,9 +60,10 @@ impl Document {
             LAG_SCHEMA => Ok(Self::Lag(Box::new(serde_json::from_value(value).map_err(wrong)?))),
             CALIBRATE_SCHEMA => Ok(Self::Calibrate(Box::new(serde_json::from_value(value).map_err(wrong)?))),
             TAP_SCHEMA => Ok(Self::Tap(Box::new(serde_json::from_value(value).map_err(wrong)?))),
-            other => Err(refuse(format!(
-                "it has the schema {other}, this version reads {LAG_SCHEMA}, {CALIBRATE_SCHEMA} and {TAP_SCHEMA}"
-            ))),
+            other => {
+                let known = [LAG_SCHEMA, CALIBRATE_SCHEMA, TAP_SCHEMA].join(", ");
+                Err(refuse(format!("it has the schema {other}, this version reads {known}")))
+            }
         }
     }
 
@@ -87,7 +88,16 @@ impl Document {
         matches!(self, Self::Lag(document) if !document.size_sweep.is_empty())
     }
 
-    /// Writes the page of a run.
+    /// The report for a ticket.
+    fn markdown(&self) -> String {
+        match self {
+            Self::Lag(document) => markdown::lag(document),
+            Self::Calibrate(document) => markdown::calibrate(document),
+            Self::Tap(document) => markdown::tap(document),
+        }
+    }
+
+    /// Writes the page of a run, and its report for a ticket.
     pub(crate) fn render(&self, dir: &Path, manifest: &Manifest, plan: &str) -> Result<(), Failure> {
         let page = match self {
             Self::Lag(document) => html::lag(document, manifest, plan, &dir.join(SAMPLES)),
@@ -95,18 +105,19 @@ impl Document {
             Self::Tap(document) => html::tap(document, manifest, plan),
         };
         let page = page.map_err(|error| Failure::failed(format!("cannot render the page: {error}"), incomplete_hint()))?;
-        write_text(&dir.join(PAGE), &page)
+        write_text(&dir.join(PAGE), &page).and_then(|()| write_text(&dir.join(TICKET), &self.markdown()))
     }
 
-    /// Prints the report, or the JSON document.
-    pub(crate) fn show(&self, json: bool, raw: bool) -> Result<(), Failure> {
-        let mut text = match self {
-            Self::Lag(document) if json => return print_json(document),
-            Self::Calibrate(document) if json => return print_json(document),
-            Self::Tap(document) if json => return print_json(document),
-            Self::Lag(document) => terminal::lag(document, raw),
-            Self::Calibrate(document) => calibrate::text(document),
-            Self::Tap(document) => tap::text(document),
+    /// Prints the report in some form.
+    pub(crate) fn show(&self, form: Form) -> Result<(), Failure> {
+        let mut text = match (form, self) {
+            (Form::Markdown, _) => return print(&self.markdown()),
+            (Form::Json, Self::Lag(document)) => return print_json(document),
+            (Form::Json, Self::Calibrate(document)) => return print_json(document),
+            (Form::Json, Self::Tap(document)) => return print_json(document),
+            (Form::Text { raw }, Self::Lag(document)) => terminal::lag(document, raw),
+            (Form::Text { .. }, Self::Calibrate(document)) => calibrate::text(document),
+            (Form::Text { .. }, Self::Tap(document)) => tap::text(document),
         };
         let dir = self.run_dir();
         text.push_str(&format!("\nRun kept in {dir}\n"));
@@ -131,7 +142,7 @@ impl Document {
     /// which no full disk shall keep from being seen.
     pub(crate) fn publish(&self, dir: &Path, manifest: &Manifest, plan: &str, output: &OutputArgs) -> Result<(), Failure> {
         let written = self.keep(dir, manifest, plan);
-        self.show(output.json, output.raw)?;
+        self.show(output.form())?;
         written
     }
 }
