@@ -20,9 +20,7 @@ use replimeter_suites::{session, sql, start, start_spec, value};
 
 fn metered(sandbox: &Sandbox, by_pid: bool) -> Vec<Metered> {
     let members = sandbox.members().iter();
-    members
-        .map(|member| Metered { node: member.node.clone(), role: member.role, pid: by_pid.then_some(member.pid) })
-        .collect()
+    members.map(|member| Metered { node: member.node.clone(), role: member.role, pid: by_pid.then_some(member.pid) }).collect()
 }
 
 /// Inserts rows one by one, each committed.

@@ -15,6 +15,7 @@ pub mod pacing;
 pub mod preflight;
 pub mod priority;
 pub mod resources;
+pub mod scale;
 pub mod stamp;
 pub mod survey;
 pub mod table;

@@ -17,6 +17,7 @@ pub mod resources;
 pub mod sample;
 pub mod sandbox;
 pub mod sandboxes;
+pub mod scale;
 pub mod servers;
 pub mod shape;
 pub mod sizes;

@@ -3,6 +3,7 @@
 
 pub mod answer;
 mod backlog;
+pub mod blocks;
 pub mod calibrate;
 mod columns;
 pub mod doctor;
@@ -14,6 +15,7 @@ pub mod methods;
 mod precision;
 pub mod samples;
 pub mod sandboxes;
+pub mod scale;
 pub mod servers;
 mod shapes;
 pub mod stretches;

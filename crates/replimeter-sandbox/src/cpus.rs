@@ -59,7 +59,10 @@ impl Shares {
         if u64::from(cpus.milli) * u64::from(servers) > allowed.len() as u64 * 1000 {
             let most = allowed.len() as f64 / f64::from(servers);
             return Err(SandboxError::Impossible {
-                what: format!("{shape} has {servers} servers, and {cpus} of {} cores for each is more than there are", allowed.len()),
+                what: format!(
+                    "{shape} has {servers} servers, and {cpus} of {} cores for each is more than there are",
+                    allowed.len()
+                ),
                 hint: format!(
                     "give each at most {:.2}, and leave something for the load: --cpus-per-server {:.2}",
                     (most * 100.0).floor() / 100.0,

@@ -110,8 +110,14 @@ static RUNNING: Mutex<Vec<Arc<Entry>>> = Mutex::new(Vec::new());
 impl Entry {
     /// Registers a sandbox before anything of it is started.
     pub(crate) fn register(folder: PathBuf, token: String) -> Arc<Self> {
-        let entry =
-            Arc::new(Self { servers: Servers::default(), folder, guard: Guard::default(), groups: Mutex::default(), token, gone: AtomicBool::new(false) });
+        let entry = Arc::new(Self {
+            servers: Servers::default(),
+            folder,
+            guard: Guard::default(),
+            groups: Mutex::default(),
+            token,
+            gone: AtomicBool::new(false),
+        });
         open(&RUNNING).push(Arc::clone(&entry));
         entry
     }

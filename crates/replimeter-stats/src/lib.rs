@@ -13,5 +13,6 @@ pub mod random;
 pub mod rate;
 pub mod series;
 pub mod signed;
+pub mod usl;
 pub mod waterfall;
 pub mod windows;

@@ -13,6 +13,7 @@ mod machine;
 mod measure;
 mod progress;
 mod run_dir;
+mod scale;
 mod signals;
 mod tap;
 mod topology_file;
@@ -29,6 +30,7 @@ fn main() -> ExitCode {
         Command::Lag(args) => commands::lag::run(&args, &stop),
         Command::Calibrate(args) => commands::calibrate::run(&args, &stop),
         Command::Tap(args) => commands::tap::run(&args, &stop),
+        Command::Scale(args) => commands::scale::run(&args, &stop),
         Command::Run(args) => commands::run::run(&args, &stop),
         Command::Doctor(args) => commands::doctor::run(&args, &stop),
         Command::Sandbox(args) => commands::sandbox::run(&args.command, &stop),

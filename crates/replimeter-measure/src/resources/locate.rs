@@ -83,8 +83,7 @@ fn look(host: &str, port: u16) -> Result<HashSet<u64>, Unseen> {
             && local.port() == port
             && (local.ip().is_unspecified() || addresses.iter().any(|ip| same(*ip, local.ip())))
     };
-    let sockets: HashSet<u64> =
-        read("tcp").into_iter().chain(read("tcp6")).filter(listens).map(|entry| entry.inode).collect();
+    let sockets: HashSet<u64> = read("tcp").into_iter().chain(read("tcp6")).filter(listens).map(|entry| entry.inode).collect();
     if sockets.is_empty() { Err(Unseen::Hidden) } else { Ok(sockets) }
 }
 

@@ -175,7 +175,8 @@ fn used(source: UseSource, length: Nanos, from: Counted, to: Counted) -> ServerU
     let process = |pick: fn(&ProcessCounters) -> Option<u64>| {
         less(from.process.as_ref().and_then(pick), to.process.as_ref().and_then(pick))
     };
-    let status = |pick: fn(&Counters) -> Option<u64>| less(from.status.as_ref().and_then(pick), to.status.as_ref().and_then(pick));
+    let status =
+        |pick: fn(&Counters) -> Option<u64>| less(from.status.as_ref().and_then(pick), to.status.as_ref().and_then(pick));
     let cpu_us = process(|counters| Some(counters.cpu_ns)).map(|nanos| nanos / 1e3);
     // The kernel divides by a clock of its own, of 10 ms as a rule.
     let user = process(|counters| Some(counters.user_ticks));
@@ -244,10 +245,8 @@ mod tests {
 
     #[test]
     fn without_a_process_bytes_are_the_engines() {
-        let status = |bytes| Counted {
-            process: None,
-            status: Some(Counters { write_bytes: Some(bytes), ..Counters::default() }),
-        };
+        let status =
+            |bytes| Counted { process: None, status: Some(Counters { write_bytes: Some(bytes), ..Counters::default() }) };
         let used = used(UseSource::Status, Nanos(1), status(5), status(12));
         assert_eq!((used.write_bytes, used.cpu_us), (Some(7.0), None));
     }

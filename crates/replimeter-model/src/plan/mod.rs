@@ -3,6 +3,7 @@
 mod calibrate;
 mod lag;
 mod load;
+mod scale;
 mod tap;
 mod target;
 
@@ -11,6 +12,7 @@ use serde::{Deserialize, Serialize};
 pub use self::{
     calibrate::{CalibratePlan, CalibrateSpec},
     lag::{DEFAULT_ROUNDS, DEFAULT_SIZE, Join, LagPlan, LagSpec, Method, Methods, Pace, Until, Writes},
+    scale::{FEWEST_COUNTS, Replicas, ScaleMode, ScalePhase, ScalePlan, ScaleSpec},
     tap::{By, TapPlan, TapSpec},
     target::{OneOrMore, TargetSpec, check_nodes},
 };
@@ -26,6 +28,8 @@ pub enum Command {
     Calibrate,
     /// How late is every transaction of the real traffic.
     Tap,
+    /// What each read replica costs and gives.
+    Scale,
 }
 
 impl Command {
@@ -36,6 +40,7 @@ impl Command {
             Self::Lag => "lag",
             Self::Calibrate => "calibrate",
             Self::Tap => "tap",
+            Self::Scale => "scale",
         }
     }
 }
@@ -61,6 +66,9 @@ pub struct PlanFile {
     /// How, for the command `tap`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tap: Option<TapSpec>,
+    /// How, for the command `scale`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scale: Option<ScaleSpec>,
 }
 
 /// A resolved plan.
@@ -85,6 +93,8 @@ pub enum Work {
     Calibrate(CalibratePlan),
     /// How late is every transaction of the real traffic.
     Tap(TapPlan),
+    /// What each read replica costs and gives.
+    Scale(ScalePlan),
 }
 
 /// Why a plan cannot be carried out.
@@ -118,19 +128,25 @@ impl PlanFile {
     /// A plan for `lag` from its parts.
     #[must_use]
     pub fn lag(target: TargetSpec, lag: LagSpec) -> Self {
-        Self { command: Command::Lag, title: None, target, lag: Some(lag), calibrate: None, tap: None }
+        Self { command: Command::Lag, title: None, target, lag: Some(lag), calibrate: None, tap: None, scale: None }
     }
 
     /// A plan for `calibrate` from its parts.
     #[must_use]
     pub fn calibrate(target: TargetSpec, calibrate: CalibrateSpec) -> Self {
-        Self { command: Command::Calibrate, title: None, target, lag: None, calibrate: Some(calibrate), tap: None }
+        Self { command: Command::Calibrate, title: None, target, lag: None, calibrate: Some(calibrate), tap: None, scale: None }
     }
 
     /// A plan for `tap` from its parts.
     #[must_use]
     pub fn tap(target: TargetSpec, tap: TapSpec) -> Self {
-        Self { command: Command::Tap, title: None, target, lag: None, calibrate: None, tap: Some(tap) }
+        Self { command: Command::Tap, title: None, target, lag: None, calibrate: None, tap: Some(tap), scale: None }
+    }
+
+    /// A plan for `scale` from its parts.
+    #[must_use]
+    pub fn scale(target: TargetSpec, scale: ScaleSpec) -> Self {
+        Self { command: Command::Scale, title: None, target, lag: None, calibrate: None, tap: None, scale: Some(scale) }
     }
 
     /// Reads a plan file's text.
@@ -150,10 +166,17 @@ impl PlanFile {
             (Command::Lag, self.lag.is_some()),
             (Command::Calibrate, self.calibrate.is_some()),
             (Command::Tap, self.tap.is_some()),
+            (Command::Scale, self.scale.is_some()),
         ];
         if let Some((other, _)) = sections.iter().find(|(command, there)| *there && *command != self.command) {
             let (other, own) = (other.name(), self.command.name());
             return Err(PlanError::Contradiction(format!("a plan for `{own}` has no section [{other}]; its own is [{own}]")));
+        }
+        if self.command == Command::Scale {
+            // Its numbers of replicas are its targets.
+            let work = self.scale.clone().unwrap_or_default().resolve()?;
+            let targets = scale::targets(&self.target, &work)?;
+            return Ok(Plan { title: self.title.clone(), target: self.target.clone(), targets, work: Work::Scale(work) });
         }
         let mut target = self.target.clone();
         let targets = if self.command == Command::Calibrate {
@@ -172,7 +195,8 @@ impl PlanFile {
         let work = match self.command {
             Command::Lag => Work::Lag(lag.resolve(sandbox)?),
             Command::Calibrate => Work::Calibrate(self.calibrate.clone().unwrap_or_default().resolve()?),
-            Command::Tap => Work::Tap(self.tap.clone().unwrap_or_default().resolve(&targets)?),
+            // Scale has been resolved above.
+            Command::Tap | Command::Scale => Work::Tap(self.tap.clone().unwrap_or_default().resolve(&targets)?),
         };
         Ok(Plan { title: self.title.clone(), target: target.concrete(&targets), targets, work })
     }
@@ -187,6 +211,7 @@ impl Plan {
             Work::Lag(plan) => PlanFile { title, ..PlanFile::lag(target, plan.to_spec()) },
             Work::Calibrate(plan) => PlanFile { title, ..PlanFile::calibrate(target, plan.to_spec()) },
             Work::Tap(plan) => PlanFile { title, ..PlanFile::tap(target, plan.to_spec()) },
+            Work::Scale(plan) => PlanFile { title, ..PlanFile::scale(target, plan.to_spec()) },
         }
     }
 
@@ -225,6 +250,9 @@ mod tests {
         for text in [
             "command = 'lag'",
             "command = 'tap'",
+            "command = 'scale'",
+            "command = 'scale'\n[target]\ncpus-per-server = '0.25'\nwait-point = 'after-sync'\nserver-options = ['replicas:sync_binlog=1']\n[scale]\nmode = 'semi-sync'\nreplicas = '0,1,3'\nsize = '300MB'\nreads = 'all'\nupdates = true",
+            "command = 'scale'\n[scale]\nreplicas = '0..4'\ncheck-prediction = true\nfor = '30s'\nseed = 9",
             "command = 'tap'\n[tap]\nfor = '60s'\nby = 'table'\nonly = ['shop', 'a.b']\nserver-id = 7",
             "command = 'lag'\n[lag]\nmethod = 'tap, poll'\nwriters = 8",
             "command = 'lag'\n[lag]\nmethod = 'all'\nfor = '60s'\npace = 'visible'\nsize = 5",
@@ -271,6 +299,12 @@ mod tests {
         }
         for (plan, want) in [
             ("command = 'lag'\n[calibrate]", "no section [calibrate]"),
+            ("command = 'scale'\n[target]\nsandbox = 'async:2'", "starts its own servers"),
+            ("command = 'scale'\n[scale]\nreplicas = '0..3'\ncheck-prediction = true", "5 numbers of replicas"),
+            ("command = 'scale'\n[scale]\nthreads = 0", "threads must be"),
+            ("command = 'scale'\n[scale]\nmode = 'galera'", "no read replicas"),
+            ("command = 'scale'\n[scale]\nfor = '1ms'", "its own beginning"),
+            ("command = 'scale'\n[scale]\nstarts = 0", "from 1 to 1000"),
             ("command = 'tap'\n[tap]\nevery = '1ms'", "stretches of"),
             ("command = 'tap'\n[tap]\nonly = ['.t']", "no schema"),
             ("command = 'tap'\n[tap]\nrest = '1s'", "shorter rest"),

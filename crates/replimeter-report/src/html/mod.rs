@@ -4,9 +4,10 @@ mod calibrate;
 mod frame;
 mod lag;
 mod pictures;
+mod scale;
 mod tap;
 
-pub use self::{calibrate::calibrate, lag::lag, tap::tap};
+pub use self::{calibrate::calibrate, lag::lag, scale::scale, tap::tap};
 use crate::samples::SamplesError;
 
 /// Why a page could not be made.

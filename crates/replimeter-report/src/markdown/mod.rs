@@ -3,13 +3,14 @@
 
 mod calibrate;
 mod lag;
+mod scale;
 mod tap;
 
 use std::fmt::Write as _;
 
 use replimeter_model::{record::TargetRecord, warning::Warning};
 
-pub use self::{calibrate::calibrate, lag::lag, tap::tap};
+pub use self::{calibrate::calibrate, lag::lag, scale::scale, tap::tap};
 
 /// A text as it stands: what Markdown would take for markup is escaped, and so is
 /// what would end a cell or a line.

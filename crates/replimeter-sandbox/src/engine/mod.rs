@@ -95,7 +95,11 @@ pub(crate) fn serve(spec: &ServerSpec<'_>) -> Command {
         .arg(format!("--datadir={}", spec.data.display()))
         // Relative to the data directory: an absolute path may exceed a socket's 107 bytes.
         .args(["--socket=server.sock", "--pid-file=server.pid", "--bind-address=127.0.0.1", "--skip-name-resolve"])
-        .args([if spec.binary_log { "--log-bin=binlog" } else { "--skip-log-bin" }, "--relay-log=relay", "--report-host=127.0.0.1"])
+        .args([
+            if spec.binary_log { "--log-bin=binlog" } else { "--skip-log-bin" },
+            "--relay-log=relay",
+            "--report-host=127.0.0.1",
+        ])
         .arg(format!("--port={}", spec.port))
         .arg(format!("--report-port={}", spec.port))
         .arg(format!("--server-id={}", spec.server_id))

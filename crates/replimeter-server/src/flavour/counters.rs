@@ -98,7 +98,12 @@ mod tests {
         let status = |pairs: &[(&str, &str)]| {
             from_status(&pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect())
         };
-        let one = status(&[("Bytes_sent", "5"), ("Innodb_rows_inserted", "1"), ("Innodb_rows_updated", "2"), ("Innodb_rows_deleted", "3")]);
+        let one = status(&[
+            ("Bytes_sent", "5"),
+            ("Innodb_rows_inserted", "1"),
+            ("Innodb_rows_updated", "2"),
+            ("Innodb_rows_deleted", "3"),
+        ]);
         assert_eq!((one.sent_bytes, one.received_bytes, one.rows_written, one.cluster_bytes), (Some(5), None, Some(6), None));
         let other = status(&[("Handler_write", "1"), ("Handler_update", "1"), ("Handler_delete", "1"), ("Bytes_sent", "many")]);
         assert_eq!((other.rows_written, other.sent_bytes), (Some(3), None));

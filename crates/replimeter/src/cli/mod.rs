@@ -2,6 +2,7 @@
 
 mod load;
 mod sandbox;
+mod scale;
 mod servers;
 mod tap;
 mod target;
@@ -19,6 +20,7 @@ use replimeter_model::{
 pub(crate) use self::{
     load::LoadArgs,
     sandbox::{DownArgs, EnvArgs, ExecArgs, LinkArgs, ListArgs, SandboxCommand, SandboxCommandArgs, UpArgs},
+    scale::ScaleArgs,
     servers::{AddArgs, ServersArgs, ServersCommand},
     tap::{Stream, TapArgs},
     target::{SandboxArgs, TargetArgs},
@@ -40,6 +42,7 @@ Examples:
   replimeter calibrate                             how far off is each method?
   replimeter tap --primary mysql://u@db1/ --replica mysql://u@db2/
                                                    how late is the real traffic? nothing is written
+  replimeter scale --replicas 0..3                 what does each read replica cost, and give?
   replimeter run plans/size-sweep.toml             a published experiment
   replimeter report replimeter-runs/…              render a run again, no server needed
   replimeter doctor --topology cluster.toml        what is odd about these servers?
@@ -62,6 +65,8 @@ pub(crate) enum Command {
     Calibrate(Box<CalibrateArgs>),
     /// Follow the binary logs and say how late every transaction of the real traffic is; writes nothing
     Tap(Box<TapArgs>),
+    /// Measure what each read replica costs the writes and gives the reads, on sandboxes with more and more of them
+    Scale(Box<ScaleArgs>),
     /// Carry out a plan file; every run keeps its own as plan.toml
     Run(Box<RunArgs>),
     /// Render a run again from its directory, without any server

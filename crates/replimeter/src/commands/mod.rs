@@ -6,5 +6,6 @@ pub(crate) mod lag;
 pub(crate) mod report;
 pub(crate) mod run;
 pub(crate) mod sandbox;
+pub(crate) mod scale;
 pub(crate) mod servers;
 pub(crate) mod tap;

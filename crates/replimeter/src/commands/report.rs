@@ -10,9 +10,10 @@ use replimeter_model::{
     calibrate::{CALIBRATE_SCHEMA, CalibrateDocument},
     manifest::{MANIFEST_SCHEMA, Manifest},
     record::{LAG_SCHEMA, LagDocument},
+    scale::{SCALE_SCHEMA, ScaleDocument},
     tap::{TAP_SCHEMA, TapDocument},
 };
-use replimeter_report::{calibrate, html, markdown, tap, terminal};
+use replimeter_report::{calibrate, html, markdown, scale, tap, terminal};
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
@@ -47,6 +48,7 @@ pub(crate) enum Document {
     Lag(Box<LagDocument>),
     Calibrate(Box<CalibrateDocument>),
     Tap(Box<TapDocument>),
+    Scale(Box<ScaleDocument>),
 }
 
 impl Document {
@@ -59,6 +61,7 @@ impl Document {
         match schema.as_str() {
             LAG_SCHEMA => Ok(Self::Lag(Box::new(serde_json::from_value(value).map_err(wrong)?))),
             CALIBRATE_SCHEMA => Ok(Self::Calibrate(Box::new(serde_json::from_value(value).map_err(wrong)?))),
+            SCALE_SCHEMA => Ok(Self::Scale(Box::new(serde_json::from_value(value).map_err(wrong)?))),
             TAP_SCHEMA => Ok(Self::Tap(Box::new(serde_json::from_value(value).map_err(wrong)?))),
             other => {
                 let known = [LAG_SCHEMA, CALIBRATE_SCHEMA, TAP_SCHEMA].join(", ");
@@ -73,6 +76,7 @@ impl Document {
             Self::Lag(document) => document.run_dir = dir,
             Self::Calibrate(document) => document.run_dir = dir,
             Self::Tap(document) => document.run_dir = dir,
+            Self::Scale(document) => document.run_dir = dir,
         }
     }
 
@@ -81,6 +85,7 @@ impl Document {
             Self::Lag(document) => &document.run_dir,
             Self::Calibrate(document) => &document.run_dir,
             Self::Tap(document) => &document.run_dir,
+            Self::Scale(document) => &document.run_dir,
         }
     }
 
@@ -94,6 +99,7 @@ impl Document {
             Self::Lag(document) => markdown::lag(document),
             Self::Calibrate(document) => markdown::calibrate(document),
             Self::Tap(document) => markdown::tap(document),
+            Self::Scale(document) => markdown::scale(document),
         }
     }
 
@@ -103,6 +109,7 @@ impl Document {
             Self::Lag(document) => html::lag(document, manifest, plan, &dir.join(SAMPLES)),
             Self::Calibrate(document) => html::calibrate(document, manifest, plan),
             Self::Tap(document) => html::tap(document, manifest, plan),
+            Self::Scale(document) => html::scale(document, manifest, plan),
         };
         let page = page.map_err(|error| Failure::failed(format!("cannot render the page: {error}"), incomplete_hint()))?;
         write_text(&dir.join(PAGE), &page).and_then(|()| write_text(&dir.join(TICKET), &self.markdown()))
@@ -115,9 +122,11 @@ impl Document {
             (Form::Json, Self::Lag(document)) => return print_json(document),
             (Form::Json, Self::Calibrate(document)) => return print_json(document),
             (Form::Json, Self::Tap(document)) => return print_json(document),
+            (Form::Json, Self::Scale(document)) => return print_json(document),
             (Form::Text { raw }, Self::Lag(document)) => terminal::lag(document, raw),
             (Form::Text { .. }, Self::Calibrate(document)) => calibrate::text(document),
             (Form::Text { .. }, Self::Tap(document)) => tap::text(document),
+            (Form::Text { .. }, Self::Scale(document)) => scale::text(document),
         };
         let dir = self.run_dir();
         text.push_str(&format!("\nRun kept in {dir}\n"));
@@ -134,6 +143,7 @@ impl Document {
             Self::Lag(document) => write_json(&summary, document),
             Self::Calibrate(document) => write_json(&summary, document),
             Self::Tap(document) => write_json(&summary, document),
+            Self::Scale(document) => write_json(&summary, document),
         };
         written.and_then(|()| self.render(dir, manifest, plan))
     }

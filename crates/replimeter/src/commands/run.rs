@@ -19,7 +19,7 @@ use crate::{
     failure::Failure,
     frame::plan_text,
     measure::{self, Request},
-    tap,
+    scale, tap,
 };
 
 /// No plan comes near this, in bytes.
@@ -35,6 +35,7 @@ pub(crate) fn run(args: &RunArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure>
         Work::Lag(lag) => measure::check(lag, &args.output),
         Work::Calibrate(_) => calibrate::check(&args.output),
         Work::Tap(_) => tap::check(&args.output),
+        Work::Scale(_) => scale::check(&args.output),
     })?;
     for (plan, passwords, warnings) in plans {
         if args.dry_run {
@@ -47,6 +48,7 @@ pub(crate) fn run(args: &RunArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure>
                 measure::carry_out(Request { plan: &plan, lag, passwords: &passwords, ask_password, output, warnings }, stop)?;
             }
             Work::Calibrate(work) => calibrate::carry_out(&plan, work, output, warnings, stop)?,
+            Work::Scale(work) => scale::carry_out(&plan, work, output, warnings, stop)?,
             Work::Tap(work) => {
                 let (passwords, stream, lines) = (&passwords, None, false);
                 let request = tap::Request { plan: &plan, work, passwords, ask_password, output, stream, lines, warnings };
