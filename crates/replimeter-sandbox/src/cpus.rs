@@ -54,22 +54,8 @@ impl Shares {
     /// When there is not so much of it, or no group may be made.
     pub(crate) fn make(cpus: Option<Cpus>, shape: Shape, entry: &Entry) -> Result<Self, SandboxError> {
         let Some(cpus) = cpus else { return Ok(Self::Free) };
-        let servers = shape.servers();
-        let allowed = allowed_cores();
-        if u64::from(cpus.milli) * u64::from(servers) > allowed.len() as u64 * 1000 {
-            let most = allowed.len() as f64 / f64::from(servers);
-            return Err(SandboxError::Impossible {
-                what: format!(
-                    "{shape} has {servers} servers, and {cpus} of {} cores for each is more than there are",
-                    allowed.len()
-                ),
-                hint: format!(
-                    "give each at most {:.2}, and leave something for the load: --cpus-per-server {:.2}",
-                    (most * 100.0).floor() / 100.0,
-                    (allowed.len() as f64 / f64::from(servers + 1) * 100.0).floor() / 100.0
-                ),
-            });
-        }
+        check(cpus, shape)?;
+        let (servers, allowed) = (shape.servers(), allowed_cores());
         if let Some(each) = cpus.whole() {
             let sets = allowed.chunks(each as usize).take(servers as usize).map(<[usize]>::to_vec).collect();
             return Ok(Self::Cores { each, sets });
@@ -130,6 +116,26 @@ impl Shares {
             }
         }
     }
+}
+
+/// Whether the machine has so much for each server of a shape.
+///
+/// # Errors
+/// When it has not.
+pub(crate) fn check(cpus: Cpus, shape: Shape) -> Result<(), SandboxError> {
+    let (servers, allowed) = (shape.servers(), allowed_cores().len());
+    if u64::from(cpus.milli) * u64::from(servers) <= allowed as u64 * 1000 {
+        return Ok(());
+    }
+    let shares = |servers: u32| (allowed as f64 / f64::from(servers) * 100.0).floor() / 100.0;
+    Err(SandboxError::Impossible {
+        what: format!("{shape} has {servers} servers, and {cpus} of {allowed} cores for each is more than there are"),
+        hint: format!(
+            "give each at most {:.2}, and leave something for the load: --cpus-per-server {:.2}",
+            shares(servers),
+            shares(servers + 1)
+        ),
+    })
 }
 
 /// The cores that this process may use.

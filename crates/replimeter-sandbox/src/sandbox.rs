@@ -21,7 +21,7 @@ use replimeter_server::Node;
 use crate::{
     abilities::Ability,
     binaries::{Install, Search},
-    engine,
+    cpus, engine,
     error::SandboxError,
     guard::GuardProgram,
     home::{Home, Place},
@@ -195,6 +195,7 @@ impl Sandbox {
     /// # Errors
     /// As [`start`](Self::start) has them.
     pub fn possible(settings: &Settings) -> Result<(), SandboxError> {
+        settings.spec.cpus.map_or(Ok(()), |cpus| cpus::check(cpus, settings.spec.shape))?;
         Installs::find(settings).map(|_| ())
     }
 

@@ -64,7 +64,8 @@ pub(super) struct Gathered {
     /// Rows and bytes of the data set.
     pub(super) data: (u64, u64),
     pub(super) fits: Vec<ScaleFit>,
-    found: Vec<Warning>,
+    /// Warnings, and in how many blocks or starts there were such.
+    found: Vec<(Warning, u32)>,
     voids: BTreeSet<String>,
 }
 
@@ -72,10 +73,15 @@ impl Gathered {
     /// Notes what is known once the servers are ready.
     pub(super) fn met(&mut self, field: &Field<'_>) {
         self.data = field.data();
-        for warning in &field.warnings {
-            if !self.found.contains(warning) {
-                self.found.push(warning.clone());
-            }
+        field.warnings.iter().for_each(|warning| self.note(warning.clone()));
+    }
+
+    /// Keeps a warning, once of those that are about the same.
+    fn note(&mut self, warning: Warning) {
+        let about = |warning: &Warning| (warning.code, warning.message.split(": ").next().unwrap_or_default().to_owned());
+        match self.found.iter_mut().find(|(known, _)| about(known) == about(&warning)) {
+            Some((_, times)) => *times += 1,
+            None => self.found.push((warning, 1)),
         }
     }
 
@@ -91,18 +97,12 @@ impl Gathered {
         let whole = block.counted.0 * 100 >= wanted.0 * 99;
         let counts = whole && block.void.is_none();
         let rows = rows(place, &block, counts);
+        block.parts.iter().flat_map(|part| part.result.warnings()).for_each(|warning| self.note(warning));
         let cell = self.cells.entry((place.replicas, block.phase)).or_default();
         place.shape.clone_into(&mut cell.shape);
         if let Some(void) = &block.void {
             cell.void += 1;
             self.voids.insert(format!("{}, {}: {void}", place.shape, block.phase.name()));
-        }
-        for part in &block.parts {
-            for warning in part.result.warnings() {
-                if !self.found.contains(&warning) {
-                    self.found.push(warning);
-                }
-            }
         }
         if counts {
             cell.add(place.start, block);
@@ -112,7 +112,11 @@ impl Gathered {
 
     /// What a reader must know.
     pub(super) fn warnings(&self, cores: u32) -> Vec<Warning> {
-        let mut warnings = self.found.clone();
+        let told = |(warning, times): &(Warning, u32)| match times {
+            1 => warning.clone(),
+            _ => Warning { message: format!("{} (the first of {times} times)", warning.message), ..warning.clone() },
+        };
+        let mut warnings: Vec<Warning> = self.found.iter().map(told).collect();
         for void in &self.voids {
             warnings.push(Warning::new(
                 WarningCode::SemiSyncNotInEffect,
