@@ -44,7 +44,9 @@ fn assert_plausible(used: &ServerUse, rows: usize) {
     assert!(per.context_switches_per_op.unwrap() >= 1.0, "{per:#?}");
     assert!(per.write_bytes_per_op.unwrap() > 1000.0, "a row is in the log, the binary log and a page: {per:#?}");
     let rows_written = used.rows_written.unwrap();
-    assert!(rows_written >= rows as f64 && rows_written < rows as f64 * 1.5 + 20.0, "{used:#?}");
+    // A MariaDB replica writes down its position with every transaction, and removes older ones.
+    let most = if used.role == "replica" { 3.5 } else { 1.5 };
+    assert!(rows_written >= rows as f64 && rows_written < rows as f64 * most + 20.0, "{used:#?}");
 }
 
 #[test]

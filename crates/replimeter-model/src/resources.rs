@@ -58,7 +58,7 @@ pub struct ServerUse {
     pub cluster_bytes: Option<f64>,
     /// Rows read.
     pub rows_read: Option<f64>,
-    /// Rows inserted, updated and deleted.
+    /// Rows inserted, updated and deleted; on MariaDB a replica's bookkeeping of positions is among them.
     pub rows_written: Option<f64>,
 }
 

@@ -69,6 +69,8 @@ pub(crate) fn interval(value: Option<f64>, ends: Option<[f64; 2]>) -> String {
 fn percent(value: Option<f64>, ends: Option<[f64; 2]>) -> String {
     match (value, ends) {
         (Some(value), Some([low, high])) => format!("{value:.0} % [{:.0}, {:.0}]", low.floor(), high.ceil()),
+        // Itself.
+        (Some(100.0), None) => "100 %".to_owned(),
         (Some(value), None) => format!("about {value:.0} %"),
         (None, _) => "–".to_owned(),
     }
@@ -254,6 +256,11 @@ pub(crate) fn law_lines(document: &ScaleDocument) -> Vec<Vec<String>> {
 /// The residuals and the prediction of each law, in sentences.
 pub(crate) fn law_sentences(document: &ScaleDocument) -> Vec<String> {
     let mut sentences = Vec::new();
+    let mut refusals: Vec<&str> = document.fits.iter().filter_map(|fit| fit.refused.as_deref()).collect();
+    refusals.dedup();
+    if let ([reason], true) = (refusals.as_slice(), document.fits.iter().all(|fit| fit.refused.is_some())) {
+        return vec![format!("No law is fitted: {reason}.")];
+    }
     for fit in &document.fits {
         let name = format!("{} ({})", fit.figure, fit.phase);
         if let Some(reason) = &fit.refused {
@@ -263,6 +270,13 @@ pub(crate) fn law_sentences(document: &ScaleDocument) -> Vec<String> {
         let residuals: Vec<String> = fit.residuals.iter().map(|one| format!("{}: {:+.1} %", one.replicas, one.percent)).collect();
         sentences.push(format!("{name}: each start's distance from the law, by replicas: {}.", residuals.join(", ")));
         if let Some(prediction) = &fit.prediction {
+            if prediction.predicted.value.is_none() {
+                sentences.push(format!(
+                    "{name}: of {} the law says nothing: the starts lie too far from it.",
+                    plural(prediction.replicas)
+                ));
+                continue;
+            }
             let predicted = estimate(&prediction.predicted, |value| rate(value, value / 100.0));
             let with = plural(prediction.replicas);
             sentences.push(match (prediction.measured_per_s, prediction.holds) {
@@ -280,6 +294,14 @@ pub(crate) fn law_sentences(document: &ScaleDocument) -> Vec<String> {
 
 fn plural(replicas: u32) -> String {
     if replicas == 1 { "1 replica".to_owned() } else { format!("{replicas} replicas") }
+}
+
+fn times(count: u64) -> String {
+    match count {
+        1 => "once".to_owned(),
+        2 => "twice".to_owned(),
+        count => format!("{count} times"),
+    }
 }
 
 /// The finding in a few sentences.
@@ -344,12 +366,17 @@ pub(crate) fn sentences(document: &ScaleDocument) -> Vec<String> {
         bytes(document.data_bytes as f64)
     )];
     sentences.push(format!(
-        "Every number of replicas was started afresh {} times, in an order shuffled for each round ({}); on each start every phase ran \
-         {} times for {}, there and back again, after {} that is not counted. Between blocks replicas apply everything and what was \
+        "Every number of replicas was started afresh {}, in an order shuffled for each round ({}); on each start every phase ran \
+         {} for {}, there and back again, after {} that is not counted. Between blocks replicas apply everything and what was \
          inserted is removed.",
-        document.order.len(),
-        document.order.iter().map(|round| round.iter().map(u32::to_string).collect::<Vec<_>>().join(" ")).collect::<Vec<_>>().join("; "),
-        settings.blocks.unwrap_or_default(),
+        times(document.order.len() as u64),
+        document
+            .order
+            .iter()
+            .map(|round| round.iter().map(u32::to_string).collect::<Vec<_>>().join(" "))
+            .collect::<Vec<_>>()
+            .join("; "),
+        times(u64::from(settings.blocks.unwrap_or_default())),
         settings.duration.map_or_else(String::new, |span| span.to_string()),
         settings.warm_up.map_or_else(String::new, |span| span.to_string()),
     ));

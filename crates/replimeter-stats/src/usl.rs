@@ -302,7 +302,8 @@ impl Fit {
     }
 
     /// What a new measurement with so many servers is to show: the law's value and the
-    /// interval in which 95 % of means of so many points lie.
+    /// interval in which 95 % of means of so many points lie; empty where that interval is so wide that the law says
+    /// nothing of this number.
     #[must_use]
     pub fn predict(&self, servers: u32, points: u32) -> Option<Estimate> {
         let value = self.at(servers)?;
@@ -310,7 +311,10 @@ impl Fit {
         let slope = terms.map(|term| term / dot(&self.coefficients, &terms));
         let spread = dot(&slope, &times(&self.inverse, &slope)) + 1.0 / f64::from(points.max(1));
         let half = student_975(self.freedom) * self.error * spread.sqrt();
-        Some(Estimate { value: Some(value), low: Some(value * (-half).exp()), high: Some(value * half.exp()) })
+        // Beyond a factor of a hundred each way the law says nothing of this number.
+        let known = half.is_finite() && half < 100f64.ln();
+        let end = |sign: f64| known.then(|| value * (sign * half).exp());
+        Some(Estimate { value: Some(value).filter(|_| known), low: end(-1.0), high: end(1.0) })
     }
 }
 

@@ -116,7 +116,8 @@ pub(crate) fn carry_out(
     let failure = failure.or_else(|| gathered.void());
     let cores = u32::try_from(frame.manifest.machine.cores).unwrap_or(u32::MAX);
     let mut warnings = std::mem::take(&mut frame.warnings);
-    warnings.extend(gathered.warnings(cores));
+    let cpus_per_server = frame.manifest.sandboxes.iter().find_map(|sandbox| sandbox.cpus_per_server.clone());
+    warnings.extend(gathered.warnings(cores, cpus_per_server.is_none()));
     match &failure {
         Some(failure) if failure.kind == Kind::Interrupted => {
             warnings.push(Warning::new(WarningCode::Interrupted, failure.message.clone(), "run the plan again for the whole"));
@@ -143,7 +144,7 @@ pub(crate) fn carry_out(
         data_rows: gathered.data.0,
         data_bytes: gathered.data.1,
         cores,
-        cpus_per_server: frame.manifest.sandboxes.iter().find_map(|sandbox| sandbox.cpus_per_server.clone()),
+        cpus_per_server,
         order,
         results: gathered.rows(work),
         fits: gathered.fits,

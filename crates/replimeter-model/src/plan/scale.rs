@@ -280,7 +280,7 @@ impl ScaleSpec {
         if duration.0 < std::time::Duration::from_millis(100) {
             return contradiction("a block shorter than 100ms measures its own beginning; give for a longer time");
         }
-        let (blocks, starts) = (self.blocks.unwrap_or(2), self.starts.unwrap_or(2));
+        let (blocks, starts) = (self.blocks.unwrap_or(1), self.starts.unwrap_or(3));
         if !(1..=MOST).contains(&blocks) || !(1..=MOST).contains(&starts) {
             return contradiction("blocks and starts must be from 1 to 1000");
         }

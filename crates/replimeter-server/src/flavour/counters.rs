@@ -27,13 +27,14 @@ pub struct Counters {
     pub binlog_groups: Option<u64>,
     /// Rows read.
     pub rows_read: Option<u64>,
-    /// Rows inserted, updated and deleted.
+    /// Rows inserted, updated and deleted; of MariaDB all that its storage engines are told to, so that
+    /// a replica's own bookkeeping of positions is among them.
     pub rows_written: Option<u64>,
 }
 
 /// Everything that is asked for; handlers stand for the rows of servers whose engine
 /// does not tell them.
-const ASKED: [&str; 20] = [
+const ASKED: [&str; 22] = [
     "Bytes_received",
     "Bytes_sent",
     "wsrep_received_bytes",
@@ -43,6 +44,8 @@ const ASKED: [&str; 20] = [
     "Innodb_data_fsyncs",
     "Innodb_data_read",
     "Innodb_data_written",
+    "Innodb_os_log_written",
+    "Innodb_log_writes",
     "Binlog_group_commits",
     "Innodb_rows_read",
     "Innodb_rows_inserted",
@@ -70,6 +73,9 @@ pub fn counters(session: &mut Session) -> Result<Counters, ServerError> {
 fn from_status(status: &BTreeMap<String, String>) -> Counters {
     let get = |name: &str| status.get(name).and_then(|value| value.parse::<u64>().ok());
     let sum = |names: &[&str]| names.iter().map(|name| get(name)).sum::<Option<u64>>();
+    // Since 10.8 MariaDB counts writes to its log by themselves; MySQL has them among the others.
+    let mariadb = get("Binlog_group_commits").is_some();
+    let with_log = |data: &str, log: &str| if mariadb { sum(&[data, log]).or_else(|| get(data)) } else { get(data) };
     // A server that is no node has these too, or nothing of the kind.
     let clustered = get("wsrep_cluster_size").is_some_and(|size| size > 0)
         && status.get("wsrep_provider_name").is_some_and(|name| !name.is_empty());
@@ -78,10 +84,10 @@ fn from_status(status: &BTreeMap<String, String>) -> Counters {
         sent_bytes: get("Bytes_sent"),
         cluster_bytes: sum(&["wsrep_received_bytes", "wsrep_replicated_bytes"]).filter(|_| clustered),
         reads: get("Innodb_data_reads"),
-        writes: get("Innodb_data_writes"),
+        writes: with_log("Innodb_data_writes", "Innodb_log_writes"),
         fsyncs: get("Innodb_data_fsyncs"),
         read_bytes: get("Innodb_data_read"),
-        write_bytes: get("Innodb_data_written"),
+        write_bytes: with_log("Innodb_data_written", "Innodb_os_log_written"),
         binlog_groups: get("Binlog_group_commits"),
         rows_read: get("Innodb_rows_read").or_else(|| get("Rows_read")),
         rows_written: sum(&["Innodb_rows_inserted", "Innodb_rows_updated", "Innodb_rows_deleted"])
@@ -107,5 +113,9 @@ mod tests {
         assert_eq!((one.sent_bytes, one.received_bytes, one.rows_written, one.cluster_bytes), (Some(5), None, Some(6), None));
         let other = status(&[("Handler_write", "1"), ("Handler_update", "1"), ("Handler_delete", "1"), ("Bytes_sent", "many")]);
         assert_eq!((other.rows_written, other.sent_bytes), (Some(3), None));
+        let writes = [("Innodb_data_written", "100"), ("Innodb_os_log_written", "7")];
+        assert_eq!(status(&writes).write_bytes, Some(100));
+        let mariadb: Vec<(&str, &str)> = writes.into_iter().chain([("Binlog_group_commits", "1")]).collect();
+        assert_eq!(status(&mariadb).write_bytes, Some(107));
     }
 }

@@ -14,7 +14,7 @@ use super::{OutputArgs, SandboxArgs, Switch};
 #[command(after_help = "\
 Examples:
   replimeter scale                                       0, 1 and 2 replicas; some minutes
-  replimeter scale --starts 1 --blocks 1 --for 3s        a first look, without intervals
+  replimeter scale --starts 1 --for 3s                   a first look, without intervals
   replimeter scale --replicas 0..4 --starts 4 --check-prediction
                                                          with a fitted law, and its prediction for 5 replicas measured
   replimeter scale --mode mysql/semi-sync --updates --reads all
@@ -43,11 +43,11 @@ pub(crate) struct ScaleArgs {
     #[arg(long, value_name = "TIME", help_heading = "Measurement")]
     pub(crate) warm_up: Option<Span>,
 
-    /// Blocks of each phase on each start [default: 2]
+    /// Blocks of each phase on each start [default: 1]
     #[arg(long, value_name = "N", help_heading = "Measurement")]
     pub(crate) blocks: Option<u32>,
 
-    /// How often each number of replicas is started afresh; intervals need two, good ones four [default: 2]
+    /// How often each number of replicas is started afresh; intervals need two, good ones four [default: 3]
     #[arg(long, value_name = "N", help_heading = "Measurement")]
     pub(crate) starts: Option<u32>,
 

@@ -110,8 +110,8 @@ impl Gathered {
         rows
     }
 
-    /// What a reader must know.
-    pub(super) fn warnings(&self, cores: u32) -> Vec<Warning> {
+    /// What a reader must know; `free` when servers have no fixed share of the machine.
+    pub(super) fn warnings(&self, cores: u32, free: bool) -> Vec<Warning> {
         let told = |(warning, times): &(Warning, u32)| match times {
             1 => warning.clone(),
             _ => Warning { message: format!("{} (the first of {times} times)", warning.message), ..warning.clone() },
@@ -126,7 +126,7 @@ impl Gathered {
         }
         let most = self.cells.values().map(|cell| cell.uses.len()).max().unwrap_or(0);
         let shared = self.cells.values().flat_map(|cell| &cell.uses).any(|used| used.cpu_us.is_some());
-        if shared && most + 1 > cores as usize {
+        if shared && free && most + 1 > cores as usize {
             warnings.push(Warning::new(
                 WarningCode::ClientLimited,
                 format!("up to {most} servers and the load share {cores} cores: throughput is also what this machine can carry, not only what replicas add"),
