@@ -1,15 +1,16 @@
 //! What a price list tells people.
 
-use std::fmt::Write as _;
+use std::{fmt::Write as _, time::Duration};
 
 use replimeter_model::{
     cost::{Added, CostDocument, CostRow, CostStep, SelfTest},
     estimate::Estimate,
     record::{Distribution, RunStatus},
+    span::Span,
 };
 
 use crate::{
-    figures::{Unit, count, rate, time},
+    figures::{Unit, count, rate},
     load::with_interval,
     terminal::{aligned, plain_table, warnings, wrapped},
 };
@@ -64,7 +65,12 @@ fn dash() -> String {
 
 /// The distance of a row.
 fn distance(link_delay_us: Option<f64>) -> String {
-    link_delay_us.map_or_else(|| "none".to_owned(), time)
+    link_delay_us.map_or_else(|| "none".to_owned(), delay)
+}
+
+/// A delay as people write it.
+pub(crate) fn delay(us: f64) -> String {
+    Span(Duration::from_nanos((us * 1e3).round().max(0.0) as u64)).to_string().replace("us", "µs")
 }
 
 /// A time with its interval, no finer than the interval supports.
@@ -112,13 +118,12 @@ pub(crate) fn lines(document: &CostDocument) -> Vec<Vec<String>> {
     let show = |value: Option<f64>| value.map_or_else(dash, |us| unit.show(us));
     let line = |row: &CostRow| {
         let latency: &Distribution = &row.latency;
-        let half = row.throughput.low.zip(row.throughput.high).map_or(0.0, |(low, high)| (high - low) / 2.0);
         vec![
             label(document, row),
             row.threads.to_string(),
             distance(row.link_delay_us),
             with_interval(&row.throughput),
-            row.throughput.stdev.map_or_else(dash, |stdev| rate(stdev, half.max(stdev / 10.0))),
+            row.throughput.stdev.map_or_else(dash, |stdev| rate(stdev, stdev / 10.0)),
             ratio(&relative(row)),
             show(latency.mean_us),
             show(latency.stdev_us),
@@ -273,7 +278,11 @@ pub(crate) fn sentences(document: &CostDocument) -> Vec<String> {
         } else {
             String::new()
         };
-        let distance = row.link_delay_us.map_or_else(String::new, |us| format!(" over links of {} each way", time(us)));
+        let distance = match row.link_delay_us {
+            None => String::new(),
+            Some(0.0) => " over links without delay".to_owned(),
+            Some(us) => format!(" over links of {} each way", delay(us)),
+        };
         let throughput = match relative(row) {
             Estimate { value: None, .. } => String::new(),
             known => format!("; throughput is {} of none's", ratio(&known)),

@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 
 use super::pictures::{DataTable, Picture, colour, figure};
 use crate::{
-    cost::{ratio, unit},
-    figures::{Unit, count, time},
+    cost::{delay, ratio, unit},
+    figures::{Unit, count},
 };
 
 /// All pictures; none for what was not measured.
@@ -25,7 +25,7 @@ pub(super) fn all(document: &CostDocument) -> Vec<Picture> {
 /// What stands below a row's bar.
 fn label(document: &CostDocument, row: &CostRow) -> String {
     let label = document.label_of(&row.engine, &row.mode, row.wait_point.as_deref());
-    row.link_delay_us.map_or(label.clone(), |us| format!("{label}, {}", time(us)))
+    row.link_delay_us.map_or(label.clone(), |us| format!("{label}, {}", delay(us)))
 }
 
 /// Rows by number of threads, the fewest first.
@@ -239,7 +239,7 @@ fn distance(document: &CostDocument) -> Option<Picture> {
             .collect();
         for row in points {
             let us = row.added.latency_us.value.map_or_else(|| "–".to_owned(), |us| unit.show(us));
-            rows.push(vec![name.clone(), row.link_delay_us.map(time).unwrap_or_default(), us]);
+            rows.push(vec![name.clone(), row.link_delay_us.map(delay).unwrap_or_default(), us]);
         }
         traces.push(json!({
             "type": "scatter", "mode": "lines+markers", "name": name,
