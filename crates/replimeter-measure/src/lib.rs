@@ -6,6 +6,7 @@
 pub mod awake;
 pub mod backlog;
 pub mod clock;
+pub mod cost;
 pub mod doctor;
 pub mod error;
 pub mod lag;

@@ -62,6 +62,13 @@ pub enum WarningCode {
     ResourcesUnknown,
     /// A backlog could not be made, or the replica not be seen to catch up.
     BacklogUnclear,
+    /// Too few fresh starts of the servers for an interval that holds what it promises.
+    FewStarts,
+    /// Semi-synchronous replication fell back for a while; what was measured then does
+    /// not count.
+    FellBack,
+    /// A mode that the servers found here cannot be started in.
+    ModeLeftOut,
 }
 
 /// One warning of a run.

@@ -6,6 +6,8 @@ mod backlog;
 pub mod blocks;
 pub mod calibrate;
 mod columns;
+pub mod cost;
+pub mod cost_blocks;
 pub mod doctor;
 pub mod figures;
 pub mod html;

@@ -198,6 +198,14 @@ impl Sandbox {
         Installs::find(settings).map(|_| ())
     }
 
+    /// The server that the primary, or every member, would run on; starts nothing.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start) has them.
+    pub fn install_for(settings: &Settings) -> Result<Install, SandboxError> {
+        Installs::find(settings).map(|installs| installs.primary)
+    }
+
     /// Starts the servers and waits until a row written on the primary was read
     /// on every other server, and the mode is in effect as they say themselves.
     ///

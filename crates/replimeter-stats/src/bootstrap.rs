@@ -143,6 +143,19 @@ pub fn of_mean(values: &Starts) -> Estimate {
     estimate(group.mean, interval(group.mean, stretch, |random| group.draw(random)))
 }
 
+/// The same of positive values: the interval is made on the logarithm, and so is positive
+/// too, however few starts there are.
+#[must_use]
+pub fn of_positive_mean(values: &Starts) -> Estimate {
+    let Some(group) = Group::of(values) else { return Estimate::default() };
+    if group.mean <= 0.0 {
+        return Estimate::of(group.mean);
+    }
+    let stretch = stretch(&[(group.variance, &group)]);
+    let ends = interval(group.mean.ln(), stretch, |random| group.draw(random).ln());
+    estimate(group.mean, ends.map(|ends| ends.map(f64::exp)))
+}
+
 /// The mean of one over the mean of the other; of positive values only.
 ///
 /// The interval is made on the logarithm, so that a ratio and its inverse have the
@@ -304,6 +317,9 @@ mod tests {
         // The same values in every start leave nothing open.
         let still = [vec![7.0, 7.0], vec![7.0, 7.0]];
         assert_eq!(of_mean(&still).ends(), Some([7.0, 7.0]));
+        // Two starts that differ leave nearly everything open, but no rate below nothing.
+        let apart = [vec![5_000.0], vec![9_000.0]];
+        assert!(of_mean(&apart).low.unwrap() < 0.0 && of_positive_mean(&apart).low.unwrap() > 0.0);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! measurement, clean-up, report.
 
 pub(crate) mod document;
-mod load;
+pub(crate) mod load;
 pub(crate) mod servers;
 
 use std::{

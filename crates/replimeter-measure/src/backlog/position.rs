@@ -40,6 +40,14 @@ impl Position {
         Self::read(engine, session, "SELECT @@GLOBAL.gtid_slave_pos")
     }
 
+    /// Of a node of a Galera cluster: how many transactions of the cluster it has committed.
+    pub(crate) fn galera(session: &mut Session) -> Result<Self, ServerError> {
+        let counters = session.pairs(DOING, "SHOW GLOBAL STATUS LIKE 'wsrep_last_committed'")?;
+        let last = counters.values().next().and_then(|last| last.parse().ok());
+        let last = last.ok_or_else(|| session.unfit(DOING, "it is in no Galera cluster", "the server's error log says more"))?;
+        Ok(Self::Domains(BTreeMap::from([(0, last)])))
+    }
+
     fn read(engine: Engine, session: &mut Session, of_mariadb: &str) -> Result<Self, ServerError> {
         let sql = match engine {
             Engine::MariaDb => of_mariadb,

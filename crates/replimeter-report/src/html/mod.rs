@@ -1,13 +1,15 @@
 //! `report.html`: one file that works offline, from a disk, for years.
 
 mod calibrate;
+mod cost;
 mod frame;
 mod lag;
 mod pictures;
+mod price;
 mod scale;
 mod tap;
 
-pub use self::{calibrate::calibrate, lag::lag, scale::scale, tap::tap};
+pub use self::{calibrate::calibrate, cost::cost, lag::lag, scale::scale, tap::tap};
 use crate::samples::SamplesError;
 
 /// Why a page could not be made.

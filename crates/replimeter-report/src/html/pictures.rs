@@ -95,8 +95,8 @@ pub(super) struct Picture {
 
 #[derive(Serialize)]
 pub(super) struct DataTable {
-    header: Vec<String>,
-    rows: Vec<Vec<String>>,
+    pub(super) header: Vec<String>,
+    pub(super) rows: Vec<Vec<String>>,
 }
 
 impl DataTable {

@@ -1,5 +1,6 @@
 //! The command line: each flag is declared once, with its documentation.
 
+mod cost;
 mod load;
 mod sandbox;
 mod scale;
@@ -18,6 +19,7 @@ use replimeter_model::{
 };
 
 pub(crate) use self::{
+    cost::CostArgs,
     load::LoadArgs,
     sandbox::{DownArgs, EnvArgs, ExecArgs, LinkArgs, ListArgs, SandboxCommand, SandboxCommandArgs, UpArgs},
     scale::ScaleArgs,
@@ -42,6 +44,7 @@ Examples:
   replimeter calibrate                             how far off is each method?
   replimeter tap --primary mysql://u@db1/ --replica mysql://u@db2/
                                                    how late is the real traffic? nothing is written
+  replimeter cost                                  what does each mode of replication cost?
   replimeter scale --replicas 0..3                 what does each read replica cost, and give?
   replimeter run plans/size-sweep.toml             a published experiment
   replimeter report replimeter-runs/…              render a run again, no server needed
@@ -67,6 +70,8 @@ pub(crate) enum Command {
     Tap(Box<TapArgs>),
     /// Measure what each read replica costs the writes and gives the reads, on sandboxes with more and more of them
     Scale(Box<ScaleArgs>),
+    /// Measure what each mode of replication costs: throughput, latency and processor time against a lone server, with intervals
+    Cost(Box<CostArgs>),
     /// Carry out a plan file; every run keeps its own as plan.toml
     Run(Box<RunArgs>),
     /// Render a run again from its directory, without any server

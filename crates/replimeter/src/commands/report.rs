@@ -8,12 +8,13 @@ use std::{
 
 use replimeter_model::{
     calibrate::{CALIBRATE_SCHEMA, CalibrateDocument},
+    cost::{COST_SCHEMA, CostDocument},
     manifest::{MANIFEST_SCHEMA, Manifest},
     record::{LAG_SCHEMA, LagDocument},
     scale::{SCALE_SCHEMA, ScaleDocument},
     tap::{TAP_SCHEMA, TapDocument},
 };
-use replimeter_report::{calibrate, html, markdown, scale, tap, terminal};
+use replimeter_report::{calibrate, cost, html, markdown, scale, tap, terminal};
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
@@ -49,6 +50,7 @@ pub(crate) enum Document {
     Calibrate(Box<CalibrateDocument>),
     Tap(Box<TapDocument>),
     Scale(Box<ScaleDocument>),
+    Cost(Box<CostDocument>),
 }
 
 impl Document {
@@ -63,8 +65,9 @@ impl Document {
             CALIBRATE_SCHEMA => Ok(Self::Calibrate(Box::new(serde_json::from_value(value).map_err(wrong)?))),
             SCALE_SCHEMA => Ok(Self::Scale(Box::new(serde_json::from_value(value).map_err(wrong)?))),
             TAP_SCHEMA => Ok(Self::Tap(Box::new(serde_json::from_value(value).map_err(wrong)?))),
+            COST_SCHEMA => Ok(Self::Cost(Box::new(serde_json::from_value(value).map_err(wrong)?))),
             other => {
-                let known = [LAG_SCHEMA, CALIBRATE_SCHEMA, TAP_SCHEMA].join(", ");
+                let known = [LAG_SCHEMA, CALIBRATE_SCHEMA, TAP_SCHEMA, SCALE_SCHEMA, COST_SCHEMA].join(", ");
                 Err(refuse(format!("it has the schema {other}, this version reads {known}")))
             }
         }
@@ -77,6 +80,7 @@ impl Document {
             Self::Calibrate(document) => document.run_dir = dir,
             Self::Tap(document) => document.run_dir = dir,
             Self::Scale(document) => document.run_dir = dir,
+            Self::Cost(document) => document.run_dir = dir,
         }
     }
 
@@ -86,6 +90,7 @@ impl Document {
             Self::Calibrate(document) => &document.run_dir,
             Self::Tap(document) => &document.run_dir,
             Self::Scale(document) => &document.run_dir,
+            Self::Cost(document) => &document.run_dir,
         }
     }
 
@@ -100,6 +105,7 @@ impl Document {
             Self::Calibrate(document) => markdown::calibrate(document),
             Self::Tap(document) => markdown::tap(document),
             Self::Scale(document) => markdown::scale(document),
+            Self::Cost(document) => markdown::cost(document),
         }
     }
 
@@ -110,6 +116,7 @@ impl Document {
             Self::Calibrate(document) => html::calibrate(document, manifest, plan),
             Self::Tap(document) => html::tap(document, manifest, plan),
             Self::Scale(document) => html::scale(document, manifest, plan),
+            Self::Cost(document) => html::cost(document, manifest, plan),
         };
         let page = page.map_err(|error| Failure::failed(format!("cannot render the page: {error}"), incomplete_hint()))?;
         write_text(&dir.join(PAGE), &page).and_then(|()| write_text(&dir.join(TICKET), &self.markdown()))
@@ -123,10 +130,12 @@ impl Document {
             (Form::Json, Self::Calibrate(document)) => return print_json(document),
             (Form::Json, Self::Tap(document)) => return print_json(document),
             (Form::Json, Self::Scale(document)) => return print_json(document),
+            (Form::Json, Self::Cost(document)) => return print_json(document),
             (Form::Text { raw }, Self::Lag(document)) => terminal::lag(document, raw),
             (Form::Text { .. }, Self::Calibrate(document)) => calibrate::text(document),
             (Form::Text { .. }, Self::Tap(document)) => tap::text(document),
             (Form::Text { .. }, Self::Scale(document)) => scale::text(document),
+            (Form::Text { .. }, Self::Cost(document)) => cost::text(document),
         };
         let dir = self.run_dir();
         text.push_str(&format!("\nRun kept in {dir}\n"));
@@ -144,6 +153,7 @@ impl Document {
             Self::Calibrate(document) => write_json(&summary, document),
             Self::Tap(document) => write_json(&summary, document),
             Self::Scale(document) => write_json(&summary, document),
+            Self::Cost(document) => write_json(&summary, document),
         };
         written.and_then(|()| self.render(dir, manifest, plan))
     }

@@ -16,6 +16,7 @@ use crate::{
     calibrate,
     cli::RunArgs,
     commands::report::print,
+    cost,
     failure::Failure,
     frame::plan_text,
     measure::{self, Request},
@@ -36,6 +37,7 @@ pub(crate) fn run(args: &RunArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure>
         Work::Calibrate(_) => calibrate::check(&args.output),
         Work::Tap(_) => tap::check(&args.output),
         Work::Scale(_) => scale::check(&args.output),
+        Work::Cost(work) => cost::check(work, &args.output),
     })?;
     for (plan, passwords, warnings) in plans {
         if args.dry_run {
@@ -54,6 +56,7 @@ pub(crate) fn run(args: &RunArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure>
                 let request = tap::Request { plan: &plan, work, passwords, ask_password, output, stream, lines, warnings };
                 tap::carry_out(request, stop)?;
             }
+            Work::Cost(work) => cost::carry_out(&plan, work, output, warnings, stop)?,
         }
     }
     Ok(())
