@@ -17,6 +17,7 @@ pub mod preflight;
 pub mod priority;
 pub mod resources;
 pub mod scale;
+pub mod stale;
 pub mod stamp;
 pub mod survey;
 pub mod table;

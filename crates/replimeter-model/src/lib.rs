@@ -24,6 +24,7 @@ pub mod shape;
 pub mod sizes;
 pub mod span;
 pub mod stages;
+pub mod stale;
 pub mod tap;
 pub mod target;
 pub mod time;

@@ -20,6 +20,8 @@ pub mod sandboxes;
 pub mod scale;
 pub mod servers;
 mod shapes;
+pub mod stale;
+pub mod stale_samples;
 pub mod stretches;
 pub mod sweep;
 pub mod tap;

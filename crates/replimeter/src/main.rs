@@ -16,6 +16,7 @@ mod progress;
 mod run_dir;
 mod scale;
 mod signals;
+mod stale;
 mod tap;
 mod topology_file;
 
@@ -33,6 +34,7 @@ fn main() -> ExitCode {
         Command::Tap(args) => commands::tap::run(&args, &stop),
         Command::Scale(args) => commands::scale::run(&args, &stop),
         Command::Cost(args) => commands::cost::run(&args, &stop),
+        Command::Stale(args) => commands::stale::run(&args, &stop),
         Command::Run(args) => commands::run::run(&args, &stop),
         Command::Doctor(args) => commands::doctor::run(&args, &stop),
         Command::Sandbox(args) => commands::sandbox::run(&args.command, &stop),

@@ -5,6 +5,7 @@ mod cost;
 mod lag;
 mod load;
 mod scale;
+mod stale;
 mod tap;
 mod target;
 
@@ -15,6 +16,7 @@ pub use self::{
     cost::{CostPlan, CostShape, CostSpec},
     lag::{DEFAULT_ROUNDS, DEFAULT_SIZE, Join, LagPlan, LagSpec, Method, Methods, Pace, Until, Writes},
     scale::{FEWEST_COUNTS, Replicas, ScaleMode, ScalePhase, ScalePlan, ScaleSpec},
+    stale::{Case, Judged, Offsets, Pool, StalePace, StalePlan, StaleSpec, SyncReads},
     tap::{By, TapPlan, TapSpec},
     target::{OneOrMore, TargetSpec, check_nodes},
 };
@@ -34,6 +36,8 @@ pub enum Command {
     Scale,
     /// What each mode of replication costs.
     Cost,
+    /// How often reads miss what was acknowledged.
+    Stale,
 }
 
 impl Command {
@@ -46,6 +50,7 @@ impl Command {
             Self::Tap => "tap",
             Self::Scale => "scale",
             Self::Cost => "cost",
+            Self::Stale => "stale",
         }
     }
 }
@@ -77,6 +82,9 @@ pub struct PlanFile {
     /// How, for the command `cost`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost: Option<CostSpec>,
+    /// How, for the command `stale`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stale: Option<StaleSpec>,
 }
 
 /// A resolved plan.
@@ -105,6 +113,8 @@ pub enum Work {
     Scale(ScalePlan),
     /// What each mode of replication costs.
     Cost(CostPlan),
+    /// How often reads miss what was acknowledged.
+    Stale(StalePlan),
 }
 
 /// Why a plan cannot be carried out.
@@ -138,7 +148,17 @@ impl PlanFile {
     /// A plan for `lag` from its parts.
     #[must_use]
     pub fn lag(target: TargetSpec, lag: LagSpec) -> Self {
-        Self { command: Command::Lag, title: None, target, lag: Some(lag), calibrate: None, tap: None, scale: None, cost: None }
+        Self {
+            command: Command::Lag,
+            title: None,
+            target,
+            lag: Some(lag),
+            calibrate: None,
+            tap: None,
+            scale: None,
+            cost: None,
+            stale: None,
+        }
     }
 
     /// A plan for `calibrate` from its parts.
@@ -153,13 +173,24 @@ impl PlanFile {
             tap: None,
             scale: None,
             cost: None,
+            stale: None,
         }
     }
 
     /// A plan for `tap` from its parts.
     #[must_use]
     pub fn tap(target: TargetSpec, tap: TapSpec) -> Self {
-        Self { command: Command::Tap, title: None, target, lag: None, calibrate: None, tap: Some(tap), scale: None, cost: None }
+        Self {
+            command: Command::Tap,
+            title: None,
+            target,
+            lag: None,
+            calibrate: None,
+            tap: Some(tap),
+            scale: None,
+            cost: None,
+            stale: None,
+        }
     }
 
     /// A plan for `scale` from its parts.
@@ -174,13 +205,40 @@ impl PlanFile {
             tap: None,
             scale: Some(scale),
             cost: None,
+            stale: None,
         }
     }
 
     /// A plan for `cost` from its parts.
     #[must_use]
     pub fn cost(target: TargetSpec, cost: CostSpec) -> Self {
-        Self { command: Command::Cost, title: None, target, lag: None, calibrate: None, tap: None, scale: None, cost: Some(cost) }
+        Self {
+            command: Command::Cost,
+            title: None,
+            target,
+            lag: None,
+            calibrate: None,
+            tap: None,
+            scale: None,
+            cost: Some(cost),
+            stale: None,
+        }
+    }
+
+    /// A plan for `stale` from its parts.
+    #[must_use]
+    pub fn stale(target: TargetSpec, stale: StaleSpec) -> Self {
+        Self {
+            command: Command::Stale,
+            title: None,
+            target,
+            lag: None,
+            calibrate: None,
+            tap: None,
+            scale: None,
+            cost: None,
+            stale: Some(stale),
+        }
     }
 
     /// Reads a plan file's text.
@@ -202,6 +260,7 @@ impl PlanFile {
             (Command::Tap, self.tap.is_some()),
             (Command::Scale, self.scale.is_some()),
             (Command::Cost, self.cost.is_some()),
+            (Command::Stale, self.stale.is_some()),
         ];
         if let Some((other, _)) = sections.iter().find(|(command, there)| *there && *command != self.command) {
             let (other, own) = (other.name(), self.command.name());
@@ -236,6 +295,7 @@ impl PlanFile {
         let work = match self.command {
             Command::Lag => Work::Lag(lag.resolve(sandbox)?),
             Command::Calibrate => Work::Calibrate(self.calibrate.clone().unwrap_or_default().resolve()?),
+            Command::Stale => Work::Stale(self.stale.clone().unwrap_or_default().resolve(sandbox)?),
             // The others have been resolved above.
             Command::Tap | Command::Scale | Command::Cost => Work::Tap(self.tap.clone().unwrap_or_default().resolve(&targets)?),
         };
@@ -254,6 +314,7 @@ impl Plan {
             Work::Tap(plan) => PlanFile { title, ..PlanFile::tap(target, plan.to_spec()) },
             Work::Scale(plan) => PlanFile { title, ..PlanFile::scale(target, plan.to_spec()) },
             Work::Cost(plan) => PlanFile { title, ..PlanFile::cost(target, plan.to_spec()) },
+            Work::Stale(plan) => PlanFile { title, ..PlanFile::stale(target, plan.to_spec()) },
         }
     }
 

@@ -7,9 +7,11 @@ mod lag;
 mod pictures;
 mod price;
 mod scale;
+mod stale;
+mod stale_pictures;
 mod tap;
 
-pub use self::{calibrate::calibrate, cost::cost, lag::lag, scale::scale, tap::tap};
+pub use self::{calibrate::calibrate, cost::cost, lag::lag, scale::scale, stale::stale, tap::tap};
 use crate::samples::SamplesError;
 
 /// Why a page could not be made.

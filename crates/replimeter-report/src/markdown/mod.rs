@@ -5,13 +5,14 @@ mod calibrate;
 mod cost;
 mod lag;
 mod scale;
+mod stale;
 mod tap;
 
 use std::fmt::Write as _;
 
 use replimeter_model::{record::TargetRecord, warning::Warning};
 
-pub use self::{calibrate::calibrate, cost::cost, lag::lag, scale::scale, tap::tap};
+pub use self::{calibrate::calibrate, cost::cost, lag::lag, scale::scale, stale::stale, tap::tap};
 
 /// A text as it stands: what Markdown would take for markup is escaped, and so is
 /// what would end a cell or a line.

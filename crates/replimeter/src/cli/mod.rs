@@ -5,6 +5,7 @@ mod load;
 mod sandbox;
 mod scale;
 mod servers;
+mod stale;
 mod tap;
 mod target;
 
@@ -24,6 +25,7 @@ pub(crate) use self::{
     sandbox::{DownArgs, EnvArgs, ExecArgs, LinkArgs, ListArgs, SandboxCommand, SandboxCommandArgs, UpArgs},
     scale::ScaleArgs,
     servers::{AddArgs, ServersArgs, ServersCommand},
+    stale::StaleArgs,
     tap::{Stream, TapArgs},
     target::{SandboxArgs, TargetArgs},
 };
@@ -46,6 +48,7 @@ Examples:
                                                    how late is the real traffic? nothing is written
   replimeter cost                                  what does each mode of replication cost?
   replimeter scale --replicas 0..3                 what does each read replica cost, and give?
+  replimeter stale --sandbox galera:3              how often does a read miss what was just written?
   replimeter run plans/size-sweep.toml             a published experiment
   replimeter report replimeter-runs/…              render a run again, no server needed
   replimeter doctor --topology cluster.toml        what is odd about these servers?
@@ -72,6 +75,8 @@ pub(crate) enum Command {
     Scale(Box<ScaleArgs>),
     /// Measure what each mode of replication costs: throughput, latency and processor time against a lone server, with intervals
     Cost(Box<CostArgs>),
+    /// Measure how often a read misses a write that was just acknowledged, and for how long
+    Stale(Box<StaleArgs>),
     /// Carry out a plan file; every run keeps its own as plan.toml
     Run(Box<RunArgs>),
     /// Render a run again from its directory, without any server

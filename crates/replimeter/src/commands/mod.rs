@@ -9,4 +9,5 @@ pub(crate) mod run;
 pub(crate) mod sandbox;
 pub(crate) mod scale;
 pub(crate) mod servers;
+pub(crate) mod stale;
 pub(crate) mod tap;

@@ -12,9 +12,10 @@ use replimeter_model::{
     manifest::{MANIFEST_SCHEMA, Manifest},
     record::{LAG_SCHEMA, LagDocument},
     scale::{SCALE_SCHEMA, ScaleDocument},
+    stale::{STALE_SCHEMA, StaleDocument},
     tap::{TAP_SCHEMA, TapDocument},
 };
-use replimeter_report::{calibrate, cost, html, markdown, scale, tap, terminal};
+use replimeter_report::{calibrate, cost, html, markdown, scale, stale, tap, terminal};
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
@@ -51,6 +52,7 @@ pub(crate) enum Document {
     Tap(Box<TapDocument>),
     Scale(Box<ScaleDocument>),
     Cost(Box<CostDocument>),
+    Stale(Box<StaleDocument>),
 }
 
 impl Document {
@@ -66,8 +68,9 @@ impl Document {
             SCALE_SCHEMA => Ok(Self::Scale(Box::new(serde_json::from_value(value).map_err(wrong)?))),
             TAP_SCHEMA => Ok(Self::Tap(Box::new(serde_json::from_value(value).map_err(wrong)?))),
             COST_SCHEMA => Ok(Self::Cost(Box::new(serde_json::from_value(value).map_err(wrong)?))),
+            STALE_SCHEMA => Ok(Self::Stale(Box::new(serde_json::from_value(value).map_err(wrong)?))),
             other => {
-                let known = [LAG_SCHEMA, CALIBRATE_SCHEMA, TAP_SCHEMA, SCALE_SCHEMA, COST_SCHEMA].join(", ");
+                let known = [LAG_SCHEMA, CALIBRATE_SCHEMA, TAP_SCHEMA, SCALE_SCHEMA, COST_SCHEMA, STALE_SCHEMA].join(", ");
                 Err(refuse(format!("it has the schema {other}, this version reads {known}")))
             }
         }
@@ -81,6 +84,7 @@ impl Document {
             Self::Tap(document) => document.run_dir = dir,
             Self::Scale(document) => document.run_dir = dir,
             Self::Cost(document) => document.run_dir = dir,
+            Self::Stale(document) => document.run_dir = dir,
         }
     }
 
@@ -91,6 +95,7 @@ impl Document {
             Self::Tap(document) => &document.run_dir,
             Self::Scale(document) => &document.run_dir,
             Self::Cost(document) => &document.run_dir,
+            Self::Stale(document) => &document.run_dir,
         }
     }
 
@@ -106,6 +111,7 @@ impl Document {
             Self::Tap(document) => markdown::tap(document),
             Self::Scale(document) => markdown::scale(document),
             Self::Cost(document) => markdown::cost(document),
+            Self::Stale(document) => markdown::stale(document),
         }
     }
 
@@ -117,6 +123,7 @@ impl Document {
             Self::Tap(document) => html::tap(document, manifest, plan),
             Self::Scale(document) => html::scale(document, manifest, plan),
             Self::Cost(document) => html::cost(document, manifest, plan),
+            Self::Stale(document) => html::stale(document, manifest, plan),
         };
         let page = page.map_err(|error| Failure::failed(format!("cannot render the page: {error}"), incomplete_hint()))?;
         write_text(&dir.join(PAGE), &page).and_then(|()| write_text(&dir.join(TICKET), &self.markdown()))
@@ -131,11 +138,13 @@ impl Document {
             (Form::Json, Self::Tap(document)) => return print_json(document),
             (Form::Json, Self::Scale(document)) => return print_json(document),
             (Form::Json, Self::Cost(document)) => return print_json(document),
+            (Form::Json, Self::Stale(document)) => return print_json(document),
             (Form::Text { raw }, Self::Lag(document)) => terminal::lag(document, raw),
             (Form::Text { .. }, Self::Calibrate(document)) => calibrate::text(document),
             (Form::Text { .. }, Self::Tap(document)) => tap::text(document),
             (Form::Text { .. }, Self::Scale(document)) => scale::text(document),
             (Form::Text { .. }, Self::Cost(document)) => cost::text(document),
+            (Form::Text { .. }, Self::Stale(document)) => stale::text(document),
         };
         let dir = self.run_dir();
         text.push_str(&format!("\nRun kept in {dir}\n"));
@@ -154,6 +163,7 @@ impl Document {
             Self::Tap(document) => write_json(&summary, document),
             Self::Scale(document) => write_json(&summary, document),
             Self::Cost(document) => write_json(&summary, document),
+            Self::Stale(document) => write_json(&summary, document),
         };
         written.and_then(|()| self.render(dir, manifest, plan))
     }

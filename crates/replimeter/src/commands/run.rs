@@ -20,7 +20,7 @@ use crate::{
     failure::Failure,
     frame::plan_text,
     measure::{self, Request},
-    scale, tap,
+    scale, stale, tap,
 };
 
 /// No plan comes near this, in bytes.
@@ -38,6 +38,7 @@ pub(crate) fn run(args: &RunArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure>
         Work::Tap(_) => tap::check(&args.output),
         Work::Scale(_) => scale::check(&args.output),
         Work::Cost(work) => cost::check(work, &args.output),
+        Work::Stale(work) => stale::check(plan, work, &args.output),
     })?;
     for (plan, passwords, warnings) in plans {
         if args.dry_run {
@@ -57,6 +58,10 @@ pub(crate) fn run(args: &RunArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure>
                 tap::carry_out(request, stop)?;
             }
             Work::Cost(work) => cost::carry_out(&plan, work, output, warnings, stop)?,
+            Work::Stale(work) => {
+                let passwords = &passwords;
+                stale::carry_out(stale::Request { plan: &plan, work, passwords, ask_password, output, warnings }, stop)?;
+            }
         }
     }
     Ok(())
