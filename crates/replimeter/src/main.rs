@@ -8,8 +8,10 @@ mod commands;
 mod cost;
 mod credentials;
 mod environment;
+mod exposure;
 mod failure;
 mod frame;
+mod loss;
 mod machine;
 mod measure;
 mod progress;
@@ -35,6 +37,8 @@ fn main() -> ExitCode {
         Command::Scale(args) => commands::scale::run(&args, &stop),
         Command::Cost(args) => commands::cost::run(&args, &stop),
         Command::Stale(args) => commands::stale::run(&args, &stop),
+        Command::Loss(args) => commands::loss::run(&args, &stop),
+        Command::Exposure(args) => commands::exposure::run(&args, &stop),
         Command::Run(args) => commands::run::run(&args, &stop),
         Command::Doctor(args) => commands::doctor::run(&args, &stop),
         Command::Sandbox(args) => commands::sandbox::run(&args.command, &stop),

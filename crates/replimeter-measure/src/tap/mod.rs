@@ -8,7 +8,7 @@ mod check;
 mod groups;
 mod log;
 pub mod matcher;
-mod stream;
+pub(crate) mod stream;
 mod summary;
 
 use std::{
@@ -26,6 +26,7 @@ use replimeter_model::{
 };
 use replimeter_server::binlog::{Follower, Start};
 
+pub(crate) use self::check::server_ids;
 pub use self::{
     check::check,
     matcher::{Arrival, Match, Matcher, Unmatched},

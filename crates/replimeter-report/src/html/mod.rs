@@ -4,6 +4,7 @@ mod calibrate;
 mod cost;
 mod frame;
 mod lag;
+mod loss;
 mod pictures;
 mod price;
 mod scale;
@@ -11,7 +12,15 @@ mod stale;
 mod stale_pictures;
 mod tap;
 
-pub use self::{calibrate::calibrate, cost::cost, lag::lag, scale::scale, stale::stale, tap::tap};
+pub use self::{
+    calibrate::calibrate,
+    cost::cost,
+    lag::lag,
+    loss::{exposure, loss},
+    scale::scale,
+    stale::stale,
+    tap::tap,
+};
 use crate::samples::SamplesError;
 
 /// Why a page could not be made.

@@ -3,7 +3,9 @@
 pub(crate) mod calibrate;
 pub(crate) mod cost;
 pub(crate) mod doctor;
+pub(crate) mod exposure;
 pub(crate) mod lag;
+pub(crate) mod loss;
 pub(crate) mod report;
 pub(crate) mod run;
 pub(crate) mod sandbox;
