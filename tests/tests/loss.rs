@@ -53,7 +53,10 @@ fn asynchronous_replication_loses_what_was_acknowledged_after_the_cut() {
         let document = loss(&args).with_code(0).json();
         consistent(&document);
         let row = &document["results"][0];
-        assert_eq!((row["engine"].as_str(), row["mode"].as_str(), row["crash"].as_str()), (Some(engine), Some("async"), Some("isolated")));
+        assert_eq!(
+            (row["engine"].as_str(), row["mode"].as_str(), row["crash"].as_str()),
+            (Some(engine), Some("async"), Some("isolated"))
+        );
         for crash in document["crashes"].as_array().unwrap() {
             assert!(count(crash, "missing_after_cut") > 0, "{crash}");
             assert!(count(crash, "seen_then_lost") > 0, "{crash}");
@@ -142,7 +145,8 @@ fn refuses_what_it_must_not_crash_or_cannot() {
 fn an_interrupted_run_keeps_its_crashes_and_leaves_no_server() {
     use rustix::process::{Pid, Signal, kill_process};
     let tool = Tool::new();
-    let child = tool.command(&["loss", "--sandbox", "mariadb/async:1", "--crashes", "500", "--for", "100ms", "--json"]).spawn().unwrap();
+    let child =
+        tool.command(&["loss", "--sandbox", "mariadb/async:1", "--crashes", "500", "--for", "100ms", "--json"]).spawn().unwrap();
     let pid = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
     std::thread::sleep(Duration::from_secs(25));
     kill_process(pid, Signal::INT).unwrap();

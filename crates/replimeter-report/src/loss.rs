@@ -24,11 +24,11 @@ pub(crate) const HEADINGS: [&str; 10] = [
     "acknowledged",
     "missing",
     "crashes that lost, 95 %",
-    "missing per crash, 95 %",
+    "per crash, 95 %",
     "most",
-    "seen, then lost",
-    "never acknowledged, present",
-    "recovery p50",
+    "seen, lost",
+    "unacked, there",
+    "recovery",
 ];
 
 /// The columns of single crashes.
@@ -38,9 +38,9 @@ pub(crate) const CRASH_HEADINGS: [&str; 11] = [
     "acknowledged",
     "missing",
     "since",
-    "seen, then lost",
-    "not acknowledged",
-    "present",
+    "seen, lost",
+    "unacked",
+    "there",
     "took over",
     "recovery",
     "errant rows",
@@ -103,9 +103,10 @@ pub(crate) fn crashes(document: &LossDocument) -> Vec<Vec<String>> {
 
 fn of_row(row: &LossRow) -> String {
     let (lossy, of) = (&row.lossy, count(row.crashes));
+    let crashes = if row.crashes == 1 { "crash" } else { "crashes" };
     let mut text = if row.missing == 0 {
         format!(
-            "{}: none of {} acknowledged transactions was lost in {of} crashes (at most {:.0} % of crashes lose any, 95 %)",
+            "{}: none of {} acknowledged transactions was lost in {of} {crashes} (at most {:.0} % of crashes lose any, 95 %)",
             name(row),
             count(row.acknowledged),
             lossy.percent_high.ceil()
@@ -116,7 +117,7 @@ fn of_row(row: &LossRow) -> String {
         let since =
             row.missing_since_us.map_or_else(String::new, |us| format!(", the oldest acknowledged {} before the end", time(us)));
         format!(
-            "{}: {} of {of} crashes lost acknowledged transactions ({:.0} to {:.0} %, 95 %), {}{interval} on average and {} at most{since}",
+            "{}: {} of {of} {crashes} lost acknowledged transactions ({:.0} to {:.0} %, 95 %), {}{interval} on average and {} at most{since}",
             name(row),
             count(lossy.count),
             lossy.percent_low.floor(),
@@ -175,6 +176,9 @@ pub(crate) fn sentences(document: &LossDocument) -> Vec<String> {
             .to_owned(),
         "Killing a process leaves what the system had not written yet: what a power cut would take besides depends on the flush settings and \
          is not in these figures."
+            .to_owned(),
+        "Missing were acknowledged and are not there (since: how long before the end the first of them was); lost to readers is what another session \
+         had seen; unacked were begun and never acknowledged, and some of them are there all the same."
             .to_owned(),
         "Shares have Wilson's 95 % interval, means a bootstrap over crashes; crashes are independent of one another.".to_owned(),
     ];

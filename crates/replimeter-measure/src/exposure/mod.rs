@@ -306,7 +306,7 @@ impl Looking<'_> {
         let mut window_since = Nanos(0);
         let mut committed = 0;
         for beat in 1u64.. {
-            let due = began + Nanos(look.0.saturating_mul(beat.cast_signed()));
+            let due = began + Nanos(look.0.saturating_mul(beat.cast_signed())) + within(look, beat);
             if clock.now() < due && !wait_until(clock, due, || listener.stop.load(Ordering::Relaxed)) {
                 break;
             }
@@ -443,6 +443,15 @@ impl Looking<'_> {
     }
 }
 
+/// A moment within a beat that differs from beat to beat: looks at a fixed beat would see
+/// a load with a beat of its own always in the same phase (splitmix64, Steele et al. 2014).
+fn within(look: Nanos, beat: u64) -> Nanos {
+    let mut z = beat.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    Nanos(((z ^ (z >> 31)) % look.0.max(1).cast_unsigned()).cast_signed())
+}
+
 /// Adds a look to its stretch; `committed` is filled in at the end of it.
 fn extend(window: &mut ExposureWindow, sample: &ExposureSample) {
     let looks = window.looks as f64;
@@ -451,4 +460,28 @@ fn extend(window: &mut ExposureWindow, sample: &ExposureSample) {
     window.transactions_max = window.transactions_max.max(sample.transactions);
     window.bytes_max = window.bytes_max.max(sample.bytes);
     window.age_max_us = window.age_max_us.max(sample.age_us.unwrap_or_default());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn looks_are_spread_over_their_beats() {
+        let look = Nanos(1000);
+        let moments: Vec<i64> = (0..1000).map(|beat| within(look, beat).0).collect();
+        assert!(moments.iter().all(|moment| (0..1000).contains(moment)));
+        let mean = moments.iter().sum::<i64>() / 1000;
+        assert!((450..550).contains(&mean), "{mean}");
+    }
+
+    #[test]
+    fn a_stretch_is_made_of_its_looks() {
+        let mut window = ExposureWindow::default();
+        for (transactions, age_us) in [(0, None), (4, Some(10.0)), (2, Some(30.0))] {
+            extend(&mut window, &ExposureSample { transactions, bytes: transactions * 10, age_us, ..ExposureSample::default() });
+        }
+        assert_eq!((window.looks, window.transactions_max, window.bytes_max), (3, 4, 40));
+        assert!((window.transactions_mean - 2.0).abs() < 1e-9 && (window.age_max_us - 30.0).abs() < 1e-9);
+    }
 }
