@@ -7,7 +7,7 @@ use replimeter_model::{
     time::Nanos,
 };
 
-use crate::{series::distribution, signed::SignedHistogram};
+use crate::{random::Random, series::distribution, signed::SignedHistogram};
 
 /// Two-sided 95 % of the standard normal distribution.
 const Z: f64 = 1.959_963_984_540_054;
@@ -95,18 +95,10 @@ fn mean_interval(values: &[f64], mean: f64) -> Option<[f64; 2]> {
     if values.len() < FEWEST || values.first() == values.last() {
         return None;
     }
-    // splitmix64 (Steele, Lea & Flood 2014); always the same resamples.
-    let mut state = 0u64;
-    let mut random = || {
-        state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = (state ^ (state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    };
+    // Always the same resamples.
+    let mut random = Random::new(0);
     let n = values.len();
-    let mut means: Vec<f64> = (0..RESAMPLES)
-        .map(|_| (0..n).map(|_| values[((u128::from(random()) * n as u128) >> 64) as usize]).sum::<f64>() / n as f64)
-        .collect();
+    let mut means: Vec<f64> = (0..RESAMPLES).map(|_| (0..n).map(|_| values[random.below(n)]).sum::<f64>() / n as f64).collect();
     means.sort_by(f64::total_cmp);
     let wider = student(n - 1) / Z * (n as f64 / (n - 1) as f64).sqrt();
     let end = |level: f64| {
@@ -180,14 +172,10 @@ mod tests {
     #[test]
     fn intervals_of_means_cover_about_as_often_as_they_say() {
         // Exponential counts, 20 at a time, mean 100: the skewed kind that losses are.
-        let mut state = 7u64;
-        let mut uniform = || {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            ((state >> 11) as f64 + 0.5) / (1u64 << 53) as f64
-        };
+        let mut random = Random::new(7);
         let covered = (0..400)
             .filter(|_| {
-                let values: Vec<u64> = (0..20).map(|_| (-100.0 * uniform().ln()).round() as u64).collect();
+                let values: Vec<u64> = (0..20).map(|_| (-100.0 * random.uniform().ln()).round() as u64).collect();
                 counts(&values).mean_ci.is_some_and(|[low, high]| low <= 100.0 && 100.0 <= high)
             })
             .count();

@@ -28,7 +28,7 @@ use replimeter_server::{
     binlog::{Follower, Start},
     flavour::semi_sync,
 };
-use replimeter_stats::{series::distribution, signed::SignedHistogram};
+use replimeter_stats::{random::Random, series::distribution, signed::SignedHistogram};
 
 pub use self::check::check;
 use self::{
@@ -444,12 +444,9 @@ impl Looking<'_> {
 }
 
 /// A moment within a beat that differs from beat to beat: looks at a fixed beat would see
-/// a load with a beat of its own always in the same phase (splitmix64, Steele et al. 2014).
+/// a load with a beat of its own always in the same phase.
 fn within(look: Nanos, beat: u64) -> Nanos {
-    let mut z = beat.wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    Nanos(((z ^ (z >> 31)) % look.0.max(1).cast_unsigned()).cast_signed())
+    Nanos((Random::new(beat).uniform() * look.0 as f64) as i64)
 }
 
 /// Adds a look to its stretch; `committed` is filled in at the end of it.

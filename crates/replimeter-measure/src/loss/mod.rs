@@ -37,6 +37,8 @@ use replimeter_server::{
     },
 };
 
+use replimeter_stats::random::Random;
+
 use self::{
     account::account,
     ids::Ids,
@@ -207,12 +209,11 @@ fn patient(node: &Node) -> Node {
 }
 
 /// Up to a tenth of a second that depends on the seed and the crash, lest all crashes
-/// meet the servers at the same beat of something (splitmix64, Steele et al. 2014).
+/// meet the servers at the same beat of something.
 fn jitter(seed: u64, number: u64) -> Nanos {
-    let mut z = seed.wrapping_add(number.wrapping_mul(0x9E37_79B9_7F4A_7C15));
-    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    Nanos(((z ^ (z >> 31)) % 100_000_000).cast_signed())
+    let mut random = Random::new(seed);
+    (1..number).for_each(|_| _ = random.bits());
+    Nanos((random.uniform() * 1e8) as i64)
 }
 
 /// Makes the table and waits until every server has it.
