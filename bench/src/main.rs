@@ -2,6 +2,7 @@
 //! the alternative in the same run. Run it on an otherwise idle machine.
 
 mod disturbance;
+mod loss;
 mod methods;
 mod shapes;
 mod tap;
@@ -32,7 +33,7 @@ fn main() {
         demo();
     }
     let named: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
-    let parts: [(&str, fn()); 9] = [
+    let parts: [(&str, fn()); 11] = [
         ("starts", starts),
         ("shapes", shapes::starts),
         ("links", shapes::links),
@@ -42,6 +43,8 @@ fn main() {
         ("writes", methods::writes),
         ("tap", tap::tap),
         ("disturbance", disturbance::disturbance),
+        ("loss", loss::loss),
+        ("exposure", loss::exposure),
     ];
     for (_, part) in parts.iter().filter(|(name, _)| named.is_empty() || named.iter().any(|named| named == name)) {
         part();
