@@ -7,7 +7,7 @@ use replimeter_model::{
     time::Nanos,
 };
 
-use crate::{random::Random, series::distribution, signed::SignedHistogram};
+use crate::{random::Random, series::distribution, share::wilson, signed::SignedHistogram};
 
 /// Two-sided 95 % of the standard normal distribution.
 const Z: f64 = 1.959_963_984_540_054;
@@ -23,14 +23,8 @@ pub fn share(count: u64, of: u64) -> Share {
     if of == 0 {
         return Share { count, of, percent: 0.0, percent_low: 0.0, percent_high: 100.0 };
     }
-    let (n, p) = (of as f64, count as f64 / of as f64);
-    let denominator = 1.0 + Z * Z / n;
-    let centre = (p + Z * Z / (2.0 * n)) / denominator;
-    let half = Z / denominator * (p * (1.0 - p) / n + Z * Z / (4.0 * n * n)).sqrt();
-    // At the ends the formula gives 0 and 1 but for rounding.
-    let low = if count == 0 { 0.0 } else { (centre - half) * 100.0 };
-    let high = if count == of { 100.0 } else { (centre + half) * 100.0 };
-    Share { count, of, percent: p * 100.0, percent_low: low, percent_high: high }
+    let [low, high] = wilson(count as f64, of as f64).map(|end| end * 100.0);
+    Share { count, of, percent: count as f64 / of as f64 * 100.0, percent_low: low, percent_high: high }
 }
 
 /// The ranks (from 1) between which the median lies with at least 95 % confidence, by
