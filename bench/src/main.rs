@@ -3,6 +3,7 @@
 
 mod disturbance;
 mod load;
+mod loss;
 mod methods;
 mod shapes;
 mod tap;
@@ -36,7 +37,7 @@ fn main() {
         demo();
     }
     let named: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
-    let parts: [(&str, fn()); 10] = [
+    let parts: [(&str, fn()); 12] = [
         ("starts", starts),
         ("shapes", shapes::starts),
         ("links", shapes::links),
@@ -47,6 +48,8 @@ fn main() {
         ("tap", tap::tap),
         ("disturbance", disturbance::disturbance),
         ("load", load::load),
+        ("loss", loss::loss),
+        ("exposure", loss::exposure),
     ];
     for (_, part) in parts.iter().filter(|(name, _)| named.is_empty() || named.iter().any(|named| named == name)) {
         part();

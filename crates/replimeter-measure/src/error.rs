@@ -11,6 +11,14 @@ pub enum MeasureError {
     /// The samples could not be kept.
     #[error("cannot keep the samples: {0}")]
     Sink(String),
+    /// What was to be done to a sandbox could not be done.
+    #[error("{message}")]
+    Sandbox {
+        /// Why.
+        message: String,
+        /// What to try.
+        hint: String,
+    },
     /// A thread of ours ended by a panic.
     #[error("a measuring thread ended unexpectedly; this is a defect of Replimeter's")]
     Thread,
@@ -27,6 +35,7 @@ impl MeasureError {
             Self::Server(error) => error.hint.clone(),
             Self::Sink(_) => "free some space, or name another folder with --run-dir".to_owned(),
             Self::Thread => "please report it with the messages above".to_owned(),
+            Self::Sandbox { hint, .. } => hint.clone(),
             Self::Interrupted => String::new(),
         }
     }

@@ -183,6 +183,14 @@ impl Cluster {
 /// On the first thing that forbids the run, naming the server, the cause and
 /// what to try.
 pub fn check(declared: &[Declared]) -> Result<Cluster, ServerError> {
+    check_for(declared, &PRIMARY_PRIVILEGES)
+}
+
+/// The same for a measurement whose writer needs other privileges on the schema.
+///
+/// # Errors
+/// As of [`check`].
+pub fn check_for(declared: &[Declared], writer_privileges: &[&str]) -> Result<Cluster, ServerError> {
     let mut servers: Vec<Surveyed> = Vec::new();
     for one in declared {
         let mut server = Surveyed::read(&one.node)?;
@@ -195,7 +203,7 @@ pub fn check(declared: &[Declared]) -> Result<Cluster, ServerError> {
     // What the primary lacks is said before what a replica lacks.
     if let Some(index) = declared.iter().position(|one| one.role == Some(Role::Primary)) {
         let Surveyed { session, facts, .. } = &mut servers[index];
-        check_privileges(session, facts, &PRIMARY_PRIVILEGES, &mut Vec::new())?;
+        check_privileges(session, facts, writer_privileges, &mut Vec::new())?;
     }
     let relations = relate(&servers, declared)?;
     refuse_broken_chain(&servers, &relations.of)?;
@@ -210,7 +218,7 @@ pub fn check(declared: &[Declared]) -> Result<Cluster, ServerError> {
             ));
         }
         if relation == Relation::Writer {
-            check_primary(&mut server, &mut warnings)?;
+            check_primary(&mut server, writer_privileges, &mut warnings)?;
             primary = Some(server);
         } else {
             check_replica(&mut server, &relation, &mut warnings)?;
@@ -241,7 +249,7 @@ fn refuse_broken_chain(servers: &[Surveyed], relations: &[Relation]) -> Result<(
     Ok(())
 }
 
-fn check_primary(primary: &mut Surveyed, warnings: &mut Vec<Warning>) -> Result<(), ServerError> {
+fn check_primary(primary: &mut Surveyed, privileges: &[&str], warnings: &mut Vec<Warning>) -> Result<(), ServerError> {
     check_membership(primary)?;
     let Surveyed { session, facts, semi_sync, galera, .. } = primary;
     if let Some(name) = facts.read_only() {
@@ -251,7 +259,7 @@ fn check_primary(primary: &mut Surveyed, warnings: &mut Vec<Warning>) -> Result<
             "name the writable primary with --primary",
         ));
     }
-    check_privileges(session, facts, &PRIMARY_PRIVILEGES, warnings)?;
+    check_privileges(session, facts, privileges, warnings)?;
     if let Some(state) = semi_sync.as_ref().filter(|state| state.enabled && state.active && state.clients < state.wait_for) {
         return Err(session.unfit(
             "would wait in vain",

@@ -35,6 +35,10 @@ pub const POINT_SELECT: &str = "SELECT id FROM `replimeter`.`lag_probe` WHERE id
 /// Empties the table. Not TRUNCATE, which is DDL and would stall a Galera cluster.
 pub const EMPTY: &str = "DELETE FROM `replimeter`.`lag_probe`";
 
+/// The columns of the lag measurement's rows.
+const LAG_COLUMNS: &str = "id BIGINT UNSIGNED NOT NULL PRIMARY KEY, sequence INT UNSIGNED NOT NULL, \
+     sent_us BIGINT NOT NULL, payload LONGBLOB NOT NULL, stamp DATETIME(6) NULL, stamp_udf VARCHAR(26) NULL";
+
 /// Our table on the primary, for as long as a measurement lasts. Dropped without
 /// [`remove`](Self::remove), as a panic does, it still removes the table there.
 #[derive(Debug)]
@@ -101,6 +105,14 @@ impl ProbeTable {
     /// When something is in its place, somebody else is measuring, or a server
     /// refuses.
     pub fn create(cluster: &mut Cluster, patience: Duration) -> Result<(Self, Vec<Warning>), ServerError> {
+        Self::create_with(cluster, patience, LAG_COLUMNS)
+    }
+
+    /// The same with other columns, for another measurement.
+    ///
+    /// # Errors
+    /// As of [`create`](Self::create).
+    pub fn create_with(cluster: &mut Cluster, patience: Duration, columns: &str) -> Result<(Self, Vec<Warning>), ServerError> {
         let mut warnings = Vec::new();
         let session = &mut cluster.primary.session;
         take_lock(session)?;
@@ -152,10 +164,7 @@ impl ProbeTable {
         // The default schema is ours, so that filters by default schema treat the
         // definition as they treat the rows.
         session.run("cannot use the schema", "USE `replimeter`")?;
-        let create = format!(
-            "CREATE TABLE `replimeter`.`lag_probe` (id BIGINT UNSIGNED NOT NULL PRIMARY KEY, sequence INT UNSIGNED NOT NULL, \
-             sent_us BIGINT NOT NULL, payload LONGBLOB NOT NULL, stamp DATETIME(6) NULL, stamp_udf VARCHAR(26) NULL) ENGINE=InnoDB COMMENT='{comment}'"
-        );
+        let create = format!("CREATE TABLE `replimeter`.`lag_probe` ({columns}) ENGINE=InnoDB COMMENT='{comment}'");
         session.run("cannot make the table", &create)?;
         Ok((table, warnings))
     }

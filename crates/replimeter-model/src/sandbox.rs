@@ -79,6 +79,15 @@ pub enum WaitPoint {
 }
 
 impl WaitPoint {
+    /// The word for it in plans and reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::AfterCommit => "after-commit",
+            Self::AfterSync => "after-sync",
+        }
+    }
+
     /// The servers' own word.
     #[must_use]
     pub fn variable(self) -> &'static str {

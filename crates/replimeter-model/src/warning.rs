@@ -69,6 +69,12 @@ pub enum WarningCode {
     FellBack,
     /// A mode that the servers found here cannot be started in.
     ModeLeftOut,
+    /// Somebody else has written to our rows.
+    ChangedByOthers,
+    /// A promise of a server's did not hold.
+    GuaranteeBroken,
+    /// One of several cases is not possible on these servers.
+    CaseLeftOut,
 }
 
 /// One warning of a run.

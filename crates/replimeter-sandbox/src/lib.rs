@@ -11,6 +11,7 @@ mod archive;
 pub mod binaries;
 mod copy;
 mod cpus;
+mod crash;
 mod engine;
 pub mod error;
 pub mod guard;

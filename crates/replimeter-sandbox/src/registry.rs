@@ -57,6 +57,13 @@ impl Servers {
         }
     }
 
+    /// Kills one process and does not wait for it.
+    pub(crate) fn strike(&self, number: usize) {
+        if let Some(child) = open(&self.state).children.get_mut(number) {
+            let _ = child.kill();
+        }
+    }
+
     /// Asks a process to shut down cleanly.
     pub(crate) fn ask_to_end(&self, number: usize) {
         if let Some(child) = open(&self.state).children.get_mut(number)

@@ -5,6 +5,7 @@ use std::{
     io::{self, Read, Write},
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
+    process::Command,
     sync::{Arc, atomic::AtomicBool},
     time::{Duration, Instant},
 };
@@ -29,8 +30,9 @@ use crate::{
     link::{Link, LinkSettings},
     network::Wire,
     process,
-    registry::Entry,
+    registry::{Entry, Servers},
     start::{self, Starter},
+    user::SystemUser,
 };
 
 /// What to start.
@@ -98,6 +100,7 @@ pub struct Sandbox {
     _doors: Vec<Link>,
     install: Install,
     record: SandboxRecord,
+    user: SystemUser,
     // Last: the folder's lock is let go after the folder is gone.
     _place: Place,
 }
@@ -246,6 +249,7 @@ impl Sandbox {
                 system_user: settings.home.user().name.clone(),
                 ..SandboxRecord::default()
             },
+            user: settings.home.user().clone(),
             _place: place,
         };
         // From here on an early return drops the sandbox, and so ends and removes it.
@@ -303,6 +307,29 @@ impl Sandbox {
     #[must_use]
     pub fn folder(&self) -> &Path {
         &self.entry.folder
+    }
+
+    /// Its processes.
+    pub(crate) fn servers(&self) -> &Servers {
+        &self.entry.servers
+    }
+
+    /// Spawns a server as a member of this name was, and returns its number.
+    pub(crate) fn adopt(&self, member: &Member, mut command: Command) -> Result<usize, SandboxError> {
+        command.env(process::MARK, &self.entry.folder).env(process::TOKEN, &self.entry.token);
+        let log = member.log();
+        process::log_to(&mut command, &log).map_err(SandboxError::disk("open the log", &log))?;
+        let spawn = |source| SandboxError::Spawn { program: self.install.program.display().to_string(), source };
+        let child = process::spawn(command, &self.user, member.node.namespace.as_ref()).map_err(spawn)?;
+        Ok(self.entry.servers.adopt(child))
+    }
+
+    /// The member of this name is another process now.
+    pub(crate) fn replace(&mut self, name: &str, number: usize) {
+        let pid = self.entry.servers.pid(number).unwrap_or_default();
+        if let Some(member) = self.members.iter_mut().find(|member| member.node.name == name) {
+            (member.number, member.pid) = (number, pid);
+        }
     }
 
     /// How the server of this number ended, if it did.

@@ -8,15 +8,18 @@ mod commands;
 mod cost;
 mod credentials;
 mod environment;
+mod exposure;
 mod failure;
 mod frame;
 mod loading;
+mod loss;
 mod machine;
 mod measure;
 mod progress;
 mod run_dir;
 mod scale;
 mod signals;
+mod stale;
 mod tap;
 mod topology_file;
 
@@ -35,6 +38,9 @@ fn main() -> ExitCode {
         Command::Load(args) => commands::load::run(&args, &stop),
         Command::Scale(args) => commands::scale::run(&args, &stop),
         Command::Cost(args) => commands::cost::run(&args, &stop),
+        Command::Stale(args) => commands::stale::run(&args, &stop),
+        Command::Loss(args) => commands::loss::run(&args, &stop),
+        Command::Exposure(args) => commands::exposure::run(&args, &stop),
         Command::Run(args) => commands::run::run(&args, &stop),
         Command::Doctor(args) => commands::doctor::run(&args, &stop),
         Command::Sandbox(args) => commands::sandbox::run(&args.command, &stop),

@@ -109,7 +109,7 @@ pub fn check(declared: &[Declared]) -> Result<Cluster, ServerError> {
 ///
 /// # Errors
 /// When a given one is somebody's.
-pub(super) fn server_ids(cluster: &mut Cluster, given: Option<u32>, count: usize) -> Result<Vec<u32>, ServerError> {
+pub(crate) fn server_ids(cluster: &mut Cluster, given: Option<u32>, count: usize) -> Result<Vec<u32>, ServerError> {
     let mut taken = BTreeSet::new();
     let servers = std::iter::once(&mut cluster.primary).chain(cluster.replicas.iter_mut().map(|replica| &mut replica.server));
     for server in servers {

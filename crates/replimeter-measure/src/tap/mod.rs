@@ -9,7 +9,7 @@ mod clocks;
 mod groups;
 mod log;
 pub mod matcher;
-mod stream;
+pub(crate) mod stream;
 mod summary;
 
 use std::{
@@ -28,6 +28,7 @@ use replimeter_model::{
 };
 use replimeter_server::binlog::{Follower, Start};
 
+pub(crate) use self::check::server_ids;
 pub use self::{
     check::check,
     matcher::{Arrival, Match, Matcher, Unmatched},

@@ -35,15 +35,15 @@ const MOST_SETS: usize = 1 << 16;
 
 /// A transaction as the matching thread gets it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Tapped {
-    pub(super) arrival: Arrival,
-    pub(super) bytes: u64,
-    pub(super) commit: Option<CommitTimes>,
+pub(crate) struct Tapped {
+    pub(crate) arrival: Arrival,
+    pub(crate) bytes: u64,
+    pub(crate) commit: Option<CommitTimes>,
 }
 
 /// What became of the connection.
 #[derive(Debug)]
-pub(super) enum Note {
+pub(crate) enum Note {
     /// It was lost, and why.
     Lost(ServerError),
     /// It is there again. With a hole, part of the stream is lost for good.
@@ -54,30 +54,30 @@ pub(super) enum Note {
 
 /// What a thread has for the matching thread.
 #[derive(Debug, Default)]
-pub(super) struct Inbox {
-    pub(super) arrivals: Vec<Tapped>,
-    pub(super) notes: Vec<Note>,
+pub(crate) struct Inbox {
+    pub(crate) arrivals: Vec<Tapped>,
+    pub(crate) notes: Vec<Note>,
     /// Schema and table by [`TableId`], those not handed over yet.
-    pub(super) names: Vec<(String, String)>,
+    pub(crate) names: Vec<(String, String)>,
     /// Sets of tables, numbered from 1, those not handed over yet.
-    pub(super) sets: Vec<Vec<TableId>>,
+    pub(crate) sets: Vec<Vec<TableId>>,
     /// Transactions without a GTID.
-    pub(super) anonymous: u64,
-    pub(super) counts: Counts,
-    pub(super) cpu: Duration,
-    pub(super) reconnects: u64,
+    pub(crate) anonymous: u64,
+    pub(crate) counts: Counts,
+    pub(crate) cpu: Duration,
+    pub(crate) reconnects: u64,
 }
 
 /// A stream, shared between its thread and the matching one.
 #[derive(Debug, Default)]
-pub(super) struct Stream {
+pub(crate) struct Stream {
     inbox: Mutex<Inbox>,
     /// Ends the thread.
-    pub(super) halt: AtomicBool,
+    pub(crate) halt: AtomicBool,
 }
 
 impl Stream {
-    pub(super) fn inbox(&self) -> MutexGuard<'_, Inbox> {
+    pub(crate) fn inbox(&self) -> MutexGuard<'_, Inbox> {
         // Nothing is left half done under the lock.
         self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -87,7 +87,7 @@ impl Stream {
     }
 
     /// Follows until halted; rests for so long after what has arrived was read.
-    pub(super) fn follow(&self, mut follower: Follower, clock: &Clock, real_time: bool, rest: Duration) {
+    pub(crate) fn follow(&self, mut follower: Follower, clock: &Clock, real_time: bool, rest: Duration) {
         prepare_measuring_thread(real_time);
         let mut batch: Vec<Tapped> = Vec::new();
         let mut sets: HashMap<Vec<TableId>, u32> = HashMap::new();

@@ -2,10 +2,13 @@
 
 mod calibrate;
 mod cost;
+mod exposure;
 mod lag;
 mod load;
 mod loading;
+mod loss;
 mod scale;
+mod stale;
 mod tap;
 mod target;
 
@@ -14,9 +17,12 @@ use serde::{Deserialize, Serialize};
 pub use self::{
     calibrate::{CalibratePlan, CalibrateSpec},
     cost::{CostPlan, CostShape, CostSpec},
+    exposure::{ExposurePlan, ExposureSpec},
     lag::{DEFAULT_ROUNDS, DEFAULT_SIZE, Join, LagPlan, LagSpec, Method, Methods, Pace, Until, Writes},
     loading::{LoadingPlan, LoadingSpec},
+    loss::{Crash, LossCase, LossPlan, LossSpec},
     scale::{FEWEST_COUNTS, Replicas, ScaleMode, ScalePhase, ScalePlan, ScaleSpec},
+    stale::{Case, Judged, Offsets, Pool, StalePace, StalePlan, StaleSpec, SyncReads},
     tap::{By, TapPlan, TapSpec},
     target::{OneOrMore, TargetSpec, check_nodes},
 };
@@ -38,6 +44,12 @@ pub enum Command {
     Scale,
     /// What each mode of replication costs.
     Cost,
+    /// How often reads miss what was acknowledged.
+    Stale,
+    /// What a crash of the primary takes with it.
+    Loss,
+    /// What a crash would take at any moment.
+    Exposure,
 }
 
 impl Command {
@@ -51,6 +63,9 @@ impl Command {
             Self::Load => "load",
             Self::Scale => "scale",
             Self::Cost => "cost",
+            Self::Stale => "stale",
+            Self::Loss => "loss",
+            Self::Exposure => "exposure",
         }
     }
 }
@@ -85,6 +100,15 @@ pub struct PlanFile {
     /// How, for the command `cost`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost: Option<CostSpec>,
+    /// How, for the command `stale`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stale: Option<StaleSpec>,
+    /// How, for the command `loss`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub loss: Option<LossSpec>,
+    /// How, for the command `exposure`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exposure: Option<ExposureSpec>,
 }
 
 /// A resolved plan.
@@ -115,6 +139,12 @@ pub enum Work {
     Scale(ScalePlan),
     /// What each mode of replication costs.
     Cost(CostPlan),
+    /// How often reads miss what was acknowledged.
+    Stale(StalePlan),
+    /// What a crash of the primary takes with it.
+    Loss(LossPlan),
+    /// What a crash would take at any moment.
+    Exposure(ExposurePlan),
 }
 
 /// Why a plan cannot be carried out.
@@ -181,9 +211,40 @@ impl PlanFile {
         Self { cost: Some(cost), ..Self::of(Command::Cost, target) }
     }
 
-    /// A plan whose command has no section yet.
+    /// A plan for `stale` from its parts.
+    #[must_use]
+    pub fn stale(target: TargetSpec, stale: StaleSpec) -> Self {
+        Self { stale: Some(stale), ..Self::of(Command::Stale, target) }
+    }
+
+    /// A plan for `loss` from its parts.
+    #[must_use]
+    pub fn loss(target: TargetSpec, loss: LossSpec) -> Self {
+        Self { loss: Some(loss), ..Self::of(Command::Loss, target) }
+    }
+
+    /// A plan for `exposure` from its parts.
+    #[must_use]
+    pub fn exposure(target: TargetSpec, exposure: ExposureSpec) -> Self {
+        Self { exposure: Some(exposure), ..Self::of(Command::Exposure, target) }
+    }
+
+    /// A plan without settings.
     fn of(command: Command, target: TargetSpec) -> Self {
-        Self { command, title: None, target, lag: None, calibrate: None, tap: None, load: None, scale: None, cost: None }
+        Self {
+            command,
+            title: None,
+            target,
+            lag: None,
+            calibrate: None,
+            tap: None,
+            load: None,
+            scale: None,
+            cost: None,
+            stale: None,
+            loss: None,
+            exposure: None,
+        }
     }
 
     /// Reads a plan file's text.
@@ -206,6 +267,9 @@ impl PlanFile {
             (Command::Load, self.load.is_some()),
             (Command::Scale, self.scale.is_some()),
             (Command::Cost, self.cost.is_some()),
+            (Command::Stale, self.stale.is_some()),
+            (Command::Loss, self.loss.is_some()),
+            (Command::Exposure, self.exposure.is_some()),
         ];
         if let Some((other, _)) = sections.iter().find(|(command, there)| *there && *command != self.command) {
             let (other, own) = (other.name(), self.command.name());
@@ -224,16 +288,19 @@ impl PlanFile {
             return Ok(Plan { title: self.title.clone(), target: self.target.clone(), targets, work: Work::Cost(work) });
         }
         let mut target = self.target.clone();
-        if self.command == Command::Load {
-            loading::alone(&mut target);
+        match self.command {
+            Command::Calibrate => {
+                calibrate::check_target(&target, &target.resolve()?)?;
+                calibrate::quiet(&mut target);
+            }
+            Command::Load => loading::alone(&mut target),
+            Command::Loss => {
+                let targets = target.resolve()?;
+                loss::check_target(&mut target, &self.loss.clone().unwrap_or_default(), &targets)?;
+            }
+            _ => {}
         }
-        let targets = if self.command == Command::Calibrate {
-            calibrate::check_target(&target, &target.resolve()?)?;
-            calibrate::quiet(&mut target);
-            target.resolve()?
-        } else {
-            target.resolve()?
-        };
+        let targets = target.resolve()?;
         let sandbox = !matches!(targets.as_slice(), [Target::Nodes(_)]);
         let several = targets.len() > 1;
         let lag = self.lag.clone().unwrap_or_default();
@@ -244,6 +311,9 @@ impl PlanFile {
             Command::Lag => Work::Lag(lag.resolve(sandbox)?),
             Command::Calibrate => Work::Calibrate(self.calibrate.clone().unwrap_or_default().resolve()?),
             Command::Load => Work::Load(self.load.clone().unwrap_or_default().resolve(&targets)?),
+            Command::Stale => Work::Stale(self.stale.clone().unwrap_or_default().resolve(sandbox)?),
+            Command::Loss => Work::Loss(self.loss.clone().unwrap_or_default().resolve()?),
+            Command::Exposure => Work::Exposure(self.exposure.clone().unwrap_or_default().resolve(&targets)?),
             // The others have been resolved above.
             Command::Tap | Command::Scale | Command::Cost => Work::Tap(self.tap.clone().unwrap_or_default().resolve(&targets)?),
         };
@@ -263,6 +333,9 @@ impl Plan {
             Work::Load(plan) => PlanFile { title, ..PlanFile::load(target, plan.to_spec()) },
             Work::Scale(plan) => PlanFile { title, ..PlanFile::scale(target, plan.to_spec()) },
             Work::Cost(plan) => PlanFile { title, ..PlanFile::cost(target, plan.to_spec()) },
+            Work::Stale(plan) => PlanFile { title, ..PlanFile::stale(target, plan.to_spec()) },
+            Work::Loss(plan) => PlanFile { title, ..PlanFile::loss(target, plan.to_spec()) },
+            Work::Exposure(plan) => PlanFile { title, ..PlanFile::exposure(target, plan.to_spec()) },
         }
     }
 
@@ -308,6 +381,10 @@ mod tests {
             "command = 'scale'\n[target]\ncpus-per-server = '0.25'\nwait-point = 'after-sync'\nserver-options = ['replicas:sync_binlog=1']\n[scale]\nmode = 'semi-sync'\nreplicas = '0,1,3'\nsize = '300MB'\nreads = 'all'\nupdates = true",
             "command = 'scale'\n[scale]\nreplicas = '0..4'\ncheck-prediction = true\nfor = '30s'\nseed = 9",
             "command = 'tap'\n[tap]\nfor = '60s'\nby = 'table'\nonly = ['shop', 'a.b']\nserver-id = 7",
+            "command = 'loss'",
+            "command = 'loss'\n[target]\nsandbox = ['async:1', 'semi-sync:2', 'galera:3']\n[loss]\ncrash = 'isolated'\ncrashes = 20\ngap = '1s'\nrate = 500",
+            "command = 'exposure'",
+            "command = 'exposure'\n[target]\nprimary = 'mysql://u@a/'\nreplicas = ['mysql://u@b/']\n[exposure]\nfor = '10m'\nlook = '50ms'",
             "command = 'lag'\n[lag]\nmethod = 'tap, poll'\nwriters = 8",
             "command = 'lag'\n[lag]\nmethod = 'all'\nfor = '60s'\npace = 'visible'\nsize = 5",
             "command = 'lag'\ntitle = 'x'\n[target]\nsandbox = 'async:2'\nserver-options = ['sync_binlog=1']\n[lag]\nsizes = '1..9:2'",
@@ -372,6 +449,17 @@ mod tests {
             ("command = 'load'\n[load]\narrivals = 'poisson'", "add a rate"),
             ("command = 'load'\n[load]\nworkload = ['insert', 'insert']", "given twice"),
             ("command = 'load'\n[load]\nfor = '0s'", "above 0"),
+            ("command = 'loss'\n[target]\nsandbox = 'none'", "has no replica"),
+            ("command = 'loss'\n[target]\nsandbox = ['async:1', 'async:0']", "async:0 has no replica"),
+            ("command = 'loss'\n[target]\nsandbox = 'galera:1'", "has no replica"),
+            ("command = 'loss'\n[target]\nsandbox = 'work'", "starts and removes itself"),
+            ("command = 'loss'\n[target]\nprimary = 'mysql://a/'\nreplicas = ['mysql://b/']", "never servers of yours"),
+            ("command = 'loss'\n[loss]\ncrashes = 0", "crashes must be"),
+            ("command = 'loss'\n[loss]\ngap = '1s'", "isolated crashes"),
+            ("command = 'loss'\n[loss]\nfor = '1h'", "before a crash"),
+            ("command = 'exposure'\n[target]\nsandbox = ['async:1', 'async:2']", "one target"),
+            ("command = 'exposure'\n[target]\nsandbox = 'work'\n[exposure]\nwriters = 2", "writes nothing"),
+            ("command = 'exposure'\n[exposure]\nlook = '1us'", "are asked every"),
             ("command = 'calibrate'\n[calibrate]\ndelays = ['0']", "above 0"),
             ("command = 'calibrate'\n[calibrate]\ndelays = ['11s']", "longest"),
             ("command = 'calibrate'\n[calibrate]\nrepeats = 0", "repeats"),
@@ -407,6 +495,25 @@ mod tests {
         for target in ["sandbox = 'work'", "primary = 'mysql://a/'\nreplicas = ['mysql://b/']"] {
             assert!(resolve(&format!("command = 'lag'\n[target]\n{target}\nudf = true")).is_err(), "{target}");
         }
+    }
+
+    #[test]
+    fn both_wait_points_are_crashed_unless_one_is_chosen() {
+        let labels = |text: &str| {
+            let plan = resolve(text).unwrap();
+            let Work::Loss(loss) = &plan.work else { panic!("a plan for another command") };
+            loss.cases(&plan.targets).into_iter().map(|case| case.label).collect::<Vec<_>>()
+        };
+        let both = labels("command = 'loss'\n[target]\nsandbox = ['async:1', 'mysql/semi-sync:1']");
+        assert_eq!(both, ["async:1", "mysql/semi-sync:1 after-commit", "mysql/semi-sync:1 after-sync"]);
+        let one = labels("command = 'loss'\n[target]\nsandbox = 'semi-sync:1'\nwait-point = 'after-sync'");
+        assert_eq!(one, ["semi-sync:1 after-sync"]);
+    }
+
+    #[test]
+    fn an_isolated_crash_has_a_link_to_cut() {
+        let plan = resolve("command = 'loss'\n[loss]\ncrash = 'isolated'").unwrap();
+        assert!(matches!(plan.targets.as_slice(), [Target::Sandbox(spec)] if spec.link.is_some()), "{:?}", plan.targets);
     }
 
     #[test]

@@ -5,12 +5,24 @@ mod cost;
 mod frame;
 mod lag;
 mod load;
+mod loss;
 mod pictures;
 mod price;
 mod scale;
+mod stale;
+mod stale_pictures;
 mod tap;
 
-pub use self::{calibrate::calibrate, cost::cost, lag::lag, load::load, scale::scale, tap::tap};
+pub use self::{
+    calibrate::calibrate,
+    cost::cost,
+    lag::lag,
+    load::load,
+    loss::{exposure, loss},
+    scale::scale,
+    stale::stale,
+    tap::tap,
+};
 use crate::samples::SamplesError;
 
 /// Why a page could not be made.

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use replimeter_model::{
     backlog::BacklogPhase,
     calibrate::{CalibrateDocument, CalibrateRow},
+    exposure::ExposureDocument,
     load::LoadDocument,
+    loss::{CrashRecord, LossDocument},
     record::{Bin, Distribution, LagDocument, LagRow},
     sample::{LagSample, Phase},
     stages::{Near, Stages},
@@ -487,6 +489,157 @@ pub(super) fn calibration(document: &CalibrateDocument) -> Picture {
             rows: rows.collect(),
         },
     }
+}
+
+/// One figure of every crash, a column of points for each way of replicating.
+fn per_crash(document: &LossDocument, pick: impl Fn(&CrashRecord) -> f64, hover: &str) -> Vec<Value> {
+    let of = |shape: &str| document.crashes.iter().filter(|crash| crash.shape == shape).collect::<Vec<_>>();
+    let traces = document.results.iter().enumerate().map(|(index, row)| {
+        let crashes = of(&row.shape);
+        json!({
+            "type": "box", "name": row.shape, "boxpoints": "all", "jitter": 0.5, "pointpos": 0,
+            "y": crashes.iter().map(|crash| pick(crash)).collect::<Vec<_>>(),
+            "text": crashes.iter().map(|crash| format!("crash {}", crash.number)).collect::<Vec<_>>(),
+            "hovertemplate": format!("%{{text}}: {hover}<extra>%{{fullData.name}}</extra>"),
+            "marker": {"color": colour(index), "size": 5}, "line": {"width": 1}, "fillcolor": "rgba(0,0,0,0)", "showlegend": false,
+        })
+    });
+    traces.collect()
+}
+
+/// Acknowledged transactions that each crash took.
+pub(super) fn losses(document: &LossDocument) -> Picture {
+    let mut traces = per_crash(document, |crash| crash.missing as f64, "%{y:,} missing");
+    for (trace, row) in traces.iter_mut().zip(&document.results) {
+        trace["legendgroup"] = json!(row.shape);
+    }
+    let rows = document.crashes.iter().map(|crash| {
+        vec![
+            crash.shape.clone(),
+            count(crash.number),
+            count(crash.acknowledged),
+            count(crash.missing),
+            count(crash.seen_then_lost),
+            count(crash.unacknowledged_present),
+        ]
+    });
+    Picture {
+        id: "losses",
+        title: "Acknowledged transactions missing after each crash",
+        note: "A point for each crash; the box spans the quartiles.".to_owned(),
+        figure: figure(
+            "losses",
+            traces,
+            json!({"type": "category"}),
+            json!({"title": {"text": "acknowledged transactions missing"}, "rangemode": "tozero"}),
+        ),
+        table: DataTable {
+            header: ["what was crashed", "crash", "acknowledged", "missing", "seen, then lost", "never acknowledged, present"]
+                .map(str::to_owned)
+                .to_vec(),
+            rows: rows.collect(),
+        },
+    }
+}
+
+/// How long each crash kept writes out.
+pub(super) fn recoveries(document: &LossDocument) -> Picture {
+    let unit = Unit::for_size(document.crashes.iter().map(|crash| crash.recovery_us).fold(0.0, f64::max));
+    let hover = format!("%{{y:.4~g}} {}", unit.symbol());
+    let traces = per_crash(document, |crash| crash.recovery_us / unit.scale(), &hover);
+    let shown = |us: Option<f64>| us.map_or_else(|| "–".to_owned(), |us| unit.show(us));
+    let rows = document.crashes.iter().map(|crash| {
+        vec![
+            crash.shape.clone(),
+            count(crash.number),
+            crash.promoted.clone(),
+            shown(crash.drained_us),
+            shown(Some(crash.promoted_us)),
+            shown(Some(crash.recovery_us)),
+        ]
+    });
+    Picture {
+        id: "recoveries",
+        title: "From the end of the primary to the first write of its successor",
+        note: "Without the time for noticing, except where a cluster notices by itself.".to_owned(),
+        figure: figure(
+            "recoveries",
+            traces,
+            json!({"type": "category"}),
+            json!({"title": {"text": format!("recovery ({})", unit.symbol())}, "rangemode": "tozero"}),
+        ),
+        table: DataTable {
+            header: ["what was crashed", "crash", "took over", "applied after", "writable after", "first write after"]
+                .map(str::to_owned)
+                .to_vec(),
+            rows: rows.collect(),
+        },
+    }
+}
+
+/// What a crash would have taken, over the course of the run; nothing where the mode makes it nought.
+pub(super) fn exposures(document: &ExposureDocument) -> Vec<Picture> {
+    let windows = &document.windows;
+    if windows.is_empty() {
+        return Vec::new();
+    }
+    let x: Vec<f64> = windows.iter().map(|window| window.end_us / 1e6).collect();
+    let line = |name: &str, y: Vec<f64>, index: usize, dash: &str| {
+        json!({
+            "type": "scatter", "mode": "lines", "name": name, "x": x, "y": y,
+            "hovertemplate": "until %{x:.1f} s: %{y:,.4~g}<extra>%{fullData.name}</extra>",
+            "line": {"color": colour(index), "dash": dash},
+        })
+    };
+    let table = || DataTable {
+        header: ["until (s)", "looks", "committed", "transactions, mean", "most", "bytes, most", "age, most (ms)"]
+            .map(str::to_owned)
+            .to_vec(),
+        rows: windows
+            .iter()
+            .map(|window| {
+                vec![
+                    format!("{:.1}", window.end_us / 1e6),
+                    count(window.looks),
+                    count(window.committed),
+                    format!("{:.2}", window.transactions_mean),
+                    count(window.transactions_max),
+                    count(window.bytes_max),
+                    Unit::Milli.show(window.age_max_us),
+                ]
+            })
+            .collect(),
+    };
+    let time = || json!({"title": {"text": "time since the beginning (s)"}});
+    vec![
+        Picture {
+            id: "exposed",
+            title: "Transactions that no replica had received",
+            note: "Of each stretch the mean and the largest.".to_owned(),
+            figure: figure(
+                "exposed",
+                vec![
+                    line("mean", windows.iter().map(|window| window.transactions_mean).collect(), 0, "solid"),
+                    line("most", windows.iter().map(|window| window.transactions_max as f64).collect(), 1, "dot"),
+                ],
+                time(),
+                json!({"title": {"text": "transactions"}, "rangemode": "tozero"}),
+            ),
+            table: table(),
+        },
+        Picture {
+            id: "age",
+            title: "How old the oldest of them was",
+            note: "The largest of each stretch.".to_owned(),
+            figure: figure(
+                "age",
+                vec![line("oldest", windows.iter().map(|window| window.age_max_us / 1e3).collect(), 2, "solid")],
+                time(),
+                json!({"title": {"text": "age (ms)"}, "rangemode": "tozero"}),
+            ),
+            table: table(),
+        },
+    ]
 }
 
 /// Windows by replica, in order.

@@ -5,14 +5,25 @@ mod calibrate;
 mod cost;
 mod lag;
 mod load;
+mod loss;
 mod scale;
+mod stale;
 mod tap;
 
 use std::fmt::Write as _;
 
 use replimeter_model::{record::TargetRecord, warning::Warning};
 
-pub use self::{calibrate::calibrate, cost::cost, lag::lag, load::load, scale::scale, tap::tap};
+pub use self::{
+    calibrate::calibrate,
+    cost::cost,
+    lag::lag,
+    load::load,
+    loss::{exposure, loss},
+    scale::scale,
+    stale::stale,
+    tap::tap,
+};
 
 /// A text as it stands: what Markdown would take for markup is escaped, and so is
 /// what would end a cell or a line.
@@ -129,7 +140,10 @@ pub(crate) fn warnings(warnings: &[Warning]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use replimeter_model::{calibrate::CalibrateDocument, record::LagDocument, tap::TapDocument, warning::WarningCode};
+    use replimeter_model::{
+        calibrate::CalibrateDocument, exposure::ExposureDocument, loss::LossDocument, record::LagDocument, tap::TapDocument,
+        warning::WarningCode,
+    };
 
     use super::*;
 
@@ -157,6 +171,12 @@ mod tests {
                 ..CalibrateDocument::default()
             }),
             tap(&TapDocument { answer: "None.".to_owned(), warnings: vec![warning.clone()], ..TapDocument::default() }),
+            loss(&LossDocument { answer: "None.".to_owned(), warnings: vec![warning.clone()], ..LossDocument::default() }),
+            exposure(&ExposureDocument {
+                answer: "None.".to_owned(),
+                warnings: vec![warning.clone()],
+                ..ExposureDocument::default()
+            }),
         ] {
             assert!(text.starts_with("# Replimeter ") && text.contains("None.") && text.ends_with("- m → h\n"), "{text}");
         }

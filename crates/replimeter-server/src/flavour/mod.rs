@@ -8,10 +8,12 @@ pub mod group;
 pub mod gtid;
 mod mariadb;
 mod mysql;
+pub mod pressure;
 pub mod semi_sync;
 pub mod settings;
 pub mod stages;
 pub mod statements;
+pub mod sync_reads;
 pub mod waits;
 pub mod written;
 

@@ -53,7 +53,7 @@ impl LoadArgs {
 }
 
 /// With the whole path of its file, so that a run's own plan runs from every folder.
-fn found_from_anywhere(load: LoadSpec) -> LoadSpec {
+pub(super) fn found_from_anywhere(load: LoadSpec) -> LoadSpec {
     LoadSpec { workload: path_of_workload(&load.workload), ..load }
 }
 

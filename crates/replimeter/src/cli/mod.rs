@@ -3,9 +3,11 @@
 mod cost;
 mod load;
 mod loading;
+mod loss;
 mod sandbox;
 mod scale;
 mod servers;
+mod stale;
 mod tap;
 mod target;
 
@@ -23,9 +25,11 @@ pub(crate) use self::{
     cost::CostArgs,
     load::LoadArgs,
     loading::LoadingArgs,
+    loss::{ExposureArgs, LossArgs},
     sandbox::{DownArgs, EnvArgs, ExecArgs, LinkArgs, ListArgs, SandboxCommand, SandboxCommandArgs, UpArgs},
     scale::ScaleArgs,
     servers::{AddArgs, ServersArgs, ServersCommand},
+    stale::StaleArgs,
     tap::{Stream, TapArgs},
     target::{SandboxArgs, TargetArgs},
 };
@@ -49,6 +53,11 @@ Examples:
   replimeter load --workload oltp-mix --threads 8 how much does it do, and how long does each take?
   replimeter cost                                  what does each mode of replication cost?
   replimeter scale --replicas 0..3                 what does each read replica cost, and give?
+  replimeter stale --sandbox galera:3              how often does a read miss what was just written?
+  replimeter loss --sandbox async:1 --sandbox semi-sync:1
+                                                   what dies with the primary?
+  replimeter exposure --primary mysql://u@db1/ --replica mysql://u@db2/
+                                                   what would, right now? nothing is written
   replimeter run plans/size-sweep.toml             a published experiment
   replimeter report replimeter-runs/…              render a run again, no server needed
   replimeter doctor --topology cluster.toml        what is odd about these servers?
@@ -77,6 +86,12 @@ pub(crate) enum Command {
     Scale(Box<ScaleArgs>),
     /// Measure what each mode of replication costs: throughput, latency and processor time against a lone server, with intervals
     Cost(Box<CostArgs>),
+    /// Measure how often a read misses a write that was just acknowledged, and for how long
+    Stale(Box<StaleArgs>),
+    /// Kill the primary of a sandbox under load and count what died with it: acknowledged transactions that no replica has
+    Loss(Box<LossArgs>),
+    /// Say what a crash of the primary would take at any moment: acknowledged transactions that no replica has received; writes nothing
+    Exposure(Box<ExposureArgs>),
     /// Carry out a plan file; every run keeps its own as plan.toml
     Run(Box<RunArgs>),
     /// Render a run again from its directory, without any server

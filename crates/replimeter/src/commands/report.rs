@@ -9,13 +9,16 @@ use std::{
 use replimeter_model::{
     calibrate::{CALIBRATE_SCHEMA, CalibrateDocument},
     cost::{COST_SCHEMA, CostDocument},
+    exposure::{EXPOSURE_SCHEMA, ExposureDocument},
     load::{LOAD_SCHEMA, LoadDocument},
+    loss::{LOSS_SCHEMA, LossDocument},
     manifest::{MANIFEST_SCHEMA, Manifest},
     record::{LAG_SCHEMA, LagDocument},
     scale::{SCALE_SCHEMA, ScaleDocument},
+    stale::{STALE_SCHEMA, StaleDocument},
     tap::{TAP_SCHEMA, TapDocument},
 };
-use replimeter_report::{calibrate, cost, html, loading, markdown, scale, tap, terminal};
+use replimeter_report::{calibrate, cost, exposure, html, loading, loss, markdown, scale, stale, tap, terminal};
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
@@ -53,6 +56,9 @@ pub(crate) enum Document {
     Load(Box<LoadDocument>),
     Scale(Box<ScaleDocument>),
     Cost(Box<CostDocument>),
+    Stale(Box<StaleDocument>),
+    Loss(Box<LossDocument>),
+    Exposure(Box<ExposureDocument>),
 }
 
 impl Document {
@@ -69,8 +75,22 @@ impl Document {
             TAP_SCHEMA => Ok(Self::Tap(Box::new(serde_json::from_value(value).map_err(wrong)?))),
             LOAD_SCHEMA => Ok(Self::Load(Box::new(serde_json::from_value(value).map_err(wrong)?))),
             COST_SCHEMA => Ok(Self::Cost(Box::new(serde_json::from_value(value).map_err(wrong)?))),
+            STALE_SCHEMA => Ok(Self::Stale(Box::new(serde_json::from_value(value).map_err(wrong)?))),
+            LOSS_SCHEMA => Ok(Self::Loss(Box::new(serde_json::from_value(value).map_err(wrong)?))),
+            EXPOSURE_SCHEMA => Ok(Self::Exposure(Box::new(serde_json::from_value(value).map_err(wrong)?))),
             other => {
-                let known = [LAG_SCHEMA, CALIBRATE_SCHEMA, TAP_SCHEMA, LOAD_SCHEMA, SCALE_SCHEMA, COST_SCHEMA].join(", ");
+                let known = [
+                    LAG_SCHEMA,
+                    CALIBRATE_SCHEMA,
+                    TAP_SCHEMA,
+                    LOAD_SCHEMA,
+                    SCALE_SCHEMA,
+                    COST_SCHEMA,
+                    STALE_SCHEMA,
+                    LOSS_SCHEMA,
+                    EXPOSURE_SCHEMA,
+                ]
+                .join(", ");
                 Err(refuse(format!("it has the schema {other}, this version reads {known}")))
             }
         }
@@ -85,6 +105,9 @@ impl Document {
             Self::Load(document) => document.run_dir = dir,
             Self::Scale(document) => document.run_dir = dir,
             Self::Cost(document) => document.run_dir = dir,
+            Self::Stale(document) => document.run_dir = dir,
+            Self::Loss(document) => document.run_dir = dir,
+            Self::Exposure(document) => document.run_dir = dir,
         }
     }
 
@@ -96,6 +119,9 @@ impl Document {
             Self::Load(document) => &document.run_dir,
             Self::Scale(document) => &document.run_dir,
             Self::Cost(document) => &document.run_dir,
+            Self::Stale(document) => &document.run_dir,
+            Self::Loss(document) => &document.run_dir,
+            Self::Exposure(document) => &document.run_dir,
         }
     }
 
@@ -112,6 +138,9 @@ impl Document {
             Self::Load(document) => markdown::load(document),
             Self::Scale(document) => markdown::scale(document),
             Self::Cost(document) => markdown::cost(document),
+            Self::Stale(document) => markdown::stale(document),
+            Self::Loss(document) => markdown::loss(document),
+            Self::Exposure(document) => markdown::exposure(document),
         }
     }
 
@@ -124,6 +153,9 @@ impl Document {
             Self::Load(document) => html::load(document, manifest, plan),
             Self::Scale(document) => html::scale(document, manifest, plan),
             Self::Cost(document) => html::cost(document, manifest, plan),
+            Self::Stale(document) => html::stale(document, manifest, plan),
+            Self::Loss(document) => html::loss(document, manifest, plan),
+            Self::Exposure(document) => html::exposure(document, manifest, plan),
         };
         let page = page.map_err(|error| Failure::failed(format!("cannot render the page: {error}"), incomplete_hint()))?;
         write_text(&dir.join(PAGE), &page).and_then(|()| write_text(&dir.join(TICKET), &self.markdown()))
@@ -139,12 +171,18 @@ impl Document {
             (Form::Json, Self::Load(document)) => return print_json(document),
             (Form::Json, Self::Scale(document)) => return print_json(document),
             (Form::Json, Self::Cost(document)) => return print_json(document),
+            (Form::Json, Self::Stale(document)) => return print_json(document),
             (Form::Text { raw }, Self::Lag(document)) => terminal::lag(document, raw),
             (Form::Text { .. }, Self::Calibrate(document)) => calibrate::text(document),
             (Form::Text { .. }, Self::Tap(document)) => tap::text(document),
             (Form::Text { .. }, Self::Load(document)) => loading::text(document),
             (Form::Text { .. }, Self::Scale(document)) => scale::text(document),
             (Form::Text { .. }, Self::Cost(document)) => cost::text(document),
+            (Form::Text { .. }, Self::Stale(document)) => stale::text(document),
+            (Form::Json, Self::Loss(document)) => return print_json(document),
+            (Form::Json, Self::Exposure(document)) => return print_json(document),
+            (Form::Text { .. }, Self::Loss(document)) => loss::text(document),
+            (Form::Text { .. }, Self::Exposure(document)) => exposure::text(document),
         };
         let dir = self.run_dir();
         text.push_str(&format!("\nRun kept in {dir}\n"));
@@ -164,6 +202,9 @@ impl Document {
             Self::Load(document) => write_json(&summary, document),
             Self::Scale(document) => write_json(&summary, document),
             Self::Cost(document) => write_json(&summary, document),
+            Self::Stale(document) => write_json(&summary, document),
+            Self::Loss(document) => write_json(&summary, document),
+            Self::Exposure(document) => write_json(&summary, document),
         };
         written.and_then(|()| self.render(dir, manifest, plan))
     }

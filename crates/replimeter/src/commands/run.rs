@@ -16,12 +16,12 @@ use crate::{
     calibrate,
     cli::RunArgs,
     commands::report::print,
-    cost,
+    cost, exposure,
     failure::Failure,
     frame::plan_text,
-    loading,
+    loading, loss,
     measure::{self, Request},
-    scale, tap,
+    scale, stale, tap,
 };
 
 /// No plan comes near this, in bytes.
@@ -40,6 +40,9 @@ pub(crate) fn run(args: &RunArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure>
         Work::Load(work) => loading::check(work, &args.output),
         Work::Scale(_) => scale::check(&args.output),
         Work::Cost(work) => cost::check(work, &args.output),
+        Work::Stale(work) => stale::check(plan, work, &args.output),
+        Work::Loss(_) => loss::check(&args.output),
+        Work::Exposure(_) => exposure::check(&args.output),
     })?;
     for (plan, passwords, warnings) in plans {
         if args.dry_run {
@@ -63,6 +66,16 @@ pub(crate) fn run(args: &RunArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure>
                 loading::carry_out(loading::Request { plan: &plan, work, passwords, ask_password, output, warnings }, stop)?;
             }
             Work::Cost(work) => cost::carry_out(&plan, work, output, warnings, stop)?,
+            Work::Stale(work) => {
+                let passwords = &passwords;
+                stale::carry_out(stale::Request { plan: &plan, work, passwords, ask_password, output, warnings }, stop)?;
+            }
+            Work::Loss(work) => loss::carry_out(&plan, work, output, warnings, stop)?,
+            Work::Exposure(work) => {
+                let passwords = &passwords;
+                let request = exposure::Request { plan: &plan, work, passwords, ask_password, output, warnings };
+                exposure::carry_out(request, stop)?;
+            }
         }
     }
     Ok(())

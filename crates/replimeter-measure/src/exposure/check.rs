@@ -1,0 +1,73 @@
+//! Whether the servers' exposure can be looked at; reads only.
+
+use replimeter_model::target::Role as Declaration;
+use replimeter_server::{
+    ServerError,
+    binlog::fitness::{self, Role},
+};
+
+use crate::{
+    preflight::{CheckedReplica, Cluster},
+    survey::{Declared, Relation, Surveyed, relate},
+};
+
+/// Connects to every server, finds out how they hang together, and checks that the
+/// primary's log can be followed, where that is needed.
+///
+/// # Errors
+/// On the first thing that forbids it, naming the server, the cause and what to try.
+pub fn check(declared: &[Declared]) -> Result<Cluster, ServerError> {
+    let mut servers: Vec<Surveyed> = Vec::new();
+    for one in declared {
+        let server = Surveyed::read(&one.node)?;
+        let identity = server.facts.identity();
+        if let Some(other) = servers.iter().find(|other| other.facts.identity() == identity) {
+            return Err(server.session.unfit(
+                "is named twice",
+                format!("{} ({}) leads to the same server, {}", other.session.name(), other.session.address(), identity.place),
+                "name each server once",
+            ));
+        }
+        servers.push(server);
+    }
+    // What the replicas say is all that there is.
+    if let Some(error) = servers
+        .iter()
+        .zip(declared)
+        .find_map(|(server, declared)| server.channels.as_ref().err().filter(|_| declared.role != Some(Declaration::Primary)))
+    {
+        return Err(error.clone());
+    }
+    let relations = relate(&servers, declared)?;
+    let mut primary = None;
+    let mut replicas = Vec::new();
+    for (server, relation) in servers.into_iter().zip(relations.of) {
+        if relation == Relation::Writer {
+            primary = Some(server);
+        } else {
+            replicas.push(CheckedReplica { server, relation });
+        }
+    }
+    let primary = primary.ok_or_else(|| ServerError::unfit("target", "", "cannot measure", "there is no server", "name one"))?;
+    if replicas.is_empty() {
+        return Err(primary.session.unfit(
+            "has no replica",
+            "nothing that it acknowledges is anywhere else: all of it is exposed, always",
+            "name its replicas with --replica",
+        ));
+    }
+    if !matches!(relations.mode, "galera" | "group") {
+        fitness::check(&primary.session, &primary.facts, Role::Source)?;
+        for replica in &replicas {
+            let Relation::Channel { channel, .. } = &replica.relation else { continue };
+            if !channel.by_gtid {
+                return Err(replica.server.session.unfit(
+                    "cannot say which transactions it has received",
+                    "its replication does not find its position by GTID",
+                    "MariaDB: CHANGE MASTER TO MASTER_USE_GTID=slave_pos; MySQL: SOURCE_AUTO_POSITION=1",
+                ));
+            }
+        }
+    }
+    Ok(Cluster { primary, replicas, mode: relations.mode, warnings: Vec::new() })
+}

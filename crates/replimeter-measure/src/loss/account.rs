@@ -1,0 +1,108 @@
+//! What became of every transaction.
+
+use replimeter_model::time::Nanos;
+
+use super::{
+    ids::Ids,
+    writers::{Entry, Fate},
+};
+
+/// The reckoning of one crash.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Account {
+    pub(crate) begun: u64,
+    pub(crate) acknowledged: u64,
+    /// Of these, after the cut.
+    pub(crate) acknowledged_after_cut: u64,
+    /// Acknowledged and not present.
+    pub(crate) missing: u64,
+    /// How long before the end the first of the missing was acknowledged.
+    pub(crate) missing_since: Option<Nanos>,
+    /// Of the missing, acknowledged after the cut.
+    pub(crate) missing_after_cut: u64,
+    pub(crate) seen: u64,
+    /// Seen and not present.
+    pub(crate) seen_then_lost: u64,
+    /// Of these, never acknowledged.
+    pub(crate) seen_unacknowledged_lost: u64,
+    /// Begun and not acknowledged.
+    pub(crate) unacknowledged: u64,
+    /// Of these, refused with an error.
+    pub(crate) refused: u64,
+    /// Not acknowledged and present.
+    pub(crate) unacknowledged_present: u64,
+}
+
+/// Holds what the writers know and what was seen against what is there. `end` is that of
+/// the primary, `cut` that of its links.
+pub(crate) fn account(journal: &[Entry], seen: &Ids, present: &Ids, cut: Option<Nanos>, end: Nanos) -> Account {
+    let mut account = Account { begun: journal.len() as u64, seen: seen.count(), ..Account::default() };
+    for entry in journal {
+        let (there, was_seen) = (present.contains(entry.id), seen.contains(entry.id));
+        if was_seen && !there {
+            account.seen_then_lost += 1;
+        }
+        match entry.fate {
+            Fate::Acknowledged(at) => {
+                let after_cut = u64::from(cut.is_some_and(|cut| at > cut));
+                account.acknowledged += 1;
+                account.acknowledged_after_cut += after_cut;
+                if !there {
+                    account.missing += 1;
+                    account.missing_after_cut += after_cut;
+                    let since = end - at;
+                    account.missing_since = Some(account.missing_since.map_or(since, |longest| longest.max(since)));
+                }
+            }
+            Fate::Unknown | Fate::Refused => {
+                account.unacknowledged += 1;
+                account.refused += u64::from(entry.fate == Fate::Refused);
+                account.unacknowledged_present += u64::from(there);
+                account.seen_unacknowledged_lost += u64::from(was_seen && !there);
+            }
+        }
+    }
+    account
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ids(all: &[u64]) -> Ids {
+        let mut ids = Ids::default();
+        all.iter().for_each(|id| _ = ids.insert(*id));
+        ids
+    }
+
+    #[test]
+    fn every_fate_is_counted_once() {
+        let entry = |id, fate| Entry { id, fate };
+        let ack = |at| Fate::Acknowledged(Nanos(at));
+        let journal = [
+            entry(1, ack(10)),
+            entry(2, ack(20)),
+            entry(3, ack(30)),
+            entry(4, Fate::Unknown),
+            entry(5, Fate::Unknown),
+            entry(6, Fate::Refused),
+            entry(7, Fate::Unknown),
+        ];
+        let account = account(&journal, &ids(&[1, 2, 3, 7]), &ids(&[1, 4]), Some(Nanos(25)), Nanos(100));
+        let wanted = Account {
+            begun: 7,
+            acknowledged: 3,
+            acknowledged_after_cut: 1,
+            missing: 2,
+            missing_since: Some(Nanos(80)),
+            missing_after_cut: 1,
+            seen: 4,
+            seen_then_lost: 3,
+            seen_unacknowledged_lost: 1,
+            unacknowledged: 4,
+            refused: 1,
+            unacknowledged_present: 1,
+        };
+        assert_eq!(account, wanted);
+    }
+}

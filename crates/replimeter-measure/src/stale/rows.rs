@@ -1,0 +1,158 @@
+//! The rows that are written to: which one a round takes, and what was written to it before.
+
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+    time::{Duration, Instant},
+};
+
+use replimeter_server::{ErrorKind, Node, ServerError, Session, error::code, facts::Facts};
+
+use crate::{MeasureError, preflight::Cluster};
+
+/// The columns of the table, as published, with some payload beside.
+pub const COLUMNS: &str = "id BIGINT UNSIGNED NOT NULL PRIMARY KEY, k BIGINT UNSIGNED NOT NULL, pad CHAR(60) NOT NULL DEFAULT ''";
+/// The write of a round.
+pub const UPDATE: &str = "UPDATE `replimeter`.`lag_probe` SET k = ? WHERE id = ?";
+/// The read of a round.
+pub const SELECT: &str = "SELECT k FROM `replimeter`.`lag_probe` WHERE id = ?";
+
+/// Rounds looked through for older versions of a row.
+const LOOK_BACK: u64 = 200_000;
+/// Rows in one INSERT.
+const BATCH: u64 = 1000;
+
+/// Which row a round takes.
+#[derive(Clone, Copy, Debug)]
+pub struct Rows {
+    seed: u64,
+    rows: u64,
+}
+
+impl Rows {
+    /// So many rows; the same seed gives the same order.
+    #[must_use]
+    pub fn new(seed: u64, rows: u32) -> Self {
+        Self { seed, rows: u64::from(rows.max(1)) }
+    }
+
+    /// Number of rows.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.rows
+    }
+
+    /// The id that a round takes: as published, one of the odd numbers from 1 on.
+    #[must_use]
+    pub fn row_of(&self, round: u64) -> u64 {
+        2 * (mixed(self.seed ^ mixed(round)) % self.rows) + 1
+    }
+
+    /// Where a row is among all.
+    #[must_use]
+    pub fn index(&self, row: u64) -> usize {
+        usize::try_from(row / 2).unwrap_or(0)
+    }
+
+    /// Whether a round before `wanted` wrote this into the row; 0 is what it was made with.
+    #[must_use]
+    pub fn ours(&self, row: u64, value: u64, wanted: u64) -> bool {
+        value == 0 || (value <= wanted && self.row_of(value) == row)
+    }
+
+    /// How many versions of the row are newer than `seen`, up to `wanted`, which is one of them.
+    #[must_use]
+    pub fn behind(&self, row: u64, seen: u64, wanted: u64) -> u32 {
+        let from = seen.max(wanted.saturating_sub(LOOK_BACK));
+        let versions = (from + 1..=wanted).filter(|round| self.row_of(*round) == row).count();
+        u32::try_from(versions).unwrap_or(u32::MAX)
+    }
+}
+
+/// The finaliser of splitmix64 (Steele et al. 2014).
+pub(super) fn mixed(mut state: u64) -> u64 {
+    state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    state = (state ^ (state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    state = (state ^ (state >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    state ^ (state >> 31)
+}
+
+/// Fills the empty table.
+///
+/// # Errors
+/// When the server refuses.
+pub(super) fn fill(cluster: &mut Cluster, rows: u64, stop: &AtomicBool) -> Result<(), MeasureError> {
+    let session = &mut cluster.primary.session;
+    let mut next = 0;
+    while next < rows {
+        if stop.load(Ordering::Relaxed) {
+            return Err(MeasureError::Interrupted);
+        }
+        let end = rows.min(next + BATCH);
+        let values: Vec<String> = (next..end).map(|number| format!("({}, 0, REPEAT('x', 60))", 2 * number + 1)).collect();
+        let sql = format!("INSERT INTO `replimeter`.`lag_probe` (id, k, pad) VALUES {}", values.join(", "));
+        session.run("cannot fill the table", &sql)?;
+        next = end;
+    }
+    Ok(())
+}
+
+/// Waits until a server has every row: what came before is not to be measured.
+///
+/// # Errors
+/// When they do not arrive within `patience`, the address leads to another server than it did before, or the user
+/// ends the run.
+pub(super) fn arrival(node: &Node, facts: &Facts, rows: u64, patience: Duration, stop: &AtomicBool) -> Result<(), MeasureError> {
+    const DOING: &str = "cannot read the replica";
+    let mut session = Session::open(node)?;
+    let (was, is) = (facts.identity(), Facts::read(&mut session)?.identity());
+    if was != is {
+        let cause = format!("two connections reached different ones ({} and {})", was.place, is.place);
+        return Err(session
+            .unfit("is not always the same server", cause, "name the servers behind the balancer themselves")
+            .into());
+    }
+    let deadline = Instant::now() + patience;
+    loop {
+        match session.value(DOING, "SELECT COUNT(*) FROM `replimeter`.`lag_probe`") {
+            Ok(Some(count)) if count == rows.to_string() => return Ok(()),
+            Ok(_) => {}
+            Err(ServerError { kind: ErrorKind::Statement(code::NO_SUCH_TABLE | code::UNKNOWN_SCHEMA), .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+        if stop.load(Ordering::Relaxed) {
+            return Err(MeasureError::Interrupted);
+        }
+        if Instant::now() >= deadline {
+            let cause = format!("the {rows} rows written on the writer did not arrive within {} s", patience.as_secs_f64());
+            let hint = "is it far behind, or its address another server's? --timeout sets how long it is waited for";
+            return Err(session.unfit("does not replicate", cause, hint).into());
+        }
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rounds_take_odd_rows_evenly_and_know_what_was_written_before() {
+        let rows = Rows::new(7, 500);
+        let mut taken = vec![0u32; 500];
+        for round in 1..=50_000u64 {
+            let row = rows.row_of(round);
+            assert!(row % 2 == 1 && row < 1000);
+            taken[rows.index(row)] += 1;
+        }
+        assert!(taken.iter().all(|count| (50..170).contains(count)), "{taken:?}");
+        let row = rows.row_of(10);
+        let later: Vec<u64> = (11..20_000).filter(|round| rows.row_of(*round) == row).collect();
+        assert_eq!(rows.behind(row, 10, later[0]), 1);
+        assert_eq!(rows.behind(row, 10, later[4]), 5);
+        assert!(rows.ours(row, 10, later[0]) && rows.ours(row, 0, 5));
+        assert!(!rows.ours(row, later[1], later[0]), "from the future");
+        let other = (1..100).find(|round| rows.row_of(*round) != row).unwrap();
+        assert!(!rows.ours(row, other, later[0]), "of another row");
+    }
+}

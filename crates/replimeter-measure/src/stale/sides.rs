@@ -1,0 +1,336 @@
+//! The two sides of a round: who writes, and who reads.
+
+use std::{thread, time::Duration};
+
+use mysql::{ChangeUserOpts, Statement, prelude::Queryable};
+use replimeter_model::{
+    plan::Pool,
+    stale::{StaleRead, Verdict},
+    time::Nanos,
+};
+use replimeter_server::{
+    Node, ServerError, Session,
+    facts::Facts,
+    flavour::{
+        sync_reads::{Guarantee, conflict, refused},
+        waits::Wait,
+        written::Written,
+    },
+};
+
+use super::{
+    Shared,
+    rows::{Rows, SELECT, UPDATE},
+};
+use crate::pacing::wait_until;
+
+/// How often a write is repeated after a conflict.
+const TRIES: u32 = 20;
+/// Between two reads after one that the server refused.
+const AFTER_REFUSAL: Duration = Duration::from_millis(5);
+
+const WRITING: &str = "cannot write a row";
+const READING: &str = "cannot read the reader";
+
+/// Gives the connection back to a pool and takes it out again: what its session was set to is forgotten.
+fn pooled(session: &mut Session, pool: Pool) -> Result<(), ServerError> {
+    let done = match pool {
+        Pool::Keep => return Ok(()),
+        Pool::Reset => session.conn().reset(),
+        Pool::ChangeUser => session.conn().change_user(ChangeUserOpts::DEFAULT),
+    };
+    done.map_err(|error| session.error("cannot reset the connection", &error))?;
+    // One statement stays one transaction, whatever the server's default.
+    session.run("cannot reset the connection", "SET SESSION autocommit=1")
+}
+
+fn prepared(session: &mut Session, doing: &str, sql: &str) -> Result<Statement, ServerError> {
+    let prepared = session.conn().prep(sql);
+    prepared.map_err(|error| session.error(doing, &error))
+}
+
+/// A connection that writes.
+pub(super) struct Writer {
+    session: Session,
+    update: Statement,
+    written: Option<Written>,
+}
+
+/// What a write came to.
+pub(super) struct Wrote {
+    pub(super) send: Nanos,
+    pub(super) ack: Nanos,
+    pub(super) conflicts: u32,
+    /// Its GTID, where somebody waits for it and the server told.
+    pub(super) gtid: Option<String>,
+    /// Somebody else has taken the row away, or written this very value.
+    pub(super) foreign: bool,
+}
+
+impl Writer {
+    /// Connects and prepares, with what synchronous reads ask of a writer.
+    pub(super) fn open(node: &Node, facts: &Facts, guarantee: &Guarantee) -> Result<Self, ServerError> {
+        let mut session = Session::open(node)?;
+        for sql in &guarantee.writer {
+            session.run("cannot set synchronous reads", sql)?;
+        }
+        let written = if guarantee.gtid { Some(Written::prepare(&mut session, facts)?) } else { None };
+        let update = prepared(&mut session, WRITING, UPDATE)?;
+        Ok(Self { session, update, written })
+    }
+
+    pub(super) fn connection(&self) -> u32 {
+        self.session.connection_id()
+    }
+
+    /// Resets the connection, which forgets what [`open`](Self::open) set.
+    pub(super) fn reset(&mut self, pool: Pool) -> Result<(), ServerError> {
+        pooled(&mut self.session, pool)?;
+        self.update = prepared(&mut self.session, WRITING, UPDATE)?;
+        Ok(())
+    }
+
+    /// Writes a round into a row; `None` when it lost every time, or the run is to end.
+    pub(super) fn write(&mut self, shared: &Shared<'_>, row: u64, round: u64) -> Result<Option<Wrote>, ServerError> {
+        for conflicts in 0..TRIES {
+            let send = shared.clock.now();
+            shared.under_way(0, send);
+            let result = self.session.conn().exec_drop(&self.update, (round, row));
+            let ack = shared.clock.now();
+            shared.under_way(0, Nanos(0));
+            match result.map_err(|error| self.session.error(WRITING, &error)) {
+                Ok(()) => {
+                    let foreign = self.session.conn().affected_rows() == 0;
+                    let gtid = match self.written {
+                        Some(written) => written.last(&mut self.session)?,
+                        None => None,
+                    };
+                    return Ok(Some(Wrote { send, ack, conflicts, gtid, foreign }));
+                }
+                Err(error) if conflict(&error) => {}
+                Err(error) => return Err(error),
+            }
+            if shared.halted() {
+                break;
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// What a reader is to do.
+#[derive(Clone, Debug)]
+pub(super) struct Order {
+    pub(super) row: u64,
+    pub(super) round: u64,
+    pub(super) ack: Nanos,
+    /// When after it the first read is to be issued.
+    pub(super) offset: Nanos,
+    pub(super) gtid: Option<String>,
+    /// Whether to read on the connection with synchronous reads.
+    pub(super) synced: bool,
+    /// Whether to read on until the write is shown.
+    pub(super) until_shown: bool,
+}
+
+/// A connection that reads.
+struct Reading {
+    session: Session,
+    select: Statement,
+    wait: Option<Wait>,
+}
+
+impl Reading {
+    fn open(node: &Node, facts: &Facts, guarantee: &Guarantee) -> Result<Self, ServerError> {
+        let mut session = Session::open(node)?;
+        for sql in &guarantee.reader {
+            session.run("cannot set synchronous reads", sql)?;
+        }
+        let wait = if guarantee.gtid { Some(Wait::prepare(&mut session, facts)?) } else { None };
+        let select = prepared(&mut session, READING, SELECT)?;
+        Ok(Self { session, select, wait })
+    }
+
+    fn value(&mut self, row: u64) -> Result<Option<u64>, ServerError> {
+        let read = self.session.conn().exec_first::<u64, _, _>(&self.select, (row,));
+        read.map_err(|error| self.session.error(READING, &error))
+    }
+}
+
+/// One read as it went.
+pub(super) enum Asked {
+    /// A value; none for a row that is not there.
+    Value(Option<u64>),
+    /// The wait before it took too long.
+    Refused,
+}
+
+/// One reader and its connections.
+pub(super) struct Reader {
+    index: usize,
+    facts: Facts,
+    plain: Reading,
+    synced: Option<Reading>,
+    /// What is waited for in place of a GTID, where the reader is the writer and knows no wait for its own.
+    for_nothing: bool,
+    seconds: u32,
+    rows: Rows,
+    /// What each row showed last on each connection, plain and synced.
+    last: [Vec<u64>; 2],
+    patience: Nanos,
+}
+
+impl Reader {
+    /// Connects and prepares; `guarantee` is for the synchronous connection, which is made only when it does something.
+    pub(super) fn open(
+        index: usize,
+        node: &Node,
+        facts: &Facts,
+        guarantee: &Guarantee,
+        rows: Rows,
+        [for_nothing, wants_synced]: [bool; 2],
+        [patience, timeout]: [Duration; 2],
+    ) -> Result<Self, ServerError> {
+        let none = Guarantee { reader: Vec::new(), writer: Vec::new(), gtid: false, ..guarantee.clone() };
+        let plain = Reading::open(node, facts, &none)?;
+        let synced = if wants_synced { Some(Reading::open(node, facts, guarantee)?) } else { None };
+        let count = usize::try_from(rows.count()).unwrap_or(0);
+        Ok(Self {
+            index,
+            facts: facts.clone(),
+            plain,
+            synced,
+            for_nothing,
+            seconds: u32::try_from(timeout.as_secs().max(1)).unwrap_or(u32::MAX),
+            rows,
+            last: [vec![0; count], vec![0; count]],
+            patience: Nanos::from(patience),
+        })
+    }
+
+    /// The server's numbers of its connections.
+    pub(super) fn connections(&self) -> Vec<u32> {
+        std::iter::once(&self.plain).chain(&self.synced).map(|reading| reading.session.connection_id()).collect()
+    }
+
+    /// Resets the synchronous connection, which forgets what makes its reads wait.
+    pub(super) fn reset(&mut self, pool: Pool) -> Result<(), ServerError> {
+        let Some(synced) = &mut self.synced else { return Ok(()) };
+        pooled(&mut synced.session, pool)?;
+        synced.select = prepared(&mut synced.session, READING, SELECT)?;
+        if synced.wait.is_some() {
+            synced.wait = Some(Wait::prepare(&mut synced.session, &self.facts)?);
+        }
+        Ok(())
+    }
+
+    /// Its number.
+    pub(super) fn index(&self) -> usize {
+        self.index
+    }
+
+    /// One read, behind a wait for the GTID where there is one and it is to be waited for.
+    pub(super) fn ask(&mut self, row: u64, on_synced: bool, gtid: Option<&str>) -> Result<Asked, ServerError> {
+        let for_nothing = self.for_nothing;
+        let reading = match &mut self.synced {
+            Some(synced) if on_synced => synced,
+            _ => &mut self.plain,
+        };
+        if let (Some(wait), Some(gtid)) = (&reading.wait, gtid) {
+            let gtid = if for_nothing { "" } else { gtid };
+            if !wait.wait(&mut reading.session, gtid, self.seconds)? {
+                return Ok(Asked::Refused);
+            }
+        }
+        match reading.value(row) {
+            Ok(value) => Ok(Asked::Value(value)),
+            Err(error) if on_synced && refused(&error) => Ok(Asked::Refused),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Does what it is to; `None` when the run is to end.
+    pub(super) fn observe(&mut self, shared: &Shared<'_>, order: &Order) -> Result<Option<StaleRead>, ServerError> {
+        if !wait_until(shared.clock, order.ack + order.offset, || shared.halted()) {
+            return Ok(None);
+        }
+        let mut read: Option<StaleRead> = None;
+        let at = self.rows.index(order.row);
+        loop {
+            let first = read.is_none();
+            let begin = shared.clock.now();
+            if first {
+                shared.under_way(1 + self.index, begin);
+            }
+            let gtid = order.gtid.as_deref().filter(|_| first);
+            let answer = self.ask(order.row, order.synced, gtid)?;
+            let end = shared.clock.now();
+            if first {
+                shared.under_way(1 + self.index, Nanos(0));
+            }
+            let verdict = match answer {
+                Asked::Refused => Verdict::Refused,
+                Asked::Value(Some(seen)) if seen == order.round => Verdict::Fresh,
+                Asked::Value(Some(seen)) if self.rows.ours(order.row, seen, order.round) => Verdict::Stale,
+                Asked::Value(_) => Verdict::Foreign,
+            };
+            let seen = match answer {
+                Asked::Value(Some(seen)) => seen,
+                _ => 0,
+            };
+            let shows = matches!(verdict, Verdict::Fresh | Verdict::Stale);
+            let last = &mut self.last[usize::from(order.synced)][at];
+            let went_back = shows && seen < *last;
+            if shows {
+                *last = seen;
+            }
+            let one = read.get_or_insert(StaleRead {
+                reader: self.index,
+                begin,
+                end,
+                verdict,
+                seen,
+                behind: 0,
+                last_stale: None,
+                fresh_begin: None,
+                fresh_end: None,
+                reads: 0,
+                went_back: false,
+                went_back_across: false,
+            });
+            one.reads += 1;
+            one.went_back |= went_back;
+            match verdict {
+                Verdict::Fresh => (one.fresh_begin, one.fresh_end) = (Some(begin), Some(end)),
+                Verdict::Stale => one.last_stale = Some(begin),
+                Verdict::Foreign => one.verdict = Verdict::Foreign,
+                Verdict::Refused => {}
+            }
+            if matches!(verdict, Verdict::Fresh | Verdict::Foreign) || !order.until_shown {
+                return Ok(Some(*one));
+            }
+            if shared.halted() {
+                return Ok(None);
+            }
+            if end - order.ack > self.patience {
+                return Err(self.never_shown(order));
+            }
+            if verdict == Verdict::Refused {
+                thread::sleep(AFTER_REFUSAL);
+            }
+        }
+    }
+
+    fn never_shown(&self, order: &Order) -> ServerError {
+        self.plain.session.unfit(
+            "does not show a write",
+            format!(
+                "row {} still showed an older version {:.0} s after the writer had acknowledged round {}",
+                order.row,
+                self.patience.0 as f64 / 1e9,
+                order.round
+            ),
+            "look at its replication state; is the load more than it sustains? --timeout sets how long a write may stay unseen",
+        )
+    }
+}

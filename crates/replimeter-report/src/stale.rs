@@ -1,0 +1,549 @@
+//! What a `stale` run tells people.
+
+use std::fmt::Write as _;
+
+use replimeter_model::{
+    record::{Distribution, RunStatus},
+    stale::{CurvePoint, StaleCourse, StaleDocument, StaleLoad, StaleRow, StaleWindow},
+};
+
+use crate::{
+    figures::{Unit, count, time},
+    load::with_interval,
+    terminal::{aligned, plain_table, warnings, wrapped},
+};
+
+/// A stretch without a round that is as long as this many others is a stall.
+const STALL_US: f64 = 1e6;
+
+/// The columns of the table.
+pub(crate) const HEADINGS: [&str; 14] = [
+    "load",
+    "on",
+    "synchronous reads",
+    "reader",
+    "rounds",
+    "stale",
+    "% [95 %]",
+    "delay min",
+    "max",
+    "avg",
+    "99 % fresh after",
+    "99.9 %",
+    "went back",
+    "write p50 / max",
+];
+
+/// The columns of the loads.
+pub(crate) const LOAD_HEADINGS: [&str; 11] =
+    ["load", "beside reads", "operations/s, 95 %", "operations", "min", "mean", "p50", "p99", "max", "retried", "failed"];
+
+/// A share in percent with its interval; of none the upper bound.
+pub(crate) fn percent(share: f64, low: f64, high: f64) -> String {
+    let digits = |value: f64| match value {
+        value if value >= 9.95 => 1,
+        value if value >= 0.0995 => 2,
+        value if value >= 0.00995 => 3,
+        _ => 4,
+    };
+    if share == 0.0 {
+        return format!("< {:.*}", digits(high), high);
+    }
+    let places = digits(share).max(digits((high - low) / 2.0).min(3));
+    format!("{share:.places$} [{low:.places$}, {high:.places$}]")
+}
+
+fn share(row: &StaleRow) -> String {
+    match (row.stale_percent, row.stale_percent_low, row.stale_percent_high) {
+        (Some(share), Some(low), Some(high)) => percent(share, low, high),
+        _ => "–".to_owned(),
+    }
+}
+
+fn figure(value: Option<f64>) -> String {
+    value.map_or_else(|| "–".to_owned(), time)
+}
+
+fn wait(value: Option<f64>, ends: Option<[f64; 2]>) -> String {
+    match (value, ends) {
+        (None, _) => "–".to_owned(),
+        (Some(us), _) if us <= 0.0 => "at once".to_owned(),
+        (Some(us), None) => time(us),
+        (Some(us), Some([low, high])) => {
+            let unit = Unit::for_size(us);
+            let [low, high] = unit.show_interval([low, high]);
+            format!("{} [{low}, {high}]", unit.with_within(us, 0.0))
+        }
+    }
+}
+
+/// How reads were made to wait, with what became of the connections.
+pub(crate) fn way(sync_reads: &str, pool: &str) -> String {
+    match pool {
+        "" | "keep" => sync_reads.to_owned(),
+        pool => format!("{sync_reads}, {pool}"),
+    }
+}
+
+/// Who was read, with the shape where there are several.
+pub(crate) fn reader(document: &StaleDocument, row: &StaleRow) -> String {
+    let null = if row.null_replica { " (null replica)" } else { "" };
+    if document.target.modes.len() > 1 { format!("{} {}{null}", row.shape, row.reader) } else { format!("{}{null}", row.reader) }
+}
+
+/// A row's whole name.
+pub(crate) fn label(document: &StaleDocument, row: &StaleRow) -> String {
+    let load = if row.load == "none" { String::new() } else { format!(", {}", row.load) };
+    let sync = if row.sync_reads == "off" { String::new() } else { format!(", {}", way(&row.sync_reads, &row.pool)) };
+    format!("{}{load}{sync}", reader(document, row))
+}
+
+/// Lines of cells.
+pub(crate) fn lines(document: &StaleDocument) -> Vec<Vec<String>> {
+    let line = |row: &StaleRow| {
+        let fresh = &row.fresh_after_us;
+        let longest = row.write.p50_us.map_or_else(|| "–".to_owned(), time);
+        vec![
+            row.load.clone(),
+            if row.load_on.is_empty() { "–".to_owned() } else { row.load_on.clone() },
+            way(&row.sync_reads, &row.pool),
+            reader(document, row),
+            count(row.rounds),
+            count(row.stale),
+            share(row),
+            figure(row.delay.min_us),
+            figure(row.delay.max_us),
+            figure(row.delay.mean_us),
+            wait(fresh.p99, fresh.p99_ci),
+            wait(fresh.p999, fresh.p999_ci),
+            count(row.violations.monotonic_reads),
+            format!("{longest} / {}", figure(row.write.max_us)),
+        ]
+    };
+    document.results.iter().map(line).collect()
+}
+
+/// Lines of the loads.
+pub(crate) fn load_lines(document: &StaleDocument) -> Vec<Vec<String>> {
+    let line = |load: &StaleLoad| {
+        let record = &load.record;
+        let place =
+            if document.target.modes.len() > 1 { format!("{} {}", record.shape, record.node) } else { record.node.clone() };
+        let workload = record.workload.rsplit('/').next().unwrap_or(&record.workload);
+        vec![
+            format!("{workload}:{}@{place}", record.threads),
+            way(&load.sync_reads, &load.pool),
+            with_interval(&record.throughput),
+            count(record.passes),
+            figure(record.latency.min_us),
+            figure(record.latency.mean_us),
+            figure(record.latency.p50_us),
+            figure(record.latency.p99_us),
+            figure(record.latency.max_us),
+            count(record.retries),
+            count(record.failed),
+        ]
+    };
+    document.load.iter().map(line).collect()
+}
+
+/// The summaries as they were published in 2013, of rows of rounds.
+pub(crate) fn summaries(document: &StaleDocument) -> Vec<String> {
+    document.results.iter().filter(|row| row.judged != "load").map(|row| published(document, row)).collect()
+}
+
+/// The summary of a row as it was published in 2013.
+fn published(document: &StaleDocument, row: &StaleRow) -> String {
+    let mut text = format!("{}: Summary: {} out of {} rounds", label(document, row), row.stale, row.rounds);
+    if let Some(share) = row.stale_percent {
+        let _ = write!(text, " ({share:.2}%)");
+    }
+    let ms = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), |us| format!("{:.2} ms", us / 1e3));
+    if row.delay.count > 0 {
+        let delay = &row.delay;
+        let _ = write!(text, "; delay min {}; max {}; avg {}", ms(delay.min_us), ms(delay.max_us), ms(delay.mean_us));
+    }
+    text
+}
+
+/// The columns of the curves.
+pub(crate) const CURVE_HEADINGS: [&str; 6] = ["row", "after the ack", "reads", "stale", "% [95 %]", "achieved p1 to p99"];
+
+fn curve_line(row: &StaleRow, point: &CurvePoint) -> Vec<String> {
+    let after = match (row.judged.as_str(), point.asked_us) {
+        ("load", us) => format!("from {}", time(us)),
+        (_, 0.0) => format!("at once ({})", time(point.after_us)),
+        _ => time(point.after_us),
+    };
+    vec![
+        after,
+        count(point.reads),
+        count(point.stale),
+        percent(point.probability * 100.0, point.low * 100.0, point.high * 100.0),
+        point.achieved_us.map_or_else(|| "–".to_owned(), |[low, high]| format!("{} to {}", time(low), time(high))),
+    ]
+}
+
+/// Lines of all curves.
+pub(crate) fn curve_lines(document: &StaleDocument) -> Vec<Vec<String>> {
+    let rows = document.results.iter().filter(|row| row.curve.len() > 1);
+    let line = |row: &StaleRow, point: &CurvePoint| std::iter::once(label(document, row)).chain(curve_line(row, point)).collect();
+    rows.flat_map(|row| row.curve.iter().map(move |point| line(row, point)).collect::<Vec<_>>()).collect()
+}
+
+fn curve(row: &StaleRow) -> String {
+    let mut table = plain_table(CURVE_HEADINGS[1..].iter().map(|heading| (*heading).to_owned()).collect());
+    row.curve.iter().for_each(|point| _ = table.add_row(curve_line(row, point)));
+    aligned(table, 0)
+}
+
+fn difference(name: &str, with: &Distribution, without: &Distribution) -> Option<String> {
+    let (now, before) = (with.p50_us?, without.p50_us?);
+    let tail = match (with.p99_us, without.p99_us) {
+        (Some(with), Some(without)) => format!(", p99 {} instead of {}", time(with), time(without)),
+        _ => String::new(),
+    };
+    Some(format!(
+        "{name} p50 {} instead of {} ({}{}){tail}",
+        time(now),
+        time(before),
+        if now >= before { "+" } else { "" },
+        time(now - before)
+    ))
+}
+
+/// What synchronous reads cost.
+pub(crate) fn price(document: &StaleDocument, row: &StaleRow) -> Option<String> {
+    let price = row.price.as_ref()?;
+    let parts = [
+        difference("a read takes at", &price.read_with, &price.read_without),
+        difference("a write at", &price.write_with, &price.write_without),
+    ];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    if parts.is_empty() {
+        return None;
+    }
+    Some(format!(
+        "{}: the price of synchronous reads ({}), from {} rounds that took turns with and without: {}.",
+        label(document, row),
+        row.guarantee,
+        count(price.read_with.count + price.read_without.count),
+        parts.join("; ")
+    ))
+}
+
+/// A violation, statement by statement.
+pub(crate) fn witness(document: &StaleDocument, row: &StaleRow) -> Option<Vec<String>> {
+    let witness = row.witness.as_ref()?;
+    let mut lines = vec![format!("{}: {} violated in round {}:", label(document, row), witness.guarantee, count(witness.round))];
+    for step in &witness.steps {
+        lines.push(format!(
+            "{:>12} to {:>12}  {}: {}  → {}",
+            time(step.begin_us),
+            time(step.end_us),
+            step.node,
+            step.statement,
+            step.value
+        ));
+    }
+    Some(lines)
+}
+
+/// What became of promises, of rows that were read synchronously.
+pub(crate) fn verdicts(document: &StaleDocument) -> Vec<String> {
+    let synced = document.results.iter().filter(|row| row.sync_reads != "off" && row.rounds > 0);
+    let verdict = |row: &StaleRow| {
+        let violations = &row.violations;
+        let share = |events: u64, high: f64| {
+            if events == 0 { format!("none (below {})", bound(high)) } else { count(events) }
+        };
+        let refused =
+            if row.refused > 0 { format!("; {} reads were refused after their wait", count(row.refused)) } else { String::new() };
+        format!(
+            "{} ({}): violations of read-your-writes in {} rounds: {}; of monotonic reads: {}{refused}.",
+            label(document, row),
+            row.guarantee,
+            count(row.rounds),
+            share(violations.read_your_writes, violations.read_your_writes_percent_high),
+            share(violations.monotonic_reads, violations.monotonic_reads_percent_high),
+        )
+    };
+    synced.map(verdict).collect()
+}
+
+fn bound(percent: f64) -> String {
+    let places = if percent >= 0.1 { 2 } else { (-percent.log10()).ceil().clamp(2.0, 8.0) as usize + 1 };
+    format!("{percent:.places$} % with 97.5 % confidence")
+}
+
+/// Stretches in which nothing of ours was answered, with what the servers said.
+fn stalls(course: &StaleCourse) -> Option<String> {
+    let worst = course.windows.iter().max_by(|a, b| stall(a).total_cmp(&stall(b)))?;
+    if stall(worst) < STALL_US {
+        return None;
+    }
+    let said: Vec<String> = worst
+        .counters
+        .iter()
+        .filter(|(name, value)| **value > 0.0 && !name.ends_with("Threads_running"))
+        .map(|(name, value)| format!("{} {}", name.trim_end_matches('+'), count(value.round() as u64)))
+        .collect();
+    let said = if said.is_empty() { "the servers' counters showed nothing".to_owned() } else { said.join(", ") };
+    let sync = if course.sync_reads == "off" { String::new() } else { format!(", {}", way(&course.sync_reads, &course.pool)) };
+    Some(format!(
+        "{} · {}{sync}: a request of our own for a single row stood for {} ({:.1} s after the beginning); in that stretch: {said}.",
+        course.shape,
+        course.load,
+        time(stall(worst)),
+        worst.end_us / 1e6,
+    ))
+}
+
+fn stall(window: &StaleWindow) -> f64 {
+    [window.write_max_us, window.read_max_us].into_iter().flatten().fold(window.under_way_us, f64::max)
+}
+
+/// How it was measured, and what belongs to it.
+pub(crate) fn sentences(document: &StaleDocument) -> Vec<String> {
+    let judged = document.results.iter().any(|row| row.judged == "load");
+    let mut sentences = if judged {
+        vec![
+            "Connections write rows with versions, each its own rows, and others read them, all as fast as they can: nothing runs beside \
+             them. A read is stale when it does not show what had been acknowledged when it was issued; the curve is by how long ago \
+             that was. Intervals are Wilson's, widened by how much reads of a stretch are alike; of no event the upper bound is given."
+                .to_owned(),
+        ]
+    } else {
+        vec![
+        "A round writes one row on the writer (UPDATE … SET k = round, by a random odd id) and reads it on each reader at once \
+         after the acknowledgement. It is stale when that first read did not show the write; delay is from the acknowledgement to \
+         the answer that did, of stale rounds only. Intervals are Wilson's, widened by how much rounds of a stretch are alike; of no event \
+         the upper bound is given."
+            .to_owned(),
+        ]
+    };
+    if !judged && document.results.iter().any(|row| row.curve.len() > 1) {
+        sentences.push(
+            "The curve is of rounds of its own, whose reads were scheduled at chosen times after the acknowledgement, in random order; \
+             its times are those that were achieved. How long to wait for so many fresh reads is estimated from when every round's write \
+             became visible, bracketed by its reads (Turnbull)."
+                .to_owned(),
+        );
+    }
+    for row in document.results.iter().filter(|row| row.behind.iter().any(|behind| behind.versions > 1)) {
+        let behind: Vec<String> =
+            row.behind.iter().map(|behind| format!("{} by {}", count(behind.reads), behind.versions)).collect();
+        sentences.push(format!("{}: stale reads behind by so many versions: {}.", label(document, row), behind.join(", ")));
+    }
+    for row in &document.results {
+        if row.conflicts + row.foreign + row.refused > 0 {
+            sentences.push(format!(
+                "{}: {} writes were repeated after a conflict, {} rounds had a row changed by somebody else, {} reads were refused.",
+                label(document, row),
+                count(row.conflicts),
+                count(row.foreign),
+                count(row.refused)
+            ));
+        }
+        if let Some(delay) = row.configured_delay_us {
+            sentences.push(format!(
+                "{}: it is deliberately delayed by {}, which every time includes.",
+                label(document, row),
+                time(delay)
+            ));
+        }
+    }
+    sentences.extend(document.series.iter().filter_map(stalls));
+    for load in &document.load {
+        let gap = load.record.per_second.split(|operations| *operations > 0).map(<[u64]>::len).max().unwrap_or(0);
+        if gap > 1 {
+            sentences.push(format!(
+                "{}: the load on {} ({}) completed nothing for {gap} s in a row.",
+                load.record.shape,
+                load.record.node,
+                way(&load.sync_reads, &load.pool)
+            ));
+        }
+    }
+    let late = document.results.iter().filter_map(|row| Some((row.offset_error.p99_us?, row)));
+    if let Some((p99, row)) = late.max_by(|a, b| a.0.total_cmp(&b.0)) {
+        sentences.push(format!(
+            "Reads were issued at most {} after their time at p99 ({}); the achieved times are what counts.",
+            time(p99),
+            label(document, row)
+        ));
+    }
+    sentences
+}
+
+/// The finding in one sentence.
+#[must_use]
+pub fn answer(document: &StaleDocument) -> String {
+    let part = |row: &StaleRow| -> Option<String> {
+        let reads = if row.judged == "load" { "reads of the traffic" } else { "reads at once" };
+        let (share, low, high) = (row.stale_percent?, row.stale_percent_low?, row.stale_percent_high?);
+        let mut text = if row.stale == 0 {
+            format!(
+                "{}: none of {} {reads} was stale (the share is below {})",
+                label(document, row),
+                count(row.rounds),
+                bound(high)
+            )
+        } else {
+            format!("{}: {} % of {} {reads} were stale", label(document, row), percent(share, low, high), count(row.rounds))
+        };
+        let fresh = &row.fresh_after_us;
+        let best = fresh.p999.map(|us| (us, fresh.p999_ci, "99.9")).or_else(|| fresh.p99.map(|us| (us, fresh.p99_ci, "99")));
+        match best {
+            Some((us, ends, level)) if us > 0.0 && row.sync_reads == "off" => {
+                let _ = write!(text, "; wait {} for {level} % fresh", wait(Some(us), ends));
+            }
+            _ => {}
+        }
+        Some(text)
+    };
+    let parts: Vec<String> = document.results.iter().filter_map(part).collect();
+    let mut text = match parts.len() {
+        0 => "No read was judged".to_owned(),
+        1..=4 => parts.join(". "),
+        // The table has them all; here the best and the worst.
+        _ => {
+            let rows = || document.results.iter().filter(|row| row.stale_percent.is_some());
+            let by = |a: &&StaleRow, b: &&StaleRow| a.stale_percent.unwrap_or(0.0).total_cmp(&b.stale_percent.unwrap_or(0.0));
+            let ends = [rows().min_by(by), rows().max_by(by)];
+            let ends: Vec<String> = ends.into_iter().flatten().filter_map(part).collect();
+            format!("Least: {}. Most: {}", ends.first().map_or("–", String::as_str), ends.last().map_or("–", String::as_str))
+        }
+    };
+    text.push('.');
+    match document.status {
+        RunStatus::Interrupted => text.push_str(" The run was interrupted; this is what was measured until then."),
+        RunStatus::Failed => text.push_str(" The run ended with an error; this is what was measured until then."),
+        RunStatus::Void => text.push_str(" The run is void."),
+        RunStatus::Complete => {}
+    }
+    text
+}
+
+/// The whole text.
+#[must_use]
+pub fn text(document: &StaleDocument) -> String {
+    let mut out = String::new();
+    let mut versions: Vec<&str> = document.target.nodes.iter().map(|node| node.version.as_str()).collect();
+    versions.dedup();
+    let _ = writeln!(out, "Replimeter stale · {} · {}\n", document.target.shape, versions.join(", "));
+    let _ = writeln!(out, "{}\n", wrapped(&document.answer, 96, ""));
+    if !document.results.is_empty() {
+        let mut table = plain_table(HEADINGS.map(str::to_owned).to_vec());
+        lines(document).into_iter().for_each(|line| _ = table.add_row(line));
+        let writers: Vec<&str> = document.results.iter().map(|row| row.writer.as_str()).collect();
+        let _ = writeln!(
+            out,
+            "Reads that missed the write just acknowledged on {}\n{}",
+            writers.first().unwrap_or(&""),
+            aligned(table, 4).trim_end()
+        );
+        let published = summaries(document);
+        if !published.is_empty() {
+            let _ = writeln!(out, "\nAs published in 2013");
+        }
+        published.iter().for_each(|line| _ = writeln!(out, "  {line}"));
+    }
+    for row in document.results.iter().filter(|row| row.curve.len() > 1) {
+        let _ = writeln!(out, "\nStale reads by the time after the acknowledgement, {}", label(document, row));
+        let _ = write!(out, "{}", curve(row));
+    }
+    let verdicts = verdicts(document);
+    if !verdicts.is_empty() {
+        let _ = writeln!(out, "\nSynchronous reads");
+        for verdict in verdicts.iter().chain(&document.results.iter().filter_map(|row| price(document, row)).collect::<Vec<_>>())
+        {
+            let _ = writeln!(out, "  {}", wrapped(verdict, 118, "  "));
+        }
+    }
+    for lines in document.results.iter().filter(|row| row.sync_reads != "off").filter_map(|row| witness(document, row)) {
+        for line in lines {
+            let _ = writeln!(out, "  {line}");
+        }
+    }
+    let loads = load_lines(document);
+    if !loads.is_empty() {
+        let mut table = plain_table(LOAD_HEADINGS.map(str::to_owned).to_vec());
+        loads.into_iter().for_each(|line| _ = table.add_row(line));
+        let _ = writeln!(out, "\nThe load itself\n{}", aligned(table, 2).trim_end());
+    }
+    let _ = writeln!(out, "\nHow it was measured");
+    for sentence in sentences(document) {
+        let _ = writeln!(out, "  {}", wrapped(&sentence, 118, "  "));
+    }
+    out.push_str(&warnings(&document.warnings));
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use replimeter_model::stale::{FreshAfter, Violations};
+
+    use super::*;
+
+    fn row() -> StaleRow {
+        StaleRow {
+            writer: "node1".to_owned(),
+            reader: "node2".to_owned(),
+            load: "none".to_owned(),
+            sync_reads: "off".to_owned(),
+            pool: "keep".to_owned(),
+            rounds: 10_000,
+            stale: 94,
+            stale_percent: Some(0.94),
+            stale_percent_low: Some(0.77),
+            stale_percent_high: Some(1.15),
+            delay: Distribution {
+                count: 94,
+                min_us: Some(710.0),
+                max_us: Some(2160.0),
+                mean_us: Some(890.0),
+                ..Distribution::default()
+            },
+            fresh_after_us: FreshAfter { p99: Some(0.0), p999: Some(3100.0), p99_ci: None, p999_ci: Some([2900.0, 3600.0]) },
+            ..StaleRow::default()
+        }
+    }
+
+    #[test]
+    fn the_summary_reads_as_published() {
+        let document = StaleDocument { results: vec![row()], ..StaleDocument::default() };
+        assert_eq!(
+            published(&document, &document.results[0]),
+            "node2: Summary: 94 out of 10000 rounds (0.94%); delay min 0.71 ms; max 2.16 ms; avg 0.89 ms"
+        );
+        assert_eq!(
+            answer(&document),
+            "node2: 0.94 [0.77, 1.15] % of 10,000 reads at once were stale; wait 3,100 µs [2,900, 3,600] for 99.9 % fresh."
+        );
+    }
+
+    #[test]
+    fn nothing_is_never_a_bare_zero() {
+        assert_eq!(percent(0.0, 0.0, 0.0384), "< 0.038");
+        let synced = StaleRow {
+            stale: 0,
+            rounds: 100_000,
+            stale_percent: Some(0.0),
+            stale_percent_low: Some(0.0),
+            stale_percent_high: Some(0.00384),
+            sync_reads: "before".to_owned(),
+            guarantee: "reader: SET SESSION wsrep_sync_wait = 1".to_owned(),
+            violations: Violations {
+                read_your_writes_percent_high: 0.00384,
+                monotonic_reads_percent_high: 0.00384,
+                ..Violations::default()
+            },
+            ..row()
+        };
+        let document = StaleDocument { results: vec![synced], ..StaleDocument::default() };
+        let verdict = verdicts(&document).remove(0);
+        assert!(verdict.contains("none (below 0.0038 % with 97.5 % confidence)"), "{verdict}");
+        assert!(!answer(&document).contains("0 %"), "{}", answer(&document));
+    }
+}

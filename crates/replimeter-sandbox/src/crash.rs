@@ -1,0 +1,238 @@
+//! Crashes on purpose: a server is cut off, killed, replaced and brought back.
+//!
+//! Only servers of ours can be had like that; what becomes of the data is measured
+//! elsewhere.
+
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+    time::{Duration, Instant},
+};
+
+use replimeter_model::{
+    engine::Engine,
+    shape::{Mode, Shape},
+};
+use replimeter_server::{
+    Node, ServerError, Session,
+    flavour::{galera, group},
+};
+
+use crate::{
+    error::SandboxError,
+    kept::LinkChange,
+    process,
+    sandbox::{Member, Sandbox},
+};
+
+/// How long a server may take to come back, or a cluster to agree on who is left.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How often is looked.
+const LOOK: Duration = Duration::from_millis(2);
+
+/// What a Galera node is started with; without it, it is a server by itself.
+const OF_A_CLUSTER: &str = "--wsrep";
+/// Ran at the first start, and is gone.
+const INIT_FILE: &str = "--init-file=";
+
+impl Sandbox {
+    fn member(&self, name: &str) -> Result<&Member, SandboxError> {
+        self.members().iter().find(|member| member.node.name == name).ok_or_else(|| SandboxError::Impossible {
+            what: format!("the sandbox has no server {name}"),
+            hint: "please report this as a defect".to_owned(),
+        })
+    }
+
+    fn shape(&self) -> Option<Shape> {
+        self.record().shape.parse().ok()
+    }
+
+    fn mode(&self) -> Mode {
+        self.shape().map_or(Mode::None, Shape::mode)
+    }
+
+    /// Cuts every link to and from a server, as if its cable were pulled: nothing
+    /// that is under way arrives, and neither side is told.
+    ///
+    /// # Errors
+    /// When its replication does not go through links of ours.
+    pub fn isolate(&self, name: &str) -> Result<(), SandboxError> {
+        let cut = LinkChange { cut: Some(true), delay_ns: None, jitter_ns: None, bandwidth_bits: None };
+        let links: Vec<String> = self.links().into_iter().map(|link| link.name).collect();
+        let own: Vec<&String> = links.iter().filter(|link| link.split('-').any(|end| end == name)).collect();
+        let refuse = |what: String| SandboxError::Impossible {
+            what,
+            hint: "start the sandbox with a link (--link-delay; 0 for the link alone)".to_owned(),
+        };
+        if own.is_empty() {
+            return Err(refuse(format!("{name} cannot be cut off: there is no link of ours to it")));
+        }
+        own.into_iter().try_for_each(|link| self.change_link(Some(link), &cut).map_err(refuse))
+    }
+
+    /// Kills a server (SIGKILL), and does not wait for its end.
+    ///
+    /// # Errors
+    /// When there is none of this name.
+    pub fn kill(&self, name: &str) -> Result<(), SandboxError> {
+        let member = self.member(name)?;
+        self.servers().strike(member.number);
+        Ok(())
+    }
+
+    /// Makes another server take writes in the place of a dead one, and returns its
+    /// name. A replica stops replicating and becomes writable. A group elects somebody,
+    /// whoever is wished for; of a Galera cluster every node takes writes anyway. Where no
+    /// majority is left, the survivor is told to go on alone.
+    ///
+    /// # Errors
+    /// When the server refuses, or the cluster does not agree in time.
+    pub fn promote(&self, wished: &str, dead: &str, stop: &AtomicBool) -> Result<String, SandboxError> {
+        match self.mode() {
+            Mode::None | Mode::Async | Mode::SemiSync | Mode::Chain => self.promote_replica(wished)?,
+            Mode::Galera => self.promote_node(wished, stop)?,
+            Mode::Group => return self.promote_elected(dead, stop),
+        }
+        Ok(wished.to_owned())
+    }
+
+    fn promote_replica(&self, name: &str) -> Result<(), SandboxError> {
+        let member = self.member(name)?;
+        let mut session = Session::open(&member.node)?;
+        let doing = "cannot be made the primary";
+        let (stop, writable): (&[&str], &str) = match self.install().engine {
+            Engine::MariaDb => (&["STOP SLAVE"], "SET GLOBAL read_only = OFF"),
+            // Turns super_read_only off with it.
+            Engine::MySql => (&["STOP REPLICA", "STOP SLAVE"], "SET GLOBAL read_only = OFF"),
+        };
+        let stop: Vec<String> = stop.iter().map(|sql| (*sql).to_owned()).collect();
+        session.run_first(doing, &stop)?;
+        session.run(doing, writable)?;
+        Ok(())
+    }
+
+    /// A node that lost its majority does not come right by itself.
+    fn promote_node(&self, name: &str, stop: &AtomicBool) -> Result<(), SandboxError> {
+        if self.members().len() != 2 {
+            return Ok(());
+        }
+        let member = self.member(name)?;
+        let mut bootstrapped = false;
+        self.look(member, stop, |session| {
+            let Some(state) = galera::node_state(session)? else { return Ok(Some("it is no Galera node".to_owned())) };
+            if state.size == 1 && state.synced() {
+                return Ok(None);
+            }
+            if state.component != "Primary" && !bootstrapped {
+                session.run("cannot go on alone", "SET GLOBAL wsrep_provider_options = 'pc.bootstrap=true'")?;
+                bootstrapped = true;
+            }
+            Ok(Some(state.words()))
+        })
+    }
+
+    /// Waits until the group has another primary than the dead one.
+    fn promote_elected(&self, dead: &str, stop: &AtomicBool) -> Result<String, SandboxError> {
+        let survivors: Vec<&Member> = self.members().iter().filter(|member| member.node.name != dead).collect();
+        let Some(first) = survivors.first().copied() else {
+            return Err(SandboxError::Impossible { what: "nobody is left of the group".to_owned(), hint: String::new() });
+        };
+        let dead_port = self.member(dead)?.node.endpoint.port;
+        let alone = survivors.len() == 1;
+        let mut forced = false;
+        let mut elected = None;
+        self.look(first, stop, |session| {
+            let Some(state) = group::group_state(session)? else { return Ok(Some("it is no member".to_owned())) };
+            let port = |address: &str| address.rsplit(':').next().and_then(|port| port.parse::<u16>().ok());
+            let unreachable = state.members.iter().any(|member| member.state == "UNREACHABLE");
+            if alone && unreachable && !forced {
+                let doing = "cannot go on alone";
+                let own = session.value(doing, "SELECT @@GLOBAL.group_replication_local_address")?.unwrap_or_default();
+                session.run(doing, &format!("SET GLOBAL group_replication_force_members = '{own}'"))?;
+                forced = true;
+            }
+            let primaries = state.members.iter().filter(|member| member.state == "ONLINE" && member.role == "PRIMARY");
+            let mut ports = primaries.filter_map(|member| port(&member.address)).filter(|port| *port != dead_port);
+            let gone = !state.members.iter().any(|member| port(&member.address) == Some(dead_port));
+            let next = ports.find_map(|port| survivors.iter().find(|member| member.node.endpoint.port == port));
+            if let (true, Some(next)) = (gone || state.single_primary, next) {
+                elected = Some(next.node.name.clone());
+                return Ok(None);
+            }
+            Ok(Some(state.words()))
+        })?;
+        Ok(elected.unwrap_or_else(|| first.node.name.clone()))
+    }
+
+    /// Asks a server until it says that it is ready, by `Ok(None)`.
+    fn look(
+        &self,
+        member: &Member,
+        stop: &AtomicBool,
+        mut state: impl FnMut(&mut Session) -> Result<Option<String>, ServerError>,
+    ) -> Result<(), SandboxError> {
+        let began = Instant::now();
+        let mut session = Session::open(&member.node)?;
+        loop {
+            if stop.load(Ordering::Relaxed) {
+                return Err(SandboxError::Interrupted);
+            }
+            let Some(words) = state(&mut session)? else { return Ok(()) };
+            if began.elapsed() > PATIENCE {
+                return Err(SandboxError::NotReady {
+                    node: member.node.name.clone(),
+                    seconds: PATIENCE.as_secs(),
+                    state: words,
+                    log: process::log_tail(&member.log()),
+                });
+            }
+            thread::sleep(LOOK);
+        }
+    }
+
+    /// Starts a server that was killed again on its data folder, by itself: it joins
+    /// no cluster and follows nobody, so that it shows what it had.
+    ///
+    /// # Errors
+    /// When it does not start, with the end of its log.
+    pub fn bring_back(&mut self, name: &str, stop: &AtomicBool) -> Result<Node, SandboxError> {
+        let member = self.member(name)?.clone();
+        // Its end is awaited: two servers on one folder would ruin it.
+        self.servers().kill(member.number);
+        let words = self.record().command_lines.get(name).cloned().unwrap_or_default();
+        let Some((program, arguments)) = words.split_first() else {
+            return Err(SandboxError::Impossible { what: format!("{name} was never started"), hint: String::new() });
+        };
+        let arguments = arguments.iter().filter(|word| !word.starts_with(INIT_FILE) && !word.starts_with(OF_A_CLUSTER));
+        let mut command = std::process::Command::new(program);
+        command.args(arguments).envs(self.install().environment());
+        let number = self.adopt(&member, command)?;
+        let began = Instant::now();
+        loop {
+            if stop.load(Ordering::Relaxed) {
+                return Err(SandboxError::Interrupted);
+            }
+            if let Some(status) = self.servers().ended(number) {
+                return Err(SandboxError::Died {
+                    node: name.to_owned(),
+                    status: process::describe(status),
+                    log: process::log_tail(&member.log()),
+                });
+            }
+            match Session::open(&member.node) {
+                Ok(_) => break,
+                Err(error) if began.elapsed() > PATIENCE => {
+                    return Err(SandboxError::NotReady {
+                        node: name.to_owned(),
+                        seconds: PATIENCE.as_secs(),
+                        state: error.to_string(),
+                        log: process::log_tail(&member.log()),
+                    });
+                }
+                Err(_) => thread::sleep(Duration::from_millis(10)),
+            }
+        }
+        self.replace(name, number);
+        Ok(member.node)
+    }
+}

@@ -1,0 +1,121 @@
+//! Counters that tell of a server under pressure: flow control, queues, how far behind it says it is.
+
+use replimeter_model::engine::Engine;
+
+use crate::{ServerError, Session, flavour};
+
+const DOING: &str = "cannot read the server's counters";
+
+/// One reading.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reading {
+    /// The server's own name of it, with a unit where it has one.
+    pub name: &'static str,
+    /// Its value.
+    pub value: f64,
+    /// Whether it counts up since the server's start; it is a level otherwise.
+    pub grows: bool,
+}
+
+/// Which counters a server has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pressure {
+    /// A node of a Galera cluster.
+    Galera,
+    /// A member of a group.
+    Group,
+    /// Any other server, of this engine.
+    Channel(Engine),
+}
+
+/// Galera's, their names here, what they are divided by, and whether they grow.
+const GALERA: [(&str, &str, f64, bool); 7] = [
+    ("wsrep_flow_control_paused_ns", "wsrep_flow_control_paused (ms)", 1e6, true),
+    ("wsrep_flow_control_sent", "wsrep_flow_control_sent", 1.0, true),
+    ("wsrep_local_recv_queue", "wsrep_local_recv_queue", 1.0, false),
+    ("wsrep_local_send_queue", "wsrep_local_send_queue", 1.0, false),
+    ("wsrep_local_cert_failures", "wsrep_local_cert_failures", 1.0, true),
+    ("wsrep_local_bf_aborts", "wsrep_local_bf_aborts", 1.0, true),
+    ("threads_running", "Threads_running", 1.0, false),
+];
+
+/// A group's, per member, in the order of [`GROUP_QUERY`].
+const GROUP: [(&str, bool); 5] = [
+    ("transactions in the certification queue", false),
+    ("transactions in the applier's queue", false),
+    ("conflicts detected", true),
+    ("transactions checked", true),
+    ("Threads_running", false),
+];
+
+const GROUP_QUERY: &str = "SELECT CONCAT_WS(' ', s.COUNT_TRANSACTIONS_IN_QUEUE, s.COUNT_TRANSACTIONS_REMOTE_IN_APPLIER_QUEUE, \
+     s.COUNT_CONFLICTS_DETECTED, s.COUNT_TRANSACTIONS_CHECKED, \
+     (SELECT VARIABLE_VALUE FROM performance_schema.global_status WHERE VARIABLE_NAME = 'Threads_running')) \
+     FROM performance_schema.replication_group_member_stats s WHERE s.MEMBER_ID = @@server_uuid";
+
+impl Pressure {
+    /// Prepares a session for questions that must not wait themselves.
+    ///
+    /// # Errors
+    /// When the connection breaks.
+    pub fn prepare(self, session: &mut Session) -> Result<(), ServerError> {
+        match self {
+            Self::Galera => session.run(DOING, "SET SESSION wsrep_sync_wait = 0"),
+            Self::Group => session.run(DOING, "SET SESSION group_replication_consistency = 'EVENTUAL'"),
+            Self::Channel(_) => Ok(()),
+        }
+    }
+
+    /// Reads all of them; what the user may not see is left out.
+    ///
+    /// # Errors
+    /// When the server does not answer or the connection breaks.
+    pub fn read(self, session: &mut Session) -> Result<Vec<Reading>, ServerError> {
+        match self {
+            Self::Galera => {
+                let names: Vec<String> = GALERA.iter().map(|(name, ..)| format!("'{name}'")).collect();
+                let sql = format!("SHOW GLOBAL STATUS WHERE LOWER(Variable_name) IN ({})", names.join(", "));
+                let found = session.pairs(DOING, &sql)?;
+                let read = |(name, shown, scale, grows): &(&str, &'static str, f64, bool)| {
+                    let (_, value) = found.iter().find(|(found, _)| found.eq_ignore_ascii_case(name))?;
+                    Some(Reading { name: shown, value: value.parse::<f64>().ok()? / scale, grows: *grows })
+                };
+                Ok(GALERA.iter().filter_map(read).collect())
+            }
+            Self::Group => {
+                let Some(line) = flavour_survives(session.value(DOING, GROUP_QUERY))?.flatten() else { return Ok(Vec::new()) };
+                let values = line.split(' ').map(str::parse::<f64>);
+                let read = |((name, grows), value): (&(&'static str, bool), Result<f64, _>)| {
+                    Some(Reading { name, value: value.ok()?, grows: *grows })
+                };
+                Ok(GROUP.iter().zip(values).filter_map(read).collect())
+            }
+            Self::Channel(engine) => {
+                let mut readings = Vec::new();
+                let running = session.pairs(DOING, "SHOW GLOBAL STATUS LIKE 'Threads_running'")?;
+                if let Some(value) = running.values().next().and_then(|value| value.parse().ok()) {
+                    readings.push(Reading { name: "Threads_running", value, grows: false });
+                }
+                let channels = flavour_survives(flavour::channels(engine, session))?.unwrap_or_default();
+                let behind = channels.iter().filter_map(|channel| {
+                    let names = ["Seconds_Behind_Source", "Seconds_Behind_Master"];
+                    names.iter().find_map(|name| channel.raw.get(*name))?.parse::<f64>().ok()
+                });
+                if let Some(value) = behind.reduce(f64::max) {
+                    readings.push(Reading { name: "Seconds_Behind_Source", value, grows: false });
+                }
+                Ok(readings)
+            }
+        }
+    }
+}
+
+/// `None` for what the user may not see.
+fn flavour_survives<T>(result: Result<T, ServerError>) -> Result<Option<T>, ServerError> {
+    use crate::ErrorKind::{Privilege, Statement};
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if matches!(error.kind, Privilege | Statement(_)) => Ok(None),
+        Err(error) => Err(error),
+    }
+}

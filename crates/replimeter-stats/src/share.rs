@@ -1,0 +1,234 @@
+//! A share of events with an interval that holds where events come in clumps.
+
+use replimeter_model::time::Nanos;
+
+/// The 97.5 % point of the standard normal distribution.
+const Z95: f64 = 1.959_963_984_540_054;
+/// Windows that counts are kept in; twice as many are merged in pairs.
+const WINDOWS: usize = 128;
+/// Length of a window at the beginning, in nanoseconds.
+const FIRST_LENGTH: i64 = 20_000_000;
+/// Trials in a stretch whose share is compared with the others'.
+const STRETCH: u64 = 5;
+/// Stretches that must be there to compare.
+const STRETCHES: usize = 8;
+/// The most stretches that are compared: longer ones see longer clumps.
+const MOST_STRETCHES: usize = 40;
+
+/// A share with its 95 % interval.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Proportion {
+    /// Trials.
+    pub trials: u64,
+    /// Of these, events.
+    pub events: u64,
+    /// Their share; 0 for no trials.
+    pub share: f64,
+    /// Lower end.
+    pub low: f64,
+    /// Upper end; 1 for no trials.
+    pub high: f64,
+    /// By how much dependence between neighbours inflates the variance; `None` when there were too few trials to
+    /// tell, and the interval takes them for independent.
+    pub inflation: Option<f64>,
+}
+
+/// The interval of Wilson (1927) for `events` out of `trials`, which need not be whole numbers: with an effective
+/// sample size `trials / inflation` the same share is known less well. For no event its lower end is 0, and its upper
+/// end z² / (n + z²).
+#[must_use]
+pub fn wilson(events: f64, trials: f64) -> [f64; 2] {
+    if trials <= 0.0 {
+        return [0.0, 1.0];
+    }
+    let share = (events / trials).clamp(0.0, 1.0);
+    let squared = Z95 * Z95;
+    let scale = 1.0 + squared / trials;
+    let middle = (share + squared / (2.0 * trials)) / scale;
+    let half = Z95 / scale * (share * (1.0 - share) / trials + squared / (4.0 * trials * trials)).sqrt();
+    let low = if share == 0.0 { 0.0 } else { (middle - half).max(0.0) };
+    let high = if share == 1.0 { 1.0 } else { (middle + half).min(1.0) };
+    [low, high]
+}
+
+/// Events and trials by the time at which they happened, in bounded memory.
+#[derive(Clone, Debug)]
+pub struct Share {
+    origin: Option<Nanos>,
+    length: i64,
+    /// Trials and events.
+    windows: Vec<(u64, u64)>,
+}
+
+impl Default for Share {
+    fn default() -> Self {
+        Self { origin: None, length: FIRST_LENGTH, windows: Vec::new() }
+    }
+}
+
+impl Share {
+    /// Adds a trial; the first one sets the origin.
+    pub fn record(&mut self, at: Nanos, event: bool) {
+        let origin = *self.origin.get_or_insert(at);
+        let since = (at - origin).0.max(0);
+        while since / self.length >= WINDOWS as i64 {
+            self.windows = self
+                .windows
+                .chunks(2)
+                .map(|pair| pair.iter().fold((0, 0), |sum, next| (sum.0 + next.0, sum.1 + next.1)))
+                .collect();
+            self.length *= 2;
+        }
+        let index = usize::try_from(since / self.length).unwrap_or(WINDOWS - 1);
+        if self.windows.len() <= index {
+            self.windows.resize(index + 1, (0, 0));
+        }
+        self.windows[index].0 += 1;
+        self.windows[index].1 += u64::from(event);
+    }
+
+    /// Trials and events so far.
+    #[must_use]
+    pub fn counts(&self) -> (u64, u64) {
+        self.windows.iter().fold((0, 0), |sum, next| (sum.0 + next.0, sum.1 + next.1))
+    }
+
+    /// By how much dependence between neighbours inflates the variance: the Pearson dispersion of the share between
+    /// stretches of the run (McCullagh & Nelder 1989, §4.5), which is 1 on average for independent trials. Never
+    /// below 1; `None` when there are too few trials to tell. It is judged by short stretches and by long ones, and the
+    /// larger of the two counts, since clumps longer than a stretch do not show within it.
+    #[must_use]
+    pub fn inflation(&self) -> Option<f64> {
+        let (trials, _) = self.counts();
+        let fine = self.dispersion(STRETCH);
+        let coarse = self.dispersion((trials / MOST_STRETCHES as u64).max(STRETCH));
+        fine.into_iter().chain(coarse).reduce(f64::max)
+    }
+
+    fn dispersion(&self, stretch: u64) -> Option<f64> {
+        let mut stretches: Vec<(f64, f64)> = Vec::new();
+        let (mut count, mut hit) = (0, 0);
+        for (trials, events) in &self.windows {
+            count += trials;
+            hit += events;
+            if count >= stretch {
+                stretches.push((count as f64, hit as f64));
+                (count, hit) = (0, 0);
+            }
+        }
+        if let Some(last) = stretches.last_mut() {
+            last.0 += count as f64;
+            last.1 += hit as f64;
+        }
+        if stretches.len() < STRETCHES {
+            return None;
+        }
+        let total: f64 = stretches.iter().map(|(count, _)| count).sum();
+        let p = stretches.iter().map(|(_, hit)| hit).sum::<f64>() / total;
+        if !(p > 0.0 && p < 1.0) {
+            return Some(1.0);
+        }
+        let pearson: f64 = stretches.iter().map(|(count, hit)| (hit - count * p).powi(2) / (count * p * (1.0 - p))).sum();
+        Some((pearson / (stretches.len() - 1) as f64).max(1.0))
+    }
+
+    /// The share with its interval: Wilson's, for an effective sample size of trials / inflation.
+    #[must_use]
+    pub fn proportion(&self) -> Proportion {
+        let (trials, events) = self.counts();
+        let inflation = self.inflation();
+        let effective = 1.0 / inflation.unwrap_or(1.0);
+        let [low, high] = wilson(events as f64 * effective, trials as f64 * effective);
+        let share = if trials == 0 { 0.0 } else { events as f64 / trials as f64 };
+        Proportion { trials, events, share, low, high, inflation }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// A small deterministic generator (Marsaglia 2003), so that tests repeat.
+    struct Xorshift(u64);
+
+    impl Xorshift {
+        fn uniform(&mut self) -> f64 {
+            self.0 ^= self.0 << 13;
+            self.0 ^= self.0 >> 7;
+            self.0 ^= self.0 << 17;
+            (self.0 >> 11) as f64 / (1u64 << 53) as f64
+        }
+    }
+
+    #[test]
+    fn known_answers() {
+        // Newcombe (1998), table I: 81 of 263, 15 of 148, 0 of 20, 1 of 29.
+        for (events, trials, low, high) in
+            [(81.0, 263.0, 0.2553, 0.3662), (15.0, 148.0, 0.0624, 0.1605), (0.0, 20.0, 0.0, 0.1611), (1.0, 29.0, 0.0061, 0.1718)]
+        {
+            let [got_low, got_high] = wilson(events, trials);
+            assert!((got_low - low).abs() < 5e-5 && (got_high - high).abs() < 5e-5, "{events}/{trials}: {got_low} {got_high}");
+        }
+        assert_eq!(wilson(0.0, 0.0), [0.0, 1.0]);
+        assert!(wilson(0.0, 100_000.0)[1] < 4e-5);
+    }
+
+    #[test]
+    fn nothing_happened_is_an_upper_bound_and_never_zero() {
+        let mut share = Share::default();
+        (0..10_000i64).for_each(|at| share.record(Nanos(at * 500_000), false));
+        let proportion = share.proportion();
+        assert_eq!((proportion.events, proportion.share, proportion.low), (0, 0.0, 0.0));
+        assert!(proportion.high > 0.0 && proportion.high < 4e-4, "{proportion:?}");
+    }
+
+    /// How often the interval covers the true share, of `runs` runs.
+    fn coverage(runs: u32, truth: f64, mut trial: impl FnMut(&mut Xorshift, &mut bool) -> bool) -> u32 {
+        let mut random = Xorshift(88_172_645_463_325_252);
+        let mut covered = 0;
+        for _ in 0..runs {
+            let mut share = Share::default();
+            let mut state = false;
+            (0..2000i64).for_each(|at| share.record(Nanos(at * 1_000_000), trial(&mut random, &mut state)));
+            let proportion = share.proportion();
+            covered += u32::from(proportion.low <= truth && truth <= proportion.high);
+        }
+        covered
+    }
+
+    #[test]
+    fn independent_trials_are_covered_about_as_often_as_promised() {
+        let covered = coverage(500, 0.1, |random, _| random.uniform() < 0.1);
+        // Nominal 95 %; the dispersion is never taken below 1, so rather more than less.
+        assert!(covered >= 465, "{covered} of 500");
+    }
+
+    #[test]
+    fn clumps_widen_the_interval_until_it_covers_again() {
+        // A stall begins with 1/200 and ends with 1/50: a fifth of the rounds are in one, and stale.
+        let covered = coverage(500, 0.2, |random, stalled| {
+            let change = random.uniform() < if *stalled { 1.0 / 50.0 } else { 1.0 / 200.0 };
+            *stalled ^= change;
+            *stalled
+        });
+        // Taken for independent it would be about 30 %.
+        assert!(covered >= 425, "{covered} of 500");
+    }
+
+    proptest! {
+        #[test]
+        fn no_trial_is_lost_and_memory_is_bounded(trials in proptest::collection::vec((0i64..400_000_000_000, any::<bool>()), 1..200)) {
+            let mut share = Share::default();
+            let mut sorted = trials.clone();
+            sorted.sort_unstable();
+            sorted.iter().for_each(|(at, event)| share.record(Nanos(*at), *event));
+            let events = trials.iter().filter(|(_, event)| *event).count() as u64;
+            prop_assert_eq!(share.counts(), (trials.len() as u64, events));
+            prop_assert!(share.windows.len() <= WINDOWS);
+            let proportion = share.proportion();
+            prop_assert!(proportion.low <= proportion.share && proportion.share <= proportion.high);
+        }
+    }
+}

@@ -1,0 +1,336 @@
+//! Summaries of `stale` rounds, gathered one by one in bounded memory.
+
+use std::collections::BTreeMap;
+
+use replimeter_model::{
+    stale::{Behind, CurvePoint, FreshAfter, Price, StalePhase, StaleRead, StaleRound, StaleRow, Verdict, Violations},
+    time::Nanos,
+};
+
+use crate::{
+    censored::Brackets,
+    series::{Series, distribution},
+    share::{Share, wilson},
+    signed::{BEYOND, SignedHistogram, rank_of},
+};
+
+/// Versions behind that are counted apart; more are counted as this many.
+pub const MOST_BEHIND: u32 = 64;
+
+/// One point of the curve as it is gathered.
+#[derive(Clone, Debug, Default)]
+struct Point {
+    share: Share,
+    achieved: SignedHistogram,
+}
+
+/// What one reader showed in one case.
+#[derive(Clone, Debug, Default)]
+pub struct StaleSummary {
+    at_once: Share,
+    delay: Series,
+    write: SignedHistogram,
+    read: SignedHistogram,
+    offset_error: SignedHistogram,
+    points: BTreeMap<Nanos, Point>,
+    /// When after the acknowledgement the write became visible: later than the last read that did not show it was
+    /// issued, no later than the first that did.
+    visible: Brackets,
+    /// Whether the first read was stale, of all rounds; for the dependence.
+    stale: Share,
+    behind: BTreeMap<u32, u64>,
+    refused: u64,
+    foreign: u64,
+    conflicts: u64,
+    backwards: u64,
+    across: u64,
+    /// Rounds that a monotonic-reads violation could have shown itself in.
+    judged: u64,
+    /// Reads and writes without and with.
+    price: [(SignedHistogram, SignedHistogram); 2],
+    /// Of the rounds at once: when the first was sent and the last was over.
+    span: Option<(Nanos, Nanos)>,
+    all_at_once: u64,
+}
+
+impl StaleSummary {
+    /// Adds what this reader showed of a round; `delays` says whether rounds waited until the write was shown.
+    pub fn record(&mut self, round: &StaleRound, read: &StaleRead, delays: bool) {
+        match round.phase {
+            StalePhase::WarmUp => return,
+            StalePhase::Plain | StalePhase::Synced => {
+                if matches!(read.verdict, Verdict::Fresh | Verdict::Stale) {
+                    let (reads, writes) = &mut self.price[usize::from(round.phase == StalePhase::Synced)];
+                    reads.record(read.end - read.begin);
+                    writes.record(round.ack - round.send);
+                }
+                return;
+            }
+            StalePhase::AtOnce | StalePhase::Curve | StalePhase::Judged => {}
+        }
+        self.conflicts += u64::from(round.conflicts);
+        let judged = round.phase == StalePhase::Judged;
+        if judged || round.phase == StalePhase::AtOnce {
+            self.all_at_once += 1;
+            let over = read.fresh_end.unwrap_or(read.end);
+            self.span = Some(self.span.map_or((read.begin, over), |(first, last)| (first.min(read.begin), last.max(over))));
+        }
+        match read.verdict {
+            Verdict::Refused => return self.refused += 1,
+            Verdict::Foreign => return self.foreign += 1,
+            Verdict::Fresh | Verdict::Stale => {}
+        }
+        let stale = read.verdict == Verdict::Stale;
+        let after = read.begin - round.ack;
+        self.judged += 1;
+        self.backwards += u64::from(read.went_back);
+        self.across += u64::from(read.went_back_across && !read.went_back);
+        self.stale.record(read.begin, stale);
+        if !judged {
+            self.offset_error.record(after - round.offset);
+        }
+        if stale {
+            *self.behind.entry(read.behind.min(MOST_BEHIND)).or_default() += 1;
+        }
+        let point = self.points.entry(round.offset).or_default();
+        point.share.record(read.begin, stale);
+        point.achieved.record(after);
+        if judged || round.phase == StalePhase::AtOnce {
+            self.at_once.record(read.begin, stale);
+            self.read.record(read.end - read.begin);
+            if !judged {
+                self.write.record(round.ack - round.send);
+            }
+            if let (true, true, Some(shown)) = (stale, delays, read.fresh_end) {
+                self.delay.record(round.send, shown - round.ack);
+            }
+        }
+        if let Some(fresh) = read.fresh_begin {
+            self.visible.record(read.last_stale.map(|last| last - round.ack), fresh - round.ack);
+        }
+    }
+
+    /// Adds a write of judged traffic.
+    pub fn wrote(&mut self, round: &StaleRound) {
+        self.conflicts += u64::from(round.conflicts);
+        self.write.record(round.ack - round.send);
+    }
+
+    /// Counts a client that asked one reader after another and went back in time; this is the second of the two.
+    pub fn went_back_across(&mut self) {
+        self.across += 1;
+    }
+
+    /// Rounds with a read at once that count.
+    #[must_use]
+    pub fn rounds(&self) -> u64 {
+        self.at_once.counts().0
+    }
+
+    /// The figures as a row of the report; names are filled in by the caller.
+    #[must_use]
+    pub fn row(&self) -> StaleRow {
+        let share = self.at_once.proportion();
+        let some = share.trials > 0;
+        let monotonic = self.backwards + self.across;
+        let price = self.price[1].0.count() > 0;
+        let [(read_without, write_without), (read_with, write_with)] = &self.price;
+        StaleRow {
+            rounds: share.trials,
+            stale: share.events,
+            stale_percent: some.then_some(share.share * 100.0),
+            stale_percent_low: some.then_some(share.low * 100.0),
+            stale_percent_high: some.then_some(share.high * 100.0),
+            inflation: share.inflation,
+            delay: self.delay.distribution(),
+            violations: Violations {
+                read_your_writes: share.events,
+                monotonic_reads: monotonic,
+                monotonic_same_connection: self.backwards,
+                read_your_writes_percent_high: share.high * 100.0,
+                monotonic_reads_percent_high: wilson(monotonic as f64, self.judged as f64)[1] * 100.0,
+            },
+            refused: self.refused,
+            conflicts: self.conflicts,
+            foreign: self.foreign,
+            behind: self.behind.iter().map(|(versions, reads)| Behind { versions: *versions, reads: *reads }).collect(),
+            curve: self.curve(),
+            fresh_after_us: self.fresh_after(),
+            write: distribution(&self.write),
+            read: distribution(&self.read),
+            offset_error: distribution(&self.offset_error),
+            rounds_per_s: self.rounds_per_s(),
+            price: price.then(|| Price {
+                read_without: distribution(read_without),
+                read_with: distribution(read_with),
+                write_without: distribution(write_without),
+                write_with: distribution(write_with),
+            }),
+            windows: self.delay.windows(),
+            ..StaleRow::default()
+        }
+    }
+
+    fn rounds_per_s(&self) -> Option<f64> {
+        let (first, last) = self.span?;
+        let seconds = (last - first).0 as f64 / 1e9;
+        (seconds > 0.0 && self.all_at_once > 1).then(|| self.all_at_once as f64 / seconds)
+    }
+
+    fn curve(&self) -> Vec<CurvePoint> {
+        let points = self.points.iter().map(|(asked, point)| {
+            let share = point.share.proportion();
+            let rank = |p: f64| point.achieved.quantile(p).map(Nanos::as_micros);
+            let middle = point.achieved.at_rank(point.achieved.count().div_ceil(2)).unwrap_or_default();
+            CurvePoint {
+                after_us: middle.as_micros(),
+                asked_us: asked.as_micros(),
+                reads: share.trials,
+                stale: share.events,
+                probability: share.share,
+                low: share.low,
+                high: share.high,
+                achieved_us: rank(0.01).zip(rank(0.99)).map(|(low, high)| [low, high]),
+            }
+        });
+        points.collect()
+    }
+
+    /// The time after which so many reads are fresh is a quantile of the time at which writes become visible, which
+    /// reads bracket.
+    fn fresh_after(&self) -> FreshAfter {
+        let Some(estimate) = self.visible.estimate() else { return FreshAfter::default() };
+        let count = self.visible.count();
+        let inflation = self.stale.inflation();
+        let of = |p: f64| {
+            if count.saturating_sub(rank_of(p, count)) < BEYOND {
+                return (None, None);
+            }
+            let quantile = estimate.quantile(p);
+            // Without a lower end: it was visible when the first read came.
+            let point = quantile.low.map_or(0.0, |_| quantile.point.as_micros().max(0.0));
+            let [ends] = estimate.bootstrap([(p, inflation.unwrap_or(1.0))]);
+            let ends = inflation.map(|_| [ends[0].clamp(0.0, point), ends[1].max(point)]);
+            (Some(point), ends)
+        };
+        let ((p99, p99_ci), (p999, p999_ci)) = (of(0.99), of(0.999));
+        FreshAfter { p99, p999, p99_ci, p999_ci }
+    }
+}
+
+/// Offsets for a curve that reaches from 0 beyond the longest delay: 0, then 1, 2 and 5 times the powers of ten from
+/// 10 µs on.
+#[must_use]
+pub fn offsets(longest: Option<Nanos>, most: Nanos) -> Vec<Nanos> {
+    let longest = longest.unwrap_or(Nanos(100_000)).0.clamp(50_000, most.0.max(50_000));
+    let mut offsets = vec![Nanos(0)];
+    let mut decade = 10_000i64;
+    while offsets.last().is_some_and(|last| last.0 < longest) {
+        offsets.extend([1, 2, 5].map(|times| Nanos(times * decade)));
+        decade *= 10;
+    }
+    // One beyond the longest is enough.
+    let keep = offsets.iter().position(|offset| offset.0 >= longest).map_or(offsets.len(), |at| at + 1);
+    offsets.truncate(keep);
+    offsets
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn round(number: u64, offset: i64, visible: i64) -> StaleRound {
+        let send = Nanos(number as i64 * 1_000_000);
+        let ack = send + Nanos(100_000);
+        // Reads take 20 µs and follow one another.
+        let mut at = offset;
+        let mut last_stale = None;
+        let mut reads = 1;
+        while at < visible {
+            last_stale = Some(ack + Nanos(at));
+            at += 20_000;
+            reads += 1;
+        }
+        let stale = last_stale.is_some();
+        let read = StaleRead {
+            reader: 0,
+            begin: ack + Nanos(offset),
+            end: ack + Nanos(offset + 20_000),
+            verdict: if stale { Verdict::Stale } else { Verdict::Fresh },
+            seen: 0,
+            behind: u32::from(stale),
+            last_stale,
+            fresh_begin: Some(ack + Nanos(at)),
+            fresh_end: Some(ack + Nanos(at + 20_000)),
+            reads,
+            went_back: false,
+            went_back_across: false,
+        };
+        let phase = if offset == 0 { StalePhase::AtOnce } else { StalePhase::Curve };
+        StaleRound { phase, round: number, row: 1, offset: Nanos(offset), send, ack, conflicts: 0, reads: vec![read] }
+    }
+
+    #[test]
+    fn the_summary_knows_share_delay_curve_and_how_long_to_wait() {
+        let mut summary = StaleSummary::default();
+        // A tenth becomes visible 0 to 1 ms after the acknowledgement, the rest before it.
+        let visible = |number: u64| if number % 10 == 3 { (number / 10 % 100) as i64 * 10_000 + 5_000 } else { -5 };
+        for number in 0..20_000 {
+            let round = round(number, 0, visible(number));
+            summary.record(&round, &round.reads[0], true);
+        }
+        for number in 20_000..30_000 {
+            let round = round(number, 500_000, visible(number));
+            summary.record(&round, &round.reads[0], true);
+        }
+        let row = summary.row();
+        assert_eq!((row.rounds, row.stale), (20_000, 2_000));
+        assert!(row.stale_percent_low.unwrap() < 10.0 && row.stale_percent_high.unwrap() > 10.0, "{row:?}");
+        assert_eq!(row.delay.count, 2_000);
+        assert_eq!(row.curve.len(), 2);
+        let half = row.curve[1];
+        assert_eq!((half.asked_us, half.reads), (500.0, 10_000));
+        assert!((half.probability - 0.05).abs() < 0.002, "{half:?}");
+        // 99 % are visible after 900 µs, 99.9 % after 990.
+        let fresh = row.fresh_after_us;
+        assert!((fresh.p99.unwrap() - 905.0).abs() < 25.0 && (fresh.p999.unwrap() - 995.0).abs() < 25.0, "{fresh:?}");
+        let [low, high] = fresh.p999_ci.unwrap();
+        assert!(low <= fresh.p999.unwrap() && fresh.p999.unwrap() <= high && high < 1_100.0, "{fresh:?}");
+    }
+
+    #[test]
+    fn always_fresh_needs_no_wait_and_has_an_upper_bound() {
+        let mut summary = StaleSummary::default();
+        for number in 0..20_000 {
+            let round = round(number, 0, -5);
+            summary.record(&round, &round.reads[0], true);
+        }
+        let row = summary.row();
+        assert_eq!((row.stale, row.stale_percent), (0, Some(0.0)));
+        assert!(row.stale_percent_high.unwrap() > 0.0 && row.violations.read_your_writes_percent_high > 0.0);
+        assert_eq!((row.fresh_after_us.p99, row.fresh_after_us.p999), (Some(0.0), Some(0.0)));
+        assert_eq!(row.delay.count, 0);
+    }
+
+    #[test]
+    fn too_few_rounds_say_nothing_of_the_tail() {
+        let mut summary = StaleSummary::default();
+        for number in 0..2_000 {
+            let round = round(number, 0, if number % 2 == 0 { 1_000 } else { -1 });
+            summary.record(&round, &round.reads[0], true);
+        }
+        let fresh = summary.row().fresh_after_us;
+        assert!(fresh.p99.is_some() && fresh.p999.is_none(), "{fresh:?}");
+    }
+
+    #[test]
+    fn offsets_reach_one_step_beyond_the_longest_delay() {
+        let us = |longest: Option<i64>| -> Vec<i64> {
+            offsets(longest.map(Nanos), Nanos(10_000_000_000)).into_iter().map(|offset| offset.0 / 1000).collect()
+        };
+        assert_eq!(us(Some(900_000)), [0, 10, 20, 50, 100, 200, 500, 1000]);
+        assert_eq!(us(None), [0, 10, 20, 50, 100]);
+        assert_eq!(us(Some(3)), [0, 10, 20, 50]);
+        assert_eq!(*us(Some(500_000_000_000)).last().unwrap(), 10_000_000, "no longer than the most");
+    }
+}

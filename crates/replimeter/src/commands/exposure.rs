@@ -1,0 +1,27 @@
+//! `replimeter exposure`: a plan from the command line, carried out.
+
+use std::sync::{Arc, atomic::AtomicBool};
+
+use replimeter_model::plan::{PlanFile, Work};
+
+use crate::{
+    cli::ExposureArgs,
+    exposure::{self, Request},
+    failure::{Failure, unexpected},
+};
+
+pub(crate) fn run(args: &ExposureArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
+    exposure::check(&args.output)?;
+    let (target, passwords, warnings) = args.target.spec()?;
+    let plan = PlanFile::exposure(target, args.measure.spec()).resolve()?;
+    let Work::Exposure(work) = &plan.work else { return Err(unexpected()) };
+    let request = Request {
+        plan: &plan,
+        work,
+        passwords: &passwords,
+        ask_password: args.target.ask_password,
+        output: &args.output,
+        warnings,
+    };
+    exposure::carry_out(request, stop)
+}

@@ -1,0 +1,207 @@
+//! Carries out an `exposure`: looks at servers, and reports what a crash would take.
+
+use std::sync::{Arc, atomic::AtomicBool};
+
+use replimeter_measure::{MeasureError, exposure, survey::Declared};
+use replimeter_model::{
+    exposure::{EXPOSURE_SCHEMA, ExposureDocument, ExposureRow, ExposureSample, ExposureWindow},
+    plan::{ExposurePlan, Plan},
+    record::TargetRecord,
+    target::Passwords,
+    warning::{Warning, WarningCode},
+};
+use replimeter_report::{crashes::LooksWriter, exposure::answer};
+use replimeter_server::Node;
+
+use crate::{
+    cli::OutputArgs,
+    commands::report::{Document, plain},
+    failure::{Failure, Kind, unexpected},
+    frame::Frame,
+    measure::{self, ANSWER, document, servers},
+    run_dir::SAMPLES,
+};
+
+/// Windows in the document; neighbours are joined when there would be more.
+const MOST_WINDOWS: usize = 1800;
+
+/// A plan and what goes with it.
+pub(crate) struct Request<'a> {
+    pub(crate) plan: &'a Plan,
+    pub(crate) work: &'a ExposurePlan,
+    pub(crate) passwords: &'a Passwords,
+    pub(crate) ask_password: bool,
+    pub(crate) output: &'a OutputArgs,
+    pub(crate) warnings: Vec<Warning>,
+}
+
+/// Refuses what makes no sense, before anything is touched.
+pub(crate) fn check(output: &OutputArgs) -> Result<(), Failure> {
+    if output.raw {
+        return Err(Failure::usage("--raw is for a sweep over sizes", "leave it out"));
+    }
+    Ok(())
+}
+
+/// The course of the run in bounded memory.
+#[derive(Default)]
+struct Course {
+    windows: Vec<ExposureWindow>,
+    /// Stretches in each window.
+    joined: usize,
+    /// Stretches in the last one.
+    under_way: usize,
+}
+
+impl Course {
+    fn push(&mut self, stretch: &ExposureWindow) {
+        self.joined = self.joined.max(1);
+        match self.windows.last_mut().filter(|_| self.under_way < self.joined) {
+            Some(last) if self.under_way > 0 => {
+                last.extend(stretch);
+                self.under_way += 1;
+            }
+            _ => {
+                self.windows.push(stretch.clone());
+                self.under_way = 1;
+            }
+        }
+        if self.windows.len() >= MOST_WINDOWS && self.under_way == self.joined {
+            let pairs = std::mem::take(&mut self.windows);
+            let odd = pairs.len() % 2 == 1;
+            self.windows = pairs
+                .chunks(2)
+                .map(|pair| {
+                    let mut first = pair[0].clone();
+                    pair[1..].iter().for_each(|next| first.extend(next));
+                    first
+                })
+                .collect();
+            self.under_way = if odd { self.joined } else { 2 * self.joined };
+            self.joined *= 2;
+        }
+    }
+}
+
+/// Carries it out.
+pub(crate) fn carry_out(mut request: Request<'_>, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
+    let (plan, work, output) = (request.plan, request.work, request.output);
+    let [target] = plan.targets.as_slice() else { return Err(unexpected()) };
+    let warnings = std::mem::take(&mut request.warnings);
+    let mut frame = Frame::begin("exposure", plan, output, work.keep_awake, work.real_time, warnings)?;
+    let defaults_file = plan.target.defaults_file.as_deref();
+    let servers = servers::obtain(target, request.passwords, defaults_file, request.ask_password, &frame.line, stop)?;
+    let declared: Vec<Declared> = servers
+        .declared
+        .iter()
+        .map(|one| Declared { node: Node { answer: ANSWER, ..one.node.clone() }, ..one.clone() })
+        .collect();
+    frame.line.say("checking the servers");
+    let mut cluster = exposure::check(&declared)?;
+    frame.met(&servers, &mut cluster)?;
+    let file = |error: replimeter_report::samples::SamplesError| MeasureError::Sink(error.to_string());
+    let mut writer = LooksWriter::create(&frame.run_dir.file(SAMPLES), &servers.label).map_err(file)?;
+    let mode = cluster.mode.to_owned();
+    frame.line.say(format!("looking at {} replicas for {}", cluster.replicas.len(), work.duration));
+    let mut course = Course::default();
+    let line = &frame.line;
+    let mut sample = |sample: &ExposureSample| writer.write(sample).map_err(|error| error.to_string());
+    let mut window = |window: &ExposureWindow| {
+        course.push(window);
+        line.say(format!(
+            "{:.0} s of {}: {:.1} transactions exposed on average, {} at most",
+            window.end_us / 1e6,
+            work.duration,
+            window.transactions_mean,
+            window.transactions_max
+        ));
+    };
+    let mut note = |text: &str| line.print(&plain(text));
+    let mut listener = exposure::Listener { sample: &mut sample, window: &mut window, note: &mut note, stop };
+    let result = exposure::run(&mut cluster, work, &frame.clock, frame.real_time, &mut listener);
+    drop(cluster);
+    let label = servers.label.clone();
+    frame.close(servers);
+    let kept_awake = frame.let_sleep();
+    let mut outcome = match result {
+        Ok(outcome) => outcome,
+        Err(error) => {
+            frame.give_up();
+            return Err(error.into());
+        }
+    };
+    let finished = writer.finish();
+    frame.run_dir.keep();
+    let mut failure = outcome.failure.take().map(Failure::from);
+    if failure.is_none() && outcome.interrupted {
+        failure = Some(Failure::interrupted("interrupted; what was measured until then is kept"));
+    }
+    let failure = failure.or_else(|| finished.err().map(|error| file(error).into()));
+    let mut warnings = std::mem::take(&mut frame.warnings);
+    warnings.append(&mut outcome.warnings);
+    match &failure {
+        Some(failure) if failure.kind == Kind::Interrupted => {
+            warnings.push(Warning::new(WarningCode::Interrupted, failure.message.clone(), "run the plan again for the whole"));
+        }
+        Some(failure) => warnings.push(Warning::new(WarningCode::Failed, failure.message.clone(), failure.hint.clone())),
+        None => {}
+    }
+    let mut document = ExposureDocument {
+        schema: EXPOSURE_SCHEMA.to_owned(),
+        run_dir: frame.run_dir.path().display().to_string(),
+        title: plan.title.clone(),
+        status: measure::status(failure.as_ref()),
+        error: failure.as_ref().map(|failure| failure.message.clone()),
+        answer: String::new(),
+        started_at: frame.manifest.started_at.clone(),
+        measured_us: outcome.measured.as_micros(),
+        target: TargetRecord {
+            shape: label.clone(),
+            modes: vec![mode],
+            options: plan.target.server_options.iter().map(|option| format!("server option {option}")).collect(),
+            sandbox: !frame.manifest.sandboxes.is_empty(),
+            nodes: document::nodes(&frame.manifest),
+        },
+        settings: work.to_spec(),
+        results: vec![ExposureRow { shape: label, ..outcome.row }],
+        windows: course.windows,
+        written: outcome.written,
+        keep_awake: kept_awake,
+        real_time: frame.real_time,
+        warnings,
+    };
+    document.answer = answer(&document);
+    frame.line.clear();
+    let written = Document::Exposure(Box::new(document)).publish(frame.run_dir.path(), &frame.manifest, &frame.plan, output);
+    match (failure, written) {
+        (Some(failure), _) => Err(failure),
+        (None, written) => written,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_run_is_told_in_few_windows_and_nothing_is_lost() {
+        let mut course = Course::default();
+        for second in 0..10_007u64 {
+            course.push(&ExposureWindow {
+                start_us: second as f64 * 1e6,
+                end_us: (second + 1) as f64 * 1e6,
+                looks: 100,
+                committed: 3,
+                transactions_mean: 1.0,
+                transactions_max: second,
+                ..ExposureWindow::default()
+            });
+        }
+        let windows = &course.windows;
+        assert!(windows.len() <= MOST_WINDOWS, "{}", windows.len());
+        assert_eq!(windows.iter().map(|window| window.committed).sum::<u64>(), 3 * 10_007);
+        assert_eq!(windows.iter().map(|window| window.transactions_max).max(), Some(10_006));
+        assert!(windows.windows(2).all(|pair| pair[0].end_us == pair[1].start_us));
+        assert!(windows.iter().all(|window| (window.transactions_mean - 1.0).abs() < 1e-9));
+    }
+}

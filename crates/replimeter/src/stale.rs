@@ -1,0 +1,466 @@
+//! Carries out a `stale` plan: every case on every target, and the report.
+
+mod gathered;
+mod load;
+
+use std::{
+    cell::RefCell,
+    sync::{Arc, atomic::AtomicBool},
+    time::Duration,
+};
+
+use replimeter_measure::{
+    MeasureError,
+    clock::Clock,
+    load::Workload,
+    preflight::{self, Cluster},
+    stale::{self, Listener, Outcome, Part, ReaderRef, rows},
+    survey::Declared,
+    table::ProbeTable,
+};
+use replimeter_model::{
+    load::LoadRecord,
+    plan::{Case, Plan, Pool, StalePlan, SyncReads},
+    record::{ClientRecord, TargetRecord},
+    stale::{STALE_SCHEMA, StaleCourse, StaleDocument, StaleLoad, StalePhase, StaleRound, StaleRow, StaleWindow},
+    target::{PRIMARY, Passwords, Role, Target},
+    time::Nanos,
+    warning::{Warning, WarningCode},
+};
+use replimeter_report::{
+    figures::count,
+    stale::answer,
+    stale_samples::{Labels, StaleWriter},
+};
+use replimeter_server::Node;
+
+use self::{
+    gathered::Gathered,
+    load::{Loads, Placed, load_on, workloads},
+};
+use crate::{
+    cli::OutputArgs,
+    commands::report::Document,
+    environment,
+    failure::{Failure, Kind},
+    frame::Frame,
+    measure::{self, ANSWER, document, servers},
+    progress::Line,
+    run_dir::SAMPLES,
+};
+
+/// How long the replicas may take to apply the removal of our table.
+const REMOVAL: Duration = Duration::from_secs(5);
+/// Names that stand for servers by their part in the measurement.
+const PARTS: [&str; 4] = [PRIMARY, "writer", "reader", "third"];
+
+/// A plan and what goes with it.
+pub(crate) struct Request<'a> {
+    pub(crate) plan: &'a Plan,
+    pub(crate) work: &'a StalePlan,
+    pub(crate) passwords: &'a Passwords,
+    pub(crate) ask_password: bool,
+    pub(crate) output: &'a OutputArgs,
+    pub(crate) warnings: Vec<Warning>,
+}
+
+/// Refuses what makes no sense, before anything is touched.
+pub(crate) fn check(plan: &Plan, work: &StalePlan, output: &OutputArgs) -> Result<(), Failure> {
+    if output.raw {
+        return Err(Failure::usage("--raw is for a sweep over sizes", "leave it out"));
+    }
+    for target in &plan.targets {
+        // The servers of a running sandbox are known when it is found.
+        let names = match target {
+            Target::Sandbox(spec) => spec.shape.nodes(),
+            Target::Nodes(nodes) => nodes.iter().map(|node| node.name.clone()).collect(),
+            Target::Running(_) => continue,
+        };
+        let known = |name: &str| names.iter().any(|known| known == name);
+        let refuse = |what: &str, name: &str| {
+            let message =
+                format!("{what}: {} has no server called `{name}`; it has {}", servers::label(target), names.join(", "));
+            Failure::usage(message, "name one of them; writer, reader and third (neither of both) stand for servers too")
+        };
+        if let Some(writer) = work.writer.iter().find(|writer| !known(writer) && *writer != PRIMARY) {
+            return Err(refuse("the writer", writer));
+        }
+        if let Some(reader) = work.readers.iter().find(|reader| !known(reader) && !PARTS[1..3].contains(&reader.as_str())) {
+            return Err(refuse("the reader", reader));
+        }
+        let nodes = work.cases.iter().flat_map(|case| &case.0).map(|load| load.node.as_str());
+        if let Some(node) = nodes.into_iter().find(|node| !known(node) && !PARTS.contains(node)) {
+            return Err(refuse("the load", node));
+        }
+    }
+    Ok(())
+}
+
+/// What a run comes to, part by part.
+struct Run<'a> {
+    request: &'a Request<'a>,
+    frame: Frame,
+    writer: StaleWriter,
+    results: Vec<StaleRow>,
+    series: Vec<StaleCourse>,
+    loads: Vec<StaleLoad>,
+    modes: Vec<String>,
+    labels: Vec<String>,
+    measured: Nanos,
+    workloads: &'a [(String, Workload)],
+    stop: &'a AtomicBool,
+}
+
+/// One case, read in one way.
+struct Cell<'a> {
+    case: &'a Case,
+    level: SyncReads,
+    pool: Pool,
+    placed: &'a [Placed<'a>],
+}
+
+/// Carries it out.
+pub(crate) fn carry_out(mut request: Request<'_>, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
+    let (plan, work, output) = (request.plan, request.work, request.output);
+    if plan.targets.len() > 1 {
+        servers::possible(&plan.targets)?;
+    }
+    let workloads = workloads(work)?;
+    let warnings = std::mem::take(&mut request.warnings);
+    let frame = Frame::begin("stale", plan, output, work.keep_awake, work.real_time, warnings)?;
+    let file = |error: replimeter_report::samples::SamplesError| MeasureError::Sink(error.to_string());
+    let writer = StaleWriter::create(&frame.run_dir.file(SAMPLES)).map_err(file)?;
+    let mut run = Run {
+        request: &request,
+        frame,
+        writer,
+        results: Vec::new(),
+        series: Vec::new(),
+        loads: Vec::new(),
+        modes: Vec::new(),
+        labels: Vec::new(),
+        measured: Nanos(0),
+        workloads: &workloads,
+        stop,
+    };
+    let mut failure: Option<Failure> = None;
+    for target in &plan.targets {
+        let ended = run.target(target).err().map(|ended| ended.about(&servers::label(target), plan.targets.len() > 1));
+        // A void shape does not keep the next one from being measured, and is not forgotten over it.
+        let over = ended.as_ref().is_some_and(|ended| ended.kind != Kind::Void);
+        failure = if over { ended } else { failure.or(ended) };
+        if over {
+            break;
+        }
+    }
+    let Run { mut frame, writer, results, series, loads, modes, labels, measured, .. } = run;
+    let kept_awake = frame.let_sleep();
+    if results.iter().all(|row| row.rounds == 0) {
+        frame.give_up();
+        return Err(failure.unwrap_or_else(|| Failure::failed("no round was measured", "the messages above say more")));
+    }
+    let finished = writer.finish();
+    frame.run_dir.keep();
+    let failure = failure.or_else(|| finished.err().map(|error| file(error).into()));
+    let mut warnings = std::mem::take(&mut frame.warnings);
+    match &failure {
+        Some(failure) if failure.kind == Kind::Interrupted => {
+            warnings.push(Warning::new(WarningCode::Interrupted, failure.message.clone(), "run the plan again for the whole"));
+        }
+        Some(failure) => warnings.push(Warning::new(WarningCode::Failed, failure.message.clone(), failure.hint.clone())),
+        None => {}
+    }
+    let mut options: Vec<String> = plan.target.server_options.iter().map(|option| format!("server option {option}")).collect();
+    options.extend(
+        frame.manifest.sandboxes.iter().filter_map(|sandbox| Some(format!("replication links: {}", sandbox.link.as_ref()?))),
+    );
+    if plan.target.multi_primary {
+        options.push("multi-primary".to_owned());
+    }
+    let mut document = StaleDocument {
+        schema: STALE_SCHEMA.to_owned(),
+        run_dir: frame.run_dir.path().display().to_string(),
+        title: plan.title.clone(),
+        status: measure::status(failure.as_ref()),
+        error: failure.as_ref().map(|failure| failure.message.clone()),
+        answer: String::new(),
+        started_at: frame.manifest.started_at.clone(),
+        measured_us: measured.as_micros(),
+        target: TargetRecord {
+            shape: labels.join(", "),
+            modes,
+            options,
+            sandbox: !frame.manifest.sandboxes.is_empty(),
+            nodes: document::nodes(&frame.manifest),
+        },
+        settings: work.to_spec(),
+        results,
+        series,
+        load: loads,
+        client: ClientRecord {
+            keep_awake: kept_awake,
+            real_time: frame.real_time,
+            clock_step_us: Nanos::from(frame.clock.step()).as_micros(),
+            ..ClientRecord::default()
+        },
+        warnings,
+    };
+    document.answer = answer(&document);
+    frame.line.clear();
+    let written = Document::Stale(Box::new(document)).publish(frame.run_dir.path(), &frame.manifest, &frame.plan, output);
+    match (failure, written) {
+        (Some(failure), _) => Err(failure),
+        (None, written) => written,
+    }
+}
+
+/// Declares who writes, when that was asked for.
+fn declare(declared: &mut [Declared], writer: Option<&str>) -> Result<(), Failure> {
+    let Some(writer) = writer.filter(|writer| !PARTS[..2].contains(writer)) else { return Ok(()) };
+    if !declared.iter().any(|one| one.node.name == writer) {
+        let names: Vec<&str> = declared.iter().map(|one| one.node.name.as_str()).collect();
+        return Err(Failure::usage(
+            format!("the writer: there is no server called `{writer}`; there are {}", names.join(", ")),
+            "name one of them",
+        ));
+    }
+    for one in declared {
+        if one.node.name == writer {
+            one.role = Some(Role::Primary);
+        } else if one.role == Some(Role::Primary) {
+            one.role = None;
+        }
+    }
+    Ok(())
+}
+
+impl<'a> Run<'a> {
+    /// Measures every case on one target, from its start to its end.
+    fn target(&mut self, target: &Target) -> Result<(), Failure> {
+        let (plan, work) = (self.request.plan, self.request.work);
+        let defaults_file = plan.target.defaults_file.as_deref();
+        let servers = servers::obtain(
+            target,
+            self.request.passwords,
+            defaults_file,
+            self.request.ask_password,
+            &self.frame.line,
+            self.stop,
+        )?;
+        let mut declared: Vec<Declared> = servers
+            .declared
+            .iter()
+            .map(|one| Declared { node: Node { answer: ANSWER, ..one.node.clone() }, ..one.clone() })
+            .collect();
+        declare(&mut declared, work.writer.as_deref())?;
+        self.frame.line.say("checking the servers");
+        let mut cluster = preflight::check_for(&declared, &stale::WRITER_PRIVILEGES)?;
+        self.frame.met(&servers, &mut cluster)?;
+        let readers = stale::readers(&cluster, &work.readers)?;
+        // Every way is looked for before the first row is written.
+        for level in &work.sync_reads {
+            stale::guarantees(&cluster, &readers, *level, work.timeout.0)?;
+        }
+        self.modes.push(cluster.mode.to_owned());
+        self.labels.push(servers.label.clone());
+        let (table, found) = ProbeTable::create_with(&mut cluster, work.timeout.0, rows::COLUMNS)?;
+        self.frame.warnings.extend(found);
+        let mut result = stale::fill(&mut cluster, &readers, work, self.stop).map_err(Failure::from);
+        if result.is_ok() {
+            let mut sets = Loads::new(work, self.workloads);
+            result = self.cells(&mut cluster, &readers, &servers.label, &mut sets);
+            self.frame.line.say("removing the data of the loads");
+            self.frame.warnings.extend(sets.remove(&cluster, servers.sandbox.is_some()));
+        }
+        let fallen_back = cluster.fallen_back();
+        let members = result.as_ref().err().filter(|failure| failure.kind == Kind::Failed).and_then(|_| cluster.members_now());
+        self.frame.line.say("removing our table");
+        match &servers.sandbox {
+            Some(_) => table.abandon(),
+            None => self.frame.warnings.extend(table.remove(&mut cluster, REMOVAL, self.stop)),
+        }
+        drop(cluster);
+        self.frame.close(servers);
+        match (result, fallen_back) {
+            (Ok(()), Ok(None)) => Ok(()),
+            (Ok(()), Ok(Some(reason))) => Err(Failure::void(
+                reason,
+                "the figures are of a mixture of modes: find out why no replica answered in time, and measure again",
+            )),
+            (Ok(()), Err(error)) => Err(error.into()),
+            (Err(mut failure), fallen_back) => {
+                // What happened beside it may be its cause.
+                let more = [fallen_back.ok().flatten(), members.map(|members| format!("the members say: {members}"))];
+                for more in more.into_iter().flatten() {
+                    failure.message = format!("{}; {more}", failure.message);
+                }
+                if let Some(cut) = servers::cut_links(target) {
+                    failure.hint = cut;
+                }
+                Err(failure)
+            }
+        }
+    }
+
+    /// Every case, read in every way.
+    fn cells(&mut self, cluster: &mut Cluster, readers: &[ReaderRef], shape: &str, sets: &mut Loads<'a>) -> Result<(), Failure> {
+        let work = self.request.work;
+        let mut next_round = 1;
+        for case in &work.cases {
+            let placed = match sets.placed(case, cluster, readers)? {
+                Ok(placed) => placed,
+                Err(reason) if work.cases.len() > 1 => {
+                    let hint = "on these servers this case cannot be; name another server for it";
+                    self.frame.warnings.push(Warning::new(WarningCode::CaseLeftOut, format!("{shape}: {reason}"), hint));
+                    continue;
+                }
+                Err(reason) => return Err(Failure::usage(reason, "name another server behind the @ of --load")),
+            };
+            self.frame.warnings.extend(sets.fill(&placed, cluster, &self.frame.line, self.stop)?);
+            for level in &work.sync_reads {
+                for pool in &work.pools {
+                    if *level == SyncReads::Off && *pool != Pool::Keep {
+                        continue;
+                    }
+                    let cell = Cell { case, level: *level, pool: *pool, placed: &placed };
+                    next_round = self.cell(cluster, readers, shape, &cell, sets, next_round)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// One case, read in one way; the number of the next round.
+    fn cell(
+        &mut self,
+        cluster: &mut Cluster,
+        readers: &[ReaderRef],
+        shape: &str,
+        cell: &Cell<'_>,
+        sets: &Loads<'_>,
+        first_round: u64,
+    ) -> Result<u64, Failure> {
+        let work = self.request.work;
+        let guarantees = stale::guarantees(cluster, readers, cell.level, work.timeout.0)?;
+        let names: Vec<String> = readers.iter().map(|reader| reader.name(cluster)).collect();
+        let labels = Labels {
+            shape: shape.to_owned(),
+            load: cell.case.to_string(),
+            sync_reads: guarantees.first().map_or(cell.level, |guarantee| guarantee.level).name().to_owned(),
+            pool: cell.pool.name().to_owned(),
+            readers: names.clone(),
+        };
+        let file = |error: replimeter_report::samples::SamplesError| Failure::from(MeasureError::Sink(error.to_string()));
+        self.writer.begin(labels.clone()).map_err(file)?;
+        let mut gathered = Gathered::new(&cluster.primary.node.name, &names, &guarantees);
+        let clock = self.frame.clock;
+        let (stop, line) = (self.stop, &self.frame.line);
+        let (writer, work_plan, real_time) = (&mut self.writer, self.request.work, self.frame.real_time);
+        let result = sets.under(cell.placed, &clock, line, stop, |stopped| {
+            let part = Part { readers, guarantees: &guarantees, pool: cell.pool, first_round, real_time };
+            measure(cluster, work_plan, &part, cell, &clock, line, writer, &mut gathered, stopped)
+        });
+        let delays: Vec<Duration> = readers.iter().map(|reader| reader.delay(cluster)).collect();
+        let load_on = load_on(cell.case, cluster, readers);
+        let (rows, course) = gathered.finish();
+        let foreign: u64 = rows.iter().map(|row| row.foreign).sum();
+        if foreign > 0 {
+            self.frame.warnings.push(stale::changed_by_others(foreign));
+        }
+        for ((row, reader), delay) in rows.into_iter().zip(readers).zip(delays) {
+            let row = StaleRow {
+                shape: shape.to_owned(),
+                null_replica: *reader == ReaderRef::Writer,
+                load: labels.load.clone(),
+                load_on: load_on.clone(),
+                sync_reads: labels.sync_reads.clone(),
+                pool: labels.pool.clone(),
+                judged: if work.judge_load.is_some() { "load" } else { "rounds" }.to_owned(),
+                configured_delay_us: (!delay.is_zero()).then(|| delay.as_secs_f64() * 1e6),
+                ..row
+            };
+            self.broken(&row, cell);
+            self.results.push(row);
+        }
+        let way = (labels.sync_reads.clone(), labels.pool.clone());
+        let (load, sync_reads, pool) = (labels.load, labels.sync_reads, labels.pool);
+        self.series.push(StaleCourse { shape: shape.to_owned(), load, sync_reads, pool, windows: course });
+        let (outcome, squads) = result?;
+        for squad in squads {
+            self.frame.warnings.extend(squad.warnings());
+            let record = LoadRecord { shape: shape.to_owned(), ..squad.record() };
+            let (case, sync_reads, pool) = (cell.case.to_string(), way.0.clone(), way.1.clone());
+            self.loads.push(StaleLoad { case, sync_reads, pool, record });
+        }
+        self.measured = self.measured + outcome.measured;
+        self.frame.warnings.extend(outcome.warnings);
+        if let Some(error) = outcome.failure {
+            return Err(Failure::failed(error.to_string(), error.hint()));
+        }
+        if outcome.interrupted {
+            return Err(Failure::interrupted("interrupted; what was measured until then is kept"));
+        }
+        Ok(outcome.next_round)
+    }
+
+    /// Warns of a promise that did not hold.
+    fn broken(&mut self, row: &StaleRow, cell: &Cell<'_>) {
+        let violations = row.violations.read_your_writes + row.violations.monotonic_same_connection;
+        if cell.level == SyncReads::Off || violations == 0 {
+            return;
+        }
+        let hint = match cell.pool {
+            Pool::Keep => "the witness in the report shows one, statement by statement; is a proxy or a balancer in between?",
+            Pool::Reset | Pool::ChangeUser => {
+                "a connection that a pool resets forgets its session's settings, and GTIDs that come with the answer: set them again after every reset, or globally"
+            }
+        };
+        let hint = if row.guarantee.contains("WSREP_SYNC_WAIT_UPTO_GTID") {
+            "on Galera this wait can return a little before the row can be read; wsrep_sync_wait=1 (--sync-reads=before) does not"
+        } else {
+            hint
+        };
+        self.frame.warnings.push(Warning::new(
+            WarningCode::GuaranteeBroken,
+            format!(
+                "{} {}: {} reads broke the guarantee of synchronous reads ({}), connections: {}",
+                row.shape,
+                row.reader,
+                count(violations),
+                row.guarantee,
+                row.pool
+            ),
+            hint,
+        ));
+    }
+}
+
+/// Measures one part.
+#[allow(clippy::too_many_arguments, reason = "what the parts of a run share, taken apart so that the load can run beside")]
+fn measure(
+    cluster: &mut Cluster,
+    work: &StalePlan,
+    part: &Part<'_>,
+    cell: &Cell<'_>,
+    clock: &Clock,
+    line: &Line,
+    writer: &mut StaleWriter,
+    gathered: &mut Gathered,
+    stopped: &dyn Fn() -> bool,
+) -> Result<Outcome, Failure> {
+    let panics = environment::fault().as_deref() == Some("panic-while-measuring");
+    let gathered = RefCell::new(gathered);
+    let mut round = |round: &StaleRound| {
+        assert!(!(panics && round.phase == StalePhase::AtOnce), "a fault was asked for");
+        gathered.borrow_mut().record(round);
+        writer.write(round).map_err(|error| error.to_string())
+    };
+    let mut window = |window: StaleWindow| gathered.borrow_mut().window(window);
+    let what = format!("{}, {}", cell.case, cell.level);
+    let mut progress = |progress: stale::Progress| {
+        let of = progress.total.map_or_else(String::new, |total| format!(" of {}", count(total)));
+        line.say(format!("{what}: {} {}{of}, {} stale", progress.phase.name(), count(progress.done), count(progress.stale)));
+    };
+    let mut listener = Listener { round: &mut round, window: &mut window, progress: &mut progress, stop: stopped };
+    Ok(stale::run(cluster, work, part, clock, &mut listener)?)
+}

@@ -1,0 +1,177 @@
+//! What one case comes to while it is measured.
+
+use replimeter_model::{
+    stale::{StaleRead, StaleRound, StaleRow, StaleWindow, Verdict, Witness, WitnessStep},
+    time::Nanos,
+};
+use replimeter_report::figures::count;
+use replimeter_server::flavour::sync_reads::Guarantee;
+use replimeter_stats::stale::StaleSummary;
+
+/// Stretches in the document; neighbours are joined when there would be more.
+const MOST_WINDOWS: usize = 1200;
+
+/// A violation, and how late it was.
+struct Violation {
+    late: Nanos,
+    witness: Witness,
+}
+
+/// The rounds of one case.
+pub(super) struct Gathered {
+    writer: String,
+    names: Vec<String>,
+    /// The words of each reader's guarantee, and whether a GTID is waited for.
+    guarantees: Vec<(String, bool)>,
+    summaries: Vec<StaleSummary>,
+    violations: Vec<[Option<Violation>; 2]>,
+    windows: Vec<StaleWindow>,
+    /// Stretches in each window, and in the last one.
+    joined: usize,
+    in_last: usize,
+}
+
+impl Gathered {
+    pub(super) fn new(writer: &str, names: &[String], guarantees: &[Guarantee]) -> Self {
+        Self {
+            writer: writer.to_owned(),
+            names: names.to_vec(),
+            guarantees: guarantees.iter().map(|guarantee| (guarantee.words.clone(), guarantee.gtid)).collect(),
+            summaries: vec![StaleSummary::default(); names.len()],
+            violations: names.iter().map(|_| [None, None]).collect(),
+            windows: Vec::new(),
+            joined: 1,
+            in_last: 0,
+        }
+    }
+
+    /// Adds a round.
+    pub(super) fn record(&mut self, round: &StaleRound) {
+        use replimeter_model::stale::StalePhase::{AtOnce, Curve, Judged};
+        let counted = matches!(round.phase, AtOnce | Curve);
+        if round.phase == Judged && round.reads.is_empty() {
+            self.summaries.iter_mut().for_each(|summary| summary.wrote(round));
+        }
+        for read in &round.reads {
+            self.summaries[read.reader].record(round, read, read.fresh_end.is_some());
+            if matches!(round.phase, AtOnce | Judged) && read.verdict == Verdict::Stale {
+                let late = read.begin - round.ack;
+                if self.clearer(read.reader, 0, late) {
+                    let witness = self.read_your_writes(round, read);
+                    self.violations[read.reader][0] = Some(Violation { late, witness });
+                }
+            }
+        }
+        if let (true, Some((first, late))) = (counted, round.across()) {
+            self.summaries[late.reader].went_back_across();
+            let after = late.last_stale.zip(first.fresh_end).map_or(Nanos(0), |(late, first)| late - first);
+            if self.clearer(late.reader, 1, after) {
+                let witness = self.monotonic(round, first, late);
+                self.violations[late.reader][1] = Some(Violation { late: after, witness });
+            }
+        }
+    }
+
+    /// Whether a violation is later than the one kept, and so clearer.
+    fn clearer(&self, reader: usize, kind: usize, late: Nanos) -> bool {
+        self.violations[reader][kind].as_ref().is_none_or(|before| late > before.late)
+    }
+
+    fn write(&self, round: &StaleRound) -> WitnessStep {
+        WitnessStep {
+            node: self.writer.clone(),
+            statement: format!("UPDATE replimeter.lag_probe SET k = {} WHERE id = {}", round.round, round.row),
+            begin_us: 0.0,
+            end_us: (round.ack - round.send).as_micros(),
+            value: "acknowledged".to_owned(),
+        }
+    }
+
+    fn read(&self, round: &StaleRound, read: &StaleRead, [begin, end]: [Nanos; 2], value: String) -> WitnessStep {
+        let (words, gtid) = &self.guarantees[read.reader];
+        let before = if *gtid { format!("{words}; ") } else { String::new() };
+        WitnessStep {
+            node: self.names[read.reader].clone(),
+            statement: format!("{before}SELECT k FROM replimeter.lag_probe WHERE id = {}", round.row),
+            begin_us: (begin - round.send).as_micros(),
+            end_us: (end - round.send).as_micros(),
+            value,
+        }
+    }
+
+    fn read_your_writes(&self, round: &StaleRound, read: &StaleRead) -> Witness {
+        let versions =
+            if read.behind == 1 { "one version".to_owned() } else { format!("{} versions", count(read.behind.into())) };
+        let value = format!("k = {}, {versions} behind", read.seen);
+        let steps = vec![self.write(round), self.read(round, read, [read.begin, read.end], value)];
+        Witness { guarantee: "read-your-writes".to_owned(), round: round.round, steps }
+    }
+
+    fn monotonic(&self, round: &StaleRound, first: &StaleRead, late: &StaleRead) -> Witness {
+        let shown = [first.fresh_begin, first.fresh_end].map(Option::unwrap_or_default);
+        let issued = late.last_stale.unwrap_or_default();
+        let steps = vec![
+            self.write(round),
+            self.read(round, first, shown, format!("k = {}", round.round)),
+            // Of the reads after the first one only the beginning is kept.
+            self.read(round, late, [issued, late.fresh_begin.unwrap_or(late.end).max(issued)], "an older version".to_owned()),
+        ];
+        Witness { guarantee: "monotonic-reads".to_owned(), round: round.round, steps }
+    }
+
+    /// Adds a stretch.
+    pub(super) fn window(&mut self, window: StaleWindow) {
+        match self.windows.last_mut().filter(|_| self.in_last < self.joined) {
+            Some(last) => last.extend(&window),
+            None => {
+                self.windows.push(window);
+                self.in_last = 0;
+            }
+        }
+        self.in_last += 1;
+        if self.windows.len() >= MOST_WINDOWS && self.in_last == self.joined {
+            let pairs = self.windows.chunks(2).map(|pair| {
+                let mut first = pair[0].clone();
+                pair[1..].iter().for_each(|next| first.extend(next));
+                first
+            });
+            self.windows = pairs.collect();
+            self.joined *= 2;
+            self.in_last = self.joined;
+        }
+    }
+
+    /// The rows, one for each reader, and the course.
+    pub(super) fn finish(self) -> (Vec<StaleRow>, Vec<StaleWindow>) {
+        let rows = self.summaries.iter().zip(self.violations).enumerate().map(|(index, (summary, violations))| StaleRow {
+            writer: self.writer.clone(),
+            reader: self.names[index].clone(),
+            guarantee: self.guarantees[index].0.clone(),
+            witness: violations.into_iter().flatten().next().map(|violation| violation.witness),
+            ..summary.row()
+        });
+        (rows.collect(), self.windows)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_case_is_told_in_few_windows_and_nothing_is_lost() {
+        let mut gathered = Gathered::new("a", &["b".to_owned()], &[]);
+        for second in 0..10_007u64 {
+            gathered.window(StaleWindow {
+                start_us: second as f64,
+                end_us: (second + 1) as f64,
+                rounds: 1,
+                ..StaleWindow::default()
+            });
+        }
+        let windows = gathered.windows;
+        assert!(windows.len() <= MOST_WINDOWS, "{}", windows.len());
+        assert_eq!(windows.iter().map(|window| window.rounds).sum::<u64>(), 10_007);
+        assert!(windows.windows(2).all(|pair| pair[0].end_us == pair[1].start_us));
+    }
+}

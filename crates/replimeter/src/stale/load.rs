@@ -1,0 +1,242 @@
+//! The loads of the cases: data sets filled once for a target, threads for each case.
+
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+    time::Duration,
+};
+
+use replimeter_measure::{
+    clock::Clock,
+    load::{Crew, DataSet, Squad, SquadResult, Workload, fill},
+    preflight::Cluster,
+    stale::{self, ReaderRef},
+    survey::Relation,
+};
+use replimeter_model::{
+    load::{LoadSpec, OpenLoop},
+    plan::{Case, StalePlan},
+    target::PRIMARY,
+    warning::Warning,
+};
+use replimeter_server::{Node, ServerError};
+
+use crate::{
+    failure::Failure,
+    measure::load::{filling, workload},
+    progress::Line,
+};
+
+/// How long a load runs before rounds begin.
+const RAMP: Duration = Duration::from_secs(1);
+/// Longer than any case.
+const ENDLESS: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+/// How long the replicas may take to have a data set.
+const ARRIVAL: Duration = Duration::from_secs(600);
+/// How often the end of the ramp is looked for.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// A load, and where it runs.
+pub(super) struct Placed<'a> {
+    workload: &'a Workload,
+    spec: &'a LoadSpec,
+    node: Node,
+    reads_only: bool,
+}
+
+/// Workloads and their data, for all cases of a target.
+pub(super) struct Loads<'a> {
+    work: &'a StalePlan,
+    workloads: &'a [(String, Workload)],
+    /// The workload that a set was filled for, by its number.
+    sets: Vec<(usize, DataSet)>,
+}
+
+/// Reads every workload of a plan, before anything is touched.
+pub(super) fn workloads(work: &StalePlan) -> Result<Vec<(String, Workload)>, Failure> {
+    let mut read: Vec<(String, Workload)> = Vec::new();
+    for load in work.cases.iter().flat_map(|case| &case.0) {
+        if !read.iter().any(|(name, _)| *name == load.workload) {
+            read.push((load.workload.clone(), workload(&load.workload)?));
+        }
+    }
+    for (index, (name, one)) in read.iter().enumerate() {
+        if let Some((other, table)) = read[..index].iter().find_map(|(other, before)| Some((other, one.collides(before)?))) {
+            return Err(Failure::usage(
+                format!("the workloads {other} and {name} both make a table `{table}`, each another one"),
+                "measure them one after another, in runs of their own",
+            ));
+        }
+    }
+    Ok(read)
+}
+
+/// The server that a load's node stands for; `None` for a third one where there is none.
+pub(super) fn place(load: &LoadSpec, cluster: &Cluster, readers: &[ReaderRef]) -> Result<Option<ReaderRef>, ServerError> {
+    match load.node.as_str() {
+        PRIMARY | "writer" => Ok(Some(ReaderRef::Writer)),
+        "reader" => Ok(readers.first().copied()),
+        "third" => Ok((0..cluster.replicas.len()).map(ReaderRef::Replica).find(|server| !readers.contains(server))),
+        name => {
+            let mut all = std::iter::once(ReaderRef::Writer).chain((0..cluster.replicas.len()).map(ReaderRef::Replica));
+            let found = all.find(|server| server.name(cluster) == name);
+            found.map(Some).ok_or_else(|| stale::unknown(cluster, name, "cannot place the load"))
+        }
+    }
+}
+
+/// Where loads run, seen from the measurement.
+pub(super) fn load_on(case: &Case, cluster: &Cluster, readers: &[ReaderRef]) -> String {
+    let part = |load: &LoadSpec| match place(load, cluster, readers).ok().flatten() {
+        Some(ReaderRef::Writer) => "writer",
+        Some(server) if readers.contains(&server) => "reader",
+        _ => "third",
+    };
+    let mut parts: Vec<&str> = case.0.iter().map(part).collect();
+    parts.dedup();
+    parts.join(", ")
+}
+
+impl<'a> Loads<'a> {
+    /// Nothing filled yet.
+    pub(super) fn new(work: &'a StalePlan, workloads: &'a [(String, Workload)]) -> Self {
+        Self { work, workloads, sets: Vec::new() }
+    }
+
+    fn number(&self, name: &str) -> Option<usize> {
+        self.workloads.iter().position(|(known, _)| known == name)
+    }
+
+    /// Where the loads of a case run; or why they cannot, with the server's name.
+    ///
+    /// # Errors
+    /// When a load names a server that is not there.
+    pub(super) fn placed(
+        &self,
+        case: &'a Case,
+        cluster: &Cluster,
+        readers: &[ReaderRef],
+    ) -> Result<Result<Vec<Placed<'a>>, String>, ServerError> {
+        let mut placed = Vec::new();
+        for spec in &case.0 {
+            let Some(server) = place(spec, cluster, readers)? else {
+                return Ok(Err(format!("`{spec}` has no third server to run on, that is neither written to nor read")));
+            };
+            let Some((_, workload)) = self.number(&spec.workload).and_then(|number| self.workloads.get(number)) else {
+                return Ok(Err(format!("`{spec}` names no workload that was read")));
+            };
+            let (surveyed, relation) = match server {
+                ReaderRef::Writer => (&cluster.primary, &Relation::Writer),
+                ReaderRef::Replica(index) => (&cluster.replicas[index].server, &cluster.replicas[index].relation),
+            };
+            let takes_writes = !matches!(relation, Relation::Channel { .. }) && surveyed.facts.read_only().is_none();
+            if !takes_writes && !workload.reads_only() {
+                return Ok(Err(format!("`{spec}` writes, and {} takes no writes of its own", surveyed.node.name)));
+            }
+            placed.push(Placed { workload, spec, node: surveyed.node.clone(), reads_only: !takes_writes });
+        }
+        Ok(Ok(placed))
+    }
+
+    /// Fills what a case's loads need and is not there yet.
+    pub(super) fn fill(
+        &mut self,
+        placed: &[Placed<'_>],
+        cluster: &Cluster,
+        line: &Line,
+        stop: &AtomicBool,
+    ) -> Result<Vec<Warning>, Failure> {
+        let mut warnings = Vec::new();
+        for load in placed.iter().filter(|load| load.workload.needs_setup()) {
+            let Some(number) = self.number(&load.spec.workload) else { continue };
+            if self.sets.iter().any(|(of, _)| self.workloads[*of].1.same_data(load.workload)) {
+                continue;
+            }
+            let size = self.work.load_size.unwrap_or_else(|| load.workload.default_size());
+            let primary = &cluster.primary.node;
+            let mut set = fill(primary, load.workload, size, 2, &mut |filled| line.say(filling(filled)), stop)?;
+            warnings.append(&mut set.warnings);
+            line.say("waiting until every server has the data");
+            let replicas: Vec<Node> = cluster.replicas.iter().map(|replica| replica.server.node.clone()).collect();
+            let arrived = set.await_on(&replicas, ARRIVAL, stop);
+            self.sets.push((number, set));
+            arrived?;
+        }
+        Ok(warnings)
+    }
+
+    /// Removes the data; from servers that go anyway it need not be.
+    pub(super) fn remove(self, cluster: &Cluster, goes_anyway: bool) -> Vec<Warning> {
+        let mut warnings = Vec::new();
+        for (_, set) in self.sets {
+            if goes_anyway {
+                set.keep();
+            } else {
+                warnings.extend(set.remove(&cluster.primary.node));
+            }
+        }
+        warnings
+    }
+
+    /// Does something while the loads run; what they came to, in order.
+    pub(super) fn under<T>(
+        &self,
+        placed: &[Placed<'_>],
+        clock: &Clock,
+        line: &Line,
+        stop: &AtomicBool,
+        measure: impl FnOnce(&dyn Fn() -> bool) -> Result<T, Failure>,
+    ) -> Result<(T, Vec<SquadResult>), Failure> {
+        let stopped = || stop.load(Ordering::Relaxed);
+        if placed.is_empty() {
+            return Ok((measure(&stopped)?, Vec::new()));
+        }
+        let squads: Vec<Squad<'_>> = placed
+            .iter()
+            .map(|load| Squad {
+                data: self.sets.iter().find(|(of, _)| self.workloads[*of].1.same_data(load.workload)).map(|(_, set)| set),
+                rate: self.work.rate.map(|rate| OpenLoop { rate, arrivals: self.work.arrivals }),
+                reads_only: load.reads_only,
+                ..Squad::new(load.workload, vec![load.node.clone()], load.spec.threads)
+            })
+            .collect();
+        line.say("connecting the load");
+        let mut crew = Crew::open(&squads, clock)?;
+        let (halt, counted, over) = (AtomicBool::new(false), AtomicBool::new(false), AtomicBool::new(false));
+        let (result, results) = thread::scope(|scope| {
+            let ended = EndOnDrop(&halt);
+            let (halt, counted, over) = (&halt, &counted, &over);
+            let loading = scope.spawn(move || {
+                let results = crew.stretch(RAMP, ENDLESS, halt, &mut |second| {
+                    counted.fetch_or(second.counted, Ordering::Relaxed);
+                });
+                over.store(true, Ordering::Relaxed);
+                results
+            });
+            line.say("the load begins");
+            let ramp = clock.now() + replimeter_model::time::Nanos::from(RAMP);
+            while clock.now() < ramp && !stopped() && !over.load(Ordering::Relaxed) {
+                thread::sleep(LOOK);
+            }
+            let result = measure(&|| stopped() || over.load(Ordering::Relaxed));
+            line.say("ending the load");
+            drop(ended);
+            (result, loading.join())
+        });
+        let results =
+            results.map_err(|_| Failure::failed("a thread of the load ended unexpectedly", "please report this as a defect"))?;
+        if let Some(error) = results.iter().find_map(|result| result.failure.clone()) {
+            return Err(error.into());
+        }
+        Ok((result?, results))
+    }
+}
+
+/// Ends the load when dropped, as a panic does too.
+struct EndOnDrop<'a>(&'a AtomicBool);
+
+impl Drop for EndOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
