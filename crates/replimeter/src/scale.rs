@@ -3,7 +3,11 @@
 
 mod gathered;
 
-use std::sync::{Arc, atomic::AtomicBool};
+use std::{
+    sync::{Arc, atomic::AtomicBool},
+    thread,
+    time::Duration,
+};
 
 use replimeter_measure::{
     MeasureError, preflight,
@@ -19,6 +23,7 @@ use replimeter_model::{
     warning::{Warning, WarningCode},
 };
 use replimeter_report::{blocks::BlocksWriter, figures::count, scale::answer};
+use replimeter_sandbox::Sandbox;
 use replimeter_server::Node;
 use replimeter_stats::random::Random;
 
@@ -202,8 +207,8 @@ impl Run<'_> {
         let mut block = 0;
         for turn in 0..work.blocks {
             let mut phases = phases.clone();
-            // There and back again, so that a drift of the servers hits all phases alike.
-            if turn % 2 == 1 {
+            // There and back again, over blocks and rounds, so that a drift of the servers hits all phases alike.
+            if (turn + round) % 2 == 0 {
                 phases.reverse();
             }
             for phase in phases {
@@ -226,19 +231,34 @@ impl Run<'_> {
                     self.writer.write(rows).map_err(|error| sink(&error))?;
                 }
                 if let Some(error) = error {
-                    let mut failure = Failure::from(error);
-                    // A server that died says more than its silence.
-                    for (index, member) in sandbox.members().iter().enumerate() {
-                        if let Some(ended) = sandbox.ended(index) {
-                            failure.message = format!("{}; {} has ended ({ended})", failure.message, member.node.name);
-                        }
-                    }
-                    return Err(failure);
+                    return Err(with_deaths(Failure::from(error), sandbox));
                 }
             }
         }
         Ok(())
     }
+}
+
+/// Adds which servers have died: that says more than their silence.
+fn with_deaths(mut failure: Failure, sandbox: &Sandbox) -> Failure {
+    if failure.kind == Kind::Interrupted {
+        return failure;
+    }
+    let ended = |index: usize| sandbox.ended(index);
+    let servers = sandbox.members().len();
+    // A connection breaks a moment before its process can be waited for.
+    for _ in 0..20 {
+        if (0..servers).any(|index| ended(index).is_some()) {
+            break;
+        }
+        thread::sleep(Duration::from_millis(25));
+    }
+    for (index, member) in sandbox.members().iter().enumerate() {
+        if let Some(ended) = ended(index) {
+            failure.message = format!("{}; {} has ended ({ended})", failure.message, member.node.name);
+        }
+    }
+    failure
 }
 
 /// What is going on, for the line of progress.

@@ -113,17 +113,26 @@ fn points(document: &ScaleDocument, phase: ScalePhase, pick: Pick) -> Vec<(u32, 
     .collect()
 }
 
+/// From zero to somewhat above the largest value: an interval may be many times that,
+/// and would press everything else to the ground.
+fn range(largest: f64) -> [f64; 2] {
+    [0.0, if largest > 0.0 { largest * 1.5 } else { 1.0 }]
+}
+
 /// Throughput for each number of replicas: the author's first picture. Inserts and
 /// selects are far apart, so that each has an axis.
 fn throughput(document: &ScaleDocument) -> Picture {
     let mut traces = Vec::new();
     let mut rows = Vec::new();
+    let mut largest = [0.0f64; 2];
     for (index, (name, phase, pick)) in CURVES.iter().chain(&UPDATE_CURVES).enumerate() {
         let points = points(document, *phase, *pick);
         if points.is_empty() {
             continue;
         }
         let mut trace = curve(name, index, &points, "per s");
+        let axis = &mut largest[usize::from(name.starts_with("select"))];
+        *axis = points.iter().fold(*axis, |largest, (_, value, _)| largest.max(*value));
         if name.starts_with("select") {
             trace["yaxis"] = json!("y2");
             trace["line"]["dash"] = json!("dot");
@@ -135,16 +144,20 @@ fn throughput(document: &ScaleDocument) -> Picture {
             }),
         );
     }
-    let mut figure =
-        figure("throughput", traces, replicas_axis(), json!({"title": {"text": "writes per second"}, "rangemode": "tozero"}));
+    let mut figure = figure(
+        "throughput",
+        traces,
+        replicas_axis(),
+        json!({"title": {"text": "writes per second"}, "range": range(largest[0])}),
+    );
     figure["layout"]["yaxis2"] = json!({
-        "title": {"text": "selects per second (dotted)"}, "overlaying": "y", "side": "right", "rangemode": "tozero", "showgrid": false,
+        "title": {"text": "selects per second (dotted)"}, "overlaying": "y", "side": "right", "range": range(largest[1]), "showgrid": false,
     });
     figure["layout"]["margin"]["r"] = json!(70);
     Picture {
         id: "throughput",
         title: "Throughput by number of replicas",
-        note: "Bars are 95 % intervals; none with one start. Selects belong to the axis on the right.".to_owned(),
+        note: "Bars are 95 % intervals, cut where they leave the picture; none with one start. Selects belong to the axis on the right.".to_owned(),
         figure,
         table: DataTable::new(&["what", "replicas", "per second"], rows),
     }
@@ -160,12 +173,14 @@ fn percent(document: &ScaleDocument) -> Picture {
     ];
     let mut traces = Vec::new();
     let mut rows = Vec::new();
+    let mut largest = 100.0f64;
     for (index, (name, phase, pick)) in curves.into_iter().enumerate() {
         let points = points(document, phase, pick);
         if points.is_empty() {
             continue;
         }
         traces.push(curve(name, index, &points, "%"));
+        largest = points.iter().fold(largest, |largest, (_, value, _)| largest.max(*value));
         rows.extend(
             points.iter().map(|(replicas, value, _)| vec![name.to_owned(), replicas.to_string(), format!("{value:.1} %")]),
         );
@@ -173,12 +188,12 @@ fn percent(document: &ScaleDocument) -> Picture {
     Picture {
         id: "percent",
         title: "Percent of the figure without a replica",
-        note: "100 % is the same phase on a primary alone.".to_owned(),
+        note: "100 % is the same phase on a primary alone. Bars are 95 % intervals, cut where they leave the picture.".to_owned(),
         figure: figure(
             "percent",
             traces,
             replicas_axis(),
-            json!({"title": {"text": "percent of no replica"}, "rangemode": "tozero", "ticksuffix": " %"}),
+            json!({"title": {"text": "percent of no replica"}, "range": range(largest), "ticksuffix": " %"}),
         ),
         table: DataTable::new(&["what", "replicas", "percent"], rows),
     }
