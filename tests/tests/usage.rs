@@ -17,6 +17,8 @@ fn help_of_every_command() {
         ("main", vec!["--help"]),
         ("lag", vec!["lag", "--help"]),
         ("tap", vec!["tap", "--help"]),
+        ("loss", vec!["loss", "--help"]),
+        ("exposure", vec!["exposure", "--help"]),
         ("run", vec!["run", "--help"]),
         ("report", vec!["report", "--help"]),
         ("servers", vec!["servers", "--help"]),
