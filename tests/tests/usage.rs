@@ -18,6 +18,8 @@ fn help_of_every_command() {
         ("lag", vec!["lag", "--help"]),
         ("tap", vec!["tap", "--help"]),
         ("cost", vec!["cost", "--help"]),
+        ("loss", vec!["loss", "--help"]),
+        ("exposure", vec!["exposure", "--help"]),
         ("run", vec!["run", "--help"]),
         ("report", vec!["report", "--help"]),
         ("servers", vec!["servers", "--help"]),
