@@ -46,7 +46,7 @@ test: lint unit suites
 
 # `make bench DEMO=--demo` also times `make demo` from a fresh clone; `make bench
 # PARTS="shapes links"` does only those (starts, shapes, links, floor, memory,
-# calibrate, writes, tap, disturbance).
+# calibrate, writes, tap, disturbance, stale).
 bench: build servers
 	$(CARGO) run --release --locked --package replimeter-bench -- $(DEMO) $(PARTS)
 
