@@ -6,6 +6,7 @@ mod load;
 mod loss;
 mod methods;
 mod shapes;
+mod stale;
 mod tap;
 
 use std::{
@@ -37,7 +38,7 @@ fn main() {
         demo();
     }
     let named: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
-    let parts: [(&str, fn()); 12] = [
+    let parts: [(&str, fn()); 13] = [
         ("starts", starts),
         ("shapes", shapes::starts),
         ("links", shapes::links),
@@ -50,6 +51,7 @@ fn main() {
         ("load", load::load),
         ("loss", loss::loss),
         ("exposure", loss::exposure),
+        ("stale", stale::stale),
     ];
     for (_, part) in parts.iter().filter(|(name, _)| named.is_empty() || named.iter().any(|named| named == name)) {
         part();

@@ -376,7 +376,7 @@ impl<'a> Run<'a> {
                 sync_reads: labels.sync_reads.clone(),
                 pool: labels.pool.clone(),
                 judged: if work.judge_load.is_some() { "load" } else { "rounds" }.to_owned(),
-                configured_delay_us: (!delay.is_zero()).then(|| delay.as_secs_f64() * 1e6),
+                configured_delay_us: (!delay.is_zero()).then_some(delay.as_secs_f64() * 1e6),
                 ..row
             };
             self.broken(&row, cell);
