@@ -17,6 +17,7 @@ fn help_of_every_command() {
         ("main", vec!["--help"]),
         ("lag", vec!["lag", "--help"]),
         ("tap", vec!["tap", "--help"]),
+        ("cost", vec!["cost", "--help"]),
         ("run", vec!["run", "--help"]),
         ("report", vec!["report", "--help"]),
         ("servers", vec!["servers", "--help"]),

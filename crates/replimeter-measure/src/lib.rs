@@ -6,6 +6,7 @@
 pub mod awake;
 pub mod backlog;
 pub mod clock;
+pub mod cost;
 pub mod doctor;
 pub mod error;
 pub mod lag;
@@ -14,6 +15,8 @@ pub mod offset;
 pub mod pacing;
 pub mod preflight;
 pub mod priority;
+pub mod resources;
+pub mod scale;
 pub mod stamp;
 pub mod survey;
 pub mod table;

@@ -74,6 +74,13 @@ pub struct SandboxRecord {
     /// Whether the engine FEDERATED was turned on.
     #[serde(default)]
     pub federated: bool,
+    /// Whether its servers were started without a binary log.
+    #[serde(default)]
+    pub without_binary_log: bool,
+    /// The share of the machine that each server had, and how it was held to it; null
+    /// when they shared it freely.
+    #[serde(default)]
+    pub cpus_per_server: Option<String>,
     /// File system under the data directories.
     pub file_system: String,
     /// System user the servers ran as.

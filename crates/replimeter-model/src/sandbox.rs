@@ -131,6 +131,54 @@ impl fmt::Display for Bandwidth {
 
 serde_as_text!(Bandwidth);
 
+/// A share of this machine's processor time, in cores (`1`, `0.5`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cpus {
+    /// Thousandths of a core.
+    pub milli: u32,
+}
+
+impl Cpus {
+    /// So many cores as a whole, without sharing one; `None` for a fraction.
+    #[must_use]
+    pub fn whole(self) -> Option<u32> {
+        self.milli.is_multiple_of(1000).then_some(self.milli / 1000)
+    }
+
+    /// In cores.
+    #[must_use]
+    pub fn cores(self) -> f64 {
+        f64::from(self.milli) / 1000.0
+    }
+}
+
+impl FromStr for Cpus {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let refuse = || format!("`{text}` is no number of cores; write 1, 2 or a fraction such as 0.5, from 0.05 to 1024");
+        let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+        let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
+        if whole.is_empty() || fraction.is_empty() || fraction.len() > 3 || !digits(whole) || !digits(fraction) {
+            return Err(refuse());
+        }
+        let whole: u32 = whole.parse().map_err(|_| refuse())?;
+        let fraction: u32 = format!("{fraction:0<3}").parse().map_err(|_| refuse())?;
+        let milli = whole.checked_mul(1000).and_then(|milli| milli.checked_add(fraction)).ok_or_else(refuse)?;
+        // Below that a server does not come up in time.
+        if (50..=1_024_000).contains(&milli) { Ok(Self { milli }) } else { Err(refuse()) }
+    }
+}
+
+impl fmt::Display for Cpus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = format!("{}.{:03}", self.milli / 1000, self.milli % 1000);
+        f.write_str(text.trim_end_matches('0').trim_end_matches('.'))
+    }
+}
+
+serde_as_text!(Cpus);
+
 /// What every replication link of a sandbox does to the bytes on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkSpec {
@@ -179,6 +227,11 @@ pub struct SandboxSpec {
     pub udf: bool,
     /// The engine FEDERATED is turned on.
     pub federated: bool,
+    /// Whether servers have a binary log; only a lone one can be without.
+    pub binary_log: bool,
+    /// Each server has this share of the machine, and no more; the machine is shared
+    /// freely when `None`.
+    pub cpus: Option<Cpus>,
 }
 
 impl SandboxSpec {
@@ -196,6 +249,8 @@ impl SandboxSpec {
             link: None,
             udf: false,
             federated: false,
+            binary_log: true,
+            cpus: None,
         }
     }
 
@@ -222,6 +277,9 @@ impl SandboxSpec {
                 "a jitter of {} around a delay of {} would go back in time; the jitter can be at most the delay",
                 link.jitter, link.delay
             ));
+        }
+        if !common.binary_log && shapes.iter().any(replicating) {
+            return Err("servers that replicate need their binary log; only `none`, a lone server, can be without".to_owned());
         }
         let has_replicas = |shape: &Shape| !shape.mode().has_members() && replicating(shape);
         if common.replica_server.is_some() && !shapes.iter().any(has_replicas) {
@@ -265,6 +323,8 @@ impl SandboxSpec {
             link: common.link.filter(|_| replicating(shape)),
             udf: common.udf,
             federated: common.federated,
+            binary_log: common.binary_log,
+            cpus: common.cpus,
         };
         Ok(shapes.iter().map(one).collect())
     }
@@ -377,6 +437,19 @@ mod tests {
     }
 
     #[test]
+    fn shares_of_the_machine() {
+        for (text, milli) in [("1", 1000), ("0.5", 500), ("2", 2000), ("1.25", 1250), ("0.333", 333)] {
+            let cpus: Cpus = text.parse().unwrap();
+            assert_eq!((cpus.milli, cpus.to_string().as_str()), (milli, text));
+        }
+        assert_eq!("1.50".parse::<Cpus>().unwrap().to_string(), "1.5");
+        assert_eq!(("2".parse::<Cpus>().unwrap().whole(), "0.5".parse::<Cpus>().unwrap().whole()), (Some(2), None));
+        for text in ["", "0", "0.01", "-1", "+1", "1.", ".5", "1e3", "0.5000", "all", "9999999999"] {
+            assert!(text.parse::<Cpus>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
     fn settings_go_to_the_shapes_they_concern() {
         let common = SandboxSpec {
             wait_point: Some(WaitPoint::AfterSync),
@@ -398,6 +471,7 @@ mod tests {
             ("mariadb/semi-sync:2", SandboxSpec { wait_for_replicas: Some(2), ..none() }, "first replica"),
             ("galera:3", SandboxSpec { multi_primary: true, ..none() }, "group:N"),
             ("none", SandboxSpec { link, ..none() }, "replicates"),
+            ("async:1", SandboxSpec { binary_log: false, ..none() }, "binary log"),
             ("async:1", SandboxSpec { link, ..none() }, "jitter"),
             ("group:3", SandboxSpec { replica_server: Some("9".to_owned()), ..none() }, "replicas"),
             (

@@ -58,8 +58,17 @@ pub enum WarningCode {
     LoadClientBound,
     /// A data set of another size, or one that was not whole, was replaced.
     DataReplaced,
+    /// What a server uses could not be seen, or only in part.
+    ResourcesUnknown,
     /// A backlog could not be made, or the replica not be seen to catch up.
     BacklogUnclear,
+    /// Too few fresh starts of the servers for an interval that holds what it promises.
+    FewStarts,
+    /// Semi-synchronous replication fell back for a while; what was measured then does
+    /// not count.
+    FellBack,
+    /// A mode that the servers found here cannot be started in.
+    ModeLeftOut,
 }
 
 /// One warning of a run.

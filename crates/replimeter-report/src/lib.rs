@@ -3,17 +3,22 @@
 
 pub mod answer;
 mod backlog;
+pub mod blocks;
 pub mod calibrate;
 mod columns;
+pub mod cost;
+pub mod cost_blocks;
 pub mod doctor;
 pub mod figures;
 pub mod html;
 mod load;
 pub mod loading;
+pub mod markdown;
 pub mod methods;
 mod precision;
 pub mod samples;
 pub mod sandboxes;
+pub mod scale;
 pub mod seconds;
 pub mod servers;
 mod shapes;

@@ -141,12 +141,13 @@ fn table(first: &str, second: &str) -> Table {
     plain_table([first, second].into_iter().chain(HEADINGS).map(str::to_owned).collect())
 }
 
-fn distributions(document: &LagDocument, rows: &[&LagRow]) -> String {
+/// Lines of distributions for every replica: its name, what, and the cells; in which unit.
+pub(crate) fn distribution_lines(document: &LagDocument, rows: &[&LagRow]) -> (Unit, Vec<Vec<String>>) {
     let unit = unit_of(rows);
-    let mut table = table("replica", unit.symbol());
+    let mut lines = Vec::new();
     for row in rows {
         let mut add = |what: &str, distribution: &Distribution, precision: Precision<'_>| {
-            table.add_row(self::row([document.label_of(row), what.to_owned()], unit, distribution, precision));
+            lines.push(self::row([document.label_of(row), what.to_owned()], unit, distribution, precision));
         };
         let lag = |distribution| Precision::of_lag(row, distribution);
         add("lag from ack", &row.from_ack, lag(&row.from_ack));
@@ -164,6 +165,15 @@ fn distributions(document: &LagDocument, rows: &[&LagRow]) -> String {
         if row.against.is_none() {
             add("insert (send to ack)", &row.insert, Precision::exact(&row.insert));
         }
+    }
+    (unit, lines)
+}
+
+fn distributions(document: &LagDocument, rows: &[&LagRow]) -> String {
+    let (unit, lines) = distribution_lines(document, rows);
+    let mut table = table("replica", unit.symbol());
+    for line in lines {
+        table.add_row(line);
     }
     let mut out = aligned(table, 2);
     let missing: u64 = rows.iter().map(|row| row.missing).sum();

@@ -10,6 +10,7 @@ pub mod add;
 mod archive;
 pub mod binaries;
 mod copy;
+mod cpus;
 mod engine;
 pub mod error;
 pub mod guard;

@@ -9,7 +9,7 @@ use std::{
     },
 };
 
-use crate::{error::SandboxError, guard::Guard, home};
+use crate::{cpus::Group, error::SandboxError, guard::Guard, home};
 
 /// The processes of one sandbox.
 #[derive(Debug, Default)]
@@ -98,6 +98,8 @@ pub(crate) struct Entry {
     pub(crate) servers: Servers,
     pub(crate) folder: PathBuf,
     pub(crate) guard: Guard,
+    /// The control groups that hold its servers to their share.
+    pub(crate) groups: Mutex<Vec<Group>>,
     /// Known to nobody but its processes and its guard.
     pub(crate) token: String,
     gone: AtomicBool,
@@ -108,8 +110,14 @@ static RUNNING: Mutex<Vec<Arc<Entry>>> = Mutex::new(Vec::new());
 impl Entry {
     /// Registers a sandbox before anything of it is started.
     pub(crate) fn register(folder: PathBuf, token: String) -> Arc<Self> {
-        let entry =
-            Arc::new(Self { servers: Servers::default(), folder, guard: Guard::default(), token, gone: AtomicBool::new(false) });
+        let entry = Arc::new(Self {
+            servers: Servers::default(),
+            folder,
+            guard: Guard::default(),
+            groups: Mutex::default(),
+            token,
+            gone: AtomicBool::new(false),
+        });
         open(&RUNNING).push(Arc::clone(&entry));
         entry
     }
@@ -122,6 +130,8 @@ impl Entry {
             return Ok(());
         }
         self.servers.kill_all();
+        // Empty now, and only so can they be removed.
+        open(&self.groups).clear();
         let removed = home::retire(&self.folder);
         self.guard.end();
         // Only now: until then `destroy_all` must find it.

@@ -21,7 +21,7 @@ use replimeter_server::Node;
 use crate::{
     abilities::Ability,
     binaries::{Install, Search},
-    engine,
+    cpus, engine,
     error::SandboxError,
     guard::GuardProgram,
     home::{Home, Place},
@@ -195,7 +195,16 @@ impl Sandbox {
     /// # Errors
     /// As [`start`](Self::start) has them.
     pub fn possible(settings: &Settings) -> Result<(), SandboxError> {
+        settings.spec.cpus.map_or(Ok(()), |cpus| cpus::check(cpus, settings.spec.shape))?;
         Installs::find(settings).map(|_| ())
+    }
+
+    /// The server that the primary, or every member, would run on; starts nothing.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start) has them.
+    pub fn install_for(settings: &Settings) -> Result<Install, SandboxError> {
+        Installs::find(settings).map(|installs| installs.primary)
     }
 
     /// Starts the servers and waits until a row written on the primary was read
@@ -232,6 +241,7 @@ impl Sandbox {
                 link: settings.spec.link.map(|link| link.to_string()),
                 udf: installs.udf.as_ref().map(|library| library.display().to_string()),
                 federated: settings.spec.federated,
+                without_binary_log: !settings.spec.binary_log,
                 file_system: file_system(&place.path),
                 system_user: settings.home.user().name.clone(),
                 ..SandboxRecord::default()
@@ -247,6 +257,7 @@ impl Sandbox {
         }
         let starter = Starter::prepare(settings, &installs, &password, &sandbox._place, &sandbox.entry, stop)?;
         sandbox.record.seed_from_cache = starter.seeds_from_cache();
+        sandbox.record.cpus_per_server = starter.shares();
         let start::Running { started, links, doors } = starter.start()?;
         (sandbox.links, sandbox._doors) = (links, doors);
         sandbox.record.start_us = began.elapsed().as_secs_f64() * 1e6;

@@ -21,6 +21,7 @@ use replimeter_model::{
 
 use crate::{
     grid,
+    random::Random,
     signed::{BEYOND, rank_of},
 };
 
@@ -357,7 +358,7 @@ impl Npmle {
     /// rounds, periods of polling from half to twice the spread of the lag).
     #[must_use]
     pub fn bootstrap<const N: usize>(&self, levels: [(f64, f64); N]) -> [[f64; 2]; N] {
-        let mut random = Random(SEED);
+        let mut random = Random::new(SEED);
         let mut found: Vec<[(Nanos, Nanos); N]> = Vec::with_capacity(RESAMPLES);
         let even = 1.0 / self.intervals.len() as f64;
         // Empty intervals may hold something in a resample.
@@ -463,39 +464,6 @@ impl Npmle {
 
 /// Quantiles that get confidence intervals.
 const LEVELS: [f64; 4] = [0.5, 0.9, 0.95, 0.99];
-
-/// Steele, Lea & Flood's splitmix64 (2014): the same seed, the same numbers.
-struct Random(u64);
-
-impl Random {
-    /// Uniform on (0, 1).
-    fn uniform(&mut self) -> f64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (((z ^ (z >> 31)) >> 11) as f64 + 0.5) / (1u64 << 53) as f64
-    }
-
-    /// A Poisson number of that mean: how often a resample drew what was seen so
-    /// often. Exact below 50 (inversion), and by the normal above.
-    fn poisson(&mut self, mean: f64) -> f64 {
-        if mean < 50.0 {
-            let uniform = self.uniform();
-            let mut term = (-mean).exp();
-            let (mut sum, mut number) = (term, 0.0);
-            while uniform > sum && number < 200.0 {
-                number += 1.0;
-                term *= mean / number;
-                sum += term;
-            }
-            return number;
-        }
-        // Box & Muller 1958.
-        let normal = (-2.0 * self.uniform().ln()).sqrt() * (std::f64::consts::TAU * self.uniform()).cos();
-        (mean + mean.sqrt() * normal).round().max(0.0)
-    }
-}
 
 #[cfg(test)]
 mod tests {
@@ -634,7 +602,7 @@ mod tests {
     #[test]
     fn recovers_what_midpoints_miss() {
         // Exponential with mean 100 µs, polled every 150 µs.
-        let mut random = Random(1);
+        let mut random = Random::new(1);
         let truth = |uniform: f64| -100.0 * uniform.ln();
         let brackets = polled(&mut random, 20_000, 150.0, truth);
         let mut all = Brackets::default();
@@ -659,7 +627,7 @@ mod tests {
     #[test]
     fn intervals_cover_the_truth() {
         // 100 runs of 300 rounds; lag 100 µs and an exponential tail of 50 µs, polled every 30 µs.
-        let mut random = Random(7);
+        let mut random = Random::new(7);
         let truth = |uniform: f64| 100.0 - 50.0 * uniform.ln();
         let mut covered = [0; 2];
         for _ in 0..100 {
@@ -678,7 +646,7 @@ mod tests {
 
     #[test]
     fn memory_does_not_grow_with_the_rounds() {
-        let mut random = Random(3);
+        let mut random = Random::new(3);
         let mut all = Brackets::default();
         for _ in 0..300_000 {
             let low = (random.uniform() * 1e9) as i64 - 100_000_000;

@@ -1,13 +1,18 @@
 //! Statistics of signed times: histograms, quantiles with intervals, windows
-//! over the course of a run. No I/O and no clock.
+//! over the course of a run; comparisons between starts of servers. No I/O and no
+//! clock.
 
+pub mod binomial;
 pub mod bins;
+pub mod bootstrap;
 pub mod censored;
 pub mod envelope;
 mod grid;
 pub mod lag;
+pub mod random;
 pub mod rate;
 pub mod series;
 pub mod signed;
+pub mod usl;
 pub mod waterfall;
 pub mod windows;

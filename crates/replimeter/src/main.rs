@@ -5,6 +5,7 @@
 mod calibrate;
 mod cli;
 mod commands;
+mod cost;
 mod credentials;
 mod environment;
 mod failure;
@@ -14,6 +15,7 @@ mod machine;
 mod measure;
 mod progress;
 mod run_dir;
+mod scale;
 mod signals;
 mod tap;
 mod topology_file;
@@ -31,6 +33,8 @@ fn main() -> ExitCode {
         Command::Calibrate(args) => commands::calibrate::run(&args, &stop),
         Command::Tap(args) => commands::tap::run(&args, &stop),
         Command::Load(args) => commands::load::run(&args, &stop),
+        Command::Scale(args) => commands::scale::run(&args, &stop),
+        Command::Cost(args) => commands::cost::run(&args, &stop),
         Command::Run(args) => commands::run::run(&args, &stop),
         Command::Doctor(args) => commands::doctor::run(&args, &stop),
         Command::Sandbox(args) => commands::sandbox::run(&args.command, &stop),

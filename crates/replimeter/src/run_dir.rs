@@ -21,6 +21,8 @@ pub(crate) const SAMPLES: &str = "samples.parquet";
 pub(crate) const SUMMARY: &str = "summary.json";
 /// The page.
 pub(crate) const PAGE: &str = "report.html";
+/// The report for a ticket.
+pub(crate) const TICKET: &str = "report.md";
 
 /// The folder for runs that nobody named a place for.
 const RUNS: &str = "replimeter-runs";
@@ -111,7 +113,7 @@ impl Drop for RunDir {
         if self.kept {
             return;
         }
-        for name in [PLAN, MANIFEST, SAMPLES, SUMMARY, PAGE] {
+        for name in [PLAN, MANIFEST, SAMPLES, SUMMARY, PAGE, TICKET] {
             let _ = fs::remove_file(self.file(name));
         }
         if self.made {

@@ -3,7 +3,7 @@
 
 mod applier;
 mod course;
-mod position;
+pub(crate) mod position;
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},

@@ -10,7 +10,7 @@ use replimeter_server::{
 
 /// Transactions that a server has committed or applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Position {
+pub(crate) enum Position {
     /// MySQL's, every one of them.
     Set(GtidSet),
     /// MariaDB's: the last sequence number in each domain. Numbers follow one another
@@ -31,13 +31,21 @@ fn domains(gtids: &[DomainGtid]) -> BTreeMap<u32, u64> {
 
 impl Position {
     /// Of the server that is written to.
-    pub(super) fn written(engine: Engine, session: &mut Session) -> Result<Self, ServerError> {
+    pub(crate) fn written(engine: Engine, session: &mut Session) -> Result<Self, ServerError> {
         Self::read(engine, session, "SELECT @@GLOBAL.gtid_binlog_pos")
     }
 
     /// Of a replica.
-    pub(super) fn applied(engine: Engine, session: &mut Session) -> Result<Self, ServerError> {
+    pub(crate) fn applied(engine: Engine, session: &mut Session) -> Result<Self, ServerError> {
         Self::read(engine, session, "SELECT @@GLOBAL.gtid_slave_pos")
+    }
+
+    /// Of a node of a Galera cluster: how many transactions of the cluster it has committed.
+    pub(crate) fn galera(session: &mut Session) -> Result<Self, ServerError> {
+        let counters = session.pairs(DOING, "SHOW GLOBAL STATUS LIKE 'wsrep_last_committed'")?;
+        let last = counters.values().next().and_then(|last| last.parse().ok());
+        let last = last.ok_or_else(|| session.unfit(DOING, "it is in no Galera cluster", "the server's error log says more"))?;
+        Ok(Self::Domains(BTreeMap::from([(0, last)])))
     }
 
     fn read(engine: Engine, session: &mut Session, of_mariadb: &str) -> Result<Self, ServerError> {
@@ -54,7 +62,7 @@ impl Position {
     }
 
     /// How many transactions there are of those that come from where `written` does.
-    pub(super) fn count(&self, written: &Self) -> u64 {
+    pub(crate) fn count(&self, written: &Self) -> u64 {
         match (self, written) {
             (Self::Set(own), Self::Set(written)) => {
                 let uuids = written.uuids();
@@ -68,7 +76,7 @@ impl Position {
     }
 
     /// How many transactions of `written` are missing.
-    pub(super) fn behind(&self, written: &Self) -> u64 {
+    pub(crate) fn behind(&self, written: &Self) -> u64 {
         match (self, written) {
             (Self::Set(own), Self::Set(written)) => written.subtract(own).count(),
             (Self::Domains(own), Self::Domains(written)) => {

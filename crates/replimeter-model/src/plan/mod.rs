@@ -1,9 +1,11 @@
 //! Plans: everything a run needs to know, with every default made concrete.
 
 mod calibrate;
+mod cost;
 mod lag;
 mod load;
 mod loading;
+mod scale;
 mod tap;
 mod target;
 
@@ -11,8 +13,10 @@ use serde::{Deserialize, Serialize};
 
 pub use self::{
     calibrate::{CalibratePlan, CalibrateSpec},
+    cost::{CostPlan, CostShape, CostSpec},
     lag::{DEFAULT_ROUNDS, DEFAULT_SIZE, Join, LagPlan, LagSpec, Method, Methods, Pace, Until, Writes},
     loading::{LoadingPlan, LoadingSpec},
+    scale::{FEWEST_COUNTS, Replicas, ScaleMode, ScalePhase, ScalePlan, ScaleSpec},
     tap::{By, TapPlan, TapSpec},
     target::{OneOrMore, TargetSpec, check_nodes},
 };
@@ -30,6 +34,10 @@ pub enum Command {
     Tap,
     /// How much the servers do.
     Load,
+    /// What each read replica costs and gives.
+    Scale,
+    /// What each mode of replication costs.
+    Cost,
 }
 
 impl Command {
@@ -41,6 +49,8 @@ impl Command {
             Self::Calibrate => "calibrate",
             Self::Tap => "tap",
             Self::Load => "load",
+            Self::Scale => "scale",
+            Self::Cost => "cost",
         }
     }
 }
@@ -69,6 +79,12 @@ pub struct PlanFile {
     /// How, for the command `load`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub load: Option<LoadingSpec>,
+    /// How, for the command `scale`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scale: Option<ScaleSpec>,
+    /// How, for the command `cost`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cost: Option<CostSpec>,
 }
 
 /// A resolved plan.
@@ -95,6 +111,10 @@ pub enum Work {
     Tap(TapPlan),
     /// How much the servers do.
     Load(LoadingPlan),
+    /// What each read replica costs and gives.
+    Scale(ScalePlan),
+    /// What each mode of replication costs.
+    Cost(CostPlan),
 }
 
 /// Why a plan cannot be carried out.
@@ -128,25 +148,87 @@ impl PlanFile {
     /// A plan for `lag` from its parts.
     #[must_use]
     pub fn lag(target: TargetSpec, lag: LagSpec) -> Self {
-        Self { command: Command::Lag, title: None, target, lag: Some(lag), calibrate: None, tap: None, load: None }
+        Self {
+            command: Command::Lag,
+            title: None,
+            target,
+            lag: Some(lag),
+            calibrate: None,
+            tap: None,
+            scale: None,
+            cost: None,
+            load: None,
+        }
     }
 
     /// A plan for `calibrate` from its parts.
     #[must_use]
     pub fn calibrate(target: TargetSpec, calibrate: CalibrateSpec) -> Self {
-        Self { command: Command::Calibrate, title: None, target, lag: None, calibrate: Some(calibrate), tap: None, load: None }
+        Self {
+            command: Command::Calibrate,
+            title: None,
+            target,
+            lag: None,
+            calibrate: Some(calibrate),
+            tap: None,
+            scale: None,
+            cost: None,
+            load: None,
+        }
     }
 
     /// A plan for `tap` from its parts.
     #[must_use]
     pub fn tap(target: TargetSpec, tap: TapSpec) -> Self {
-        Self { command: Command::Tap, title: None, target, lag: None, calibrate: None, tap: Some(tap), load: None }
+        Self {
+            command: Command::Tap,
+            title: None,
+            target,
+            lag: None,
+            calibrate: None,
+            tap: Some(tap),
+            scale: None,
+            cost: None,
+            load: None,
+        }
+    }
+
+    /// A plan for `scale` from its parts.
+    #[must_use]
+    pub fn scale(target: TargetSpec, scale: ScaleSpec) -> Self {
+        Self {
+            command: Command::Scale,
+            title: None,
+            target,
+            lag: None,
+            calibrate: None,
+            tap: None,
+            scale: Some(scale),
+            cost: None,
+            load: None,
+        }
+    }
+
+    /// A plan for `cost` from its parts.
+    #[must_use]
+    pub fn cost(target: TargetSpec, cost: CostSpec) -> Self {
+        Self {
+            command: Command::Cost,
+            title: None,
+            target,
+            lag: None,
+            calibrate: None,
+            tap: None,
+            scale: None,
+            cost: Some(cost),
+            load: None,
+        }
     }
 
     /// A plan for `load` from its parts.
     #[must_use]
     pub fn load(target: TargetSpec, load: LoadingSpec) -> Self {
-        Self { command: Command::Load, title: None, target, lag: None, calibrate: None, tap: None, load: Some(load) }
+        Self { command: Command::Load, load: Some(load), tap: None, ..Self::tap(target, TapSpec::default()) }
     }
 
     /// Reads a plan file's text.
@@ -167,10 +249,24 @@ impl PlanFile {
             (Command::Calibrate, self.calibrate.is_some()),
             (Command::Tap, self.tap.is_some()),
             (Command::Load, self.load.is_some()),
+            (Command::Scale, self.scale.is_some()),
+            (Command::Cost, self.cost.is_some()),
         ];
         if let Some((other, _)) = sections.iter().find(|(command, there)| *there && *command != self.command) {
             let (other, own) = (other.name(), self.command.name());
             return Err(PlanError::Contradiction(format!("a plan for `{own}` has no section [{other}]; its own is [{own}]")));
+        }
+        if self.command == Command::Scale {
+            // Its numbers of replicas are its targets.
+            let work = self.scale.clone().unwrap_or_default().resolve()?;
+            let targets = scale::targets(&self.target, &work)?;
+            return Ok(Plan { title: self.title.clone(), target: self.target.clone(), targets, work: Work::Scale(work) });
+        }
+        if self.command == Command::Cost {
+            // Its modes are its targets.
+            let work = self.cost.clone().unwrap_or_default().resolve(&self.target)?;
+            let targets = work.targets();
+            return Ok(Plan { title: self.title.clone(), target: self.target.clone(), targets, work: Work::Cost(work) });
         }
         let mut target = self.target.clone();
         if self.command == Command::Load {
@@ -192,8 +288,9 @@ impl PlanFile {
         let work = match self.command {
             Command::Lag => Work::Lag(lag.resolve(sandbox)?),
             Command::Calibrate => Work::Calibrate(self.calibrate.clone().unwrap_or_default().resolve()?),
-            Command::Tap => Work::Tap(self.tap.clone().unwrap_or_default().resolve(&targets)?),
             Command::Load => Work::Load(self.load.clone().unwrap_or_default().resolve(&targets)?),
+            // The others have been resolved above.
+            Command::Tap | Command::Scale | Command::Cost => Work::Tap(self.tap.clone().unwrap_or_default().resolve(&targets)?),
         };
         Ok(Plan { title: self.title.clone(), target: target.concrete(&targets), targets, work })
     }
@@ -209,6 +306,8 @@ impl Plan {
             Work::Calibrate(plan) => PlanFile { title, ..PlanFile::calibrate(target, plan.to_spec()) },
             Work::Tap(plan) => PlanFile { title, ..PlanFile::tap(target, plan.to_spec()) },
             Work::Load(plan) => PlanFile { title, ..PlanFile::load(target, plan.to_spec()) },
+            Work::Scale(plan) => PlanFile { title, ..PlanFile::scale(target, plan.to_spec()) },
+            Work::Cost(plan) => PlanFile { title, ..PlanFile::cost(target, plan.to_spec()) },
         }
     }
 
@@ -247,6 +346,12 @@ mod tests {
         for text in [
             "command = 'lag'",
             "command = 'tap'",
+            "command = 'scale'",
+            "command = 'cost'",
+            "command = 'cost'\ntitle = 'x'\n[target]\nserver-options = ['innodb_flush_method=O_DIRECT']\nwait-point = 'after-sync'\n[cost]\nmodes = 'mysql/semi-sync:2, galera'\nthreads = [1, 16]\nfor = '1m'\nlink-delays = ['0', '1ms']\nseed = 9",
+            "command = 'cost'\n[cost]\nmodes = 'async'\nself-test = 7\nsize = '300MB'",
+            "command = 'scale'\n[target]\ncpus-per-server = '0.25'\nwait-point = 'after-sync'\nserver-options = ['replicas:sync_binlog=1']\n[scale]\nmode = 'semi-sync'\nreplicas = '0,1,3'\nsize = '300MB'\nreads = 'all'\nupdates = true",
+            "command = 'scale'\n[scale]\nreplicas = '0..4'\ncheck-prediction = true\nfor = '30s'\nseed = 9",
             "command = 'tap'\n[tap]\nfor = '60s'\nby = 'table'\nonly = ['shop', 'a.b']\nserver-id = 7",
             "command = 'lag'\n[lag]\nmethod = 'tap, poll'\nwriters = 8",
             "command = 'lag'\n[lag]\nmethod = 'all'\nfor = '60s'\npace = 'visible'\nsize = 5",
@@ -297,6 +402,12 @@ mod tests {
         }
         for (plan, want) in [
             ("command = 'lag'\n[calibrate]", "no section [calibrate]"),
+            ("command = 'scale'\n[target]\nsandbox = 'async:2'", "starts its own servers"),
+            ("command = 'scale'\n[scale]\nreplicas = '0..3'\ncheck-prediction = true", "5 numbers of replicas"),
+            ("command = 'scale'\n[scale]\nthreads = 0", "threads must be"),
+            ("command = 'scale'\n[scale]\nmode = 'galera'", "no read replicas"),
+            ("command = 'scale'\n[scale]\nfor = '1ms'", "its own beginning"),
+            ("command = 'scale'\n[scale]\nstarts = 0", "from 1 to 1000"),
             ("command = 'tap'\n[tap]\nevery = '1ms'", "stretches of"),
             ("command = 'tap'\n[tap]\nonly = ['.t']", "no schema"),
             ("command = 'tap'\n[tap]\nrest = '1s'", "shorter rest"),

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{PlanError, contradiction};
 use crate::{
-    sandbox::{Bandwidth, LinkSpec, NodeOption, SandboxRef, SandboxSpec, WaitPoint},
+    sandbox::{Bandwidth, Cpus, LinkSpec, NodeOption, SandboxRef, SandboxSpec, WaitPoint},
     shape::Shape,
     span::Span,
     target::{Endpoint, NodeSpec, PRIMARY, Role, Target, replica_name},
@@ -83,6 +83,9 @@ pub struct TargetSpec {
     /// Whether the engine FEDERATED is turned on in the sandbox's servers.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub federated: bool,
+    /// The share of the machine that each of the sandbox's servers has, in cores.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpus_per_server: Option<Cpus>,
     /// The user's primary.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub primary: Option<Endpoint>,
@@ -164,7 +167,7 @@ impl TargetSpec {
     }
 
     /// The settings that several shapes share.
-    fn common(&self, shape: Shape) -> SandboxSpec {
+    pub(super) fn common(&self, shape: Shape) -> SandboxSpec {
         let linked = self.link_delay.is_some() || self.link_jitter.is_some() || self.link_bandwidth.is_some();
         let zero = Span::from_secs(0);
         SandboxSpec {
@@ -182,6 +185,8 @@ impl TargetSpec {
             }),
             udf: self.udf,
             federated: self.federated,
+            binary_log: true,
+            cpus: self.cpus_per_server,
         }
     }
 
@@ -195,7 +200,7 @@ impl TargetSpec {
         };
         if *self != own {
             return contradiction(
-                "a target is either a sandbox (sandbox, server options, servers, links) or the user's servers (primary and replicas, or nodes), not both",
+                "a target is either a sandbox (sandbox, server options, servers, links, cpus) or the user's servers (primary and replicas, or nodes), not both",
             );
         }
         if !self.nodes.is_empty() {

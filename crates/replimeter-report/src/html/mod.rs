@@ -1,13 +1,16 @@
 //! `report.html`: one file that works offline, from a disk, for years.
 
 mod calibrate;
+mod cost;
 mod frame;
 mod lag;
 mod load;
 mod pictures;
+mod price;
+mod scale;
 mod tap;
 
-pub use self::{calibrate::calibrate, lag::lag, load::load, tap::tap};
+pub use self::{calibrate::calibrate, cost::cost, lag::lag, load::load, scale::scale, tap::tap};
 use crate::samples::SamplesError;
 
 /// Why a page could not be made.

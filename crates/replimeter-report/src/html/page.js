@@ -18,7 +18,8 @@
       plot_bgcolor: "rgba(0,0,0,0)",
       font: { color: style.getPropertyValue("--fg").trim(), family: "system-ui, sans-serif" }
     });
-    ["xaxis", "yaxis"].forEach(function (axis) {
+    ["xaxis", "yaxis", "yaxis2"].forEach(function (axis) {
+      if (axis === "yaxis2" && !layout[axis]) { return; }
       themed[axis] = Object.assign({ gridcolor: line, zerolinecolor: line, linecolor: line }, layout[axis]);
     });
     return themed;

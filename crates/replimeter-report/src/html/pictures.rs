@@ -97,11 +97,17 @@ pub(super) struct Picture {
 
 #[derive(Serialize)]
 pub(super) struct DataTable {
-    header: Vec<String>,
-    rows: Vec<Vec<String>>,
+    pub(super) header: Vec<String>,
+    pub(super) rows: Vec<Vec<String>>,
 }
 
-fn figure(id: &str, traces: Vec<Value>, x: Value, y: Value) -> Value {
+impl DataTable {
+    pub(super) fn new(header: &[&str], rows: Vec<Vec<String>>) -> Self {
+        Self { header: header.iter().map(|name| (*name).to_owned()).collect(), rows }
+    }
+}
+
+pub(super) fn figure(id: &str, traces: Vec<Value>, x: Value, y: Value) -> Value {
     json!({
         "id": id,
         "data": traces,
@@ -114,7 +120,7 @@ fn figure(id: &str, traces: Vec<Value>, x: Value, y: Value) -> Value {
     })
 }
 
-fn colour(index: usize) -> &'static str {
+pub(super) fn colour(index: usize) -> &'static str {
     COLOURS[index % COLOURS.len()]
 }
 

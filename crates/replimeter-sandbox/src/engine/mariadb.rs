@@ -48,9 +48,12 @@ fn bootstrap_file(share: &Path, name: &str) -> Option<PathBuf> {
     ["mariadb_", "mysql_", "maria_"].into_iter().map(|prefix| share.join(format!("{prefix}{name}"))).find(|path| path.exists())
 }
 
-pub(super) fn serve(command: &mut Command) {
+pub(super) fn serve(command: &mut Command, binary_log: bool) {
     // The engine's default format is MIXED; modes are compared by row.
-    command.args(["--binlog-format=ROW", "--log-slave-updates=1", "--skip-slave-start"]);
+    command.args(["--binlog-format=ROW", "--skip-slave-start"]);
+    if binary_log {
+        command.arg("--log-slave-updates=1");
+    }
 }
 
 pub(super) fn replicate(port: u16, password: &str) -> [Vec<String>; 2] {

@@ -32,6 +32,8 @@ pub(crate) struct ServerSpec<'a> {
     pub(crate) server_id: u32,
     /// Whether it is a replica.
     pub(crate) replica: bool,
+    /// Whether it has a binary log.
+    pub(crate) binary_log: bool,
     /// Its plugin folder, when it has one of its own.
     pub(crate) plugins: Option<&'a Path>,
     /// What its mode of replication needs.
@@ -93,14 +95,18 @@ pub(crate) fn serve(spec: &ServerSpec<'_>) -> Command {
         .arg(format!("--datadir={}", spec.data.display()))
         // Relative to the data directory: an absolute path may exceed a socket's 107 bytes.
         .args(["--socket=server.sock", "--pid-file=server.pid", "--bind-address=127.0.0.1", "--skip-name-resolve"])
-        .args(["--log-bin=binlog", "--relay-log=relay", "--report-host=127.0.0.1"])
+        .args([
+            if spec.binary_log { "--log-bin=binlog" } else { "--skip-log-bin" },
+            "--relay-log=relay",
+            "--report-host=127.0.0.1",
+        ])
         .arg(format!("--port={}", spec.port))
         .arg(format!("--report-port={}", spec.port))
         .arg(format!("--server-id={}", spec.server_id))
         .arg(format!("--init-file={}", spec.init_file.display()));
     match spec.install.engine {
-        Engine::MariaDb => mariadb::serve(&mut command),
-        Engine::MySql => mysql::serve(&mut command),
+        Engine::MariaDb => mariadb::serve(&mut command, spec.binary_log),
+        Engine::MySql => mysql::serve(&mut command, spec.binary_log),
     }
     if spec.replica {
         command.arg("--read-only=1");

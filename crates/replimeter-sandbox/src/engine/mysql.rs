@@ -13,14 +13,14 @@ pub(super) fn lock_root(password: &str) -> String {
     format!("ALTER USER 'root'@'localhost' IDENTIFIED BY '{password}';")
 }
 
-pub(super) fn serve(command: &mut Command) {
+pub(super) fn serve(command: &mut Command, binary_log: bool) {
     command.args([
         "--gtid-mode=ON",
         "--enforce-gtid-consistency=ON",
         "--secure-file-priv=NULL",
         // Each under its new and its old name: a server passes over the one it does not know.
-        "--loose-log-replica-updates=1",
-        "--loose-log-slave-updates=1",
+        if binary_log { "--loose-log-replica-updates=1" } else { "--loose-log-replica-updates=0" },
+        if binary_log { "--loose-log-slave-updates=1" } else { "--loose-log-slave-updates=0" },
         "--loose-skip-replica-start=1",
         "--loose-skip-slave-start=1",
         "--loose-mysqlx=OFF",

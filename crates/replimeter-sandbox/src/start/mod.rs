@@ -30,6 +30,7 @@ use replimeter_server::{ErrorKind, Node, Session, namespace::Namespace};
 use crate::{
     binaries::Install,
     copy,
+    cpus::Shares,
     engine::{self, ServerSpec},
     error::SandboxError,
     home::{self, Place},
@@ -123,6 +124,8 @@ pub(crate) struct Starter<'a> {
     doors: Mutex<Vec<Link>>,
     /// The first server that died while it was waited for.
     died: Mutex<Option<SandboxError>>,
+    /// What of the machine each server has.
+    shares: Shares,
 }
 
 impl<'a> Starter<'a> {
@@ -163,7 +166,13 @@ impl<'a> Starter<'a> {
             links: Mutex::default(),
             doors: Mutex::default(),
             died: Mutex::default(),
+            shares: Shares::make(settings.spec.cpus, settings.spec.shape, entry)?,
         })
+    }
+
+    /// How servers are held to their share of the machine, in words.
+    pub(crate) fn shares(&self) -> Option<String> {
+        self.shares.words()
     }
 
     /// Whether earlier runs had made the data directories.
@@ -304,12 +313,14 @@ impl<'a> Starter<'a> {
             port: ports[index].sql,
             server_id: self.identity.server_id(index),
             replica: is_replica,
+            binary_log: self.settings.spec.binary_log,
             plugins: plugins.as_deref(),
             arguments: &arguments,
             options: &options,
         };
         let mut command = engine::serve(&spec);
         command.env(process::MARK, &self.entry.folder).env(process::TOKEN, &self.entry.token);
+        self.shares.prepare(&mut command, index);
         process::log_to(&mut command, &log).map_err(disk("open the log", &log))?;
         let command_line: Vec<String> = std::iter::once(command.get_program())
             .chain(command.get_args())
@@ -317,6 +328,12 @@ impl<'a> Starter<'a> {
             .collect();
         let spawn = |source| SandboxError::Spawn { program: install.program.display().to_string(), source };
         let number = self.entry.servers.adopt(process::spawn(command, user, namespace).map_err(spawn)?);
+        // Before it has done anything worth measuring; its threads come along.
+        let pid = self.entry.servers.pid(number).unwrap_or_default();
+        if let Err(error) = self.shares.hold(pid, index) {
+            self.entry.servers.kill(number);
+            return Err(error);
+        }
         let node = self.node(name, ports[index].sql, namespace);
         if let Err(error) = self.wait_for_answer(&node, number, &log) {
             self.entry.servers.kill(number);
@@ -324,7 +341,6 @@ impl<'a> Starter<'a> {
         }
         // The password in it is needed no longer.
         fs::remove_file(&init_file).map_err(disk("remove", &init_file))?;
-        let pid = self.entry.servers.pid(number).unwrap_or_default();
         let version = format!("{} {}", install.engine.product(), install.version);
         Ok(Started { member: Member { node, role, source: None, pid, folder, number, version }, command_line })
     }

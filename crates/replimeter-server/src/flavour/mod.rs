@@ -2,6 +2,7 @@
 
 pub mod appliers;
 pub mod binlog;
+pub mod counters;
 pub mod galera;
 pub mod group;
 pub mod gtid;

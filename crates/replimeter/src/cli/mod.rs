@@ -1,8 +1,10 @@
 //! The command line: each flag is declared once, with its documentation.
 
+mod cost;
 mod load;
 mod loading;
 mod sandbox;
+mod scale;
 mod servers;
 mod tap;
 mod target;
@@ -18,9 +20,11 @@ use replimeter_model::{
 };
 
 pub(crate) use self::{
+    cost::CostArgs,
     load::LoadArgs,
     loading::LoadingArgs,
     sandbox::{DownArgs, EnvArgs, ExecArgs, LinkArgs, ListArgs, SandboxCommand, SandboxCommandArgs, UpArgs},
+    scale::ScaleArgs,
     servers::{AddArgs, ServersArgs, ServersCommand},
     tap::{Stream, TapArgs},
     target::{SandboxArgs, TargetArgs},
@@ -43,6 +47,8 @@ Examples:
   replimeter tap --primary mysql://u@db1/ --replica mysql://u@db2/
                                                    how late is the real traffic? nothing is written
   replimeter load --workload oltp-mix --threads 8 how much does it do, and how long does each take?
+  replimeter cost                                  what does each mode of replication cost?
+  replimeter scale --replicas 0..3                 what does each read replica cost, and give?
   replimeter run plans/size-sweep.toml             a published experiment
   replimeter report replimeter-runs/…              render a run again, no server needed
   replimeter doctor --topology cluster.toml        what is odd about these servers?
@@ -67,6 +73,10 @@ pub(crate) enum Command {
     Tap(Box<TapArgs>),
     /// Run a workload by itself and say how much the servers do: operations per second, their times, and what it costs the client
     Load(Box<LoadingArgs>),
+    /// Measure what each read replica costs the writes and gives the reads, on sandboxes with more and more of them
+    Scale(Box<ScaleArgs>),
+    /// Measure what each mode of replication costs: throughput, latency and processor time against a lone server, with intervals
+    Cost(Box<CostArgs>),
     /// Carry out a plan file; every run keeps its own as plan.toml
     Run(Box<RunArgs>),
     /// Render a run again from its directory, without any server
@@ -91,9 +101,41 @@ pub(crate) struct OutputArgs {
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// Add the raw lines of experiment 1: step, row id, sequence, inserted and fetched (s, µs); needs a sweep over sizes
+    /// Print the report as Markdown, for a ticket; it is also kept as report.md
     #[arg(long, conflicts_with = "json")]
+    pub(crate) markdown: bool,
+
+    /// Add the raw lines of experiment 1: step, row id, sequence, inserted and fetched (s, µs); needs a sweep over sizes
+    #[arg(long, conflicts_with_all = ["json", "markdown"])]
     pub(crate) raw: bool,
+}
+
+/// What a report is printed as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// For people at a terminal; `raw` adds experiment 1's raw lines.
+    Text {
+        raw: bool,
+    },
+    Json,
+    Markdown,
+}
+
+impl Form {
+    fn of(json: bool, markdown: bool, raw: bool) -> Self {
+        match (json, markdown) {
+            (true, _) => Self::Json,
+            (_, true) => Self::Markdown,
+            _ => Self::Text { raw },
+        }
+    }
+}
+
+impl OutputArgs {
+    /// What the report is printed as.
+    pub(crate) fn form(&self) -> Form {
+        Form::of(self.json, self.markdown, self.raw)
+    }
 }
 
 /// A switch that defaults by target.
@@ -341,7 +383,8 @@ pub(crate) struct DoctorArgs {
 #[command(after_help = "\
 Examples:
   replimeter report replimeter-runs/20261121T120000Z-lag
-  replimeter report replimeter-runs/20261121T120000Z-lag --json")]
+  replimeter report replimeter-runs/20261121T120000Z-lag --json
+  replimeter report replimeter-runs/20261121T120000Z-lag --markdown > ticket.md")]
 pub(crate) struct ReportArgs {
     /// Run directories
     #[arg(required = true, value_name = "RUN_DIR")]
@@ -351,9 +394,20 @@ pub(crate) struct ReportArgs {
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// Add the raw lines of experiment 1
+    /// Print the report as Markdown, for a ticket
     #[arg(long, conflicts_with = "json")]
+    pub(crate) markdown: bool,
+
+    /// Add the raw lines of experiment 1
+    #[arg(long, conflicts_with_all = ["json", "markdown"])]
     pub(crate) raw: bool,
+}
+
+impl ReportArgs {
+    /// What each report is printed as.
+    pub(crate) fn form(&self) -> Form {
+        Form::of(self.json, self.markdown, self.raw)
+    }
 }
 
 impl MeasureArgs {

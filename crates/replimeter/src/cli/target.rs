@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use replimeter_model::{
     plan::{OneOrMore, TargetSpec},
-    sandbox::{Bandwidth, NodeOption, SandboxRef, WaitPoint},
+    sandbox::{Bandwidth, Cpus, NodeOption, SandboxRef, WaitPoint},
     shape::node_name,
     span::Span,
     target::{Endpoint, NodeSpec, PRIMARY, Passwords, Role, replica_name},
@@ -61,6 +61,10 @@ pub(crate) struct SandboxArgs {
     /// Turn on the engine FEDERATED in every server
     #[arg(long)]
     pub(crate) federated: bool,
+
+    /// Give each server a fixed share of this machine, in cores: whole ones of its own (1, 2), or a fraction (0.5), which needs a control group that we may make
+    #[arg(long, value_name = "N")]
+    pub(crate) cpus_per_server: Option<Cpus>,
 }
 
 /// When a semi-synchronous primary waits.
@@ -90,6 +94,7 @@ impl SandboxArgs {
             link_bandwidth: self.link_bandwidth,
             udf: self.udf,
             federated: self.federated,
+            cpus_per_server: self.cpus_per_server,
             ..TargetSpec::default()
         }
     }

@@ -1,11 +1,13 @@
 //! One file per command.
 
 pub(crate) mod calibrate;
+pub(crate) mod cost;
 pub(crate) mod doctor;
 pub(crate) mod lag;
 pub(crate) mod load;
 pub(crate) mod report;
 pub(crate) mod run;
 pub(crate) mod sandbox;
+pub(crate) mod scale;
 pub(crate) mod servers;
 pub(crate) mod tap;

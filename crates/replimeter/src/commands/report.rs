@@ -8,18 +8,20 @@ use std::{
 
 use replimeter_model::{
     calibrate::{CALIBRATE_SCHEMA, CalibrateDocument},
+    cost::{COST_SCHEMA, CostDocument},
     load::{LOAD_SCHEMA, LoadDocument},
     manifest::{MANIFEST_SCHEMA, Manifest},
     record::{LAG_SCHEMA, LagDocument},
+    scale::{SCALE_SCHEMA, ScaleDocument},
     tap::{TAP_SCHEMA, TapDocument},
 };
-use replimeter_report::{calibrate, html, loading, tap, terminal};
+use replimeter_report::{calibrate, cost, html, loading, markdown, scale, tap, terminal};
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
-    cli::{OutputArgs, ReportArgs},
+    cli::{Form, OutputArgs, ReportArgs},
     failure::Failure,
-    run_dir::{MANIFEST, PAGE, PLAN, SAMPLES, SUMMARY, write_json, write_text},
+    run_dir::{MANIFEST, PAGE, PLAN, SAMPLES, SUMMARY, TICKET, write_json, write_text},
 };
 
 pub(crate) fn run(args: &ReportArgs) -> Result<(), Failure> {
@@ -37,7 +39,7 @@ pub(crate) fn run(args: &ReportArgs) -> Result<(), Failure> {
         }
         // The figures are shown even where the page cannot be written.
         let rendered = document.render(dir, &manifest, &plan);
-        document.show(args.json, args.raw)?;
+        document.show(args.form())?;
         rendered.map_err(|failure| Failure { hint: "copy the run directory to where you may write".to_owned(), ..failure })?;
     }
     Ok(())
@@ -49,6 +51,8 @@ pub(crate) enum Document {
     Calibrate(Box<CalibrateDocument>),
     Tap(Box<TapDocument>),
     Load(Box<LoadDocument>),
+    Scale(Box<ScaleDocument>),
+    Cost(Box<CostDocument>),
 }
 
 impl Document {
@@ -61,11 +65,14 @@ impl Document {
         match schema.as_str() {
             LAG_SCHEMA => Ok(Self::Lag(Box::new(serde_json::from_value(value).map_err(wrong)?))),
             CALIBRATE_SCHEMA => Ok(Self::Calibrate(Box::new(serde_json::from_value(value).map_err(wrong)?))),
+            SCALE_SCHEMA => Ok(Self::Scale(Box::new(serde_json::from_value(value).map_err(wrong)?))),
             TAP_SCHEMA => Ok(Self::Tap(Box::new(serde_json::from_value(value).map_err(wrong)?))),
             LOAD_SCHEMA => Ok(Self::Load(Box::new(serde_json::from_value(value).map_err(wrong)?))),
-            other => Err(refuse(format!(
-                "it has the schema {other}, this version reads {LAG_SCHEMA}, {CALIBRATE_SCHEMA}, {TAP_SCHEMA} and {LOAD_SCHEMA}"
-            ))),
+            COST_SCHEMA => Ok(Self::Cost(Box::new(serde_json::from_value(value).map_err(wrong)?))),
+            other => {
+                let known = [LAG_SCHEMA, CALIBRATE_SCHEMA, TAP_SCHEMA, SCALE_SCHEMA, COST_SCHEMA, LOAD_SCHEMA].join(", ");
+                Err(refuse(format!("it has the schema {other}, this version reads {known}")))
+            }
         }
     }
 
@@ -76,6 +83,8 @@ impl Document {
             Self::Calibrate(document) => document.run_dir = dir,
             Self::Tap(document) => document.run_dir = dir,
             Self::Load(document) => document.run_dir = dir,
+            Self::Scale(document) => document.run_dir = dir,
+            Self::Cost(document) => document.run_dir = dir,
         }
     }
 
@@ -85,6 +94,8 @@ impl Document {
             Self::Calibrate(document) => &document.run_dir,
             Self::Tap(document) => &document.run_dir,
             Self::Load(document) => &document.run_dir,
+            Self::Scale(document) => &document.run_dir,
+            Self::Cost(document) => &document.run_dir,
         }
     }
 
@@ -92,29 +103,48 @@ impl Document {
         matches!(self, Self::Lag(document) if !document.size_sweep.is_empty())
     }
 
-    /// Writes the page of a run.
+    /// The report for a ticket.
+    fn markdown(&self) -> String {
+        match self {
+            Self::Lag(document) => markdown::lag(document),
+            Self::Calibrate(document) => markdown::calibrate(document),
+            Self::Tap(document) => markdown::tap(document),
+            Self::Load(document) => markdown::load(document),
+            Self::Scale(document) => markdown::scale(document),
+            Self::Cost(document) => markdown::cost(document),
+        }
+    }
+
+    /// Writes the page of a run, and its report for a ticket.
     pub(crate) fn render(&self, dir: &Path, manifest: &Manifest, plan: &str) -> Result<(), Failure> {
         let page = match self {
             Self::Lag(document) => html::lag(document, manifest, plan, &dir.join(SAMPLES)),
             Self::Calibrate(document) => html::calibrate(document, manifest, plan),
             Self::Tap(document) => html::tap(document, manifest, plan),
             Self::Load(document) => html::load(document, manifest, plan),
+            Self::Scale(document) => html::scale(document, manifest, plan),
+            Self::Cost(document) => html::cost(document, manifest, plan),
         };
         let page = page.map_err(|error| Failure::failed(format!("cannot render the page: {error}"), incomplete_hint()))?;
-        write_text(&dir.join(PAGE), &page)
+        write_text(&dir.join(PAGE), &page).and_then(|()| write_text(&dir.join(TICKET), &self.markdown()))
     }
 
-    /// Prints the report, or the JSON document.
-    pub(crate) fn show(&self, json: bool, raw: bool) -> Result<(), Failure> {
-        let mut text = match self {
-            Self::Lag(document) if json => return print_json(document),
-            Self::Calibrate(document) if json => return print_json(document),
-            Self::Tap(document) if json => return print_json(document),
-            Self::Load(document) if json => return print_json(document),
-            Self::Lag(document) => terminal::lag(document, raw),
-            Self::Calibrate(document) => calibrate::text(document),
-            Self::Tap(document) => tap::text(document),
-            Self::Load(document) => loading::text(document),
+    /// Prints the report in some form.
+    pub(crate) fn show(&self, form: Form) -> Result<(), Failure> {
+        let mut text = match (form, self) {
+            (Form::Markdown, _) => return print(&self.markdown()),
+            (Form::Json, Self::Lag(document)) => return print_json(document),
+            (Form::Json, Self::Calibrate(document)) => return print_json(document),
+            (Form::Json, Self::Tap(document)) => return print_json(document),
+            (Form::Json, Self::Scale(document)) => return print_json(document),
+            (Form::Json, Self::Cost(document)) => return print_json(document),
+            (Form::Json, Self::Load(document)) => return print_json(document),
+            (Form::Text { raw }, Self::Lag(document)) => terminal::lag(document, raw),
+            (Form::Text { .. }, Self::Calibrate(document)) => calibrate::text(document),
+            (Form::Text { .. }, Self::Tap(document)) => tap::text(document),
+            (Form::Text { .. }, Self::Scale(document)) => scale::text(document),
+            (Form::Text { .. }, Self::Cost(document)) => cost::text(document),
+            (Form::Text { .. }, Self::Load(document)) => loading::text(document),
         };
         let dir = self.run_dir();
         text.push_str(&format!("\nRun kept in {dir}\n"));
@@ -132,6 +162,8 @@ impl Document {
             Self::Calibrate(document) => write_json(&summary, document),
             Self::Tap(document) => write_json(&summary, document),
             Self::Load(document) => write_json(&summary, document),
+            Self::Scale(document) => write_json(&summary, document),
+            Self::Cost(document) => write_json(&summary, document),
         };
         written.and_then(|()| self.render(dir, manifest, plan))
     }
@@ -140,7 +172,7 @@ impl Document {
     /// which no full disk shall keep from being seen.
     pub(crate) fn publish(&self, dir: &Path, manifest: &Manifest, plan: &str, output: &OutputArgs) -> Result<(), Failure> {
         let written = self.keep(dir, manifest, plan);
-        self.show(output.json, output.raw)?;
+        self.show(output.form())?;
         written
     }
 }

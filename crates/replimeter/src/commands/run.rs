@@ -16,11 +16,12 @@ use crate::{
     calibrate,
     cli::RunArgs,
     commands::report::print,
+    cost,
     failure::Failure,
     frame::plan_text,
     loading,
     measure::{self, Request},
-    tap,
+    scale, tap,
 };
 
 /// No plan comes near this, in bytes.
@@ -37,6 +38,8 @@ pub(crate) fn run(args: &RunArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure>
         Work::Calibrate(_) => calibrate::check(&args.output),
         Work::Tap(_) => tap::check(&args.output),
         Work::Load(work) => loading::check(work, &args.output),
+        Work::Scale(_) => scale::check(&args.output),
+        Work::Cost(work) => cost::check(work, &args.output),
     })?;
     for (plan, passwords, warnings) in plans {
         if args.dry_run {
@@ -49,6 +52,7 @@ pub(crate) fn run(args: &RunArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure>
                 measure::carry_out(Request { plan: &plan, lag, passwords: &passwords, ask_password, output, warnings }, stop)?;
             }
             Work::Calibrate(work) => calibrate::carry_out(&plan, work, output, warnings, stop)?,
+            Work::Scale(work) => scale::carry_out(&plan, work, output, warnings, stop)?,
             Work::Tap(work) => {
                 let (passwords, stream, lines) = (&passwords, None, false);
                 let request = tap::Request { plan: &plan, work, passwords, ask_password, output, stream, lines, warnings };
@@ -58,6 +62,7 @@ pub(crate) fn run(args: &RunArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure>
                 let passwords = &passwords;
                 loading::carry_out(loading::Request { plan: &plan, work, passwords, ask_password, output, warnings }, stop)?;
             }
+            Work::Cost(work) => cost::carry_out(&plan, work, output, warnings, stop)?,
         }
     }
     Ok(())
@@ -93,6 +98,7 @@ fn read(path: &Path, args: &RunArgs) -> Result<(Plan, Passwords, Vec<Warning>), 
         file.target.link_bandwidth = target.link_bandwidth.or(file.target.link_bandwidth);
         file.target.udf |= target.udf;
         file.target.federated |= target.federated;
+        file.target.cpus_per_server = target.cpus_per_server.or(file.target.cpus_per_server);
         file.target.defaults_file = target.defaults_file.or(file.target.defaults_file);
     }
     Ok((file.resolve().map_err(refuse)?, passwords, warnings))

@@ -239,6 +239,9 @@ fn options(run: &Run<'_>) -> Vec<String> {
         if let Some(link) = &sandbox.link {
             add(format!("replication links: {link}"));
         }
+        if let Some(share) = &sandbox.cpus_per_server {
+            add(format!("CPUs of each server: {share}"));
+        }
     }
     run.plan.target.server_options.iter().for_each(|option| add(format!("server option {option}")));
     options

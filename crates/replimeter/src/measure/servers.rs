@@ -76,7 +76,8 @@ pub(crate) fn possible(targets: &[Target]) -> Result<(), Failure> {
     Ok(())
 }
 
-fn settings(spec: &SandboxSpec) -> Result<Settings, Failure> {
+/// What a sandbox is started with.
+pub(crate) fn settings(spec: &SandboxSpec) -> Result<Settings, Failure> {
     let home = environment::private_home()?;
     let search = environment::search(&home, spec.servers.clone());
     Ok(Settings { spec: spec.clone(), search, home, guard: environment::guard() })

@@ -1,0 +1,168 @@
+//! One server process as `/proc` and its clock show it.
+
+use std::{collections::HashMap, fs, io::Read};
+
+use procfs::process::Process as Seen;
+
+/// Counters of a process since it was first looked at, or since it started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct ProcessCounters {
+    /// Processor time of every thread, ended ones included.
+    pub(super) cpu_ns: u64,
+    /// Of the kernel's coarser account, outside the kernel.
+    pub(super) user_ticks: u64,
+    /// In the kernel.
+    pub(super) system_ticks: u64,
+    /// Context switches of every thread.
+    pub(super) switches: u64,
+    /// Of those, by the scheduler.
+    pub(super) involuntary: u64,
+    /// Bytes fetched from storage; `None` when the system does not tell us.
+    pub(super) read_bytes: Option<u64>,
+    /// Bytes sent to storage.
+    pub(super) write_bytes: Option<u64>,
+}
+
+/// A process, and what is known of its threads.
+#[derive(Debug)]
+pub(super) struct Process {
+    seen: Seen,
+    /// Tells it from a later process of the same number.
+    started: u64,
+    /// Each thread's switches when it was last looked at: voluntary, involuntary.
+    tasks: HashMap<i32, [u64; 2]>,
+    /// Of all threads since the first look, those that have ended since included.
+    switches: [u64; 2],
+    tells_io: bool,
+}
+
+impl Process {
+    /// The process of this number, if there is one.
+    pub(super) fn new(pid: u32) -> Option<Self> {
+        let seen = Seen::new(i32::try_from(pid).ok()?).ok()?;
+        let stat = seen.stat().ok().filter(|stat| stat.state != 'Z')?;
+        let tells_io = seen.io().is_ok();
+        Some(Self { started: stat.starttime, seen, tasks: HashMap::new(), switches: [0; 2], tells_io })
+    }
+
+    /// Whether bytes read and written are shown to us.
+    pub(super) fn tells_io(&self) -> bool {
+        self.tells_io
+    }
+
+    /// Its counters; `None` when it has ended.
+    pub(super) fn read(&mut self) -> Option<ProcessCounters> {
+        let pid = self.seen.pid;
+        let cpu_ns = cpu_clock(pid)?;
+        let stat = self.seen.stat().ok().filter(|stat| stat.state != 'Z' && stat.starttime == self.started)?;
+        let io = if self.tells_io { self.seen.io().ok() } else { None };
+        self.look_at_tasks(pid);
+        Some(ProcessCounters {
+            cpu_ns,
+            user_ticks: stat.utime,
+            system_ticks: stat.stime,
+            switches: self.switches[0] + self.switches[1],
+            involuntary: self.switches[1],
+            read_bytes: io.as_ref().map(|io| io.read_bytes),
+            write_bytes: io.as_ref().map(|io| io.write_bytes),
+        })
+    }
+
+    /// Adds what every thread has switched since the last look. A thread that began
+    /// and ended in between is missed; what one did between the last look and its end
+    /// is, too.
+    fn look_at_tasks(&mut self, pid: i32) {
+        let Ok(entries) = fs::read_dir(format!("/proc/{pid}/task")) else { return };
+        let first = self.tasks.is_empty();
+        let mut text = Vec::new();
+        let mut present = HashMap::with_capacity(self.tasks.len());
+        for tid in entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok()) {
+            text.clear();
+            let read = fs::File::open(format!("/proc/{pid}/task/{tid}/status")).and_then(|mut file| file.read_to_end(&mut text));
+            let Some(now) = read.ok().and_then(|_| switches(&text)) else { continue };
+            // Below what it was: another thread of the same number.
+            let before = self.tasks.get(&tid).copied().filter(|before| before[0] <= now[0] && before[1] <= now[1]);
+            // At the first look everything lies in the past.
+            let before = if first { now } else { before.unwrap_or_default() };
+            for kind in 0..2 {
+                self.switches[kind] += now[kind] - before[kind];
+            }
+            present.insert(tid, now);
+        }
+        self.tasks = present;
+    }
+}
+
+/// The last two lines of a thread's status: its switches, voluntary and not.
+fn switches(status: &[u8]) -> Option<[u64; 2]> {
+    let text = std::str::from_utf8(status).ok()?;
+    let value = |name: &str| text.lines().rev().take(8).find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
+    Some([value("voluntary_ctxt_switches:")?, value("nonvoluntary_ctxt_switches:")?])
+}
+
+/// Processor time of a process in nanoseconds, by the clock that the kernel keeps for
+/// it. Its number is made as `MAKE_PROCESS_CPUCLOCK` makes it (Linux,
+/// `posix-timers.h`), which is what `clock_getcpuclockid` does.
+fn cpu_clock(pid: i32) -> Option<u64> {
+    const SCHED: i32 = 2;
+    let clock = (!pid << 3) | SCHED;
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    #[allow(unsafe_code, reason = "no safe crate in use reads another process's clock")]
+    // SAFETY: the call writes the one struct, which outlives it; an unknown clock is an error.
+    let answer = unsafe { libc::clock_gettime(clock, &raw mut time) };
+    (answer == 0).then(|| time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{hint::black_box, process::Command, thread, time::Instant};
+
+    use super::*;
+
+    #[test]
+    fn every_thread_counts_also_one_that_has_ended() {
+        let mut process = Process::new(std::process::id()).unwrap();
+        let before = process.read().unwrap();
+        let began = Instant::now();
+        let spun = thread::spawn(|| {
+            let own = crate::clock::thread_cpu();
+            let began = Instant::now();
+            while began.elapsed().as_millis() < 40 {
+                black_box(0);
+            }
+            // Waits now and then, so that it switches.
+            for _ in 0..50 {
+                thread::sleep(std::time::Duration::from_micros(100));
+            }
+            crate::clock::thread_cpu() - own
+        });
+        thread::sleep(std::time::Duration::from_millis(5));
+        let _ = process.read();
+        let spun = spun.join().unwrap();
+        let after = process.read().unwrap();
+        let used = after.cpu_ns - before.cpu_ns;
+        assert!(u128::from(used) >= spun.as_nanos(), "{used} ns, the thread alone {spun:?}");
+        assert!(after.switches > before.switches && after.user_ticks + after.system_ticks >= before.user_ticks);
+        assert!(began.elapsed().as_nanos() > 0);
+        assert!(process.tells_io() && after.write_bytes.is_some());
+    }
+
+    #[test]
+    fn a_process_that_has_ended_tells_nothing() {
+        let mut child = Command::new("sleep").arg("1000").spawn().unwrap();
+        let mut process = Process::new(child.id()).unwrap();
+        assert!(process.read().is_some());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(process.read().is_none());
+        assert!(Process::new(u32::MAX).is_none());
+    }
+
+    #[test]
+    fn the_lines_of_a_status() {
+        let status = b"Name:\tx\nThreads:\t3\nvoluntary_ctxt_switches:\t12\nnonvoluntary_ctxt_switches:\t3\n";
+        assert_eq!(switches(status), Some([12, 3]));
+        assert_eq!(switches(b"voluntary_ctxt_switches:\tx\n"), None);
+        assert_eq!(switches(b"\xff"), None);
+    }
+}

@@ -1,0 +1,204 @@
+//! What servers used: processor time, context switches, input and output.
+//!
+//! A field is null where neither the system nor the server tells it; nothing is
+//! made up for it.
+
+use serde::{Deserialize, Serialize};
+
+/// Where a figure comes from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum UseSource {
+    /// The process was seen in `/proc`, and the server asked for its counters.
+    Process,
+    /// Only the server was asked: it runs elsewhere, or its process may not be seen.
+    #[default]
+    Status,
+}
+
+/// What one server used in a stretch of time.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ServerUse {
+    /// `primary`, `replica1`, …
+    pub name: String,
+    /// `primary`, `replica` or `node`.
+    pub role: String,
+    /// Where it comes from.
+    pub source: UseSource,
+    /// How long the stretch was.
+    pub length_us: f64,
+    /// Processor time of all its threads, those that have ended included.
+    pub cpu_us: Option<f64>,
+    /// Of that, outside the kernel: `cpu_us` divided as the kernel's coarser clock divides it.
+    pub cpu_user_us: Option<f64>,
+    /// Of that, in the kernel.
+    pub cpu_system_us: Option<f64>,
+    /// Context switches of every thread.
+    pub context_switches: Option<f64>,
+    /// Of those, by the scheduler and not by waiting.
+    pub involuntary_switches: Option<f64>,
+    /// Bytes fetched from storage.
+    pub read_bytes: Option<f64>,
+    /// Bytes sent, or to be sent, to storage.
+    pub write_bytes: Option<f64>,
+    /// Reads as the storage engine counts them.
+    pub reads: Option<f64>,
+    /// Writes as the storage engine counts them.
+    pub writes: Option<f64>,
+    /// Flushes to storage as the engine counts them; a binary log's own are not among them.
+    pub fsyncs: Option<f64>,
+    /// Groups in which transactions were committed to the binary log (MariaDB): with
+    /// `sync_binlog=1` each is a flush.
+    pub binlog_groups: Option<f64>,
+    /// Bytes received from clients and replicas.
+    pub received_bytes: Option<f64>,
+    /// Bytes sent to clients and replicas.
+    pub sent_bytes: Option<f64>,
+    /// Bytes received from and sent to the other nodes of a Galera cluster.
+    pub cluster_bytes: Option<f64>,
+    /// Rows read.
+    pub rows_read: Option<f64>,
+    /// Rows inserted, updated and deleted; on MariaDB a replica's bookkeeping of positions is among them.
+    pub rows_written: Option<f64>,
+}
+
+/// What one server used for each operation of a load.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PerOperation {
+    /// `primary`, `replica1`, …
+    pub name: String,
+    /// `primary`, `replica` or `node`.
+    pub role: String,
+    /// Processor time.
+    pub cpu_us_per_op: Option<f64>,
+    /// Of that, outside the kernel.
+    pub cpu_user_us_per_op: Option<f64>,
+    /// Of that, in the kernel.
+    pub cpu_system_us_per_op: Option<f64>,
+    /// Context switches of every thread.
+    pub context_switches_per_op: Option<f64>,
+    /// Bytes fetched from storage.
+    pub read_bytes_per_op: Option<f64>,
+    /// Bytes sent to storage.
+    pub write_bytes_per_op: Option<f64>,
+    /// Reads as the storage engine counts them.
+    pub reads_per_op: Option<f64>,
+    /// Writes as the storage engine counts them.
+    pub writes_per_op: Option<f64>,
+    /// Flushes as the storage engine counts them.
+    pub fsyncs_per_op: Option<f64>,
+    /// Groups committed to the binary log (MariaDB).
+    pub binlog_groups_per_op: Option<f64>,
+    /// Bytes received from clients and replicas.
+    pub received_bytes_per_op: Option<f64>,
+    /// Bytes sent to clients and replicas.
+    pub sent_bytes_per_op: Option<f64>,
+    /// Bytes to and from a cluster's other nodes.
+    pub cluster_bytes_per_op: Option<f64>,
+    /// Rows read.
+    pub rows_read_per_op: Option<f64>,
+    /// Rows inserted, updated and deleted.
+    pub rows_written_per_op: Option<f64>,
+}
+
+impl ServerUse {
+    /// Every figure, in one order.
+    fn figures(&mut self) -> [&mut Option<f64>; 16] {
+        [
+            &mut self.cpu_us,
+            &mut self.cpu_user_us,
+            &mut self.cpu_system_us,
+            &mut self.context_switches,
+            &mut self.involuntary_switches,
+            &mut self.read_bytes,
+            &mut self.write_bytes,
+            &mut self.reads,
+            &mut self.writes,
+            &mut self.fsyncs,
+            &mut self.binlog_groups,
+            &mut self.received_bytes,
+            &mut self.sent_bytes,
+            &mut self.cluster_bytes,
+            &mut self.rows_read,
+            &mut self.rows_written,
+        ]
+    }
+
+    /// Adds what the same server used in another stretch; what is unknown in one of
+    /// them is unknown in both together.
+    pub fn add(&mut self, other: &Self) {
+        self.length_us += other.length_us;
+        let mut other = other.clone();
+        for (one, more) in self.figures().into_iter().zip(other.figures()) {
+            *one = one.zip(*more).map(|(one, more)| one + more);
+        }
+    }
+
+    /// Processor time in percent of one core.
+    #[must_use]
+    pub fn cpu_percent(&self) -> Option<f64> {
+        self.cpu_us.filter(|_| self.length_us > 0.0).map(|cpu| cpu / self.length_us * 100.0)
+    }
+
+    /// One of its figures per second.
+    #[must_use]
+    pub fn per_s(&self, figure: Option<f64>) -> Option<f64> {
+        figure.filter(|_| self.length_us > 0.0).map(|figure| figure / self.length_us * 1e6)
+    }
+
+    /// The same for each of so many operations; all null when there were none.
+    #[must_use]
+    pub fn per_operation(&self, operations: u64) -> PerOperation {
+        let per = |figure: Option<f64>| figure.filter(|_| operations > 0).map(|figure| figure / operations as f64);
+        PerOperation {
+            name: self.name.clone(),
+            role: self.role.clone(),
+            cpu_us_per_op: per(self.cpu_us),
+            cpu_user_us_per_op: per(self.cpu_user_us),
+            cpu_system_us_per_op: per(self.cpu_system_us),
+            context_switches_per_op: per(self.context_switches),
+            read_bytes_per_op: per(self.read_bytes),
+            write_bytes_per_op: per(self.write_bytes),
+            reads_per_op: per(self.reads),
+            writes_per_op: per(self.writes),
+            fsyncs_per_op: per(self.fsyncs),
+            binlog_groups_per_op: per(self.binlog_groups),
+            received_bytes_per_op: per(self.received_bytes),
+            sent_bytes_per_op: per(self.sent_bytes),
+            cluster_bytes_per_op: per(self.cluster_bytes),
+            rows_read_per_op: per(self.rows_read),
+            rows_written_per_op: per(self.rows_written),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn used() -> ServerUse {
+        ServerUse {
+            name: "primary".to_owned(),
+            length_us: 2e6,
+            cpu_us: Some(1e6),
+            write_bytes: Some(4000.0),
+            ..ServerUse::default()
+        }
+    }
+
+    #[test]
+    fn per_operation_leaves_the_unknown_blank() {
+        let per = used().per_operation(1000);
+        assert_eq!((per.cpu_us_per_op, per.write_bytes_per_op, per.fsyncs_per_op), (Some(1000.0), Some(4.0), None));
+        assert_eq!(used().per_operation(0).cpu_us_per_op, None);
+        assert_eq!(used().cpu_percent(), Some(50.0));
+        assert_eq!(used().per_s(Some(4000.0)), Some(2000.0));
+    }
+
+    #[test]
+    fn what_is_unknown_once_is_unknown_in_the_sum() {
+        let mut sum = used();
+        sum.add(&ServerUse { write_bytes: None, ..used() });
+        assert_eq!((sum.length_us, sum.cpu_us, sum.write_bytes), (4e6, Some(2e6), None));
+    }
+}

@@ -1,0 +1,223 @@
+//! The record of a `scale` run.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    estimate::Estimate,
+    load::LoadError,
+    plan::ScaleSpec,
+    record::{Distribution, RunStatus, TargetRecord},
+    resources::PerOperation,
+    warning::Warning,
+};
+
+/// The schema's name and version in every `scale` document.
+pub const SCALE_SCHEMA: &str = "replimeter.scale/1";
+
+/// What one server used while a phase ran.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ScaleServer {
+    /// For each operation of the phase, whichever server it went to; `name` and `role`
+    /// among them.
+    #[serde(flatten)]
+    pub per_operation: PerOperation,
+    /// Processor time in percent of one core.
+    pub cpu_percent: Option<f64>,
+    /// Of that, in the kernel.
+    pub cpu_system_percent: Option<f64>,
+    /// Bytes fetched from storage per second.
+    pub read_bytes_per_s: Option<f64>,
+    /// Bytes sent to storage per second.
+    pub write_bytes_per_s: Option<f64>,
+    /// Reads per second as the storage engine counts them.
+    pub reads_per_s: Option<f64>,
+    /// Writes per second as the storage engine counts them.
+    pub writes_per_s: Option<f64>,
+    /// Flushes per second as the storage engine counts them.
+    pub fsyncs_per_s: Option<f64>,
+    /// Context switches per second.
+    pub context_switches_per_s: Option<f64>,
+    /// Selects per second that it answered; null when none went to it.
+    pub selects_per_s: Option<f64>,
+}
+
+/// A phase's throughput in percent of the same phase's without a replica.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PercentOfNone {
+    /// Inserts.
+    pub inserts: Option<f64>,
+    /// Its 95 % interval.
+    pub inserts_ci: Option<[f64; 2]>,
+    /// Selects.
+    pub selects: Option<f64>,
+    /// Its interval.
+    pub selects_ci: Option<[f64; 2]>,
+    /// Updates.
+    pub updates: Option<f64>,
+    /// Its interval.
+    pub updates_ci: Option<[f64; 2]>,
+}
+
+/// One phase with one number of replicas, over all starts and blocks.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ScaleRow {
+    /// The sandbox's shape.
+    pub shape: String,
+    /// Replicas.
+    pub replicas: u32,
+    /// `insert`, `select`, `mixed`, `update` or `mixed-update`.
+    pub phase: String,
+    /// Starts that came to a block of this phase.
+    pub starts: u32,
+    /// Blocks.
+    pub blocks: u32,
+    /// Blocks that do not count: semi-synchronous replication fell back in them.
+    pub void_blocks: u32,
+    /// How long was counted.
+    pub counted_us: f64,
+    /// Inserts per second of all clients together: the mean of the starts.
+    pub inserts_per_s: Option<f64>,
+    /// Its 95 % interval, by starts and blocks; null with one start.
+    pub inserts_ci: Option<[f64; 2]>,
+    /// Selects per second.
+    pub selects_per_s: Option<f64>,
+    /// Its interval.
+    pub selects_ci: Option<[f64; 2]>,
+    /// Updates per second.
+    pub updates_per_s: Option<f64>,
+    /// Its interval.
+    pub updates_ci: Option<[f64; 2]>,
+    /// Against no replica.
+    pub percent_of_none: PercentOfNone,
+    /// How long writes took.
+    pub write_latency: Distribution,
+    /// How long selects took.
+    pub select_latency: Distribution,
+    /// Operations that were begun again after a deadlock or a lock's time-out.
+    pub retries: u64,
+    /// Operations that were given up.
+    pub failed: u64,
+    /// Errors by number.
+    pub errors: Vec<LoadError>,
+    /// From the end of a block to the moment at which every replica had what was
+    /// written in it: the longest.
+    pub caught_up_after_us: Option<f64>,
+    /// What each server used.
+    pub servers: Vec<ScaleServer>,
+    /// Processor time of the load's own threads in percent of one core.
+    pub client_cpu_percent: f64,
+    /// Share of time in which load threads were ready and got no core, per thread.
+    pub client_delay_percent: Option<f64>,
+}
+
+/// How far a point lies from the law.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Residual {
+    /// Replicas.
+    pub replicas: u32,
+    /// The start, from 1.
+    pub start: u32,
+    /// Measured operations per second.
+    pub per_s: f64,
+    /// The law's.
+    pub fitted_per_s: f64,
+    /// The difference in percent of the law's.
+    pub percent: f64,
+}
+
+/// The law's value for some number of replicas.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LawPoint {
+    /// Replicas.
+    pub replicas: u32,
+    /// Operations per second.
+    pub per_s: f64,
+}
+
+/// What the law says of one more replica, and what was measured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Prediction {
+    /// Replicas.
+    pub replicas: u32,
+    /// The law's operations per second, with the interval for a mean of as many starts.
+    pub predicted: Estimate,
+    /// The measured ones; null when that was not asked for.
+    pub measured_per_s: Option<f64>,
+    /// Their own interval.
+    pub measured_ci: Option<[f64; 2]>,
+    /// Whether they lie within the predicted interval.
+    pub holds: Option<bool>,
+}
+
+/// A law fitted to one figure of one phase.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ScaleFit {
+    /// The phase.
+    pub phase: String,
+    /// `inserts`, `selects` or `updates`.
+    pub figure: String,
+    /// Why there is none, in words; the rest is empty then.
+    pub refused: Option<String>,
+    /// What N is: `servers` that each do all the writes, or `readers` that share the reads.
+    pub counted: String,
+    /// Operations per second of one server.
+    pub lambda: Estimate,
+    /// Contention.
+    pub sigma: Estimate,
+    /// Coherency.
+    pub kappa: Estimate,
+    /// Standard deviation of a start from the law, in percent of it.
+    pub error_percent: f64,
+    /// Starts beyond the three parameters.
+    pub freedom: u32,
+    /// For selects: the number of replicas from which on one more adds nothing; null
+    /// where the law knows no such number.
+    pub stops_paying: Option<Estimate>,
+    /// How far each start lies from the law.
+    pub residuals: Vec<Residual>,
+    /// The law, for drawing.
+    pub curve: Vec<LawPoint>,
+    /// One more replica.
+    pub prediction: Option<Prediction>,
+}
+
+/// The whole document of a `scale` run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ScaleDocument {
+    /// [`SCALE_SCHEMA`].
+    pub schema: String,
+    /// Where the run is kept.
+    pub run_dir: String,
+    /// What the plan calls itself.
+    pub title: Option<String>,
+    /// Whether it came to its end.
+    pub status: RunStatus,
+    /// What ended a failed run.
+    pub error: Option<String>,
+    /// The finding in a few sentences.
+    pub answer: String,
+    /// When it began (RFC 3339, UTC).
+    pub started_at: String,
+    /// What was measured.
+    pub target: TargetRecord,
+    /// The resolved settings.
+    pub settings: ScaleSpec,
+    /// Rows of the data set.
+    pub data_rows: u64,
+    /// Bytes of the data set.
+    pub data_bytes: u64,
+    /// Cores of the machine that everything ran on.
+    pub cores: u32,
+    /// The share of the machine that each server had; null when they shared it freely.
+    pub cpus_per_server: Option<String>,
+    /// The order of the starts: numbers of replicas, round by round.
+    pub order: Vec<Vec<u32>>,
+    /// A row for each number of replicas and phase.
+    pub results: Vec<ScaleRow>,
+    /// Laws, where there are enough numbers of replicas.
+    pub fits: Vec<ScaleFit>,
+    /// Whether idle cores were kept from halting.
+    pub keep_awake: bool,
+    /// What a reader must know to trust the figures.
+    pub warnings: Vec<Warning>,
+}

@@ -1,0 +1,266 @@
+//! Servers that each have a fixed share of the machine: whole cores of their own, by
+//! affinity; or a fraction, by a control group.
+//!
+//! On a machine that all servers share, each added replica takes from all the others
+//! what a machine of its own would have given it.
+
+use std::{
+    fs, io,
+    os::unix::process::CommandExt,
+    path::{Path, PathBuf},
+    process::Command,
+    sync::PoisonError,
+    time::Duration,
+};
+
+use replimeter_model::{sandbox::Cpus, shape::Shape};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+use crate::{error::SandboxError, registry::Entry};
+
+/// The length of the periods in which a quota is granted, in microseconds. The kernel's
+/// default of 100 ms would let a server run freely and then stand still for long.
+const PERIOD_US: u64 = 10_000;
+/// What our groups' names begin with.
+const PREFIX: &str = "replimeter-";
+/// How long an empty group of ours may be somebody's who is just starting.
+const ABANDONED: Duration = Duration::from_secs(60);
+
+/// What each server of a sandbox has.
+pub(crate) enum Shares {
+    /// Whatever the scheduler gives it.
+    Free,
+    /// Cores that no other server of the sandbox has.
+    Cores { each: u32, sets: Vec<Vec<usize>> },
+    /// A quota, by a control group for each server.
+    Quota { cpus: Cpus, groups: Vec<PathBuf>, version: u8 },
+}
+
+/// A control group of ours; removed when dropped, once nobody is in it.
+#[derive(Debug)]
+pub(crate) struct Group(PathBuf);
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // What stays, because a process was still ending, the next start removes.
+        let _ = fs::remove_dir(&self.0);
+    }
+}
+
+impl Shares {
+    /// Divides the machine among the servers of a shape.
+    ///
+    /// # Errors
+    /// When there is not so much of it, or no group may be made.
+    pub(crate) fn make(cpus: Option<Cpus>, shape: Shape, entry: &Entry) -> Result<Self, SandboxError> {
+        let Some(cpus) = cpus else { return Ok(Self::Free) };
+        check(cpus, shape)?;
+        let (servers, allowed) = (shape.servers(), allowed_cores());
+        if let Some(each) = cpus.whole() {
+            let sets = allowed.chunks(each as usize).take(servers as usize).map(<[usize]>::to_vec).collect();
+            return Ok(Self::Cores { each, sets });
+        }
+        let names: Vec<String> =
+            shape.nodes().iter().map(|node| format!("{PREFIX}{}-{node}", &entry.token[..entry.token.len().min(12)])).collect();
+        let places = places(Path::new("/proc/self"));
+        let mut refused = "no hierarchy with the controller `cpu` is mounted".to_owned();
+        for (version, parent) in places {
+            remove_abandoned(&parent);
+            match make_groups(version, &parent, &names, cpus) {
+                Ok(groups) => {
+                    let paths = groups.iter().map(|group| group.0.clone()).collect();
+                    entry.groups.lock().unwrap_or_else(PoisonError::into_inner).extend(groups);
+                    return Ok(Self::Quota { cpus, groups: paths, version });
+                }
+                Err(error) => refused = format!("{}: {error}", parent.display()),
+            }
+        }
+        Err(SandboxError::Impossible {
+            what: format!("a share of {cpus} cores for each server needs a control group, and none can be made ({refused})"),
+            hint: "run as root where cgroups are mounted writable, or give whole cores (--cpus-per-server 1), which need no privilege"
+                .to_owned(),
+        })
+    }
+
+    /// Has a server begin on its own cores.
+    pub(crate) fn prepare(&self, command: &mut Command, index: usize) {
+        let Self::Cores { sets, .. } = self else { return };
+        let Some(cores) = sets.get(index) else { return };
+        let mut set = CpuSet::new();
+        cores.iter().for_each(|core| set.set(*core));
+        #[allow(unsafe_code, reason = "a server's threads take over its affinity only if it is set before exec")]
+        // SAFETY: one system call; the set was made before the fork, nothing is allocated.
+        unsafe {
+            command.pre_exec(move || Ok(sched_setaffinity(None, &set)?));
+        }
+    }
+
+    /// Puts a server that has just been started into its group.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub(crate) fn hold(&self, pid: u32, index: usize) -> Result<(), SandboxError> {
+        let Self::Quota { groups, .. } = self else { return Ok(()) };
+        let Some(group) = groups.get(index) else { return Ok(()) };
+        let file = group.join("cgroup.procs");
+        fs::write(&file, pid.to_string()).map_err(SandboxError::disk("write", &file))
+    }
+
+    /// In words.
+    pub(crate) fn words(&self) -> Option<String> {
+        match self {
+            Self::Free => None,
+            Self::Cores { each, .. } => Some(format!("{each}, as cores of its own")),
+            Self::Quota { cpus, version, .. } => {
+                Some(format!("{cpus}, by a quota in each {} ms (control groups, version {version})", PERIOD_US / 1000))
+            }
+        }
+    }
+}
+
+/// Whether the machine has so much for each server of a shape.
+///
+/// # Errors
+/// When it has not.
+pub(crate) fn check(cpus: Cpus, shape: Shape) -> Result<(), SandboxError> {
+    let (servers, allowed) = (shape.servers(), allowed_cores().len());
+    if u64::from(cpus.milli) * u64::from(servers) <= allowed as u64 * 1000 {
+        return Ok(());
+    }
+    let shares = |servers: u32| (allowed as f64 / f64::from(servers) * 100.0).floor() / 100.0;
+    Err(SandboxError::Impossible {
+        what: format!("{shape} has {servers} servers, and {cpus} of {allowed} cores for each is more than there are"),
+        hint: format!(
+            "give each at most {:.2}, and leave something for the load: --cpus-per-server {:.2}",
+            shares(servers),
+            shares(servers + 1)
+        ),
+    })
+}
+
+/// The cores that this process may use.
+fn allowed_cores() -> Vec<usize> {
+    let Ok(set) = sched_getaffinity(None) else { return vec![0] };
+    (0..CpuSet::MAX_CPU).filter(|core| set.is_set(*core)).collect()
+}
+
+/// Where groups may be made: the hierarchy's version and the folder, the nearest first.
+fn places(process: &Path) -> Vec<(u8, PathBuf)> {
+    let mounts = fs::read_to_string(process.join("mountinfo")).unwrap_or_default();
+    let own = fs::read_to_string(process.join("cgroup")).unwrap_or_default();
+    let mut places = Vec::new();
+    for mount in mounts.lines() {
+        let Some((version, root)) = hierarchy(mount) else { continue };
+        let inside = own_group(&own, version).unwrap_or_default();
+        let mut folder = root.join(inside.trim_start_matches('/'));
+        while folder.starts_with(&root) {
+            // Children of a version 2 group have a controller only when it hands it on.
+            if version == 1 || hands_on(&folder) {
+                places.push((version, folder.clone()));
+            }
+            if !folder.pop() {
+                break;
+            }
+        }
+    }
+    places
+}
+
+/// The version and the place of a hierarchy that can limit processor time, of a line of
+/// `mountinfo` (proc(5)).
+fn hierarchy(mount: &str) -> Option<(u8, PathBuf)> {
+    let (left, right) = mount.split_once(" - ")?;
+    let root = PathBuf::from(left.split(' ').nth(4)?);
+    let mut right = right.split(' ');
+    match right.next()? {
+        "cgroup2" => Some((2, root)),
+        "cgroup" => right.nth(1)?.split(',').any(|option| option == "cpu").then_some((1, root)),
+        _ => None,
+    }
+}
+
+/// The path of our own group, of `/proc/self/cgroup` (cgroups(7)).
+fn own_group(text: &str, version: u8) -> Option<String> {
+    let fits = |controllers: &str| match version {
+        2 => controllers.is_empty(),
+        _ => controllers.split(',').any(|controller| controller == "cpu"),
+    };
+    text.lines().find_map(|line| {
+        let mut parts = line.splitn(3, ':');
+        let controllers = parts.nth(1)?;
+        fits(controllers).then(|| parts.next().map(str::to_owned)).flatten()
+    })
+}
+
+fn hands_on(folder: &Path) -> bool {
+    fs::read_to_string(folder.join("cgroup.subtree_control")).is_ok_and(|text| text.split_whitespace().any(|name| name == "cpu"))
+}
+
+/// A group for each server, with its quota.
+fn make_groups(version: u8, parent: &Path, names: &[String], cpus: Cpus) -> io::Result<Vec<Group>> {
+    let quota = u64::from(cpus.milli) * PERIOD_US / 1000;
+    let mut groups = Vec::new();
+    for name in names {
+        let path = parent.join(name);
+        fs::create_dir(&path)?;
+        let group = Group(path);
+        let write = |file: &str, text: String| fs::write(group.0.join(file), text);
+        if version == 2 {
+            write("cpu.max", format!("{quota} {PERIOD_US}"))?;
+        } else {
+            write("cpu.cfs_period_us", PERIOD_US.to_string())?;
+            write("cpu.cfs_quota_us", quota.to_string())?;
+        }
+        groups.push(group);
+    }
+    Ok(groups)
+}
+
+/// Removes what killed tools have left: groups of ours that nobody is in.
+fn remove_abandoned(parent: &Path) {
+    let Ok(entries) = fs::read_dir(parent) else { return };
+    for entry in entries.flatten().filter(|entry| entry.file_name().to_string_lossy().starts_with(PREFIX)) {
+        let age = entry.metadata().and_then(|meta| meta.modified()).ok().and_then(|made| made.elapsed().ok());
+        if age.is_some_and(|age| age > ABANDONED) {
+            // Refused by the kernel while somebody is in it.
+            let _ = fs::remove_dir(entry.path());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hierarchies_are_told_by_their_mounts() {
+        let v2 = "41 31 0:38 / /sys/fs/cgroup rw,relatime - cgroup2 cgroup2 rw";
+        assert_eq!(hierarchy(v2), Some((2, PathBuf::from("/sys/fs/cgroup"))));
+        let v1 = "32 31 0:29 / /sys/fs/cgroup/cpu,cpuacct rw,nosuid shared:9 - cgroup cgroup rw,cpu,cpuacct";
+        assert_eq!(hierarchy(v1), Some((1, PathBuf::from("/sys/fs/cgroup/cpu,cpuacct"))));
+        for other in
+            ["33 31 0:30 / /sys/fs/cgroup/cpuset rw - cgroup cgroup rw,cpuset", "23 1 8:1 / / rw - ext4 /dev/sda1 rw", "", "- "]
+        {
+            assert_eq!(hierarchy(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn our_own_group_is_found() {
+        let text = "8:pids:/\n4:cpu,cpuacct:/user.slice\n0::/user.slice/a:b.scope\n";
+        assert_eq!(own_group(text, 2).as_deref(), Some("/user.slice/a:b.scope"));
+        assert_eq!(own_group(text, 1).as_deref(), Some("/user.slice"));
+        assert_eq!(own_group("nonsense", 1), None);
+    }
+
+    #[test]
+    fn more_than_there_is_cannot_be_given() {
+        let entry = Entry::register(PathBuf::from("/nonexistent/replimeter-test"), "0123456789abcdef".to_owned());
+        let cores = allowed_cores().len();
+        let made = Shares::make(Some(Cpus { milli: cores as u32 * 1000 }), "async:1".parse().unwrap(), &entry);
+        let Err(error) = made else { panic!("two servers cannot each have all cores") };
+        assert!(error.to_string().contains("2 servers"), "{error}");
+        let whole = Shares::make(Some(Cpus { milli: 1000 }), "none".parse().unwrap(), &entry).ok().unwrap();
+        assert!(matches!(&whole, Shares::Cores { sets, .. } if sets.len() == 1), "one server, one core");
+    }
+}
