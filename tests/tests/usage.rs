@@ -18,6 +18,7 @@ fn help_of_every_command() {
         ("lag", vec!["lag", "--help"]),
         ("tap", vec!["tap", "--help"]),
         ("cost", vec!["cost", "--help"]),
+        ("load", vec!["load", "--help"]),
         ("run", vec!["run", "--help"]),
         ("report", vec!["report", "--help"]),
         ("servers", vec!["servers", "--help"]),
