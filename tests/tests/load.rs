@@ -241,7 +241,7 @@ fn bad_scripts_and_names(servers: &Servers) {
     }
     let run = |load: &str, more: &[&str]| servers.run(&Tool::new(), &[&["--rounds", "10", "--load", load], more].concat());
     let _ = run("insert:1@node7", &[]).with_code(3).saying("no server called `node7`").saying("primary, replica1");
-    let _ = run("no-such.sql:1@primary", &[]).with_code(2).saying("cannot read the workload").saying("insert and mix");
+    let _ = run("no-such.sql:1@primary", &[]).with_code(2).saying("cannot read the workload").saying("insert, select");
     let _ = run("insert:1@primary", &["--rate", "0"]).with_code(2).saying("closed loop");
     let _ = servers.run(&Tool::new(), &["--rate", "5"]).with_code(2).saying("needs a load");
 }

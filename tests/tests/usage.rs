@@ -20,6 +20,7 @@ fn help_of_every_command() {
         ("cost", vec!["cost", "--help"]),
         ("loss", vec!["loss", "--help"]),
         ("exposure", vec!["exposure", "--help"]),
+        ("load", vec!["load", "--help"]),
         ("run", vec!["run", "--help"]),
         ("report", vec!["report", "--help"]),
         ("servers", vec!["servers", "--help"]),

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     plan::LoadingSpec,
     record::{Distribution, RunStatus, TargetRecord},
+    resources::PerOperation,
     warning::Warning,
 };
 
@@ -359,6 +360,10 @@ pub struct LoadRow {
     /// The load itself.
     #[serde(flatten)]
     pub load: LoadRecord,
+    /// What each server used for an operation; of workloads that ran beside one another,
+    /// for one of any of them.
+    #[serde(default)]
+    pub servers: Vec<PerOperation>,
 }
 
 /// The whole document of a `load` run.

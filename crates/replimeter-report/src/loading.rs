@@ -72,6 +72,43 @@ pub(crate) fn lines(document: &LoadDocument) -> Vec<Vec<String>> {
     document.results.iter().map(line).collect()
 }
 
+/// The columns of what servers spend.
+pub(crate) const SERVER_HEADINGS: [&str; 10] = [
+    "load",
+    "server",
+    "CPU µs",
+    "user",
+    "system",
+    "context switches",
+    "written bytes",
+    "flushes",
+    "received bytes",
+    "sent bytes",
+];
+
+/// Lines of what each server spends on an operation.
+pub(crate) fn servers(document: &LoadDocument) -> Vec<Vec<String>> {
+    let show = |value: Option<f64>, decimals: usize| value.map_or_else(|| "–".to_owned(), |value| format!("{value:.decimals$}"));
+    let of = |row: &LoadRow| {
+        let line = |server: &replimeter_model::resources::PerOperation| {
+            vec![
+                what(&row.load),
+                server.name.clone(),
+                show(server.cpu_us_per_op, 1),
+                show(server.cpu_user_us_per_op, 1),
+                show(server.cpu_system_us_per_op, 1),
+                show(server.context_switches_per_op, 2),
+                show(server.write_bytes_per_op, 0),
+                show(server.fsyncs_per_op, 3),
+                show(server.received_bytes_per_op, 0),
+                show(server.sent_bytes_per_op, 0),
+            ]
+        };
+        row.servers.iter().map(line).collect::<Vec<_>>()
+    };
+    document.results.iter().flat_map(of).collect()
+}
+
 fn percent(share: f64) -> String {
     let percent = share * 100.0;
     if percent < 10.0 { format!("{percent:.1} %") } else { format!("{percent:.0} %") }
@@ -186,6 +223,16 @@ pub fn text(document: &LoadDocument) -> String {
         }
         out.push_str(&aligned(table, 2));
     }
+    let servers = servers(document);
+    if !servers.is_empty() {
+        let _ = writeln!(out, "\nWhat each server spends on an operation");
+        let mut table = plain_table(SERVER_HEADINGS.map(str::to_owned).to_vec());
+        for line in servers {
+            table.add_row(line);
+        }
+        out.push_str(&aligned(table, 2));
+        out.push('\n');
+    }
     for note in notes(document) {
         let _ = writeln!(out, "  {}", wrapped(&note, 94, "  "));
     }
@@ -222,7 +269,7 @@ mod tests {
             },
             ..LoadRecord::default()
         };
-        let mut document = LoadDocument { results: vec![LoadRow { load }], ..LoadDocument::default() };
+        let mut document = LoadDocument { results: vec![LoadRow { load, servers: Vec::new() }], ..LoadDocument::default() };
         document.answer = answer(&document);
         let text = text(&document);
         for wanted in

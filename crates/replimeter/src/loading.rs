@@ -9,13 +9,15 @@ use replimeter_measure::{
     MeasureError,
     load::{self, Crew, DataSet, Filled, Second, Squad, Workload},
     preflight::Cluster,
+    resources::{Meter, Metered, Watch},
     survey::{Declared, Relation},
 };
 use replimeter_model::{
     load::{DataRecord, LOAD_SCHEMA, LoadDocument, LoadRow, Reads},
     plan::{LoadingPlan, Plan},
     record::TargetRecord,
-    target::Passwords,
+    resources::PerOperation,
+    target::{Passwords, Role},
     warning::{Warning, WarningCode},
 };
 use replimeter_report::{figures::count, loading::answer, seconds};
@@ -33,6 +35,8 @@ use crate::{
 
 /// For how long the client's own limit is measured before each stretch.
 const LIMIT: Duration = Duration::from_millis(400);
+/// How often what the servers use is looked at.
+const GLANCE: Duration = Duration::from_millis(250);
 /// Connections that fill a data set.
 const FILLERS: u32 = 4;
 
@@ -124,7 +128,11 @@ pub(crate) fn carry_out(mut request: Request<'_>, stop: &Arc<AtomicBool>) -> Res
     let mut data =
         Data { primary: cluster.primary.node.clone(), sets: Vec::new(), stays: work.keep_data || servers.sandbox.is_some() };
     let mut measured = Measured::default();
-    let result = measure(work, &workloads, &cluster, &frame, &mut data, &mut measured, stop);
+    let meter = Meter::open(metered(&servers, &cluster), &frame.clock)?;
+    measured.warnings.extend(meter.warnings());
+    let watch = Watch::start(meter, GLANCE);
+    let result = measure(work, &workloads, &cluster, &frame, &watch, &mut data, &mut measured, stop);
+    watch.finish();
     frame.line.say("removing the data");
     measured.warnings.extend(data.remove());
     let mode = cluster.mode.to_owned();
@@ -189,6 +197,19 @@ pub(crate) fn carry_out(mut request: Request<'_>, stop: &Arc<AtomicBool>) -> Res
     }
 }
 
+/// Every server, with its process where it is known.
+fn metered(servers: &servers::Servers, cluster: &Cluster) -> Vec<Metered> {
+    let nodes = std::iter::once((&cluster.primary.node, Role::Primary))
+        .chain(cluster.replicas.iter().map(|replica| (&replica.server.node, Role::Replica)));
+    let members = servers.sandbox.as_ref().map_or(&[][..], |sandbox| sandbox.members());
+    nodes
+        .map(|(node, role)| {
+            let member = members.iter().find(|member| member.node.name == node.name);
+            Metered { node: node.clone(), role: member.map_or(role, |member| member.role), pid: member.map(|member| member.pid) }
+        })
+        .collect()
+}
+
 /// The servers that a workload runs on, and whether it may only read there.
 fn places(workload: &Workload, reads: Reads, cluster: &Cluster) -> (Vec<Node>, bool) {
     let primary = cluster.primary.node.clone();
@@ -201,11 +222,13 @@ fn places(workload: &Workload, reads: Reads, cluster: &Cluster) -> (Vec<Node>, b
     (nodes, reads_only)
 }
 
+#[allow(clippy::too_many_arguments, reason = "the parts of one run, each used once")]
 fn measure(
     work: &LoadingPlan,
     workloads: &[Workload],
     cluster: &Cluster,
     frame: &Frame,
+    watch: &Watch,
     data: &mut Data,
     measured: &mut Measured,
     stop: &AtomicBool,
@@ -257,7 +280,13 @@ fn measure(
         let mut crew = Crew::open(&squads, &frame.clock)?;
         let before = crew.measure_limit(LIMIT);
         let mut told = |second: &Second| tell(line, work, &squads, second);
+        let _ = watch.read();
         let mut results = crew.stretch(work.ramp.0, work.duration.0, stop, &mut told);
+        // Nothing is known behind the last reading.
+        let _ = watch.read();
+        let operations: u64 = results.iter().map(|result| result.operations).sum();
+        let used = results.first().map(|first| watch.over(first.began, first.began + first.counted)).unwrap_or_default();
+        let servers: Vec<PerOperation> = used.iter().map(|used| used.per_operation(operations)).collect();
         if results.iter().all(|result| result.failure.is_none() && !result.interrupted) {
             // The higher of two is the limit: something else may have slowed one down.
             let after = crew.measure_limit(LIMIT);
@@ -269,7 +298,7 @@ fn measure(
         for result in results {
             measured.measured_us = measured.measured_us.max(0.0) + result.counted.as_micros() / workloads.len() as f64;
             measured.warnings.extend(result.warnings());
-            let row = LoadRow { load: result.record() };
+            let row = LoadRow { load: result.record(), servers: servers.clone() };
             if let Some(error) = result.failure {
                 measured.failure.get_or_insert(error.into());
             } else if result.interrupted {

@@ -443,7 +443,7 @@ impl Unit {
         let rows = squad.data.map_or_else(|| squad.workload.rows(squad.workload.default_size()), |data| data.rows);
         let program = Program::new(squad.workload, rows);
         let places: Vec<Place> =
-            squad.nodes.iter().map(|node| Place { node: node.clone(), reads_only: squad.reads_only }).collect();
+            squad.nodes.iter().map(|node| Place { node: node.clone(), reads_only: squad.reads_only, galera: false }).collect();
         let shared = Arc::new(Shared::new(squad.rate, squad.patience, number));
         let (reporter, reports) = channel();
         let mut unit = Self {
@@ -466,9 +466,14 @@ impl Unit {
                 }
                 None => connection_refused(error, index, squad.threads),
             })?;
-            if trial && index < unit.places.len() {
+            let first_here = index < unit.places.len();
+            if first_here {
+                unit.places[index].find_out(&mut link.channel)?;
+            }
+            if trial && first_here {
                 try_out(&mut link, &program)?;
             }
+            let place = &unit.places[index % unit.places.len()];
             let seat = Arc::new(Seat::default());
             seat.takes(&mut link.channel);
             unit.seats.push(Arc::clone(&seat));

@@ -309,14 +309,14 @@ impl Outcome {
 fn place(cluster: &Cluster, name: &str) -> Result<Place, ServerError> {
     let writer = &cluster.primary.node;
     if writer.name == name {
-        return Ok(Place { node: writer.clone(), reads_only: false });
+        return Ok(Place { node: writer.clone(), reads_only: false, galera: false });
     }
     if let Some(replica) = cluster.replicas.iter().find(|replica| replica.server.node.name == name) {
         let reads_only = matches!(replica.relation, Relation::Channel { .. });
-        return Ok(Place { node: replica.server.node.clone(), reads_only });
+        return Ok(Place { node: replica.server.node.clone(), reads_only, galera: false });
     }
     if name == PRIMARY {
-        return Ok(Place { node: writer.clone(), reads_only: false });
+        return Ok(Place { node: writer.clone(), reads_only: false, galera: false });
     }
     let mut names = vec![writer.name.clone()];
     names.extend(cluster.replica_names());

@@ -53,9 +53,19 @@ pub(super) struct Place {
     pub(super) node: Node,
     /// A replica by a channel: what is written there would be nowhere else.
     pub(super) reads_only: bool,
+    /// A member of a Galera cluster.
+    pub(super) galera: bool,
 }
 
 impl Place {
+    /// Looks whether it is a member of a Galera cluster: what such a member calls a
+    /// deadlock may be another thing.
+    pub(super) fn find_out(&mut self, channel: &mut Channel) -> Result<(), ServerError> {
+        let size = channel.session().pairs(DOING, "SHOW GLOBAL STATUS LIKE 'wsrep_cluster_size'")?;
+        self.galera = size.values().any(|size| size.parse::<u64>().is_ok_and(|size| size > 0));
+        Ok(())
+    }
+
     pub(super) fn open(&self) -> Result<Channel, ServerError> {
         let mut channel = Channel::open(&Node { answer: ANSWER, ..self.node.clone() })?;
         if self.reads_only {
@@ -515,12 +525,12 @@ impl Worker {
                 let _ = self.program.choose(&mut self.draw);
             }
             let Some(link) = &mut self.link else { return self.reconnect(tally, None) };
-            let Err((_, failed)) = run(link, &self.program, routine, &mut self.draw, scratch, words) else { return true };
+            let Err((step, failed)) = run(link, &self.program, routine, &mut self.draw, scratch, words) else { return true };
             if self.shared.stopped() {
                 return false;
             }
             match failed {
-                Failed::Refused(refusal) => match self.refused(&refusal, tally) {
+                Failed::Refused(refusal) => match self.refused(&refusal, tally).map(|why| self.really(why, routine, step)) {
                     Some(why) if attempt < RETRIES => {
                         self.seat.retries.fetch_add(1, Ordering::Relaxed);
                         if self.counting() {
@@ -541,6 +551,17 @@ impl Worker {
             }
         }
         false
+    }
+
+    /// In a Galera cluster a deadlock outside of a transaction, or at its commit, is one
+    /// with what another member wrote. Inside of one the server does not tell.
+    fn really(&self, why: Again, routine: &Routine, step: usize) -> Again {
+        let alone = match routine.steps.get(step) {
+            None => true,
+            Some(Move::Prepared { .. }) => !routine.transaction,
+            Some(Move::Words(_)) => routine.steps.len() == 1,
+        };
+        if why == Again::Deadlock && self.place.galera && alone { Again::Certification } else { why }
     }
 
     fn counting(&self) -> bool {

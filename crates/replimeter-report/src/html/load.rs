@@ -30,6 +30,8 @@ pub fn load(document: &LoadDocument, manifest: &Manifest, plan: &str) -> Result<
     page.render(context! {
         headings => loading::HEADINGS.to_vec(),
         lines => loading::lines(document),
+        server_headings => loading::SERVER_HEADINGS.to_vec(),
+        servers => loading::servers(document),
         notes => loading::notes(document),
         sentences => loading::sentences(document),
     })

@@ -1,4 +1,4 @@
-//! A workload by itself for a ticket.
+//! A load for a ticket.
 
 use replimeter_model::load::LoadDocument;
 
@@ -17,8 +17,9 @@ pub fn load(document: &LoadDocument) -> String {
         error: document.error.as_deref(),
     };
     let mut out = head.text();
-    out.push_str(&section("What was done", &words::HEADINGS, 2, &words::lines(document)));
-    out.push_str(&sentences("Beside the figures", &words::notes(document)));
+    out.push_str(&section("Operations per second and their times", &words::HEADINGS, 2, &words::lines(document)));
+    out.push_str(&section("What each server spends on an operation", &words::SERVER_HEADINGS, 2, &words::servers(document)));
+    out.push_str(&sentences("Beside them", &words::notes(document)));
     out.push_str(&sentences("How it was measured", &words::sentences(document)));
     out.push_str(&warnings(&document.warnings));
     out
