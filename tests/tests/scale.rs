@@ -65,10 +65,7 @@ fn every_count_and_phase_has_its_figures_with_every_server() {
     assert_eq!(row(&document, 0, "insert")["percent_of_none"]["inserts"].as_f64(), Some(100.0));
     let percent = &row(&document, 2, "insert")["percent_of_none"];
     let ratio = number(&row(&document, 2, "insert")["inserts_per_s"]) / number(&row(&document, 0, "insert")["inserts_per_s"]);
-    assert!(
-        (number(&percent["inserts"]) / (ratio * 100.0) - 1.0).abs() < 1e-6,
-        "{percent:#}"
-    );
+    assert!((number(&percent["inserts"]) / (ratio * 100.0) - 1.0).abs() < 1e-6, "{percent:#}");
     // Three counts are too few for a law, and it is said.
     let fits = document["fits"].as_array().unwrap();
     assert!(!fits.is_empty() && fits.iter().all(|fit| fit["refused"].as_str().unwrap().contains("5 are needed")), "{fits:#?}");
