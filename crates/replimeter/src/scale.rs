@@ -115,6 +115,11 @@ pub(crate) fn carry_out(
         frame.give_up();
         return Err(failure.unwrap_or_else(unexpected));
     }
+    // What was begun is kept, whichever step it was interrupted in.
+    let failure = failure.map(|failure| match failure.kind {
+        Kind::Interrupted => Failure::interrupted("interrupted; what was measured until then is kept"),
+        _ => failure,
+    });
     let finished = writer.finish();
     frame.run_dir.keep();
     let failure = failure.or_else(|| finished.err().map(|error| sink(&error).into()));
