@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, atomic::AtomicBool};
 
-use replimeter_model::plan::{PlanFile, Work};
+use replimeter_model::plan::{PlanError, PlanFile, Work};
 
 use crate::{
     cli::ExposureArgs,
@@ -13,7 +13,7 @@ use crate::{
 pub(crate) fn run(args: &ExposureArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
     exposure::check(&args.output)?;
     let (target, passwords, warnings) = args.target.spec()?;
-    let plan = PlanFile::exposure(target, args.measure.spec()).resolve()?;
+    let plan = PlanFile::exposure(target, args.measure.spec()).resolve().map_err(refuse)?;
     let Work::Exposure(work) = &plan.work else { return Err(unexpected()) };
     let request = Request {
         plan: &plan,
@@ -24,4 +24,8 @@ pub(crate) fn run(args: &ExposureArgs, stop: &Arc<AtomicBool>) -> Result<(), Fai
         warnings,
     };
     exposure::carry_out(request, stop)
+}
+
+fn refuse(error: PlanError) -> Failure {
+    Failure::usage(error.to_string(), "`replimeter exposure --help` explains every setting")
 }

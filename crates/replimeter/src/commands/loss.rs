@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, atomic::AtomicBool};
 
-use replimeter_model::plan::{PlanFile, Work};
+use replimeter_model::plan::{PlanError, PlanFile, Work};
 
 use crate::{
     cli::LossArgs,
@@ -13,7 +13,11 @@ use crate::{
 pub(crate) fn run(args: &LossArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
     loss::check(&args.output)?;
     let (target, _, warnings) = args.target.spec()?;
-    let plan = PlanFile::loss(target, args.measure.spec()).resolve()?;
+    let plan = PlanFile::loss(target, args.measure.spec()).resolve().map_err(refuse)?;
     let Work::Loss(work) = &plan.work else { return Err(unexpected()) };
     loss::carry_out(&plan, work, &args.output, warnings, stop)
+}
+
+fn refuse(error: PlanError) -> Failure {
+    Failure::usage(error.to_string(), "`replimeter loss --help` explains every setting")
 }
