@@ -18,7 +18,7 @@ const TIMES: usize = 5;
 fn run(sandbox: &Sandbox, more: &[&str]) -> Value {
     let mut args = vec!["stale".to_owned()];
     for node in sandbox.nodes() {
-        args.extend(["--node".to_owned(), url(&node, "replimeter")]);
+        args.extend(["--node".to_owned(), url(node, "replimeter")]);
     }
     args.extend(more.iter().map(|arg| (*arg).to_owned()));
     let tool = Tool::new();

@@ -138,7 +138,7 @@ fn galera_is_stale_and_synchronous_reads_are_not() {
     let told =
         |name: &str| windows.iter().any(|window| window["counters"].as_object().unwrap().keys().any(|key| key.starts_with(name)));
     assert!(["node1 wsrep_", "node2 wsrep_", "node3 wsrep_"].into_iter().all(told), "{windows:#?}");
-    assert!(sandbox.nodes().iter().all(|node| clean(node)));
+    assert!(sandbox.nodes().iter().all(clean));
     let dir = tool.only_run();
     for name in ["plan.toml", "manifest.json", "samples.parquet", "summary.json", "report.html", "report.md"] {
         assert!(dir.join(name).exists(), "{name}");
@@ -169,7 +169,7 @@ fn replicas_by_channels_wait_for_gtids() {
             // The answer no longer tells the GTID.
             assert!(of(&document, "gtid", "reset").iter().any(|row| number(&row["stale"]) > 0), "{document:#}");
         }
-        assert!(sandbox.nodes().iter().all(|node| clean(node)));
+        assert!(sandbox.nodes().iter().all(clean));
         let refused = run(&sandbox, &tool, &args(&sandbox, false, &["--sync-reads=before"])).with_code(3);
         assert!(refused.stderr.contains("--sync-reads=gtid"), "{refused:#?}");
     }
@@ -218,7 +218,7 @@ fn several_versions_behind_and_under_a_load() {
     let load = document["load"].as_array().unwrap();
     assert_eq!((load.len(), load[0]["case"].as_str()), (1, Some("insert:2@writer")));
     assert!(number(&load[0]["passes"]) > 0 && float(&load[0]["latency"]["max_us"]) > 0.0, "{load:#?}");
-    assert!(sandbox.nodes().iter().all(|node| clean(node)));
+    assert!(sandbox.nodes().iter().all(clean));
 }
 
 #[test]
@@ -241,7 +241,7 @@ fn the_reads_of_traffic_are_judged() {
         let share = |point: &Value| float(&point["probability"]);
         assert!(share(&curve[0]) >= share(curve.last().unwrap()), "the older a version, the fewer miss it: {curve:#?}");
     }
-    assert!(sandbox.nodes().iter().all(|node| clean(node)));
+    assert!(sandbox.nodes().iter().all(clean));
 }
 
 #[test]

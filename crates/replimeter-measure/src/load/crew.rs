@@ -16,10 +16,7 @@ use replimeter_model::{
     time::Nanos,
     warning::{Warning, WarningCode},
 };
-use replimeter_server::{
-    ErrorKind, Node, ServerError, Session,
-    wire::{Bind, Failed},
-};
+use replimeter_server::{ErrorKind, Node, ServerError, Session, wire::Failed};
 use replimeter_stats::{series::distribution, signed::SignedHistogram};
 
 use super::{
@@ -28,7 +25,7 @@ use super::{
     program::{Move, Program, Scratch},
     tally::{Again, Tally},
     value::Draw,
-    worker::{Connections, DOING, Link, Numbered, Order, Place, Report, Seat, Shared, Worker, roll_back},
+    worker::{Connections, DOING, Link, Numbered, Order, Place, Report, Seat, Shared, Taker, Worker, roll_back},
     workload::Workload,
 };
 use crate::clock::Clock;
@@ -654,8 +651,8 @@ fn try_out(link: &mut Link, program: &Program) -> Result<(), ServerError> {
                 if parameters.is_empty() && !written.reads() {
                     continue;
                 }
-                let done = link.once(program, *statement, &mut |push: &mut dyn FnMut(Bind<'_>)| {
-                    scratch.parameters(parameters, *keeps, &mut draw, |value| push(value));
+                let done = link.once(program, *statement, &mut |push: Taker<'_>| {
+                    scratch.parameters(parameters, *keeps, &mut draw, push);
                 });
                 match done {
                     Ok(()) => {}

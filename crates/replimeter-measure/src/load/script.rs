@@ -210,11 +210,9 @@ mod tests {
     }
 
     #[test]
-    fn the_shipped_scripts_are_scripts() {
-        for text in [include_str!("../../../../loads/mix.sql")] {
-            let script = Script::parse(text).unwrap();
-            assert!(!script.setup.is_empty() && !script.teardown.is_empty());
-        }
+    fn the_shipped_script_is_a_script() {
+        let script = Script::parse(include_str!("../../../../loads/mix.sql")).unwrap();
+        assert!(!script.setup.is_empty() && !script.teardown.is_empty());
     }
 
     #[test]

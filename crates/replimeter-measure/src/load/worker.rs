@@ -30,6 +30,9 @@ use super::{
 };
 use crate::clock::{Clock, thread_cpu};
 
+/// Takes a statement's parameters, one after another.
+pub(super) type Taker<'a> = &'a mut dyn FnMut(Bind<'_>);
+
 /// How often an operation is begun again after a deadlock or a lock's time-out.
 const RETRIES: u32 = 10;
 /// Pause after an operation that was given up, so that a broken load does not spin.
@@ -105,12 +108,7 @@ impl Link {
 
     /// Runs one of the program's statements once; `bind` is handed what takes its
     /// parameters.
-    pub(super) fn once(
-        &mut self,
-        program: &Program,
-        statement: usize,
-        bind: &mut dyn FnMut(&mut dyn FnMut(Bind<'_>)),
-    ) -> Result<(), Failed> {
+    pub(super) fn once(&mut self, program: &Program, statement: usize, bind: &mut dyn FnMut(Taker<'_>)) -> Result<(), Failed> {
         match &mut self.prepared[statement] {
             Some(prepared) => self.channel.execute(prepared, |binder| bind(&mut |value| binder.push(value))).map(drop),
             None => self.channel.query(&program.statements[statement].sql).map(drop),

@@ -337,7 +337,7 @@ mod tests {
         let document = scale::tests::example();
         let page = super::scale(&document, &Manifest::default(), "command = 'scale'").unwrap();
         for wanted in
-            ["id=\"throughput\"", "id=\"percent\"", "id=\"processors\"", "id=\"law\"", "insert while selecting/s", "OUTSIDE"]
+            ["id=\"throughput\"", "id=\"percent\"", "id=\"processors\"", "id=\"law\"", "insert while selecting", "OUTSIDE"]
         {
             assert!(page.contains(wanted), "{wanted}");
         }

@@ -38,7 +38,7 @@ Examples:
 
 Servers are started for each mode and removed afterwards; yours are never touched. docs/cost.md explains the figures.")]
 pub(crate) struct CostArgs {
-    /// Which modes: none (no binary log), binlog, async, semi-sync (with both wait points), galera (MariaDB), group (MySQL), each as [mariadb/|mysql/]MODE[:N]; `none` of the same binary is added where it is missing [default: all that the servers found here can do]
+    /// Which modes: none (no binary log), binlog, async, semi-sync (with both wait points), galera (MariaDB), group (MySQL), each as MODE, MODE:N or ENGINE/MODE:N; `none` of the same binary is added where it is missing [default: all that the servers found here can do]
     #[arg(long, value_name = "MODE,…|all", help_heading = "Modes")]
     pub(crate) modes: Option<CostModes>,
 
