@@ -325,6 +325,18 @@ pub fn servers_below(folder: &Path) -> Vec<i32> {
         .collect()
 }
 
+/// Process ids of the database servers that a running tool has started.
+#[must_use]
+pub fn servers_of(tool: &Child) -> Vec<i32> {
+    let parent = tool.id().to_string();
+    let ours = |server: &i32| {
+        // Behind the name, which may hold anything, come the state and the parent.
+        let stat = fs::read_to_string(format!("/proc/{server}/stat")).unwrap_or_default();
+        stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(1)) == Some(parent.as_str())
+    };
+    servers_below(&home()).into_iter().filter(ours).collect()
+}
+
 /// A server that was started again in the place of a sandbox's; ends with this.
 pub struct Restarted(Child);
 

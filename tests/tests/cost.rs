@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use replimeter_suites::{Ended, Tool, home, servers_below, until, wait};
+use replimeter_suites::{Ended, Tool, servers_of, until, wait};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -240,13 +240,9 @@ fn a_server_that_is_killed_ends_the_run_and_leaves_what_was_measured() {
     });
     let began = Instant::now();
     until("some blocks", Duration::from_secs(60), || began.elapsed() > Duration::from_secs(5));
-    // The server's data lies where its command line in the manifest says.
-    let manifest: Value = serde_json::from_str(&fs::read_to_string(tool.runs()[0].join("manifest.json")).unwrap()).unwrap();
-    let words = manifest["sandboxes"][0]["command_lines"]["primary"].as_array().unwrap();
-    let data = words.iter().find_map(|word| word.as_str().unwrap().strip_prefix("--datadir=")).unwrap();
-    let data = std::path::Path::new(data);
-    assert!(data.starts_with(home()), "{}", data.display());
-    for pid in servers_below(data.parent().unwrap()) {
+    let servers = servers_of(&child);
+    assert_eq!(servers.len(), 1, "only the mode that is measured runs");
+    for pid in servers {
         kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
     }
     let ended = wait(child, PATIENCE).with_code(3).saying("primary");

@@ -230,7 +230,9 @@ fn the_reads_of_traffic_are_judged() {
     assert_eq!(rows(&document).len(), 4);
     for row in rows(&document) {
         assert_eq!(row["judged"], "load");
-        assert!(number(&row["rounds"]) > 100 && number(&row["write"]["count"]) > 100, "{row:#}");
+        // A read that waits for a replica which is behind takes its time.
+        let least = if row["sync_reads"] == "off" { 100 } else { 5 };
+        assert!(number(&row["rounds"]) > least && number(&row["write"]["count"]) > 100, "{row:#}");
         consistent(row);
     }
     for row in of(&document, "gtid", "keep") {

@@ -251,7 +251,7 @@ fn a_server_that_is_restarted() {
         let sandbox = start(shape, &[]);
         let replica = &sandbox.members()[1];
         tables(&sandbox.nodes()[0]);
-        let more = ["--for", "25s", "--every", "250ms", "--floor", "0", "--json"];
+        let more = ["--for", "20s", "--floor", "0", "--json"];
         let mut again = None;
         let (_, ended) = followed(&sandbox, &args(&sandbox, &more), &[], || {
             again = Some(restart(replica));
@@ -262,12 +262,8 @@ fn a_server_that_is_restarted() {
         let row = &document["results"][0];
         let of = |name: &str| number(&row[name]);
         assert_eq!(of("matched") + of("unmatched") + of("pending"), of("transactions"), "{shape}: {row:#}");
-        // It is heard of before, not while it is down, and again afterwards.
-        let windows = document["windows"].as_array().unwrap();
-        let heard: Vec<bool> = windows.iter().map(|window| number(&window["matched"]) > 0).collect();
-        let down = heard.iter().skip_while(|heard| !**heard).position(|heard| !heard);
-        let from = heard.iter().position(|heard| *heard).unwrap() + down.expect("a stretch in which it is down");
-        assert!(heard.iter().skip(from).any(|heard| *heard), "{shape}: {windows:#?}");
+        // What was written while it was down came when it was there again, late by up to that.
+        assert!(of("matched") > 100 && row["lag"]["max_us"].as_f64().unwrap() > 50_000.0, "{shape}: {row:#}");
         assert_eq!(number(&document["streams"][1]["reconnects"]), 1, "{shape}: {document:#}");
         assert!(document["warnings"].to_string().contains("replica1: connected again"), "{document:#}");
     }

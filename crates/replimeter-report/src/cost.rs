@@ -610,7 +610,8 @@ mod tests {
             p_value: 0.642,
             significant: false,
         };
-        let document = CostDocument { self_test: Some(test), ..CostDocument::default() };
+        let mut document = CostDocument { self_test: Some(test), ..CostDocument::default() };
+        document.answer = answer(&document);
         let text = text(&document);
         // Wherever the lines break.
         let words = text.split_whitespace().collect::<Vec<_>>().join(" ");

@@ -31,8 +31,25 @@ pub fn load(document: &LoadDocument, manifest: &Manifest, plan: &str) -> Result<
         headings => loading::HEADINGS.to_vec(),
         lines => loading::lines(document),
         server_headings => loading::SERVER_HEADINGS.to_vec(),
-        servers => loading::servers(document),
+        server_lines => loading::servers(document),
         notes => loading::notes(document),
         sentences => loading::sentences(document),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use replimeter_model::manifest::ServerRecord;
+
+    use super::*;
+
+    #[test]
+    fn the_servers_own_section_stands_beside_the_loads() {
+        let manifest = Manifest {
+            servers: vec![ServerRecord { name: "primary".to_owned(), ..ServerRecord::default() }],
+            ..Manifest::default()
+        };
+        let page = load(&LoadDocument::default(), &manifest, "command = 'load'").unwrap();
+        assert!(page.contains("<h3>primary"), "{page}");
+    }
 }
