@@ -49,6 +49,7 @@ test: lint unit suites
 # calibrate, writes, tap, disturbance, load, loss, exposure, stale); `PARTS="load --rounds 9 --long"`: more turns
 # beside sysbench, and ten minutes for the memory.
 bench: build tools
+	scripts/get-test-tools bench
 	$(CARGO) run --release --locked --package replimeter-bench -- $(DEMO) $(PARTS)
 
 clean:
