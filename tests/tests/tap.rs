@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use replimeter_model::time::Nanos;
+use replimeter_model::{sandbox::SandboxSpec, time::Nanos};
 use replimeter_sandbox::Sandbox;
 use replimeter_server::{
     ErrorKind, Node,
@@ -15,7 +15,7 @@ use replimeter_server::{
     facts::Facts,
     flavour,
 };
-use replimeter_suites::{Ended, Tool, clean, password, restart, session, sql, start, until, url, value, wait};
+use replimeter_suites::{Ended, Tool, clean, password, restart, session, sql, start, start_spec, until, url, value, wait};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -327,6 +327,19 @@ fn servers_that_cannot_be_followed() {
     };
     refused("mariadb/async:1", &["replica1:log_slave_updates=0"], &["replica1 (", "log_slave_updates=OFF", "replimeter lag"]);
     refused("mysql/async:1", &["replica1:log_replica_updates=0"], &["replica1 (", "log_replica_updates=OFF"]);
+}
+
+#[test]
+fn a_server_without_its_binary_log() {
+    for shape in ["mariadb/none", "mysql/none"] {
+        let spec = SandboxSpec { binary_log: false, ..SandboxSpec::of(shape.parse().unwrap()) };
+        let sandbox = start_spec(spec).unwrap();
+        let node = &sandbox.nodes()[0];
+        let mut session = session(node);
+        let facts = Facts::read(&mut session).unwrap();
+        let error = fitness::check(&session, &facts, fitness::Role::Source).unwrap_err();
+        assert!(error.to_string().contains("primary (") && error.hint.contains("log_bin"), "{shape}: {error} {}", error.hint);
+    }
 }
 
 #[test]

@@ -320,10 +320,14 @@ fn one(results: Vec<SquadResult>, session: &Session) -> Result<SquadResult, Serv
     let Some(result) = results.into_iter().next() else {
         return Err(session.unfit("no load has run", "there was no squad", "report this as a defect"));
     };
-    match result.failure {
-        Some(failure) => Err(failure),
-        None => Ok(result),
+    if let Some(failure) = result.failure {
+        return Err(failure);
     }
+    // A block is too short for the load to have given up: a price is never taken from a server that went away.
+    if let Some(lost) = result.errors.iter().find(|error| error.code.is_none()) {
+        return Err(session.unfit("lost the load's connections", &lost.message, "did the server stop? its error log says more"));
+    }
+    Ok(result)
 }
 
 /// Why a block is not of semi-synchronous replication alone.
