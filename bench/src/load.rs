@@ -26,10 +26,10 @@ use crate::line;
 /// Rows of sysbench's table.
 const ROWS: u64 = 100_000;
 /// How long each turn is counted, and how long it runs before.
-const COUNTED: Duration = Duration::from_secs(5);
+const COUNTED: Duration = Duration::from_secs(3);
 const RAMP: Duration = Duration::from_secs(1);
-/// Turns of each; `--rounds N` sets another number.
-const ROUNDS: usize = 5;
+/// Turns of each, short and many, since the machine's speed drifts; `--rounds N` sets another number.
+const ROUNDS: usize = 9;
 const CONNECTIONS: [u32; 3] = [1, 8, 64];
 /// How often a client's processor time is looked at.
 const LOOK: Duration = Duration::from_millis(25);
@@ -44,9 +44,17 @@ const T95: [f64; 9] = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 
 const OPTIONS: [&str; 4] =
     ["innodb_flush_log_at_trx_commit=0", "sync_binlog=0", "innodb_buffer_pool_size=1G", "max_connections=300"];
 
-fn named(argument: &str) -> Option<usize> {
-    let mut arguments = std::env::args().skip_while(|arg| arg != argument).skip(1);
-    arguments.next().and_then(|number| number.parse().ok())
+fn named(argument: &str) -> Option<String> {
+    std::env::args().skip_while(|arg| arg != argument).nth(1)
+}
+
+fn rounds() -> usize {
+    named("--rounds").and_then(|number| number.parse().ok()).unwrap_or(ROUNDS)
+}
+
+/// Whether this is asked for: `--only WHAT,WHAT`, or all.
+fn wanted(what: &str) -> bool {
+    named("--only").is_none_or(|only| only.split(',').any(|one| one == what))
 }
 
 pub(crate) fn load() {
@@ -62,13 +70,17 @@ pub(crate) fn load() {
     let workload = Workload::named("point-select").unwrap();
     let set = fill(node, &workload, Size::Rows(ROWS), FILLERS, &mut |_| {}, &stop).unwrap();
     for workload in ["point-select", "oltp-mix", "update-key", "insert"] {
-        for connections in CONNECTIONS {
+        for connections in CONNECTIONS.into_iter().filter(|_| wanted(workload)) {
             beside(node, workload, connections);
         }
     }
     drop(set.remove(node));
-    filling(node);
-    memory(node);
+    if wanted("fill") {
+        filling(node);
+    }
+    if wanted("memory") {
+        memory(node);
+    }
     drop(sandbox);
 }
 
@@ -81,9 +93,8 @@ struct Turn {
 
 /// Both in turn, and a bare loop beside point selects.
 fn beside(node: &Node, workload: &str, connections: u32) {
-    let rounds = named("--rounds").unwrap_or(ROUNDS);
-    let (mut ours, mut theirs, mut bare) = (Vec::new(), Vec::new(), Vec::new());
-    for round in 0..rounds {
+        let (mut ours, mut theirs, mut bare) = (Vec::new(), Vec::new(), Vec::new());
+    for round in 0..rounds() {
         // The order changes, so that a drift of the machine meets both.
         for first in [round % 2 == 0, round % 2 != 0] {
             if first {
@@ -326,7 +337,7 @@ fn filling(node: &Node) {
     let stop = AtomicBool::new(false);
     let rows = workload.rows(Size::Bytes(FILLED));
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
-    for _ in 0..named("--rounds").unwrap_or(ROUNDS).min(3) {
+    for _ in 0..rounds().min(3) {
         let set = fill(node, &workload, Size::Rows(rows), FILLERS, &mut |_| {}, &stop).unwrap();
         ours.push(set.rows as f64 / set.took.as_secs_f64());
         let bytes = set.bytes;

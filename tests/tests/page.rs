@@ -108,6 +108,20 @@ fn complaints(log: &str) -> Vec<&str> {
     log.lines().filter(|line| line.contains("CONSOLE")).collect()
 }
 
+/// What the page's own script noted.
+fn found(dom: &str) -> Value {
+    let start = dom.find("data-found=\"").expect("the page's own script ran to its end") + "data-found=\"".len();
+    let json = dom[start..]
+        .split('"')
+        .next()
+        .unwrap()
+        .replace("&quot;", "\"")
+        .replace("&lt;", "<")
+        .replace("&gt;", ">")
+        .replace("&amp;", "&");
+    serde_json::from_str(&json).unwrap()
+}
+
 #[test]
 fn works_from_a_file_without_a_network() {
     let tool = Tool::new();
@@ -139,16 +153,7 @@ fn works_from_a_file_without_a_network() {
     fs::write(&acting, text.replace("</body>", ACT)).unwrap();
     let (dom, log, _) = visit(&acting, tool.folder());
     assert_eq!(complaints(&log), Vec::<&str>::new());
-    let start = dom.find("data-found=\"").expect("the page's own script ran to its end") + "data-found=\"".len();
-    let json = dom[start..]
-        .split('"')
-        .next()
-        .unwrap()
-        .replace("&quot;", "\"")
-        .replace("&lt;", "<")
-        .replace("&gt;", ">")
-        .replace("&amp;", "&");
-    let found: Value = serde_json::from_str(&json).unwrap();
+    let found = found(&dom);
     assert_eq!(found["alerted"], false, "hostile names are inert");
     assert_ne!(found["light"], found["dark"], "the theme changes the page and its pictures");
     let pictures = found["pictures"].as_object().unwrap();
@@ -165,5 +170,51 @@ fn works_from_a_file_without_a_network() {
         assert_ne!(picture["before"], picture["after"], "{name} zooms: {picture:#}");
         assert_eq!(picture["legend"], true, "{name}: {picture:#}");
         assert_ne!(picture["visibleBefore"], picture["visibleAfter"], "{name}: a series goes off: {picture:#}");
+    }
+}
+
+/// What the page says of itself: its title, pictures that are drawn, and tables.
+const LOOK: &str = r#"
+<script>
+addEventListener("load", function () {
+  setTimeout(function () {
+    var found = { pictures: {}, title: document.title, tables: document.querySelectorAll("table").length };
+    Array.from(document.querySelectorAll(".picture")).forEach(function (picture) {
+      found.pictures[picture.id] = picture.querySelectorAll(
+        ".point path, .points path, path.js-line, path.js-fill, .heatmaplayer image, .errorbar path").length;
+    });
+    document.body.setAttribute("data-found", JSON.stringify(found));
+  }, 1500);
+});
+</script>
+</body>"#;
+
+#[test]
+fn every_command_has_a_page_that_works() {
+    let short: [&[&str]; 8] = [
+        &["load", "--sandbox", "none", "--workload", "point-select", "--size", "1000", "--threads", "1,2", "--for", "2s", "--ramp", "200ms"],
+        &["cost", "--modes", "none,async", "--threads", "1", "--for", "1s", "--block", "500ms", "--ramp", "200ms", "--starts", "2"],
+        &["scale", "--replicas", "0..1", "--starts", "1", "--threads", "2", "--for", "1s", "--warm-up", "200ms", "--size", "1MB"],
+        &["stale", "--sandbox", "async:1", "--rounds", "200", "--curve-rounds", "200"],
+        &["loss", "--sandbox", "async:1", "--crashes", "1", "--for", "500ms"],
+        &["exposure", "--sandbox", "async:1", "--for", "2s", "--writers", "2"],
+        &["calibrate", "--sandbox", "async:1", "--method", "poll", "--delays", "0,2ms", "--rounds", "40", "--repeats", "2"],
+        &["lag", "--sandbox", "async:1", "--method", "all", "--stages", "--for", "2s"],
+    ];
+    for args in short {
+        let tool = Tool::new();
+        let _ = tool.run(args).with_code(0);
+        let page = tool.only_run().join("report.html");
+        let text = fs::read_to_string(&page).unwrap();
+        let looking = tool.folder().join("looking.html");
+        fs::write(&looking, text.replace("</body>", LOOK)).unwrap();
+        let (dom, log, asked) = visit(&looking, tool.folder());
+        let found = found(&dom);
+        assert_eq!(complaints(&log), Vec::<&str>::new(), "{args:?}");
+        assert_eq!(asked, Vec::<String>::new(), "{args:?}");
+        assert!(!found["title"].as_str().unwrap().is_empty(), "{args:?}");
+        let pictures = found["pictures"].as_object().unwrap();
+        assert!(!pictures.is_empty() && pictures.values().all(|drawn| drawn.as_u64().unwrap() > 0), "{args:?}: {found:#}");
+        assert!(found["tables"].as_u64().unwrap() > 0, "{args:?}");
     }
 }

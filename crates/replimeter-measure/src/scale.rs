@@ -43,6 +43,8 @@ const SETTLE: Duration = Duration::from_secs(120);
 const LOOK: Duration = Duration::from_millis(5);
 /// How often the servers' processes are looked at.
 const GLANCE: Duration = Duration::from_millis(250);
+/// For how long the client's own limit is measured before each block.
+const LIMIT: Duration = Duration::from_millis(300);
 /// How long semi-synchronous replication that has fallen back may take to be back.
 const RECOVERY: Duration = Duration::from_secs(15);
 
@@ -236,6 +238,7 @@ impl<'a> Field<'a> {
             });
         }
         let mut crew = Crew::open(&squads, &self.clock)?;
+        crew.measure_limit(LIMIT);
         let (ramp, length) = (self.plan.warm_up.0, self.plan.duration.0);
         let results = crew.stretch(ramp, length, stop, &mut |second| step(Step::Load(second)));
         let ended = Instant::now();

@@ -108,6 +108,10 @@ pub struct ScaleRow {
     pub client_cpu_percent: f64,
     /// Share of time in which load threads were ready and got no core, per thread.
     pub client_delay_percent: Option<f64>,
+    /// The statements a second in percent of the empty questions that as many
+    /// connections get answered: the client's own limit. The largest of the row's blocks.
+    #[serde(default)]
+    pub client_limit_percent: Option<f64>,
 }
 
 /// How far a point lies from the law.

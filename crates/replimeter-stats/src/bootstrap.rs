@@ -248,6 +248,7 @@ mod tests {
                     let to = measured(random, world, 1000.0, starts, 6);
                     of_ratio(&of, &to).excludes(0.4) == Some(false)
                 });
+                println!("{world:?}, {starts} starts: {:.1} % of ratios", share * 100.0);
                 // Three standard errors of a share of 400 are 3.3 %. What the blocks alone spread is
                 // counted even where starts do not differ at all: those intervals are a little wide.
                 assert!((0.917..=0.995).contains(&share), "{world:?}, {starts} starts: {share}");

@@ -46,7 +46,7 @@ use crate::{
 /// About how long servers take to start, for the time that is left.
 const STARTING_S: f64 = 3.0;
 /// Above this share of its own limit the client is part of the figure, in percent.
-const NEAR_LIMIT: f64 = 80.0;
+pub(crate) const NEAR_LIMIT: f64 = 80.0;
 /// The share of differences that a mode compared with itself should show.
 const EXPECTED: f64 = 0.05;
 
@@ -368,7 +368,7 @@ fn judge(work: &CostPlan, all: &[Gathered], results: &[replimeter_model::cost::C
     }
     for row in results {
         let what = format!("{}/{} at {} threads", row.engine, row.label(), row.threads);
-        if let Some(percent) = row.client.percent_of_limit.filter(|percent| *percent > NEAR_LIMIT) {
+        if let Some(percent) = row.client.percent_of_limit.filter(|percent| *percent >= NEAR_LIMIT) {
             warnings.push(Warning::new(
                 WarningCode::ClientLimited,
                 format!("{what}: its statements are {percent:.0} % of what this client can send at all, so part of the figure is the client's"),

@@ -20,7 +20,7 @@ use replimeter_stats::{
     usl::{self, NoFit, Point},
 };
 
-use crate::failure::Failure;
+use crate::{cost::NEAR_LIMIT, failure::Failure};
 
 /// Where a block belongs.
 pub(super) struct Place<'a> {
@@ -53,6 +53,8 @@ struct Cell {
     /// Nanoseconds in which load threads waited for a core, and threads × time.
     delayed: Option<f64>,
     thread_us: f64,
+    /// The largest share of the client's own limit, in percent.
+    limit_percent: Option<f64>,
 }
 
 /// Everything gathered.
@@ -132,6 +134,18 @@ impl Gathered {
                 format!("up to {most} servers and the load share {cores} cores: throughput is also what this machine can carry, not only what replicas add"),
                 "run it on a machine with a core or more for each server, or give each a fixed share with --cpus-per-server",
             ));
+        }
+        for ((replicas, phase), cell) in &self.cells {
+            if let Some(percent) = cell.limit_percent.filter(|percent| *percent >= NEAR_LIMIT) {
+                warnings.push(Warning::new(
+                    WarningCode::ClientLimited,
+                    format!(
+                        "{replicas} replicas, {}: the statements are {percent:.0} % of what this client can get answered at all, so part of the figure is the client's",
+                        phase.name()
+                    ),
+                    "measure with fewer threads, or run the client on a machine with more cores",
+                ));
+            }
         }
         warnings
     }
@@ -213,6 +227,7 @@ impl Gathered {
             servers: cell.servers(),
             client_cpu_percent: if counted_us > 0.0 { cell.client_us / counted_us * 100.0 } else { 0.0 },
             client_delay_percent: cell.delayed.filter(|_| cell.thread_us > 0.0).map(|delayed| delayed / cell.thread_us * 100.0),
+            client_limit_percent: cell.limit_percent,
         }
     }
 
@@ -373,6 +388,9 @@ impl Cell {
                     Some(known) => known.count += error.count,
                     None => self.errors.push(error.clone()),
                 }
+            }
+            if let Some(share) = result.client().limit_share {
+                self.limit_percent = Some(self.limit_percent.unwrap_or(0.0).max(share * 100.0));
             }
             self.client_us += result.client_cpu.as_secs_f64() * 1e6;
             self.thread_us += result.counted.as_micros() * f64::from(result.threads);
