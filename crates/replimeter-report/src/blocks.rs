@@ -1,26 +1,18 @@
 //! `samples.parquet` of a `scale` run: a row for each kind of operation and each server
 //! of every block, and for each of its seconds.
 
-use std::{
-    fs::File,
-    os::unix::fs::OpenOptionsExt,
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::path::Path;
 
 use parquet::{
-    basic::Compression,
     data_type::{BoolType, ByteArray, ByteArrayType, DoubleType, Int64Type},
     errors::ParquetError,
-    file::{
-        properties::{EnabledStatistics, WriterProperties},
-        writer::SerializedFileWriter,
-    },
-    schema::parser::parse_message_type,
 };
 use replimeter_model::resources::ServerUse;
 
-use crate::samples::{SamplesError, optional, reason, required};
+use crate::{
+    rows::{Columns, RowGroup, RowsWriter, long, optional, required},
+    samples::SamplesError,
+};
 
 /// The columns; `docs/scale.md` explains each.
 const SCHEMA: &str = "message scale_block {
@@ -51,9 +43,6 @@ const SCHEMA: &str = "message scale_block {
     optional double write_bytes;
     optional double fsyncs;
 }";
-
-/// Rows held before they are written; bounds the memory.
-const GROUP: usize = 2048;
 
 /// What a block is of.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -108,12 +97,11 @@ impl Default for About {
     }
 }
 
+/// Blocks of a `scale` run.
+pub struct Blocks;
+
 /// Writes blocks as they come.
-pub struct BlocksWriter {
-    path: PathBuf,
-    writer: SerializedFileWriter<File>,
-    held: Vec<BlockRow>,
-}
+pub type BlocksWriter = RowsWriter<Blocks>;
 
 impl BlocksWriter {
     /// Begins the file.
@@ -121,16 +109,7 @@ impl BlocksWriter {
     /// # Errors
     /// When it cannot be made.
     pub fn create(path: &Path) -> Result<Self, SamplesError> {
-        let file = File::options().create(true).truncate(true).write(true).mode(0o600).open(path);
-        let file = file.map_err(|source| SamplesError::File { path: path.to_owned(), source })?;
-        let properties = WriterProperties::builder()
-            .set_compression(Compression::SNAPPY)
-            .set_statistics_enabled(EnabledStatistics::Chunk)
-            .build();
-        let wrap = |error| reason(path, error);
-        let schema = parse_message_type(SCHEMA).map(Arc::new).map_err(wrap)?;
-        let writer = SerializedFileWriter::new(file, schema, Arc::new(properties)).map_err(wrap)?;
-        Ok(Self { path: path.to_owned(), writer, held: Vec::new() })
+        Self::begun(path, Blocks)
     }
 
     /// Adds rows.
@@ -138,46 +117,32 @@ impl BlocksWriter {
     /// # Errors
     /// When the disk refuses.
     pub fn write(&mut self, rows: Vec<BlockRow>) -> Result<(), SamplesError> {
-        self.held.extend(rows);
-        if self.held.len() >= GROUP { self.flush() } else { Ok(()) }
+        self.add(rows)
     }
+}
 
-    /// Writes what is held and the file's end.
-    ///
-    /// # Errors
-    /// When the disk refuses.
-    pub fn finish(mut self) -> Result<(), SamplesError> {
-        self.flush()?;
-        self.writer.close().map(|_| ()).map_err(|error| reason(&self.path, error))
-    }
+impl Columns for Blocks {
+    type Row = BlockRow;
+    const SCHEMA: &'static str = SCHEMA;
+    const GROUP: usize = 2048;
 
-    fn flush(&mut self) -> Result<(), SamplesError> {
-        let held = std::mem::take(&mut self.held);
-        if held.is_empty() {
-            return Ok(());
-        }
-        self.group(&held).map_err(|error| reason(&self.path, error))
-    }
-
-    fn group(&mut self, held: &[BlockRow]) -> Result<(), ParquetError> {
-        let mut group = self.writer.next_row_group()?;
+    fn write(&self, group: &mut RowGroup<'_>, held: &[BlockRow]) -> Result<(), ParquetError> {
         let words = |pick: fn(&BlockRow) -> &str| held.iter().map(|row| ByteArray::from(pick(row))).collect::<Vec<_>>();
         let whole = |pick: fn(&BlockRow) -> u32| held.iter().map(|row| i64::from(pick(row))).collect::<Vec<_>>();
-        required::<ByteArrayType>(&mut group, &words(|row| &row.shape))?;
-        required::<Int64Type>(&mut group, &whole(|row| row.replicas))?;
-        required::<Int64Type>(&mut group, &whole(|row| row.start))?;
-        required::<Int64Type>(&mut group, &whole(|row| row.block))?;
-        required::<ByteArrayType>(&mut group, &words(|row| &row.phase))?;
-        required::<BoolType>(&mut group, &held.iter().map(|row| row.counts).collect::<Vec<_>>())?;
-        required::<ByteArrayType>(&mut group, &words(kind))?;
-        required::<ByteArrayType>(&mut group, &words(|row| &row.name))?;
-        optional::<Int64Type>(&mut group, held.iter().map(|row| row.second.map(i64::from)).collect())?;
-        required::<DoubleType>(&mut group, &held.iter().map(|row| row.began_us).collect::<Vec<_>>())?;
-        required::<DoubleType>(&mut group, &held.iter().map(|row| row.length_us).collect::<Vec<_>>())?;
-        let number = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
-        let loads = |pick: fn(&About) -> Option<u64>| held.iter().map(|row| pick(&row.about).map(number)).collect::<Vec<_>>();
+        required::<ByteArrayType>(group, &words(|row| &row.shape))?;
+        required::<Int64Type>(group, &whole(|row| row.replicas))?;
+        required::<Int64Type>(group, &whole(|row| row.start))?;
+        required::<Int64Type>(group, &whole(|row| row.block))?;
+        required::<ByteArrayType>(group, &words(|row| &row.phase))?;
+        required::<BoolType>(group, &held.iter().map(|row| row.counts).collect::<Vec<_>>())?;
+        required::<ByteArrayType>(group, &words(kind))?;
+        required::<ByteArrayType>(group, &words(|row| &row.name))?;
+        optional::<Int64Type>(group, held.iter().map(|row| row.second.map(i64::from)).collect())?;
+        required::<DoubleType>(group, &held.iter().map(|row| row.began_us).collect::<Vec<_>>())?;
+        required::<DoubleType>(group, &held.iter().map(|row| row.length_us).collect::<Vec<_>>())?;
+        let loads = |pick: fn(&About) -> Option<u64>| held.iter().map(|row| pick(&row.about).map(long)).collect::<Vec<_>>();
         optional::<Int64Type>(
-            &mut group,
+            group,
             loads(|about| match about {
                 About::Load { operations, .. } => Some(*operations),
                 About::Server(_) => None,
@@ -188,17 +153,17 @@ impl BlocksWriter {
                 About::Load { latency_us, .. } => latency_us[index],
                 About::Server(_) => None,
             });
-            optional::<DoubleType>(&mut group, latency.collect())?;
+            optional::<DoubleType>(group, latency.collect())?;
         }
         optional::<Int64Type>(
-            &mut group,
+            group,
             loads(|about| match about {
                 About::Load { retries, .. } => *retries,
                 About::Server(_) => None,
             }),
         )?;
         optional::<Int64Type>(
-            &mut group,
+            group,
             loads(|about| match about {
                 About::Load { failed, .. } => *failed,
                 About::Server(_) => None,
@@ -208,7 +173,7 @@ impl BlocksWriter {
             About::Load { caught_up_after_us, .. } => *caught_up_after_us,
             About::Server(_) => None,
         });
-        optional::<DoubleType>(&mut group, caught_up.collect())?;
+        optional::<DoubleType>(group, caught_up.collect())?;
         let figures: [fn(&ServerUse) -> Option<f64>; 7] = [
             |used| used.cpu_us,
             |used| used.cpu_user_us,
@@ -223,9 +188,8 @@ impl BlocksWriter {
                 About::Load { .. } => None,
                 About::Server(used) => figure(used),
             });
-            optional::<DoubleType>(&mut group, values.collect())?;
+            optional::<DoubleType>(group, values.collect())?;
         }
-        group.close()?;
         Ok(())
     }
 }
@@ -261,7 +225,7 @@ mod tests {
             .write(vec![BlockRow { about: load, phase: "mixed".to_owned(), ..BlockRow::default() }, BlockRow::default()])
             .unwrap();
         writer.finish().unwrap();
-        let reader = SerializedFileReader::new(File::open(&path).unwrap()).unwrap();
+        let reader = SerializedFileReader::new(std::fs::File::open(&path).unwrap()).unwrap();
         assert_eq!(reader.metadata().file_metadata().num_rows(), 2);
         let row = reader.get_row_iter(None).unwrap().next().unwrap().unwrap().to_string();
         assert!(row.contains("operations: 7") && row.contains("kind: \"load\"") && row.contains("max_us: 4.0"), "{row}");

@@ -1,25 +1,18 @@
-//! `samples.parquet` of a `loss` run: a row for each crash.
+//! `samples.parquet` of a `loss` run: a row for each crash; and of an `exposure` run: a
+//! row for each look.
 
-use std::{
-    fs::File,
-    os::unix::fs::OpenOptionsExt,
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::path::Path;
 
 use parquet::{
-    basic::Compression,
     data_type::{BoolType, ByteArray, ByteArrayType, DoubleType, Int64Type},
     errors::ParquetError,
-    file::{
-        properties::{EnabledStatistics, WriterProperties},
-        writer::SerializedFileWriter,
-    },
-    schema::parser::parse_message_type,
 };
 use replimeter_model::{exposure::ExposureSample, loss::CrashRecord};
 
-use crate::samples::{SamplesError, optional, reason, required};
+use crate::{
+    rows::{Columns, RowGroup, RowsWriter, long, optional, required},
+    samples::SamplesError,
+};
 
 /// The columns of a crash; `docs/loss.md` explains each.
 const CRASH: &str = "message crash {
@@ -63,29 +56,11 @@ const LOOK: &str = "message look {
     optional boolean semi_sync;
 }";
 
-/// Rows held before they are written; bounds the memory.
-const GROUP: usize = 2048;
-
-fn create(path: &Path, schema: &str) -> Result<SerializedFileWriter<File>, SamplesError> {
-    let file = File::options().create(true).truncate(true).write(true).mode(0o600).open(path);
-    let file = file.map_err(|source| SamplesError::File { path: path.to_owned(), source })?;
-    let properties =
-        WriterProperties::builder().set_compression(Compression::SNAPPY).set_statistics_enabled(EnabledStatistics::Chunk).build();
-    let wrap = |error| reason(path, error);
-    let schema = parse_message_type(schema).map(Arc::new).map_err(wrap)?;
-    SerializedFileWriter::new(file, schema, Arc::new(properties)).map_err(wrap)
-}
-
-fn whole(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
-}
+/// Crashes of a `loss` run.
+pub struct Crashes;
 
 /// Writes crashes as they come.
-pub struct CrashesWriter {
-    path: PathBuf,
-    writer: SerializedFileWriter<File>,
-    held: Vec<(String, CrashRecord)>,
-}
+pub type CrashesWriter = RowsWriter<Crashes>;
 
 impl CrashesWriter {
     /// Begins the file.
@@ -93,7 +68,7 @@ impl CrashesWriter {
     /// # Errors
     /// When it cannot be made.
     pub fn create(path: &Path) -> Result<Self, SamplesError> {
-        Ok(Self { path: path.to_owned(), writer: create(path, CRASH)?, held: Vec::new() })
+        Self::begun(path, Crashes)
     }
 
     /// Adds a crash of this mode of replication.
@@ -101,77 +76,59 @@ impl CrashesWriter {
     /// # Errors
     /// When the disk refuses.
     pub fn write(&mut self, mode: &str, record: &CrashRecord) -> Result<(), SamplesError> {
-        self.held.push((mode.to_owned(), record.clone()));
-        if self.held.len() >= GROUP { self.flush() } else { Ok(()) }
+        self.add([(mode.to_owned(), record.clone())])
     }
+}
 
-    /// Writes what is held and the file's end.
-    ///
-    /// # Errors
-    /// When the disk refuses.
-    pub fn finish(mut self) -> Result<(), SamplesError> {
-        self.flush()?;
-        self.writer.close().map(|_| ()).map_err(|error| reason(&self.path, error))
-    }
+impl Columns for Crashes {
+    type Row = (String, CrashRecord);
+    const SCHEMA: &'static str = CRASH;
+    const GROUP: usize = 2048;
 
-    fn flush(&mut self) -> Result<(), SamplesError> {
-        let held = std::mem::take(&mut self.held);
-        if held.is_empty() {
-            return Ok(());
-        }
-        self.group(&held).map_err(|error| reason(&self.path, error))
-    }
-
-    fn group(&mut self, held: &[(String, CrashRecord)]) -> Result<(), ParquetError> {
-        let mut group = self.writer.next_row_group()?;
+    fn write(&self, group: &mut RowGroup<'_>, held: &[Self::Row]) -> Result<(), ParquetError> {
         let texts =
             |pick: fn(&(String, CrashRecord)) -> &str| held.iter().map(|row| ByteArray::from(pick(row))).collect::<Vec<_>>();
-        let counts = |pick: fn(&CrashRecord) -> u64| held.iter().map(|(_, row)| whole(pick(row))).collect::<Vec<_>>();
+        let counts = |pick: fn(&CrashRecord) -> u64| held.iter().map(|(_, row)| long(pick(row))).collect::<Vec<_>>();
         let times = |pick: fn(&CrashRecord) -> f64| held.iter().map(|(_, row)| pick(row)).collect::<Vec<_>>();
         let maybe = |pick: fn(&CrashRecord) -> Option<f64>| held.iter().map(|(_, row)| pick(row)).collect::<Vec<_>>();
-        required::<ByteArrayType>(&mut group, &texts(|(_, row)| &row.shape))?;
-        required::<ByteArrayType>(&mut group, &texts(|(mode, _)| mode))?;
-        required::<Int64Type>(&mut group, &counts(|row| row.number))?;
-        required::<DoubleType>(&mut group, &times(|row| row.load_us))?;
-        required::<Int64Type>(&mut group, &counts(|row| row.begun))?;
-        required::<Int64Type>(&mut group, &counts(|row| row.acknowledged))?;
-        required::<Int64Type>(&mut group, &counts(|row| row.acknowledged_after_cut))?;
-        required::<Int64Type>(&mut group, &counts(|row| row.missing))?;
-        optional::<DoubleType>(&mut group, maybe(|row| row.missing_since_us))?;
-        required::<Int64Type>(&mut group, &counts(|row| row.missing_after_cut))?;
-        required::<Int64Type>(&mut group, &counts(|row| row.seen))?;
-        required::<Int64Type>(&mut group, &counts(|row| row.seen_then_lost))?;
-        required::<Int64Type>(&mut group, &counts(|row| row.seen_unacknowledged_lost))?;
-        required::<Int64Type>(&mut group, &counts(|row| row.unacknowledged_present))?;
-        required::<Int64Type>(&mut group, &counts(|row| row.unacknowledged))?;
-        required::<Int64Type>(&mut group, &counts(|row| row.refused))?;
-        required::<ByteArrayType>(&mut group, &texts(|(_, row)| &row.promoted))?;
-        optional::<DoubleType>(&mut group, maybe(|row| row.drained_us))?;
-        required::<DoubleType>(&mut group, &times(|row| row.promoted_us))?;
-        required::<DoubleType>(&mut group, &times(|row| row.recovery_us))?;
-        required::<Int64Type>(&mut group, &counts(|row| row.fallen_back))?;
-        optional::<DoubleType>(&mut group, maybe(|row| row.return_us))?;
+        required::<ByteArrayType>(group, &texts(|(_, row)| &row.shape))?;
+        required::<ByteArrayType>(group, &texts(|(mode, _)| mode))?;
+        required::<Int64Type>(group, &counts(|row| row.number))?;
+        required::<DoubleType>(group, &times(|row| row.load_us))?;
+        required::<Int64Type>(group, &counts(|row| row.begun))?;
+        required::<Int64Type>(group, &counts(|row| row.acknowledged))?;
+        required::<Int64Type>(group, &counts(|row| row.acknowledged_after_cut))?;
+        required::<Int64Type>(group, &counts(|row| row.missing))?;
+        optional::<DoubleType>(group, maybe(|row| row.missing_since_us))?;
+        required::<Int64Type>(group, &counts(|row| row.missing_after_cut))?;
+        required::<Int64Type>(group, &counts(|row| row.seen))?;
+        required::<Int64Type>(group, &counts(|row| row.seen_then_lost))?;
+        required::<Int64Type>(group, &counts(|row| row.seen_unacknowledged_lost))?;
+        required::<Int64Type>(group, &counts(|row| row.unacknowledged_present))?;
+        required::<Int64Type>(group, &counts(|row| row.unacknowledged))?;
+        required::<Int64Type>(group, &counts(|row| row.refused))?;
+        required::<ByteArrayType>(group, &texts(|(_, row)| &row.promoted))?;
+        optional::<DoubleType>(group, maybe(|row| row.drained_us))?;
+        required::<DoubleType>(group, &times(|row| row.promoted_us))?;
+        required::<DoubleType>(group, &times(|row| row.recovery_us))?;
+        required::<Int64Type>(group, &counts(|row| row.fallen_back))?;
+        optional::<DoubleType>(group, maybe(|row| row.return_us))?;
         let errant = held.iter().map(|(_, row)| row.errant.as_ref());
-        let number = |errant: Option<u64>| errant.map(whole);
-        optional::<Int64Type>(&mut group, errant.clone().map(|errant| number(errant?.transactions)).collect())?;
-        optional::<ByteArrayType>(
-            &mut group,
-            errant.clone().map(|errant| Some(ByteArray::from(errant?.gtids.as_str()))).collect(),
-        )?;
-        optional::<Int64Type>(&mut group, errant.clone().map(|errant| number(Some(errant?.rows))).collect())?;
-        optional::<Int64Type>(&mut group, errant.map(|errant| number(Some(errant?.acknowledged))).collect())?;
-        group.close()?;
-        Ok(())
+        let number = |errant: Option<u64>| errant.map(long);
+        optional::<Int64Type>(group, errant.clone().map(|errant| number(errant?.transactions)).collect())?;
+        optional::<ByteArrayType>(group, errant.clone().map(|errant| Some(ByteArray::from(errant?.gtids.as_str()))).collect())?;
+        optional::<Int64Type>(group, errant.clone().map(|errant| number(Some(errant?.rows))).collect())?;
+        optional::<Int64Type>(group, errant.map(|errant| number(Some(errant?.acknowledged))).collect())
     }
+}
+
+/// Looks at servers of this shape.
+pub struct Looks {
+    shape: String,
 }
 
 /// Writes the looks of an `exposure` run as they come.
-pub struct LooksWriter {
-    path: PathBuf,
-    shape: String,
-    writer: SerializedFileWriter<File>,
-    held: Vec<ExposureSample>,
-}
+pub type LooksWriter = RowsWriter<Looks>;
 
 impl LooksWriter {
     /// Begins the file.
@@ -179,7 +136,7 @@ impl LooksWriter {
     /// # Errors
     /// When it cannot be made.
     pub fn create(path: &Path, shape: &str) -> Result<Self, SamplesError> {
-        Ok(Self { path: path.to_owned(), shape: shape.to_owned(), writer: create(path, LOOK)?, held: Vec::new() })
+        Self::begun(path, Looks { shape: shape.to_owned() })
     }
 
     /// Adds a look.
@@ -187,39 +144,24 @@ impl LooksWriter {
     /// # Errors
     /// When the disk refuses.
     pub fn write(&mut self, sample: &ExposureSample) -> Result<(), SamplesError> {
-        self.held.push(sample.clone());
-        if self.held.len() >= GROUP { self.flush() } else { Ok(()) }
+        self.add([sample.clone()])
     }
+}
 
-    /// Writes what is held and the file's end.
-    ///
-    /// # Errors
-    /// When the disk refuses.
-    pub fn finish(mut self) -> Result<(), SamplesError> {
-        self.flush()?;
-        self.writer.close().map(|_| ()).map_err(|error| reason(&self.path, error))
-    }
+impl Columns for Looks {
+    type Row = ExposureSample;
+    const SCHEMA: &'static str = LOOK;
+    const GROUP: usize = 2048;
 
-    fn flush(&mut self) -> Result<(), SamplesError> {
-        let held = std::mem::take(&mut self.held);
-        if held.is_empty() {
-            return Ok(());
-        }
-        self.group(&held).map_err(|error| reason(&self.path, error))
-    }
-
-    fn group(&mut self, held: &[ExposureSample]) -> Result<(), ParquetError> {
-        let mut group = self.writer.next_row_group()?;
-        let counts = |pick: fn(&ExposureSample) -> u64| held.iter().map(|row| whole(pick(row))).collect::<Vec<_>>();
-        required::<ByteArrayType>(&mut group, &vec![ByteArray::from(self.shape.as_str()); held.len()])?;
-        required::<DoubleType>(&mut group, &held.iter().map(|row| row.at_us).collect::<Vec<_>>())?;
-        required::<DoubleType>(&mut group, &held.iter().map(|row| row.look_us).collect::<Vec<_>>())?;
-        required::<Int64Type>(&mut group, &counts(|row| row.answered))?;
-        required::<Int64Type>(&mut group, &counts(|row| row.transactions))?;
-        required::<Int64Type>(&mut group, &counts(|row| row.bytes))?;
-        optional::<DoubleType>(&mut group, held.iter().map(|row| row.age_us).collect())?;
-        optional::<BoolType>(&mut group, held.iter().map(|row| row.semi_sync).collect())?;
-        group.close()?;
-        Ok(())
+    fn write(&self, group: &mut RowGroup<'_>, held: &[ExposureSample]) -> Result<(), ParquetError> {
+        let counts = |pick: fn(&ExposureSample) -> u64| held.iter().map(|row| long(pick(row))).collect::<Vec<_>>();
+        required::<ByteArrayType>(group, &vec![ByteArray::from(self.shape.as_str()); held.len()])?;
+        required::<DoubleType>(group, &held.iter().map(|row| row.at_us).collect::<Vec<_>>())?;
+        required::<DoubleType>(group, &held.iter().map(|row| row.look_us).collect::<Vec<_>>())?;
+        required::<Int64Type>(group, &counts(|row| row.answered))?;
+        required::<Int64Type>(group, &counts(|row| row.transactions))?;
+        required::<Int64Type>(group, &counts(|row| row.bytes))?;
+        optional::<DoubleType>(group, held.iter().map(|row| row.age_us).collect())?;
+        optional::<BoolType>(group, held.iter().map(|row| row.semi_sync).collect())
     }
 }

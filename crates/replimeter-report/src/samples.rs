@@ -3,20 +3,13 @@
 use std::{
     fs::File,
     io,
-    os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
-    sync::Arc,
 };
 
 use parquet::{
-    basic::Compression,
-    data_type::{ByteArray, ByteArrayType, DataType, DoubleType, Int32Type, Int64Type},
+    data_type::{ByteArray, ByteArrayType, DoubleType, Int32Type, Int64Type},
     errors::ParquetError,
-    file::{
-        properties::{EnabledStatistics, WriterProperties},
-        reader::{FileReader, SerializedFileReader},
-        writer::{SerializedFileWriter, SerializedRowGroupWriter},
-    },
+    file::reader::{FileReader, SerializedFileReader},
     record::RowAccessor,
     schema::{parser::parse_message_type, types::Type},
 };
@@ -25,6 +18,8 @@ use replimeter_model::{
     sample::{Beside, LagSample, Phase, Sighting, Write},
     time::Nanos,
 };
+
+use crate::rows::{Columns, RowGroup, RowsWriter, long, optional, required, short};
 
 /// The columns; `docs/run-directory.md` explains each.
 const SCHEMA: &str = "message lag_sample {
@@ -52,9 +47,6 @@ const SCHEMA: &str = "message lag_sample {
     optional double error_us;
     required double insert_us;
 }";
-
-/// Samples held before they are written; bounds the memory.
-const GROUP: usize = 4096;
 
 /// Why samples could not be written or read.
 #[derive(Debug, thiserror::Error)]
@@ -87,15 +79,15 @@ pub(crate) fn reason(path: &Path, error: ParquetError) -> SamplesError {
     SamplesError::Format { path: path.to_owned(), reason: error.to_string() }
 }
 
-/// Writes samples as they come, a few thousand at a time.
-pub struct SamplesWriter {
-    path: PathBuf,
-    writer: SerializedFileWriter<File>,
+/// Samples of servers of this shape.
+pub struct Samples {
     shape: String,
     replicas: Vec<String>,
     null_replica: String,
-    held: Vec<LagSample>,
 }
+
+/// Writes samples as they come, a few thousand at a time.
+pub type SamplesWriter = RowsWriter<Samples>;
 
 impl SamplesWriter {
     /// Begins the file. `null_replica` is the name under which samples of the floor
@@ -104,27 +96,7 @@ impl SamplesWriter {
     /// # Errors
     /// When it cannot be made.
     pub fn create(path: &Path, null_replica: &str) -> Result<Self, SamplesError> {
-        let file = File::options()
-            .create(true)
-            .truncate(true)
-            .write(true)
-            .mode(0o600)
-            .open(path)
-            .map_err(|source| SamplesError::File { path: path.to_owned(), source })?;
-        let properties = WriterProperties::builder()
-            .set_compression(Compression::SNAPPY)
-            // What is kept of every page until the end would grow with the run.
-            .set_statistics_enabled(EnabledStatistics::Chunk)
-            .build();
-        let writer = SerializedFileWriter::new(file, schema(path)?, Arc::new(properties)).map_err(|error| reason(path, error))?;
-        Ok(Self {
-            path: path.to_owned(),
-            writer,
-            shape: String::new(),
-            replicas: Vec::new(),
-            null_replica: null_replica.to_owned(),
-            held: Vec::with_capacity(GROUP),
-        })
+        Self::begun(path, Samples { shape: String::new(), replicas: Vec::new(), null_replica: null_replica.to_owned() })
     }
 
     /// Says whose samples come next: the shape, and the replicas' names by index.
@@ -132,10 +104,8 @@ impl SamplesWriter {
     /// # Errors
     /// When the disk refuses what is held of the shape before.
     pub fn begin(&mut self, shape: &str, replicas: Vec<String>) -> Result<(), SamplesError> {
-        self.flush()?;
-        shape.clone_into(&mut self.shape);
-        self.replicas = replicas;
-        Ok(())
+        let null_replica = self.columns().null_replica.clone();
+        self.switch(Samples { shape: shape.to_owned(), replicas, null_replica })
     }
 
     /// Adds one sample.
@@ -143,19 +113,11 @@ impl SamplesWriter {
     /// # Errors
     /// When the disk refuses.
     pub fn write(&mut self, sample: &LagSample) -> Result<(), SamplesError> {
-        self.held.push(*sample);
-        if self.held.len() >= GROUP { self.flush() } else { Ok(()) }
+        self.add([*sample])
     }
+}
 
-    /// Writes what is held and the file's end; without it the file is unreadable.
-    ///
-    /// # Errors
-    /// When the disk refuses.
-    pub fn finish(mut self) -> Result<(), SamplesError> {
-        self.flush()?;
-        self.writer.close().map(|_| ()).map_err(|error| reason(&self.path, error))
-    }
-
+impl Samples {
     fn name(&self, sample: &LagSample) -> ByteArray {
         let name = match sample.write.phase {
             Phase::Floor | Phase::Yardstick => self.null_replica.as_str(),
@@ -163,103 +125,57 @@ impl SamplesWriter {
         };
         ByteArray::from(name)
     }
+}
 
-    fn flush(&mut self) -> Result<(), SamplesError> {
-        if self.held.is_empty() {
-            return Ok(());
-        }
-        let held = std::mem::take(&mut self.held);
-        let names: Vec<ByteArray> = held.iter().map(|sample| self.name(sample)).collect();
-        write_group(&mut self.writer, &held, &self.shape, names).map_err(|error| reason(&self.path, error))?;
-        self.held = held;
-        self.held.clear();
-        Ok(())
+impl Columns for Samples {
+    type Row = LagSample;
+    const SCHEMA: &'static str = SCHEMA;
+    const GROUP: usize = 4096;
+
+    fn write(&self, group: &mut RowGroup<'_>, held: &[LagSample]) -> Result<(), ParquetError> {
+        let each = |value: &dyn Fn(&LagSample) -> i64| held.iter().map(value).collect::<Vec<_>>();
+        let small = |value: &dyn Fn(&LagSample) -> u32| held.iter().map(|sample| short(value(sample))).collect::<Vec<_>>();
+        let maybe = |value: &dyn Fn(&LagSample) -> Option<Nanos>| {
+            held.iter().map(|sample| value(sample).map(|nanos| nanos.0)).collect::<Vec<_>>()
+        };
+        let micros = |value: &dyn Fn(&LagSample) -> Option<Nanos>| {
+            held.iter().map(|sample| value(sample).map(Nanos::as_micros)).collect::<Vec<_>>()
+        };
+        required::<ByteArrayType>(
+            group,
+            &held.iter().map(|sample| ByteArray::from(sample.write.phase.name())).collect::<Vec<_>>(),
+        )?;
+        required::<ByteArrayType>(group, &vec![ByteArray::from(self.shape.as_str()); held.len()])?;
+        required::<ByteArrayType>(group, &held.iter().map(|sample| self.name(sample)).collect::<Vec<_>>())?;
+        required::<ByteArrayType>(group, &held.iter().map(|sample| ByteArray::from(sample.method.name())).collect::<Vec<_>>())?;
+        required::<Int32Type>(group, &small(&|sample| sample.write.sweep))?;
+        required::<Int32Type>(group, &small(&|sample| sample.write.step))?;
+        required::<Int32Type>(group, &small(&|sample| sample.write.row_in_step))?;
+        required::<Int64Type>(group, &each(&|sample| long(sample.write.seq)))?;
+        required::<Int64Type>(group, &each(&|sample| long(sample.write.size_bytes)))?;
+        required::<Int64Type>(group, &each(&|sample| sample.write.intended.0))?;
+        required::<Int64Type>(group, &each(&|sample| sample.write.send.0))?;
+        required::<Int64Type>(group, &each(&|sample| sample.write.ack.0))?;
+        optional::<Int64Type>(group, maybe(&LagSample::lower))?;
+        optional::<Int64Type>(group, maybe(&|sample| sample.sighting.map(|sighting| sighting.hit_began)))?;
+        optional::<Int64Type>(group, maybe(&LagSample::upper))?;
+        let beside = |sample: &LagSample| sample.sighting.map(|sighting| sighting.beside).unwrap_or_default();
+        optional::<Int64Type>(group, maybe(&|sample| if let Beside::Primary(at) = beside(sample) { Some(at) } else { None }))?;
+        optional::<Int64Type>(
+            group,
+            maybe(&|sample| if let Beside::Readable { at, .. } = beside(sample) { Some(at) } else { None }),
+        )?;
+        let reads = held.iter().map(|sample| match beside(sample) {
+            Beside::Readable { reads, .. } => Some(short(reads)),
+            _ => None,
+        });
+        optional::<Int32Type>(group, reads.collect())?;
+        optional::<DoubleType>(group, micros(&LagSample::from_ack))?;
+        optional::<DoubleType>(group, micros(&LagSample::from_send))?;
+        optional::<DoubleType>(group, micros(&LagSample::from_intended))?;
+        optional::<DoubleType>(group, micros(&LagSample::error))?;
+        required::<DoubleType>(group, &held.iter().map(|sample| sample.insert().as_micros()).collect::<Vec<_>>())
     }
-}
-
-fn schema(path: &Path) -> Result<Arc<Type>, SamplesError> {
-    parse_message_type(SCHEMA).map(Arc::new).map_err(|error| reason(path, error))
-}
-
-fn write_group(
-    writer: &mut SerializedFileWriter<File>,
-    held: &[LagSample],
-    shape: &str,
-    names: Vec<ByteArray>,
-) -> Result<(), ParquetError> {
-    let mut group = writer.next_row_group()?;
-    let each = |value: &dyn Fn(&LagSample) -> i64| held.iter().map(value).collect::<Vec<_>>();
-    let small = |value: &dyn Fn(&LagSample) -> u32| {
-        held.iter().map(|sample| i32::try_from(value(sample)).unwrap_or(i32::MAX)).collect::<Vec<_>>()
-    };
-    let maybe = |value: &dyn Fn(&LagSample) -> Option<Nanos>| {
-        held.iter().map(|sample| value(sample).map(|nanos| nanos.0)).collect::<Vec<_>>()
-    };
-    let micros = |value: &dyn Fn(&LagSample) -> Option<Nanos>| {
-        held.iter().map(|sample| value(sample).map(Nanos::as_micros)).collect::<Vec<_>>()
-    };
-    let whole = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
-    required::<ByteArrayType>(
-        &mut group,
-        &held.iter().map(|sample| ByteArray::from(sample.write.phase.name())).collect::<Vec<_>>(),
-    )?;
-    required::<ByteArrayType>(&mut group, &vec![ByteArray::from(shape); held.len()])?;
-    required::<ByteArrayType>(&mut group, &names)?;
-    required::<ByteArrayType>(&mut group, &held.iter().map(|sample| ByteArray::from(sample.method.name())).collect::<Vec<_>>())?;
-    required::<Int32Type>(&mut group, &small(&|sample| sample.write.sweep))?;
-    required::<Int32Type>(&mut group, &small(&|sample| sample.write.step))?;
-    required::<Int32Type>(&mut group, &small(&|sample| sample.write.row_in_step))?;
-    required::<Int64Type>(&mut group, &each(&|sample| whole(sample.write.seq)))?;
-    required::<Int64Type>(&mut group, &each(&|sample| whole(sample.write.size_bytes)))?;
-    required::<Int64Type>(&mut group, &each(&|sample| sample.write.intended.0))?;
-    required::<Int64Type>(&mut group, &each(&|sample| sample.write.send.0))?;
-    required::<Int64Type>(&mut group, &each(&|sample| sample.write.ack.0))?;
-    optional::<Int64Type>(&mut group, maybe(&LagSample::lower))?;
-    optional::<Int64Type>(&mut group, maybe(&|sample| sample.sighting.map(|sighting| sighting.hit_began)))?;
-    optional::<Int64Type>(&mut group, maybe(&LagSample::upper))?;
-    let beside = |sample: &LagSample| sample.sighting.map(|sighting| sighting.beside).unwrap_or_default();
-    optional::<Int64Type>(&mut group, maybe(&|sample| if let Beside::Primary(at) = beside(sample) { Some(at) } else { None }))?;
-    optional::<Int64Type>(
-        &mut group,
-        maybe(&|sample| if let Beside::Readable { at, .. } = beside(sample) { Some(at) } else { None }),
-    )?;
-    let reads = held.iter().map(|sample| match beside(sample) {
-        Beside::Readable { reads, .. } => Some(i32::try_from(reads).unwrap_or(i32::MAX)),
-        _ => None,
-    });
-    optional::<Int32Type>(&mut group, reads.collect())?;
-    optional::<DoubleType>(&mut group, micros(&LagSample::from_ack))?;
-    optional::<DoubleType>(&mut group, micros(&LagSample::from_send))?;
-    optional::<DoubleType>(&mut group, micros(&LagSample::from_intended))?;
-    optional::<DoubleType>(&mut group, micros(&LagSample::error))?;
-    required::<DoubleType>(&mut group, &held.iter().map(|sample| sample.insert().as_micros()).collect::<Vec<_>>())?;
-    group.close()?;
-    Ok(())
-}
-
-fn column<T: DataType>(
-    group: &mut SerializedRowGroupWriter<'_, File>,
-    values: &[T::T],
-    present: Option<&[i16]>,
-) -> Result<(), ParquetError> {
-    let Some(mut column) = group.next_column()? else {
-        return Err(ParquetError::General("the schema has fewer columns than are written".to_owned()));
-    };
-    column.typed::<T>().write_batch(values, present, None)?;
-    column.close()
-}
-
-pub(crate) fn required<T: DataType>(group: &mut SerializedRowGroupWriter<'_, File>, values: &[T::T]) -> Result<(), ParquetError> {
-    column::<T>(group, values, None)
-}
-
-pub(crate) fn optional<T: DataType>(
-    group: &mut SerializedRowGroupWriter<'_, File>,
-    values: Vec<Option<T::T>>,
-) -> Result<(), ParquetError> {
-    let present: Vec<i16> = values.iter().map(|value| i16::from(value.is_some())).collect();
-    let values: Vec<T::T> = values.into_iter().flatten().collect();
-    column::<T>(group, &values, Some(&present))
 }
 
 /// Reads samples back, one by one; memory does not grow with the file.
@@ -272,7 +188,7 @@ pub fn read(path: &Path, mut each: impl FnMut(&str, &str, &LagSample)) -> Result
     let wrap = |error| reason(path, error);
     let file = File::open(path).map_err(|source| SamplesError::File { path: path.to_owned(), source })?;
     let reader = SerializedFileReader::new(file).map_err(wrap)?;
-    let expected = schema(path)?;
+    let expected = parse_message_type(SCHEMA).map_err(wrap)?;
     let stated = reader.metadata().file_metadata().schema();
     let names = |schema: &Type| schema.get_fields().iter().map(|field| field.name().to_owned()).collect::<Vec<_>>();
     if names(stated) != names(&expected) {
@@ -362,7 +278,7 @@ mod tests {
         let path = folder.path().join("samples.parquet");
         let mut writer = SamplesWriter::create(&path, "null").unwrap();
         writer.begin("async:2", vec!["replica1".to_owned(), "replica2".to_owned()]).unwrap();
-        let samples: Vec<LagSample> = (1..=GROUP as u64 + 10).map(|seq| sample(seq, seq % 7 != 0)).collect();
+        let samples: Vec<LagSample> = (1..=Samples::GROUP as u64 + 10).map(|seq| sample(seq, seq % 7 != 0)).collect();
         for sample in &samples {
             writer.write(sample).unwrap();
         }

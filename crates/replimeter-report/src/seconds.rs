@@ -1,18 +1,18 @@
 //! `samples.parquet` of a `load` run: a row for each workload and second, since a row
 //! for each operation would be too many.
 
-use std::{fs::File, os::unix::fs::OpenOptionsExt, path::Path, sync::Arc};
+use std::path::Path;
 
 use parquet::{
-    basic::Compression,
     data_type::{ByteArray, ByteArrayType, Int64Type},
     errors::ParquetError,
-    file::{properties::WriterProperties, writer::SerializedFileWriter},
-    schema::parser::parse_message_type,
 };
 use replimeter_model::load::LoadRow;
 
-use crate::samples::{SamplesError, optional, reason, required};
+use crate::{
+    rows::{Columns, RowGroup, RowsWriter, long, optional, required},
+    samples::SamplesError,
+};
 
 /// The columns; `docs/load.md` explains each.
 const SCHEMA: &str = "message load_second {
@@ -23,32 +23,48 @@ const SCHEMA: &str = "message load_second {
     optional int64 waiting;
 }";
 
+/// One second of a workload.
+struct Second {
+    workload: ByteArray,
+    threads: u32,
+    second: u64,
+    operations: u64,
+    waiting: Option<u64>,
+}
+
+/// The seconds of a `load` run.
+struct Seconds;
+
 /// Writes the seconds of every row.
 ///
 /// # Errors
 /// When the file cannot be made or the disk refuses.
 pub fn write(path: &Path, rows: &[LoadRow]) -> Result<(), SamplesError> {
-    let file = File::options().create(true).truncate(true).write(true).mode(0o600).open(path);
-    let file = file.map_err(|source| SamplesError::File { path: path.to_owned(), source })?;
-    seconds(file, rows).map_err(|error| reason(path, error))
+    let mut writer = RowsWriter::begun(path, Seconds)?;
+    for load in rows.iter().map(|row| &row.load) {
+        let workload = ByteArray::from(load.workload.as_str());
+        writer.add(load.per_second.iter().enumerate().map(|(index, operations)| Second {
+            workload: workload.clone(),
+            threads: load.threads,
+            second: index as u64 + 1,
+            operations: *operations,
+            waiting: load.waiting_per_second.get(index).copied(),
+        }))?;
+    }
+    writer.finish()
 }
 
-fn seconds(file: File, rows: &[LoadRow]) -> Result<(), ParquetError> {
-    let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();
-    let schema = Arc::new(parse_message_type(SCHEMA)?);
-    let mut writer = SerializedFileWriter::new(file, schema, Arc::new(properties))?;
-    for row in rows.iter().map(|row| &row.load).filter(|load| !load.per_second.is_empty()) {
-        let many = row.per_second.len();
-        let signed = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
-        let mut group = writer.next_row_group()?;
-        required::<ByteArrayType>(&mut group, &vec![ByteArray::from(row.workload.as_str()); many])?;
-        required::<Int64Type>(&mut group, &vec![i64::from(row.threads); many])?;
-        required::<Int64Type>(&mut group, &(1..=signed(many as u64)).collect::<Vec<_>>())?;
-        required::<Int64Type>(&mut group, &row.per_second.iter().map(|count| signed(*count)).collect::<Vec<_>>())?;
-        let waiting = (0..many).map(|second| row.waiting_per_second.get(second).map(|waiting| signed(*waiting))).collect();
-        optional::<Int64Type>(&mut group, waiting)?;
-        group.close()?;
+impl Columns for Seconds {
+    type Row = Second;
+    const SCHEMA: &'static str = SCHEMA;
+    const GROUP: usize = 4096;
+
+    fn write(&self, group: &mut RowGroup<'_>, held: &[Second]) -> Result<(), ParquetError> {
+        let whole = |pick: fn(&Second) -> u64| held.iter().map(|second| long(pick(second))).collect::<Vec<_>>();
+        required::<ByteArrayType>(group, &held.iter().map(|second| second.workload.clone()).collect::<Vec<_>>())?;
+        required::<Int64Type>(group, &whole(|second| second.threads.into()))?;
+        required::<Int64Type>(group, &whole(|second| second.second))?;
+        required::<Int64Type>(group, &whole(|second| second.operations))?;
+        optional::<Int64Type>(group, held.iter().map(|second| second.waiting.map(long)).collect())
     }
-    writer.close()?;
-    Ok(())
 }

@@ -1,28 +1,20 @@
 //! `samples.parquet` of a `stale` run: a row for what each reader showed of each round.
 
-use std::{
-    fs::File,
-    os::unix::fs::OpenOptionsExt,
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::path::Path;
 
 use parquet::{
-    basic::Compression,
     data_type::{BoolType, ByteArray, ByteArrayType, DoubleType, Int32Type, Int64Type},
     errors::ParquetError,
-    file::{
-        properties::{EnabledStatistics, WriterProperties},
-        writer::SerializedFileWriter,
-    },
-    schema::parser::parse_message_type,
 };
 use replimeter_model::{
     stale::{StaleRead, StaleRound},
     time::Nanos,
 };
 
-use crate::samples::{SamplesError, optional, reason, required};
+use crate::{
+    rows::{Columns, RowGroup, RowsWriter, long, optional, required, short},
+    samples::SamplesError,
+};
 
 /// The columns; `docs/stale.md` explains each. Times are in microseconds since the run's clock was started.
 const SCHEMA: &str = "message stale_read {
@@ -50,9 +42,6 @@ const SCHEMA: &str = "message stale_read {
     required boolean went_back;
 }";
 
-/// Rows held before they are written; bounds the memory.
-const GROUP: usize = 4096;
-
 /// What is measured just now.
 #[derive(Clone, Debug, Default)]
 pub struct Labels {
@@ -68,18 +57,14 @@ pub struct Labels {
     pub readers: Vec<String>,
 }
 
-struct Held {
+/// What a reader showed of a round.
+pub struct Held {
     round: StaleRound,
     read: StaleRead,
 }
 
 /// Writes rounds as they come, a few thousand at a time.
-pub struct StaleWriter {
-    path: PathBuf,
-    labels: Labels,
-    writer: SerializedFileWriter<File>,
-    held: Vec<Held>,
-}
+pub type StaleWriter = RowsWriter<Labels>;
 
 impl StaleWriter {
     /// Begins the file.
@@ -87,16 +72,7 @@ impl StaleWriter {
     /// # Errors
     /// When it cannot be made.
     pub fn create(path: &Path) -> Result<Self, SamplesError> {
-        let file = File::options().create(true).truncate(true).write(true).mode(0o600).open(path);
-        let file = file.map_err(|source| SamplesError::File { path: path.to_owned(), source })?;
-        let properties = WriterProperties::builder()
-            .set_compression(Compression::SNAPPY)
-            .set_statistics_enabled(EnabledStatistics::Chunk)
-            .build();
-        let wrap = |error| reason(path, error);
-        let schema = parse_message_type(SCHEMA).map(Arc::new).map_err(wrap)?;
-        let writer = SerializedFileWriter::new(file, schema, Arc::new(properties)).map_err(wrap)?;
-        Ok(Self { path: path.to_owned(), labels: Labels::default(), writer, held: Vec::new() })
+        Self::begun(path, Labels::default())
     }
 
     /// What comes now belongs to another part of the run.
@@ -104,9 +80,7 @@ impl StaleWriter {
     /// # Errors
     /// When the disk refuses what came before.
     pub fn begin(&mut self, labels: Labels) -> Result<(), SamplesError> {
-        self.flush()?;
-        self.labels = labels;
-        Ok(())
+        self.switch(labels)
     }
 
     /// Adds a round.
@@ -115,63 +89,45 @@ impl StaleWriter {
     /// When the disk refuses.
     pub fn write(&mut self, round: &StaleRound) -> Result<(), SamplesError> {
         let bare = StaleRound { reads: Vec::new(), ..round.clone() };
-        self.held.extend(round.reads.iter().map(|read| Held { round: bare.clone(), read: *read }));
-        if self.held.len() >= GROUP { self.flush() } else { Ok(()) }
+        self.add(round.reads.iter().map(|read| Held { round: bare.clone(), read: *read }))
     }
+}
 
-    /// Writes what is held and the file's end.
-    ///
-    /// # Errors
-    /// When the disk refuses.
-    pub fn finish(mut self) -> Result<(), SamplesError> {
-        self.flush()?;
-        self.writer.close().map(|_| ()).map_err(|error| reason(&self.path, error))
-    }
+impl Columns for Labels {
+    type Row = Held;
+    const SCHEMA: &'static str = SCHEMA;
+    const GROUP: usize = 4096;
 
-    fn flush(&mut self) -> Result<(), SamplesError> {
-        let held = std::mem::take(&mut self.held);
-        if held.is_empty() {
-            return Ok(());
-        }
-        self.group(&held).map_err(|error| reason(&self.path, error))
-    }
-
-    fn group(&mut self, held: &[Held]) -> Result<(), ParquetError> {
-        let labels = &self.labels;
-        let mut group = self.writer.next_row_group()?;
+    fn write(&self, group: &mut RowGroup<'_>, held: &[Held]) -> Result<(), ParquetError> {
         let same = |text: &str| vec![ByteArray::from(text); held.len()];
         let text = |pick: &dyn Fn(&Held) -> &str| held.iter().map(|one| ByteArray::from(pick(one))).collect::<Vec<_>>();
-        let long =
-            |pick: fn(&Held) -> u64| held.iter().map(|one| i64::try_from(pick(one)).unwrap_or(i64::MAX)).collect::<Vec<_>>();
-        let short =
-            |pick: fn(&Held) -> u32| held.iter().map(|one| i32::try_from(pick(one)).unwrap_or(i32::MAX)).collect::<Vec<_>>();
+        let whole = |pick: fn(&Held) -> u64| held.iter().map(|one| long(pick(one))).collect::<Vec<_>>();
+        let small = |pick: fn(&Held) -> u32| held.iter().map(|one| short(pick(one))).collect::<Vec<_>>();
         let time = |pick: fn(&Held) -> Nanos| held.iter().map(|one| pick(one).as_micros()).collect::<Vec<_>>();
         let maybe = |pick: fn(&Held) -> Option<Nanos>| held.iter().map(|one| pick(one).map(Nanos::as_micros)).collect::<Vec<_>>();
-        required::<ByteArrayType>(&mut group, &same(&labels.shape))?;
-        required::<ByteArrayType>(&mut group, &same(&labels.load))?;
-        required::<ByteArrayType>(&mut group, &same(&labels.sync_reads))?;
-        required::<ByteArrayType>(&mut group, &same(&labels.pool))?;
-        let reader = |one: &Held| labels.readers.get(one.read.reader).map_or("", String::as_str);
+        required::<ByteArrayType>(group, &same(&self.shape))?;
+        required::<ByteArrayType>(group, &same(&self.load))?;
+        required::<ByteArrayType>(group, &same(&self.sync_reads))?;
+        required::<ByteArrayType>(group, &same(&self.pool))?;
+        let reader = |one: &Held| self.readers.get(one.read.reader).map_or("", String::as_str);
         let names: Vec<ByteArray> = held.iter().map(|one| ByteArray::from(reader(one))).collect();
-        required::<ByteArrayType>(&mut group, &names)?;
-        required::<ByteArrayType>(&mut group, &text(&|one| one.round.phase.name()))?;
-        required::<Int64Type>(&mut group, &long(|one| one.round.round))?;
-        required::<Int64Type>(&mut group, &long(|one| one.round.row))?;
-        required::<DoubleType>(&mut group, &time(|one| one.round.send))?;
-        required::<DoubleType>(&mut group, &time(|one| one.round.ack))?;
-        required::<DoubleType>(&mut group, &time(|one| one.round.offset))?;
-        required::<DoubleType>(&mut group, &time(|one| one.read.begin - one.round.ack))?;
-        required::<DoubleType>(&mut group, &time(|one| one.read.begin))?;
-        required::<DoubleType>(&mut group, &time(|one| one.read.end))?;
-        required::<ByteArrayType>(&mut group, &text(&|one| one.read.verdict.name()))?;
-        required::<Int64Type>(&mut group, &long(|one| one.read.seen))?;
-        required::<Int32Type>(&mut group, &short(|one| one.read.behind))?;
-        optional::<DoubleType>(&mut group, maybe(|one| one.read.last_stale))?;
-        optional::<DoubleType>(&mut group, maybe(|one| one.read.fresh_end))?;
-        required::<Int32Type>(&mut group, &short(|one| one.read.reads))?;
-        required::<Int32Type>(&mut group, &short(|one| one.round.conflicts))?;
-        required::<BoolType>(&mut group, &held.iter().map(|one| one.read.went_back).collect::<Vec<_>>())?;
-        group.close()?;
-        Ok(())
+        required::<ByteArrayType>(group, &names)?;
+        required::<ByteArrayType>(group, &text(&|one| one.round.phase.name()))?;
+        required::<Int64Type>(group, &whole(|one| one.round.round))?;
+        required::<Int64Type>(group, &whole(|one| one.round.row))?;
+        required::<DoubleType>(group, &time(|one| one.round.send))?;
+        required::<DoubleType>(group, &time(|one| one.round.ack))?;
+        required::<DoubleType>(group, &time(|one| one.round.offset))?;
+        required::<DoubleType>(group, &time(|one| one.read.begin - one.round.ack))?;
+        required::<DoubleType>(group, &time(|one| one.read.begin))?;
+        required::<DoubleType>(group, &time(|one| one.read.end))?;
+        required::<ByteArrayType>(group, &text(&|one| one.read.verdict.name()))?;
+        required::<Int64Type>(group, &whole(|one| one.read.seen))?;
+        required::<Int32Type>(group, &small(|one| one.read.behind))?;
+        optional::<DoubleType>(group, maybe(|one| one.read.last_stale))?;
+        optional::<DoubleType>(group, maybe(|one| one.read.fresh_end))?;
+        required::<Int32Type>(group, &small(|one| one.read.reads))?;
+        required::<Int32Type>(group, &small(|one| one.round.conflicts))?;
+        required::<BoolType>(group, &held.iter().map(|one| one.read.went_back).collect::<Vec<_>>())
     }
 }
