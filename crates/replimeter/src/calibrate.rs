@@ -6,16 +6,14 @@ use std::{
 };
 
 use replimeter_measure::{
-    MeasureError,
     lag::{self, Compared, Listener, Possible},
     preflight::{self, Cluster},
-    survey::Declared,
     table::ProbeTable,
 };
 use replimeter_model::{
     calibrate::{CALIBRATE_SCHEMA, CalibrateDocument, CalibrateRow},
     plan::{CalibratePlan, LagPlan, Method, Pace, Plan},
-    record::{ClientRecord, Distribution, Floor, TargetRecord},
+    record::{ClientRecord, Distribution, Floor},
     sample::{LagSample, Phase},
     sandbox::LinkSpec,
     span::Span,
@@ -25,7 +23,6 @@ use replimeter_model::{
 };
 use replimeter_report::{calibrate::answer, samples::SamplesWriter};
 use replimeter_sandbox::{Sandbox, kept::LinkChange};
-use replimeter_server::Node;
 use replimeter_stats::{
     lag::FloorSummary,
     series::{Series, distribution},
@@ -37,16 +34,8 @@ use crate::{
     commands::report::Document,
     failure::{Failure, unexpected},
     frame::Frame,
-    measure::{self, ANSWER, document, servers},
+    measure::{self, document, servers},
 };
-
-/// Refuses what makes no sense, before anything is touched.
-pub(crate) fn check(output: &OutputArgs) -> Result<(), Failure> {
-    if output.raw {
-        return Err(Failure::usage("--raw is for a sweep over sizes", "leave it out"));
-    }
-    Ok(())
-}
 
 /// What one method made of one delay on one replica.
 struct Cell {
@@ -171,11 +160,7 @@ pub(crate) fn carry_out(
     let mut frame = Frame::begin("calibrate", plan, output, work.lag.keep_awake, work.lag.real_time, warnings)?;
     let mut writer = frame.samples()?;
     let servers = servers::obtain(&Target::Sandbox(spec), &Passwords::new(), None, false, &frame.line, stop)?;
-    let declared: Vec<Declared> = servers
-        .declared
-        .iter()
-        .map(|one| Declared { node: Node { answer: ANSWER, ..one.node.clone() }, ..one.clone() })
-        .collect();
+    let declared = servers.to_measure();
     let mut cluster = preflight::check(&declared)?;
     frame.met(&servers, &mut cluster)?;
     let possible = lag::possible(&mut cluster, &work.lag.methods)?;
@@ -230,7 +215,7 @@ pub(crate) fn carry_out(
     }
     let finished = writer.finish();
     frame.run_dir.keep();
-    let failure = failure.or_else(|| finished.err().map(|error| MeasureError::Sink(error.to_string()).into()));
+    let failure = failure.or_else(|| finished.err().map(Failure::from));
     let mut document = CalibrateDocument {
         schema: CALIBRATE_SCHEMA.to_owned(),
         run_dir: frame.run_dir.path().display().to_string(),
@@ -239,13 +224,7 @@ pub(crate) fn carry_out(
         error: failure.as_ref().map(|failure| failure.message.clone()),
         answer: String::new(),
         started_at: frame.manifest.started_at.clone(),
-        target: TargetRecord {
-            shape: label.clone(),
-            modes: vec![mode],
-            options: plan.target.server_options.iter().map(|option| format!("server option {option}")).collect(),
-            sandbox: true,
-            nodes: document::nodes(&frame.manifest),
-        },
+        target: frame.target(plan, label.clone(), vec![mode]),
         settings: plan.to_file().calibrate.unwrap_or_default(),
         results: results(&gathered, &names),
         floors: gathered.floors.iter().map(|(method, floor)| document::floor(&label, *method, floor)).collect::<Vec<Floor>>(),
@@ -258,12 +237,7 @@ pub(crate) fn carry_out(
         warnings: std::mem::take(&mut frame.warnings),
     };
     document.answer = answer(&document);
-    frame.line.clear();
-    let written = Document::Calibrate(Box::new(document)).publish(frame.run_dir.path(), &frame.manifest, &frame.plan, output);
-    match (failure, written) {
-        (Some(failure), _) => Err(failure),
-        (None, written) => written,
-    }
+    frame.publish(&Document::Calibrate(Box::new(document)), output, failure)
 }
 
 /// Rows by replica, method and delay.
@@ -295,8 +269,7 @@ impl Turns<'_> {
                 let nanos = u64::try_from(delay.0.as_nanos()).unwrap_or(u64::MAX);
                 let change = LinkChange { delay_ns: Some(nanos), cut: None, jitter_ns: None, bandwidth_bits: None };
                 sandbox.change_link(None, &change).map_err(|reason| Failure::failed(reason, "please report this as a defect"))?;
-                let begun = writer.begin(&format!("{label} +{delay}"), self.names.clone());
-                begun.map_err(|error| MeasureError::Sink(error.to_string()))?;
+                writer.begin(&format!("{label} +{delay}"), self.names.clone())?;
                 {
                     let mut gathered = self.gathered.borrow_mut();
                     (gathered.delay, gathered.turn) = (*delay, turn);

@@ -9,7 +9,6 @@ use std::sync::{
 };
 
 use replimeter_measure::{
-    MeasureError,
     cost::{Bench, Block, Cell, Listener},
     load::{Filled, Workload},
     resources::Metered,
@@ -23,12 +22,11 @@ use replimeter_model::{
     load::Size,
     manifest::{MANIFEST_SCHEMA, SandboxRecord, ServerRecord},
     plan::{CostPlan, CostShape, Plan},
-    record::TargetRecord,
     span::Span,
     target::{Passwords, Target},
     warning::{Warning, WarningCode},
 };
-use replimeter_report::{cost::answer, cost_blocks::BlocksWriter, figures::count, samples::SamplesError};
+use replimeter_report::{cost::answer, cost_blocks::BlocksWriter, figures::count};
 use replimeter_sandbox::{Install, Sandbox, SandboxError, kept::LinkChange};
 use replimeter_stats::{binomial::Excess, random::Random, series::distribution};
 
@@ -39,7 +37,7 @@ use crate::{
     failure::{Failure, Kind, unexpected},
     frame::Frame,
     machine,
-    measure::{self, document, load, servers},
+    measure::{self, load, servers},
     run_dir::{MANIFEST, SAMPLES, write_json},
 };
 
@@ -52,9 +50,7 @@ const EXPECTED: f64 = 0.05;
 
 /// Refuses what makes no sense, before anything is touched.
 pub(crate) fn check(work: &CostPlan, output: &OutputArgs) -> Result<(), Failure> {
-    if output.raw {
-        return Err(Failure::usage("--raw is for a sweep over sizes", "leave it out"));
-    }
+    output.refuse_raw()?;
     workload(work).map(|_| ())
 }
 
@@ -191,10 +187,6 @@ struct Run<'a> {
     stop: &'a AtomicBool,
 }
 
-fn sink(error: SamplesError) -> Failure {
-    MeasureError::Sink(error.to_string()).into()
-}
-
 /// Carries it out.
 pub(crate) fn carry_out(
     plan: &Plan,
@@ -208,7 +200,7 @@ pub(crate) fn carry_out(
     let (entries, left_out) = entries(plan, work)?;
     let before = machine::CoreTime::read();
     let frame = Frame::begin("cost", plan, output, work.keep_awake, false, warnings)?;
-    let writer = BlocksWriter::create(&frame.run_dir.file(SAMPLES)).map_err(sink)?;
+    let writer = BlocksWriter::create(&frame.run_dir.file(SAMPLES))?;
     let mut run = Run {
         work,
         workload: &workload,
@@ -280,7 +272,7 @@ pub(crate) fn carry_out(
             "is something else running on this machine? its differences between modes are not to be trusted until this holds",
         ));
     }
-    let failure = failure.or_else(|| finished.err().map(sink));
+    let failure = failure.or_else(|| finished.err().map(Failure::from));
     let mut warnings = std::mem::take(&mut frame.warnings);
     let results = rows(&all, &limits, work.durability.name());
     warnings.extend(judge(work, &all, &results));
@@ -292,15 +284,8 @@ pub(crate) fn carry_out(
             "use --keep-awake on",
         ));
     }
-    match &failure {
-        Some(failure) if failure.kind == Kind::Interrupted => {
-            warnings.push(Warning::new(WarningCode::Interrupted, failure.message.clone(), "run the plan again for the whole"));
-        }
-        Some(failure) if failure.kind == Kind::Failed => {
-            warnings.push(Warning::new(WarningCode::Failed, failure.message.clone(), failure.hint.clone()));
-        }
-        _ => {}
-    }
+    let ended = failure.as_ref().filter(|failure| matches!(failure.kind, Kind::Interrupted | Kind::Failed));
+    warnings.extend(ended.map(Failure::warning));
     let labels: Vec<String> = entries.iter().map(Entry::label).collect();
     let mut document = CostDocument {
         schema: COST_SCHEMA.to_owned(),
@@ -311,13 +296,7 @@ pub(crate) fn carry_out(
         answer: String::new(),
         started_at: frame.manifest.started_at.clone(),
         measured_us: frame.clock.now().as_micros(),
-        target: TargetRecord {
-            shape: labels.join(", "),
-            modes: entries.iter().map(Entry::mode).collect(),
-            options: plan.target.server_options.iter().map(|option| format!("server option {option}")).collect(),
-            sandbox: true,
-            nodes: document::nodes(&frame.manifest),
-        },
+        target: frame.target(plan, labels.join(", "), entries.iter().map(Entry::mode).collect()),
         settings: plan.to_file().cost.unwrap_or_default(),
         durability,
         results,
@@ -330,12 +309,7 @@ pub(crate) fn carry_out(
         warnings,
     };
     document.answer = answer(&document);
-    frame.line.clear();
-    let written = Document::Cost(Box::new(document)).publish(frame.run_dir.path(), &frame.manifest, &frame.plan, output);
-    match (failure, written) {
-        (Some(failure), _) => Err(failure),
-        (None, written) => written,
-    }
+    frame.publish(&Document::Cost(Box::new(document)), output, failure)
 }
 
 /// What a reader must know of the figures.

@@ -2,46 +2,23 @@
 
 use std::sync::{Arc, atomic::AtomicBool};
 
-use replimeter_measure::{MeasureError, exposure, survey::Declared};
+use replimeter_measure::exposure;
 use replimeter_model::{
     exposure::{EXPOSURE_SCHEMA, ExposureDocument, ExposureRow, ExposureSample, ExposureWindow},
-    plan::{ExposurePlan, Plan},
-    record::TargetRecord,
-    target::Passwords,
-    warning::{Warning, WarningCode},
+    plan::ExposurePlan,
 };
 use replimeter_report::{crashes::LooksWriter, exposure::answer};
-use replimeter_server::Node;
 
 use crate::{
-    cli::OutputArgs,
     commands::report::{Document, plain},
-    failure::{Failure, Kind, unexpected},
-    frame::Frame,
-    measure::{self, ANSWER, document, servers},
+    failure::{Failure, unexpected},
+    frame::{Frame, Request},
+    measure,
     run_dir::SAMPLES,
 };
 
 /// Windows in the document; neighbours are joined when there would be more.
 const MOST_WINDOWS: usize = 1800;
-
-/// A plan and what goes with it.
-pub(crate) struct Request<'a> {
-    pub(crate) plan: &'a Plan,
-    pub(crate) work: &'a ExposurePlan,
-    pub(crate) passwords: &'a Passwords,
-    pub(crate) ask_password: bool,
-    pub(crate) output: &'a OutputArgs,
-    pub(crate) warnings: Vec<Warning>,
-}
-
-/// Refuses what makes no sense, before anything is touched.
-pub(crate) fn check(output: &OutputArgs) -> Result<(), Failure> {
-    if output.raw {
-        return Err(Failure::usage("--raw is for a sweep over sizes", "leave it out"));
-    }
-    Ok(())
-}
 
 /// The course of the run in bounded memory.
 #[derive(Default)]
@@ -84,23 +61,17 @@ impl Course {
 }
 
 /// Carries it out.
-pub(crate) fn carry_out(mut request: Request<'_>, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
+pub(crate) fn carry_out(mut request: Request<'_, ExposurePlan>, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
     let (plan, work, output) = (request.plan, request.work, request.output);
     let [target] = plan.targets.as_slice() else { return Err(unexpected()) };
     let warnings = std::mem::take(&mut request.warnings);
     let mut frame = Frame::begin("exposure", plan, output, work.keep_awake, work.real_time, warnings)?;
-    let defaults_file = plan.target.defaults_file.as_deref();
-    let servers = servers::obtain(target, request.passwords, defaults_file, request.ask_password, &frame.line, stop)?;
-    let declared: Vec<Declared> = servers
-        .declared
-        .iter()
-        .map(|one| Declared { node: Node { answer: ANSWER, ..one.node.clone() }, ..one.clone() })
-        .collect();
+    let servers = request.obtain(target, &frame.line, stop)?;
+    let declared = servers.to_measure();
     frame.line.say("checking the servers");
     let mut cluster = exposure::check(&declared)?;
     frame.met(&servers, &mut cluster)?;
-    let file = |error: replimeter_report::samples::SamplesError| MeasureError::Sink(error.to_string());
-    let mut writer = LooksWriter::create(&frame.run_dir.file(SAMPLES), &servers.label).map_err(file)?;
+    let mut writer = LooksWriter::create(&frame.run_dir.file(SAMPLES), &servers.label)?;
     let mode = cluster.mode.to_owned();
     frame.line.say(format!("looking at {} replicas for {}", cluster.replicas.len(), work.duration));
     let mut course = Course::default();
@@ -136,16 +107,10 @@ pub(crate) fn carry_out(mut request: Request<'_>, stop: &Arc<AtomicBool>) -> Res
     if failure.is_none() && outcome.interrupted {
         failure = Some(Failure::interrupted("interrupted; what was measured until then is kept"));
     }
-    let failure = failure.or_else(|| finished.err().map(|error| file(error).into()));
+    let failure = failure.or_else(|| finished.err().map(Failure::from));
     let mut warnings = std::mem::take(&mut frame.warnings);
     warnings.append(&mut outcome.warnings);
-    match &failure {
-        Some(failure) if failure.kind == Kind::Interrupted => {
-            warnings.push(Warning::new(WarningCode::Interrupted, failure.message.clone(), "run the plan again for the whole"));
-        }
-        Some(failure) => warnings.push(Warning::new(WarningCode::Failed, failure.message.clone(), failure.hint.clone())),
-        None => {}
-    }
+    warnings.extend(failure.as_ref().map(Failure::warning));
     let mut document = ExposureDocument {
         schema: EXPOSURE_SCHEMA.to_owned(),
         run_dir: frame.run_dir.path().display().to_string(),
@@ -155,13 +120,7 @@ pub(crate) fn carry_out(mut request: Request<'_>, stop: &Arc<AtomicBool>) -> Res
         answer: String::new(),
         started_at: frame.manifest.started_at.clone(),
         measured_us: outcome.measured.as_micros(),
-        target: TargetRecord {
-            shape: label.clone(),
-            modes: vec![mode],
-            options: plan.target.server_options.iter().map(|option| format!("server option {option}")).collect(),
-            sandbox: !frame.manifest.sandboxes.is_empty(),
-            nodes: document::nodes(&frame.manifest),
-        },
+        target: frame.target(plan, label.clone(), vec![mode]),
         settings: work.to_spec(),
         results: vec![ExposureRow { shape: label, ..outcome.row }],
         windows: course.windows,
@@ -171,12 +130,7 @@ pub(crate) fn carry_out(mut request: Request<'_>, stop: &Arc<AtomicBool>) -> Res
         warnings,
     };
     document.answer = answer(&document);
-    frame.line.clear();
-    let written = Document::Exposure(Box::new(document)).publish(frame.run_dir.path(), &frame.manifest, &frame.plan, output);
-    match (failure, written) {
-        (Some(failure), _) => Err(failure),
-        (None, written) => written,
-    }
+    frame.publish(&Document::Exposure(Box::new(document)), output, failure)
 }
 
 #[cfg(test)]

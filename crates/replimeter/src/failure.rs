@@ -3,7 +3,11 @@
 use std::{io::Write, process::ExitCode};
 
 use replimeter_measure::MeasureError;
-use replimeter_model::plan::PlanError;
+use replimeter_model::{
+    plan::PlanError,
+    warning::{Warning, WarningCode},
+};
+use replimeter_report::samples::SamplesError;
 use replimeter_sandbox::SandboxError;
 use replimeter_server::ServerError;
 
@@ -60,6 +64,14 @@ impl Failure {
         self
     }
 
+    /// What a report says of a run that ended with it.
+    pub(crate) fn warning(&self) -> Warning {
+        match self.kind {
+            Kind::Interrupted => Warning::new(WarningCode::Interrupted, self.message.clone(), "run the plan again for the whole"),
+            _ => Warning::new(WarningCode::Failed, self.message.clone(), self.hint.clone()),
+        }
+    }
+
     /// Tells the user, on standard error.
     pub(crate) fn print(&self) {
         let mut err = std::io::stderr().lock();
@@ -94,6 +106,12 @@ impl From<SandboxError> for Failure {
             SandboxError::Interrupted => Self::interrupted(error.to_string()),
             error => Self::failed(error.to_string(), error.hint()),
         }
+    }
+}
+
+impl From<SamplesError> for Failure {
+    fn from(error: SamplesError) -> Self {
+        MeasureError::Sink(error.to_string()).into()
     }
 }
 

@@ -1,24 +1,53 @@
 //! What every run that is kept has: its directory, its clock, its manifest.
 
-use std::io::Write;
+use std::{io::Write, sync::atomic::AtomicBool};
 
-use replimeter_measure::{MeasureError, awake::KeepAwake, clock::Clock, preflight::Cluster, priority::real_time_permitted};
+use replimeter_measure::{awake::KeepAwake, clock::Clock, preflight::Cluster, priority::real_time_permitted};
 use replimeter_model::{
     manifest::{MANIFEST_SCHEMA, Manifest, SandboxRecord, ServerRecord},
     plan::Plan,
-    target::NULL_REPLICA,
+    record::TargetRecord,
+    target::{NULL_REPLICA, Passwords, Target},
     warning::{Warning, WarningCode},
 };
 use replimeter_report::{samples::SamplesWriter, terminal};
 
 use crate::{
     cli::OutputArgs,
+    commands::report::Document,
     failure::Failure,
     machine,
-    measure::servers::Servers,
+    measure::{
+        document,
+        servers::{self, Servers},
+    },
     progress::Line,
     run_dir::{MANIFEST, PLAN, RunDir, SAMPLES, write_json, write_text},
 };
+
+/// A plan for this kind of work, and what goes with it.
+pub(crate) struct Request<'a, W> {
+    pub(crate) plan: &'a Plan,
+    pub(crate) work: &'a W,
+    pub(crate) passwords: &'a Passwords,
+    pub(crate) ask_password: bool,
+    pub(crate) output: &'a OutputArgs,
+    pub(crate) warnings: Vec<Warning>,
+}
+
+impl<'a, W> Request<'a, W> {
+    /// The same for the plan's work, whose kind is known by now.
+    pub(crate) fn to<V>(self, work: &'a V) -> Request<'a, V> {
+        let Self { plan, passwords, ask_password, output, warnings, .. } = self;
+        Request { plan, work, passwords, ask_password, output, warnings }
+    }
+
+    /// Starts, finds or prepares to reach the servers of one of the plan's targets.
+    pub(crate) fn obtain(&self, target: &Target, line: &Line, stop: &AtomicBool) -> Result<Servers, Failure> {
+        let defaults_file = self.plan.target.defaults_file.as_deref();
+        servers::obtain(target, self.passwords, defaults_file, self.ask_password, line, stop)
+    }
+}
 
 /// A run under way.
 pub(crate) struct Frame {
@@ -69,8 +98,7 @@ impl Frame {
 
     /// Begins the file of samples.
     pub(crate) fn samples(&self) -> Result<SamplesWriter, Failure> {
-        let writer = SamplesWriter::create(&self.run_dir.file(SAMPLES), NULL_REPLICA);
-        Ok(writer.map_err(|error| MeasureError::Sink(error.to_string()))?)
+        Ok(SamplesWriter::create(&self.run_dir.file(SAMPLES), NULL_REPLICA)?)
     }
 
     /// Whether idle cores are kept from halting.
@@ -99,6 +127,24 @@ impl Frame {
         write_json(&self.run_dir.file(MANIFEST), &self.manifest)?;
         self.warnings.append(&mut cluster.warnings);
         Ok(())
+    }
+
+    /// What was measured, as its servers and the plan have it.
+    pub(crate) fn target(&self, plan: &Plan, shape: String, modes: Vec<String>) -> TargetRecord {
+        TargetRecord {
+            shape,
+            modes,
+            options: plan.target.server_options.iter().map(|option| format!("server option {option}")).collect(),
+            sandbox: !self.manifest.sandboxes.is_empty(),
+            nodes: document::nodes(&self.manifest),
+        }
+    }
+
+    /// Ends a run with its report: what ended it early counts for more than a page that cannot be written.
+    pub(crate) fn publish(&self, document: &Document, output: &OutputArgs, failure: Option<Failure>) -> Result<(), Failure> {
+        self.line.clear();
+        let written = document.publish(self.run_dir.path(), &self.manifest, &self.plan, output);
+        failure.map_or(written, Err)
     }
 
     /// Ends a run of which there will be no report: its warnings are said here.

@@ -6,19 +6,17 @@ use std::{
 };
 
 use replimeter_measure::{
-    MeasureError,
     load::{self, Crew, DataSet, Filled, Second, Squad, Workload},
     preflight::Cluster,
     resources::{Meter, Metered, Watch},
-    survey::{Declared, Relation},
+    survey::Relation,
 };
 use replimeter_model::{
     load::{DataRecord, LOAD_SCHEMA, LoadDocument, LoadRow, Reads},
-    plan::{LoadingPlan, Plan},
-    record::TargetRecord,
+    plan::LoadingPlan,
     resources::PerOperation,
-    target::{Passwords, Role},
-    warning::{Warning, WarningCode},
+    target::Role,
+    warning::Warning,
 };
 use replimeter_report::{figures::count, loading::answer, seconds};
 use replimeter_server::Node;
@@ -27,8 +25,8 @@ use crate::{
     cli::OutputArgs,
     commands::report::Document,
     failure::{Failure, Kind, unexpected},
-    frame::Frame,
-    measure::{self, ANSWER, document, load as beside, servers},
+    frame::{Frame, Request},
+    measure::{self, load as beside, servers},
     progress::Line,
     run_dir::SAMPLES,
 };
@@ -40,21 +38,9 @@ const GLANCE: Duration = Duration::from_millis(250);
 /// Connections that fill a data set.
 const FILLERS: u32 = 4;
 
-/// A plan and what goes with it.
-pub(crate) struct Request<'a> {
-    pub(crate) plan: &'a Plan,
-    pub(crate) work: &'a LoadingPlan,
-    pub(crate) passwords: &'a Passwords,
-    pub(crate) ask_password: bool,
-    pub(crate) output: &'a OutputArgs,
-    pub(crate) warnings: Vec<Warning>,
-}
-
 /// Refuses what makes no sense, before anything is touched.
 pub(crate) fn check(work: &LoadingPlan, output: &OutputArgs) -> Result<(), Failure> {
-    if output.raw {
-        return Err(Failure::usage("--raw is for a sweep over sizes", "leave it out"));
-    }
+    output.refuse_raw()?;
     workloads(work).map(drop)
 }
 
@@ -108,19 +94,14 @@ struct Measured {
 }
 
 /// Carries it out.
-pub(crate) fn carry_out(mut request: Request<'_>, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
+pub(crate) fn carry_out(mut request: Request<'_, LoadingPlan>, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
     let (plan, work, output) = (request.plan, request.work, request.output);
     let [target] = plan.targets.as_slice() else { return Err(unexpected()) };
     let workloads = workloads(work)?;
     let warnings = std::mem::take(&mut request.warnings);
     let mut frame = Frame::begin("load", plan, output, work.keep_awake, false, warnings)?;
-    let defaults_file = plan.target.defaults_file.as_deref();
-    let servers = servers::obtain(target, request.passwords, defaults_file, request.ask_password, &frame.line, stop)?;
-    let declared: Vec<Declared> = servers
-        .declared
-        .iter()
-        .map(|one| Declared { node: Node { answer: ANSWER, ..one.node.clone() }, ..one.clone() })
-        .collect();
+    let servers = request.obtain(target, &frame.line, stop)?;
+    let declared = servers.to_measure();
     frame.line.say("checking the servers");
     let mut cluster = load::check(&declared)?;
     load::hold(&mut cluster.primary.session)?;
@@ -151,17 +132,11 @@ pub(crate) fn carry_out(mut request: Request<'_>, stop: &Arc<AtomicBool>) -> Res
     let written = seconds::write(&frame.run_dir.file(SAMPLES), &measured.results);
     let mut failure = measured.failure.take();
     if let Err(error) = written {
-        failure.get_or_insert(MeasureError::Sink(error.to_string()).into());
+        failure.get_or_insert(error.into());
     }
     let mut warnings = std::mem::take(&mut frame.warnings);
     warnings.append(&mut measured.warnings);
-    match &failure {
-        Some(failure) if failure.kind == Kind::Interrupted => {
-            warnings.push(Warning::new(WarningCode::Interrupted, failure.message.clone(), "run the plan again for the whole"));
-        }
-        Some(failure) => warnings.push(Warning::new(WarningCode::Failed, failure.message.clone(), failure.hint.clone())),
-        None => {}
-    }
+    warnings.extend(failure.as_ref().map(Failure::warning));
     for row in &mut measured.results {
         row.load.shape.clone_from(&label);
     }
@@ -174,13 +149,7 @@ pub(crate) fn carry_out(mut request: Request<'_>, stop: &Arc<AtomicBool>) -> Res
         answer: String::new(),
         started_at: frame.manifest.started_at.clone(),
         measured_us: measured.measured_us,
-        target: TargetRecord {
-            shape: label,
-            modes: vec![mode],
-            options: plan.target.server_options.iter().map(|option| format!("server option {option}")).collect(),
-            sandbox: !frame.manifest.sandboxes.is_empty(),
-            nodes: document::nodes(&frame.manifest),
-        },
+        target: frame.target(plan, label, vec![mode]),
         settings: work.to_spec(),
         data: measured.data,
         results: measured.results,
@@ -188,13 +157,7 @@ pub(crate) fn carry_out(mut request: Request<'_>, stop: &Arc<AtomicBool>) -> Res
         warnings,
     };
     document.answer = answer(&document);
-    frame.line.clear();
-    let document = Document::Load(Box::new(document));
-    let written = document.publish(frame.run_dir.path(), &frame.manifest, &frame.plan, output);
-    match (failure, written) {
-        (Some(failure), _) => Err(failure),
-        (None, written) => written,
-    }
+    frame.publish(&Document::Load(Box::new(document)), output, failure)
 }
 
 /// Every server, with its process where it is known.

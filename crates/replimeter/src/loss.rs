@@ -10,12 +10,10 @@ use replimeter_measure::{
     MeasureError,
     loss::{self, Ground, SEMI_SYNC_TIMEOUT, Scene},
     preflight,
-    survey::Declared,
 };
 use replimeter_model::{
     loss::{CrashRecord, LOSS_SCHEMA, LossDocument, LossRow},
     plan::{LossCase, LossPlan, Plan},
-    record::TargetRecord,
     sandbox::SandboxSpec,
     shape::Mode,
     target::{Passwords, Target},
@@ -29,22 +27,14 @@ use replimeter_stats::crashes::{counts, share, times};
 use crate::{
     cli::OutputArgs,
     commands::report::Document,
-    failure::{Failure, Kind, unexpected},
+    failure::{Failure, unexpected},
     frame::Frame,
     measure::{
-        self, ANSWER, document,
+        self,
         servers::{self, obtain},
     },
     run_dir::SAMPLES,
 };
-
-/// Refuses what makes no sense, before anything is touched.
-pub(crate) fn check(output: &OutputArgs) -> Result<(), Failure> {
-    if output.raw {
-        return Err(Failure::usage("--raw is for a sweep over sizes", "leave it out"));
-    }
-    Ok(())
-}
 
 /// A sandbox whose primary is crashed.
 struct Ring<'a> {
@@ -105,8 +95,7 @@ pub(crate) fn carry_out(
 ) -> Result<(), Failure> {
     servers::possible(&plan.targets)?;
     let mut frame = Frame::begin("loss", plan, output, work.keep_awake, false, warnings)?;
-    let file = |error: replimeter_report::samples::SamplesError| Failure::from(MeasureError::Sink(error.to_string()));
-    let mut writer = CrashesWriter::create(&frame.run_dir.file(SAMPLES)).map_err(file)?;
+    let mut writer = CrashesWriter::create(&frame.run_dir.file(SAMPLES))?;
     let cases = work.cases(&plan.targets);
     let mut cells: Vec<Cell> =
         cases.into_iter().map(|case| Cell { case, engine: String::new(), mode: String::new(), records: Vec::new() }).collect();
@@ -115,7 +104,7 @@ pub(crate) fn carry_out(
     'crashes: for number in 1..=u64::from(work.crashes) {
         for cell in &mut cells {
             let crashed = one(&mut frame, work, cell, number, stop).and_then(|record| {
-                writer.write(&cell.mode, &record).map_err(file)?;
+                writer.write(&cell.mode, &record)?;
                 Ok(record)
             });
             match crashed {
@@ -134,7 +123,7 @@ pub(crate) fn carry_out(
     }
     let finished = writer.finish();
     frame.run_dir.keep();
-    let mut failure = failure.or_else(|| finished.err().map(file));
+    let mut failure = failure.or_else(|| finished.err().map(Failure::from));
     let void = fell_back(&cells, &mut frame.warnings);
     failure = failure.or(void);
     for cell in &cells {
@@ -152,24 +141,9 @@ pub(crate) fn carry_out(
             ));
         }
     }
-    match &failure {
-        Some(failure) if failure.kind == Kind::Interrupted => frame.warnings.push(Warning::new(
-            WarningCode::Interrupted,
-            failure.message.clone(),
-            "run the plan again for the whole",
-        )),
-        Some(failure) => {
-            frame.warnings.push(Warning::new(WarningCode::Failed, failure.message.clone(), failure.hint.clone()));
-        }
-        None => {}
-    }
+    frame.warnings.extend(failure.as_ref().map(Failure::warning));
     let document = build(plan, work, &frame, cells, failure.as_ref(), kept_awake);
-    frame.line.clear();
-    let written = Document::Loss(Box::new(document)).publish(frame.run_dir.path(), &frame.manifest, &frame.plan, output);
-    match (failure, written) {
-        (Some(failure), _) => Err(failure),
-        (None, written) => written,
-    }
+    frame.publish(&Document::Loss(Box::new(document)), output, failure)
 }
 
 /// Starts servers, crashes them once, and removes them.
@@ -179,11 +153,7 @@ fn one(frame: &mut Frame, work: &LossPlan, cell: &mut Cell, number: u64, stop: &
     frame.line.say(format!("{head}: starting the servers"));
     let mut servers = obtain(&target, &Passwords::new(), None, false, &frame.line, stop)?;
     servers.label = cell.case.label.clone();
-    let declared: Vec<Declared> = servers
-        .declared
-        .iter()
-        .map(|one| Declared { node: Node { answer: ANSWER, ..one.node.clone() }, ..one.clone() })
-        .collect();
+    let declared = servers.to_measure();
     let mut cluster = preflight::check(&declared)?;
     if cell.records.is_empty() {
         frame.met(&servers, &mut cluster)?;
@@ -239,9 +209,10 @@ fn build(
     let measured: Vec<&Cell> = cells.iter().filter(|cell| !cell.records.is_empty()).collect();
     let semi_sync = |cell: &&&Cell| cell.case.spec.shape.mode() == Mode::SemiSync && !timeout_chosen(&cell.case.spec);
     let timeout = measured.iter().find(semi_sync).map(|_| SEMI_SYNC_TIMEOUT);
-    let mut options: Vec<String> = plan.target.server_options.iter().map(|option| format!("server option {option}")).collect();
+    let shape = measured.iter().map(|cell| cell.case.label.as_str()).collect::<Vec<_>>().join(", ");
+    let mut target = frame.target(plan, shape, measured.iter().map(|cell| cell.mode.clone()).collect());
     if let Some(link) = measured.iter().find_map(|cell| cell.case.spec.link) {
-        options.push(format!("links of ours between the servers: {link}"));
+        target.options.push(format!("links of ours between the servers: {link}"));
     }
     let mut document = LossDocument {
         schema: LOSS_SCHEMA.to_owned(),
@@ -251,13 +222,7 @@ fn build(
         error: failure.map(|failure| failure.message.clone()),
         answer: String::new(),
         started_at: frame.manifest.started_at.clone(),
-        target: TargetRecord {
-            shape: measured.iter().map(|cell| cell.case.label.as_str()).collect::<Vec<_>>().join(", "),
-            modes: measured.iter().map(|cell| cell.mode.clone()).collect(),
-            options,
-            sandbox: true,
-            nodes: document::nodes(&frame.manifest),
-        },
+        target,
         settings: work.to_spec(),
         results: measured.iter().map(|cell| row(cell, work)).collect(),
         crashes: Vec::new(),

@@ -15,34 +15,31 @@ use std::{
 };
 
 use replimeter_measure::{
-    MeasureError, backlog,
+    backlog,
     lag::{self, Compared, LARGEST_PACKET, Listener, Outcome, Possible},
     load::Workload,
     preflight::{self, CheckedReplica, Cluster},
-    survey::Declared,
     table::ProbeTable,
 };
 use replimeter_model::{
-    plan::{LagPlan, Plan, Writes},
+    plan::{LagPlan, Writes},
     record::RunStatus,
     sample::{LagSample, Phase},
-    target::{NULL_REPLICA, PRIMARY, Passwords, Target},
+    target::{NULL_REPLICA, PRIMARY, Target},
     warning::{Warning, WarningCode},
 };
 use replimeter_report::samples::SamplesWriter;
-use replimeter_server::Node;
 
 use self::{
     document::Gathered,
     load::{Beside, Setting, under_load},
-    servers::obtain,
 };
 use crate::{
     cli::OutputArgs,
     commands::report::Document,
     environment,
     failure::{Failure, Kind},
-    frame::Frame,
+    frame::{Frame, Request},
     machine,
 };
 
@@ -50,16 +47,6 @@ use crate::{
 pub(crate) const ANSWER: Duration = Duration::from_secs(5);
 /// How long the replicas may take to apply the removal of our table.
 const REMOVAL: Duration = Duration::from_secs(5);
-
-/// A plan and what goes with it.
-pub(crate) struct Request<'a> {
-    pub(crate) plan: &'a Plan,
-    pub(crate) lag: &'a LagPlan,
-    pub(crate) passwords: &'a Passwords,
-    pub(crate) ask_password: bool,
-    pub(crate) output: &'a OutputArgs,
-    pub(crate) warnings: Vec<Warning>,
-}
 
 /// Everything that one shape of a run came to.
 pub(crate) struct Part {
@@ -78,7 +65,7 @@ pub(crate) struct Part {
 
 /// What the parts of a run share.
 struct Run<'a> {
-    request: &'a Request<'a>,
+    request: &'a Request<'a, LagPlan>,
     frame: Frame,
     writer: SamplesWriter,
     workloads: Vec<Workload>,
@@ -86,8 +73,8 @@ struct Run<'a> {
 }
 
 /// Carries out a plan.
-pub(crate) fn carry_out(mut request: Request<'_>, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
-    let (plan, lag, output) = (request.plan, request.lag, request.output);
+pub(crate) fn carry_out(mut request: Request<'_, LagPlan>, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
+    let (plan, lag, output) = (request.plan, request.work, request.output);
     check(&plan.targets, lag, output)?;
     let workloads = load::workloads(&lag.load)?;
     if plan.targets.len() > 1 {
@@ -122,42 +109,31 @@ pub(crate) fn carry_out(mut request: Request<'_>, stop: &Arc<AtomicBool>) -> Res
         frame.give_up();
         return Err(failure.unwrap_or_else(|| Failure::failed("there is nothing to measure", "")));
     }
-    let Frame { mut run_dir, clock, manifest, warnings, line, plan: plan_text, real_time, .. } = frame;
-    line.say("writing the report");
+    frame.line.say("writing the report");
     let finished = writer.finish();
-    run_dir.keep();
-    let failure = failure.or_else(|| finished.err().map(|error| MeasureError::Sink(error.to_string()).into()));
+    frame.run_dir.keep();
+    let failure = failure.or_else(|| finished.err().map(Failure::from));
+    let warnings = std::mem::take(&mut frame.warnings);
     let run = document::Run {
         plan,
         lag,
-        manifest: &manifest,
-        clock: &clock,
-        run_dir: run_dir.path(),
+        manifest: &frame.manifest,
+        clock: &frame.clock,
+        run_dir: frame.run_dir.path(),
         kept_awake,
-        real_time,
+        real_time: frame.real_time,
         failure: failure.as_ref(),
     };
     let document = document::build(&run, &parts, warnings);
-    line.clear();
-    let written = Document::Lag(Box::new(document)).publish(run_dir.path(), &manifest, &plan_text, output);
-    match (failure, written) {
-        (Some(failure), _) => Err(failure),
-        (None, written) => written,
-    }
+    frame.publish(&Document::Lag(Box::new(document)), output, failure)
 }
 
 impl Run<'_> {
     /// Measures one target, from its start to its end.
     fn part(&mut self, target: &Target) -> Result<Part, Failure> {
-        let (plan, lag) = (self.request.plan, self.request.lag);
-        let defaults_file = plan.target.defaults_file.as_deref();
-        let servers =
-            obtain(target, self.request.passwords, defaults_file, self.request.ask_password, &self.frame.line, self.stop)?;
-        let declared: Vec<Declared> = servers
-            .declared
-            .iter()
-            .map(|one| Declared { node: Node { answer: ANSWER, ..one.node.clone() }, ..one.clone() })
-            .collect();
+        let lag = self.request.work;
+        let servers = self.request.obtain(target, &self.frame.line, self.stop)?;
+        let declared = servers.to_measure();
         self.frame.line.say("checking the servers");
         let mut cluster = preflight::check(&declared)?;
         interrupted(self.stop)?;
@@ -166,7 +142,7 @@ impl Run<'_> {
             0 => vec![NULL_REPLICA.to_owned()],
             _ => cluster.replica_names(),
         };
-        self.writer.begin(&servers.label, names.clone()).map_err(|error| MeasureError::Sink(error.to_string()))?;
+        self.writer.begin(&servers.label, names.clone())?;
         let possible = lag::possible(&mut cluster, &lag.methods)?;
         self.frame.warnings.extend(possible.warnings.iter().cloned());
         lag::check_stages(&mut cluster, lag)?;

@@ -10,21 +10,18 @@ use std::{
 };
 
 use replimeter_measure::{
-    MeasureError, preflight,
+    preflight,
     resources::Metered,
     scale::{Broken, Field, Step, Workloads},
-    survey::Declared,
 };
 use replimeter_model::{
     plan::{Plan, ScalePhase, ScalePlan},
-    record::TargetRecord,
     scale::{SCALE_SCHEMA, ScaleDocument},
     target::{Passwords, Target},
-    warning::{Warning, WarningCode},
+    warning::Warning,
 };
 use replimeter_report::{blocks::BlocksWriter, figures::count, scale::answer};
 use replimeter_sandbox::Sandbox;
-use replimeter_server::Node;
 use replimeter_stats::random::Random;
 
 use self::gathered::Gathered;
@@ -33,17 +30,9 @@ use crate::{
     commands::report::Document,
     failure::{Failure, Kind, unexpected},
     frame::Frame,
-    measure::{self, ANSWER, document, servers},
+    measure::{self, servers},
     run_dir::SAMPLES,
 };
-
-/// Refuses what makes no sense, before anything is touched.
-pub(crate) fn check(output: &OutputArgs) -> Result<(), Failure> {
-    if output.raw {
-        return Err(Failure::usage("--raw is for a sweep over sizes", "leave it out"));
-    }
-    Ok(())
-}
 
 /// What the starts share.
 struct Run<'a> {
@@ -56,10 +45,6 @@ struct Run<'a> {
     stop: &'a AtomicBool,
     /// Starts so far, and all of them.
     starts: (usize, usize),
-}
-
-fn sink(error: &replimeter_report::samples::SamplesError) -> MeasureError {
-    MeasureError::Sink(error.to_string())
 }
 
 /// Carries out a scaling measurement.
@@ -75,7 +60,7 @@ pub(crate) fn carry_out(
         Failure::failed(format!("a workload of ours cannot be read: {error}"), "please report this as a defect")
     })?;
     let frame = Frame::begin("scale", plan, output, work.keep_awake, false, warnings)?;
-    let writer = BlocksWriter::create(&frame.run_dir.file(SAMPLES)).map_err(|error| Failure::from(sink(&error)))?;
+    let writer = BlocksWriter::create(&frame.run_dir.file(SAMPLES))?;
     let counts = work.replicas.counts().to_vec();
     let rounds = work.starts as usize;
     let more = usize::from(work.check_prediction);
@@ -122,19 +107,13 @@ pub(crate) fn carry_out(
     });
     let finished = writer.finish();
     frame.run_dir.keep();
-    let failure = failure.or_else(|| finished.err().map(|error| sink(&error).into()));
+    let failure = failure.or_else(|| finished.err().map(Failure::from));
     let failure = failure.or_else(|| gathered.void());
     let cores = u32::try_from(frame.manifest.machine.cores).unwrap_or(u32::MAX);
     let mut warnings = std::mem::take(&mut frame.warnings);
     let cpus_per_server = frame.manifest.sandboxes.iter().find_map(|sandbox| sandbox.cpus_per_server.clone());
     warnings.extend(gathered.warnings(cores, cpus_per_server.is_none()));
-    match &failure {
-        Some(failure) if failure.kind == Kind::Interrupted => {
-            warnings.push(Warning::new(WarningCode::Interrupted, failure.message.clone(), "run the plan again for the whole"));
-        }
-        Some(failure) => warnings.push(Warning::new(WarningCode::Failed, failure.message.clone(), failure.hint.clone())),
-        None => {}
-    }
+    warnings.extend(failure.as_ref().map(Failure::warning));
     let mut document = ScaleDocument {
         schema: SCALE_SCHEMA.to_owned(),
         run_dir: frame.run_dir.path().display().to_string(),
@@ -143,13 +122,7 @@ pub(crate) fn carry_out(
         error: failure.as_ref().map(|failure| failure.message.clone()),
         answer: String::new(),
         started_at: frame.manifest.started_at.clone(),
-        target: TargetRecord {
-            shape: format!("{}:{}", work.mode, work.replicas),
-            modes: vec![work.mode.mode().name().to_owned()],
-            options: plan.target.server_options.iter().map(|option| format!("server option {option}")).collect(),
-            sandbox: true,
-            nodes: document::nodes(&frame.manifest),
-        },
+        target: frame.target(plan, format!("{}:{}", work.mode, work.replicas), vec![work.mode.mode().name().to_owned()]),
         settings: plan.to_file().scale.unwrap_or_default(),
         data_rows: gathered.data.0,
         data_bytes: gathered.data.1,
@@ -162,12 +135,7 @@ pub(crate) fn carry_out(
         warnings,
     };
     document.answer = answer(&document);
-    frame.line.clear();
-    let written = Document::Scale(Box::new(document)).publish(frame.run_dir.path(), &frame.manifest, &frame.plan, output);
-    match (failure, written) {
-        (Some(failure), _) => Err(failure),
-        (None, written) => written,
-    }
+    frame.publish(&Document::Scale(Box::new(document)), output, failure)
 }
 
 impl Run<'_> {
@@ -188,11 +156,7 @@ impl Run<'_> {
     fn measure(&mut self, servers: &servers::Servers, replicas: u32, round: u32, place: &str) -> Result<(), Failure> {
         let sandbox = servers.sandbox.as_ref().ok_or_else(unexpected)?;
         if !self.frame.manifest.sandboxes.iter().any(|record| record.shape == servers.label) {
-            let declared: Vec<Declared> = servers
-                .declared
-                .iter()
-                .map(|one| Declared { node: Node { answer: ANSWER, ..one.node.clone() }, ..one.clone() })
-                .collect();
+            let declared = servers.to_measure();
             let mut cluster = preflight::check(&declared)?;
             self.frame.met(servers, &mut cluster)?;
         }
@@ -233,7 +197,7 @@ impl Run<'_> {
                         block: u32::try_from(block).unwrap_or(0),
                     };
                     let rows = self.gathered.add(&at, measured, work);
-                    self.writer.write(rows).map_err(|error| sink(&error))?;
+                    self.writer.write(rows)?;
                 }
                 if let Some(error) = error {
                     return Err(with_deaths(Failure::from(error), sandbox));

@@ -10,7 +10,6 @@ use std::{
 };
 
 use replimeter_measure::{
-    MeasureError,
     clock::Clock,
     load::Workload,
     preflight::{self, Cluster},
@@ -23,7 +22,7 @@ use replimeter_model::{
     plan::{Case, Plan, Pool, StalePlan, SyncReads},
     record::{ClientRecord, TargetRecord},
     stale::{STALE_SCHEMA, StaleCourse, StaleDocument, StaleLoad, StalePhase, StaleRound, StaleRow, StaleWindow},
-    target::{PRIMARY, Passwords, Role, Target},
+    target::{PRIMARY, Role, Target},
     time::Nanos,
     warning::{Warning, WarningCode},
 };
@@ -32,7 +31,6 @@ use replimeter_report::{
     stale::answer,
     stale_samples::{Labels, StaleWriter},
 };
-use replimeter_server::Node;
 
 use self::{
     gathered::Gathered,
@@ -43,8 +41,8 @@ use crate::{
     commands::report::Document,
     environment,
     failure::{Failure, Kind},
-    frame::Frame,
-    measure::{self, ANSWER, document, servers},
+    frame::{Frame, Request},
+    measure::{self, document, servers},
     progress::Line,
     run_dir::SAMPLES,
 };
@@ -54,21 +52,9 @@ const REMOVAL: Duration = Duration::from_secs(5);
 /// Names that stand for servers by their part in the measurement.
 const PARTS: [&str; 4] = [PRIMARY, "writer", "reader", "third"];
 
-/// A plan and what goes with it.
-pub(crate) struct Request<'a> {
-    pub(crate) plan: &'a Plan,
-    pub(crate) work: &'a StalePlan,
-    pub(crate) passwords: &'a Passwords,
-    pub(crate) ask_password: bool,
-    pub(crate) output: &'a OutputArgs,
-    pub(crate) warnings: Vec<Warning>,
-}
-
 /// Refuses what makes no sense, before anything is touched.
 pub(crate) fn check(plan: &Plan, work: &StalePlan, output: &OutputArgs) -> Result<(), Failure> {
-    if output.raw {
-        return Err(Failure::usage("--raw is for a sweep over sizes", "leave it out"));
-    }
+    output.refuse_raw()?;
     for target in &plan.targets {
         // The servers of a running sandbox are known when it is found.
         let names = match target {
@@ -98,7 +84,7 @@ pub(crate) fn check(plan: &Plan, work: &StalePlan, output: &OutputArgs) -> Resul
 
 /// What a run comes to, part by part.
 struct Run<'a> {
-    request: &'a Request<'a>,
+    request: &'a Request<'a, StalePlan>,
     frame: Frame,
     writer: StaleWriter,
     results: Vec<StaleRow>,
@@ -120,7 +106,7 @@ struct Cell<'a> {
 }
 
 /// Carries it out.
-pub(crate) fn carry_out(mut request: Request<'_>, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
+pub(crate) fn carry_out(mut request: Request<'_, StalePlan>, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
     let (plan, work, output) = (request.plan, request.work, request.output);
     if plan.targets.len() > 1 {
         servers::possible(&plan.targets)?;
@@ -128,8 +114,7 @@ pub(crate) fn carry_out(mut request: Request<'_>, stop: &Arc<AtomicBool>) -> Res
     let workloads = workloads(work)?;
     let warnings = std::mem::take(&mut request.warnings);
     let frame = Frame::begin("stale", plan, output, work.keep_awake, work.real_time, warnings)?;
-    let file = |error: replimeter_report::samples::SamplesError| MeasureError::Sink(error.to_string());
-    let writer = StaleWriter::create(&frame.run_dir.file(SAMPLES)).map_err(file)?;
+    let writer = StaleWriter::create(&frame.run_dir.file(SAMPLES))?;
     let mut run = Run {
         request: &request,
         frame,
@@ -161,15 +146,9 @@ pub(crate) fn carry_out(mut request: Request<'_>, stop: &Arc<AtomicBool>) -> Res
     }
     let finished = writer.finish();
     frame.run_dir.keep();
-    let failure = failure.or_else(|| finished.err().map(|error| file(error).into()));
+    let failure = failure.or_else(|| finished.err().map(Failure::from));
     let mut warnings = std::mem::take(&mut frame.warnings);
-    match &failure {
-        Some(failure) if failure.kind == Kind::Interrupted => {
-            warnings.push(Warning::new(WarningCode::Interrupted, failure.message.clone(), "run the plan again for the whole"));
-        }
-        Some(failure) => warnings.push(Warning::new(WarningCode::Failed, failure.message.clone(), failure.hint.clone())),
-        None => {}
-    }
+    warnings.extend(failure.as_ref().map(Failure::warning));
     let mut options: Vec<String> = plan.target.server_options.iter().map(|option| format!("server option {option}")).collect();
     options.extend(
         frame.manifest.sandboxes.iter().filter_map(|sandbox| Some(format!("replication links: {}", sandbox.link.as_ref()?))),
@@ -206,12 +185,7 @@ pub(crate) fn carry_out(mut request: Request<'_>, stop: &Arc<AtomicBool>) -> Res
         warnings,
     };
     document.answer = answer(&document);
-    frame.line.clear();
-    let written = Document::Stale(Box::new(document)).publish(frame.run_dir.path(), &frame.manifest, &frame.plan, output);
-    match (failure, written) {
-        (Some(failure), _) => Err(failure),
-        (None, written) => written,
-    }
+    frame.publish(&Document::Stale(Box::new(document)), output, failure)
 }
 
 /// Declares who writes, when that was asked for.
@@ -237,21 +211,9 @@ fn declare(declared: &mut [Declared], writer: Option<&str>) -> Result<(), Failur
 impl<'a> Run<'a> {
     /// Measures every case on one target, from its start to its end.
     fn target(&mut self, target: &Target) -> Result<(), Failure> {
-        let (plan, work) = (self.request.plan, self.request.work);
-        let defaults_file = plan.target.defaults_file.as_deref();
-        let servers = servers::obtain(
-            target,
-            self.request.passwords,
-            defaults_file,
-            self.request.ask_password,
-            &self.frame.line,
-            self.stop,
-        )?;
-        let mut declared: Vec<Declared> = servers
-            .declared
-            .iter()
-            .map(|one| Declared { node: Node { answer: ANSWER, ..one.node.clone() }, ..one.clone() })
-            .collect();
+        let work = self.request.work;
+        let servers = self.request.obtain(target, &self.frame.line, self.stop)?;
+        let mut declared = servers.to_measure();
         declare(&mut declared, work.writer.as_deref())?;
         self.frame.line.say("checking the servers");
         let mut cluster = preflight::check_for(&declared, &stale::WRITER_PRIVILEGES)?;
@@ -350,8 +312,7 @@ impl<'a> Run<'a> {
             pool: cell.pool.name().to_owned(),
             readers: names.clone(),
         };
-        let file = |error: replimeter_report::samples::SamplesError| Failure::from(MeasureError::Sink(error.to_string()));
-        self.writer.begin(labels.clone()).map_err(file)?;
+        self.writer.begin(labels.clone())?;
         let mut gathered = Gathered::new(&cluster.primary.node.name, &names, &guarantees);
         let clock = self.frame.clock;
         let (stop, line) = (self.stop, &self.frame.line);

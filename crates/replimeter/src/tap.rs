@@ -9,12 +9,10 @@ use std::{
     },
 };
 
-use replimeter_measure::{MeasureError, survey::Declared, tap};
+use replimeter_measure::tap;
 use replimeter_model::{
-    plan::{Plan, TapPlan},
-    record::TargetRecord,
+    plan::TapPlan,
     tap::{TAP_SCHEMA, TapDocument, TapRow, TapWindow},
-    target::Passwords,
     time::Nanos,
     warning::{Warning, WarningCode},
 };
@@ -22,40 +20,18 @@ use replimeter_report::{
     stretches::StretchesWriter,
     tap::{CSV_HEADER, Totals, answer, csv, openmetrics, watched},
 };
-use replimeter_server::Node;
 
 use crate::{
-    cli::{OutputArgs, Stream},
+    cli::Stream,
     commands::report::{Document, Reader, plain, print, print_to_reader},
-    failure::{Failure, Kind, unexpected},
-    frame::Frame,
-    measure::{self, ANSWER, document, servers},
+    failure::{Failure, unexpected},
+    frame::{Frame, Request},
+    measure,
     run_dir::SAMPLES,
 };
 
 /// Windows in the document; neighbours are joined when there would be more.
 const MOST_WINDOWS: usize = 1800;
-
-/// A plan and what goes with it.
-pub(crate) struct Request<'a> {
-    pub(crate) plan: &'a Plan,
-    pub(crate) work: &'a TapPlan,
-    pub(crate) passwords: &'a Passwords,
-    pub(crate) ask_password: bool,
-    pub(crate) output: &'a OutputArgs,
-    pub(crate) stream: Option<Stream>,
-    /// Whether stretches are shown on standard error where that is no terminal too.
-    pub(crate) lines: bool,
-    pub(crate) warnings: Vec<Warning>,
-}
-
-/// Refuses what makes no sense, before anything is touched.
-pub(crate) fn check(output: &OutputArgs) -> Result<(), Failure> {
-    if output.raw {
-        return Err(Failure::usage("--raw is for a sweep over sizes", "leave it out"));
-    }
-    Ok(())
-}
 
 /// The course of the run in bounded memory.
 #[derive(Default)]
@@ -102,31 +78,32 @@ impl Course {
 }
 
 /// Carries it out.
-pub(crate) fn carry_out(mut request: Request<'_>, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
+///
+/// `lines` asks for stretches on standard error where that is no terminal too.
+pub(crate) fn carry_out(
+    mut request: Request<'_, TapPlan>,
+    stream: Option<Stream>,
+    lines: bool,
+    stop: &Arc<AtomicBool>,
+) -> Result<(), Failure> {
     let (plan, work, output) = (request.plan, request.work, request.output);
     let [target] = plan.targets.as_slice() else { return Err(unexpected()) };
     let warnings = std::mem::take(&mut request.warnings);
     let mut frame = Frame::begin("tap", plan, output, work.keep_awake, work.real_time, warnings)?;
-    let defaults_file = plan.target.defaults_file.as_deref();
-    let servers = servers::obtain(target, request.passwords, defaults_file, request.ask_password, &frame.line, stop)?;
-    let declared: Vec<Declared> = servers
-        .declared
-        .iter()
-        .map(|one| Declared { node: Node { answer: ANSWER, ..one.node.clone() }, ..one.clone() })
-        .collect();
+    let servers = request.obtain(target, &frame.line, stop)?;
+    let declared = servers.to_measure();
     frame.line.say("checking the servers");
     let mut cluster = tap::check(&declared)?;
     frame.met(&servers, &mut cluster)?;
-    let file = |error: replimeter_report::samples::SamplesError| MeasureError::Sink(error.to_string());
-    let mut writer = StretchesWriter::create(&frame.run_dir.file(SAMPLES), &servers.label).map_err(file)?;
+    let mut writer = StretchesWriter::create(&frame.run_dir.file(SAMPLES), &servers.label)?;
     let delays: Vec<_> = cluster.replicas.iter().map(|replica| replica.delay()).collect();
     let mode = cluster.mode.to_owned();
-    if request.stream == Some(Stream::Csv) {
+    if stream == Some(Stream::Csv) {
         print(&format!("{CSV_HEADER}\n"))?;
     }
     let until = work.duration.map_or_else(|| "until Ctrl-C".to_owned(), |duration| format!("for {duration}"));
     frame.line.say(format!("following {} binary logs {until}", cluster.replicas.len() + 1));
-    let shown = request.lines || std::io::stderr().is_terminal();
+    let shown = lines || std::io::stderr().is_terminal();
     let mut course = Course::default();
     let mut totals = Totals::default();
     let line = RefCell::new(&frame.line);
@@ -138,7 +115,7 @@ pub(crate) fn carry_out(mut request: Request<'_>, stop: &Arc<AtomicBool>) -> Res
         if shown {
             windows.iter().for_each(|window| say(&watched(window)));
         }
-        let text = match request.stream {
+        let text = match stream {
             Some(Stream::Csv) => {
                 let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S.%3fZ").to_string();
                 windows.iter().map(|window| csv(window, &now) + "\n").collect()
@@ -174,7 +151,7 @@ pub(crate) fn carry_out(mut request: Request<'_>, stop: &Arc<AtomicBool>) -> Res
     if failure.is_none() && outcome.interrupted && work.duration.is_some() && !left.get() {
         failure = Some(Failure::interrupted("interrupted; what was measured until then is kept"));
     }
-    let failure = failure.or_else(|| finished.err().map(|error| file(error).into()));
+    let failure = failure.or_else(|| finished.err().map(Failure::from));
     let mut warnings = std::mem::take(&mut frame.warnings);
     warnings.append(&mut outcome.warnings);
     if left.get() {
@@ -184,13 +161,7 @@ pub(crate) fn carry_out(mut request: Request<'_>, stop: &Arc<AtomicBool>) -> Res
             "leave --stream out to follow without a reader",
         ));
     }
-    match &failure {
-        Some(failure) if failure.kind == Kind::Interrupted => {
-            warnings.push(Warning::new(WarningCode::Interrupted, failure.message.clone(), "run the plan again for the whole"));
-        }
-        Some(failure) => warnings.push(Warning::new(WarningCode::Failed, failure.message.clone(), failure.hint.clone())),
-        None => {}
-    }
+    warnings.extend(failure.as_ref().map(Failure::warning));
     let results = outcome.results.into_iter().zip(delays).map(|(row, delay)| TapRow {
         shape: label.clone(),
         configured_delay_us: (!delay.is_zero()).then_some(delay.as_secs_f64() * 1e6),
@@ -205,13 +176,7 @@ pub(crate) fn carry_out(mut request: Request<'_>, stop: &Arc<AtomicBool>) -> Res
         answer: String::new(),
         started_at: frame.manifest.started_at.clone(),
         measured_us: outcome.measured.as_micros(),
-        target: TargetRecord {
-            shape: label.clone(),
-            modes: vec![mode],
-            options: plan.target.server_options.iter().map(|option| format!("server option {option}")).collect(),
-            sandbox: !frame.manifest.sandboxes.is_empty(),
-            nodes: document::nodes(&frame.manifest),
-        },
+        target: frame.target(plan, label.clone(), vec![mode]),
         settings: work.to_spec(),
         results: results.collect(),
         floor: outcome.floor,
@@ -226,20 +191,14 @@ pub(crate) fn carry_out(mut request: Request<'_>, stop: &Arc<AtomicBool>) -> Res
         warnings,
     };
     document.answer = answer(&document);
-    frame.line.clear();
     let document = Document::Tap(Box::new(document));
-    let written = match request.stream {
-        Some(_) => {
-            let kept = document.keep(frame.run_dir.path(), &frame.manifest, &frame.plan);
-            let _ = writeln!(std::io::stderr(), "Run kept in {}", frame.run_dir.path().display());
-            kept
-        }
-        None => document.publish(frame.run_dir.path(), &frame.manifest, &frame.plan, output),
-    };
-    match (failure, written) {
-        (Some(failure), _) => Err(failure),
-        (None, written) => written,
+    if stream.is_none() {
+        return frame.publish(&document, output, failure);
     }
+    frame.line.clear();
+    let kept = document.keep(frame.run_dir.path(), &frame.manifest, &frame.plan);
+    let _ = writeln!(std::io::stderr(), "Run kept in {}", frame.run_dir.path().display());
+    failure.map_or(kept, Err)
 }
 
 #[cfg(test)]

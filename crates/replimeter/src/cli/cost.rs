@@ -150,7 +150,7 @@ impl CostArgs {
             replicas: self.replicas,
             seed: self.seed,
             self_test: self.self_test,
-            keep_awake: self.keep_awake.map(|switch| matches!(switch, Switch::On)),
+            keep_awake: self.keep_awake.map(Switch::is_on),
         };
         PlanFile::cost(target, cost)
     }

@@ -95,7 +95,7 @@ impl LoadingMeasureArgs {
             reads: self.reads,
             keep_data: self.keep_data,
             timeout: self.timeout,
-            keep_awake: self.keep_awake.map(|switch| matches!(switch, Switch::On)),
+            keep_awake: self.keep_awake.map(Switch::is_on),
         }
     }
 }

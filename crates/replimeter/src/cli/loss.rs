@@ -95,7 +95,7 @@ impl LossMeasureArgs {
             size: self.size,
             gap: self.gap,
             seed: self.seed,
-            keep_awake: self.keep_awake.map(|switch| matches!(switch, Switch::On)),
+            keep_awake: self.keep_awake.map(Switch::is_on),
         }
     }
 }
@@ -165,7 +165,6 @@ pub(crate) struct ExposureMeasureArgs {
 impl ExposureMeasureArgs {
     /// The settings for a plan.
     pub(crate) fn spec(&self) -> ExposureSpec {
-        let on = |switch: Option<Switch>| switch.map(|switch| matches!(switch, Switch::On));
         ExposureSpec {
             duration: self.duration,
             every: self.every,
@@ -174,8 +173,8 @@ impl ExposureMeasureArgs {
             rate: self.rate,
             size: self.size,
             server_id: self.server_id,
-            keep_awake: on(self.keep_awake),
-            real_time: on(self.real_time),
+            keep_awake: self.keep_awake.map(Switch::is_on),
+            real_time: self.real_time.map(Switch::is_on),
         }
     }
 }

@@ -21,6 +21,8 @@ use replimeter_model::{
     span::Span,
 };
 
+use crate::failure::Failure;
+
 pub(crate) use self::{
     cost::CostArgs,
     load::LoadArgs,
@@ -151,6 +153,11 @@ impl OutputArgs {
     pub(crate) fn form(&self) -> Form {
         Form::of(self.json, self.markdown, self.raw)
     }
+
+    /// For every command whose runs have no sweep.
+    pub(crate) fn refuse_raw(&self) -> Result<(), Failure> {
+        if self.raw { Err(Failure::usage("--raw is for a sweep over sizes", "leave it out")) } else { Ok(()) }
+    }
 }
 
 /// A switch that defaults by target.
@@ -158,6 +165,12 @@ impl OutputArgs {
 pub(crate) enum Switch {
     On,
     Off,
+}
+
+impl Switch {
+    pub(crate) fn is_on(self) -> bool {
+        matches!(self, Self::On)
+    }
 }
 
 /// Where stamps are joined.
@@ -343,8 +356,8 @@ impl CalibrateArgs {
             rounds: self.rounds,
             repeats: self.repeats,
             every: self.every,
-            keep_awake: self.keep_awake.map(|switch| matches!(switch, Switch::On)),
-            real_time: self.real_time.map(|switch| matches!(switch, Switch::On)),
+            keep_awake: self.keep_awake.map(Switch::is_on),
+            real_time: self.real_time.map(Switch::is_on),
         };
         PlanFile::calibrate(target, calibrate)
     }
@@ -453,8 +466,8 @@ impl MeasureArgs {
             warm_up: self.warm_up,
             floor_rounds: self.floor_rounds,
             timeout: self.timeout,
-            keep_awake: self.keep_awake.map(|switch| matches!(switch, Switch::On)),
-            real_time: self.real_time.map(|switch| matches!(switch, Switch::On)),
+            keep_awake: self.keep_awake.map(Switch::is_on),
+            real_time: self.real_time.map(Switch::is_on),
             ..LagSpec::default()
         }
     }

@@ -98,7 +98,7 @@ impl ScaleArgs {
             updates: self.updates.then_some(true),
             check_prediction: self.check_prediction.then_some(true),
             seed: self.seed,
-            keep_awake: self.keep_awake.map(|switch| matches!(switch, Switch::On)),
+            keep_awake: self.keep_awake.map(Switch::is_on),
         };
         PlanFile::scale(self.servers.spec(), scale)
     }

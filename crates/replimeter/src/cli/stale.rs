@@ -154,7 +154,6 @@ impl StaleArgs {
     /// The settings for a plan.
     pub(crate) fn spec(&self) -> StaleSpec {
         let Self { measure, load, .. } = self;
-        let on = |switch: Option<Switch>| switch.map(|switch| matches!(switch, Switch::On));
         let pools = measure.pool.iter().map(|pool| match pool {
             PoolName::Keep => Pool::Keep,
             PoolName::Reset => Pool::Reset,
@@ -183,8 +182,8 @@ impl StaleArgs {
             load_size: load.load_size,
             judge_load: load.judge_load,
             timeout: measure.timeout,
-            keep_awake: on(measure.keep_awake),
-            real_time: on(measure.real_time),
+            keep_awake: measure.keep_awake.map(Switch::is_on),
+            real_time: measure.real_time.map(Switch::is_on),
             seed: measure.seed,
         }
     }

@@ -99,7 +99,6 @@ pub(crate) struct TapMeasureArgs {
 impl TapMeasureArgs {
     /// The settings for a plan.
     pub(crate) fn spec(&self) -> TapSpec {
-        let on = |switch: Option<Switch>| switch.map(|switch| matches!(switch, Switch::On));
         TapSpec {
             duration: self.duration,
             every: self.every,
@@ -112,8 +111,8 @@ impl TapMeasureArgs {
             except: self.except.clone(),
             rest: self.rest,
             server_id: self.server_id,
-            keep_awake: on(self.keep_awake),
-            real_time: on(self.real_time),
+            keep_awake: self.keep_awake.map(Switch::is_on),
+            real_time: self.real_time.map(Switch::is_on),
         }
     }
 }

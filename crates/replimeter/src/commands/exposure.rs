@@ -6,12 +6,13 @@ use replimeter_model::plan::{PlanError, PlanFile, Work};
 
 use crate::{
     cli::ExposureArgs,
-    exposure::{self, Request},
+    exposure,
     failure::{Failure, unexpected},
+    frame::Request,
 };
 
 pub(crate) fn run(args: &ExposureArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
-    exposure::check(&args.output)?;
+    args.output.refuse_raw()?;
     let (target, passwords, warnings) = args.target.spec()?;
     let plan = PlanFile::exposure(target, args.measure.spec()).resolve().map_err(refuse)?;
     let Work::Exposure(work) = &plan.work else { return Err(unexpected()) };

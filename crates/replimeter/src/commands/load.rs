@@ -7,7 +7,8 @@ use replimeter_model::plan::{PlanFile, Work};
 use crate::{
     cli::LoadingArgs,
     failure::{Failure, unexpected},
-    loading::{self, Request},
+    frame::Request,
+    loading,
 };
 
 pub(crate) fn run(args: &LoadingArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {

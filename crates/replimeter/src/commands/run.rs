@@ -18,10 +18,8 @@ use crate::{
     commands::report::print,
     cost, exposure,
     failure::Failure,
-    frame::plan_text,
-    loading, loss,
-    measure::{self, Request},
-    scale, stale, tap,
+    frame::{Request, plan_text},
+    loading, loss, measure, scale, stale, tap,
 };
 
 /// No plan comes near this, in bytes.
@@ -35,47 +33,28 @@ pub(crate) fn run(args: &RunArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure>
     let plans = args.plans.iter().map(|path| read(path, args)).collect::<Result<Vec<_>, _>>()?;
     plans.iter().try_for_each(|(plan, ..)| match &plan.work {
         Work::Lag(lag) => measure::check(&plan.targets, lag, &args.output),
-        Work::Calibrate(_) => calibrate::check(&args.output),
-        Work::Tap(_) => tap::check(&args.output),
         Work::Load(work) => loading::check(work, &args.output),
-        Work::Scale(_) => scale::check(&args.output),
         Work::Cost(work) => cost::check(work, &args.output),
         Work::Stale(work) => stale::check(plan, work, &args.output),
-        Work::Loss(_) => loss::check(&args.output),
-        Work::Exposure(_) => exposure::check(&args.output),
+        Work::Calibrate(_) | Work::Tap(_) | Work::Scale(_) | Work::Loss(_) | Work::Exposure(_) => args.output.refuse_raw(),
     })?;
     for (plan, passwords, warnings) in plans {
         if args.dry_run {
             print(&plan_text(&plan)?)?;
             continue;
         }
-        let (ask_password, output) = (args.target.ask_password, &args.output);
+        let (passwords, ask_password, output) = (&passwords, args.target.ask_password, &args.output);
+        let request = Request { plan: &plan, work: &plan.work, passwords, ask_password, output, warnings };
         match &plan.work {
-            Work::Lag(lag) => {
-                measure::carry_out(Request { plan: &plan, lag, passwords: &passwords, ask_password, output, warnings }, stop)?;
-            }
-            Work::Calibrate(work) => calibrate::carry_out(&plan, work, output, warnings, stop)?,
-            Work::Scale(work) => scale::carry_out(&plan, work, output, warnings, stop)?,
-            Work::Tap(work) => {
-                let (passwords, stream, lines) = (&passwords, None, false);
-                let request = tap::Request { plan: &plan, work, passwords, ask_password, output, stream, lines, warnings };
-                tap::carry_out(request, stop)?;
-            }
-            Work::Load(work) => {
-                let passwords = &passwords;
-                loading::carry_out(loading::Request { plan: &plan, work, passwords, ask_password, output, warnings }, stop)?;
-            }
-            Work::Cost(work) => cost::carry_out(&plan, work, output, warnings, stop)?,
-            Work::Stale(work) => {
-                let passwords = &passwords;
-                stale::carry_out(stale::Request { plan: &plan, work, passwords, ask_password, output, warnings }, stop)?;
-            }
-            Work::Loss(work) => loss::carry_out(&plan, work, output, warnings, stop)?,
-            Work::Exposure(work) => {
-                let passwords = &passwords;
-                let request = exposure::Request { plan: &plan, work, passwords, ask_password, output, warnings };
-                exposure::carry_out(request, stop)?;
-            }
+            Work::Lag(work) => measure::carry_out(request.to(work), stop)?,
+            Work::Calibrate(work) => calibrate::carry_out(&plan, work, output, request.warnings, stop)?,
+            Work::Scale(work) => scale::carry_out(&plan, work, output, request.warnings, stop)?,
+            Work::Tap(work) => tap::carry_out(request.to(work), None, false, stop)?,
+            Work::Load(work) => loading::carry_out(request.to(work), stop)?,
+            Work::Cost(work) => cost::carry_out(&plan, work, output, request.warnings, stop)?,
+            Work::Stale(work) => stale::carry_out(request.to(work), stop)?,
+            Work::Loss(work) => loss::carry_out(&plan, work, output, request.warnings, stop)?,
+            Work::Exposure(work) => exposure::carry_out(request.to(work), stop)?,
         }
     }
     Ok(())

@@ -11,7 +11,7 @@ use crate::{
 };
 
 pub(crate) fn run(args: &ScaleArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
-    scale::check(&args.output)?;
+    args.output.refuse_raw()?;
     let plan = args.plan().resolve()?;
     let Work::Scale(work) = &plan.work else { return Err(unexpected()) };
     scale::carry_out(&plan, work, &args.output, Vec::new(), stop)

@@ -7,7 +7,8 @@ use replimeter_model::plan::{PlanFile, Work};
 use crate::{
     cli::StaleArgs,
     failure::{Failure, unexpected},
-    stale::{self, Request},
+    frame::Request,
+    stale,
 };
 
 pub(crate) fn run(args: &StaleArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {

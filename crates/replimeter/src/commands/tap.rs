@@ -7,11 +7,12 @@ use replimeter_model::plan::{PlanFile, Work};
 use crate::{
     cli::TapArgs,
     failure::{Failure, unexpected},
-    tap::{self, Request},
+    frame::Request,
+    tap,
 };
 
 pub(crate) fn run(args: &TapArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
-    tap::check(&args.output)?;
+    args.output.refuse_raw()?;
     let (target, passwords, warnings) = args.target.spec()?;
     let plan = PlanFile::tap(target, args.measure.spec()).resolve()?;
     let Work::Tap(work) = &plan.work else { return Err(unexpected()) };
@@ -21,9 +22,7 @@ pub(crate) fn run(args: &TapArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure>
         passwords: &passwords,
         ask_password: args.target.ask_password,
         output: &args.output,
-        stream: args.stream,
-        lines: args.measure.every.is_some(),
         warnings,
     };
-    tap::carry_out(request, stop)
+    tap::carry_out(request, args.stream, args.measure.every.is_some(), stop)
 }

@@ -28,7 +28,7 @@ use replimeter_stats::{
 };
 
 use super::{Part, status};
-use crate::failure::{Failure, Kind};
+use crate::failure::Failure;
 
 /// Summaries gathered while the run goes on.
 pub(crate) struct Gathered {
@@ -172,13 +172,7 @@ pub(crate) fn build(run: &Run<'_>, parts: &[Part], mut warnings: Vec<Warning>) -
             "look at the replica's state, or raise --timeout",
         ));
     }
-    match run.failure {
-        Some(failure) if failure.kind == Kind::Interrupted => {
-            warnings.push(Warning::new(WarningCode::Interrupted, failure.message.clone(), "run the plan again for the whole"));
-        }
-        Some(failure) => warnings.push(Warning::new(WarningCode::Failed, failure.message.clone(), failure.hint.clone())),
-        None => {}
-    }
+    warnings.extend(run.failure.map(Failure::warning));
     let mut document = LagDocument {
         schema: LAG_SCHEMA.to_owned(),
         run_dir: run.run_dir.display().to_string(),

@@ -12,7 +12,9 @@ use replimeter_sandbox::{
     Sandbox, Settings,
     kept::{Kept, LinkState, Question},
 };
+use replimeter_server::Node;
 
+use super::ANSWER;
 use crate::{credentials, environment, failure::Failure, progress::Line};
 
 /// The servers of a target; a sandbox of our own goes when this is dropped.
@@ -25,6 +27,14 @@ pub(crate) struct Servers {
     pub(crate) declared: Vec<Declared>,
     /// What reports call the target.
     pub(crate) label: String,
+}
+
+impl Servers {
+    /// The servers as a measurement asks them: whoever is slow to answer is away.
+    pub(crate) fn to_measure(&self) -> Vec<Declared> {
+        let prompt = |one: &Declared| Declared { node: Node { answer: ANSWER, ..one.node.clone() }, ..one.clone() };
+        self.declared.iter().map(prompt).collect()
+    }
 }
 
 /// What reports call a target.
