@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use replimeter_model::{
     manifest::ServerRecord,
-    target::{Role, SslMode},
+    target::Role,
     warning::{Warning, WarningCode},
 };
 use replimeter_server::{
@@ -210,13 +210,7 @@ pub fn check_for(declared: &[Declared], writer_privileges: &[&str]) -> Result<Cl
     let mut primary = None;
     let mut replicas = Vec::new();
     for (mut server, relation) in servers.into_iter().zip(relations.of) {
-        if !server.session.tls() && server.node.endpoint.ssl_mode == SslMode::Preferred && !server.node.endpoint.is_loopback() {
-            warnings.push(Warning::new(
-                WarningCode::TlsNotVerified,
-                format!("{} ({}): the connection is not encrypted", server.session.name(), server.session.address()),
-                "add ?ssl-mode=verify-ca&ssl-ca=FILE to its URL if the network is not yours alone",
-            ));
-        }
+        warnings.extend(server.unencrypted());
         if relation == Relation::Writer {
             check_primary(&mut server, writer_privileges, &mut warnings)?;
             primary = Some(server);

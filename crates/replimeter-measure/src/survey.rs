@@ -4,7 +4,10 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use replimeter_model::target::Role;
+use replimeter_model::{
+    target::{Role, SslMode},
+    warning::{Warning, WarningCode},
+};
 use replimeter_server::{
     ErrorKind, Node, ServerError, Session,
     facts::Facts,
@@ -87,6 +90,19 @@ impl Surveyed {
         Ok(Self { node: node.clone(), session, facts, channels, galera, group, semi_sync, acknowledges })
     }
 
+    /// A warning when the connection is in the clear and leaves this machine.
+    pub(crate) fn unencrypted(&self) -> Option<Warning> {
+        let endpoint = &self.node.endpoint;
+        let clear = !self.session.tls() && endpoint.ssl_mode == SslMode::Preferred && !endpoint.is_loopback();
+        clear.then(|| {
+            Warning::new(
+                WarningCode::TlsNotVerified,
+                format!("{} ({}): the connection is not encrypted", self.session.name(), self.session.address()),
+                "add ?ssl-mode=verify-ca&ssl-ca=FILE to its URL if the network is not yours alone",
+            )
+        })
+    }
+
     /// The server with little patience, for questions in the middle of a run.
     #[must_use]
     pub fn impatient(&self) -> Node {
@@ -102,6 +118,27 @@ impl Surveyed {
     fn same_cluster(&self, other: &Self) -> Option<Relation> {
         one_cluster([self.galera.as_ref(), other.galera.as_ref()], [self.group(), other.group()])
     }
+}
+
+/// Connects to every server and asks it.
+///
+/// # Errors
+/// When one cannot be reached, or leads to the same server as one before it.
+pub(crate) fn read_each(declared: &[Declared]) -> Result<Vec<Surveyed>, ServerError> {
+    let mut servers: Vec<Surveyed> = Vec::new();
+    for one in declared {
+        let server = Surveyed::read(&one.node)?;
+        let identity = server.facts.identity();
+        if let Some(other) = servers.iter().find(|other| other.facts.identity() == identity) {
+            return Err(server.session.unfit(
+                "is named twice",
+                format!("{} ({}) leads to the same server, {}", other.session.name(), other.session.address(), identity.place),
+                "name each server once",
+            ));
+        }
+        servers.push(server);
+    }
+    Ok(servers)
 }
 
 /// The cluster that two servers are both of, if any: [`Relation::Galera`] or

@@ -8,7 +8,7 @@ use replimeter_server::{
 
 use crate::{
     preflight::{CheckedReplica, Cluster},
-    survey::{Declared, Relation, Surveyed, relate},
+    survey::{Declared, Relation, read_each, relate},
 };
 
 /// Connects to every server, finds out how they hang together, and checks that the
@@ -17,19 +17,7 @@ use crate::{
 /// # Errors
 /// On the first thing that forbids it, naming the server, the cause and what to try.
 pub fn check(declared: &[Declared]) -> Result<Cluster, ServerError> {
-    let mut servers: Vec<Surveyed> = Vec::new();
-    for one in declared {
-        let server = Surveyed::read(&one.node)?;
-        let identity = server.facts.identity();
-        if let Some(other) = servers.iter().find(|other| other.facts.identity() == identity) {
-            return Err(server.session.unfit(
-                "is named twice",
-                format!("{} ({}) leads to the same server, {}", other.session.name(), other.session.address(), identity.place),
-                "name each server once",
-            ));
-        }
-        servers.push(server);
-    }
+    let servers = read_each(declared)?;
     // What the replicas say is all that there is.
     if let Some(error) = servers
         .iter()

@@ -1,14 +1,10 @@
 //! Whether servers can bear a load by itself; reads only.
 
-use replimeter_model::{
-    target::SslMode,
-    warning::{Warning, WarningCode},
-};
 use replimeter_server::{ServerError, Session};
 
 use crate::{
     preflight::{CheckedReplica, Cluster},
-    survey::{Declared, Relation, Surveyed, not_running, relate},
+    survey::{Declared, Relation, not_running, read_each, relate},
     table::{SCHEMA, take_lock},
 };
 
@@ -18,30 +14,12 @@ use crate::{
 /// # Errors
 /// On the first thing that forbids a load, naming the server, the cause and what to try.
 pub fn check(declared: &[Declared]) -> Result<Cluster, ServerError> {
-    let mut servers: Vec<Surveyed> = Vec::new();
-    for one in declared {
-        let server = Surveyed::read(&one.node)?;
-        let identity = server.facts.identity();
-        if let Some(other) = servers.iter().find(|other| other.facts.identity() == identity) {
-            return Err(server.session.unfit(
-                "is named twice",
-                format!("{} ({}) leads to the same server, {}", other.session.name(), other.session.address(), identity.place),
-                "name each server once",
-            ));
-        }
-        servers.push(server);
-    }
+    let servers = read_each(declared)?;
     let relations = relate(&servers, declared)?;
     let mut warnings = Vec::new();
     let (mut primary, mut replicas) = (None, Vec::new());
     for (server, relation) in servers.into_iter().zip(relations.of) {
-        if !server.session.tls() && server.node.endpoint.ssl_mode == SslMode::Preferred && !server.node.endpoint.is_loopback() {
-            warnings.push(Warning::new(
-                WarningCode::TlsNotVerified,
-                format!("{} ({}): the connection is not encrypted", server.session.name(), server.session.address()),
-                "add ?ssl-mode=verify-ca&ssl-ca=FILE to its URL if the network is not yours alone",
-            ));
-        }
+        warnings.extend(server.unencrypted());
         match &relation {
             Relation::Writer => {
                 if server.facts.on("read_only") {

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use replimeter_model::{
-    target::{Role as Declaration, SslMode},
+    target::Role as Declaration,
     warning::{Warning, WarningCode},
 };
 use replimeter_server::{
@@ -14,7 +14,7 @@ use replimeter_server::{
 
 use crate::{
     preflight::{CheckedReplica, Cluster},
-    survey::{Declared, Relation, Surveyed, relate},
+    survey::{Declared, Relation, read_each, relate},
 };
 
 /// Connects to every server, finds out how they hang together, and checks that each
@@ -23,19 +23,7 @@ use crate::{
 /// # Errors
 /// On the first thing that forbids it, naming the server, the cause and what to try.
 pub fn check(declared: &[Declared]) -> Result<Cluster, ServerError> {
-    let mut servers: Vec<Surveyed> = Vec::new();
-    for one in declared {
-        let server = Surveyed::read(&one.node)?;
-        let identity = server.facts.identity();
-        if let Some(other) = servers.iter().find(|other| other.facts.identity() == identity) {
-            return Err(server.session.unfit(
-                "is named twice",
-                format!("{} ({}) leads to the same server, {}", other.session.name(), other.session.address(), identity.place),
-                "name each server once",
-            ));
-        }
-        servers.push(server);
-    }
+    let servers = read_each(declared)?;
     let mut warnings = Vec::new();
     let declared_writer = declared.iter().position(|one| one.role == Some(Declaration::Primary));
     let unseen = servers.iter().find(|server| server.channels.is_err());
@@ -62,14 +50,7 @@ pub fn check(declared: &[Declared]) -> Result<Cluster, ServerError> {
     let mut replicas = Vec::new();
     let relations = relations.unwrap_or_else(|| servers.iter().map(|_| Relation::Writer).collect());
     for (index, (server, relation)) in servers.into_iter().zip(relations).enumerate() {
-        let own = &server.node;
-        if !server.session.tls() && own.endpoint.ssl_mode == SslMode::Preferred && !own.endpoint.is_loopback() {
-            warnings.push(Warning::new(
-                WarningCode::TlsNotVerified,
-                format!("{} ({}): the connection is not encrypted", server.session.name(), server.session.address()),
-                "add ?ssl-mode=verify-ca&ssl-ca=FILE to its URL if the network is not yours alone",
-            ));
-        }
+        warnings.extend(server.unencrypted());
         if index == writer {
             fitness::check(&server.session, &server.facts, Role::Source)?;
             primary = Some(server);
