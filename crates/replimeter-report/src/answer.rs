@@ -20,16 +20,31 @@ pub fn answer(document: &LagDocument) -> String {
         parts.push(format!("On the same rows, at the median: {}.", others.join(", ")));
     }
     parts.extend(backlog::answer(document));
-    if document.status == RunStatus::Void {
-        parts.push("The run is void: it did not measure what was to be measured.".to_owned());
-    }
-    if document.status == RunStatus::Interrupted {
-        parts.push("The run was interrupted; this is what was measured until then.".to_owned());
-    }
-    if document.status == RunStatus::Failed {
-        parts.push("The run ended with an error; this is what was measured until then.".to_owned());
-    }
+    parts.extend(ending_or_void(document.status).map(str::to_owned));
     parts.join(" ")
+}
+
+/// How a run ended that did not come to its end.
+pub(crate) fn ending(status: RunStatus) -> Option<&'static str> {
+    match status {
+        RunStatus::Interrupted => Some("The run was interrupted; this is what was measured until then."),
+        RunStatus::Failed => Some("The run ended with an error; this is what was measured until then."),
+        RunStatus::Complete | RunStatus::Void => None,
+    }
+}
+
+/// The same where nothing else says that a run is void.
+pub(crate) fn ending_or_void(status: RunStatus) -> Option<&'static str> {
+    let void = "The run is void: it did not measure what was to be measured.";
+    if status == RunStatus::Void { Some(void) } else { ending(status) }
+}
+
+/// A finding, and how its run ended.
+pub(crate) fn with_ending(finding: String, status: RunStatus) -> String {
+    match ending(status) {
+        Some(ending) => format!("{finding} {ending}"),
+        None => finding,
+    }
 }
 
 /// By how much another method differs.

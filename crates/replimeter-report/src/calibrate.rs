@@ -2,15 +2,13 @@
 
 use std::{collections::BTreeSet, fmt::Write as _};
 
-use replimeter_model::{
-    calibrate::{CalibrateDocument, CalibrateRow},
-    record::RunStatus,
-};
+use replimeter_model::calibrate::{CalibrateDocument, CalibrateRow};
 
 use crate::{
+    answer::with_ending,
     figures::{Unit, count, time},
     methods,
-    terminal::{aligned, plain_table, warnings, wrapped},
+    terminal::{aligned, how_measured, plain_table, warnings, wrapped},
 };
 
 /// The columns.
@@ -87,12 +85,7 @@ pub fn answer(document: &CalibrateDocument) -> String {
     if !parts.is_empty() && document.results.iter().any(|row| row.error_p50_us.is_some() && row.error_p50_ci.is_none()) {
         text.push_str(" There are too few rounds to say how sure that is.");
     }
-    match document.status {
-        RunStatus::Interrupted => text.push_str(" The run was interrupted; this is what was measured until then."),
-        RunStatus::Failed => text.push_str(" The run ended with an error; this is what was measured until then."),
-        RunStatus::Complete | RunStatus::Void => {}
-    }
-    text
+    with_ending(text, document.status)
 }
 
 /// The whole text.
@@ -108,10 +101,7 @@ pub fn text(document: &CalibrateDocument) -> String {
         table.add_row(line);
     }
     let _ = writeln!(out, "What each method makes of each delay (µs)\n{}", aligned(table, 2).trim_end());
-    let _ = writeln!(out, "\nHow it was measured");
-    for sentence in sentences(document) {
-        let _ = writeln!(out, "  {}", wrapped(&sentence, 118, "  "));
-    }
+    out.push_str(&how_measured(&sentences(document)));
     for floor in &document.floors {
         let _ = writeln!(out, "  {}", wrapped(&methods::floor_of(floor, ""), 118, "  "));
     }

@@ -5,14 +5,15 @@ use std::{fmt::Write as _, time::Duration};
 use replimeter_model::{
     cost::{Added, CostDocument, CostRow, CostStep, SelfTest},
     estimate::Estimate,
-    record::{Distribution, RunStatus},
+    record::Distribution,
     span::Span,
 };
 
 use crate::{
+    answer::with_ending,
     figures::{Unit, count, rate},
     load::with_interval,
-    terminal::{aligned, plain_table, warnings, wrapped},
+    terminal::{aligned, paragraphs, plain_table, warnings, wrapped},
 };
 
 /// The columns of the list.
@@ -339,7 +340,7 @@ pub(crate) fn comparisons(document: &CostDocument) -> Vec<Vec<String>> {
 /// The finding.
 #[must_use]
 pub fn answer(document: &CostDocument) -> String {
-    let mut text = match &document.self_test {
+    let text = match &document.self_test {
         Some(test) => self_test(test),
         None => {
             // The fewest threads and the shortest distance say what waiting costs.
@@ -366,12 +367,7 @@ pub fn answer(document: &CostDocument) -> String {
             }
         }
     };
-    match document.status {
-        RunStatus::Interrupted => text.push_str(" The run was interrupted; this is what was measured until then."),
-        RunStatus::Failed => text.push_str(" The run ended with an error; this is what was measured until then."),
-        RunStatus::Complete | RunStatus::Void => {}
-    }
-    text
+    with_ending(text, document.status)
 }
 
 fn threads(number: u32) -> String {
@@ -475,10 +471,8 @@ pub fn text(document: &CostDocument) -> String {
         }
         out.push('\n');
     }
-    let _ = writeln!(out, "How it was measured");
-    for sentence in how(document) {
-        let _ = writeln!(out, "  {}", wrapped(&sentence, 118, "  "));
-    }
+    out.push_str("How it was measured\n");
+    out.push_str(&paragraphs(&how(document)));
     out.push_str(&warnings(&document.warnings));
     out
 }

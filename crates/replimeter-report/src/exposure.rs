@@ -2,14 +2,12 @@
 
 use std::fmt::Write as _;
 
-use replimeter_model::{
-    exposure::{ExposureDocument, ExposureRow},
-    record::RunStatus,
-};
+use replimeter_model::exposure::{ExposureDocument, ExposureRow};
 
 use crate::{
+    answer::ending,
     figures::{Unit, count, time},
-    terminal::{aligned, plain_table, warnings, wrapped},
+    terminal::{aligned, how_measured, plain_table, warnings, wrapped},
 };
 
 /// The columns.
@@ -79,11 +77,7 @@ fn of_row(row: &ExposureRow) -> String {
 #[must_use]
 pub fn answer(document: &ExposureDocument) -> String {
     let mut parts: Vec<String> = document.results.iter().map(of_row).collect();
-    match document.status {
-        RunStatus::Interrupted => parts.push("The run was interrupted; this is what was measured until then.".to_owned()),
-        RunStatus::Failed => parts.push("The run ended with an error; this is what was measured until then.".to_owned()),
-        RunStatus::Complete | RunStatus::Void => {}
-    }
+    parts.extend(ending(document.status).map(str::to_owned));
     parts.join(" ")
 }
 
@@ -133,10 +127,7 @@ pub fn text(document: &ExposureDocument) -> String {
         let _ =
             writeln!(out, "What a crash would have taken, over {}\n{}", time(document.measured_us), aligned(table, 1).trim_end());
     }
-    let _ = writeln!(out, "\nHow it was measured");
-    for sentence in sentences(document) {
-        let _ = writeln!(out, "  {}", wrapped(&sentence, 118, "  "));
-    }
+    out.push_str(&how_measured(&sentences(document)));
     out.push_str(&warnings(&document.warnings));
     out
 }

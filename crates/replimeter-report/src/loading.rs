@@ -8,6 +8,7 @@ use replimeter_model::{
 };
 
 use crate::{
+    answer::with_ending,
     figures::{Unit, count, rate},
     load::with_interval,
     terminal::{aligned, plain_table, warnings, wrapped},
@@ -198,14 +199,9 @@ pub fn answer(document: &LoadDocument) -> String {
         answer = "Nothing was measured".to_owned();
     }
     answer.push('.');
-    match document.status {
-        RunStatus::Complete => {}
-        RunStatus::Interrupted => answer.push_str(" The run was interrupted; this is what was measured until then."),
-        RunStatus::Failed | RunStatus::Void => {
-            answer.push_str(" The run ended with an error; this is what was measured until then.");
-        }
-    }
-    answer
+    // A load is void by an error: nothing was completed.
+    let status = if document.status == RunStatus::Void { RunStatus::Failed } else { document.status };
+    with_ending(answer, status)
 }
 
 /// The whole report.

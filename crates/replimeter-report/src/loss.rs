@@ -2,14 +2,12 @@
 
 use std::fmt::Write as _;
 
-use replimeter_model::{
-    loss::{CrashRecord, LossDocument, LossRow, Share},
-    record::RunStatus,
-};
+use replimeter_model::loss::{CrashRecord, LossDocument, LossRow, Share};
 
 use crate::{
+    answer::ending_or_void,
     figures::{Unit, count, time},
-    terminal::{aligned, plain_table, warnings, wrapped},
+    terminal::{aligned, how_measured, plain_table, warnings, wrapped},
 };
 
 /// Crashes that the text shows; all are in the record.
@@ -141,12 +139,7 @@ fn of_row(row: &LossRow) -> String {
 #[must_use]
 pub fn answer(document: &LossDocument) -> String {
     let mut parts: Vec<String> = document.results.iter().map(of_row).collect();
-    match document.status {
-        RunStatus::Interrupted => parts.push("The run was interrupted; this is what was measured until then.".to_owned()),
-        RunStatus::Failed => parts.push("The run ended with an error; this is what was measured until then.".to_owned()),
-        RunStatus::Void => parts.push("The run is void: it did not measure what was to be measured.".to_owned()),
-        RunStatus::Complete => {}
-    }
+    parts.extend(ending_or_void(document.status).map(str::to_owned));
     parts.join(" ")
 }
 
@@ -252,10 +245,7 @@ pub fn text(document: &LossDocument) -> String {
     if !recoveries.is_empty() {
         let _ = writeln!(out, "\nMedian recovery, 95 %: {}", wrapped(&recoveries.join("; "), 100, "  "));
     }
-    let _ = writeln!(out, "\nHow it was measured");
-    for sentence in sentences(document) {
-        let _ = writeln!(out, "  {}", wrapped(&sentence, 118, "  "));
-    }
+    out.push_str(&how_measured(&sentences(document)));
     if !document.target.options.is_empty() {
         let _ = writeln!(out, "  Servers: {}.", wrapped(&document.target.options.join("; "), 108, "  "));
     }

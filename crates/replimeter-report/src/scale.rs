@@ -5,13 +5,13 @@ use std::fmt::Write as _;
 use replimeter_model::{
     estimate::Estimate,
     plan::ScalePhase,
-    record::RunStatus,
     scale::{ScaleDocument, ScaleFit, ScaleRow, ScaleServer},
 };
 
 use crate::{
+    answer::with_ending,
     figures::{count, rate, time},
-    terminal::{aligned, plain_table, warnings, wrapped},
+    terminal::{aligned, how_measured, paragraphs, plain_table, warnings, wrapped},
 };
 
 /// The author's columns.
@@ -343,13 +343,8 @@ pub fn answer(document: &ScaleDocument) -> String {
             (None, None) => "For selects alone the law shows no end to what replicas add.".to_owned(),
         });
     }
-    let mut text = if parts.is_empty() { "No block came to its end.".to_owned() } else { parts.join(" ") };
-    match document.status {
-        RunStatus::Interrupted => text.push_str(" The run was interrupted; this is what was measured until then."),
-        RunStatus::Failed => text.push_str(" The run ended with an error; this is what was measured until then."),
-        RunStatus::Complete | RunStatus::Void => {}
-    }
-    text
+    let text = if parts.is_empty() { "No block came to its end.".to_owned() } else { parts.join(" ") };
+    with_ending(text, document.status)
 }
 
 /// How it was measured, and what belongs to it.
@@ -452,13 +447,8 @@ pub fn text(document: &ScaleDocument) -> String {
     add("Percent of no replica", &PERCENT_HEADINGS, 1, percent_lines(document));
     add("What each server spent", &SERVER_HEADINGS, 3, server_lines(document));
     add("Scaling law", &LAW_HEADINGS, 2, law_lines(document));
-    for sentence in law_sentences(document) {
-        let _ = writeln!(out, "  {}", wrapped(&sentence, 118, "  "));
-    }
-    let _ = writeln!(out, "\nHow it was measured");
-    for sentence in sentences(document) {
-        let _ = writeln!(out, "  {}", wrapped(&sentence, 118, "  "));
-    }
+    out.push_str(&paragraphs(&law_sentences(document)));
+    out.push_str(&how_measured(&sentences(document)));
     out.push_str(&warnings(&document.warnings));
     out
 }

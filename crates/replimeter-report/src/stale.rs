@@ -8,9 +8,10 @@ use replimeter_model::{
 };
 
 use crate::{
+    answer::with_ending,
     figures::{Unit, count, time},
     load::with_interval,
-    terminal::{aligned, plain_table, warnings, wrapped},
+    terminal::{aligned, how_measured, plain_table, warnings, wrapped},
 };
 
 /// A stretch without a round that is as long as this many others is a stall.
@@ -416,13 +417,10 @@ pub fn answer(document: &StaleDocument) -> String {
         }
     };
     text.push('.');
-    match document.status {
-        RunStatus::Interrupted => text.push_str(" The run was interrupted; this is what was measured until then."),
-        RunStatus::Failed => text.push_str(" The run ended with an error; this is what was measured until then."),
-        RunStatus::Void => text.push_str(" The run is void."),
-        RunStatus::Complete => {}
+    if document.status == RunStatus::Void {
+        text.push_str(" The run is void.");
     }
-    text
+    with_ending(text, document.status)
 }
 
 /// The whole text.
@@ -472,10 +470,7 @@ pub fn text(document: &StaleDocument) -> String {
         loads.into_iter().for_each(|line| _ = table.add_row(line));
         let _ = writeln!(out, "\nThe load itself\n{}", aligned(table, 2).trim_end());
     }
-    let _ = writeln!(out, "\nHow it was measured");
-    for sentence in sentences(document) {
-        let _ = writeln!(out, "  {}", wrapped(&sentence, 118, "  "));
-    }
+    out.push_str(&how_measured(&sentences(document)));
     out.push_str(&warnings(&document.warnings));
     out
 }

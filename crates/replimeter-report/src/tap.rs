@@ -3,14 +3,15 @@
 use std::fmt::Write as _;
 
 use replimeter_model::{
-    record::{Distribution, RunStatus},
+    record::Distribution,
     tap::{TapDocument, TapRow, TapWindow},
 };
 
 use crate::{
+    answer::with_ending,
     figures::{Unit, count, time},
     precision::Precision,
-    terminal::{aligned, plain_table, warnings, wrapped},
+    terminal::{aligned, how_measured, plain_table, warnings, wrapped},
 };
 
 /// Groups that the text shows of each replica; all are in the record.
@@ -213,12 +214,7 @@ pub fn answer(document: &TapDocument) -> String {
         );
     }
     text.push('.');
-    match document.status {
-        RunStatus::Interrupted => text.push_str(" The run was interrupted; this is what was measured until then."),
-        RunStatus::Failed => text.push_str(" The run ended with an error; this is what was measured until then."),
-        RunStatus::Complete | RunStatus::Void => {}
-    }
-    text
+    with_ending(text, document.status)
 }
 
 /// A stretch in one line, for people who watch.
@@ -386,10 +382,7 @@ pub fn text(document: &TapDocument) -> String {
         groups.into_iter().for_each(|line| _ = table.add_row(line));
         let _ = writeln!(out, "\nBy what the transactions touch ({})\n{}", unit(document).symbol(), aligned(table, 2).trim_end());
     }
-    let _ = writeln!(out, "\nHow it was measured");
-    for sentence in sentences(document) {
-        let _ = writeln!(out, "  {}", wrapped(&sentence, 118, "  "));
-    }
+    out.push_str(&how_measured(&sentences(document)));
     out.push_str(&warnings(&document.warnings));
     out
 }

@@ -290,10 +290,7 @@ fn course(windows: &[Window], half_us: f64) -> Option<String> {
 }
 
 fn floor(document: &LagDocument) -> String {
-    let mut out = String::from("\nHow it was measured\n");
-    for sentence in methods::sentences(&methods::used(document)) {
-        let _ = writeln!(out, "  {}", wrapped(&sentence, 118, "  "));
-    }
+    let mut out = how_measured(&methods::sentences(&methods::used(document)));
     let _ = writeln!(
         out,
         "  Medians are given with 95 % intervals, widened for dependence between rounds; quantiles with fewer than 10 samples beyond\n  \
@@ -332,6 +329,16 @@ pub fn warnings(warnings: &[Warning]) -> String {
         let _ = writeln!(out, "    → {}", wrapped(&warning.hint, 110, "      "));
     }
     out
+}
+
+/// How it was measured, in a report's text.
+pub(crate) fn how_measured(sentences: &[String]) -> String {
+    format!("\nHow it was measured\n{}", paragraphs(sentences))
+}
+
+/// Sentences beneath one another.
+pub(crate) fn paragraphs(sentences: &[String]) -> String {
+    sentences.iter().map(|sentence| format!("  {}\n", wrapped(sentence, 118, "  "))).collect()
 }
 
 /// Breaks a text into lines of at most `width` characters.
