@@ -460,7 +460,7 @@ impl Run<'_> {
     /// whatever happens. In a self-test every block goes to all rows that are given.
     fn start(&mut self, entry: &Entry, cells: &[(u32, Option<Span>)], own: &mut [&mut Gathered]) -> Result<(), Failure> {
         if self.stop.load(Ordering::Relaxed) {
-            return Err(Failure::interrupted("interrupted; what was measured until then is kept"));
+            return Err(Failure::cut_short());
         }
         let what = format!("round {}, {}", self.round, entry.label());
         self.frame.line.say(format!("{what}: starting · {}", self.left()));
@@ -474,7 +474,7 @@ impl Run<'_> {
         self.frame.close(servers);
         self.done_s += self.planned(cells.len());
         result.map_err(|failure| match failure.kind {
-            Kind::Interrupted => Failure::interrupted("interrupted; what was measured until then is kept"),
+            Kind::Interrupted => Failure::cut_short(),
             _ => failure.about(&entry.label(), true),
         })
     }

@@ -11,6 +11,7 @@ use replimeter_report::{crashes::LooksWriter, exposure::answer};
 
 use crate::{
     commands::report::{Document, plain},
+    course::Course,
     failure::{Failure, unexpected},
     frame::{Frame, Request},
     measure,
@@ -19,46 +20,6 @@ use crate::{
 
 /// Windows in the document; neighbours are joined when there would be more.
 const MOST_WINDOWS: usize = 1800;
-
-/// The course of the run in bounded memory.
-#[derive(Default)]
-struct Course {
-    windows: Vec<ExposureWindow>,
-    /// Stretches in each window.
-    joined: usize,
-    /// Stretches in the last one.
-    under_way: usize,
-}
-
-impl Course {
-    fn push(&mut self, stretch: &ExposureWindow) {
-        self.joined = self.joined.max(1);
-        match self.windows.last_mut().filter(|_| self.under_way < self.joined) {
-            Some(last) if self.under_way > 0 => {
-                last.extend(stretch);
-                self.under_way += 1;
-            }
-            _ => {
-                self.windows.push(stretch.clone());
-                self.under_way = 1;
-            }
-        }
-        if self.windows.len() >= MOST_WINDOWS && self.under_way == self.joined {
-            let pairs = std::mem::take(&mut self.windows);
-            let odd = pairs.len() % 2 == 1;
-            self.windows = pairs
-                .chunks(2)
-                .map(|pair| {
-                    let mut first = pair[0].clone();
-                    pair[1..].iter().for_each(|next| first.extend(next));
-                    first
-                })
-                .collect();
-            self.under_way = if odd { self.joined } else { 2 * self.joined };
-            self.joined *= 2;
-        }
-    }
-}
 
 /// Carries it out.
 pub(crate) fn carry_out(mut request: Request<'_, ExposurePlan>, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
@@ -74,11 +35,11 @@ pub(crate) fn carry_out(mut request: Request<'_, ExposurePlan>, stop: &Arc<Atomi
     let mut writer = LooksWriter::create(&frame.run_dir.file(SAMPLES), &servers.label)?;
     let mode = cluster.mode.to_owned();
     frame.line.say(format!("looking at {} replicas for {}", cluster.replicas.len(), work.duration));
-    let mut course = Course::default();
+    let mut course = Course::new(MOST_WINDOWS, ExposureWindow::extend);
     let line = &frame.line;
     let mut sample = |sample: &ExposureSample| writer.write(sample).map_err(|error| error.to_string());
     let mut window = |window: &ExposureWindow| {
-        course.push(window);
+        course.push(std::slice::from_ref(window));
         line.say(format!(
             "{:.0} s of {}: {:.1} transactions exposed on average, {} at most",
             window.end_us / 1e6,
@@ -105,7 +66,7 @@ pub(crate) fn carry_out(mut request: Request<'_, ExposurePlan>, stop: &Arc<Atomi
     frame.run_dir.keep();
     let mut failure = outcome.failure.take().map(Failure::from);
     if failure.is_none() && outcome.interrupted {
-        failure = Some(Failure::interrupted("interrupted; what was measured until then is kept"));
+        failure = Some(Failure::cut_short());
     }
     let failure = failure.or_else(|| finished.err().map(Failure::from));
     let mut warnings = std::mem::take(&mut frame.warnings);
@@ -139,9 +100,9 @@ mod tests {
 
     #[test]
     fn a_long_run_is_told_in_few_windows_and_nothing_is_lost() {
-        let mut course = Course::default();
+        let mut course = Course::new(MOST_WINDOWS, ExposureWindow::extend);
         for second in 0..10_007u64 {
-            course.push(&ExposureWindow {
+            course.push(&[ExposureWindow {
                 start_us: second as f64 * 1e6,
                 end_us: (second + 1) as f64 * 1e6,
                 looks: 100,
@@ -149,7 +110,7 @@ mod tests {
                 transactions_mean: 1.0,
                 transactions_max: second,
                 ..ExposureWindow::default()
-            });
+            }]);
         }
         let windows = &course.windows;
         assert!(windows.len() <= MOST_WINDOWS, "{}", windows.len());

@@ -56,6 +56,11 @@ impl Failure {
         Self { kind: Kind::Interrupted, message: message.into(), hint: String::new() }
     }
 
+    /// The user ended a measurement that has figures already.
+    pub(crate) fn cut_short() -> Self {
+        Self::interrupted("interrupted; what was measured until then is kept")
+    }
+
     /// Says which of several shapes it is about: their servers have the same names.
     pub(crate) fn about(mut self, shape: &str, several: bool) -> Self {
         if several {

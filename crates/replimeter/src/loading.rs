@@ -265,7 +265,7 @@ fn measure(
             if let Some(error) = result.failure {
                 measured.failure.get_or_insert(error.into());
             } else if result.interrupted {
-                measured.failure.get_or_insert(Failure::interrupted("interrupted; what was measured until then is kept"));
+                measured.failure.get_or_insert(Failure::cut_short());
             } else if result.operations == 0 {
                 let errors = row.load.errors.first().map_or_else(String::new, |error| format!(": {}", error.message));
                 let message = format!("{}: no operation was completed in the counted time{errors}", result.workload);

@@ -6,6 +6,7 @@ mod calibrate;
 mod cli;
 mod commands;
 mod cost;
+mod course;
 mod credentials;
 mod environment;
 mod exposure;

@@ -234,7 +234,7 @@ pub(crate) fn end_of(outcome: &Outcome) -> Option<Failure> {
     if let Some(error) = &outcome.failure {
         return Some(Failure::failed(error.to_string(), error.hint()));
     }
-    outcome.interrupted.then(|| Failure::interrupted("interrupted; what was measured until then is kept"))
+    outcome.interrupted.then(Failure::cut_short)
 }
 
 /// The status that goes with the ending.

@@ -102,7 +102,7 @@ pub(crate) fn carry_out(
     }
     // What was begun is kept, whichever step it was interrupted in.
     let failure = failure.map(|failure| match failure.kind {
-        Kind::Interrupted => Failure::interrupted("interrupted; what was measured until then is kept"),
+        Kind::Interrupted => Failure::cut_short(),
         _ => failure,
     });
     let finished = writer.finish();

@@ -359,7 +359,7 @@ impl<'a> Run<'a> {
             return Err(Failure::failed(error.to_string(), error.hint()));
         }
         if outcome.interrupted {
-            return Err(Failure::interrupted("interrupted; what was measured until then is kept"));
+            return Err(Failure::cut_short());
         }
         Ok(outcome.next_round)
     }

@@ -24,6 +24,7 @@ use replimeter_report::{
 use crate::{
     cli::Stream,
     commands::report::{Document, Reader, plain, print, print_to_reader},
+    course::Course,
     failure::{Failure, unexpected},
     frame::{Frame, Request},
     measure,
@@ -32,50 +33,6 @@ use crate::{
 
 /// Windows in the document; neighbours are joined when there would be more.
 const MOST_WINDOWS: usize = 1800;
-
-/// The course of the run in bounded memory.
-#[derive(Default)]
-struct Course {
-    windows: Vec<TapWindow>,
-    /// Stretches in each window.
-    joined: usize,
-    /// Stretches in the window under way.
-    under_way: usize,
-    replicas: usize,
-}
-
-impl Course {
-    fn push(&mut self, stretch: &[TapWindow]) {
-        self.replicas = stretch.len();
-        self.joined = self.joined.max(1);
-        if self.under_way == 0 || self.under_way == self.joined {
-            self.windows.extend_from_slice(stretch);
-            self.under_way = 1;
-        } else {
-            let from = self.windows.len() - stretch.len();
-            self.windows[from..].iter_mut().zip(stretch).for_each(|(window, next)| window.extend(next));
-            self.under_way += 1;
-        }
-        if self.windows.len() >= MOST_WINDOWS.max(4 * self.replicas) && self.under_way == self.joined {
-            self.halve();
-        }
-    }
-
-    fn halve(&mut self) {
-        let mut halved: Vec<TapWindow> = Vec::new();
-        for pair in self.windows.chunks(2 * self.replicas) {
-            let (first, second) = pair.split_at(self.replicas.min(pair.len()));
-            let mut first = first.to_vec();
-            first.iter_mut().zip(second).for_each(|(window, next)| window.extend(next));
-            halved.append(&mut first);
-        }
-        // A last one without its neighbour is half of a window.
-        let odd = (self.windows.len() / self.replicas) % 2 == 1;
-        self.windows = halved;
-        self.under_way = if odd { self.joined } else { 2 * self.joined };
-        self.joined *= 2;
-    }
-}
 
 /// Carries it out.
 ///
@@ -104,7 +61,7 @@ pub(crate) fn carry_out(
     let until = work.duration.map_or_else(|| "until Ctrl-C".to_owned(), |duration| format!("for {duration}"));
     frame.line.say(format!("following {} binary logs {until}", cluster.replicas.len() + 1));
     let shown = lines || std::io::stderr().is_terminal();
-    let mut course = Course::default();
+    let mut course = Course::new(MOST_WINDOWS, TapWindow::extend);
     let mut totals = Totals::default();
     let line = RefCell::new(&frame.line);
     let left = Cell::new(false);
@@ -149,7 +106,7 @@ pub(crate) fn carry_out(
     let mut failure = outcome.failure.take().map(Failure::from);
     // Without an end that was asked for, the user's is the proper one.
     if failure.is_none() && outcome.interrupted && work.duration.is_some() && !left.get() {
-        failure = Some(Failure::interrupted("interrupted; what was measured until then is kept"));
+        failure = Some(Failure::cut_short());
     }
     let failure = failure.or_else(|| finished.err().map(Failure::from));
     let mut warnings = std::mem::take(&mut frame.warnings);
@@ -207,7 +164,7 @@ mod tests {
 
     #[test]
     fn a_long_run_is_told_in_few_windows_and_nothing_is_lost() {
-        let mut course = Course::default();
+        let mut course = Course::new(MOST_WINDOWS, TapWindow::extend);
         for second in 0..10_007u64 {
             let stretch = |name: &str| TapWindow {
                 replica: name.to_owned(),

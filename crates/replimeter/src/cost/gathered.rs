@@ -16,6 +16,8 @@ use replimeter_stats::{
     signed::SignedHistogram,
 };
 
+use crate::measure::load::add_errors;
+
 /// What a row is of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Key {
@@ -131,12 +133,7 @@ impl Gathered {
         let result = &block.result;
         self.retries += result.retries.iter().map(|retried| retried.count).sum::<u64>();
         self.failed += result.failed;
-        for error in &result.errors {
-            match self.errors.iter_mut().find(|known| known.code == error.code) {
-                Some(known) => known.count += error.count,
-                None => self.errors.push(error.clone()),
-            }
-        }
+        add_errors(&mut self.errors, &result.errors);
         let (seconds, operations) = (result.counted.0 as f64 / 1e9, result.operations as f64);
         let Some(start) = self.starts.last_mut().filter(|_| seconds > 0.0) else { return };
         start.throughput.push(operations / seconds);

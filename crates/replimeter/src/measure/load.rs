@@ -11,7 +11,7 @@ use replimeter_measure::{
 };
 use replimeter_model::{
     backlog::{BacklogPhase, BacklogPlan, BacklogRow},
-    load::{BUILT_IN, LoadPlan, LoadRecord},
+    load::{BUILT_IN, LoadError, LoadPlan, LoadRecord},
     plan::LagPlan,
     warning::Warning,
 };
@@ -25,6 +25,16 @@ pub(crate) struct Beside {
     pub(crate) load: Vec<LoadRecord>,
     pub(crate) backlog: Vec<BacklogRow>,
     pub(crate) warnings: Vec<Warning>,
+}
+
+/// Adds errors to those of the same kind.
+pub(crate) fn add_errors(all: &mut Vec<LoadError>, more: &[LoadError]) {
+    for error in more {
+        match all.iter_mut().find(|known| known.code == error.code) {
+            Some(known) => known.count += error.count,
+            None => all.push(error.clone()),
+        }
+    }
 }
 
 /// Reads the workloads of all loads, before anything is touched.

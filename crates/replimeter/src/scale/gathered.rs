@@ -20,7 +20,7 @@ use replimeter_stats::{
     usl::{self, NoFit, Point},
 };
 
-use crate::{cost::NEAR_LIMIT, failure::Failure};
+use crate::{cost::NEAR_LIMIT, failure::Failure, measure::load::add_errors};
 
 /// Where a block belongs.
 pub(super) struct Place<'a> {
@@ -383,12 +383,7 @@ impl Cell {
             }
             self.retries += result.retries.iter().map(|retried| retried.count).sum::<u64>();
             self.failed += result.failed;
-            for error in &result.errors {
-                match self.errors.iter_mut().find(|known| known.code == error.code) {
-                    Some(known) => known.count += error.count,
-                    None => self.errors.push(error.clone()),
-                }
-            }
+            add_errors(&mut self.errors, &result.errors);
             if let Some(share) = result.client().limit_share {
                 self.limit_percent = Some(self.limit_percent.unwrap_or(0.0).max(share * 100.0));
             }

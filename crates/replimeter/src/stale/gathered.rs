@@ -8,6 +8,8 @@ use replimeter_report::figures::count;
 use replimeter_server::flavour::sync_reads::Guarantee;
 use replimeter_stats::stale::StaleSummary;
 
+use crate::course::Course;
+
 /// Stretches in the document; neighbours are joined when there would be more.
 const MOST_WINDOWS: usize = 1200;
 
@@ -25,10 +27,7 @@ pub(super) struct Gathered {
     guarantees: Vec<(String, bool)>,
     summaries: Vec<StaleSummary>,
     violations: Vec<[Option<Violation>; 2]>,
-    windows: Vec<StaleWindow>,
-    /// Stretches in each window, and in the last one.
-    joined: usize,
-    in_last: usize,
+    course: Course<StaleWindow>,
 }
 
 impl Gathered {
@@ -39,9 +38,7 @@ impl Gathered {
             guarantees: guarantees.iter().map(|guarantee| (guarantee.words.clone(), guarantee.gtid)).collect(),
             summaries: vec![StaleSummary::default(); names.len()],
             violations: names.iter().map(|_| [None, None]).collect(),
-            windows: Vec::new(),
-            joined: 1,
-            in_last: 0,
+            course: Course::new(MOST_WINDOWS, StaleWindow::extend),
         }
     }
 
@@ -121,24 +118,7 @@ impl Gathered {
 
     /// Adds a stretch.
     pub(super) fn window(&mut self, window: StaleWindow) {
-        match self.windows.last_mut().filter(|_| self.in_last < self.joined) {
-            Some(last) => last.extend(&window),
-            None => {
-                self.windows.push(window);
-                self.in_last = 0;
-            }
-        }
-        self.in_last += 1;
-        if self.windows.len() >= MOST_WINDOWS && self.in_last == self.joined {
-            let pairs = self.windows.chunks(2).map(|pair| {
-                let mut first = pair[0].clone();
-                pair[1..].iter().for_each(|next| first.extend(next));
-                first
-            });
-            self.windows = pairs.collect();
-            self.joined *= 2;
-            self.in_last = self.joined;
-        }
+        self.course.push(&[window]);
     }
 
     /// The rows, one for each reader, and the course.
@@ -150,7 +130,7 @@ impl Gathered {
             witness: violations.into_iter().flatten().next().map(|violation| violation.witness),
             ..summary.row()
         });
-        (rows.collect(), self.windows)
+        (rows.collect(), self.course.windows)
     }
 }
 
@@ -169,7 +149,7 @@ mod tests {
                 ..StaleWindow::default()
             });
         }
-        let windows = gathered.windows;
+        let windows = gathered.course.windows;
         assert!(windows.len() <= MOST_WINDOWS, "{}", windows.len());
         assert_eq!(windows.iter().map(|window| window.rounds).sum::<u64>(), 10_007);
         assert!(windows.windows(2).all(|pair| pair[0].end_us == pair[1].start_us));
