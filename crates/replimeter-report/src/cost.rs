@@ -12,7 +12,7 @@ use replimeter_model::{
 use crate::{
     answer::with_ending,
     figures::{Unit, count, rate},
-    load::with_interval,
+    load::{spent, with_interval},
     terminal::{aligned, paragraphs, plain_table, warnings, wrapped},
 };
 
@@ -176,23 +176,13 @@ pub(crate) fn steps(document: &CostDocument) -> Vec<Vec<String>> {
 
 /// Lines of what each server spends on an operation.
 pub(crate) fn servers(document: &CostDocument) -> Vec<Vec<String>> {
-    let show = |value: Option<f64>, decimals: usize| value.map_or_else(dash, |value| format!("{value:.decimals$}"));
     let of = |row: &CostRow| {
         let line = |server: &replimeter_model::resources::PerOperation| {
             let behind = row.behind.iter().find(|behind| behind.name == server.name);
-            vec![
-                label(document, row),
-                row.threads.to_string(),
-                distance(row.link_delay_us),
-                server.name.clone(),
-                show(server.cpu_us_per_op, 1),
-                show(server.cpu_user_us_per_op, 1),
-                show(server.cpu_system_us_per_op, 1),
-                show(server.context_switches_per_op, 2),
-                show(server.write_bytes_per_op, 0),
-                show(server.fsyncs_per_op, 3),
-                behind.map_or_else(dash, |behind| format!("{:.0}, {}", behind.mean, count(behind.max))),
-            ]
+            let mut line = vec![label(document, row), row.threads.to_string(), distance(row.link_delay_us), server.name.clone()];
+            line.extend(spent(server));
+            line.push(behind.map_or_else(dash, |behind| format!("{:.0}, {}", behind.mean, count(behind.max))));
+            line
         };
         row.servers.iter().map(line).collect::<Vec<_>>()
     };

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use replimeter_model::{
     load::{LoadRecord, Rate},
     record::LagDocument,
+    resources::PerOperation,
 };
 
 use crate::{
@@ -22,6 +23,23 @@ pub(crate) fn with_interval(per_s: &Rate) -> String {
         (Some(mean), ..) => format!("about {}", rate(mean, mean.abs() / 10.0)),
         _ => "–".to_owned(),
     }
+}
+
+/// A figure with so many decimals.
+pub(crate) fn decimal(value: Option<f64>, decimals: usize) -> String {
+    value.map_or_else(|| "–".to_owned(), |value| format!("{value:.decimals$}"))
+}
+
+/// What a server spends on an operation: processor time (all, user, system), context switches, bytes written, fsyncs.
+pub(crate) fn spent(server: &PerOperation) -> [String; 6] {
+    [
+        decimal(server.cpu_us_per_op, 1),
+        decimal(server.cpu_user_us_per_op, 1),
+        decimal(server.cpu_system_us_per_op, 1),
+        decimal(server.context_switches_per_op, 2),
+        decimal(server.write_bytes_per_op, 0),
+        decimal(server.fsyncs_per_op, 3),
+    ]
 }
 
 fn line(document: &LagDocument, load: &LoadRecord) -> Vec<String> {

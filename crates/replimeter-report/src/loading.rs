@@ -10,7 +10,7 @@ use replimeter_model::{
 use crate::{
     answer::with_ending,
     figures::{Unit, count, rate},
-    load::with_interval,
+    load::{decimal, spent, with_interval},
     terminal::{aligned, plain_table, warnings, wrapped},
 };
 
@@ -89,21 +89,12 @@ pub(crate) const SERVER_HEADINGS: [&str; 10] = [
 
 /// Lines of what each server spends on an operation.
 pub(crate) fn servers(document: &LoadDocument) -> Vec<Vec<String>> {
-    let show = |value: Option<f64>, decimals: usize| value.map_or_else(|| "–".to_owned(), |value| format!("{value:.decimals$}"));
     let of = |row: &LoadRow| {
         let line = |server: &replimeter_model::resources::PerOperation| {
-            vec![
-                what(&row.load),
-                server.name.clone(),
-                show(server.cpu_us_per_op, 1),
-                show(server.cpu_user_us_per_op, 1),
-                show(server.cpu_system_us_per_op, 1),
-                show(server.context_switches_per_op, 2),
-                show(server.write_bytes_per_op, 0),
-                show(server.fsyncs_per_op, 3),
-                show(server.received_bytes_per_op, 0),
-                show(server.sent_bytes_per_op, 0),
-            ]
+            let mut line = vec![what(&row.load), server.name.clone()];
+            line.extend(spent(server));
+            line.extend([decimal(server.received_bytes_per_op, 0), decimal(server.sent_bytes_per_op, 0)]);
+            line
         };
         row.servers.iter().map(line).collect::<Vec<_>>()
     };
