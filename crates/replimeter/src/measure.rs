@@ -29,6 +29,7 @@ use replimeter_model::{
     warning::{Warning, WarningCode},
 };
 use replimeter_report::samples::SamplesWriter;
+use replimeter_server::ServerError;
 
 use self::{
     document::Gathered,
@@ -85,24 +86,14 @@ pub(crate) fn carry_out(mut request: Request<'_, LagPlan>, stop: &Arc<AtomicBool
     let writer = frame.samples()?;
     let mut run = Run { request: &request, frame, writer, workloads, stop };
     let mut parts: Vec<Part> = Vec::new();
-    let mut failure: Option<Failure> = None;
-    for target in &plan.targets {
-        let ended = match run.part(target) {
-            Ok(mut part) => {
-                let ended = part.failure.take();
-                parts.push(part);
-                ended
-            }
-            Err(error) => Some(error),
-        };
-        // A void shape does not keep the next one from being measured, and is not forgotten over it.
-        let stop = ended.as_ref().is_some_and(|ended| ended.kind != Kind::Void);
-        let ended = ended.map(|ended| ended.about(&servers::label(target), plan.targets.len() > 1));
-        failure = if stop { ended } else { failure.or(ended) };
-        if stop {
-            break;
+    let failure = each(&plan.targets, |target| match run.part(target) {
+        Ok(mut part) => {
+            let ended = part.failure.take();
+            parts.push(part);
+            ended
         }
-    }
+        Err(error) => Some(error),
+    });
     let Run { mut frame, writer, .. } = run;
     let kept_awake = frame.let_sleep();
     if parts.is_empty() {
@@ -183,27 +174,7 @@ impl Run<'_> {
         let label = servers.label.clone();
         self.frame.close(servers);
         let outcome = result?;
-        let failure = match (end_of(&outcome), fallen_back) {
-            (None, Ok(None)) => None,
-            (None, Ok(Some(reason))) => Some(Failure::void(
-                reason,
-                "the figures are of a mixture of modes: find out why no replica answered in time, and measure again",
-            )),
-            (None, Err(error)) => Some(error.into()),
-            (Some(mut failure), fallen_back) => {
-                // What happened beside it may be its cause.
-                for more in [fallen_back.ok().flatten(), members.map(|members| format!("the members say: {members}"))]
-                    .into_iter()
-                    .flatten()
-                {
-                    failure.message = format!("{}; {more}", failure.message);
-                }
-                if let Some(cut) = servers::cut_links(target) {
-                    failure.hint = cut;
-                }
-                Some(failure)
-            }
-        };
+        let failure = with_causes(end_of(&outcome), fallen_back, members, target);
         Ok(Part { label, mode, delays, gathered, outcome, beside, failure })
     }
 }
@@ -227,6 +198,49 @@ fn measure(
     let mut progress = |progress| setting.line.show(&progress);
     let mut listener = Listener { sample: &mut sample, compared: &mut compared, progress: &mut progress, stop: setting.stop };
     Ok(lag::run(cluster, setting.plan, possible, 1, setting.clock, &mut listener)?)
+}
+
+/// Measures one target after another; what ended that, if anything did.
+pub(crate) fn each(targets: &[Target], mut one: impl FnMut(&Target) -> Option<Failure>) -> Option<Failure> {
+    let mut failure: Option<Failure> = None;
+    for target in targets {
+        let ended = one(target).map(|ended| ended.about(&servers::label(target), targets.len() > 1));
+        // A void shape does not keep the next one from being measured, and is not forgotten over it.
+        if ended.as_ref().is_some_and(|ended| ended.kind != Kind::Void) {
+            return ended;
+        }
+        failure = failure.or(ended);
+    }
+    failure
+}
+
+/// What the measurement of a target ended with, given whether a semi-synchronous primary fell
+/// back meanwhile and how the members of a cluster stand.
+pub(crate) fn with_causes(
+    ended: Option<Failure>,
+    fallen_back: Result<Option<String>, ServerError>,
+    members: Option<String>,
+    target: &Target,
+) -> Option<Failure> {
+    match (ended, fallen_back) {
+        (None, Ok(None)) => None,
+        (None, Ok(Some(reason))) => Some(Failure::void(
+            reason,
+            "the figures are of a mixture of modes: find out why no replica answered in time, and measure again",
+        )),
+        (None, Err(error)) => Some(error.into()),
+        (Some(mut failure), fallen_back) => {
+            // What happened beside it may be its cause.
+            let more = [fallen_back.ok().flatten(), members.map(|members| format!("the members say: {members}"))];
+            for more in more.into_iter().flatten() {
+                failure.message = format!("{}; {more}", failure.message);
+            }
+            if let Some(cut) = servers::cut_links(target) {
+                failure.hint = cut;
+            }
+            Some(failure)
+        }
+    }
 }
 
 /// What the command ends with, when not with success.

@@ -128,16 +128,7 @@ pub(crate) fn carry_out(mut request: Request<'_, StalePlan>, stop: &Arc<AtomicBo
         workloads: &workloads,
         stop,
     };
-    let mut failure: Option<Failure> = None;
-    for target in &plan.targets {
-        let ended = run.target(target).err().map(|ended| ended.about(&servers::label(target), plan.targets.len() > 1));
-        // A void shape does not keep the next one from being measured, and is not forgotten over it.
-        let over = ended.as_ref().is_some_and(|ended| ended.kind != Kind::Void);
-        failure = if over { ended } else { failure.or(ended) };
-        if over {
-            break;
-        }
-    }
+    let failure = measure::each(&plan.targets, |target| run.target(target).err());
     let Run { mut frame, writer, results, series, loads, modes, labels, measured, .. } = run;
     let kept_awake = frame.let_sleep();
     if results.iter().all(|row| row.rounds == 0) {
@@ -243,25 +234,7 @@ impl<'a> Run<'a> {
         }
         drop(cluster);
         self.frame.close(servers);
-        match (result, fallen_back) {
-            (Ok(()), Ok(None)) => Ok(()),
-            (Ok(()), Ok(Some(reason))) => Err(Failure::void(
-                reason,
-                "the figures are of a mixture of modes: find out why no replica answered in time, and measure again",
-            )),
-            (Ok(()), Err(error)) => Err(error.into()),
-            (Err(mut failure), fallen_back) => {
-                // What happened beside it may be its cause.
-                let more = [fallen_back.ok().flatten(), members.map(|members| format!("the members say: {members}"))];
-                for more in more.into_iter().flatten() {
-                    failure.message = format!("{}; {more}", failure.message);
-                }
-                if let Some(cut) = servers::cut_links(target) {
-                    failure.hint = cut;
-                }
-                Err(failure)
-            }
-        }
+        measure::with_causes(result.err(), fallen_back, members, target).map_or(Ok(()), Err)
     }
 
     /// Every case, read in every way.
