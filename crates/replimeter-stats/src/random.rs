@@ -6,12 +6,14 @@ pub struct Random(u64);
 
 impl Random {
     /// Begins with this seed.
+    #[inline]
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
     /// 64 random bits.
+    #[inline]
     pub fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;

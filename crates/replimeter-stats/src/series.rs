@@ -99,6 +99,7 @@ pub fn distribution(histogram: &SignedHistogram) -> Distribution {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::random::Random;
 
     #[test]
     fn small_samples_state_no_quantile() {
@@ -114,17 +115,12 @@ mod tests {
     #[test]
     fn the_interval_covers_the_true_median_about_as_often_as_promised() {
         // 400 runs of 200 uniform samples on [0, 10^6) ns; the median is 500 µs.
-        let mut state = 1u64;
+        let mut random = Random::new(1);
         let mut covered = 0;
         for _ in 0..400 {
             let mut series = Series::default();
             for round in 0..200i64 {
-                // Steele & Vigna's splitmix64 step.
-                state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-                let mut z = state;
-                z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-                z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-                series.record(Nanos(round * 10_000_000), Nanos(((z ^ (z >> 31)) % 1_000_000) as i64));
+                series.record(Nanos(round * 10_000_000), Nanos((random.bits() % 1_000_000) as i64));
             }
             let [low, high] = series.interval(0.5).unwrap();
             covered += u32::from(low <= 500.0 && 500.0 <= high);

@@ -7,6 +7,7 @@ use std::{
 };
 
 use replimeter_server::{ErrorKind, Node, ServerError, Session, error::code, facts::Facts};
+use replimeter_stats::random::Random;
 
 use crate::{MeasureError, preflight::Cluster};
 
@@ -69,12 +70,9 @@ impl Rows {
     }
 }
 
-/// The finaliser of splitmix64 (Steele et al. 2014).
-pub(super) fn mixed(mut state: u64) -> u64 {
-    state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-    state = (state ^ (state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    state = (state ^ (state >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    state ^ (state >> 31)
+/// A number without likeness to this one, always the same.
+pub(super) fn mixed(number: u64) -> u64 {
+    Random::new(number).bits()
 }
 
 /// Fills the empty table.
