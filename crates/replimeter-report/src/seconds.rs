@@ -68,3 +68,32 @@ impl Columns for Seconds {
         optional::<Int64Type>(group, held.iter().map(|second| second.waiting.map(long)).collect())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use parquet::{
+        file::reader::{FileReader, SerializedFileReader},
+        record::RowAccessor,
+    };
+    use replimeter_model::load::LoadRecord;
+
+    use super::*;
+
+    #[test]
+    fn seconds_are_counted_anew_for_every_row() {
+        let row = |workload: &str, per_second: Vec<u64>, waiting_per_second: Vec<u64>| LoadRow {
+            load: LoadRecord { workload: workload.to_owned(), per_second, waiting_per_second, ..LoadRecord::default() },
+            ..LoadRow::default()
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("samples.parquet");
+        write(&path, &[row("a", vec![5, 6], vec![1, 0]), row("none", vec![], vec![]), row("b", vec![7], vec![])]).unwrap();
+        let reader = SerializedFileReader::new(std::fs::File::open(&path).unwrap()).unwrap();
+        let rows: Vec<_> = reader.get_row_iter(None).unwrap().map(Result::unwrap).collect();
+        let of = |index: usize| {
+            (rows[index].get_string(0).unwrap().as_str(), rows[index].get_long(2).unwrap(), rows[index].get_long(3).unwrap())
+        };
+        assert_eq!((rows.len(), of(0), of(1), of(2)), (3, ("a", 1, 5), ("a", 2, 6), ("b", 1, 7)));
+        assert!(rows[1].get_long(4).is_ok() && rows[2].get_long(4).is_err(), "null where nothing waits by a rate");
+    }
+}
