@@ -16,6 +16,7 @@ pub mod loss;
 pub mod manifest;
 pub mod plan;
 pub mod record;
+pub mod reproduce;
 pub mod resources;
 pub mod sample;
 pub mod sandbox;

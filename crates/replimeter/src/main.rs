@@ -45,6 +45,7 @@ fn main() -> ExitCode {
         Command::Run(args) => commands::run::run(&args, &stop),
         Command::Doctor(args) => commands::doctor::run(&args, &stop),
         Command::Sandbox(args) => commands::sandbox::run(&args.command, &stop),
+        Command::Reproduce(args) => commands::reproduce::run(&args, &stop),
         Command::Report(args) => commands::report::run(&args),
         Command::Servers(args) => commands::servers::run(&args, &stop),
     });

@@ -7,7 +7,7 @@ use plotly::Plot;
 use replimeter_model::manifest::Manifest;
 use serde::Serialize;
 
-use super::{HtmlError, pictures::Picture};
+use super::{HtmlError, pictures::Picture, topology};
 use crate::figures::time;
 
 const BASE: &str = include_str!("base.html");
@@ -132,6 +132,7 @@ impl Page<'_> {
             style => STYLE,
             script => SCRIPT,
             plotly => plotly_script(),
+            drawings => Value::from(Serde(topology::drawings(self.manifest))),
             servers => Value::from(Serde(servers(self.manifest))),
             memory_gib => format!("{:.1}", self.manifest.machine.memory_bytes as f64 / f64::from(1 << 30)),
             sandboxes,

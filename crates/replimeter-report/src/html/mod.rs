@@ -8,10 +8,13 @@ mod load;
 mod loss;
 mod pictures;
 mod price;
+mod reproduce;
 mod scale;
 mod stale;
 mod stale_pictures;
 mod tap;
+mod together;
+mod topology;
 
 pub use self::{
     calibrate::calibrate,
@@ -19,9 +22,11 @@ pub use self::{
     lag::lag,
     load::load,
     loss::{exposure, loss},
+    reproduce::reproduce,
     scale::scale,
     stale::stale,
     tap::tap,
+    together::together,
 };
 use crate::samples::SamplesError;
 

@@ -4,6 +4,7 @@ mod cost;
 mod load;
 mod loading;
 mod loss;
+mod reproduce;
 mod sandbox;
 mod scale;
 mod servers;
@@ -28,6 +29,7 @@ pub(crate) use self::{
     load::LoadArgs,
     loading::LoadingArgs,
     loss::{ExposureArgs, LossArgs},
+    reproduce::{Extent, ReproduceArgs},
     sandbox::{DownArgs, EnvArgs, ExecArgs, LinkArgs, ListArgs, SandboxCommand, SandboxCommandArgs, UpArgs},
     scale::ScaleArgs,
     servers::{AddArgs, ServersArgs, ServersCommand},
@@ -96,7 +98,9 @@ pub(crate) enum Command {
     Exposure(Box<ExposureArgs>),
     /// Carry out a plan file; every run keeps its own as plan.toml
     Run(Box<RunArgs>),
-    /// Render a run again from its directory, without any server
+    /// Carry out the five published experiments on sandboxes, and set every published table beside ours
+    Reproduce(ReproduceArgs),
+    /// Render a run again from its directory, without any server; several side by side in one page
     Report(ReportArgs),
     /// Look at servers and say what is odd: who replicates from whom and how really, privileges, clocks, settings that would falsify a run
     Doctor(Box<DoctorArgs>),
@@ -125,6 +129,10 @@ pub(crate) struct OutputArgs {
     /// Add the raw lines of experiment 1: step, row id, sequence, inserted and fetched (s, µs); needs a sweep over sizes
     #[arg(long, conflicts_with_all = ["json", "markdown"])]
     pub(crate) raw: bool,
+
+    /// Print nothing: the run is part of another.
+    #[arg(skip)]
+    pub(crate) silent: bool,
 }
 
 /// What a report is printed as.
@@ -136,6 +144,8 @@ pub(crate) enum Form {
     },
     Json,
     Markdown,
+    /// Nothing at all.
+    Silent,
 }
 
 impl Form {
@@ -151,7 +161,7 @@ impl Form {
 impl OutputArgs {
     /// What the report is printed as.
     pub(crate) fn form(&self) -> Form {
-        Form::of(self.json, self.markdown, self.raw)
+        if self.silent { Form::Silent } else { Form::of(self.json, self.markdown, self.raw) }
     }
 
     /// For every command whose runs have no sweep.
@@ -418,6 +428,10 @@ pub(crate) struct ReportArgs {
     #[arg(required = true, value_name = "RUN_DIR")]
     pub(crate) run_dirs: Vec<PathBuf>,
 
+    /// Of several runs: write one page of all here [default: replimeter-report.html in this folder]
+    #[arg(long, value_name = "FILE.html")]
+    pub(crate) page: Option<PathBuf>,
+
     /// Print the JSON document instead of the report
     #[arg(long)]
     pub(crate) json: bool,
@@ -431,7 +445,33 @@ pub(crate) struct ReportArgs {
     pub(crate) raw: bool,
 }
 
+/// The page of several runs that nobody named a place for.
+const TOGETHER: &str = "replimeter-report.html";
+/// What every page of ours has near its beginning, and other files have not.
+const MARK: &str = "· Replimeter</title>";
+
 impl ReportArgs {
+    /// Where the page of several runs goes; `None` for a single one.
+    pub(crate) fn together(&self) -> Result<Option<PathBuf>, Failure> {
+        if self.run_dirs.len() < 2 {
+            return match &self.page {
+                Some(_) => Err(Failure::usage("--page is for several runs", "a single run has its page in its directory")),
+                None => Ok(None),
+            };
+        }
+        let page = self.page.clone().unwrap_or_else(|| PathBuf::from(TOGETHER));
+        let page = std::path::absolute(&page).unwrap_or(page);
+        let beginning = std::fs::read(&page).unwrap_or_default();
+        let beginning = String::from_utf8_lossy(&beginning[..beginning.len().min(1 << 20)]).into_owned();
+        if page.exists() && !beginning.contains(MARK) {
+            return Err(Failure::usage(
+                format!("{} exists, and is no page of Replimeter's", page.display()),
+                "name another file with --page",
+            ));
+        }
+        Ok(Some(page))
+    }
+
     /// What each report is printed as.
     pub(crate) fn form(&self) -> Form {
         Form::of(self.json, self.markdown, self.raw)

@@ -8,6 +8,7 @@ pub(crate) mod lag;
 pub(crate) mod load;
 pub(crate) mod loss;
 pub(crate) mod report;
+pub(crate) mod reproduce;
 pub(crate) mod run;
 pub(crate) mod sandbox;
 pub(crate) mod scale;

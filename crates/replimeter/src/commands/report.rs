@@ -12,13 +12,16 @@ use replimeter_model::{
     exposure::{EXPOSURE_SCHEMA, ExposureDocument},
     load::{LOAD_SCHEMA, LoadDocument},
     loss::{LOSS_SCHEMA, LossDocument},
-    manifest::{MANIFEST_SCHEMA, Manifest},
+    manifest::{MANIFEST_SCHEMA, Manifest, SandboxRecord, ServerRecord},
     record::{LAG_SCHEMA, LagDocument},
     scale::{SCALE_SCHEMA, ScaleDocument},
     stale::{STALE_SCHEMA, StaleDocument},
     tap::{TAP_SCHEMA, TapDocument},
 };
-use replimeter_report::{calibrate, cost, exposure, html, loading, loss, markdown, scale, stale, tap, terminal};
+use replimeter_report::{
+    calibrate, cost, exposure, html, loading, loss, markdown, scale, stale, tap, terminal,
+    together::{Findings, Side, letter},
+};
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
@@ -31,12 +34,10 @@ pub(crate) fn run(args: &ReportArgs) -> Result<(), Failure> {
     if args.json && args.run_dirs.len() > 1 {
         return Err(Failure::usage("--json is for a single run", "render the runs one by one"));
     }
+    let page = args.together()?;
+    let mut read = Vec::new();
     for dir in &args.run_dirs {
-        let mut document = Document::read(dir)?;
-        // The directory may have been moved or copied since.
-        document.moved_to(&std::path::absolute(dir).unwrap_or_else(|_| dir.clone()));
-        let manifest: Manifest = read_json(dir, MANIFEST, MANIFEST_SCHEMA)?;
-        let plan = read_text(dir, PLAN)?;
+        let (document, manifest, plan) = Document::open(dir)?;
         if args.raw && !document.has_sweep() {
             return Err(Failure::usage(format!("{} has no sweep over sizes", dir.display()), "leave --raw out"));
         }
@@ -44,8 +45,39 @@ pub(crate) fn run(args: &ReportArgs) -> Result<(), Failure> {
         let rendered = document.render(dir, &manifest, &plan);
         document.show(args.form())?;
         rendered.map_err(|failure| Failure { hint: "copy the run directory to where you may write".to_owned(), ..failure })?;
+        read.push((document, manifest, plan));
     }
-    Ok(())
+    match page {
+        Some(page) => together(&page, &read, args.markdown),
+        None => Ok(()),
+    }
+}
+
+/// Writes one page of several runs.
+fn together(page: &Path, read: &[(Document, Manifest, String)], markdown: bool) -> Result<(), Failure> {
+    let sides: Vec<Side<'_>> = read.iter().enumerate().map(|(index, (document, ..))| document.side(letter(index))).collect();
+    let mut all = Manifest { replimeter: env!("CARGO_PKG_VERSION").to_owned(), ..Manifest::default() };
+    let mut plans = String::new();
+    for (side, (_, manifest, plan)) in sides.iter().zip(read) {
+        let named = |shape: &str| format!("{} {shape}", side.letter);
+        all.machine = manifest.machine.clone();
+        let servers = manifest.servers.iter().cloned();
+        all.servers.extend(servers.map(|server| ServerRecord { shape: named(&server.shape), ..server }));
+        let sandboxes = manifest.sandboxes.iter().cloned();
+        all.sandboxes.extend(sandboxes.map(|sandbox| SandboxRecord { shape: named(&sandbox.shape), ..sandbox }));
+        plans.push_str(&format!("# {}: {}\n{plan}\n", side.letter, side.dir));
+    }
+    if let Some((_, other, _)) = read.iter().find(|(_, manifest, _)| manifest.machine != all.machine) {
+        // One page has one place for a machine; a reader must not take it for all.
+        all.machine.cpu = format!("several machines, see each run ({}; {} …)", all.machine.cpu, other.machine.cpu);
+    }
+    let text = html::together(&sides, &all, &plans)
+        .map_err(|error| Failure::failed(format!("cannot render the page: {error}"), incomplete_hint()))?;
+    write_text(page, &text)?;
+    if markdown {
+        return Ok(());
+    }
+    print(&plain(&format!("\nAll together:  file://{}\n", page.display())))
 }
 
 /// The record of a run, by what it measured.
@@ -96,6 +128,29 @@ impl Document {
         }
     }
 
+    /// Reads a run's record, manifest and plan.
+    pub(crate) fn open(dir: &Path) -> Result<(Self, Manifest, String), Failure> {
+        let mut document = Self::read(dir)?;
+        // The directory may have been moved or copied since.
+        document.moved_to(&std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned()));
+        Ok((document, read_json(dir, MANIFEST, MANIFEST_SCHEMA)?, read_text(dir, PLAN)?))
+    }
+
+    /// The finding in words.
+    pub(crate) fn answer(&self) -> &str {
+        match self {
+            Self::Lag(document) => &document.answer,
+            Self::Calibrate(document) => &document.answer,
+            Self::Tap(document) => &document.answer,
+            Self::Load(document) => &document.answer,
+            Self::Scale(document) => &document.answer,
+            Self::Cost(document) => &document.answer,
+            Self::Stale(document) => &document.answer,
+            Self::Loss(document) => &document.answer,
+            Self::Exposure(document) => &document.answer,
+        }
+    }
+
     fn moved_to(&mut self, dir: &Path) {
         let dir = dir.display().to_string();
         match self {
@@ -122,6 +177,36 @@ impl Document {
             Self::Stale(document) => &document.run_dir,
             Self::Loss(document) => &document.run_dir,
             Self::Exposure(document) => &document.run_dir,
+        }
+    }
+
+    /// This run as one of several.
+    fn side(&self, letter: String) -> Side<'_> {
+        macro_rules! side {
+            ($document:expr, $command:literal, $shape:expr, $findings:expr, $text:expr) => {
+                Side {
+                    letter,
+                    dir: &$document.run_dir,
+                    command: $command,
+                    title: $document.title.as_deref(),
+                    shape: $shape,
+                    started_at: &$document.started_at,
+                    answer: &$document.answer,
+                    findings: $findings,
+                    text: $text,
+                }
+            };
+        }
+        match self {
+            Self::Lag(run) => side!(run, "lag", &run.target.shape, Findings::Lag(run), terminal::lag(run, false)),
+            Self::Calibrate(run) => side!(run, "calibrate", &run.target.shape, Findings::Other, calibrate::text(run)),
+            Self::Tap(run) => side!(run, "tap", &run.target.shape, Findings::Other, tap::text(run)),
+            Self::Load(run) => side!(run, "load", &run.target.shape, Findings::Load(run), loading::text(run)),
+            Self::Scale(run) => side!(run, "scale", &run.target.shape, Findings::Other, scale::text(run)),
+            Self::Cost(run) => side!(run, "cost", &run.target.shape, Findings::Cost(run), cost::text(run)),
+            Self::Stale(run) => side!(run, "stale", &run.target.shape, Findings::Stale(run), stale::text(run)),
+            Self::Loss(run) => side!(run, "loss", &run.target.shape, Findings::Loss(run), loss::text(run)),
+            Self::Exposure(run) => side!(run, "exposure", &run.target.shape, Findings::Other, exposure::text(run)),
         }
     }
 
@@ -164,6 +249,7 @@ impl Document {
     /// Prints the report in some form.
     pub(crate) fn show(&self, form: Form) -> Result<(), Failure> {
         let mut text = match (form, self) {
+            (Form::Silent, _) => return Ok(()),
             (Form::Markdown, _) => return print(&self.markdown()),
             (Form::Json, Self::Lag(document)) => return print_json(document),
             (Form::Json, Self::Calibrate(document)) => return print_json(document),

@@ -1,0 +1,53 @@
+//! `replimeter reproduce`.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+/// How much of each experiment is carried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Extent {
+    /// Fewer rounds, starts and rows: under ten minutes on two cores
+    Small,
+    /// The plans as they stand in plans/: some two hours
+    Full,
+}
+
+impl Extent {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Small => "small",
+            Self::Full => "full",
+        }
+    }
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  replimeter reproduce
+  replimeter reproduce --size full
+  replimeter reproduce --only 1,3 --run-dir again
+
+Starts servers of its own for each experiment, and removes them. What cannot be had here (a Galera cluster
+without Galera, MySQL where it is not installed) is left out and named. docs/reproduce.md has the sources.")]
+pub(crate) struct ReproduceArgs {
+    /// How much of each experiment is carried out
+    #[arg(long, value_enum, default_value = "small")]
+    pub(crate) size: Extent,
+
+    /// Only these of the five experiments
+    #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=5))]
+    pub(crate) only: Vec<u32>,
+
+    /// Keep everything in this new or empty folder [default: replimeter-runs/TIME-reproduce]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) run_dir: Option<PathBuf>,
+
+    /// Print one JSON document on standard output instead of the report
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// Print the report as Markdown; it is also kept as report.md
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) markdown: bool,
+}
