@@ -1,6 +1,6 @@
 # `make` alone says what there is.
 .DEFAULT_GOAL := help
-.PHONY: help demo test build servers lint unit suites bench tools clean
+.PHONY: help demo test build servers lint unit suites bench book tools clean
 
 CARGO ?= cargo
 DENY := target/tools/bin/cargo-deny
@@ -11,6 +11,7 @@ help:
 	@echo 'make build     target/release/replimeter'
 	@echo 'make servers   unpack MariaDB and MySQL into a private folder (Debian, Ubuntu)'
 	@echo 'make bench     the figures that this version promises, as ratios'
+	@echo 'make book      the handbook of docs/ as pages in target/book (needs mdbook)'
 
 build:
 	@command -v $(CARGO) >/dev/null || { echo 'Rust is missing: install it from https://rustup.rs' >&2; exit 1; }
@@ -51,6 +52,10 @@ test: lint unit suites
 bench: build tools
 	scripts/get-test-tools bench
 	$(CARGO) run --release --locked --package replimeter-bench -- $(DEMO) $(PARTS)
+
+book:
+	@command -v mdbook >/dev/null || { echo 'mdbook is missing: cargo install mdbook' >&2; exit 1; }
+	mdbook build
 
 clean:
 	$(CARGO) clean
