@@ -330,7 +330,15 @@ impl<'a> Run<'a> {
         let load_on = load_on(cell.case, cluster, readers);
         let (rows, course) = gathered.finish();
         let foreign: u64 = rows.iter().map(|row| row.foreign).sum();
-        if foreign > 0 {
+        if foreign > 0 && judging.is_some() {
+            self.frame.warnings.push(Warning::new(
+                WarningCode::ChangedByOthers,
+                format!(
+                    "{foreign} reads of the load found no version in a row that had been written: somebody else removes rows"
+                ),
+                "these reads count for nothing; nobody else may write to the load's tables meanwhile",
+            ));
+        } else if foreign > 0 {
             self.frame.warnings.push(stale::changed_by_others(foreign));
         }
         for ((row, reader), delay) in rows.into_iter().zip(readers).zip(delays) {
