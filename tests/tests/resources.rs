@@ -2,6 +2,8 @@
 //! and one without a binary log.
 
 use std::{
+    fs,
+    sync::atomic::AtomicBool,
     thread,
     time::{Duration, Instant},
 };
@@ -183,6 +185,16 @@ fn a_server_has_its_share_of_the_machine_and_no_more() {
     let busy = busy_percent(&sandbox);
     assert!(busy < 112.0, "one core of its own: {busy}");
     assert!(sandbox.record().cpus_per_server.as_deref().unwrap().contains("cores of its own"));
+    // And once more when it was killed and is brought back.
+    let mut sandbox = sandbox;
+    let cores = |sandbox: &Sandbox| {
+        let status = fs::read_to_string(format!("/proc/{}/status", sandbox.pids()[0])).unwrap();
+        status.lines().find(|line| line.starts_with("Cpus_allowed_list")).unwrap().to_owned()
+    };
+    let (before, pid) = (cores(&sandbox), sandbox.pids()[0]);
+    sandbox.bring_back("primary", &AtomicBool::new(false)).unwrap();
+    assert_ne!(sandbox.pids()[0], pid);
+    assert_eq!(cores(&sandbox), before);
     drop(sandbox);
     match with("mariadb/none", "0.3") {
         Ok(sandbox) => {

@@ -14,8 +14,19 @@ use crate::{
 /// The most threads of one load.
 pub const MOST_THREADS: u32 = 1024;
 /// Workloads that need no file, by name.
-pub const BUILT_IN: [&str; 8] =
-    ["insert", "select", "post-insert", "point-select", "oltp-mix", "update-key", "big-update", "mix"];
+pub const BUILT_IN: [&str; 11] = [
+    "insert",
+    "select",
+    "post-insert",
+    "point-select",
+    "oltp-mix",
+    "update-key",
+    "big-update",
+    "versioned",
+    "versioned-update",
+    "versioned-select",
+    "mix",
+];
 /// The most rows of a data set.
 const MOST_ROWS: u64 = 1 << 40;
 

@@ -308,6 +308,39 @@ pub struct StaleRow {
     pub configured_delay_us: Option<f64>,
 }
 
+/// What a load met in a stretch.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LoadWindow {
+    /// The load, `WORKLOAD:THREADS@NODE`.
+    pub load: String,
+    /// Operations that ended in it.
+    pub operations: u64,
+    /// Half of them took less, from when each was due; two significant digits.
+    pub p50_us: Option<f64>,
+    /// 99 % did; of fewer than a hundred the slowest.
+    pub p99_us: Option<f64>,
+    /// The slowest.
+    pub max_us: Option<f64>,
+    /// How long the oldest operation under way at the end had been due.
+    pub under_way_us: f64,
+}
+
+/// The larger one, of those that are there.
+fn larger(one: Option<f64>, other: Option<f64>) -> Option<f64> {
+    one.into_iter().chain(other).reduce(f64::max)
+}
+
+impl LoadWindow {
+    /// Joins the stretch that follows: of each figure the larger one stays.
+    fn extend(&mut self, next: &Self) {
+        self.operations += next.operations;
+        self.p50_us = larger(self.p50_us, next.p50_us);
+        self.p99_us = larger(self.p99_us, next.p99_us);
+        self.max_us = larger(self.max_us, next.max_us);
+        self.under_way_us = self.under_way_us.max(next.under_way_us);
+    }
+}
+
 /// A stretch of a case: what our own requests met, and what the servers said meanwhile.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct StaleWindow {
@@ -329,15 +362,20 @@ pub struct StaleWindow {
     pub delay_max_us: Option<f64>,
     /// How long the request under way at the end had been under way.
     pub under_way_us: f64,
+    /// How long the oldest acknowledged write had not been shown by a reader at the end, where rounds wait for that.
+    #[serde(default)]
+    pub unshown_us: f64,
     /// Counters of the servers, as `server name`: what they grew by, or what they were at the end, by their kind. A server
     /// that did not answer has none.
     pub counters: BTreeMap<String, f64>,
+    /// Each load of the case.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub load: Vec<LoadWindow>,
 }
 
 impl StaleWindow {
     /// Joins the window that follows.
     pub fn extend(&mut self, next: &Self) {
-        let larger = |one: Option<f64>, other: Option<f64>| one.into_iter().chain(other).reduce(f64::max);
         let sum = |window: &Self| window.write_mean_us.map_or(0.0, |mean| mean * window.rounds as f64);
         let all = sum(self) + sum(next);
         self.end_us = next.end_us;
@@ -348,6 +386,10 @@ impl StaleWindow {
         self.read_max_us = larger(self.read_max_us, next.read_max_us);
         self.delay_max_us = larger(self.delay_max_us, next.delay_max_us);
         self.under_way_us = self.under_way_us.max(next.under_way_us);
+        self.unshown_us = self.unshown_us.max(next.unshown_us);
+        for (mine, theirs) in self.load.iter_mut().zip(&next.load) {
+            mine.extend(theirs);
+        }
         for (name, value) in &next.counters {
             let mine = self.counters.entry(name.clone()).or_insert(0.0);
             // What grows is summed; of what stands, the largest is kept.

@@ -75,6 +75,8 @@ pub enum WarningCode {
     GuaranteeBroken,
     /// One of several cases is not possible on these servers.
     CaseLeftOut,
+    /// The rounds were over before the load beside them had completed anything.
+    LoadUnfinished,
 }
 
 /// One warning of a run.

@@ -1,10 +1,10 @@
 //! What a `stale` run tells people.
 
-use std::fmt::Write as _;
+use std::{collections::BTreeSet, fmt::Write as _};
 
 use replimeter_model::{
     record::{Distribution, RunStatus},
-    stale::{CurvePoint, StaleCourse, StaleDocument, StaleLoad, StaleRow, StaleWindow},
+    stale::{CurvePoint, LoadWindow, StaleCourse, StaleDocument, StaleLoad, StaleRow, StaleWindow},
 };
 
 use crate::{
@@ -277,31 +277,81 @@ fn bound(percent: f64) -> String {
     format!("{percent:.places$} % with 97.5 % confidence")
 }
 
-/// Stretches in which nothing of ours was answered, with what the servers said.
-fn stalls(course: &StaleCourse) -> Option<String> {
-    let worst = course.windows.iter().max_by(|a, b| stall(a).total_cmp(&stall(b)))?;
-    if stall(worst) < STALL_US {
-        return None;
+/// Stretches in which nothing of ours was answered, or a write was not shown, with what the servers said.
+fn stalls(course: &StaleCourse) -> Vec<String> {
+    let sync = if course.sync_reads == "off" { String::new() } else { format!(", {}", way(&course.sync_reads, &course.pool)) };
+    type Long = fn(&StaleWindow) -> f64;
+    let kinds: [(Long, &str); 2] = [
+        (stall, "a request of our own for a single row stood for"),
+        (|window| window.unshown_us, "a reader had not shown an acknowledged write for"),
+    ];
+    let mut sentences = Vec::new();
+    for (long, words) in kinds {
+        let worst = course.windows.iter().max_by(|a, b| long(a).total_cmp(&long(b)));
+        if let Some(worst) = worst.filter(|worst| long(worst) >= STALL_US) {
+            sentences.push(format!(
+                "{} · {}{sync}: {words} {} ({:.1} s after the beginning); in that stretch: {}.",
+                course.shape,
+                course.load,
+                time(long(worst)),
+                worst.end_us / 1e6,
+                said(course, worst)
+            ));
+        }
     }
-    let said: Vec<String> = worst
+    sentences
+}
+
+/// The server that a counter is of.
+fn server(counter: &str) -> &str {
+    counter.split(' ').next().unwrap_or(counter)
+}
+
+/// What the servers' counters said in a stretch, and who said nothing.
+fn said(course: &StaleCourse, window: &StaleWindow) -> String {
+    let servers: BTreeSet<&str> =
+        course.windows.iter().flat_map(|window| window.counters.keys()).map(|counter| server(counter)).collect();
+    let silent = servers.into_iter().filter(|name| !window.counters.keys().any(|counter| server(counter) == *name));
+    let silent = silent.map(|name| format!("{name} did not answer"));
+    let said = window
         .counters
         .iter()
         .filter(|(name, value)| **value > 0.0 && !name.ends_with("Threads_running"))
-        .map(|(name, value)| format!("{} {}", name.trim_end_matches('+'), count(value.round() as u64)))
-        .collect();
-    let said = if said.is_empty() { "the servers' counters showed nothing".to_owned() } else { said.join(", ") };
-    let sync = if course.sync_reads == "off" { String::new() } else { format!(", {}", way(&course.sync_reads, &course.pool)) };
-    Some(format!(
-        "{} · {}{sync}: a request of our own for a single row stood for {} ({:.1} s after the beginning); in that stretch: {said}.",
-        course.shape,
-        course.load,
-        time(stall(worst)),
-        worst.end_us / 1e6,
-    ))
+        .map(|(name, value)| format!("{} {}", name.trim_end_matches('+'), count(value.round() as u64)));
+    let said: Vec<String> = silent.chain(said).collect();
+    if said.is_empty() { "the servers' counters showed nothing".to_owned() } else { said.join(", ") }
 }
 
 fn stall(window: &StaleWindow) -> f64 {
     [window.write_max_us, window.read_max_us].into_iter().flatten().fold(window.under_way_us, f64::max)
+}
+
+/// The stretch in which a load was slowest, where that is much slower than it was in most.
+fn slowed(course: &StaleCourse) -> Vec<String> {
+    let loads = course.windows.first().map_or(0, |window| window.load.len());
+    let mut sentences = Vec::new();
+    for at in 0..loads {
+        let stretches: Vec<(&StaleWindow, &LoadWindow)> =
+            course.windows.iter().filter_map(|window| Some((window, window.load.get(at)?))).collect();
+        let mut tails: Vec<f64> = stretches.iter().filter_map(|(_, load)| load.p99_us).collect();
+        tails.sort_by(f64::total_cmp);
+        let longest = |load: &LoadWindow| load.max_us.unwrap_or(0.0).max(load.under_way_us);
+        let worst = stretches.iter().max_by(|(_, one), (_, other)| longest(one).total_cmp(&longest(other)));
+        let (Some((window, load)), Some(typical)) = (worst, tails.get(tails.len() / 2)) else { continue };
+        if longest(load) < STALL_US || longest(load) < 10.0 * typical {
+            continue;
+        }
+        sentences.push(format!(
+            "{} · {}: an operation of the load {} took {} or more ({:.1} s after the beginning); the median stretch's p99 was {}.",
+            course.shape,
+            course.load,
+            load.load,
+            time(longest(load)),
+            window.end_us / 1e6,
+            time(*typical),
+        ));
+    }
+    sentences
 }
 
 /// How it was measured, and what belongs to it.
@@ -309,9 +359,10 @@ pub(crate) fn sentences(document: &StaleDocument) -> Vec<String> {
     let judged = document.results.iter().any(|row| row.judged == "load");
     let mut sentences = if judged {
         vec![
-            "Connections write rows with versions, each its own rows, and others read them, all as fast as they can: nothing runs beside \
-             them. A read is stale when it does not show what had been acknowledged when it was issued; the curve is by how long ago \
-             that was. Intervals are Wilson's, widened by how much reads of a stretch are alike; of no event the upper bound is given."
+            "The load's own statements write and read the versions of rows: no row is read or written beside them. A read is stale when it does not \
+             show what had been acknowledged when it was sent; the curve is by how long ago that was. Reads of rows that had not been \
+             written yet are not judged. Intervals are Wilson's, widened by how much reads of a stretch are alike; of no event the upper \
+             bound is given."
                 .to_owned(),
         ]
     } else {
@@ -354,7 +405,8 @@ pub(crate) fn sentences(document: &StaleDocument) -> Vec<String> {
             ));
         }
     }
-    sentences.extend(document.series.iter().filter_map(stalls));
+    sentences.extend(document.series.iter().flat_map(stalls));
+    sentences.extend(document.series.iter().flat_map(slowed));
     for load in &document.load {
         let gap = load.record.per_second.split(|operations| *operations > 0).map(<[u64]>::len).max().unwrap_or(0);
         if gap > 1 {
@@ -381,7 +433,7 @@ pub(crate) fn sentences(document: &StaleDocument) -> Vec<String> {
 #[must_use]
 pub fn answer(document: &StaleDocument) -> String {
     let part = |row: &StaleRow| -> Option<String> {
-        let reads = if row.judged == "load" { "reads of the traffic" } else { "reads at once" };
+        let reads = if row.judged == "load" { "reads of the load" } else { "reads at once" };
         let (share, low, high) = (row.stale_percent?, row.stale_percent_low?, row.stale_percent_high?);
         let mut text = if row.stale == 0 {
             format!(
@@ -396,7 +448,7 @@ pub fn answer(document: &StaleDocument) -> String {
         let fresh = &row.fresh_after_us;
         let best = fresh.p999.map(|us| (us, fresh.p999_ci, "99.9")).or_else(|| fresh.p99.map(|us| (us, fresh.p99_ci, "99")));
         match best {
-            Some((us, ends, level)) if us > 0.0 && row.sync_reads == "off" => {
+            Some((us, ends, level)) if us > 0.0 => {
                 let _ = write!(text, "; wait {} for {level} % fresh", wait(Some(us), ends));
             }
             _ => {}
@@ -516,6 +568,29 @@ mod tests {
             answer(&document),
             "node2: 0.94 [0.77, 1.15] % of 10,000 reads at once were stale; wait 3,100 µs [2,900, 3,600] for 99.9 % fresh."
         );
+    }
+
+    #[test]
+    fn a_stall_is_told_with_what_the_servers_said_and_who_said_nothing() {
+        let window = |counters: &[(&str, f64)], under_way_us: f64, unshown_us: f64| StaleWindow {
+            counters: counters.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect(),
+            under_way_us,
+            unshown_us,
+            ..StaleWindow::default()
+        };
+        let course = StaleCourse {
+            shape: "galera:3".to_owned(),
+            load: "none".to_owned(),
+            sync_reads: "off".to_owned(),
+            windows: vec![
+                window(&[("node1 queue", 0.0), ("node3 queue", 0.0)], 0.0, 900.0),
+                window(&[("node1 queue", 7.0)], 5e6, 900.0),
+            ],
+            ..StaleCourse::default()
+        };
+        let told = stalls(&course);
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert!(told[0].contains("stood for 5,000 ms") && told[0].ends_with("node3 did not answer, node1 queue 7."), "{told:?}");
     }
 
     #[test]

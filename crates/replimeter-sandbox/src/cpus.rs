@@ -27,6 +27,7 @@ const PREFIX: &str = "replimeter-";
 const ABANDONED: Duration = Duration::from_secs(60);
 
 /// What each server of a sandbox has.
+#[derive(Debug)]
 pub(crate) enum Shares {
     /// Whatever the scheduler gives it.
     Free,

@@ -22,7 +22,8 @@ use replimeter_server::Node;
 use crate::{
     abilities::Ability,
     binaries::{Install, Search},
-    cpus, engine,
+    cpus::{self, Shares},
+    engine,
     error::SandboxError,
     guard::GuardProgram,
     home::{Home, Place},
@@ -101,6 +102,8 @@ pub struct Sandbox {
     install: Install,
     record: SandboxRecord,
     user: SystemUser,
+    /// What of the machine each server has, also one that is started again.
+    shares: Arc<Shares>,
     // Last: the folder's lock is let go after the folder is gone.
     _place: Place,
 }
@@ -250,6 +253,7 @@ impl Sandbox {
                 ..SandboxRecord::default()
             },
             user: settings.home.user().clone(),
+            shares: Arc::new(Shares::Free),
             _place: place,
         };
         // From here on an early return drops the sandbox, and so ends and removes it.
@@ -261,7 +265,8 @@ impl Sandbox {
         }
         let starter = Starter::prepare(settings, &installs, &password, &sandbox._place, &sandbox.entry, stop)?;
         sandbox.record.seed_from_cache = starter.seeds_from_cache();
-        sandbox.record.cpus_per_server = starter.shares();
+        sandbox.shares = starter.shares();
+        sandbox.record.cpus_per_server = sandbox.shares.words();
         let start::Running { started, links, doors } = starter.start()?;
         (sandbox.links, sandbox._doors) = (links, doors);
         sandbox.record.start_us = began.elapsed().as_secs_f64() * 1e6;
@@ -314,14 +319,21 @@ impl Sandbox {
         &self.entry.servers
     }
 
-    /// Spawns a server as a member of this name was, and returns its number.
+    /// Spawns a server as a member of this name was, with the same share of the machine, and returns its number.
     pub(crate) fn adopt(&self, member: &Member, mut command: Command) -> Result<usize, SandboxError> {
+        let index = self.members.iter().position(|one| one.node.name == member.node.name).unwrap_or_default();
         command.env(process::MARK, &self.entry.folder).env(process::TOKEN, &self.entry.token);
+        self.shares.prepare(&mut command, index);
         let log = member.log();
         process::log_to(&mut command, &log).map_err(SandboxError::disk("open the log", &log))?;
         let spawn = |source| SandboxError::Spawn { program: self.install.program.display().to_string(), source };
         let child = process::spawn(command, &self.user, member.node.namespace.as_ref()).map_err(spawn)?;
-        Ok(self.entry.servers.adopt(child))
+        let number = self.entry.servers.adopt(child);
+        if let Err(error) = self.shares.hold(self.entry.servers.pid(number).unwrap_or_default(), index) {
+            self.entry.servers.kill(number);
+            return Err(error);
+        }
+        Ok(number)
     }
 
     /// The member of this name is another process now.

@@ -11,7 +11,7 @@ use std::{
 
 use replimeter_measure::{
     clock::Clock,
-    load::Workload,
+    load::{Gauged, Gauges, Versions, Workload},
     preflight::{self, Cluster},
     stale::{self, Listener, Outcome, Part, ReaderRef, rows},
     survey::Declared,
@@ -19,9 +19,9 @@ use replimeter_measure::{
 };
 use replimeter_model::{
     load::LoadRecord,
-    plan::{Case, Plan, Pool, StalePlan, SyncReads},
+    plan::{Case, Plan, Pool, READERS, StalePlan, SyncReads},
     record::{ClientRecord, TargetRecord},
-    stale::{STALE_SCHEMA, StaleCourse, StaleDocument, StaleLoad, StalePhase, StaleRound, StaleRow, StaleWindow},
+    stale::{LoadWindow, STALE_SCHEMA, StaleCourse, StaleDocument, StaleLoad, StalePhase, StaleRound, StaleRow, StaleWindow},
     target::{PRIMARY, Role, Target},
     time::Nanos,
     warning::{Warning, WarningCode},
@@ -31,10 +31,11 @@ use replimeter_report::{
     stale::answer,
     stale_samples::{Labels, StaleWriter},
 };
+use replimeter_stats::signed::rank_of;
 
 use self::{
     gathered::Gathered,
-    load::{Loads, Placed, load_on, workloads},
+    load::{Judging, Loads, Placed, judged_readers, load_on, workloads, writers_of},
 };
 use crate::{
     cli::OutputArgs,
@@ -50,7 +51,7 @@ use crate::{
 /// How long the replicas may take to apply the removal of our table.
 const REMOVAL: Duration = Duration::from_secs(5);
 /// Names that stand for servers by their part in the measurement.
-const PARTS: [&str; 4] = [PRIMARY, "writer", "reader", "third"];
+const PARTS: [&str; 5] = [PRIMARY, "writer", "reader", "third", READERS];
 
 /// Refuses what makes no sense, before anything is touched.
 pub(crate) fn check(plan: &Plan, work: &StalePlan, output: &OutputArgs) -> Result<(), Failure> {
@@ -66,7 +67,10 @@ pub(crate) fn check(plan: &Plan, work: &StalePlan, output: &OutputArgs) -> Resul
         let refuse = |what: &str, name: &str| {
             let message =
                 format!("{what}: {} has no server called `{name}`; it has {}", servers::label(target), names.join(", "));
-            Failure::usage(message, "name one of them; writer, reader and third (neither of both) stand for servers too")
+            Failure::usage(
+                message,
+                "name one of them; writer, reader, readers (each of them) and third (neither) stand for servers too",
+            )
         };
         if let Some(writer) = work.writer.iter().find(|writer| !known(writer) && *writer != PRIMARY) {
             return Err(refuse("the writer", writer));
@@ -212,7 +216,15 @@ impl<'a> Run<'a> {
         let readers = stale::readers(&cluster, &work.readers)?;
         // Every way is looked for before the first row is written.
         for level in &work.sync_reads {
-            stale::guarantees(&cluster, &readers, *level, work.timeout.0)?;
+            let found = stale::guarantees(&cluster, &readers, *level, work.timeout.0)?;
+            if work.judge_load && found.iter().any(|guarantee| guarantee.gtid) {
+                let error = cluster.primary.session.unfit(
+                    "cannot make the load's reads wait",
+                    "its replicas are waited for by GTID, and that would be one statement more in the load whose reads are judged",
+                    "leave --sync-reads out, or leave --judge-load out and have rounds read synchronously",
+                );
+                return Err(error.into());
+            }
         }
         self.modes.push(cluster.mode.to_owned());
         self.labels.push(servers.label.clone());
@@ -251,6 +263,17 @@ impl<'a> Run<'a> {
                 }
                 Err(reason) => return Err(Failure::usage(reason, "name another server behind the @ of --load")),
             };
+            // A load is read where it is, unless somebody chose.
+            let wanted = (!work.readers.is_empty()).then_some(readers);
+            let found = if work.judge_load { judged_readers(&placed, wanted, case) } else { Ok(readers.to_vec()) };
+            let readers = &match found {
+                Ok(readers) => readers,
+                Err(reason) => {
+                    let hint = "such loads are versioned-update:4@writer, versioned-select:8@reader and versioned:8@node1; \
+                                docs/stale.md says how a workload of yours names its versions";
+                    return Err(Failure::usage(reason, hint));
+                }
+            };
             self.frame.warnings.extend(sets.fill(&placed, cluster, &self.frame.line, self.stop)?);
             for level in &work.sync_reads {
                 for pool in &work.pools {
@@ -286,30 +309,48 @@ impl<'a> Run<'a> {
             readers: names.clone(),
         };
         self.writer.begin(labels.clone())?;
-        let mut gathered = Gathered::new(&cluster.primary.node.name, &names, &guarantees);
         let clock = self.frame.clock;
+        let judging = work.judge_load.then(|| Judging { versions: Versions::new(&clock), readers, guarantees: &guarantees });
+        let writers = match &judging {
+            Some(_) => writers_of(cell.placed),
+            None => vec![cluster.primary.node.name.clone()],
+        };
+        let mut gathered = Gathered::new(&writers.join(", "), &names, &guarantees);
+        if judging.is_some() {
+            gathered.judges(cell.placed);
+        }
         let (stop, line) = (self.stop, &self.frame.line);
         let (writer, work_plan, real_time) = (&mut self.writer, self.request.work, self.frame.real_time);
-        let result = sets.under(cell.placed, &clock, line, stop, |stopped| {
-            let part = Part { readers, guarantees: &guarantees, pool: cell.pool, first_round, real_time };
-            measure(cluster, work_plan, &part, cell, &clock, line, writer, &mut gathered, stopped)
+        let result = sets.under(cell.placed, judging.as_ref(), &clock, line, stop, |gauges, stopped| {
+            let judged = judging.as_ref().map(|judging| &*judging.versions);
+            let part = Part { readers, guarantees: &guarantees, pool: cell.pool, first_round, real_time, judged };
+            measure(cluster, work_plan, &part, cell, &clock, line, writer, &mut gathered, gauges, stopped)
         });
         let delays: Vec<Duration> = readers.iter().map(|reader| reader.delay(cluster)).collect();
         let load_on = load_on(cell.case, cluster, readers);
         let (rows, course) = gathered.finish();
         let foreign: u64 = rows.iter().map(|row| row.foreign).sum();
-        if foreign > 0 {
+        if foreign > 0 && judging.is_some() {
+            self.frame.warnings.push(Warning::new(
+                WarningCode::ChangedByOthers,
+                format!(
+                    "{foreign} reads of the load found no version in a row that had been written: somebody else removes rows"
+                ),
+                "these reads count for nothing; nobody else may write to the load's tables meanwhile",
+            ));
+        } else if foreign > 0 {
             self.frame.warnings.push(stale::changed_by_others(foreign));
         }
         for ((row, reader), delay) in rows.into_iter().zip(readers).zip(delays) {
             let row = StaleRow {
                 shape: shape.to_owned(),
-                null_replica: *reader == ReaderRef::Writer,
+                // What others write is replicated to the first writer too.
+                null_replica: *reader == ReaderRef::Writer && writers.len() == 1,
                 load: labels.load.clone(),
                 load_on: load_on.clone(),
                 sync_reads: labels.sync_reads.clone(),
                 pool: labels.pool.clone(),
-                judged: if work.judge_load.is_some() { "load" } else { "rounds" }.to_owned(),
+                judged: if work.judge_load { "load" } else { "rounds" }.to_owned(),
                 configured_delay_us: (!delay.is_zero()).then_some(delay.as_secs_f64() * 1e6),
                 ..row
             };
@@ -322,6 +363,16 @@ impl<'a> Run<'a> {
         let (outcome, squads) = result?;
         for squad in squads {
             self.frame.warnings.extend(squad.warnings());
+            if squad.operations == 0 && squad.failed == 0 {
+                self.frame.warnings.push(Warning::new(
+                    WarningCode::LoadUnfinished,
+                    format!(
+                        "{shape}: the rounds of the case {} were over before its load completed one operation",
+                        cell.case
+                    ),
+                    "they are of the part of one operation that was under way; ask for more --rounds, or a time such as --for 60s",
+                ));
+            }
             let record = LoadRecord { shape: shape.to_owned(), ..squad.record() };
             let (case, sync_reads, pool) = (cell.case.to_string(), way.0.clone(), way.1.clone());
             self.loads.push(StaleLoad { case, sync_reads, pool, record });
@@ -369,6 +420,21 @@ impl<'a> Run<'a> {
     }
 }
 
+/// What a load met in a stretch.
+fn load_window(load: String, gauged: &Gauged) -> LoadWindow {
+    let latency = &gauged.latency;
+    let rank = |p: f64| latency.at_rank(rank_of(p, latency.count())).map(Nanos::as_micros);
+    let some = latency.count() > 0;
+    LoadWindow {
+        load,
+        operations: latency.count(),
+        p50_us: rank(0.5).filter(|_| some),
+        p99_us: rank(0.99).filter(|_| some),
+        max_us: latency.max().map(Nanos::as_micros).filter(|_| some),
+        under_way_us: gauged.under_way.map_or(0.0, Nanos::as_micros),
+    }
+}
+
 /// Measures one part.
 #[allow(clippy::too_many_arguments, reason = "what the parts of a run share, taken apart so that the load can run beside")]
 fn measure(
@@ -380,6 +446,7 @@ fn measure(
     line: &Line,
     writer: &mut StaleWriter,
     gathered: &mut Gathered,
+    gauges: &[Gauges],
     stopped: &dyn Fn() -> bool,
 ) -> Result<Outcome, Failure> {
     let panics = environment::fault().as_deref() == Some("panic-while-measuring");
@@ -389,7 +456,10 @@ fn measure(
         gathered.borrow_mut().record(round);
         writer.write(round).map_err(|error| error.to_string())
     };
-    let mut window = |window: StaleWindow| gathered.borrow_mut().window(window);
+    let mut window = |window: StaleWindow| {
+        let load = cell.placed.iter().zip(gauges).map(|(load, gauge)| load_window(load.name(), &gauge.take()));
+        gathered.borrow_mut().window(StaleWindow { load: load.collect(), ..window });
+    };
     let what = format!("{}, {}", cell.case, cell.level);
     let mut progress = |progress: stale::Progress| {
         let of = progress.total.map_or_else(String::new, |total| format!(" of {}", count(total)));

@@ -22,9 +22,11 @@ use replimeter_stats::{series::distribution, signed::SignedHistogram};
 use super::{
     about,
     fill::DataSet,
+    gauge::{Gauge, Gauges},
     program::{Move, Program, Scratch},
     tally::{Again, Tally},
     value::Draw,
+    versions::Versions,
     worker::{Connections, DOING, Link, Numbered, Order, Place, Report, Seat, Shared, Taker, Worker, roll_back},
     workload::Workload,
 };
@@ -70,13 +72,30 @@ pub struct Squad<'a> {
     pub reads_only: bool,
     /// How long a lost connection is tried again before the stretch ends.
     pub patience: Duration,
+    /// Statements that every connection begins with.
+    pub session: Vec<String>,
+    /// Who judges the versions that are read, and the number that these nodes have there; the same for all of them.
+    pub versions: Option<(Arc<Versions>, usize)>,
+    /// Whether latencies can be [taken](Crew::gauges) while it runs.
+    pub gauged: bool,
 }
 
 impl<'a> Squad<'a> {
     /// A closed loop.
     #[must_use]
     pub fn new(workload: &'a Workload, nodes: Vec<Node>, threads: u32) -> Self {
-        Self { workload, data: None, nodes, threads, rate: None, reads_only: false, patience: PATIENCE }
+        Self {
+            workload,
+            data: None,
+            nodes,
+            threads,
+            rate: None,
+            reads_only: false,
+            patience: PATIENCE,
+            session: Vec::new(),
+            versions: None,
+            gauged: false,
+        }
     }
 }
 
@@ -213,6 +232,12 @@ impl Crew {
             crew.units.push(unit);
         }
         Ok(crew)
+    }
+
+    /// What shows each squad's latencies while it runs, in order; of a squad that is not gauged nothing.
+    #[must_use]
+    pub fn gauges(&self) -> Vec<Gauges> {
+        self.units.iter().map(|unit| Gauges::new(&unit.seats, &self.clock)).collect()
     }
 
     /// Runs all squads together: `ramp` uncounted, then `length` counted; may be called
@@ -439,8 +464,15 @@ impl Unit {
         }
         let rows = squad.data.map_or_else(|| squad.workload.rows(squad.workload.default_size()), |data| data.rows);
         let program = Program::new(squad.workload, rows);
-        let places: Vec<Place> =
-            squad.nodes.iter().map(|node| Place { node: node.clone(), reads_only: squad.reads_only, galera: false }).collect();
+        let places: Vec<Place> = squad
+            .nodes
+            .iter()
+            .map(|node| Place {
+                session: squad.session.clone(),
+                versions: squad.versions.clone(),
+                ..Place::new(node.clone(), squad.reads_only)
+            })
+            .collect();
         let shared = Arc::new(Shared::new(squad.rate, squad.patience, number));
         let (reporter, reports) = channel();
         let mut unit = Self {
@@ -471,7 +503,7 @@ impl Unit {
                 try_out(&mut link, &program)?;
             }
             let place = &unit.places[index % unit.places.len()];
-            let seat = Arc::new(Seat::default());
+            let seat = Arc::new(Seat { gauge: squad.gauged.then(Gauge::default), ..Seat::default() });
             seat.takes(&mut link.channel);
             unit.seats.push(Arc::clone(&seat));
             workers.push(Worker {

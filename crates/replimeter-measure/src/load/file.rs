@@ -13,7 +13,7 @@ use super::{
     script::ScriptError,
     split,
     value::{Bound, Literal, Place, Source},
-    workload::{Inner, Operation, Parameter, Statement, Step, Table},
+    workload::{Inner, Operation, Parameter, Statement, Step, Table, Version},
 };
 
 /// The most of tables, operations, statements of one and parameters of one.
@@ -393,6 +393,14 @@ fn operation(file: &File<'_>, line: usize, entries: &[Entry<'_>]) -> Result<Oper
     if operation.steps.is_empty() {
         return Err(ScriptError::at(line, "an operation needs a [[statement]]"));
     }
+    for step in operation.steps.iter().filter(|_| operation.transaction) {
+        if let Step::Prepared(statement) = step
+            && matches!(statement.version(), Some(Version::Read(_)))
+        {
+            let reason = "a version is read outside of a transaction: inside of one a read shows when that began, not what was written since";
+            return Err(ScriptError::at(statement.line, reason));
+        }
+    }
     Ok(operation)
 }
 
@@ -410,7 +418,7 @@ fn statement(
     shared: &[String],
     used: &mut [bool],
 ) -> Result<Statement, ScriptError> {
-    let (mut sql, mut repeat, mut own) = (None, 1, Vec::new());
+    let (mut sql, mut repeat, mut own, mut version_of) = (None, 1, Vec::new(), None);
     for &(key, line, value) in entries {
         match key {
             "sql" => sql = Some((file.string(value, key)?, file.line(&value.span()))),
@@ -420,6 +428,7 @@ fn statement(
                     return file.wrong(value, "a statement that is repeated 0 times is never run; leave it out");
                 }
             }
+            "version-of" => version_of = Some((file.string(value, key)?, line)),
             name => own.push((name, line, value)),
         }
     }
@@ -467,7 +476,24 @@ fn statement(
     if let Some((name, line, _)) = own.iter().find(|(own, ..)| !names.iter().any(|name| name == own)) {
         return Err(ScriptError::at(*line, format!("the statement has no parameter `:{name}`")));
     }
-    Ok(Statement { sql: text, parameters, repeat: repeat as u32, line: line_of_sql })
+    let version_of = match version_of {
+        None => None,
+        Some((name, line)) => Some(versioned(&text, &names, name).map_err(|reason| ScriptError::at(line, reason))?),
+    };
+    Ok(Statement { sql: text, parameters, repeat: repeat as u32, line: line_of_sql, version_of })
+}
+
+/// The parameter that is the row's number, of a statement that writes or reads its version.
+fn versioned(sql: &str, names: &[String], name: &str) -> Result<usize, String> {
+    let row = names.iter().position(|known| known == name).ok_or_else(|| format!("the statement has no parameter `:{name}`"))?;
+    let word: String = sql.trim_start().chars().take_while(char::is_ascii_alphabetic).collect();
+    let told = sql.to_ascii_uppercase().split_whitespace().collect::<String>().contains("LAST_INSERT_ID(");
+    match word.to_ascii_uppercase().as_str() {
+        "SELECT" => Ok(row),
+        "UPDATE" if told => Ok(row),
+        "UPDATE" => Err("an UPDATE of a version must tell it: SET v = LAST_INSERT_ID(v + 1)".to_owned()),
+        _ => Err("only a SELECT reads a row's version, and only an UPDATE writes it".to_owned()),
+    }
 }
 
 /// Puts `?` in the place of each `:name` outside of quotations and comments; the
@@ -548,6 +574,33 @@ mod tests {
         let plus = Parameter::Drawn(Source::Plus(Place::Shared(0), 99));
         let one = Parameter::Drawn(Source::Value(Literal::Int(1)));
         assert_eq!(second.parameters, [Parameter::Shared(0), plus, one]);
+    }
+
+    #[test]
+    fn versions_belong_to_a_row_and_are_told() {
+        let one = |text: &str| match &parse(text).unwrap().operations[0].steps[0] {
+            Step::Prepared(statement) => statement.version(),
+            Step::Words(_) => None,
+        };
+        let update = "[[statement]]\nsql = 'UPDATE t SET c = :c, v = last_insert_id (v + 1) WHERE id = :id'\nc = 1\nid = 2\n";
+        assert_eq!(one(update), None);
+        assert_eq!(one(&format!("{update}version-of = 'id'")), Some(Version::Written(1)));
+        let select = "[[statement]]\nsql = 'select v FROM t WHERE id = :id'\nid = 2\n";
+        assert_eq!(one(&format!("{select}version-of = 'id'")), Some(Version::Read(0)));
+        for (text, line, want) in [
+            (format!("{select}version-of = 'v'"), 4, "no parameter `:v`"),
+            (
+                "[[statement]]\nsql = 'UPDATE t SET v = v + 1 WHERE id = :id'\nid = 2\nversion-of = 'id'".to_owned(),
+                4,
+                "must tell it",
+            ),
+            ("[[statement]]\nsql = 'DELETE FROM t WHERE id = :id'\nid = 2\nversion-of = 'id'".to_owned(), 4, "only a SELECT"),
+            (format!("transaction = true\n{select}version-of = 'id'"), 3, "outside of a transaction"),
+        ] {
+            let (at, reason) = refused(&text);
+            assert!(at == line && reason.contains(want), "{text}: line {at}: {reason}");
+        }
+        assert!(parse(&format!("transaction = true\n{update}version-of = 'id'")).is_ok());
     }
 
     #[test]

@@ -9,12 +9,14 @@ mod check;
 mod crew;
 mod file;
 mod fill;
+mod gauge;
 mod program;
 mod random;
 mod script;
 mod split;
 mod tally;
 mod value;
+mod versions;
 mod worker;
 mod workload;
 
@@ -35,8 +37,10 @@ pub use self::{
     check::{check, hold},
     crew::{Crew, Second, Squad, SquadResult, SquadSecond},
     fill::{DataSet, Filled, fill, refuse_foreign},
+    gauge::{Gauged, Gauges},
     script::ScriptError,
     tally::recording_cost,
+    versions::{Told, VersionRead, VersionWrite, Versions},
     workload::{LARGEST_FILE, Workload},
 };
 use self::{
@@ -309,14 +313,14 @@ impl Outcome {
 fn place(cluster: &Cluster, name: &str) -> Result<Place, ServerError> {
     let writer = &cluster.primary.node;
     if writer.name == name {
-        return Ok(Place { node: writer.clone(), reads_only: false, galera: false });
+        return Ok(Place::new(writer.clone(), false));
     }
     if let Some(replica) = cluster.replicas.iter().find(|replica| replica.server.node.name == name) {
         let reads_only = matches!(replica.relation, Relation::Channel { .. });
-        return Ok(Place { node: replica.server.node.clone(), reads_only, galera: false });
+        return Ok(Place::new(replica.server.node.clone(), reads_only));
     }
     if name == PRIMARY {
-        return Ok(Place { node: writer.clone(), reads_only: false, galera: false });
+        return Ok(Place::new(writer.clone(), false));
     }
     let mut names = vec![writer.name.clone()];
     names.extend(cluster.replica_names());

@@ -7,7 +7,7 @@ use replimeter_server::wire::Bind;
 use super::{
     script::Template,
     value::{Draw, Generator, Kept, Place},
-    workload::{Parameter, Step, Workload},
+    workload::{Parameter, Step, Version, Workload},
 };
 
 /// A workload's operations with everything resolved.
@@ -54,6 +54,8 @@ pub(super) enum Move {
         repeat: u32,
         /// Whether any parameter is looked at again.
         keeps: bool,
+        /// What it does with a row's version.
+        version: Option<Version>,
     },
 }
 
@@ -110,7 +112,7 @@ impl Program {
                     .iter()
                     .any(|parameter| matches!(parameter, From::Same(_) | From::Drawn(Generator::Plus(Place::Own(_), _))));
                 let text = self.text(&statement.sql, statement.line);
-                Move::Prepared { statement: text, parameters, repeat: statement.repeat, keeps }
+                Move::Prepared { statement: text, parameters, repeat: statement.repeat, keeps, version: statement.version() }
             }
         }
     }

@@ -23,10 +23,12 @@ use replimeter_server::{
 };
 
 use super::{
+    gauge::Gauge,
     program::{Move, Program, Routine, Scratch},
     random::Random,
     tally::{Again, Tally},
     value::Draw,
+    versions::{Versions, Witness},
 };
 use crate::clock::{Clock, thread_cpu};
 
@@ -58,9 +60,17 @@ pub(super) struct Place {
     pub(super) reads_only: bool,
     /// A member of a Galera cluster.
     pub(super) galera: bool,
+    /// Statements that every connection begins with.
+    pub(super) session: Vec<String>,
+    /// Who judges the versions that are read here, and the number that this place has there.
+    pub(super) versions: Option<(Arc<Versions>, usize)>,
 }
 
 impl Place {
+    pub(super) fn new(node: Node, reads_only: bool) -> Self {
+        Self { node, reads_only, galera: false, session: Vec::new(), versions: None }
+    }
+
     /// Looks whether it is a member of a Galera cluster: what such a member calls a
     /// deadlock may be another thing.
     pub(super) fn find_out(&mut self, channel: &mut Channel) -> Result<(), ServerError> {
@@ -76,6 +86,9 @@ impl Place {
             channel.session().run(DOING, "SET SESSION TRANSACTION READ ONLY")?;
         }
         channel.session().run(DOING, "USE `replimeter`")?;
+        for sql in &self.session {
+            channel.session().run(DOING, sql)?;
+        }
         Ok(channel)
     }
 }
@@ -85,6 +98,8 @@ pub(super) struct Link {
     pub(super) channel: Channel,
     /// `None` for those that the server takes in words only.
     prepared: Vec<Option<Prepared>>,
+    /// Where somebody judges what is read.
+    witness: Option<Box<Witness>>,
 }
 
 impl Link {
@@ -103,7 +118,8 @@ impl Link {
                 Err(error) => return Err((Some(index), error)),
             });
         }
-        Ok(Self { channel, prepared })
+        let witness = place.versions.as_ref().map(|(versions, number)| Box::new(Witness::new(versions, *number)));
+        Ok(Self { channel, prepared, witness })
     }
 
     /// Runs one of the program's statements once; `bind` is handed what takes its
@@ -139,6 +155,9 @@ pub(super) fn run(
     }
     let frame = program.frame.filter(|_| routine.transaction);
     if let Some((begin, _)) = frame {
+        if let Some(witness) = &mut link.witness {
+            witness.begins();
+        }
         link.plain(program, begin).map_err(|failed| (0, failed))?;
     }
     for (index, step) in routine.steps.iter().enumerate() {
@@ -147,9 +166,16 @@ pub(super) fn run(
                 template.fill(draw, words);
                 link.channel.query(words).map_err(|failed| (index, failed))?;
             }
-            Move::Prepared { statement, parameters, repeat, keeps } => {
+            Move::Prepared { statement, parameters, repeat, keeps, version } => {
                 for _ in 0..*repeat {
                     let done = match &mut link.prepared[*statement] {
+                        Some(prepared) if version.is_some() && link.witness.is_some() => {
+                            let Some((version, witness)) = version.zip(link.witness.as_mut()) else { continue };
+                            let own = !routine.transaction;
+                            witness.run(&mut link.channel, prepared, version, own, |push| {
+                                scratch.parameters(parameters, *keeps, draw, push);
+                            })
+                        }
                         Some(prepared) => link.channel.execute(prepared, |binder| {
                             scratch.parameters(parameters, *keeps, draw, |value| binder.push(value));
                         }),
@@ -164,6 +190,9 @@ pub(super) fn run(
     }
     if let Some((_, commit)) = frame {
         link.plain(program, commit).map_err(|failed| (routine.steps.len(), failed))?;
+        if let Some(witness) = &mut link.witness {
+            witness.committed();
+        }
     }
     Ok(())
 }
@@ -334,6 +363,8 @@ pub(super) struct Seat {
     pub(super) connection: AtomicU64,
     /// Its socket, for whoever must end it when the server does not.
     pub(super) socket: Mutex<Option<TcpStream>>,
+    /// Latencies of the last stretch, where somebody wants them.
+    pub(super) gauge: Option<Gauge>,
 }
 
 impl Seat {
@@ -448,9 +479,15 @@ impl Worker {
             self.draw.pass += 1;
             before.restore(&self.draw);
             let routine = program.choose(&mut self.draw);
+            if let Some(gauge) = &self.seat.gauge {
+                gauge.begins(intended);
+            }
             let done = self.one(routine, &mut tally, &before, &mut scratch, &mut words);
             let ended = clock.now();
             last = ended;
+            if let Some(gauge) = &self.seat.gauge {
+                gauge.ended(done.then_some(ended - intended));
+            }
             let (from, until) = shared.span();
             let counts = ended >= from && ended < until;
             if counts && marks.is_none() {

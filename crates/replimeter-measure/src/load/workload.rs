@@ -103,6 +103,26 @@ pub(super) struct Statement {
     pub(super) repeat: u32,
     /// Where it stands in its file.
     pub(super) line: usize,
+    /// The parameter that is the number of the row whose version it writes or reads.
+    pub(super) version_of: Option<usize>,
+}
+
+impl Statement {
+    /// What it does with a row's version, if it has one.
+    pub(super) fn version(&self) -> Option<Version> {
+        let row = self.version_of?;
+        let reads = self.sql.trim_start().get(..6).is_some_and(|word| word.eq_ignore_ascii_case("SELECT"));
+        Some(if reads { Version::Read(row) } else { Version::Written(row) })
+    }
+}
+
+/// What a statement does with the version of a row, which is one of its parameters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Version {
+    /// The first value of its first row is the version.
+    Read(usize),
+    /// Its `LAST_INSERT_ID(…)` is.
+    Written(usize),
 }
 
 /// Where a parameter has its value from.
@@ -177,6 +197,9 @@ impl Workload {
             "oltp-mix" => ("toml", include_str!("../../../../loads/oltp-mix.toml")),
             "update-key" => ("toml", include_str!("../../../../loads/update-key.toml")),
             "big-update" => ("toml", include_str!("../../../../loads/big-update.toml")),
+            "versioned" => ("toml", include_str!("../../../../loads/versioned.toml")),
+            "versioned-update" => ("toml", include_str!("../../../../loads/versioned-update.toml")),
+            "versioned-select" => ("toml", include_str!("../../../../loads/versioned-select.toml")),
             _ => return None,
         })
     }
@@ -204,6 +227,27 @@ impl Workload {
     #[must_use]
     pub fn reads_only(&self) -> bool {
         self.inner.operations.iter().flat_map(|operation| &operation.steps).all(Step::reads)
+    }
+
+    fn statement_with(&self, wanted: fn(Version) -> bool) -> Option<&str> {
+        let steps = self.inner.operations.iter().flat_map(|operation| &operation.steps);
+        let mut prepared = steps.filter_map(|step| match step {
+            Step::Prepared(statement) => Some(statement),
+            Step::Words(_) => None,
+        });
+        prepared.find(|statement| statement.version().is_some_and(wanted)).map(|statement| statement.sql.as_str())
+    }
+
+    /// The first of its statements that reads a row's version, with `?` for parameters.
+    #[must_use]
+    pub fn reads_versions(&self) -> Option<&str> {
+        self.statement_with(|version| matches!(version, Version::Read(_)))
+    }
+
+    /// The first that writes one.
+    #[must_use]
+    pub fn writes_versions(&self) -> Option<&str> {
+        self.statement_with(|version| matches!(version, Version::Written(_)))
     }
 
     /// Whether it has tables with rows to be made.

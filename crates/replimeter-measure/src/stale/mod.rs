@@ -34,7 +34,6 @@ use replimeter_server::{
 
 use self::{
     counters::{Counted, Differences},
-    judge::Board,
     rounds::{Crew, Rounds, read_on},
     rows::Rows,
     sides::{Reader, Writer},
@@ -42,6 +41,7 @@ use self::{
 use crate::{
     MeasureError,
     clock::Clock,
+    load::Versions,
     preflight::Cluster,
     priority::prepare_measuring_thread,
     survey::{Relation, Surveyed},
@@ -186,6 +186,9 @@ pub struct Part<'a> {
     pub first_round: u64,
     /// Whether measuring threads take real-time priority.
     pub real_time: bool,
+    /// The versions that a load writes and reads, whose reads are judged in place of rounds; its places are numbered as
+    /// the readers are.
+    pub judged: Option<&'a Versions>,
 }
 
 impl Part<'_> {
@@ -243,6 +246,8 @@ struct Shared<'a> {
     over: AtomicBool,
     /// When the writer's, and each reader's, request under way was sent; 0 for none.
     under_way: Vec<AtomicI64>,
+    /// When the write was acknowledged that each reader does not show yet; 0 for none.
+    unshown: Vec<AtomicI64>,
     /// Rounds whose write lost every time.
     lost: AtomicU64,
     all_lost: AtomicBool,
@@ -258,9 +263,17 @@ impl Shared<'_> {
         }
     }
 
-    /// When the oldest request under way was sent.
-    fn oldest(&self) -> Option<Nanos> {
-        self.under_way.iter().map(|since| since.load(Ordering::Relaxed)).filter(|since| *since != 0).min().map(Nanos)
+    /// A reader does not show what was acknowledged then, or shows it (0).
+    fn unshown(&self, reader: usize, since: Nanos) {
+        if let Some(unshown) = self.unshown.get(reader) {
+            unshown.store(since.0, Ordering::Relaxed);
+        }
+    }
+
+    /// How long the oldest of these has been so.
+    fn oldest(of: &[AtomicI64], now: Nanos) -> f64 {
+        let since = of.iter().map(|since| since.load(Ordering::Relaxed)).filter(|since| *since != 0).min();
+        since.map_or(0.0, |since| (now - Nanos(since)).as_micros())
     }
 
     fn halted(&self) -> bool {
@@ -293,7 +306,7 @@ impl Drop for HaltOnDrop<'_, '_> {
 
 /// Everything of a part that is connected and prepared.
 struct Prepared {
-    /// The plain one, then the one with synchronous reads; of judged traffic those that write.
+    /// The plain one, then the one with synchronous reads; none when a load's own reads are judged.
     writers: Vec<Writer>,
     readers: Vec<Reader>,
     /// Node and number of every connection that can be held up.
@@ -309,11 +322,7 @@ fn prepare(cluster: &Cluster, plan: &StalePlan, part: &Part<'_>) -> Result<Prepa
     let synced = part.synced();
     // What is asked of the writer is the same for every reader, as far as it asks anything.
     let asks = part.guarantees.iter().find(|guarantee| !guarantee.writer.is_empty() || guarantee.gtid).unwrap_or(&off);
-    let guarantees = match plan.judge_load {
-        Some(judged) => vec![asks; usize::try_from(judged.writers).unwrap_or(1)],
-        None if synced => vec![&off, asks],
-        None => vec![&off],
-    };
+    let guarantees = if synced { vec![&off, asks] } else { vec![&off] };
     let writers: Vec<Writer> =
         guarantees.into_iter().map(|guarantee| Writer::open(&primary, facts, guarantee)).collect::<Result<_, _>>()?;
     let mut connections: Vec<(Node, u32)> = writers.iter().map(|writer| (primary.clone(), writer.connection())).collect();
@@ -325,12 +334,10 @@ fn prepare(cluster: &Cluster, plan: &StalePlan, part: &Part<'_>) -> Result<Prepa
         let for_nothing =
             *reader == ReaderRef::Writer && !waits::on_the_writer(server.facts.engine, cluster.primary.galera.is_some());
         let patience = plan.timeout.0 + reader.delay(cluster);
-        for _ in 0..plan.judge_load.map_or(1, |judged| judged.readers) {
-            let opened =
-                Reader::open(index, &node, &server.facts, guarantee, rows, [for_nothing, synced], [patience, plan.timeout.0])?;
-            connections.extend(opened.connections().into_iter().map(|number| (node.clone(), number)));
-            readers.push(opened);
-        }
+        let opened =
+            Reader::open(index, &node, &server.facts, guarantee, rows, [for_nothing, synced], [patience, plan.timeout.0])?;
+        connections.extend(opened.connections().into_iter().map(|number| (node.clone(), number)));
+        readers.push(opened);
     }
     Ok(Prepared { writers, readers, connections })
 }
@@ -358,43 +365,36 @@ pub fn run(
     clock: &Clock,
     listener: &mut Listener<'_>,
 ) -> Result<Outcome, MeasureError> {
-    let prepared = prepare(cluster, plan, part)?;
+    let prepared = match part.judged {
+        Some(_) => Prepared { writers: Vec::new(), readers: Vec::new(), connections: Vec::new() },
+        None => prepare(cluster, plan, part)?,
+    };
     let servers = counted(cluster);
     let shared = Shared {
         clock,
         halt: AtomicBool::new(false),
         over: AtomicBool::new(false),
         under_way: (0..=part.readers.len()).map(|_| AtomicI64::new(0)).collect(),
+        unshown: part.readers.iter().map(|_| AtomicI64::new(0)).collect(),
         lost: AtomicU64::new(0),
         all_lost: AtomicBool::new(false),
         foreign: AtomicU64::new(0),
     };
     let (out, heard) = mpsc::channel();
-    let board = Board::new(Rows::new(plan.seed, plan.rows));
     let began = clock.now();
     let mut outcome = thread::scope(|scope| {
         let halt = HaltOnDrop(&shared);
-        let (shared, board, real_time) = (&shared, &board, part.real_time);
+        let (shared, real_time) = (&shared, part.real_time);
         let watchers: Vec<_> = servers.iter().map(|server| scope.spawn(move || server.watch(shared))).collect();
         let mut threads: Vec<thread::ScopedJoinHandle<'_, Result<u64, ServerError>>> = Vec::new();
-        match (plan.judge_load, plan.until) {
-            (Some(_), Until::Elapsed(length)) => {
-                let end = judge::end(began, length.0);
-                let of = prepared.writers.len() as u64;
-                let synced = part.synced();
-                for (number, writer) in (0..).zip(prepared.writers) {
-                    let (out, base) = (out.clone(), part.first_round);
-                    threads
-                        .push(scope.spawn(move || {
-                            shared.work(|| judge::write_on(writer, shared, board, [number, of], base, end, &out))
-                        }));
-                }
-                for (number, reader) in (1..).zip(prepared.readers) {
-                    let (out, seed) = (out.clone(), plan.seed ^ (number << 32));
-                    threads.push(
-                        scope.spawn(move || shared.work(|| judge::read_on(reader, shared, board, seed, synced, end, &out))),
-                    );
-                }
+        match (part.judged, plan.until) {
+            (Some(versions), Until::Elapsed(length)) => {
+                let (out, end, readers) = (out.clone(), began + Nanos::from(length.0), part.readers.len());
+                let base = part.first_round;
+                threads.push(scope.spawn(move || {
+                    judge::listen(versions, shared, readers, end, &out);
+                    Ok(base)
+                }));
             }
             _ => {
                 let mut readers = prepared.readers;
@@ -463,6 +463,9 @@ pub fn run(
         );
         outcome.failure = Some(error.into());
     }
+    if let Some(versions) = part.judged {
+        outcome.warnings.extend(of_versions(versions));
+    }
     if lost > 0 {
         outcome.warnings.push(Warning::new(
             WarningCode::LoadErrors,
@@ -474,6 +477,29 @@ pub fn run(
         outcome.warnings.push(changed_by_others(foreign));
     }
     Ok(outcome)
+}
+
+/// What a reader must know of a load's versions.
+fn of_versions(versions: &Versions) -> Vec<Warning> {
+    let mut warnings = Vec::new();
+    if versions.foreign() > 0 {
+        warnings.push(Warning::new(
+            WarningCode::ChangedByOthers,
+            format!(
+                "{} writes were given a version of their row that had been acknowledged before they were sent",
+                versions.foreign()
+            ),
+            "somebody else puts the versions back, or a server has lost what it acknowledged; the shares cannot be trusted",
+        ));
+    }
+    if versions.beyond() > 0 {
+        warnings.push(Warning::new(
+            WarningCode::NotChecked,
+            format!("{} writes were of rows beyond the first million: their reads were not judged", versions.beyond()),
+            "ask for fewer rows (--load-size)",
+        ));
+    }
+    warnings
 }
 
 /// Somebody else has written to our rows.
@@ -632,7 +658,8 @@ impl<'a> Collector<'a> {
         let now = self.clock.now();
         let mut window = std::mem::take(&mut self.window);
         window.end_us = (now - self.began).as_micros();
-        window.under_way_us = shared.oldest().map_or(0.0, |since| (now - since).as_micros());
+        window.under_way_us = Shared::oldest(&shared.under_way, now);
+        window.unshown_us = Shared::oldest(&shared.unshown, now);
         window.write_mean_us = (self.writes.1 > 0).then(|| self.writes.0 / self.writes.1 as f64);
         window.counters = self.differences.take(self.servers);
         self.writes = (0.0, 0);

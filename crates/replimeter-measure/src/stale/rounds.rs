@@ -170,12 +170,8 @@ impl Rounds<'_> {
             }
             done += 1;
         }
-        if synced {
-            // Every read waits by itself: there is no time after which it does not.
-            return Ok(true);
-        }
         for offset in self.curve() {
-            if !self.round(StalePhase::Curve, offset, false)? {
+            if !self.round(StalePhase::Curve, offset, synced)? {
                 return Ok(false);
             }
         }

@@ -158,7 +158,7 @@ impl Reading {
 }
 
 /// One read as it went.
-pub(super) enum Asked {
+enum Asked {
     /// A value; none for a row that is not there.
     Value(Option<u64>),
     /// The wait before it took too long.
@@ -224,13 +224,8 @@ impl Reader {
         Ok(())
     }
 
-    /// Its number.
-    pub(super) fn index(&self) -> usize {
-        self.index
-    }
-
     /// One read, behind a wait for the GTID where there is one and it is to be waited for.
-    pub(super) fn ask(&mut self, row: u64, on_synced: bool, gtid: Option<&str>) -> Result<Asked, ServerError> {
+    fn ask(&mut self, row: u64, on_synced: bool, gtid: Option<&str>) -> Result<Asked, ServerError> {
         let for_nothing = self.for_nothing;
         let reading = match &mut self.synced {
             Some(synced) if on_synced => synced,
@@ -307,8 +302,10 @@ impl Reader {
                 Verdict::Refused => {}
             }
             if matches!(verdict, Verdict::Fresh | Verdict::Foreign) || !order.until_shown {
+                shared.unshown(self.index, Nanos(0));
                 return Ok(Some(*one));
             }
+            shared.unshown(self.index, order.ack);
             if shared.halted() {
                 return Ok(None);
             }

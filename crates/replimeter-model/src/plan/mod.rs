@@ -22,7 +22,7 @@ pub use self::{
     loading::{LoadingPlan, LoadingSpec},
     loss::{Crash, LossCase, LossPlan, LossSpec},
     scale::{FEWEST_COUNTS, Replicas, ScaleMode, ScalePhase, ScalePlan, ScaleSpec},
-    stale::{Case, Judged, Offsets, Pool, StalePace, StalePlan, StaleSpec, SyncReads},
+    stale::{Case, JudgeLoad, Judged, Offsets, Pool, READERS, StalePace, StalePlan, StaleSpec, SyncReads},
     tap::{By, TapPlan, TapSpec},
     target::{OneOrMore, TargetSpec, check_nodes},
 };

@@ -224,6 +224,52 @@ impl fmt::Display for Judged {
 
 serde_as_text!(Judged);
 
+/// Whose own reads are judged in place of rounds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JudgeLoad {
+    /// The loads', as far as their workloads name versions.
+    Load,
+    /// Connections of our own workloads for that, `versioned-update` and `versioned-select`.
+    Own(Judged),
+}
+
+/// The name of the former.
+const OF_THE_LOAD: &str = "load";
+
+impl FromStr for JudgeLoad {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == OF_THE_LOAD {
+            return Ok(Self::Load);
+        }
+        text.parse().map(Self::Own).map_err(|reason: String| format!("{reason}; or `{OF_THE_LOAD}` for that of --load"))
+    }
+}
+
+impl fmt::Display for JudgeLoad {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Load => f.write_str(OF_THE_LOAD),
+            Self::Own(judged) => judged.fmt(f),
+        }
+    }
+}
+
+serde_as_text!(JudgeLoad);
+
+impl Judged {
+    /// As loads.
+    fn loads(self) -> [LoadSpec; 2] {
+        let load =
+            |workload: &str, threads: u32, node: &str| LoadSpec { workload: workload.to_owned(), threads, node: node.to_owned() };
+        [load("versioned-update", self.writers, "writer"), load("versioned-select", self.readers, READERS)]
+    }
+}
+
+/// In the place of a load's server: every reader, each with so many threads.
+pub const READERS: &str = "readers";
+
 /// The settings of `stale` as a plan file spells them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
@@ -276,9 +322,9 @@ pub struct StaleSpec {
     /// How much data the loads' workloads have.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub load_size: Option<Size>,
-    /// Connections whose own reads are judged, in place of rounds.
+    /// Whose own reads are judged, in place of rounds.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub judge_load: Option<Judged>,
+    pub judge_load: Option<JudgeLoad>,
     /// How long a write may stay unseen before the run ends in an error.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Span>,
@@ -324,8 +370,8 @@ pub struct StalePlan {
     pub arrivals: Arrivals,
     /// How much data the loads' workloads have; `None` for what each says.
     pub load_size: Option<Size>,
-    /// Connections whose own reads are judged, in place of rounds.
-    pub judge_load: Option<Judged>,
+    /// The loads' own reads are judged, in place of rounds.
+    pub judge_load: bool,
     /// How long a write may stay unseen.
     pub timeout: Span,
     /// Keep every core of this machine from halting.
@@ -370,11 +416,14 @@ impl StaleSpec {
         if !self.load.is_empty() && !self.cases.is_empty() {
             return contradiction("load is one case by itself; give either load or cases");
         }
-        let cases = if self.cases.is_empty() { vec![Case(self.load.clone())] } else { self.cases.clone() };
+        let mut cases = if self.cases.is_empty() { vec![Case(self.load.clone())] } else { self.cases.clone() };
         for (index, case) in cases.iter().enumerate() {
             if cases[..index].contains(case) {
                 return Err(PlanError::Contradiction(format!("the case `{case}` is given twice")));
             }
+        }
+        if let Some(JudgeLoad::Own(judged)) = self.judge_load {
+            cases.iter_mut().for_each(|case| case.0.extend(judged.loads()));
         }
         if self.rate == Some(0) {
             return contradiction("a rate of 0 is no load; leave rate out for a closed loop");
@@ -398,6 +447,16 @@ impl StaleSpec {
         }
         let pace = self.pace.unwrap_or_default();
         let judged = self.judge_load;
+        if judged.is_some() && cases.iter().any(|case| case.0.is_empty()) {
+            return contradiction(
+                "judge-load is about the reads of a load: add load, such as versioned-update:4@writer and versioned-select:8@reader, or say judge-load = \"4:8\" for these",
+            );
+        }
+        if judged.is_some() && sync_reads.contains(&SyncReads::Gtid) {
+            return contradiction(
+                "with judge-load the load's own statements are all there is, and waiting for a GTID is one more: sync-reads may be off, before, after, before-and-after",
+            );
+        }
         if judged.is_some() && (self.offsets.is_some() || self.curve_rounds.is_some() || self.pace.is_some()) {
             return contradiction(
                 "with judge-load there are no rounds: its own reads make the curve; leave out offsets, curve-rounds and pace",
@@ -408,11 +467,6 @@ impl StaleSpec {
         }
         if judged.is_some() && pools != [Pool::Keep] {
             return contradiction("with judge-load connections are kept; leave out pool");
-        }
-        if judged.is_some_and(|judged| judged.writers > rows) {
-            return contradiction(
-                "every writing connection of judge-load has rows of its own; ask for more rows or fewer writers",
-            );
         }
         let until = match (judged, self.duration) {
             (Some(_), None) => Until::Elapsed(Span::from_secs(30)),
@@ -430,7 +484,8 @@ impl StaleSpec {
             readers,
             until,
             pace,
-            rows,
+            // Of a load that is judged it was the size of its data.
+            rows: if judged.is_some() { DEFAULT_ROWS } else { rows },
             offsets: self.offsets.clone().unwrap_or_default(),
             curve_rounds,
             warm_up: self.warm_up.unwrap_or(50),
@@ -439,8 +494,8 @@ impl StaleSpec {
             cases,
             rate: self.rate,
             arrivals: self.arrivals.unwrap_or_default(),
-            load_size: self.load_size,
-            judge_load: judged,
+            load_size: self.load_size.or_else(|| self.rows.filter(|_| judged.is_some()).map(|rows| Size::Rows(rows.into()))),
+            judge_load: judged.is_some(),
             timeout,
             keep_awake: self.keep_awake.unwrap_or(sandbox),
             real_time: self.real_time.unwrap_or(true),
@@ -453,7 +508,7 @@ impl StalePlan {
     /// The same as a plan file spells it, with every default.
     #[must_use]
     pub fn to_spec(&self) -> StaleSpec {
-        let judged = self.judge_load.is_some();
+        let judged = self.judge_load;
         let (rounds, duration) = match self.until {
             Until::Rounds(rounds) => (Some(rounds), None),
             Until::Elapsed(span) => (None, Some(span)),
@@ -464,7 +519,7 @@ impl StalePlan {
             rounds,
             duration,
             pace: (!judged).then_some(self.pace),
-            rows: Some(self.rows),
+            rows: (!judged).then_some(self.rows),
             offsets: (!judged).then(|| self.offsets.clone()),
             curve_rounds: (!judged).then_some(self.curve_rounds),
             warm_up: Some(self.warm_up),
@@ -475,7 +530,7 @@ impl StalePlan {
             rate: self.rate,
             arrivals: self.rate.map(|_| self.arrivals),
             load_size: self.load_size,
-            judge_load: self.judge_load,
+            judge_load: judged.then_some(JudgeLoad::Load),
             timeout: Some(self.timeout),
             keep_awake: Some(self.keep_awake),
             real_time: Some(self.real_time),
@@ -506,6 +561,15 @@ mod tests {
     }
 
     #[test]
+    fn judged_connections_are_loads() {
+        let spec: StaleSpec = toml::from_str("judge-load = '4:8'\nload = ['insert:1@b']\nrows = 70").unwrap();
+        let plan = spec.resolve(true).unwrap();
+        assert_eq!(plan.cases[0].to_string(), "insert:1@b + versioned-update:4@writer + versioned-select:8@readers");
+        assert_eq!((plan.judge_load, plan.load_size), (true, Some(Size::Rows(70))));
+        assert!("8".parse::<JudgeLoad>().unwrap_err().contains("`load`"));
+    }
+
+    #[test]
     fn contradictions_are_refused() {
         for (spec, want) in [
             ("rounds = 1\nfor = '1s'", "exclude"),
@@ -520,7 +584,8 @@ mod tests {
             ("reader = ['a', 'a']", "given twice"),
             ("judge-load = '2:2'\nrounds = 5", "for how long"),
             ("judge-load = '2:2'\noffsets = '0'", "leave out offsets"),
-            ("judge-load = '2:2'\nrows = 1", "rows of its own"),
+            ("judge-load = 'load'", "add load"),
+            ("judge-load = '2:2'\nsync-reads = ['off', 'gtid']", "one more"),
         ] {
             let spec: StaleSpec = toml::from_str(spec).unwrap_or_else(|error| panic!("{spec}: {error}"));
             let error = spec.resolve(true).unwrap_err().to_string();
@@ -534,7 +599,8 @@ mod tests {
             "",
             "for = '3s'\nsync-reads = ['off', 'on']\npool = ['keep', 'reset']",
             "cases = ['none', 'insert:8@writer']\nrate = 10\noffsets = '0,1ms'\nreader = ['a', 'b']",
-            "judge-load = '2:4'\nsync-reads = 'gtid'",
+            "judge-load = '2:4'\nsync-reads = 'before'\nrows = 50",
+            "judge-load = 'load'\nload = ['versioned:4@a', 'versioned:4@b']",
         ] {
             let spec: StaleSpec = toml::from_str(text).unwrap();
             let plan = spec.resolve(false).unwrap();
@@ -546,7 +612,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_text_panics(text in "\\PC{0,40}") {
-            let _ = (text.parse::<Case>(), text.parse::<Offsets>(), text.parse::<SyncReads>(), text.parse::<Judged>());
+            let _ = (text.parse::<Case>(), text.parse::<Offsets>(), text.parse::<SyncReads>(), text.parse::<JudgeLoad>());
         }
     }
 }

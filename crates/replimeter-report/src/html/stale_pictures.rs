@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use replimeter_model::stale::{StaleCourse, StaleDocument, StaleWindow};
+use replimeter_model::stale::{LoadWindow, StaleCourse, StaleDocument, StaleWindow};
 use serde_json::{Value, json};
 
 use super::pictures::{DataTable, Picture, colour, figure};
@@ -98,18 +98,20 @@ fn curve(document: &StaleDocument) -> Option<Picture> {
     Some(Picture {
         id: "curve",
         title: "How long: stale reads by the time after the acknowledgement",
-        note: "Each point is of rounds of its own, read once at that time; whiskers are 95 % intervals. The leftmost point is the read at once."
-            .to_owned(),
+        note: if document.results.iter().any(|row| row.judged == "load") {
+            "Reads of the load by the age of the newest version that had been acknowledged; whiskers are 95 % intervals."
+                .to_owned()
+        } else {
+            "Each point is of rounds of its own, read once at that time; whiskers are 95 % intervals. The leftmost point is the read at once."
+                .to_owned()
+        },
         figure: figure(
             "curve",
             traces,
             json!({"title": {"text": "time after the acknowledgement (ms)"}, "type": "log"}),
             json!({"title": {"text": "stale reads (%)"}, "rangemode": "tozero"}),
         ),
-        table: DataTable {
-            header: ["row", "after the ack", "reads", "stale", "% [95 %]"].map(str::to_owned).to_vec(),
-            rows,
-        },
+        table: DataTable { header: ["row", "after the ack", "reads", "stale", "% [95 %]"].map(str::to_owned).to_vec(), rows },
     })
 }
 
@@ -119,56 +121,134 @@ fn name(document: &StaleDocument, course: &StaleCourse) -> String {
     format!("{shape}{}{sync}", course.load)
 }
 
-/// What our own requests met over time.
+/// How long anything of a stretch took, or has been under way.
+fn longest(window: &StaleWindow) -> f64 {
+    let ours = [window.write_max_us, window.read_max_us, Some(window.under_way_us), Some(window.unshown_us)];
+    let loads = window.load.iter().flat_map(|load| [load.max_us, Some(load.under_way_us)]);
+    ours.into_iter().chain(loads).flatten().fold(0.0, f64::max)
+}
+
+/// What our own requests and the loads met over time, and below it what the servers said.
 fn course(document: &StaleDocument) -> Option<Picture> {
-    let windows = || document.series.iter().flat_map(|course| &course.windows);
-    let worst = windows().map(|window| window.under_way_us.max(window.write_max_us.unwrap_or(0.0))).fold(0.0, f64::max);
+    let worst_of = |course: &StaleCourse| course.windows.iter().map(longest).fold(0.0, f64::max);
+    let worst = document.series.iter().map(worst_of).fold(0.0, f64::max);
+    // The case with the worst stall is what is looked at first.
+    let shown = document.series.iter().position(|course| worst_of(course) >= worst).unwrap_or(0);
     let unit = Unit::for_size(worst);
     type Pick = fn(&StaleWindow) -> Option<f64>;
-    let picks: [(&str, Pick, &str); 4] = [
+    type PickLoad = fn(&LoadWindow) -> Option<f64>;
+    let picks: [(&str, Pick, &str); 5] = [
         ("slowest write", |window| window.write_max_us, "solid"),
         ("slowest read", |window| window.read_max_us, "dot"),
         ("longest delay", |window| window.delay_max_us, "dash"),
         ("under way", |window| (window.under_way_us > 0.0).then_some(window.under_way_us), "dashdot"),
+        ("not shown yet", |window| (window.unshown_us > 0.0).then_some(window.unshown_us), "longdash"),
+    ];
+    let of_loads: [(&str, PickLoad, &str); 4] = [
+        ("p50", |load| load.p50_us, "dot"),
+        ("p99", |load| load.p99_us, "dash"),
+        ("slowest", |load| load.max_us, "solid"),
+        ("under way", |load| (load.under_way_us > 0.0).then_some(load.under_way_us), "dashdot"),
     ];
     let mut traces: Vec<Value> = Vec::new();
     let mut rows = Vec::new();
     for (index, course) in document.series.iter().enumerate() {
         let name = name(document, course);
-        for (what, pick, dash) in picks {
+        let judged = document.results.iter().any(|row| row.judged == "load" && row.load == course.load);
+        let mut trace = |what: &str, values: Vec<Option<f64>>, dash: &str, colour: &str, visible: bool| {
             traces.push(json!({
                 "type": "scatter", "mode": "lines+markers", "name": format!("{name} · {what}"), "legendgroup": name,
-                "visible": if index == 0 || what == "slowest write" { json!(true) } else { json!("legendonly") },
+                "visible": if visible { json!(true) } else { json!("legendonly") },
                 "x": course.windows.iter().map(|window| window.end_us / 1e6).collect::<Vec<_>>(),
-                "y": course.windows.iter().map(|window| pick(window).map(|us| us / unit.scale())).collect::<Vec<_>>(),
+                "y": values.into_iter().map(|us| us.map(|us| us / unit.scale())).collect::<Vec<_>>(),
                 "hovertemplate": format!("until %{{x:.1f}} s: %{{y:.4~g}} {}<extra>%{{fullData.name}}</extra>", unit.symbol()),
-                "line": {"color": colour(index), "dash": dash}, "marker": {"size": 3}, "connectgaps": false,
+                "line": {"color": colour, "dash": dash}, "marker": {"size": 3}, "connectgaps": false,
+            }));
+        };
+        for (what, pick, dash) in picks {
+            // Of judged loads the requests are the load's.
+            let visible = if judged { false } else { index == shown || what == "slowest write" };
+            trace(what, course.windows.iter().map(pick).collect(), dash, colour(index), visible);
+        }
+        let loads: &[LoadWindow] = course.windows.first().map_or(&[], |window| &window.load);
+        for (at, load) in loads.iter().enumerate() {
+            for (what, pick, dash) in of_loads {
+                let values = course.windows.iter().map(|window| window.load.get(at).and_then(pick)).collect();
+                let visible = index == shown && what != "p50";
+                trace(&format!("{} {what}", load.load), values, dash, colour(document.series.len() + at), visible);
+            }
+        }
+        for (counter, values) in moving(course) {
+            let shown_name = counter.trim_end_matches('+');
+            traces.push(json!({
+                "type": "scatter", "mode": "lines+markers", "name": format!("{name} · {shown_name}"), "legendgroup": name,
+                "yaxis": "y2", "visible": if index == shown { json!(true) } else { json!("legendonly") },
+                "x": course.windows.iter().map(|window| window.end_us / 1e6).collect::<Vec<_>>(),
+                "y": values,
+                "hovertemplate": "until %{x:.1f} s: %{y:.4~g}<extra>%{fullData.name}</extra>",
+                "line": {"color": colour(traces.len())}, "marker": {"size": 3}, "connectgaps": false,
             }));
         }
         let shown = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), |us| unit.show(us));
         rows.extend(course.windows.iter().map(|window| {
             let mut row = vec![name.clone(), format!("{:.1}", window.end_us / 1e6), count(window.rounds), count(window.stale)];
             row.extend(picks.map(|(_, pick, _)| shown(pick(window))));
+            let of = |load: &LoadWindow| {
+                let figures = of_loads.map(|(_, pick, _)| shown(pick(load))).join(" / ");
+                format!("{}: {} · {figures}", load.load, count(load.operations))
+            };
+            row.push(window.load.iter().map(of).collect::<Vec<_>>().join("; "));
             row
         }));
     }
     if traces.is_empty() {
         return None;
     }
-    let header = ["case", "until (s)", "rounds", "stale", "slowest write", "slowest read", "longest delay", "under way"];
+    let header = [
+        "case",
+        "until (s)",
+        "rounds",
+        "stale",
+        "slowest write",
+        "slowest read",
+        "longest delay",
+        "under way",
+        "not shown yet",
+        "load: operations · p50 / p99 / slowest / under way",
+    ];
+    let counted = traces.iter().any(|trace| trace["yaxis"] == "y2");
+    let mut figure = figure(
+        "course",
+        traces,
+        json!({"title": {"text": "time since the beginning of the case (s)"}}),
+        json!({"title": {"text": format!("time ({})", unit.symbol())}, "type": "log"}),
+    );
+    if counted {
+        figure["layout"]["yaxis"]["domain"] = json!([0.42, 1.0]);
+        figure["layout"]["yaxis2"] = json!({"title": {"text": "counters"}, "type": "log", "domain": [0.0, 0.36]});
+    }
     Some(Picture {
         id: "course",
-        title: "Stalls: what our own requests met over time",
-        note: "A stretch of half a second each. A request that stands still is shown by how long it has been under way, before it ends."
+        title: "Stalls: what our own requests and the load met over time, and what the servers said",
+        note: "A stretch of half a second each. A request that stands still is shown by how long it has been under way, before it ends; \
+               so is a write that a reader does not show. \
+               Below, on the same time, are the servers' counters that were not 0: what they grew by, levels as they stood; a 0 leaves a gap. The case \
+               with the worst stall is shown; the others are in the legend."
             .to_owned(),
-        figure: figure(
-            "course",
-            traces,
-            json!({"title": {"text": "time since the beginning of the case (s)"}}),
-            json!({"title": {"text": format!("time ({})", unit.symbol())}, "type": "log"}),
-        ),
+        figure,
         table: DataTable { header: header.map(str::to_owned).to_vec(), rows },
     })
+}
+
+/// The counters of a case that were not 0 all the while, in each stretch.
+fn moving(course: &StaleCourse) -> Vec<(&String, Vec<Option<f64>>)> {
+    let names: BTreeSet<&String> = course.windows.iter().flat_map(|window| window.counters.keys()).collect();
+    let values = |name: &String| course.windows.iter().map(|window| window.counters.get(name).copied()).collect::<Vec<_>>();
+    let all = names.into_iter().map(|name| (name, values(name)));
+    all.filter(|(name, values)| {
+        !name.trim_end_matches('+').ends_with("Threads_running") && values.iter().flatten().any(|value| *value > 0.0)
+    })
+    .collect()
 }
 
 /// What the servers said meanwhile.
@@ -221,4 +301,50 @@ fn counters(document: &StaleDocument) -> Option<Picture> {
             rows,
         },
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    #[test]
+    fn a_stall_is_drawn_over_the_counters_of_the_same_time() {
+        let load = |max: f64, under_way: f64| LoadWindow {
+            load: "big-update:1@node1".to_owned(),
+            operations: 1,
+            max_us: Some(max),
+            under_way_us: under_way,
+            ..LoadWindow::default()
+        };
+        let window = |end: f64, load: LoadWindow, paused: f64| StaleWindow {
+            end_us: end,
+            write_max_us: Some(300.0),
+            counters: BTreeMap::from([("node1 paused+".to_owned(), paused), ("node1 idle".to_owned(), 0.0)]),
+            load: vec![load],
+            ..StaleWindow::default()
+        };
+        let course = |load: &str, windows: Vec<StaleWindow>| StaleCourse {
+            load: load.to_owned(),
+            sync_reads: "off".to_owned(),
+            windows,
+            ..StaleCourse::default()
+        };
+        let stalled = vec![window(5e5, load(1e3, 4e5), 0.0), window(1e6, load(2e6, 0.0), 7.0)];
+        let document = StaleDocument {
+            series: vec![course("none", vec![StaleWindow::default()]), course("big-update:1@writer", stalled)],
+            ..StaleDocument::default()
+        };
+        let picture = super::course(&document).unwrap();
+        let traces = picture.figure["data"].as_array().unwrap();
+        let named = |name: &str| traces.iter().find(|trace| trace["name"].as_str().unwrap().contains(name));
+        let counter = named("node1 paused").unwrap();
+        assert_eq!((counter["yaxis"].as_str(), counter["visible"].as_bool()), (Some("y2"), Some(true)));
+        assert_eq!(counter["x"], named("big-update:1@node1 slowest").unwrap()["x"]);
+        assert!(named("node1 idle").is_none(), "what stayed 0 is in the table only");
+        assert_eq!(named("none · slowest read").unwrap()["visible"], "legendonly");
+        assert!(picture.figure["layout"]["yaxis2"]["domain"].is_array());
+        assert!(picture.table.rows[2].last().unwrap().starts_with("big-update:1@node1: 1 ·"), "{:?}", picture.table.rows);
+    }
 }

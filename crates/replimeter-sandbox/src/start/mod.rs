@@ -125,7 +125,7 @@ pub(crate) struct Starter<'a> {
     /// The first server that died while it was waited for.
     died: Mutex<Option<SandboxError>>,
     /// What of the machine each server has.
-    shares: Shares,
+    shares: Arc<Shares>,
 }
 
 impl<'a> Starter<'a> {
@@ -166,13 +166,13 @@ impl<'a> Starter<'a> {
             links: Mutex::default(),
             doors: Mutex::default(),
             died: Mutex::default(),
-            shares: Shares::make(settings.spec.cpus, settings.spec.shape, entry)?,
+            shares: Arc::new(Shares::make(settings.spec.cpus, settings.spec.shape, entry)?),
         })
     }
 
-    /// How servers are held to their share of the machine, in words.
-    pub(crate) fn shares(&self) -> Option<String> {
-        self.shares.words()
+    /// What of the machine each server has.
+    pub(crate) fn shares(&self) -> Arc<Shares> {
+        Arc::clone(&self.shares)
     }
 
     /// Whether earlier runs had made the data directories.

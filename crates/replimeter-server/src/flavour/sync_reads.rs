@@ -94,7 +94,13 @@ pub fn guarantee(level: SyncReads, kind: Kind, patience: Duration) -> Result<Gua
 /// "Error while waiting for group transactions commit" and its like.
 #[must_use]
 pub fn refused(error: &ServerError) -> bool {
-    matches!(error.kind, ErrorKind::Statement(1205 | 3796..=3799))
+    matches!(error.kind, ErrorKind::Statement(number) if refused_number(number))
+}
+
+/// The same, by the error's number.
+#[must_use]
+pub fn refused_number(number: u16) -> bool {
+    matches!(number, 1205 | 3796..=3799)
 }
 
 /// Whether a write failed because another one won, and can be tried again: deadlock, lock wait time-out, changed record,

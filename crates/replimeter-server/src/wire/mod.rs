@@ -62,6 +62,17 @@ pub enum Failed {
     Broken(ServerError),
 }
 
+/// What a statement told of itself, where somebody looks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Examined {
+    /// What it came to.
+    pub answer: Answer,
+    /// What its `LAST_INSERT_ID(…)` was; 0 for none.
+    pub last_id: u64,
+    /// The first value of the first row, if that is a whole number.
+    pub first: Option<u64>,
+}
+
 /// A connection for statements that are run over and over.
 pub struct Channel {
     session: Session,
@@ -135,6 +146,19 @@ impl Channel {
         let answer = self.exchange()?;
         prepared.bound = true;
         Ok(answer)
+    }
+
+    /// Runs a prepared statement and looks at its answer, which the driver does: it costs more than
+    /// [`execute`](Self::execute).
+    ///
+    /// # Errors
+    /// When the server refuses it or the connection breaks.
+    pub fn examine(&mut self, prepared: &Prepared, bind: impl FnOnce(&mut Binder<'_>)) -> Result<Examined, Failed> {
+        let mut values: Vec<Value> = Vec::with_capacity(prepared.parameters);
+        bind(&mut Binder::values(&mut values));
+        let values = if values.is_empty() { mysql::Params::Empty } else { mysql::Params::Positional(values) };
+        let result = self.session.conn().exec_iter(&prepared.statement, values).map(examined);
+        self.of_driver(result)
     }
 
     /// Runs a statement in words.
@@ -226,7 +250,7 @@ impl Channel {
         self.of_driver(result)
     }
 
-    fn of_driver(&self, result: mysql::Result<mysql::Result<Answer>>) -> Result<Answer, Failed> {
+    fn of_driver<T>(&self, result: mysql::Result<mysql::Result<T>>) -> Result<T, Failed> {
         match result.and_then(|inner| inner) {
             Ok(answer) => Ok(answer),
             Err(mysql::Error::MySqlError(error)) => {
@@ -242,6 +266,27 @@ impl Channel {
         let error = mysql::MySqlError { state: refusal.state.clone(), message: refusal.message.clone(), code: refusal.code };
         self.session.error(DOING, &mysql::Error::MySqlError(error))
     }
+}
+
+/// Reads an answer to its end and keeps what is looked at.
+fn examined<T: mysql::prelude::Protocol>(mut result: mysql::QueryResult<'_, '_, '_, T>) -> mysql::Result<Examined> {
+    let mut examined = Examined { last_id: result.last_insert_id().unwrap_or(0), ..Examined::default() };
+    examined.answer.affected = result.affected_rows();
+    while let Some(set) = result.iter() {
+        for row in set {
+            let row = row?;
+            if examined.answer.rows == 0 {
+                examined.first = match row.as_ref(0) {
+                    Some(Value::UInt(number)) => Some(*number),
+                    Some(Value::Int(number)) => u64::try_from(*number).ok(),
+                    Some(Value::Bytes(text)) => std::str::from_utf8(text).ok().and_then(|text| text.parse().ok()),
+                    _ => None,
+                };
+            }
+            examined.answer.rows += 1;
+        }
+    }
+    Ok(examined)
 }
 
 /// Reads an answer to its end and counts it.

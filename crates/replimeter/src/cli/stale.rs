@@ -3,7 +3,7 @@
 use clap::Args;
 use replimeter_model::{
     load::{Arrivals, LoadSpec, Size},
-    plan::{Case, Judged, Offsets, OneOrMore, Pool, StalePace, StaleSpec, SyncReads},
+    plan::{Case, JudgeLoad, Offsets, OneOrMore, Pool, StalePace, StaleSpec, SyncReads},
     span::Span,
 };
 
@@ -39,6 +39,7 @@ Examples:
   replimeter stale --node mysql://u@n1/ --node mysql://u@n2/ --rounds 10000 --offsets 0,1ms,2ms,5ms
   replimeter stale --sandbox galera:3 --sync-reads --pool reset     the known hole: a pooled connection forgets
   replimeter stale --sandbox async:2 --judge-load 4:8 --for 30s     reads of a load itself are judged
+  replimeter stale --sandbox galera:3 --load versioned:8@node1 --load versioned:8@node2 --judge-load
   replimeter run plans/galera-stale-reads.toml                      the published experiment
 
 Writes only to the schema `replimeter`, which it makes and drops. docs/stale.md explains every figure.")]
@@ -125,7 +126,7 @@ pub(crate) struct StaleMeasureArgs {
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Load")]
 pub(crate) struct StaleLoadArgs {
-    /// Measure while THREADS connections run a workload on that server (docs/load.md); NODE may be writer, reader or third (neither of them); may be repeated, all run together
+    /// Measure while THREADS connections run a workload on that server (docs/load.md); NODE may be writer, reader, readers (each of them) or third (neither); may be repeated, all run together
     #[arg(long, value_name = "WORKLOAD:THREADS@NODE")]
     pub(crate) load: Vec<LoadSpec>,
 
@@ -145,9 +146,9 @@ pub(crate) struct StaleLoadArgs {
     #[arg(long, value_name = "SIZE")]
     pub(crate) load_size: Option<Size>,
 
-    /// Judge the reads of a load itself in place of rounds: so many connections write rows with versions, so many on each reader read them, all as fast as they can
-    #[arg(long, value_name = "WRITERS:READERS")]
-    pub(crate) judge_load: Option<Judged>,
+    /// Judge the reads of the load itself in place of rounds, as far as its workloads name versions (docs/stale.md); or, with numbers, of so many connections that write versions and so many on each reader that read them
+    #[arg(long, value_name = "WRITERS:READERS", num_args = 0..=1, default_missing_value = "load")]
+    pub(crate) judge_load: Option<JudgeLoad>,
 }
 
 impl StaleArgs {

@@ -1,5 +1,6 @@
 //! What one case comes to while it is measured.
 
+use replimeter_measure::load::Workload;
 use replimeter_model::{
     stale::{StaleRead, StaleRound, StaleRow, StaleWindow, Verdict, Witness, WitnessStep},
     time::Nanos,
@@ -8,6 +9,7 @@ use replimeter_report::figures::count;
 use replimeter_server::flavour::sync_reads::Guarantee;
 use replimeter_stats::stale::StaleSummary;
 
+use super::load::Placed;
 use crate::course::Course;
 
 /// Stretches in the document; neighbours are joined when there would be more.
@@ -28,6 +30,8 @@ pub(super) struct Gathered {
     summaries: Vec<StaleSummary>,
     violations: Vec<[Option<Violation>; 2]>,
     course: Course<StaleWindow>,
+    /// The statements that write and read a version, of a load that is judged, with the parameter as `?`.
+    statements: Option<[String; 2]>,
 }
 
 impl Gathered {
@@ -39,7 +43,17 @@ impl Gathered {
             summaries: vec![StaleSummary::default(); names.len()],
             violations: names.iter().map(|_| [None, None]).collect(),
             course: Course::new(MOST_WINDOWS, StaleWindow::extend),
+            statements: None,
         }
+    }
+
+    /// What is judged are the statements of loads.
+    pub(super) fn judges(&mut self, loads: &[Placed<'_>]) {
+        let first = |of: fn(&Workload) -> Option<&str>| {
+            let found = loads.iter().find_map(|load| of(load.workload()));
+            found.unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" ")
+        };
+        self.statements = Some([first(Workload::writes_versions), first(Workload::reads_versions)]);
     }
 
     /// Adds a round.
@@ -77,10 +91,16 @@ impl Gathered {
     fn write(&self, round: &StaleRound) -> WitnessStep {
         WitnessStep {
             node: self.writer.clone(),
-            statement: format!("UPDATE replimeter.lag_probe SET k = {} WHERE id = {}", round.round, round.row),
+            statement: match &self.statements {
+                Some([write, _]) => format!("{write} (row {})", round.row),
+                None => format!("UPDATE replimeter.lag_probe SET k = {} WHERE id = {}", round.round, round.row),
+            },
             begin_us: 0.0,
             end_us: (round.ack - round.send).as_micros(),
-            value: "acknowledged".to_owned(),
+            value: match &self.statements {
+                Some(_) => format!("version {} acknowledged", round.round),
+                None => "acknowledged".to_owned(),
+            },
         }
     }
 
@@ -89,7 +109,10 @@ impl Gathered {
         let before = if *gtid { format!("{words}; ") } else { String::new() };
         WitnessStep {
             node: self.names[read.reader].clone(),
-            statement: format!("{before}SELECT k FROM replimeter.lag_probe WHERE id = {}", round.row),
+            statement: match &self.statements {
+                Some([_, read]) => format!("{before}{read} (row {})", round.row),
+                None => format!("{before}SELECT k FROM replimeter.lag_probe WHERE id = {}", round.row),
+            },
             begin_us: (begin - round.send).as_micros(),
             end_us: (end - round.send).as_micros(),
             value,
@@ -99,7 +122,8 @@ impl Gathered {
     fn read_your_writes(&self, round: &StaleRound, read: &StaleRead) -> Witness {
         let versions =
             if read.behind == 1 { "one version".to_owned() } else { format!("{} versions", count(read.behind.into())) };
-        let value = format!("k = {}, {versions} behind", read.seen);
+        let what = if self.statements.is_some() { "version" } else { "k =" };
+        let value = format!("{what} {}, {versions} behind", read.seen);
         let steps = vec![self.write(round), self.read(round, read, [read.begin, read.end], value)];
         Witness { guarantee: "read-your-writes".to_owned(), round: round.round, steps }
     }

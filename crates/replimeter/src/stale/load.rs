@@ -1,25 +1,28 @@
 //! The loads of the cases: data sets filled once for a target, threads for each case.
 
 use std::{
-    sync::atomic::{AtomicBool, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     thread,
     time::Duration,
 };
 
 use replimeter_measure::{
     clock::Clock,
-    load::{Crew, DataSet, Squad, SquadResult, Workload, fill},
+    load::{Crew, DataSet, Gauges, Squad, SquadResult, Versions, Workload, fill},
     preflight::Cluster,
     stale::{self, ReaderRef},
     survey::Relation,
 };
 use replimeter_model::{
     load::{LoadSpec, OpenLoop},
-    plan::{Case, StalePlan},
+    plan::{Case, READERS, StalePlan},
     target::PRIMARY,
     warning::Warning,
 };
-use replimeter_server::{Node, ServerError};
+use replimeter_server::{Node, ServerError, flavour::sync_reads::Guarantee};
 
 use crate::{
     failure::Failure,
@@ -41,7 +44,82 @@ pub(super) struct Placed<'a> {
     workload: &'a Workload,
     spec: &'a LoadSpec,
     node: Node,
+    server: ReaderRef,
     reads_only: bool,
+}
+
+impl Placed<'_> {
+    pub(super) fn workload(&self) -> &Workload {
+        self.workload
+    }
+
+    /// As reports call it.
+    pub(super) fn name(&self) -> String {
+        format!("{}:{}@{}", self.workload.name, self.spec.threads, self.node.name)
+    }
+}
+
+/// The readers of a case whose loads are judged: the servers on which a load reads versions, of those that were asked for.
+///
+/// # Errors
+/// The reason why there is nothing to be judged.
+pub(super) fn judged_readers(placed: &[Placed<'_>], wanted: Option<&[ReaderRef]>, case: &Case) -> Result<Vec<ReaderRef>, String> {
+    if placed.iter().all(|load| load.workload.writes_versions().is_none()) {
+        return Err(format!("nothing of `{case}` writes versions of rows, so that no read of it can be judged"));
+    }
+    let mut readers: Vec<ReaderRef> = Vec::new();
+    for load in placed.iter().filter(|load| load.workload.reads_versions().is_some()) {
+        if !readers.contains(&load.server) && wanted.is_none_or(|wanted| wanted.contains(&load.server)) {
+            readers.push(load.server);
+        }
+    }
+    if readers.is_empty() {
+        return Err(format!("nothing of `{case}` reads versions of rows on a reader"));
+    }
+    Ok(readers)
+}
+
+/// The servers on which loads write versions.
+pub(super) fn writers_of(placed: &[Placed<'_>]) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for load in placed.iter().filter(|load| load.workload.writes_versions().is_some()) {
+        if !names.contains(&load.node.name) {
+            names.push(load.node.name.clone());
+        }
+    }
+    names
+}
+
+/// What makes the reads of a load wait, and who judges them.
+pub(super) struct Judging<'a> {
+    pub(super) versions: Arc<Versions>,
+    /// The servers whose reads are judged, and how they are made to wait.
+    pub(super) readers: &'a [ReaderRef],
+    pub(super) guarantees: &'a [Guarantee],
+}
+
+impl Judging<'_> {
+    /// Statements that the connections of a load begin with.
+    fn session(&self, load: &Placed<'_>) -> Vec<String> {
+        let reader = self.readers.iter().position(|reader| *reader == load.server);
+        let mut session = Vec::new();
+        if let Some(guarantee) = reader.and_then(|at| self.guarantees.get(at))
+            && load.workload.reads_versions().is_some()
+        {
+            session.extend_from_slice(&guarantee.reader);
+        }
+        // What is asked of a writer is the same for every reader, as far as anything is.
+        let writer = self.guarantees.iter().find(|guarantee| !guarantee.writer.is_empty());
+        if let Some(guarantee) = writer.filter(|_| load.workload.writes_versions().is_some()) {
+            session.extend_from_slice(&guarantee.writer);
+        }
+        session
+    }
+
+    /// The number of a load's server among the readers; beyond them for one that is not judged.
+    fn place(&self, load: &Placed<'_>) -> usize {
+        self.readers.iter().position(|reader| *reader == load.server).unwrap_or(usize::MAX)
+    }
 }
 
 /// Workloads and their data, for all cases of a target.
@@ -71,25 +149,27 @@ pub(super) fn workloads(work: &StalePlan) -> Result<Vec<(String, Workload)>, Fai
     Ok(read)
 }
 
-/// The server that a load's node stands for; `None` for a third one where there is none.
-pub(super) fn place(load: &LoadSpec, cluster: &Cluster, readers: &[ReaderRef]) -> Result<Option<ReaderRef>, ServerError> {
-    match load.node.as_str() {
-        PRIMARY | "writer" => Ok(Some(ReaderRef::Writer)),
-        "reader" => Ok(readers.first().copied()),
-        "third" => Ok((0..cluster.replicas.len()).map(ReaderRef::Replica).find(|server| !readers.contains(server))),
+/// The servers that a load's node stands for; none for a third one where there is none.
+fn place(load: &LoadSpec, cluster: &Cluster, readers: &[ReaderRef]) -> Result<Vec<ReaderRef>, ServerError> {
+    let mut all = std::iter::once(ReaderRef::Writer).chain((0..cluster.replicas.len()).map(ReaderRef::Replica));
+    let found = match load.node.as_str() {
+        PRIMARY | "writer" => Some(ReaderRef::Writer),
+        "reader" => readers.first().copied(),
+        READERS => return Ok(readers.to_vec()),
+        "third" => all.find(|server| *server != ReaderRef::Writer && !readers.contains(server)),
         name => {
-            let mut all = std::iter::once(ReaderRef::Writer).chain((0..cluster.replicas.len()).map(ReaderRef::Replica));
             let found = all.find(|server| server.name(cluster) == name);
-            found.map(Some).ok_or_else(|| stale::unknown(cluster, name, "cannot place the load"))
+            return found.map(|found| vec![found]).ok_or_else(|| stale::unknown(cluster, name, "cannot place the load"));
         }
-    }
+    };
+    Ok(found.into_iter().collect())
 }
 
 /// Where loads run, seen from the measurement.
 pub(super) fn load_on(case: &Case, cluster: &Cluster, readers: &[ReaderRef]) -> String {
-    let part = |load: &LoadSpec| match place(load, cluster, readers).ok().flatten() {
+    let part = |load: &LoadSpec| match place(load, cluster, readers).unwrap_or_default().first() {
         Some(ReaderRef::Writer) => "writer",
-        Some(server) if readers.contains(&server) => "reader",
+        Some(server) if readers.contains(server) => "reader",
         _ => "third",
     };
     let mut parts: Vec<&str> = case.0.iter().map(part).collect();
@@ -119,21 +199,24 @@ impl<'a> Loads<'a> {
     ) -> Result<Result<Vec<Placed<'a>>, String>, ServerError> {
         let mut placed = Vec::new();
         for spec in &case.0 {
-            let Some(server) = place(spec, cluster, readers)? else {
+            let servers = place(spec, cluster, readers)?;
+            if servers.is_empty() {
                 return Ok(Err(format!("`{spec}` has no third server to run on, that is neither written to nor read")));
-            };
+            }
             let Some((_, workload)) = self.number(&spec.workload).and_then(|number| self.workloads.get(number)) else {
                 return Ok(Err(format!("`{spec}` names no workload that was read")));
             };
-            let (surveyed, relation) = match server {
-                ReaderRef::Writer => (&cluster.primary, &Relation::Writer),
-                ReaderRef::Replica(index) => (&cluster.replicas[index].server, &cluster.replicas[index].relation),
-            };
-            let takes_writes = !matches!(relation, Relation::Channel { .. }) && surveyed.facts.read_only().is_none();
-            if !takes_writes && !workload.reads_only() {
-                return Ok(Err(format!("`{spec}` writes, and {} takes no writes of its own", surveyed.node.name)));
+            for server in servers {
+                let (surveyed, relation) = match server {
+                    ReaderRef::Writer => (&cluster.primary, &Relation::Writer),
+                    ReaderRef::Replica(index) => (&cluster.replicas[index].server, &cluster.replicas[index].relation),
+                };
+                let takes_writes = !matches!(relation, Relation::Channel { .. }) && surveyed.facts.read_only().is_none();
+                if !takes_writes && !workload.reads_only() {
+                    return Ok(Err(format!("`{spec}` writes, and {} takes no writes of its own", surveyed.node.name)));
+                }
+                placed.push(Placed { workload, spec, node: surveyed.node.clone(), server, reads_only: !takes_writes });
             }
-            placed.push(Placed { workload, spec, node: surveyed.node.clone(), reads_only: !takes_writes });
         }
         Ok(Ok(placed))
     }
@@ -178,18 +261,19 @@ impl<'a> Loads<'a> {
         warnings
     }
 
-    /// Does something while the loads run; what they came to, in order.
+    /// Does something while the loads run; what they came to, in order. It is handed what shows their latencies.
     pub(super) fn under<T>(
         &self,
         placed: &[Placed<'_>],
+        judging: Option<&Judging<'_>>,
         clock: &Clock,
         line: &Line,
         stop: &AtomicBool,
-        measure: impl FnOnce(&dyn Fn() -> bool) -> Result<T, Failure>,
+        measure: impl FnOnce(&[Gauges], &dyn Fn() -> bool) -> Result<T, Failure>,
     ) -> Result<(T, Vec<SquadResult>), Failure> {
         let stopped = || stop.load(Ordering::Relaxed);
         if placed.is_empty() {
-            return Ok((measure(&stopped)?, Vec::new()));
+            return Ok((measure(&[], &stopped)?, Vec::new()));
         }
         let squads: Vec<Squad<'_>> = placed
             .iter()
@@ -197,11 +281,15 @@ impl<'a> Loads<'a> {
                 data: self.sets.iter().find(|(of, _)| self.workloads[*of].1.same_data(load.workload)).map(|(_, set)| set),
                 rate: self.work.rate.map(|rate| OpenLoop { rate, arrivals: self.work.arrivals }),
                 reads_only: load.reads_only,
+                session: judging.map(|judging| judging.session(load)).unwrap_or_default(),
+                versions: judging.map(|judging| (Arc::clone(&judging.versions), judging.place(load))),
+                gauged: true,
                 ..Squad::new(load.workload, vec![load.node.clone()], load.spec.threads)
             })
             .collect();
         line.say("connecting the load");
         let mut crew = Crew::open(&squads, clock)?;
+        let gauges = crew.gauges();
         let (halt, counted, over) = (AtomicBool::new(false), AtomicBool::new(false), AtomicBool::new(false));
         let (result, results) = thread::scope(|scope| {
             let ended = EndOnDrop(&halt);
@@ -218,7 +306,9 @@ impl<'a> Loads<'a> {
             while clock.now() < ramp && !stopped() && !over.load(Ordering::Relaxed) {
                 thread::sleep(LOOK);
             }
-            let result = measure(&|| stopped() || over.load(Ordering::Relaxed));
+            // What the ramp came to is nobody's.
+            gauges.iter().for_each(|gauge| _ = gauge.take());
+            let result = measure(&gauges, &|| stopped() || over.load(Ordering::Relaxed));
             line.say("ending the load");
             drop(ended);
             (result, loading.join())
