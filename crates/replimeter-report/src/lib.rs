@@ -19,6 +19,7 @@ pub mod loss;
 pub mod markdown;
 pub mod methods;
 mod precision;
+pub mod reading;
 pub mod rows;
 pub mod samples;
 pub mod sandboxes;
