@@ -6,6 +6,7 @@ mod backlog;
 pub mod blocks;
 pub mod calibrate;
 mod columns;
+pub mod compare;
 pub mod cost;
 pub mod cost_blocks;
 pub mod crashes;

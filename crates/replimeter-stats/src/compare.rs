@@ -347,13 +347,10 @@ pub fn of_rates(blocks: &[(f64, f64)]) -> Option<Drawn> {
 /// `None` when there is nothing to count by.
 #[must_use]
 pub fn of_rates_in_time(counts: &[(f64, f64)]) -> Option<Drawn> {
-    let shares: Vec<f64> =
-        counts.iter().map(|(sum, weight)| if *weight > 0.0 { sum / weight } else { 0.0 }).collect();
+    let shares: Vec<f64> = counts.iter().map(|(sum, weight)| if *weight > 0.0 { sum / weight } else { 0.0 }).collect();
     let cut = Cut::of(counts.len(), &shares);
-    let joined: Vec<(f64, f64)> = cut
-        .ranges()
-        .map(|range| counts[range].iter().fold((0.0, 0.0), |sum, next| (sum.0 + next.0, sum.1 + next.1)))
-        .collect();
+    let joined: Vec<(f64, f64)> =
+        cut.ranges().map(|range| counts[range].iter().fold((0.0, 0.0), |sum, next| (sum.0 + next.0, sum.1 + next.1))).collect();
     let drawn = of_rates(&joined)?;
     if cut.short || joined.len() < FEWEST_BLOCKS {
         return Some(Drawn { short: true, ..Drawn::bare(drawn.value, counts.len() as u64) });
@@ -371,8 +368,7 @@ pub fn politis_white(series: &[f64]) -> f64 {
     }
     let middle = mean(series);
     let centred: Vec<f64> = series.iter().map(|value| value - middle).collect();
-    let covariance =
-        |lag: usize| centred[lag..].iter().zip(&centred).map(|(one, other)| one * other).sum::<f64>() / count as f64;
+    let covariance = |lag: usize| centred[lag..].iter().zip(&centred).map(|(one, other)| one * other).sum::<f64>() / count as f64;
     let zero = covariance(0);
     if zero <= 0.0 || !zero.is_finite() {
         return 1.0;
@@ -528,8 +524,7 @@ impl Course {
     /// Values between two ranks, each once, at most [`GRID`] of them and both ends among them.
     fn grid(&self, from: usize, to: usize) -> Vec<f64> {
         let many = (to - from + 1).min(GRID);
-        let mut grid: Vec<f64> =
-            (0..many).map(|index| self.sorted[from + index * (to - from) / (many - 1).max(1)]).collect();
+        let mut grid: Vec<f64> = (0..many).map(|index| self.sorted[from + index * (to - from) / (many - 1).max(1)]).collect();
         grid.dedup();
         grid
     }
@@ -626,7 +621,7 @@ mod tests {
         let courses = |side: &[Vec<f64>]| side.iter().map(|run| Course::new(run.iter().copied())).collect::<Vec<_>>();
         let (a, b) = (courses(a), courses(b));
         let of = |side: &[Course], figure: fn(&Course) -> Option<Drawn>| {
-            of_units(&side.iter().map(|run| figure(run).unwrap()).collect::<Vec<_>>()).unwrap().spread()
+            of_units(&side.iter().map(figure).collect::<Option<Vec<_>>>()?)?.spread()
         };
         let one = |figure: fn(&Course) -> Option<Drawn>| {
             let (a, b) = (of(&a, figure)?, of(&b, figure)?);
@@ -648,11 +643,166 @@ mod tests {
     }
 
     #[test]
-    fn explore() {
-        for world in WORLDS {
-            for count in [1000, 4000] {
-                let (excess, single) = alarms(world, 600, count, 1);
-                println!("{world:?} {count}: {excess:?} {single:?}");
+    fn a_run_against_its_like_alarms_in_at_most_five_percent_of_pairs() {
+        for (index, world) in WORLDS.into_iter().enumerate() {
+            let (excess, single) = alarms(world, 300, if index % 2 == 0 { 4000 } else { 1000 }, 1);
+            assert!(!excess.significant(), "{world:?}: any of four figures, {excess:?}");
+            for (figure, count) in ["mean", "p50", "p90", "p99"].iter().zip(single) {
+                // Twenty figures are looked at: each by itself at a quarter of a percent.
+                let alone = Excess::over(count, 300, 0.05);
+                assert!(alone.p_value > 0.0025, "{world:?}: {figure}, {alone:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn sets_of_runs_that_differ_among_themselves_do_so_too() {
+        let world = World { between: 0.1, ..WORLDS[1] };
+        for runs in [2, 4] {
+            let (excess, _) = alarms(world, 250, 600, runs);
+            assert!(!excess.significant(), "{runs} runs: {excess:?}");
+        }
+        // One run of each cannot know: this is what the warning about single runs is for.
+        let (excess, _) = alarms(world, 100, 600, 1);
+        assert!(excess.significant(), "{excess:?}");
+    }
+
+    #[test]
+    fn taking_neighbours_for_independent_would_alarm_far_more_often() {
+        let world = WORLDS[2];
+        let mut random = Random::new(3);
+        let mut alarms = 0;
+        for _ in 0..100 {
+            let mut one = || {
+                let samples = samples(&mut random, world, 1000, 200.0);
+                let half = Z95 * (variance(&samples) / samples.len() as f64).sqrt();
+                let middle = mean(&samples);
+                Drawn::of_interval(middle, Some([middle - half, middle + half]), 1000).spread().unwrap()
+            };
+            alarms += u64::from(difference(&one(), &one()).p_value() < 0.05);
+        }
+        assert!(alarms > 30, "{alarms} of 100");
+    }
+
+    #[test]
+    fn a_shift_of_a_fifth_is_found() {
+        let mut random = Random::new(20);
+        let mut found = 0;
+        for _ in 0..100 {
+            let a = vec![samples(&mut random, WORLDS[1], 4000, 200.0)];
+            let b = vec![samples(&mut random, WORLDS[1], 4000, 240.0)];
+            found += u64::from(holm(&p_values(&a, &b))[1] < 0.05);
+        }
+        assert!(found >= 95, "{found} of 100");
+    }
+
+    #[test]
+    fn intervals_of_one_figure_cover_the_truth() {
+        // Of exp(0.5 z) the median is 1, and the 90th percentile exp(0.5 × 1.2816).
+        let mut random = Random::new(77);
+        let (mut median, mut ninetieth) = (0, 0);
+        for _ in 0..300 {
+            let course = Course::new(samples(&mut random, WORLDS[2], 4000, 1.0));
+            let covers = |drawn: Option<Drawn>, truth: f64| {
+                u32::from(drawn.unwrap().estimate().excludes(truth).is_some_and(|excludes| !excludes))
+            };
+            median += covers(course.quantile(0.5), 1.0);
+            ninetieth += covers(course.quantile(0.9), (0.5f64 * 1.281_551_565_545).exp());
+        }
+        // Three standard errors of a share of 300 are 3.8 %.
+        assert!(median >= 273 && ninetieth >= 273, "{median} and {ninetieth} of 300");
+    }
+
+    #[test]
+    fn the_rule_for_blocks_knows_how_long_dependence_lasts() {
+        let mut random = Random::new(5);
+        let mut length = |dependence: f64| {
+            let world = World { dependence, spread: 1.0, stretches: None, between: 0.0 };
+            politis_white(&samples(&mut random, world, 4000, 1.0).iter().map(|value| value.ln()).collect::<Vec<_>>())
+        };
+        let lengths = [0.0, 0.5, 0.9].map(&mut length);
+        assert!(lengths[0] < 6.0 && lengths[0] < lengths[1] && lengths[1] < lengths[2], "{lengths:?}");
+        // The best length for an autoregressive course is (2 G² / D)^(1/3) n^(1/3) with G = 2ρ/((1 − ρ)(1 + ρ)) relative to
+        // the spectrum (1 + ρ)/(1 − ρ): (1.5 (2ρ/(1 − ρ²))²)^(1/3) n^(1/3), 87 for ρ = 0.9 and n = 4,000.
+        assert!((40.0..180.0).contains(&lengths[2]), "{lengths:?}");
+        assert_eq!((politis_white(&[]), politis_white(&[3.0; 50])), (1.0, 1.0));
+    }
+
+    #[test]
+    fn what_is_too_short_says_so() {
+        let mut random = Random::new(8);
+        let slow = World { dependence: 0.995, spread: 0.5, stretches: None, between: 0.0 };
+        let course = Course::new(samples(&mut random, slow, 600, 100.0));
+        let drawn = course.mean().unwrap();
+        assert!(drawn.short && drawn.spread().is_none() && drawn.value > 0.0);
+        assert_eq!(course.quantile(0.99).map(|drawn| drawn.value), None, "fewer than ten samples lie beyond it");
+        assert!(Course::new((0..1000).map(f64::from)).quantile(0.99).is_some_and(|drawn| drawn.value == 989.0));
+        let few = Course::new([1.0, 2.0, f64::NAN]);
+        assert!((few.count(), few.mean().unwrap().spread()) == (2, None));
+        assert!(Course::default().mean().is_none() && of_units(&[]).is_none() && of_blocks(&[]).is_none());
+        assert!(of_blocks(&[5.0]).unwrap().spread().is_none());
+    }
+
+    #[test]
+    fn known_answers() {
+        // Holm 1979: sorted, times what is left, never falling.
+        assert_eq!(holm(&[0.01, 0.04, 0.03, 0.005]), [0.03, 0.06, 0.06, 0.02]);
+        assert_eq!(holm(&[]), Vec::<f64>::new());
+        // Two means of 10 ± 1.96 and 13 ± 1.96: a difference of 3 with a standard deviation of √2.
+        let of = |value: f64| Drawn::of_interval(value, Some([value - Z95, value + Z95]), 50).spread().unwrap();
+        let apart = difference(&of(10.0), &of(13.0));
+        let [low, high] = apart.interval(LEVEL);
+        assert!((apart.value, apart.freedom) == (3.0, f64::INFINITY), "{apart:?}");
+        assert!((low - (3.0 - 1.96 * 2f64.sqrt())).abs() < 0.02 && (high - (3.0 + 1.96 * 2f64.sqrt())).abs() < 0.02);
+        assert!((apart.p_value() - 0.0339).abs() < 0.001, "{}", apart.p_value());
+        assert!((apart.seen_from(LEVEL) - 2f64.sqrt() * (1.96 + 0.8416)).abs() < 0.02);
+        // What is 0 on both sides does not differ; what has no spread is not believed for ever.
+        let still = |value: f64| Drawn::of_interval(value, Some([value, value]), 9).spread().unwrap();
+        assert_eq!((difference(&still(0.0), &still(0.0)).p_value(), difference(&still(0.0), &still(1.0)).p_value()), (1.0, 5e-4));
+        // Rates are sums over sums.
+        assert_eq!(of_rates(&[(6.0, 2.0), (2.0, 2.0)]).unwrap().value, 2.0);
+        assert!(of_rates(&[(1.0, 0.0)]).is_none());
+    }
+
+    #[test]
+    fn runs_count_alike_and_are_drawn_first() {
+        let run = |value: f64| Drawn::of_interval(value, Some([value - 1.0, value + 1.0]), 100);
+        let alike = of_units(&[run(10.0), run(10.1), run(9.9)]).unwrap().spread().unwrap();
+        let apart = of_units(&[run(5.0), run(10.0), run(15.0)]).unwrap().spread().unwrap();
+        assert!((alike.value - 10.0).abs() < 1e-9 && (apart.value - 10.0).abs() < 1e-9);
+        assert!(alike.freedom.is_infinite() && apart.freedom == 2.0);
+        // The standard error of 5, 10, 15 is 5/√3.
+        assert!((apart.below - 2.887).abs() < 0.5, "{apart:?}");
+        assert!((alike.below - 0.51 / 3f64.sqrt()).abs() < 0.1, "{alike:?}");
+    }
+
+    proptest! {
+        #[test]
+        fn a_figure_lies_in_its_interval_and_a_ratio_turns_over(
+            a in 1.0f64..1e6, b in 1.0f64..1e6, wide in 0.001f64..0.3, other in 0.001f64..0.3,
+        ) {
+            let of = |value: f64, wide: f64| {
+                Drawn::of_interval(value, Some([value * (1.0 - wide), value * (1.0 + 2.0 * wide)]), 100).spread().unwrap()
+            };
+            let (a, b) = (of(a, wide), of(b, other));
+            let (there, back) = (log_ratio(&a, &b).unwrap(), log_ratio(&b, &a).unwrap());
+            let ([low, high], turned) = (there.interval(LEVEL), back.interval(LEVEL));
+            prop_assert!(low <= there.value && there.value <= high);
+            prop_assert!((low + turned[1]).abs() < 1e-9 && (high + turned[0]).abs() < 1e-9);
+            // The p-value and the interval say the same.
+            prop_assert_eq!(there.p_value() < 0.05, low > 0.0 || high < 0.0);
+        }
+
+        #[test]
+        fn no_course_panics(values in proptest::collection::vec(-1e9f64..1e9, 0..200), p in 0.01f64..0.99) {
+            let course = Course::new(values);
+            let _ = (course.mean().map(|drawn| drawn.estimate()), course.quantile(p).map(|drawn| drawn.estimate()));
+        }
+
+        #[test]
+        fn corrected_values_are_never_smaller(values in proptest::collection::vec(0.0f64..1.0, 0..30)) {
+            for (value, corrected) in values.iter().zip(holm(&values)) {
+                prop_assert!(corrected >= *value && corrected <= 1.0);
             }
         }
     }

@@ -5,6 +5,7 @@
 mod calibrate;
 mod cli;
 mod commands;
+mod compare;
 mod cost;
 mod course;
 mod credentials;
@@ -46,6 +47,7 @@ fn main() -> ExitCode {
         Command::Doctor(args) => commands::doctor::run(&args, &stop),
         Command::Sandbox(args) => commands::sandbox::run(&args.command, &stop),
         Command::Report(args) => commands::report::run(&args),
+        Command::Compare(args) => commands::compare::run(&args),
         Command::Servers(args) => commands::servers::run(&args, &stop),
     });
     match result {

@@ -133,8 +133,7 @@ impl FailIf {
         let Some(of) = &self.of else { return Ok(named) };
         let chosen: Vec<_> = named.iter().copied().filter(|(_, row)| row.of.iter().any(|one| one.value == *of)).collect();
         if chosen.is_empty() {
-            let mut known: Vec<&str> =
-                named.iter().flat_map(|(_, row)| row.of.iter().map(|one| one.value.as_str())).collect();
+            let mut known: Vec<&str> = named.iter().flat_map(|(_, row)| row.of.iter().map(|one| one.value.as_str())).collect();
             known.sort_unstable();
             known.dedup();
             return Err(Failure::usage(
@@ -156,9 +155,7 @@ impl FailIf {
                 let value = if a.value > 0.0 { b.value / a.value - 1.0 } else { f64::NAN };
                 (value, limit, ends)
             }
-            Limit::Difference(limit) => {
-                (b.value - a.value, limit, both.map(|(a, b)| difference(&a, &b).interval(level)))
-            }
+            Limit::Difference(limit) => (b.value - a.value, limit, both.map(|(a, b)| difference(&a, &b).interval(level))),
             Limit::Value(limit) => (b.value, limit, spread_b.map(|b| b.interval(level))),
         };
         // Turned over, so that more than the limit always fails.
@@ -172,8 +169,12 @@ impl FailIf {
             FailWhen::Estimated if value.is_nan() => Outcome::NotJudged,
             FailWhen::Estimated if beyond(value) => Outcome::Failed,
             FailWhen::Estimated => Outcome::Passed,
-            FailWhen::Proven => near.map_or(Outcome::NotJudged, |near| if beyond(near) { Outcome::Failed } else { Outcome::Passed }),
-            FailWhen::Possible => far.map_or(Outcome::NotJudged, |far| if beyond(far) { Outcome::Failed } else { Outcome::Passed }),
+            FailWhen::Proven => {
+                near.map_or(Outcome::NotJudged, |near| if beyond(near) { Outcome::Failed } else { Outcome::Passed })
+            }
+            FailWhen::Possible => {
+                far.map_or(Outcome::NotJudged, |far| if beyond(far) { Outcome::Failed } else { Outcome::Passed })
+            }
         };
         let relative = matches!(self.limit(row.unit)?, Limit::Relative(_));
         let shown = |number: f64| if relative { percent(number * 100.0) } else { amount(row.unit, number) };
@@ -197,7 +198,16 @@ impl FailIf {
         let [low, high] = ends.map_or([None, None], |ends| ends.map(Some));
         let value = if value.is_finite() { value } else { 0.0 };
         let finite = |end: Option<f64>| end.filter(|end| end.is_finite());
-        Ok(Condition { condition: self.text.clone(), label, value, limit, low: finite(low), high: finite(high), outcome, verdict })
+        Ok(Condition {
+            condition: self.text.clone(),
+            label,
+            value,
+            limit,
+            low: finite(low),
+            high: finite(high),
+            outcome,
+            verdict,
+        })
     }
 }
 

@@ -136,7 +136,8 @@ impl Gather<'_> {
     }
 
     fn rate(&mut self, name: &str, rate: &Rate, better: Better, samples: u64) {
-        let drawn = rate.mean.map(|mean| Drawn::of_interval(mean, rate.low.zip(rate.high).map(|(low, high)| [low, high]), samples));
+        let drawn =
+            rate.mean.map(|mean| Drawn::of_interval(mean, rate.low.zip(rate.high).map(|(low, high)| [low, high]), samples));
         self.add(name, Quantity::PerS, better, drawn);
     }
 }
@@ -311,7 +312,18 @@ struct StaleSubject {
 
 fn stale(document: &StaleDocument, samples: &Path) -> Result<Vec<Figure>, SamplesError> {
     let names = [
-        "shape", "load", "sync_reads", "pool", "reader", "phase", "send_us", "ack_us", "begin_us", "end_us", "verdict", "shown_us",
+        "shape",
+        "load",
+        "sync_reads",
+        "pool",
+        "reader",
+        "phase",
+        "send_us",
+        "ack_us",
+        "begin_us",
+        "end_us",
+        "verdict",
+        "shown_us",
         "went_back",
     ];
     let mut readers: BTreeMap<[String; 6], StaleSubject> = BTreeMap::new();
@@ -487,7 +499,19 @@ fn scale(samples: &Path) -> Result<Vec<Figure>, SamplesError> {
     ];
     const SERVERS: [Kind; 1] = [("scale.cpu_per_op", Quantity::Us, Better::Lower)];
     let names = [
-        "phase", "counts", "kind", "name", "replicas", "start", "block", "length_us", "operations", "p50_us", "p95_us", "p99_us", "cpu_us",
+        "phase",
+        "counts",
+        "kind",
+        "name",
+        "replicas",
+        "start",
+        "block",
+        "length_us",
+        "operations",
+        "p50_us",
+        "p95_us",
+        "p99_us",
+        "cpu_us",
     ];
     let mut loads: BTreeMap<Vec<Dimension>, Vec<Starts>> = BTreeMap::new();
     // Of each block: its operations of all kinds, and the processor time of all servers.
@@ -613,11 +637,7 @@ fn tap(document: &TapDocument, samples: &Path) -> Result<Vec<Figure>, SamplesErr
 fn calibrate(document: &CalibrateDocument) -> Vec<Figure> {
     let mut figures = Vec::new();
     for row in &document.results {
-        let of = dimensions(&[
-            ("replica", &row.replica),
-            ("method", &row.method),
-            ("injected_us", &digits(row.injected_us)),
-        ]);
+        let of = dimensions(&[("replica", &row.replica), ("method", &row.method), ("injected_us", &digits(row.injected_us))]);
         let mut gather = Gather { figures: &mut figures, of };
         gather.stated("calibrate.measured", &row.measured, &["p50", "p99"]);
         for (name, value, ends) in [("p50", row.error_p50_us, row.error_p50_ci), ("p99", row.error_p99_us, row.error_p99_ci)] {

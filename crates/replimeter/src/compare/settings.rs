@@ -115,7 +115,8 @@ fn variables(manifest: &Manifest) -> BTreeMap<&str, String> {
     let mut pairs: BTreeMap<&str, BTreeSet<(&str, &str)>> = BTreeMap::new();
     for server in &manifest.servers {
         for (name, value) in &server.variables {
-            let position = name.starts_with("gtid_") && !matches!(name.as_str(), "gtid_mode" | "gtid_strict_mode" | "gtid_domain_id");
+            let position =
+                name.starts_with("gtid_") && !matches!(name.as_str(), "gtid_mode" | "gtid_strict_mode" | "gtid_domain_id");
             // Where files lie says nothing of what the server does.
             if OF_ONE_START.contains(&name.as_str()) || position || value.starts_with('/') {
                 continue;
@@ -138,8 +139,8 @@ fn of(run: &Run) -> Settings {
         set("target", "modes in effect", modes.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(", "));
     }
     let mut plan = BTreeMap::new();
-    if let Ok(table) = toml::from_str::<toml::Value>(&run.plan) {
-        flatten("", &table, &mut plan);
+    if let Ok(table) = toml::from_str::<toml::Table>(&run.plan) {
+        flatten("", &toml::Value::Table(table), &mut plan);
     }
     for (name, value) in plan.into_iter().filter(|(name, _)| !matches!(name.as_str(), "title" | "command" | "target.sandbox")) {
         set("plan", &name, value);
@@ -176,10 +177,9 @@ fn of(run: &Run) -> Settings {
     ] {
         set("machine", name, value);
     }
-    for (name, pointers) in [
-        ("cores kept awake", ["/keep_awake", "/client/keep_awake"]),
-        ("real-time priority", ["/real_time", "/client/real_time"]),
-    ] {
+    for (name, pointers) in
+        [("cores kept awake", ["/keep_awake", "/client/keep_awake"]), ("real-time priority", ["/real_time", "/client/real_time"])]
+    {
         if let Some(value) = pointers.iter().find_map(|pointer| run.record.pointer(pointer).and_then(Value::as_bool)) {
             set("machine", name, value.to_string());
         }
@@ -210,8 +210,7 @@ pub(super) fn differences(a: &[Run], b: &[Run]) -> Differences {
         }
         let (of_a, of_b) = (values(&a, key), values(&b, key));
         let joined = |values: &BTreeSet<String>| values.iter().cloned().collect::<Vec<_>>().join(" | ");
-        let difference =
-            SettingDifference { kind: kind.to_owned(), name: key.1.clone(), a: joined(&of_a), b: joined(&of_b) };
+        let difference = SettingDifference { kind: kind.to_owned(), name: key.1.clone(), a: joined(&of_a), b: joined(&of_b) };
         if of_a.len() > 1 || of_b.len() > 1 {
             found.within.push(difference.clone());
         }
@@ -246,7 +245,8 @@ mod tests {
             &[("primary", "sync_binlog", "1"), ("replica1", "sync_binlog", "0"), ("replica1", "port", "2")],
         )];
         let found = differences(&a, &b);
-        let shown: Vec<String> = found.between.iter().map(|one| format!("{} {}: {} → {}", one.kind, one.name, one.a, one.b)).collect();
+        let shown: Vec<String> =
+            found.between.iter().map(|one| format!("{} {}: {} → {}", one.kind, one.name, one.a, one.b)).collect();
         assert_eq!(
             shown,
             ["plan lag.rounds: 5 → 6", "plan lag.writers: – → 2", "variable sync_binlog: 0 → primary: 1, replica: 0"]

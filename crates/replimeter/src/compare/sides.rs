@@ -133,7 +133,8 @@ impl Run {
     }
 
     fn error(&self) -> &str {
-        let words = self.record.get("error").and_then(Value::as_str).or_else(|| self.record.get("answer").and_then(Value::as_str));
+        let words =
+            self.record.get("error").and_then(Value::as_str).or_else(|| self.record.get("answer").and_then(Value::as_str));
         words.unwrap_or("it does not say why").lines().next().unwrap_or_default()
     }
 
@@ -144,9 +145,10 @@ impl Run {
             run_dir: self.dir.display().to_string(),
             title: word(self.record.get("title")),
             // An unknown status is one of a later version: not complete as far as we know.
-            status: self.record.get("status").map_or(RunStatus::Complete, |status| {
-                RunStatus::deserialize(status).unwrap_or(RunStatus::Failed)
-            }),
+            status: self
+                .record
+                .get("status")
+                .map_or(RunStatus::Complete, |status| RunStatus::deserialize(status).unwrap_or(RunStatus::Failed)),
             started_at: word(self.record.get("started_at")).unwrap_or_default(),
             shape: word(self.record.pointer("/target/shape")).unwrap_or_default(),
             replimeter: self.manifest.replimeter.clone(),
