@@ -248,7 +248,7 @@ fn lag(document: &LagDocument, samples: &Path) -> Result<Vec<Figure>, SamplesErr
     })?;
     let mut figures = Vec::new();
     for ([shape, replica, method], mut sizes) in subjects {
-        let pairs = [("shape", shape.as_str()), ("replica", &replica), ("method", &method)];
+        let pairs = [("shape", shape.as_str()), ("replica", replica.as_str()), ("method", method.as_str())];
         let mut all = LagSubject::default();
         if sizes.len() > 1 {
             sizes.values().for_each(|subject| all.extend(subject));
