@@ -145,7 +145,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::samples::{optional, required};
+    use crate::rows::{optional, required};
 
     fn file(folder: &Path) -> std::path::PathBuf {
         let path = folder.join("samples.parquet");
