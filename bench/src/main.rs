@@ -1,6 +1,7 @@
 //! `make bench`: the figures that a version promises, as ratios and counts, beside
 //! the alternative in the same run. Run it on an otherwise idle machine.
 
+mod compare;
 mod disturbance;
 mod load;
 mod loss;
@@ -38,7 +39,7 @@ fn main() {
         demo();
     }
     let named: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
-    let parts: [(&str, fn()); 13] = [
+    let parts: [(&str, fn()); 14] = [
         ("starts", starts),
         ("shapes", shapes::starts),
         ("links", shapes::links),
@@ -52,6 +53,7 @@ fn main() {
         ("loss", loss::loss),
         ("exposure", loss::exposure),
         ("stale", stale::stale),
+        ("compare", compare::compare),
     ];
     for (_, part) in parts.iter().filter(|(name, _)| named.is_empty() || named.iter().any(|named| named == name)) {
         part();

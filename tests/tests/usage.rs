@@ -26,6 +26,7 @@ fn help_of_every_command() {
         ("calibrate", vec!["calibrate", "--help"]),
         ("run", vec!["run", "--help"]),
         ("report", vec!["report", "--help"]),
+        ("compare", vec!["compare", "--help"]),
         ("servers", vec!["servers", "--help"]),
         ("servers_add", vec!["servers", "add", "--help"]),
     ] {

@@ -6,6 +6,7 @@ mod text;
 
 pub mod backlog;
 pub mod calibrate;
+pub mod compare;
 pub mod cost;
 pub mod doctor;
 pub mod engine;

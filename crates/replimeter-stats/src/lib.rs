@@ -6,6 +6,7 @@ pub mod binomial;
 pub mod bins;
 pub mod bootstrap;
 pub mod censored;
+pub mod compare;
 pub mod crashes;
 pub mod envelope;
 mod grid;

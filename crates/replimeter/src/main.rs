@@ -5,6 +5,7 @@
 mod calibrate;
 mod cli;
 mod commands;
+mod compare;
 mod cost;
 mod course;
 mod credentials;
@@ -47,6 +48,7 @@ fn main() -> ExitCode {
         Command::Sandbox(args) => commands::sandbox::run(&args.command, &stop),
         Command::Reproduce(args) => commands::reproduce::run(&args, &stop),
         Command::Report(args) => commands::report::run(&args),
+        Command::Compare(args) => commands::compare::run(&args),
         Command::Servers(args) => commands::servers::run(&args, &stop),
     });
     match result {

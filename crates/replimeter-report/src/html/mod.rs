@@ -1,6 +1,7 @@
 //! `report.html`: one file that works offline, from a disk, for years.
 
 mod calibrate;
+mod compare;
 mod cost;
 mod frame;
 mod lag;
@@ -18,6 +19,7 @@ mod topology;
 
 pub use self::{
     calibrate::calibrate,
+    compare::compare,
     cost::cost,
     lag::lag,
     load::load,

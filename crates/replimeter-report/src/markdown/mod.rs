@@ -2,6 +2,7 @@
 //! for each command.
 
 mod calibrate;
+mod compare;
 mod cost;
 mod lag;
 mod load;
@@ -16,6 +17,7 @@ use replimeter_model::{record::TargetRecord, warning::Warning};
 
 pub use self::{
     calibrate::calibrate,
+    compare::compare,
     cost::cost,
     lag::lag,
     load::load,

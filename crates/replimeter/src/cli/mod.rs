@@ -1,5 +1,6 @@
 //! The command line: each flag is declared once, with its documentation.
 
+mod compare;
 mod cost;
 mod load;
 mod loading;
@@ -25,6 +26,7 @@ use replimeter_model::{
 use crate::failure::Failure;
 
 pub(crate) use self::{
+    compare::CompareArgs,
     cost::CostArgs,
     load::LoadArgs,
     loading::LoadingArgs,
@@ -64,6 +66,8 @@ Examples:
                                                    what would, right now? nothing is written
   replimeter run plans/size-sweep.toml             a published experiment
   replimeter report replimeter-runs/…              render a run again, no server needed
+  replimeter compare replimeter-runs/…1 replimeter-runs/…2
+                                                   did a change help? every figure with intervals
   replimeter doctor --topology cluster.toml        what is odd about these servers?
   replimeter sandbox up galera:3                   servers to keep and to play with
   replimeter servers                               which database servers can be started here
@@ -102,6 +106,8 @@ pub(crate) enum Command {
     Reproduce(ReproduceArgs),
     /// Render a run again from its directory, without any server; several side by side in one page
     Report(ReportArgs),
+    /// Say whether two runs, or two sets of runs, differ: every figure with intervals, what differs beside, a verdict; exit code 1 for CI
+    Compare(Box<CompareArgs>),
     /// Look at servers and say what is odd: who replicates from whom and how really, privileges, clocks, settings that would falsify a run
     Doctor(Box<DoctorArgs>),
     /// Start servers and keep them for your own work: up, list, env, exec, link, down

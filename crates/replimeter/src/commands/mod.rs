@@ -1,6 +1,7 @@
 //! One file per command.
 
 pub(crate) mod calibrate;
+pub(crate) mod compare;
 pub(crate) mod cost;
 pub(crate) mod doctor;
 pub(crate) mod exposure;

@@ -1,0 +1,17 @@
+//! `replimeter compare`: do two runs differ?
+
+use crate::{cli::CompareArgs, failure::Failure};
+
+pub(crate) fn run(args: &CompareArgs) -> Result<(), Failure> {
+    let (a, b) = match &args.sides[..] {
+        [a, b] => (vec![a.clone()], vec![b.clone()]),
+        [] if !args.a.is_empty() => (args.a.clone(), args.b.clone()),
+        _ => {
+            return Err(Failure::usage(
+                "a comparison needs two sides",
+                "name two run directories, such as `replimeter compare before after`, or sets of them with commas",
+            ));
+        }
+    };
+    crate::compare::run(args, &a, &b)
+}
