@@ -1,6 +1,6 @@
 # `make` alone says what there is.
 .DEFAULT_GOAL := help
-.PHONY: help demo test build servers lint unit suites bench tools clean
+.PHONY: help demo test build servers lint unit suites bench tools docs deb clean
 
 CARGO ?= cargo
 DENY := target/tools/bin/cargo-deny
@@ -10,6 +10,8 @@ help:
 	@echo 'make test      every check and test, on real servers and in a real browser'
 	@echo 'make build     target/release/replimeter'
 	@echo 'make servers   unpack MariaDB and MySQL into a private folder (Debian, Ubuntu)'
+	@echo 'make deb       target/deb/replimeter_VERSION_ARCH.deb (Debian, Ubuntu)'
+	@echo 'make docs      what the documents hold of the program: schemas and the command line'
 	@echo 'make bench     the figures that this version promises, as ratios'
 
 build:
@@ -51,6 +53,13 @@ test: lint unit suites
 bench: build tools
 	scripts/get-test-tools bench
 	$(CARGO) run --release --locked --package replimeter-bench -- $(DEMO) $(PARTS)
+
+# What docs/ holds of the program itself; tests check that it is up to date.
+docs: build
+	scripts/make-docs
+
+deb: build
+	scripts/make-deb target/deb
 
 clean:
 	$(CARGO) clean

@@ -93,7 +93,7 @@ struct Turn {
 
 /// Both in turn, and a bare loop beside point selects.
 fn beside(node: &Node, workload: &str, connections: u32) {
-        let (mut ours, mut theirs, mut bare) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut ours, mut theirs, mut bare) = (Vec::new(), Vec::new(), Vec::new());
     for round in 0..rounds() {
         // The order changes, so that a drift of the machine meets both.
         for first in [round % 2 == 0, round % 2 != 0] {

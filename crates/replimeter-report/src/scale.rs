@@ -408,7 +408,9 @@ pub(crate) fn sentences(document: &ScaleDocument) -> Vec<String> {
     let busiest = document.results.iter().map(|row| row.client_cpu_percent).fold(0.0, f64::max);
     let nearest = document.results.iter().filter_map(|row| row.client_limit_percent).reduce(f64::max);
     let limit = nearest.map_or_else(String::new, |percent| {
-        format!(", and their statements came to at most {percent:.0} % of the empty questions that as many connections get answered")
+        format!(
+            ", and their statements came to at most {percent:.0} % of the empty questions that as many connections get answered"
+        )
     });
     sentences.push(format!("The load's own threads took at most {busiest:.0} % of one core{limit}."));
     if document.fits.iter().any(|fit| fit.refused.is_none()) {

@@ -12,6 +12,7 @@ mod environment;
 mod exposure;
 mod failure;
 mod frame;
+mod histograms;
 mod loading;
 mod loss;
 mod machine;
@@ -23,6 +24,7 @@ mod signals;
 mod stale;
 mod tap;
 mod topology_file;
+mod touches;
 
 use std::process::ExitCode;
 
@@ -47,6 +49,9 @@ fn main() -> ExitCode {
         Command::Sandbox(args) => commands::sandbox::run(&args.command, &stop),
         Command::Report(args) => commands::report::run(&args),
         Command::Servers(args) => commands::servers::run(&args, &stop),
+        Command::Schema(args) => commands::program::schema(&args),
+        Command::Completions(args) => commands::program::completions(&args),
+        Command::Man(args) => commands::program::man(&args),
     });
     match result {
         Ok(()) => ExitCode::SUCCESS,

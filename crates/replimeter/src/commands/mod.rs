@@ -7,6 +7,7 @@ pub(crate) mod exposure;
 pub(crate) mod lag;
 pub(crate) mod load;
 pub(crate) mod loss;
+pub(crate) mod program;
 pub(crate) mod report;
 pub(crate) mod run;
 pub(crate) mod sandbox;
