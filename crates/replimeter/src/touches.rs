@@ -306,7 +306,7 @@ fn files(touches: &mut Touches, plan: &Plan, output: &OutputArgs) {
     let names = [PLAN, MANIFEST, SAMPLES, SUMMARY, PAGE, TICKET, HISTOGRAMS];
     let kept = match plan.work {
         // They keep no histograms.
-        Work::Stale(_) | Work::Loss(_) | Work::Calibrate(_) | Work::Exposure(_) => &names[..6],
+        Work::Stale(_) | Work::Loss(_) => &names[..6],
         _ => &names[..],
     };
     touches.say(FILES, format!("{folder} with {}", kept.join(", ")));
