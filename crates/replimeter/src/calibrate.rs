@@ -245,9 +245,7 @@ pub(crate) fn carry_out(
     };
     document.answer = answer(&document);
     let series: Vec<_> = gathered.cells.iter().map(|cell| (cell.tag(&names), cell.all.histogram())).collect();
-    // Every cell has its share of the time, and of the rounds.
-    let took = Nanos(gathered.every.0.saturating_mul(gathered.cells.iter().map(|cell| cell.rounds.cast_signed()).sum()));
-    let logged = frame.log(took, &series);
+    let logged = frame.log(frame.clock.now(), &series);
     frame.publish(&Document::Calibrate(Box::new(document)), output, failure).and(logged)
 }
 
