@@ -1,6 +1,6 @@
 # `make` alone says what there is.
 .DEFAULT_GOAL := help
-.PHONY: help demo test build servers lint unit suites bench book tools clean
+.PHONY: help demo test build servers lint unit suites bench tools docs book deb reproduce clean
 
 CARGO ?= cargo
 DENY := target/tools/bin/cargo-deny
@@ -10,7 +10,10 @@ help:
 	@echo 'make test      every check and test, on real servers and in a real browser'
 	@echo 'make build     target/release/replimeter'
 	@echo 'make servers   unpack MariaDB and MySQL into a private folder (Debian, Ubuntu)'
+	@echo 'make deb       target/deb/replimeter_VERSION_ARCH.deb (Debian, Ubuntu)'
+	@echo 'make docs      what the documents hold of the program: schemas and the command line'
 	@echo 'make bench     the figures that this version promises, as ratios'
+	@echo 'make reproduce the five published experiments beside ours, into docs/reproduced'
 	@echo 'make book      the handbook of docs/ as pages in target/book (needs mdbook)'
 
 build:
@@ -56,6 +59,18 @@ bench: build tools
 book:
 	@command -v mdbook >/dev/null || { echo 'mdbook is missing: cargo install mdbook' >&2; exit 1; }
 	mdbook build
+
+# What docs/ holds of the program itself; tests check that it is up to date.
+docs: build
+	scripts/make-docs
+
+# The page of the published experiments; some ten minutes.
+reproduce: build
+	scripts/get-servers all
+	scripts/make-reproduced
+
+deb: build
+	scripts/make-deb target/deb
 
 clean:
 	$(CARGO) clean

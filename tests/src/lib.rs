@@ -17,7 +17,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use replimeter_model::{engine::Engine, sandbox::SandboxSpec};
+use replimeter_model::{engine::Engine, sandbox::SandboxSpec, schema};
 use replimeter_sandbox::{Home, Install, Member, Sandbox, SandboxError, Search, Settings};
 use replimeter_server::{Node, Session};
 use serde_json::Value;
@@ -68,10 +68,12 @@ impl Ended {
         }
     }
 
-    /// The one JSON document on standard output.
+    /// The one JSON document on standard output, which its schema describes to the last key.
     #[must_use]
     pub fn json(&self) -> Value {
-        serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error} in {self:#?}"))
+        let document = serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error} in {self:#?}"));
+        assert_described(&document);
+        document
     }
 
     /// Standard output without its line breaks.
@@ -93,6 +95,70 @@ impl Ended {
         assert!(self.stderr.contains(wanted), "`{wanted}` is missing in {self:#?}");
         self
     }
+}
+
+/// Checks a document against the schema that it states, which must know every key in it.
+///
+/// # Panics
+/// When it does not fit.
+pub fn assert_described(document: &Value) {
+    let stated = document["schema"].as_str().unwrap_or_else(|| panic!("a document without a schema: {document}"));
+    let name = stated.strip_prefix("replimeter.").and_then(|rest| rest.split('/').next());
+    assert_valid(name.unwrap_or_else(|| panic!("{stated} is no schema of ours")), document);
+}
+
+/// Checks something against one of our schemas, which must know every key in it.
+///
+/// # Panics
+/// When it does not fit.
+pub fn assert_valid(name: &str, value: &Value) {
+    let errors = violations(name, value);
+    assert!(errors.is_empty(), "not as docs/schema/{name}.json says:\n{}", errors.join("\n"));
+}
+
+/// Where something is not as one of our schemas says.
+#[must_use]
+pub fn violations(name: &str, value: &Value) -> Vec<String> {
+    let mut schema = schema::schema(name).unwrap_or_else(|| panic!("there is no schema `{name}`"));
+    close(&mut schema);
+    let validator = jsonschema::validator_for(&schema).unwrap_or_else(|error| panic!("the schema {name}: {error}"));
+    validator.iter_errors(value).map(|error| format!("{}: {error}", error.instance_path())).collect()
+}
+
+/// Allows no keys but those that are described: more may stand in a document of a later
+/// version, and none in one of this.
+fn close(schema: &mut Value) {
+    match schema {
+        Value::Object(object) => {
+            if object.contains_key("properties") && !object.contains_key("additionalProperties") {
+                object.insert("additionalProperties".to_owned(), Value::Bool(false));
+            }
+            object.values_mut().for_each(close);
+        }
+        Value::Array(array) => array.iter_mut().for_each(close),
+        _ => {}
+    }
+}
+
+/// Checks the files of a run against their schemas: plan, manifest and summary.
+///
+/// # Panics
+/// When one of them does not fit.
+pub fn assert_run_described(run: &Path) {
+    let text = |name: &str| fs::read_to_string(run.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
+    assert_plan_described(&text("plan.toml"));
+    for name in ["manifest.json", "summary.json"] {
+        assert_described(&serde_json::from_str(&text(name)).unwrap());
+    }
+}
+
+/// Checks a plan's text against the schema of plans.
+///
+/// # Panics
+/// When it does not fit.
+pub fn assert_plan_described(text: &str) {
+    let plan: toml::Table = toml::from_str(text).unwrap_or_else(|error| panic!("{error} in {text}"));
+    assert_valid(schema::PLAN, &serde_json::to_value(plan).unwrap());
 }
 
 /// A folder to run the tool in, away from the user's own settings.
@@ -140,6 +206,9 @@ impl Tool {
     pub fn only_run(&self) -> PathBuf {
         let runs = self.runs();
         assert_eq!(runs.len(), 1, "{runs:?}");
+        if runs[0].join("summary.json").exists() {
+            assert_run_described(&runs[0]);
+        }
         runs[0].clone()
     }
 

@@ -282,6 +282,27 @@ fn what_kills_the_keeper_ends_everything() {
 }
 
 #[test]
+fn nothing_that_up_inherited_stays_open() {
+    let person = Person::new();
+    let lock = person.folder.path().join("lock");
+    // As `flock` does: the file stays open in whatever is started.
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "exec 9>\"$1\"; shift; exec \"$@\"", "sh"]).arg(&lock);
+    let up = person.command(&["sandbox", "up", "none", "--name", "open"]);
+    shell.arg(up.get_program()).args(up.get_args()).env("REPLIMETER_HOME", person.home());
+    shell.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let _ = wait(shell.spawn().unwrap(), LIMIT).with_code(0);
+    let holders: Vec<PathBuf> = fs::read_dir("/proc")
+        .unwrap()
+        .flatten()
+        .filter_map(|process| fs::read_dir(process.path().join("fd")).ok())
+        .flat_map(|descriptors| descriptors.flatten().map(|descriptor| descriptor.path()))
+        .filter(|descriptor| fs::read_link(descriptor).is_ok_and(|target| target == lock))
+        .collect();
+    assert_eq!(holders, Vec::<PathBuf>::new());
+}
+
+#[test]
 fn a_frozen_keeper_can_be_ended() {
     let person = Person::new();
     let _ = person.run(&["sandbox", "up", "async:0", "--name", "frozen"]).with_code(0);

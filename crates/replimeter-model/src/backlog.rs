@@ -1,5 +1,6 @@
 //! A replica that has to catch up: what was asked for, and what came of it.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{load::Rate, span::Span};
@@ -14,7 +15,7 @@ pub struct BacklogPlan {
 }
 
 /// What a replica's applier was doing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum BacklogPhase {
     /// Stopped, while the load went on.
@@ -38,7 +39,7 @@ impl BacklogPhase {
 }
 
 /// One stretch of the measurement.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BacklogWindow {
     /// What the applier was doing.
     pub phase: BacklogPhase,
@@ -55,7 +56,7 @@ pub struct BacklogWindow {
 }
 
 /// How one replica caught up with one number of workers.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BacklogRow {
     /// The sandbox's shape, or `endpoints:N`.
     pub shape: String,

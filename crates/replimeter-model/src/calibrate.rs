@@ -1,5 +1,6 @@
 //! The record of a `calibrate` run.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -12,7 +13,7 @@ use crate::{
 pub const CALIBRATE_SCHEMA: &str = "replimeter.calibrate/1";
 
 /// What one method made of one injected delay on one replica.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CalibrateRow {
     /// The replica's name.
     pub replica: String,
@@ -42,7 +43,7 @@ pub struct CalibrateRow {
 }
 
 /// The whole document of a `calibrate` run.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CalibrateDocument {
     /// [`CALIBRATE_SCHEMA`].
     pub schema: String,

@@ -1,5 +1,6 @@
 //! The record of a comparison of two runs, or of two sets of runs.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{estimate::Estimate, record::RunStatus, warning::Warning};
@@ -8,7 +9,7 @@ use crate::{estimate::Estimate, record::RunStatus, warning::Warning};
 pub const COMPARE_SCHEMA: &str = "replimeter.compare/1";
 
 /// What a figure is counted in.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Quantity {
     /// Microseconds.
@@ -25,7 +26,7 @@ pub enum Quantity {
 }
 
 /// Which way a figure should go.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Better {
     /// Smaller is better.
@@ -38,7 +39,7 @@ pub enum Better {
 }
 
 /// What a comparison of one figure came to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Change {
     /// B's is larger.
@@ -55,7 +56,7 @@ pub enum Change {
 }
 
 /// A word that tells figures of the same name apart.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub struct Dimension {
     /// What it is: `shape`, `replica`, `method`, `threads`, …
     pub name: String,
@@ -64,7 +65,7 @@ pub struct Dimension {
 }
 
 /// A figure of one side.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SideFigure {
     /// The figure: of several runs their mean.
     pub value: f64,
@@ -85,7 +86,7 @@ pub struct SideFigure {
 }
 
 /// One figure of both sides.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CompareRow {
     /// Its name, such as `lag.p99`.
     pub figure: String,
@@ -120,7 +121,7 @@ pub struct CompareRow {
 }
 
 /// One run of a side.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ComparedRun {
     /// Where it is kept.
     pub run_dir: String,
@@ -137,14 +138,14 @@ pub struct ComparedRun {
 }
 
 /// One side.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CompareSide {
     /// Its runs.
     pub runs: Vec<ComparedRun>,
 }
 
 /// A setting that is not the same on both sides.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SettingDifference {
     /// `target`, `plan`, `version`, `machine`, `sandbox` or `variable`.
     pub kind: String,
@@ -157,7 +158,7 @@ pub struct SettingDifference {
 }
 
 /// Figures that only one side has.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct OnlyOn {
     /// `a` or `b`.
     pub side: String,
@@ -168,7 +169,7 @@ pub struct OnlyOn {
 }
 
 /// What became of a condition.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
     /// It does not fail.
@@ -181,7 +182,7 @@ pub enum Outcome {
 }
 
 /// What a condition fails by.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum FailWhen {
     /// The whole interval is beyond the limit.
@@ -194,7 +195,7 @@ pub enum FailWhen {
 }
 
 /// A condition of `--fail-if`, for one figure.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Condition {
     /// As it was given.
     pub condition: String,
@@ -215,7 +216,7 @@ pub struct Condition {
 }
 
 /// The whole document of a comparison.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CompareDocument {
     /// [`COMPARE_SCHEMA`].
     pub schema: String,

@@ -2,6 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -13,6 +14,7 @@ use crate::{
     resources::PerOperation,
     sandbox::WaitPoint,
     shape::Shape,
+    suggest,
     warning::Warning,
 };
 
@@ -131,7 +133,8 @@ impl FromStr for CostMode {
         let unknown = || {
             let known: Vec<&str> = CostKind::ALL.iter().map(|kind| kind.name()).collect();
             format!(
-                "unknown mode `{text}`; known: {}, with mariadb/ or mysql/ in front and :N behind if you like",
+                "unknown mode `{text}`{}; known: {}, with mariadb/ or mysql/ in front and :N behind if you like",
+                suggest::hint(suggest::word_of(text), known.iter().copied()),
                 known.join(", ")
             )
         };
@@ -167,7 +170,12 @@ impl fmt::Display for CostMode {
     }
 }
 
-serde_as_text!(CostMode);
+serde_as_text!(
+    CostMode,
+    "description": "A mode of replication: MODE, MODE:N or ENGINE/MODE:N",
+    "pattern": "^((mariadb|mysql)/)?(none|binlog|async|semi-sync|galera|group)(:[0-9]+)?$",
+    "examples": ["none", "async", "mysql/semi-sync:2"]
+);
 
 /// Which modes are measured.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -217,10 +225,14 @@ impl fmt::Display for CostModes {
     }
 }
 
-serde_as_text!(CostModes);
+serde_as_text!(
+    CostModes,
+    "description": "Modes of replication with commas between them, each as MODE, MODE:N or ENGINE/MODE:N; or all that the servers found can do",
+    "examples": ["all", "none,binlog,async,semi-sync", "mysql/async,mysql/group:3"]
+);
 
 /// How much of a commit is on the disk when it is acknowledged; for all modes alike.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Durability {
     /// Nothing is flushed at a commit: written to the system, which loses it with its power.
@@ -257,7 +269,7 @@ impl Durability {
 
 /// A figure over the same of `none`; `throughput`, `low` and `high` are one ratio with
 /// its interval.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Relative {
     /// What it is held against: `none`.
     pub against: String,
@@ -272,7 +284,7 @@ pub struct Relative {
 }
 
 /// Ratios of a latency's figures, each the mean over the starts.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RelativeLatency {
     /// Of the mean.
     pub mean: Estimate,
@@ -289,7 +301,7 @@ pub struct RelativeLatency {
 }
 
 /// What a mode adds to one operation.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Added {
     /// To the mean latency, in microseconds.
     pub latency_us: Estimate,
@@ -300,7 +312,7 @@ pub struct Added {
 }
 
 /// How far a replica was behind at the ends of blocks.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Behind {
     /// The replica's name.
     pub name: String,
@@ -313,7 +325,7 @@ pub struct Behind {
 }
 
 /// What the client itself spent, and how near it was to its limit.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CostClient {
     /// Processor time of the load's threads for one operation.
     pub cpu_us_per_op: Option<f64>,
@@ -327,7 +339,7 @@ pub struct CostClient {
 }
 
 /// What one mode costs at one number of threads over one distance.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CostRow {
     /// `mariadb` or `mysql`.
     pub engine: String,
@@ -405,7 +417,7 @@ pub fn wait_point_name(point: WaitPoint) -> &'static str {
 }
 
 /// What one mode adds to the one that it is built on: the price in steps.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CostStep {
     /// `mariadb` or `mysql`.
     pub engine: String,
@@ -426,7 +438,7 @@ pub struct CostStep {
 }
 
 /// One comparison of a mode with itself.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SelfComparison {
     /// Throughput of one half over the other's.
     pub throughput: Estimate,
@@ -437,7 +449,7 @@ pub struct SelfComparison {
 }
 
 /// A mode compared with itself many times.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SelfTest {
     /// `mariadb` or `mysql`.
     pub engine: String,
@@ -462,7 +474,7 @@ pub struct SelfTest {
 }
 
 /// A start of servers, in the order in which they were measured.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StartRecord {
     /// The round, from 1.
     pub round: u32,
@@ -518,7 +530,7 @@ pub struct BlockRecord {
 }
 
 /// The whole document of a `cost` run.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CostDocument {
     /// [`COST_SCHEMA`].
     pub schema: String,

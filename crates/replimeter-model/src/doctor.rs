@@ -6,13 +6,14 @@
 
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The schema's name and version in every `doctor` document.
 pub const DOCTOR_SCHEMA: &str = "replimeter.doctor/1";
 
 /// How grave a finding is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Severity {
     /// Good to know; nothing to do.
@@ -27,7 +28,7 @@ pub enum Severity {
 macro_rules! codes {
     ($($(#[$meta:meta])* $name:ident = $text:literal,)*) => {
         /// What a finding is about; programs match on this, people read the message.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
         pub enum FindingCode {
             $($(#[$meta])* #[serde(rename = $text)] $name,)*
         }
@@ -202,7 +203,7 @@ impl fmt::Display for FindingCode {
 }
 
 /// One thing a person should know.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Finding {
     /// How grave it is.
     pub severity: Severity,
@@ -217,7 +218,7 @@ pub struct Finding {
 }
 
 /// A warning in the form that every command's document has.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DoctorWarning {
     /// What it is about.
     pub code: FindingCode,
@@ -228,7 +229,7 @@ pub struct DoctorWarning {
 }
 
 /// Round trips of an empty select.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RoundTrip {
     /// The fastest.
     pub min_us: f64,
@@ -239,7 +240,7 @@ pub struct RoundTrip {
 }
 
 /// A server's calendar clock against this machine's.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ClockOffset {
     /// The server's clock less ours.
     pub offset_us: f64,
@@ -251,7 +252,7 @@ pub struct ClockOffset {
 }
 
 /// Two servers' clocks against each other.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ClockDifference {
     /// The server that writes, or is replicated from.
     pub source: String,
@@ -264,7 +265,7 @@ pub struct ClockDifference {
 }
 
 /// How a server comes by what is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Relation {
     /// It is where rows are written.
@@ -282,7 +283,7 @@ pub enum Relation {
 }
 
 /// A replication channel of a server.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ChannelRow {
     /// Its name; empty for the default one.
     pub name: String,
@@ -307,7 +308,7 @@ pub struct ChannelRow {
 }
 
 /// One server.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DoctorRow {
     /// Its name.
     pub name: String,
@@ -344,7 +345,7 @@ pub struct DoctorRow {
 }
 
 /// What `doctor` found out, whatever the target was.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Diagnosis {
     /// The mode in a word; null when it could not be told.
     pub mode: Option<String>,
@@ -383,7 +384,7 @@ impl Diagnosis {
 }
 
 /// How it stands in a word.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum DoctorStatus {
     /// Nothing to do.
@@ -395,7 +396,7 @@ pub enum DoctorStatus {
 }
 
 /// What was examined.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DoctorTarget {
     /// The sandbox's shape, or `endpoints:N`.
     pub shape: String,
@@ -408,7 +409,7 @@ pub struct DoctorTarget {
 }
 
 /// The whole document.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DoctorDocument {
     /// [`DOCTOR_SCHEMA`].
     pub schema: String,

@@ -1,9 +1,10 @@
 //! A figure with its interval.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A figure and its 95 % confidence interval.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Estimate {
     /// The figure; null when there is none.
     pub value: Option<f64>,

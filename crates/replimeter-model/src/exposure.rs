@@ -1,5 +1,6 @@
 //! The record of an `exposure` run.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -12,7 +13,7 @@ use crate::{
 pub const EXPOSURE_SCHEMA: &str = "replimeter.exposure/1";
 
 /// How an amount is distributed over the looks at it, which are evenly spaced in time.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Amount {
     /// Mean over time.
     pub mean: Option<f64>,
@@ -29,7 +30,7 @@ pub struct Amount {
 }
 
 /// What no replica had received.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ExposureRow {
     /// The sandbox's shape, or `endpoints:N` for servers of the user's.
     pub shape: String,
@@ -62,7 +63,7 @@ pub struct ExposureRow {
 }
 
 /// One stretch of the run.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ExposureWindow {
     /// Beginning, since the run's.
     pub start_us: f64,
@@ -117,7 +118,7 @@ pub struct ExposureSample {
 }
 
 /// The whole document of an `exposure` run.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ExposureDocument {
     /// [`EXPOSURE_SCHEMA`].
     pub schema: String,

@@ -2,12 +2,14 @@
 
 use std::{fmt, str::FromStr};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
     plan::LoadingSpec,
     record::{Distribution, RunStatus, TargetRecord},
     resources::PerOperation,
+    suggest,
     warning::Warning,
 };
 
@@ -88,6 +90,20 @@ impl fmt::Display for Size {
     }
 }
 
+impl JsonSchema for Size {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Size".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({
+            "type": ["string", "integer"],
+            "description": "A number of rows, or bytes on the disk with a unit",
+            "examples": [100_000, "300MB", "1GiB", "10000rows"]
+        })
+    }
+}
+
 impl Serialize for Size {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
@@ -112,7 +128,7 @@ impl<'de> Deserialize<'de> for Size {
 }
 
 /// When the operations of an open loop are due.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Arrivals {
     /// At equal distances.
@@ -129,7 +145,10 @@ impl FromStr for Arrivals {
         match text {
             "constant" => Ok(Self::Constant),
             "poisson" => Ok(Self::Poisson),
-            _ => Err(format!("`{text}` is no way to arrive; write constant or poisson")),
+            _ => Err(format!(
+                "`{text}` is no way to arrive{}; write constant or poisson",
+                suggest::hint(text, ["constant", "poisson"])
+            )),
         }
     }
 }
@@ -144,7 +163,7 @@ impl fmt::Display for Arrivals {
 }
 
 /// Operations that begin by a schedule, whatever became of the ones before.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct OpenLoop {
     /// Operations per second over all threads.
     pub rate: u64,
@@ -153,7 +172,7 @@ pub struct OpenLoop {
 }
 
 /// Which servers the operations that only read go to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Reads {
     /// The replicas in turn; the primary when there is none.
@@ -173,7 +192,10 @@ impl FromStr for Reads {
             "replicas" => Ok(Self::Replicas),
             "primary" => Ok(Self::Primary),
             "all" => Ok(Self::All),
-            _ => Err(format!("`{text}` is no place for reads; write replicas, primary or all")),
+            _ => Err(format!(
+                "`{text}` is no place for reads{}; write replicas, primary or all",
+                suggest::hint(text, ["replicas", "primary", "all"])
+            )),
         }
     }
 }
@@ -223,7 +245,12 @@ impl fmt::Display for LoadSpec {
     }
 }
 
-serde_as_text!(LoadSpec);
+serde_as_text!(
+    LoadSpec,
+    "description": "A load beside the measurement, WORKLOAD:THREADS@NODE",
+    "pattern": "^.+:[0-9]+@.+$",
+    "examples": ["insert:8@primary", "oltp-mix:32@node1", "load.sql:4@replica1"]
+);
 
 /// A load with its rate.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -248,7 +275,7 @@ impl LoadPlan {
 }
 
 /// A rate with its 95 % interval.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Rate {
     /// Events per second over the whole time; null when there was none.
     pub mean: Option<f64>,
@@ -261,7 +288,7 @@ pub struct Rate {
 }
 
 /// Errors of one kind that a load met.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LoadError {
     /// The server's error number; null for a connection that broke.
     pub code: Option<u16>,
@@ -272,7 +299,7 @@ pub struct LoadError {
 }
 
 /// Operations that were begun again, by their reason.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Retried {
     /// `deadlock`, `lock-timeout`, `changed-row`, `certification` or `not-ready`.
     pub kind: String,
@@ -281,7 +308,7 @@ pub struct Retried {
 }
 
 /// One server's part of a load.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct NodeShare {
     /// The server's name.
     pub node: String,
@@ -292,7 +319,7 @@ pub struct NodeShare {
 }
 
 /// What the load cost the client, and whether the client held it back.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ClientUse {
     /// Processor time of the load's threads per operation; null for no operation.
     pub cpu_us_per_op: Option<f64>,
@@ -309,7 +336,7 @@ pub struct ClientUse {
 }
 
 /// What one load came to. A *pass* is a thread's way through its script once.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LoadRecord {
     /// The shape whose servers bore it.
     pub shape: String,
@@ -370,7 +397,7 @@ pub struct LoadRecord {
 pub const LOAD_SCHEMA: &str = "replimeter.load/1";
 
 /// A data set that a load ran on.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DataRecord {
     /// The workloads that share it.
     pub workloads: Vec<String>,
@@ -387,7 +414,7 @@ pub struct DataRecord {
 }
 
 /// What one workload came to with one number of threads.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LoadRow {
     /// The load itself.
     #[serde(flatten)]
@@ -399,7 +426,7 @@ pub struct LoadRow {
 }
 
 /// The whole document of a `load` run.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LoadDocument {
     /// [`LOAD_SCHEMA`].
     pub schema: String,

@@ -1,5 +1,6 @@
 //! The record of a `loss` run.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -12,7 +13,7 @@ use crate::{
 pub const LOSS_SCHEMA: &str = "replimeter.loss/1";
 
 /// How a count is distributed over crashes.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Counts {
     /// Crashes.
     pub count: u64,
@@ -34,7 +35,7 @@ pub struct Counts {
 }
 
 /// How many of several crashes something happened in.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Share {
     /// In how many.
     pub count: u64,
@@ -49,7 +50,7 @@ pub struct Share {
 }
 
 /// Transactions that the old primary has and the new one has not.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Errant {
     /// By GTID; null where the server does not tell them all.
     pub transactions: Option<u64>,
@@ -64,7 +65,7 @@ pub struct Errant {
 }
 
 /// One crash.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CrashRecord {
     /// What was crashed: the shape, with the wait point where there are two.
     pub shape: String,
@@ -119,7 +120,7 @@ pub struct CrashRecord {
 
 /// What crashes of one way of replicating took with them. Counts are of all crashes
 /// together.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LossRow {
     /// What was crashed: the shape, with the wait point where there are two.
     pub shape: String,
@@ -172,7 +173,7 @@ pub struct LossRow {
 }
 
 /// The whole document of a `loss` run.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LossDocument {
     /// [`LOSS_SCHEMA`].
     pub schema: String,

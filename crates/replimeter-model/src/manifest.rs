@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::engine::Engine;
@@ -10,7 +11,7 @@ use crate::engine::Engine;
 pub const MANIFEST_SCHEMA: &str = "replimeter.manifest/1";
 
 /// The machine that ran the client (and, for a sandbox, the servers).
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Machine {
     /// Operating system and kernel release.
     pub kernel: String,
@@ -27,7 +28,7 @@ pub struct Machine {
 }
 
 /// One server and its settings.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ServerRecord {
     /// The shape it belongs to.
     pub shape: String,
@@ -58,7 +59,7 @@ impl ServerRecord {
 }
 
 /// How a sandbox came to be.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SandboxRecord {
     /// Its shape.
     pub shape: String,
@@ -94,7 +95,7 @@ pub struct SandboxRecord {
 }
 
 /// What produced a run.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Manifest {
     /// [`MANIFEST_SCHEMA`].
     pub schema: String,

@@ -3,6 +3,7 @@
 //! Every time is a number in microseconds and its name ends in `_us`; what the
 //! sample cannot carry is null.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{backlog::BacklogRow, load::LoadRecord, plan::LagSpec, stages::Stages, warning::Warning};
@@ -13,7 +14,7 @@ pub const LAG_SCHEMA: &str = "replimeter.lag/1";
 /// How a set of times is distributed.
 ///
 /// A quantile is null when fewer than ten samples lie beyond it.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Distribution {
     /// Number of samples.
     pub count: u64,
@@ -40,7 +41,7 @@ pub struct Distribution {
 }
 
 /// 95 % confidence intervals `[low, high]` in microseconds.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Intervals {
     /// Of the median.
     pub p50_us: Option<[f64; 2]>,
@@ -65,7 +66,7 @@ pub struct Intervals {
 ///
 /// A quantile is known to within an interval `[low, high]` in microseconds, in
 /// which no bracket begins or ends; it is reported as that interval's middle.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Innermost {
     /// Of the median.
     pub p50_us: Option<[f64; 2]>,
@@ -81,7 +82,7 @@ pub struct Innermost {
 }
 
 /// One bar of a histogram: samples in [`low_us`, `high_us`).
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Bin {
     /// Lower end.
     pub low_us: f64,
@@ -92,7 +93,7 @@ pub struct Bin {
 }
 
 /// One stretch of the run, for "is it predictable?".
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Window {
     /// Beginning, since the first counted round.
     pub start_us: f64,
@@ -113,7 +114,7 @@ pub struct Window {
 }
 
 /// A bar of experiment 3's histogram: lags that round to `tenth` × 0.1 ms.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Tenth {
     /// Tenths of a millisecond.
     pub tenth: i64,
@@ -122,7 +123,7 @@ pub struct Tenth {
 }
 
 /// Whether rows could be read when the server said that they were applied.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Readable {
     /// Waits that were followed by a read.
     pub rounds: u64,
@@ -134,7 +135,7 @@ pub struct Readable {
 }
 
 /// How one method differs from another on the same rows.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Against {
     /// The other method.
     pub method: String,
@@ -143,7 +144,7 @@ pub struct Against {
 }
 
 /// What one replica did, for one payload size or for all.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LagRow {
     /// The sandbox's shape, or `endpoints:N` for servers of the user's.
     pub shape: String,
@@ -206,7 +207,7 @@ pub struct LagRow {
 }
 
 /// The primary observed as if it were its own replica: what the method adds.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Floor {
     /// The shape whose primary it is.
     pub shape: String,
@@ -234,7 +235,7 @@ pub struct Floor {
 }
 
 /// One line of the published table of experiment 1.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SweepLoop {
     /// Which repetition of the sweep, from 1.
     pub sweep: u32,
@@ -260,7 +261,7 @@ pub struct SweepLoop {
 }
 
 /// Experiment 1's table for one replica.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SweepTable {
     /// The replica's name.
     pub replica: String,
@@ -269,7 +270,7 @@ pub struct SweepTable {
 }
 
 /// One server of the target.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct NodeRecord {
     /// The shape it belongs to.
     pub shape: String,
@@ -282,7 +283,7 @@ pub struct NodeRecord {
 }
 
 /// What was measured.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TargetRecord {
     /// The sandbox's shape, or `endpoints:N`; several with commas.
     pub shape: String,
@@ -299,7 +300,7 @@ pub struct TargetRecord {
 }
 
 /// Whether the run came to its end.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum RunStatus {
     /// Everything asked for was measured.
@@ -314,7 +315,7 @@ pub enum RunStatus {
 }
 
 /// What limits the client itself.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ClientRecord {
     /// How late the writes started against their schedule.
     pub start_lateness: Distribution,
@@ -339,7 +340,7 @@ pub fn missing_rows<'a>(rows: impl Iterator<Item = &'a LagRow>) -> u64 {
 }
 
 /// The whole document of a `lag` run.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LagDocument {
     /// [`LAG_SCHEMA`].
     pub schema: String,

@@ -1,5 +1,6 @@
 //! The record of a `reproduce` run: each published experiment beside ours.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::record::RunStatus;
@@ -8,7 +9,7 @@ use crate::record::RunStatus;
 pub const REPRODUCE_SCHEMA: &str = "replimeter.reproduce/1";
 
 /// Whether ours has the shape of what was published.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
     /// It has.
@@ -33,7 +34,7 @@ impl Verdict {
 }
 
 /// One thing that the published figures show.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Claim {
     /// What, in words.
     pub claim: String,
@@ -48,7 +49,7 @@ pub struct Claim {
 }
 
 /// A table of figures.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Table {
     /// Of the columns.
     pub headings: Vec<String>,
@@ -57,7 +58,7 @@ pub struct Table {
 }
 
 /// One experiment.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Experiment {
     /// 1 to 5.
     pub number: u32,
@@ -84,7 +85,7 @@ pub struct Experiment {
 }
 
 /// The whole document of a `reproduce` run.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ReproduceDocument {
     /// [`REPRODUCE_SCHEMA`].
     pub schema: String,

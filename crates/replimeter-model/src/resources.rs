@@ -3,10 +3,11 @@
 //! A field is null where neither the system nor the server tells it; nothing is
 //! made up for it.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Where a figure comes from.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum UseSource {
     /// The process was seen in `/proc`, and the server asked for its counters.
@@ -17,7 +18,7 @@ pub enum UseSource {
 }
 
 /// What one server used in a stretch of time.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ServerUse {
     /// `primary`, `replica1`, …
     pub name: String,
@@ -63,7 +64,7 @@ pub struct ServerUse {
 }
 
 /// What one server used for each operation of a load.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PerOperation {
     /// `primary`, `replica1`, …
     pub name: String,

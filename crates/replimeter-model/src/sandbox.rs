@@ -3,6 +3,7 @@
 
 use std::{collections::BTreeSet, fmt, path::PathBuf, str::FromStr};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -66,10 +67,14 @@ impl fmt::Display for NodeOption {
     }
 }
 
-serde_as_text!(NodeOption);
+serde_as_text!(
+    NodeOption,
+    "description": "A server variable for all servers of a sandbox or for one, [NODE:]NAME=VALUE",
+    "examples": ["sync_binlog=1", "replica1:slave_parallel_threads=4"]
+);
 
 /// When a semi-synchronous primary waits for its replicas' acknowledgement.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum WaitPoint {
     /// After the commit in the engine: other clients may see the row before.
@@ -138,7 +143,11 @@ impl fmt::Display for Bandwidth {
     }
 }
 
-serde_as_text!(Bandwidth);
+serde_as_text!(
+    Bandwidth,
+    "description": "Bits per second with a unit",
+    "examples": ["100mbit", "1gbit"]
+);
 
 /// A share of this machine's processor time, in cores (`1`, `0.5`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -186,7 +195,12 @@ impl fmt::Display for Cpus {
     }
 }
 
-serde_as_text!(Cpus);
+serde_as_text!(
+    Cpus,
+    "description": "A number of cores, as a text",
+    "pattern": "^[0-9.]+$",
+    "examples": ["0.5", "1"]
+);
 
 /// What every replication link of a sandbox does to the bytes on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -376,7 +390,11 @@ impl fmt::Display for SandboxName {
     }
 }
 
-serde_as_text!(SandboxName);
+serde_as_text!(
+    SandboxName,
+    "description": "The name of a sandbox that is kept",
+    "examples": ["work"]
+);
 
 /// What `--sandbox` names: servers to start, or servers that were started before.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -409,7 +427,11 @@ impl fmt::Display for SandboxRef {
     }
 }
 
-serde_as_text!(SandboxRef);
+serde_as_text!(
+    SandboxRef,
+    "description": "A sandbox's shape, or the name of a running one",
+    "examples": ["async:1", "work"]
+);
 
 #[cfg(test)]
 mod tests {

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{target::Role, warning::Warning};
@@ -10,7 +11,7 @@ use crate::{target::Role, warning::Warning};
 pub const SANDBOXES_SCHEMA: &str = "replimeter.sandboxes/1";
 
 /// One server of a kept sandbox.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ListedNode {
     /// `primary`, `replica1` …, `node1` ….
     pub name: String,
@@ -33,7 +34,7 @@ pub struct ListedNode {
 }
 
 /// One replication link.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ListedLink {
     /// Its name: the two servers that it lies between.
     pub name: String,
@@ -50,7 +51,7 @@ pub struct ListedLink {
 }
 
 /// One kept sandbox.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ListedSandbox {
     /// Its name.
     pub name: String,
@@ -69,7 +70,7 @@ pub struct ListedSandbox {
 }
 
 /// The document.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SandboxesDocument {
     /// [`SANDBOXES_SCHEMA`].
     pub schema: String,

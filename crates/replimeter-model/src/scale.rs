@@ -1,5 +1,6 @@
 //! The record of a `scale` run.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -15,7 +16,7 @@ use crate::{
 pub const SCALE_SCHEMA: &str = "replimeter.scale/1";
 
 /// What one server used while a phase ran.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ScaleServer {
     /// For each operation of the phase, whichever server it went to; `name` and `role`
     /// among them.
@@ -42,7 +43,7 @@ pub struct ScaleServer {
 }
 
 /// A phase's throughput in percent of the same phase's without a replica.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PercentOfNone {
     /// Inserts.
     pub inserts: Option<f64>,
@@ -59,7 +60,7 @@ pub struct PercentOfNone {
 }
 
 /// One phase with one number of replicas, over all starts and blocks.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ScaleRow {
     /// The sandbox's shape.
     pub shape: String,
@@ -115,7 +116,7 @@ pub struct ScaleRow {
 }
 
 /// How far a point lies from the law.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Residual {
     /// Replicas.
     pub replicas: u32,
@@ -130,7 +131,7 @@ pub struct Residual {
 }
 
 /// The law's value for some number of replicas.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LawPoint {
     /// Replicas.
     pub replicas: u32,
@@ -139,7 +140,7 @@ pub struct LawPoint {
 }
 
 /// What the law says of one more replica, and what was measured.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Prediction {
     /// Replicas.
     pub replicas: u32,
@@ -154,7 +155,7 @@ pub struct Prediction {
 }
 
 /// A law fitted to one figure of one phase.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ScaleFit {
     /// The phase.
     pub phase: String,
@@ -186,7 +187,7 @@ pub struct ScaleFit {
 }
 
 /// The whole document of a `scale` run.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ScaleDocument {
     /// [`SCALE_SCHEMA`].
     pub schema: String,

@@ -1,5 +1,6 @@
 //! The list of servers that were found, as programs read it.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::warning::Warning;
@@ -8,7 +9,7 @@ use crate::warning::Warning;
 pub const SERVERS_SCHEMA: &str = "replimeter.servers/1";
 
 /// `replimeter servers --json`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ServersDocument {
     /// [`SERVERS_SCHEMA`].
     pub schema: String,
@@ -19,7 +20,7 @@ pub struct ServersDocument {
 }
 
 /// One server.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ServerRow {
     /// `mariadb` or `mysql`.
     pub engine: String,
@@ -36,7 +37,7 @@ pub struct ServerRow {
 }
 
 /// Something that a server cannot do.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MissingAbility {
     /// Its name.
     pub ability: String,

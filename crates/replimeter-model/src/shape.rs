@@ -4,6 +4,7 @@ use std::{fmt, str::FromStr};
 
 use crate::{
     engine::Engine,
+    suggest,
     target::{PRIMARY, replica_name},
 };
 
@@ -89,7 +90,8 @@ pub struct Shape {
 pub enum ShapeError {
     /// The word before the colon names no known mode.
     #[error(
-        "unknown sandbox shape `{0}`; known: none, async:N, semi-sync:N, chain:N (a primary and N replicas), galera:N (MariaDB) and group:N (MySQL) of N nodes, with mariadb/ or mysql/ in front to choose the engine"
+        "unknown sandbox shape `{0}`{hint}; known: none, async:N, semi-sync:N, chain:N (a primary and N replicas), galera:N (MariaDB) and group:N (MySQL) of N nodes, with mariadb/ or mysql/ in front to choose the engine",
+        hint = nearest(.0)
     )]
     Unknown(String),
     /// The number is missing, out of range, or no number.
@@ -121,6 +123,11 @@ pub enum ShapeError {
         /// The engine that has the mode.
         other: &'static str,
     },
+}
+
+/// What is like an unknown shape.
+fn nearest(text: &str) -> String {
+    suggest::hint(suggest::word_of(text), Mode::ALL.map(Mode::name))
 }
 
 impl Shape {
@@ -215,7 +222,12 @@ impl fmt::Display for Shape {
     }
 }
 
-serde_as_text!(Shape);
+serde_as_text!(
+    Shape,
+    "description": "A sandbox's shape: [ENGINE/]MODE:N",
+    "pattern": "^((mariadb|mysql)/)?(none|(async|semi-sync|chain|galera|group):[0-9]+)$",
+    "examples": ["async:1", "semi-sync:2", "chain:2", "galera:3", "mysql/group:3", "none"]
+);
 
 #[cfg(test)]
 mod tests {

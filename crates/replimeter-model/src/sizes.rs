@@ -89,7 +89,12 @@ impl fmt::Display for Sizes {
     }
 }
 
-serde_as_text!(Sizes);
+serde_as_text!(
+    Sizes,
+    "description": "Payload bytes: A..B:STEP, single sizes, or several with commas",
+    "pattern": "^[0-9., :]+$",
+    "examples": ["1000..10000:1000", "100,1000,10000"]
+);
 
 #[cfg(test)]
 mod tests {

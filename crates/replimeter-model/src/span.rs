@@ -59,7 +59,12 @@ impl fmt::Display for Span {
     }
 }
 
-serde_as_text!(Span);
+serde_as_text!(
+    Span,
+    "description": "A time with its unit",
+    "pattern": "^(0|[0-9].*[a-zµ])$",
+    "examples": ["250us", "10ms", "30s", "2m"]
+);
 
 #[cfg(test)]
 mod tests {

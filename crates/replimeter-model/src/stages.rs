@@ -1,11 +1,12 @@
 //! The way of transactions from the send to a reader's eyes, stage by stage.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::record::Distribution;
 
 /// A moment on the way of a transaction, in the order of asynchronous replication.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mark {
     /// The client is about to hand the statement to the socket.
@@ -65,7 +66,7 @@ impl Mark {
 }
 
 /// One mark, and how well it is known.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MarkRecord {
     /// Which.
     pub mark: Mark,
@@ -79,7 +80,7 @@ pub struct MarkRecord {
 }
 
 /// One stage of the way.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Stage {
     /// What happens in it.
     pub name: String,
@@ -102,7 +103,7 @@ pub struct Stage {
 /// The same transactions from end to end: those near one quantile.
 ///
 /// Percentiles do not add; means of the same transactions do.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Near {
     /// `p50`, `p90` or `p99` of the end-to-end time.
     pub quantile: String,
@@ -117,7 +118,7 @@ pub struct Near {
 }
 
 /// The waterfall of one replica.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Stages {
     /// Transactions that were looked at.
     pub transactions: u64,

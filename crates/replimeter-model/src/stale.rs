@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -136,7 +137,7 @@ impl StaleRound {
 }
 
 /// How often what must not happen did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Violations {
     /// Reads, out of `rounds`, that did not show what the same client had been told was written.
     pub read_your_writes: u64,
@@ -155,7 +156,7 @@ pub struct Violations {
 }
 
 /// One point of the curve.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CurvePoint {
     /// When after the acknowledgement the reads were issued: the median of what was achieved.
     pub after_us: f64,
@@ -177,7 +178,7 @@ pub struct CurvePoint {
 
 /// How long to wait after an acknowledgement until so many reads are fresh; null where the rounds were too few to
 /// tell.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FreshAfter {
     /// 99 %. 0 when more are fresh at once.
     pub p99: Option<f64>,
@@ -190,7 +191,7 @@ pub struct FreshAfter {
 }
 
 /// Reads that were so many versions behind.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Behind {
     /// Versions of the row that the read did not show.
     pub versions: u32,
@@ -199,7 +200,7 @@ pub struct Behind {
 }
 
 /// What synchronous reads cost, from rounds that took turns with and without.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Price {
     /// Reads without, from their issue to their answer.
     pub read_without: Distribution,
@@ -212,7 +213,7 @@ pub struct Price {
 }
 
 /// One statement of a witness.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WitnessStep {
     /// The server.
     pub node: String,
@@ -227,7 +228,7 @@ pub struct WitnessStep {
 }
 
 /// The shortest story of a violation.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Witness {
     /// `read-your-writes` or `monotonic-reads`.
     pub guarantee: String,
@@ -238,7 +239,7 @@ pub struct Witness {
 }
 
 /// What one reader showed in one case.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StaleRow {
     /// The sandbox's shape, or `endpoints:N` for servers of the user's.
     pub shape: String,
@@ -309,7 +310,7 @@ pub struct StaleRow {
 }
 
 /// What a load met in a stretch.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LoadWindow {
     /// The load, `WORKLOAD:THREADS@NODE`.
     pub load: String,
@@ -342,7 +343,7 @@ impl LoadWindow {
 }
 
 /// A stretch of a case: what our own requests met, and what the servers said meanwhile.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StaleWindow {
     /// Beginning, since the case's.
     pub start_us: f64,
@@ -399,7 +400,7 @@ impl StaleWindow {
 }
 
 /// A case's course.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StaleCourse {
     /// The shape.
     pub shape: String,
@@ -414,7 +415,7 @@ pub struct StaleCourse {
 }
 
 /// A load of a case.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StaleLoad {
     /// The case's loads.
     pub case: String,
@@ -428,7 +429,7 @@ pub struct StaleLoad {
 }
 
 /// The whole document of a `stale` run.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StaleDocument {
     /// [`STALE_SCHEMA`].
     pub schema: String,

@@ -1,5 +1,6 @@
 //! The record of a `tap` run.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -12,7 +13,7 @@ use crate::{
 pub const TAP_SCHEMA: &str = "replimeter.tap/1";
 
 /// Why transactions have no lag, and how many.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct UnmatchedReason {
     /// In a few words.
     pub reason: String,
@@ -21,7 +22,7 @@ pub struct UnmatchedReason {
 }
 
 /// Transactions that touch one schema or table.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TapGroup {
     /// The schema.
     pub schema: String,
@@ -37,7 +38,7 @@ pub struct TapGroup {
 }
 
 /// What one replica did.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TapRow {
     /// The sandbox's shape, or `endpoints:N` for servers of the user's.
     pub shape: String,
@@ -78,7 +79,7 @@ pub struct TapRow {
 }
 
 /// One stretch of the run, of one replica.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TapWindow {
     /// The replica's name.
     pub replica: String,
@@ -128,7 +129,7 @@ impl TapWindow {
 }
 
 /// The primary followed twice: what the method itself adds.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TapFloor {
     /// Transactions that both connections showed.
     pub transactions: u64,
@@ -139,7 +140,7 @@ pub struct TapFloor {
 }
 
 /// One followed binary log.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TapStream {
     /// The server's name.
     pub name: String,
@@ -164,7 +165,7 @@ pub struct TapStream {
 }
 
 /// A server's clock beside ours.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TapClock {
     /// The server's name.
     pub name: String,
@@ -179,7 +180,7 @@ pub struct TapClock {
 }
 
 /// The whole document of a `tap` run.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TapDocument {
     /// [`TAP_SCHEMA`].
     pub schema: String,

@@ -2,13 +2,14 @@
 
 use std::{collections::BTreeMap, fmt, net::IpAddr, path::PathBuf, str::FromStr};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use url::Url;
 
 use crate::sandbox::{SandboxName, SandboxSpec};
 
 /// How a connection is encrypted and whom it trusts; the names are MySQL's.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum SslMode {
     /// No TLS.
@@ -72,10 +73,10 @@ pub enum EndpointError {
     #[error("the user or password in the URL of `{0}` is not valid percent-encoded UTF-8")]
     Encoding(String),
     /// Unknown value of `ssl-mode`.
-    #[error("unknown ssl-mode `{0}`; known: disabled, preferred, required, verify-ca, verify-identity")]
+    #[error("unknown ssl-mode `{0}`{hint}; known: disabled, preferred, required, verify-ca, verify-identity", hint = crate::suggest::hint(.0, ["disabled", "preferred", "required", "verify-ca", "verify-identity"]))]
     SslMode(String),
     /// Unknown parameter behind the question mark.
-    #[error("unknown URL parameter `{0}`; known: ssl-mode, ssl-ca, ssl-cert, ssl-key")]
+    #[error("unknown URL parameter `{0}`{hint}; known: ssl-mode, ssl-ca, ssl-cert, ssl-key", hint = crate::suggest::hint(.0, ["ssl-mode", "ssl-ca", "ssl-cert", "ssl-key"]))]
     Parameter(String),
     /// A path behind the host.
     #[error("the URL names a schema (`{0}`); leave it out, only the schema `replimeter` is used")]
@@ -251,6 +252,21 @@ impl fmt::Display for Endpoint {
     }
 }
 
+impl JsonSchema for Endpoint {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Endpoint".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({
+            "type": "string",
+            "description": "A server's URL, without a password",
+            "pattern": "^(mysql|mariadb)://",
+            "examples": ["mysql://user@host:3306/?ssl-mode=verify-ca&ssl-ca=ca.pem"]
+        })
+    }
+}
+
 impl Serialize for Endpoint {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
@@ -382,10 +398,14 @@ impl fmt::Display for ServerOption {
     }
 }
 
-serde_as_text!(ServerOption);
+serde_as_text!(
+    ServerOption,
+    "description": "A server variable, NAME=VALUE or NAME",
+    "examples": ["sync_binlog=1"]
+);
 
 /// What a server is within a user's cluster.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
     /// Takes the writes.
@@ -409,7 +429,7 @@ impl Role {
 }
 
 /// A server of the user's.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct NodeSpec {
     /// Its name in reports and in environment variables.

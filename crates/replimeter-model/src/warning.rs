@@ -1,9 +1,10 @@
 //! Warnings: what a reader must know to trust a figure, and what to do about it.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What a warning is about; programs match on this, people read the message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum WarningCode {
     /// The payload was cut down to what both servers accept.
@@ -80,7 +81,7 @@ pub enum WarningCode {
 }
 
 /// One warning of a run.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Warning {
     /// What it is about.
     pub code: WarningCode,

@@ -75,6 +75,18 @@ impl LagSummary {
         }
     }
 
+    /// Lag from the acknowledgement, upper end of each bracket.
+    #[must_use]
+    pub fn lags(&self) -> &SignedHistogram {
+        self.from_ack.histogram()
+    }
+
+    /// The writes, send to acknowledgement.
+    #[must_use]
+    pub fn inserts(&self) -> &SignedHistogram {
+        &self.insert
+    }
+
     /// Samples so far, the missing among them.
     #[must_use]
     pub fn rounds(&self) -> u64 {

@@ -6,7 +6,7 @@ use replimeter_model::time::Nanos;
 
 /// How many samples one bar can hold; above, it stays at the most, which ten
 /// thousand samples a second would reach in five days.
-type Count = u32;
+pub type Count = u32;
 
 /// Samples that must lie beyond a quantile for it to be stated.
 pub const BEYOND: u64 = 10;
@@ -97,6 +97,13 @@ impl SignedHistogram {
     #[must_use]
     pub fn count(&self) -> u64 {
         self.count
+    }
+
+    /// The two histograms behind it: of samples from zero on, and of those below with their
+    /// sign turned.
+    #[must_use]
+    pub fn sides(&self) -> (&Histogram<Count>, Option<&Histogram<Count>>) {
+        (&self.positive, self.negative.as_deref())
     }
 
     /// Smallest sample, exact.

@@ -49,6 +49,13 @@ struct Cell {
     missing: u64,
 }
 
+impl Cell {
+    /// What its histogram is called.
+    fn tag(&self, names: &[String]) -> String {
+        format!("{}/{}/{}/lag", names[self.replica], self.method.name(), self.delay)
+    }
+}
+
 /// The lag that must rise by the delay. Not from the acknowledgement: without a delay
 /// the replica and whoever looks at it compete with the primary's answer for the
 /// cores, which makes the answer late and that lag small.
@@ -237,7 +244,9 @@ pub(crate) fn carry_out(
         warnings: std::mem::take(&mut frame.warnings),
     };
     document.answer = answer(&document);
-    frame.publish(&Document::Calibrate(Box::new(document)), output, failure)
+    let series: Vec<_> = gathered.cells.iter().map(|cell| (cell.tag(&names), cell.all.histogram())).collect();
+    let logged = frame.log(frame.clock.now(), &series);
+    frame.publish(&Document::Calibrate(Box::new(document)), output, failure).and(logged)
 }
 
 /// Rows by replica, method and delay.

@@ -49,7 +49,8 @@ pub(crate) fn run(args: &CompareArgs, a: &[String], b: &[String]) -> Result<(), 
     match args.form() {
         Form::Json => print_json(&document)?,
         Form::Markdown => print(&markdown::compare(&document))?,
-        Form::Text { .. } => {
+        // It has no options for the others.
+        Form::Text { .. } | Form::Csv | Form::Silent => {
             let mut text = report::text(&document);
             text.push_str(&format!("\nComparison kept in {}\n", document.run_dir));
             if dir.join(PAGE).exists() {

@@ -24,6 +24,7 @@ use replimeter_model::{
     plan::{CostPlan, CostShape, Plan},
     span::Span,
     target::{Passwords, Target},
+    time::Nanos,
     warning::{Warning, WarningCode},
 };
 use replimeter_report::{cost::answer, cost_blocks::BlocksWriter, figures::count};
@@ -309,7 +310,9 @@ pub(crate) fn carry_out(
         warnings,
     };
     document.answer = answer(&document);
-    frame.publish(&Document::Cost(Box::new(document)), output, failure)
+    let series: Vec<_> = all.iter().map(Gathered::latencies).collect();
+    let logged = frame.log(Nanos(all.iter().map(|gathered| gathered.counted().0).sum()), &series);
+    frame.publish(&Document::Cost(Box::new(document)), output, failure).and(logged)
 }
 
 /// What a reader must know of the figures.

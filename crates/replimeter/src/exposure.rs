@@ -72,6 +72,8 @@ pub(crate) fn carry_out(mut request: Request<'_, ExposurePlan>, stop: &Arc<Atomi
     let mut warnings = std::mem::take(&mut frame.warnings);
     warnings.append(&mut outcome.warnings);
     warnings.extend(failure.as_ref().map(Failure::warning));
+    let series = [(format!("{label}/age"), &outcome.age)];
+    let logged = frame.log(outcome.measured, &series);
     let mut document = ExposureDocument {
         schema: EXPOSURE_SCHEMA.to_owned(),
         run_dir: frame.run_dir.path().display().to_string(),
@@ -91,7 +93,7 @@ pub(crate) fn carry_out(mut request: Request<'_, ExposurePlan>, stop: &Arc<Atomi
         warnings,
     };
     document.answer = answer(&document);
-    frame.publish(&Document::Exposure(Box::new(document)), output, failure)
+    frame.publish(&Document::Exposure(Box::new(document)), output, failure).and(logged)
 }
 
 #[cfg(test)]

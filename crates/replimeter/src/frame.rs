@@ -8,15 +8,17 @@ use replimeter_model::{
     plan::Plan,
     record::TargetRecord,
     target::{NULL_REPLICA, Passwords, Target},
+    time::Nanos,
     warning::{Warning, WarningCode},
 };
 use replimeter_report::{samples::SamplesWriter, terminal};
+use replimeter_stats::signed::SignedHistogram;
 
 use crate::{
     cli::OutputArgs,
     commands::report::Document,
     failure::Failure,
-    machine,
+    histograms, machine,
     measure::{
         document,
         servers::{self, Servers},
@@ -145,6 +147,11 @@ impl Frame {
         self.line.clear();
         let written = document.publish(self.run_dir.path(), &self.manifest, &self.plan, output);
         failure.map_or(written, Err)
+    }
+
+    /// Keeps the histograms behind the figures, by name.
+    pub(crate) fn log(&self, took: Nanos, series: &[(String, &SignedHistogram)]) -> Result<(), Failure> {
+        histograms::keep(&self.run_dir, &self.manifest, took, series)
     }
 
     /// Ends a run of which there will be no report: its warnings are said here.

@@ -16,10 +16,12 @@ use replimeter_model::{
     plan::LoadingPlan,
     resources::PerOperation,
     target::Role,
+    time::Nanos,
     warning::Warning,
 };
 use replimeter_report::{figures::count, loading::answer, seconds};
 use replimeter_server::Node;
+use replimeter_stats::signed::SignedHistogram;
 
 use crate::{
     cli::OutputArgs,
@@ -88,6 +90,7 @@ impl Drop for Data {
 struct Measured {
     data: Vec<DataRecord>,
     results: Vec<LoadRow>,
+    histograms: Vec<(String, SignedHistogram)>,
     warnings: Vec<Warning>,
     failure: Option<Failure>,
     measured_us: f64,
@@ -157,7 +160,9 @@ pub(crate) fn carry_out(mut request: Request<'_, LoadingPlan>, stop: &Arc<Atomic
         warnings,
     };
     document.answer = answer(&document);
-    frame.publish(&Document::Load(Box::new(document)), output, failure)
+    let series: Vec<_> = measured.histograms.iter().map(|(tag, histogram)| (tag.clone(), histogram)).collect();
+    let logged = frame.log(Nanos((measured.measured_us * 1e3) as i64), &series);
+    frame.publish(&Document::Load(Box::new(document)), output, failure).and(logged)
 }
 
 /// Every server, with its process where it is known.
@@ -262,6 +267,9 @@ fn measure(
             measured.measured_us = measured.measured_us.max(0.0) + result.counted.as_micros() / workloads.len() as f64;
             measured.warnings.extend(result.warnings());
             let row = LoadRow { load: result.record(), servers: servers.clone() };
+            let tag = format!("{}:{threads}", result.workload);
+            measured.histograms.push((format!("{tag}/response"), result.response.clone()));
+            measured.histograms.push((format!("{tag}/service"), result.service.clone()));
             if let Some(error) = result.failure {
                 measured.failure.get_or_insert(error.into());
             } else if result.interrupted {

@@ -13,6 +13,7 @@ mod environment;
 mod exposure;
 mod failure;
 mod frame;
+mod histograms;
 mod loading;
 mod loss;
 mod machine;
@@ -24,6 +25,7 @@ mod signals;
 mod stale;
 mod tap;
 mod topology_file;
+mod touches;
 
 use std::process::ExitCode;
 
@@ -50,6 +52,9 @@ fn main() -> ExitCode {
         Command::Report(args) => commands::report::run(&args),
         Command::Compare(args) => commands::compare::run(&args),
         Command::Servers(args) => commands::servers::run(&args, &stop),
+        Command::Schema(args) => commands::program::schema(&args),
+        Command::Completions(args) => commands::program::completions(&args),
+        Command::Man(args) => commands::program::man(&args),
     });
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -26,6 +26,7 @@ use replimeter_model::{
     record::RunStatus,
     sample::{LagSample, Phase},
     target::{NULL_REPLICA, PRIMARY, Target},
+    time::Nanos,
     warning::{Warning, WarningCode},
 };
 use replimeter_report::samples::SamplesWriter;
@@ -116,7 +117,9 @@ pub(crate) fn carry_out(mut request: Request<'_, LagPlan>, stop: &Arc<AtomicBool
         failure: failure.as_ref(),
     };
     let document = document::build(&run, &parts, warnings);
-    frame.publish(&Document::Lag(Box::new(document)), output, failure)
+    let measured = Nanos(parts.iter().map(|part| part.outcome.measured.0).sum());
+    let logged = frame.log(measured, &document::histograms(&parts));
+    frame.publish(&Document::Lag(Box::new(document)), output, failure).and(logged)
 }
 
 impl Run<'_> {

@@ -24,6 +24,9 @@ pub(crate) const PAGE: &str = "report.html";
 /// The report for a ticket.
 pub(crate) const TICKET: &str = "report.md";
 
+/// The histograms behind the figures.
+pub(crate) const HISTOGRAMS: &str = "histograms.hlog";
+
 /// The folder for runs that nobody named a place for.
 const RUNS: &str = "replimeter-runs";
 
@@ -113,7 +116,7 @@ impl Drop for RunDir {
         if self.kept {
             return;
         }
-        for name in [PLAN, MANIFEST, SAMPLES, SUMMARY, PAGE, TICKET] {
+        for name in [PLAN, MANIFEST, SAMPLES, SUMMARY, PAGE, TICKET, HISTOGRAMS] {
             let _ = fs::remove_file(self.file(name));
         }
         if self.made {
@@ -132,10 +135,15 @@ fn absolute(path: &Path) -> PathBuf {
 
 /// Writes a text so that a reader sees the old file or the new one, never half.
 pub(crate) fn write_text(path: &Path, text: &str) -> Result<(), Failure> {
+    write_bytes(path, text.as_bytes())
+}
+
+/// The same for a file that is no text.
+pub(crate) fn write_bytes(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
     let partial = path.with_extension("partial");
     let write = || -> io::Result<()> {
         let mut file = fs::File::options().create(true).truncate(true).write(true).mode(0o600).open(&partial)?;
-        file.write_all(text.as_bytes())?;
+        file.write_all(bytes)?;
         file.sync_all()?;
         fs::rename(&partial, path)
     };

@@ -114,6 +114,7 @@ pub(crate) fn carry_out(
     let cpus_per_server = frame.manifest.sandboxes.iter().find_map(|sandbox| sandbox.cpus_per_server.clone());
     warnings.extend(gathered.warnings(cores, cpus_per_server.is_none()));
     warnings.extend(failure.as_ref().map(Failure::warning));
+    let logged = frame.log(gathered.counted(), &gathered.latencies());
     let mut document = ScaleDocument {
         schema: SCALE_SCHEMA.to_owned(),
         run_dir: frame.run_dir.path().display().to_string(),
@@ -135,7 +136,7 @@ pub(crate) fn carry_out(
         warnings,
     };
     document.answer = answer(&document);
-    frame.publish(&Document::Scale(Box::new(document)), output, failure)
+    frame.publish(&Document::Scale(Box::new(document)), output, failure).and(logged)
 }
 
 impl Run<'_> {

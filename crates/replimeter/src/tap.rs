@@ -119,6 +119,9 @@ pub(crate) fn carry_out(
         ));
     }
     warnings.extend(failure.as_ref().map(Failure::warning));
+    let tags = outcome.results.iter().map(|row| format!("{label}/{}/lag", row.replica));
+    let series: Vec<_> = tags.zip(&outcome.lags).collect();
+    let logged = frame.log(outcome.measured, &series);
     let results = outcome.results.into_iter().zip(delays).map(|(row, delay)| TapRow {
         shape: label.clone(),
         configured_delay_us: (!delay.is_zero()).then_some(delay.as_secs_f64() * 1e6),
@@ -150,12 +153,12 @@ pub(crate) fn carry_out(
     document.answer = answer(&document);
     let document = Document::Tap(Box::new(document));
     if stream.is_none() {
-        return frame.publish(&document, output, failure);
+        return frame.publish(&document, output, failure).and(logged);
     }
     frame.line.clear();
     let kept = document.keep(frame.run_dir.path(), &frame.manifest, &frame.plan);
     let _ = writeln!(std::io::stderr(), "Run kept in {}", frame.run_dir.path().display());
-    failure.map_or(kept, Err)
+    failure.map_or(kept.and(logged), Err)
 }
 
 #[cfg(test)]

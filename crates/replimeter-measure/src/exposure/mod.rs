@@ -72,6 +72,8 @@ pub struct Listener<'a> {
 pub struct Outcome {
     /// The figures; the caller fills in the shape.
     pub row: ExposureRow,
+    /// The age of the oldest exposed transaction, at each look; 0 when there is none.
+    pub age: SignedHistogram,
     /// How long was looked.
     pub measured: Nanos,
     /// Rows that our writers inserted.
@@ -200,6 +202,7 @@ pub fn run(
     });
     let Looking { figures, outcome: mut done, semi_sync, .. } = outcome;
     figures.fill(&mut row);
+    done.age = figures.age.clone();
     if semi_sync.is_some() {
         let share = figures.ineffective as f64 / figures.looks.max(1) as f64 * 100.0;
         row.fallen_back_percent = Some(share);

@@ -256,6 +256,18 @@ impl Workload {
         self.inner.tables.iter().any(|table| !table.columns.is_empty())
     }
 
+    /// The names of its tables, which are made for it in the schema `replimeter`.
+    #[must_use]
+    pub fn tables(&self) -> Vec<&str> {
+        self.inner.tables.iter().map(|table| table.name.as_str()).collect()
+    }
+
+    /// Whether it is a script, which makes and removes what it needs by statements of its own.
+    #[must_use]
+    pub fn has_script(&self) -> bool {
+        !self.inner.setup.is_empty() || !self.inner.teardown.is_empty()
+    }
+
     /// Whether anything must be made before it can run.
     #[must_use]
     pub fn needs_setup(&self) -> bool {

@@ -27,6 +27,7 @@ use replimeter_model::{
     warning::{Warning, WarningCode},
 };
 use replimeter_server::binlog::{Follower, Start};
+use replimeter_stats::signed::SignedHistogram;
 
 pub(crate) use self::check::server_ids;
 pub use self::{
@@ -68,6 +69,8 @@ pub struct Listener<'a> {
 pub struct Outcome {
     /// A row for each replica; the caller fills in the shape.
     pub results: Vec<TapRow>,
+    /// The lag behind each of them.
+    pub lags: Vec<SignedHistogram>,
     /// What the method itself adds.
     pub floor: Option<TapFloor>,
     /// The followed logs, the primary's first.
@@ -408,6 +411,7 @@ impl Joining<'_> {
         self.matcher.finish(self.end.unwrap_or(now) - GRACE);
         for (replica, (pending, behind)) in standing.into_iter().enumerate() {
             let (unmatched, before) = (self.matcher.unmatched(replica), self.matcher.before_start(replica));
+            self.outcome.lags.push(self.summary.lags(replica).clone());
             self.outcome.results.push(self.summary.row(replica, pending, behind, unmatched, before, &self.groups));
         }
         self.outcome.floor = self.summary.floor_row();

@@ -147,6 +147,11 @@ impl Summary {
         each.collect()
     }
 
+    /// The lag of a replica's transactions.
+    pub(super) fn lags(&self, index: usize) -> &SignedHistogram {
+        self.replicas[index].lag.histogram()
+    }
+
     /// What a replica did in all.
     pub(super) fn row(
         &self,

@@ -1,5 +1,6 @@
 //! The settings of `calibrate`.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{LagPlan, LagSpec, Methods, Pace, PlanError, TargetSpec, contradiction};
@@ -11,7 +12,7 @@ const MOST: usize = 100;
 const LONGEST: Span = Span::from_secs(10);
 
 /// The settings of `calibrate` as a plan file spells them.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct CalibrateSpec {
     /// How the arrival of a row is observed.

@@ -1,5 +1,6 @@
 //! The settings of `cost`.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{PlanError, TargetSpec, contradiction};
@@ -23,7 +24,7 @@ const LONGEST: Span = Span::from_secs(1);
 const SHORTEST: Span = Span::from_millis(100);
 
 /// The settings of `cost` as a plan file spells them.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct CostSpec {
     /// Which modes.

@@ -1,5 +1,6 @@
 //! The settings of `exposure`.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{PlanError, contradiction};
@@ -15,7 +16,7 @@ const FARTHEST: Span = Span::from_secs(10);
 const MOST_WRITERS: u32 = 256;
 
 /// The settings of `exposure` as a plan file spells them.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct ExposureSpec {
     /// How long.

@@ -1,5 +1,6 @@
 //! The settings of `lag`.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{OneOrMore, PlanError, contradiction, load};
@@ -8,6 +9,7 @@ use crate::{
     load::{Arrivals, LoadPlan, LoadSpec, Size},
     sizes::Sizes,
     span::Span,
+    suggest,
 };
 
 /// Payload of a round when no size is asked for, in bytes (as in experiment 1).
@@ -20,7 +22,7 @@ const MOST_STEPS: u64 = 1_000_000;
 pub const DEFAULT_ROUNDS: u64 = 1000;
 
 /// How the moment of visibility is observed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Method {
     /// Reads in a tight loop.
@@ -67,7 +69,7 @@ impl Method {
 }
 
 /// Where the stamps of both servers are joined.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Join {
     /// Here.
@@ -112,7 +114,8 @@ impl std::str::FromStr for Methods {
         let mut methods = Vec::new();
         for name in text.split(',').map(str::trim) {
             let method = Method::from_name(name).ok_or_else(|| {
-                format!("unknown method `{name}`; known: poll, wait, stamp, stamp-udf, tap, several with commas, or all")
+                let nearest = suggest::hint(name, Method::ALL.map(Method::name).into_iter().chain(["all"]));
+                format!("unknown method `{name}`{nearest}; known: poll, wait, stamp, stamp-udf, tap, several with commas, or all")
             })?;
             if methods.contains(&method) {
                 return Err(format!("the method `{name}` is given twice"));
@@ -133,7 +136,12 @@ impl std::fmt::Display for Methods {
     }
 }
 
-serde_as_text!(Methods);
+serde_as_text!(
+    Methods,
+    "description": "Ways of observing, with commas between them, or all",
+    "pattern": "^ *(all|(poll|wait|stamp|stamp-udf|tap)( *, *(poll|wait|stamp|stamp-udf|tap))*) *$",
+    "examples": ["poll", "wait", "stamp", "stamp-udf", "tap", "poll,tap", "all"]
+);
 
 /// What the next write waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -154,9 +162,9 @@ impl std::str::FromStr for Pace {
             "visible" => Ok(Self::Visible),
             "ack" => Ok(Self::Ack),
             _ => {
-                let every = text
-                    .strip_prefix("every ")
-                    .ok_or_else(|| format!("unknown pace `{text}`; known: visible, ack, `every 10ms`"))?;
+                let every = text.strip_prefix("every ").ok_or_else(|| {
+                    format!("unknown pace `{text}`{}; known: visible, ack, `every 10ms`", suggest::hint(text, ["visible", "ack"]))
+                })?;
                 let span: Span = every.parse().map_err(|error: crate::span::SpanError| error.to_string())?;
                 if span.0.is_zero() {
                     return Err("`every 0` is no schedule; for writes without a pause use the pace `visible` or `ack`".to_owned());
@@ -177,10 +185,15 @@ impl std::fmt::Display for Pace {
     }
 }
 
-serde_as_text!(Pace);
+serde_as_text!(
+    Pace,
+    "description": "When the next row is written: every so often, when the last one was acknowledged (ack), or when it was seen everywhere (visible)",
+    "pattern": "^(ack|visible|every [0-9].*)$",
+    "examples": ["every 10ms", "ack", "visible"]
+);
 
 /// The settings of `lag` as a plan file spells them.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct LagSpec {
     /// How the arrival of a row is observed.

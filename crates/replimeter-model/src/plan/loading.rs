@@ -1,5 +1,6 @@
 //! The settings of `load`.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{OneOrMore, PlanError, TargetSpec, contradiction};
@@ -13,7 +14,7 @@ use crate::{
 const MOST_STEPS: usize = 64;
 
 /// The settings of `load` as a plan file spells them.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct LoadingSpec {
     /// Workloads by their names or paths; several run beside one another.

@@ -1,5 +1,6 @@
 //! The settings of `loss`.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{PlanError, TargetSpec, contradiction};
@@ -23,7 +24,7 @@ const LONGEST_GAP: Span = Span::from_secs(60);
 pub(super) const MOST_BYTES: u64 = 65_535;
 
 /// How the primary ends.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Crash {
     /// By SIGKILL: what it had sent arrives.
@@ -45,7 +46,7 @@ impl Crash {
 }
 
 /// The settings of `loss` as a plan file spells them.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct LossSpec {
     /// How the primary ends.

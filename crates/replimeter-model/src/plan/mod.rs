@@ -7,11 +7,14 @@ mod lag;
 mod load;
 mod loading;
 mod loss;
+mod place;
 mod scale;
 mod stale;
 mod tap;
 mod target;
+mod units;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use self::{
@@ -26,10 +29,10 @@ pub use self::{
     tap::{By, TapPlan, TapSpec},
     target::{OneOrMore, TargetSpec, check_nodes},
 };
-use crate::target::Target;
+use crate::{schema, suggest, target::Target};
 
 /// Which measurement a plan is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Command {
     /// How late is each replica.
@@ -71,7 +74,7 @@ impl Command {
 }
 
 /// A plan as a file spells it; nothing need be there but what it asks for.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct PlanFile {
     /// The measurement.
@@ -162,16 +165,26 @@ fn contradiction<T>(message: &str) -> Result<T, PlanError> {
     Err(PlanError::Contradiction(message.to_owned()))
 }
 
-/// What is wrong with a TOML text, with its line; shown as an excerpt unless that
-/// could hold a URL and so a password.
+/// What is wrong with a TOML text, with its line and column and what was probably meant;
+/// shown as an excerpt unless that could hold a URL and so a password.
 #[must_use]
 pub fn explain(error: &toml::de::Error, text: &str) -> String {
     let excerpt = error.to_string();
-    if !excerpt.contains("://") {
-        return excerpt;
+    let mut explained = if excerpt.contains("://") {
+        let (line, column) = place::line_and_column(text, error.span().map_or(0, |span| span.start));
+        format!("line {line}, column {column}: {}", error.message())
+    } else {
+        excerpt.trim_end().to_owned()
+    };
+    if let Some((wrong, known)) = suggest::unknown(error.message()) {
+        let hint = suggest::nearest(wrong, known).map(|word| format!("did you mean `{word}`?"));
+        let hint = hint.or_else(|| {
+            let sections = schema::sections_of(wrong);
+            (!sections.is_empty()).then(|| format!("`{wrong}` is a key of [{}]", sections.join("] and [")))
+        });
+        explained.extend(hint.map(|hint| format!("\n{hint}")));
     }
-    let line = error.span().and_then(|span| text.get(..span.start)).map_or(1, |before| before.matches('\n').count() + 1);
-    format!("line {line}: {}", error.message())
+    explained
 }
 
 impl PlanFile {
@@ -255,6 +268,21 @@ impl PlanFile {
         toml::from_str(text).map_err(|error| PlanError::Syntax(explain(&error, text)))
     }
 
+    /// [`Self::resolve`] for a plan that was read from this text: errors show the lines
+    /// of the settings that they name.
+    ///
+    /// # Errors
+    /// When settings contradict each other or name what does not exist.
+    pub fn resolve_from(&self, text: &str) -> Result<Plan, PlanError> {
+        self.resolve().map_err(|error| match error {
+            PlanError::Contradiction(message) => {
+                let lines = place::named(&message, text, &["target", self.command.name()]);
+                PlanError::Contradiction(message + &lines)
+            }
+            error @ PlanError::Syntax(_) => error,
+        })
+    }
+
     /// Fills in every default and checks the whole.
     ///
     /// # Errors
@@ -275,6 +303,7 @@ impl PlanFile {
             let (other, own) = (other.name(), self.command.name());
             return Err(PlanError::Contradiction(format!("a plan for `{own}` has no section [{other}]; its own is [{own}]")));
         }
+        units::check(self)?;
         if self.command == Command::Scale {
             // Its numbers of replicas are its targets.
             let work = self.scale.clone().unwrap_or_default().resolve()?;
@@ -520,6 +549,44 @@ mod tests {
     fn an_unknown_key_is_named_with_its_line() {
         let error = PlanFile::from_toml("command = 'lag'\n\n[lag]\nround = 5\n").unwrap_err().to_string();
         assert!(error.contains("line 4") && error.contains("round"), "{error}");
+    }
+
+    #[test]
+    fn what_was_meant_is_said() {
+        for (text, want) in [
+            ("command = 'lga'", "did you mean `lag`?"),
+            ("command = 'lag'\n[lag]\nrouns = 5", "did you mean `rounds`?"),
+            ("command = 'lag'\n[lag]\nwarm_up = 5", "did you mean `warm-up`?"),
+            ("command = 'lag'\nrounds = 5", "`rounds` is a key of [lag] and [calibrate]"),
+            ("command = 'lag'\n[lag]\nmethod = 'pol'", "did you mean `poll`?"),
+            ("command = 'lag'\n[lag]\npace = 'visibel'", "did you mean `visible`?"),
+            ("command = 'lag'\n[target]\nsandbox = 'semisync:1'", "did you mean `semi-sync`?"),
+            ("command = 'lag'\n[target]\nwait-point = 'after-commmit'", "did you mean `after-commit`?"),
+            ("command = 'cost'\n[cost]\nmodes = 'none,galrea'", "did you mean `galera`?"),
+            ("command = 'cost'\n[cost]\ndurability = 'strikt'", "did you mean `strict`?"),
+            ("command = 'scale'\n[scale]\nmode = 'asinc'", "did you mean `async`?"),
+            ("command = 'stale'\n[stale]\nsync-reads = 'befor'", "did you mean `before`?"),
+        ] {
+            let error = resolve(text).unwrap_err().to_string();
+            assert!(error.contains(want), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn minutes_for_milliseconds_are_noticed_with_their_line() {
+        for (text, wants) in [
+            ("command = 'lag'\n[lag]\npace = 'every 10m'", ["line 3, column 1", "did you mean 10ms?"]),
+            ("command = 'lag'\n\n[target]\nlink-delay = '5m'", ["line 4, column 1", "did you mean 5ms?"]),
+            ("command = 'calibrate'\n[calibrate]\ndelays = ['1ms', '2m']", ["line 3, column 1", "did you mean 2ms?"]),
+            ("command = 'cost'\n[cost]\nblock = '11m'", ["line 3", "did you mean 11ms?"]),
+            ("command = 'lag'\n[lag]\nrounds = 0", ["line 3, column 1: rounds = 0", "at least 1"]),
+            ("command = 'lag'\n[lag]\nrounds = 5\nfor = '2s'", ["line 3", "exclude"]),
+        ] {
+            let error = PlanFile::from_toml(text).unwrap().resolve_from(text).unwrap_err().to_string();
+            for want in wants {
+                assert!(error.contains(want), "{text}: {error}");
+            }
+        }
     }
 
     #[test]

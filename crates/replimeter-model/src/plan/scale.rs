@@ -2,6 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{PlanError, TargetSpec, contradiction};
@@ -11,6 +12,7 @@ use crate::{
     sandbox::SandboxSpec,
     shape::{MOST_REPLICAS, Mode, Shape},
     span::Span,
+    suggest,
     target::Target,
 };
 
@@ -90,7 +92,12 @@ impl fmt::Display for Replicas {
     }
 }
 
-serde_as_text!(Replicas);
+serde_as_text!(
+    Replicas,
+    "description": "Numbers of replicas: a range, or several with commas",
+    "pattern": "^[0-9., ]+$",
+    "examples": ["0..2", "0,1,2,4"]
+);
 
 /// How the replicas replicate: `[mariadb/|mysql/]async|semi-sync|chain`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,7 +131,7 @@ impl FromStr for ScaleMode {
     fn from_str(text: &str) -> Result<Self, String> {
         // As a shape without its number.
         let shape: Shape = format!("{text}:1").parse().map_err(|_| {
-            format!("`{text}` is no way for read replicas to follow a primary; there are async, semi-sync and chain, with mariadb/ or mysql/ in front to choose the engine")
+            format!("`{text}` is no way for read replicas to follow a primary{}; there are async, semi-sync and chain, with mariadb/ or mysql/ in front to choose the engine", suggest::hint(text, ["async", "semi-sync", "chain"]))
         })?;
         if !matches!(shape.mode(), Mode::Async | Mode::SemiSync | Mode::Chain) {
             return Err(format!(
@@ -144,10 +151,15 @@ impl fmt::Display for ScaleMode {
     }
 }
 
-serde_as_text!(ScaleMode);
+serde_as_text!(
+    ScaleMode,
+    "description": "How the replicas replicate",
+    "pattern": "^((mariadb|mysql)/)?(async|semi-sync|chain)$",
+    "examples": ["async", "semi-sync", "chain", "mysql/async"]
+);
 
 /// What runs in a block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ScalePhase {
     /// Inserts alone.
@@ -193,7 +205,7 @@ impl ScalePhase {
 }
 
 /// The settings of `scale` as a plan file spells them.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct ScaleSpec {
     /// How replicas follow the primary.

@@ -2,12 +2,14 @@
 
 use std::{fmt, str::FromStr};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{OneOrMore, PlanError, Until, contradiction};
 use crate::{
     load::{Arrivals, LoadSpec, Size},
     span::Span,
+    suggest,
 };
 
 /// Rounds of a run when neither a number nor a time is asked for.
@@ -64,10 +66,13 @@ impl FromStr for SyncReads {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let known = || Self::ALL.map(Self::name).join(", ");
-        Self::ALL
-            .into_iter()
-            .find(|level| level.name() == text)
-            .ok_or_else(|| format!("unknown way of synchronous reads `{text}`; known: {}", known()))
+        Self::ALL.into_iter().find(|level| level.name() == text).ok_or_else(|| {
+            format!(
+                "unknown way of synchronous reads `{text}`{}; known: {}",
+                suggest::hint(text, Self::ALL.map(Self::name)),
+                known()
+            )
+        })
     }
 }
 
@@ -77,10 +82,14 @@ impl fmt::Display for SyncReads {
     }
 }
 
-serde_as_text!(SyncReads);
+serde_as_text!(
+    SyncReads,
+    "description": "What a read waits for",
+    "enum": ["off", "on", "before", "after", "before-and-after", "gtid"]
+);
 
 /// What becomes of a connection between two rounds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Pool {
     /// It stays as it is.
@@ -105,7 +114,7 @@ impl Pool {
 }
 
 /// When the next round begins.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum StalePace {
     /// When every reader has shown the last write; as published.
@@ -167,7 +176,12 @@ impl fmt::Display for Offsets {
     }
 }
 
-serde_as_text!(Offsets);
+serde_as_text!(
+    Offsets,
+    "description": "When after the acknowledgement the reads of the curve are scheduled",
+    "pattern": "^ *(auto|none|[0-9].*)$",
+    "examples": ["auto", "none", "0,100us,1ms"]
+);
 
 /// Loads that run together, beside the rounds of one row of the table; written `none`, or loads with ` + `
 /// between them.
@@ -194,7 +208,12 @@ impl fmt::Display for Case {
     }
 }
 
-serde_as_text!(Case);
+serde_as_text!(
+    Case,
+    "description": "Loads that run together, with ` + ` between them, or none",
+    "pattern": "^ *(none|.+:[0-9]+@.+) *$",
+    "examples": ["none", "insert:8@primary", "insert:8@primary + select:4@replica1"]
+);
 
 /// Connections whose own reads are judged, written `WRITERS:READERS`; the readers are for each reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -221,8 +240,6 @@ impl fmt::Display for Judged {
         write!(f, "{}:{}", self.writers, self.readers)
     }
 }
-
-serde_as_text!(Judged);
 
 /// Whose own reads are judged in place of rounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -256,7 +273,10 @@ impl fmt::Display for JudgeLoad {
     }
 }
 
-serde_as_text!(JudgeLoad);
+serde_as_text!(
+    JudgeLoad,
+    "description": "The loads' own reads, or so many connections of our own that write and read", "examples": ["load", "4:8"]
+);
 
 impl Judged {
     /// As loads.
@@ -271,7 +291,7 @@ impl Judged {
 pub const READERS: &str = "readers";
 
 /// The settings of `stale` as a plan file spells them.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct StaleSpec {
     /// The server that is written to; found out when absent.

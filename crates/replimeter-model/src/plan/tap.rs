@@ -1,5 +1,6 @@
 //! The settings of `tap`.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{PlanError, contradiction};
@@ -12,7 +13,7 @@ const SHORTEST: Span = Span::from_millis(100);
 const LONGEST_REST: Span = Span::from_millis(100);
 
 /// By what lag is broken down.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum By {
     /// By the schema that a transaction touches.
@@ -22,7 +23,7 @@ pub enum By {
 }
 
 /// The settings of `tap` as a plan file spells them.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct TapSpec {
     /// How long; until the user ends it when absent.

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{PlanError, contradiction};
@@ -13,7 +14,7 @@ use crate::{
 };
 
 /// One value or a list of them.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum OneOrMore<T> {
     /// One.
@@ -44,7 +45,7 @@ impl<T: Clone> OneOrMore<T> {
 }
 
 /// The target as a plan file spells it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct TargetSpec {
     /// Shape of a sandbox or the name of a running one; several are measured one after another.

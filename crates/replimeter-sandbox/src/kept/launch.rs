@@ -45,10 +45,15 @@ pub fn launch(program: &Path, arguments: &[&str], order: &str, stop: &AtomicBool
     let spawn = |source| SandboxError::Spawn { program: program.display().to_string(), source };
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).current_dir("/");
-    #[allow(unsafe_code, reason = "the keeper must leave the terminal's session between fork and exec")]
-    // SAFETY: setsid is async-signal-safe and allocates nothing.
+    #[allow(unsafe_code, reason = "the keeper must leave the terminal's session, and what it inherited, between fork and exec")]
+    // SAFETY: both calls are async-signal-safe and allocate nothing.
     unsafe {
-        command.pre_exec(|| rustix::process::setsid().map(|_| ()).map_err(io::Error::from));
+        command.pre_exec(|| {
+            // It outlives whoever called us: a lock or a pipe of theirs must not stay open in it.
+            // Kernels before 5.11 refuse, and then it stays open as it did.
+            let _ = libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC);
+            rustix::process::setsid().map(|_| ()).map_err(io::Error::from)
+        });
     }
     let mut child = command.spawn().map_err(spawn)?;
     let (input, output) = (child.stdin.take(), child.stdout.take());

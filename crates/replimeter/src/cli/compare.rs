@@ -72,7 +72,7 @@ pub(crate) struct CompareArgs {
 impl CompareArgs {
     /// What the report is printed as.
     pub(crate) fn form(&self) -> Form {
-        Form::of(self.json, self.markdown, false)
+        Form::of(self.json, self.markdown, false, false)
     }
 
     /// What conditions fail by.

@@ -5,6 +5,7 @@ mod cost;
 mod load;
 mod loading;
 mod loss;
+mod program;
 mod reproduce;
 mod sandbox;
 mod scale;
@@ -31,6 +32,7 @@ pub(crate) use self::{
     load::LoadArgs,
     loading::LoadingArgs,
     loss::{ExposureArgs, LossArgs},
+    program::{CompletionsArgs, ManArgs, SchemaArgs},
     reproduce::{Extent, ReproduceArgs},
     sandbox::{DownArgs, EnvArgs, ExecArgs, LinkArgs, ListArgs, SandboxCommand, SandboxCommandArgs, UpArgs},
     scale::ScaleArgs,
@@ -71,6 +73,7 @@ Examples:
   replimeter doctor --topology cluster.toml        what is odd about these servers?
   replimeter sandbox up galera:3                   servers to keep and to play with
   replimeter servers                               which database servers can be started here
+  replimeter schema plan                           what may stand in a plan, for editors
 
 Exit codes: 0 done, 1 the measurement is void, 2 usage, 3 a server, the sandbox or the disk failed, 130 interrupted (partial results kept)."
 )]
@@ -114,6 +117,12 @@ pub(crate) enum Command {
     Sandbox(SandboxCommandArgs),
     /// List the database servers that can be started here, with what they can do; or add one
     Servers(ServersArgs),
+    /// Print the JSON Schema of plan files or of a command's JSON document
+    Schema(SchemaArgs),
+    /// Print the completions for a shell
+    Completions(CompletionsArgs),
+    /// Print the manual, or write a page for each command into a folder
+    Man(ManArgs),
 }
 
 /// Where and how results go.
@@ -132,8 +141,12 @@ pub(crate) struct OutputArgs {
     #[arg(long, conflicts_with = "json")]
     pub(crate) markdown: bool,
 
-    /// Add the raw lines of experiment 1: step, row id, sequence, inserted and fetched (s, µs); needs a sweep over sizes
+    /// Print the rows of the results as CSV; docs/formats.md explains the columns
     #[arg(long, conflicts_with_all = ["json", "markdown"])]
+    pub(crate) csv: bool,
+
+    /// Add the raw lines of experiment 1: step, row id, sequence, inserted and fetched (s, µs); needs a sweep over sizes
+    #[arg(long, conflicts_with_all = ["json", "markdown", "csv"])]
     pub(crate) raw: bool,
 
     /// Print nothing: the run is part of another.
@@ -152,13 +165,15 @@ pub(crate) enum Form {
     Markdown,
     /// Nothing at all.
     Silent,
+    Csv,
 }
 
 impl Form {
-    fn of(json: bool, markdown: bool, raw: bool) -> Self {
-        match (json, markdown) {
-            (true, _) => Self::Json,
-            (_, true) => Self::Markdown,
+    fn of(json: bool, markdown: bool, csv: bool, raw: bool) -> Self {
+        match (json, markdown, csv) {
+            (true, ..) => Self::Json,
+            (_, true, _) => Self::Markdown,
+            (.., true) => Self::Csv,
             _ => Self::Text { raw },
         }
     }
@@ -167,7 +182,7 @@ impl Form {
 impl OutputArgs {
     /// What the report is printed as.
     pub(crate) fn form(&self) -> Form {
-        if self.silent { Form::Silent } else { Form::of(self.json, self.markdown, self.raw) }
+        if self.silent { Form::Silent } else { Form::of(self.json, self.markdown, self.csv, self.raw) }
     }
 
     /// For every command whose runs have no sweep.
@@ -384,14 +399,15 @@ impl CalibrateArgs {
 #[command(after_help = "\
 Examples:
   replimeter run plans/size-sweep.toml --raw
+  replimeter run plans/ --dry-run
   replimeter run plans/size-sweep.toml --primary mysql://u@db1/ --replica mysql://u@db2/
   replimeter run replimeter-runs/…/plan.toml")]
 pub(crate) struct RunArgs {
-    /// Plan files, carried out one after another
-    #[arg(required = true, value_name = "PLAN.toml")]
+    /// Plan files, or folders of them (*.toml in the order of their names), carried out one after another; all are checked before the first begins
+    #[arg(required = true, value_name = "PLAN.toml|DIR")]
     pub(crate) plans: Vec<PathBuf>,
 
-    /// Print each plan with every default made concrete, and do nothing
+    /// Print each plan with every default made concrete and what it will touch (servers, tables, load, files), and do nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
 
@@ -446,8 +462,12 @@ pub(crate) struct ReportArgs {
     #[arg(long, conflicts_with = "json")]
     pub(crate) markdown: bool,
 
-    /// Add the raw lines of experiment 1
+    /// Print the rows of the results as CSV
     #[arg(long, conflicts_with_all = ["json", "markdown"])]
+    pub(crate) csv: bool,
+
+    /// Add the raw lines of experiment 1
+    #[arg(long, conflicts_with_all = ["json", "markdown", "csv"])]
     pub(crate) raw: bool,
 }
 
@@ -480,7 +500,7 @@ impl ReportArgs {
 
     /// What each report is printed as.
     pub(crate) fn form(&self) -> Form {
-        Form::of(self.json, self.markdown, self.raw)
+        Form::of(self.json, self.markdown, self.csv, self.raw)
     }
 }
 

@@ -8,6 +8,7 @@ pub(crate) mod exposure;
 pub(crate) mod lag;
 pub(crate) mod load;
 pub(crate) mod loss;
+pub(crate) mod program;
 pub(crate) mod report;
 pub(crate) mod reproduce;
 pub(crate) mod run;

@@ -15,24 +15,25 @@ use replimeter_model::{
     manifest::{MANIFEST_SCHEMA, Manifest, SandboxRecord, ServerRecord},
     record::{LAG_SCHEMA, LagDocument},
     scale::{SCALE_SCHEMA, ScaleDocument},
+    schema,
     stale::{STALE_SCHEMA, StaleDocument},
     tap::{TAP_SCHEMA, TapDocument},
 };
 use replimeter_report::{
-    calibrate, cost, exposure, html, loading, loss, markdown, scale, stale, tap, terminal,
+    calibrate, cost, csv, exposure, html, loading, loss, markdown, scale, stale, tap, terminal,
     together::{Findings, Side, letter},
 };
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
     cli::{Form, OutputArgs, ReportArgs},
-    failure::Failure,
+    failure::{Failure, unexpected},
     run_dir::{MANIFEST, PAGE, PLAN, SAMPLES, SUMMARY, TICKET, write_json, write_text},
 };
 
 pub(crate) fn run(args: &ReportArgs) -> Result<(), Failure> {
-    if args.json && args.run_dirs.len() > 1 {
-        return Err(Failure::usage("--json is for a single run", "render the runs one by one"));
+    if (args.json || args.csv) && args.run_dirs.len() > 1 {
+        return Err(Failure::usage("--json and --csv are for a single run", "render the runs one by one"));
     }
     let page = args.together()?;
     let mut read = Vec::new();
@@ -229,6 +230,25 @@ impl Document {
         }
     }
 
+    /// The rows of its results as CSV.
+    fn csv(&self) -> Result<String, Failure> {
+        let (name, value) = match self {
+            Self::Lag(document) => ("lag", serde_json::to_value(document)),
+            Self::Calibrate(document) => ("calibrate", serde_json::to_value(document)),
+            Self::Tap(document) => ("tap", serde_json::to_value(document)),
+            Self::Load(document) => ("load", serde_json::to_value(document)),
+            Self::Scale(document) => ("scale", serde_json::to_value(document)),
+            Self::Cost(document) => ("cost", serde_json::to_value(document)),
+            Self::Stale(document) => ("stale", serde_json::to_value(document)),
+            Self::Loss(document) => ("loss", serde_json::to_value(document)),
+            Self::Exposure(document) => ("exposure", serde_json::to_value(document)),
+        };
+        let refuse =
+            |reason: String| Failure::failed(format!("cannot write the table: {reason}"), "please report this as a defect");
+        let schema = schema::schema(name).ok_or_else(unexpected)?;
+        csv::table(&schema, &value.map_err(|error| refuse(error.to_string()))?).map_err(|error| refuse(error.to_string()))
+    }
+
     /// Writes the page of a run, and its report for a ticket.
     pub(crate) fn render(&self, dir: &Path, manifest: &Manifest, plan: &str) -> Result<(), Failure> {
         let page = match self {
@@ -251,6 +271,7 @@ impl Document {
         let mut text = match (form, self) {
             (Form::Silent, _) => return Ok(()),
             (Form::Markdown, _) => return print(&self.markdown()),
+            (Form::Csv, _) => return print(&plain(&self.csv()?)),
             (Form::Json, Self::Lag(document)) => return print_json(document),
             (Form::Json, Self::Calibrate(document)) => return print_json(document),
             (Form::Json, Self::Tap(document)) => return print_json(document),

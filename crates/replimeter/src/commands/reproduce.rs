@@ -207,7 +207,7 @@ fn carry_out(
     stop: &Arc<AtomicBool>,
 ) -> (Experiment, Option<Failure>) {
     let path = dir.file(one.name);
-    let output = OutputArgs { run_dir: Some(path.clone()), json: false, markdown: false, raw: false, silent: true };
+    let output = OutputArgs { run_dir: Some(path.clone()), json: false, markdown: false, csv: false, raw: false, silent: true };
     let began = Instant::now();
     let passwords = Passwords::new();
     let result = match &plan.work {

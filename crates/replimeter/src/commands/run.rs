@@ -2,7 +2,8 @@
 
 use std::{
     fs,
-    path::Path,
+    io::Write,
+    path::{Path, PathBuf},
     sync::{Arc, atomic::AtomicBool},
 };
 
@@ -15,22 +16,23 @@ use replimeter_model::{
 use crate::{
     calibrate,
     cli::RunArgs,
-    commands::report::print,
+    commands::report::{plain, print},
     cost, exposure,
     failure::Failure,
     frame::{Request, plan_text},
-    loading, loss, measure, scale, stale, tap,
+    loading, loss, measure, scale, stale, tap, touches,
 };
 
 /// No plan comes near this, in bytes.
 const LARGEST_PLAN: u64 = 1 << 20;
 
 pub(crate) fn run(args: &RunArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
-    if args.plans.len() > 1 && (args.output.json || args.output.run_dir.is_some()) {
-        return Err(Failure::usage("--json and --run-dir are for a single plan", "carry out the plans one by one"));
+    let paths = files(&args.plans)?;
+    if paths.len() > 1 && (args.output.json || args.output.csv || args.output.run_dir.is_some()) {
+        return Err(Failure::usage("--json, --csv and --run-dir are for a single plan", "carry out the plans one by one"));
     }
     // Every plan is read and checked before the first is begun.
-    let plans = args.plans.iter().map(|path| read(path, args)).collect::<Result<Vec<_>, _>>()?;
+    let plans = paths.iter().map(|path| read(path, args)).collect::<Result<Vec<_>, _>>()?;
     plans.iter().try_for_each(|(plan, ..)| match &plan.work {
         Work::Lag(lag) => measure::check(&plan.targets, lag, &args.output),
         Work::Load(work) => loading::check(work, &args.output),
@@ -38,10 +40,19 @@ pub(crate) fn run(args: &RunArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure>
         Work::Stale(work) => stale::check(plan, work, &args.output),
         Work::Calibrate(_) | Work::Tap(_) | Work::Scale(_) | Work::Loss(_) | Work::Exposure(_) => args.output.refuse_raw(),
     })?;
-    for (plan, passwords, warnings) in plans {
+    let several = paths.len() > 1;
+    for (number, (path, (plan, passwords, warnings))) in paths.iter().zip(plans).enumerate() {
         if args.dry_run {
-            print(&plan_text(&plan)?)?;
+            if several {
+                let gap = if number == 0 { "" } else { "\n" };
+                print(&plain(&format!("{gap}# {}\n", path.display())))?;
+            }
+            print(&plain(&format!("{}\n{}", plan_text(&plan)?, touches::comments(&plan, &args.output)?)))?;
             continue;
+        }
+        if several {
+            // Nothing can be done about a closed standard error.
+            let _ = writeln!(std::io::stderr(), "plan {} of {}: {}", number + 1, paths.len(), plain(&path.display().to_string()));
         }
         let (passwords, ask_password, output) = (&passwords, args.target.ask_password, &args.output);
         let request = Request { plan: &plan, work: &plan.work, passwords, ask_password, output, warnings };
@@ -58,6 +69,36 @@ pub(crate) fn run(args: &RunArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure>
         }
     }
     Ok(())
+}
+
+/// The plan files, those of folders in the order of their names.
+fn files(named: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
+    let mut files = Vec::new();
+    for path in named {
+        if !path.is_dir() {
+            files.push(path.clone());
+            continue;
+        }
+        let refuse = |reason: String| {
+            Failure::usage(
+                format!("cannot use the folder {}: {reason}", path.display()),
+                "name a folder with plans (*.toml), such as plans/, or a plan file",
+            )
+        };
+        let mut found = Vec::new();
+        for entry in fs::read_dir(path).map_err(|error| refuse(error.to_string()))? {
+            let inside = entry.map_err(|error| refuse(error.to_string()))?.path();
+            if inside.extension().is_some_and(|ending| ending == "toml") && inside.is_file() {
+                found.push(inside);
+            }
+        }
+        if found.is_empty() {
+            return Err(refuse("there is no plan (*.toml) in it".to_owned()));
+        }
+        found.sort();
+        files.append(&mut found);
+    }
+    Ok(files)
 }
 
 fn read(path: &Path, args: &RunArgs) -> Result<(Plan, Passwords, Vec<Warning>), Failure> {
@@ -93,5 +134,5 @@ fn read(path: &Path, args: &RunArgs) -> Result<(Plan, Passwords, Vec<Warning>), 
         file.target.cpus_per_server = target.cpus_per_server.or(file.target.cpus_per_server);
         file.target.defaults_file = target.defaults_file.or(file.target.defaults_file);
     }
-    Ok((file.resolve().map_err(refuse)?, passwords, warnings))
+    Ok((file.resolve_from(&text).map_err(refuse)?, passwords, warnings))
 }

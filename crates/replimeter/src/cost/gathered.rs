@@ -9,6 +9,7 @@ use replimeter_model::{
     resources::ServerUse,
     sandbox::WaitPoint,
     span::Span,
+    time::Nanos,
 };
 use replimeter_stats::{
     bootstrap::{self, of_difference, of_positive_mean, of_ratio},
@@ -172,6 +173,20 @@ impl Gathered {
     /// Whether anything counts.
     pub(crate) fn is_empty(&self) -> bool {
         self.starts.iter().all(|start| start.throughput.is_empty())
+    }
+
+    /// Latencies of the counted blocks of all starts that are over, and their name.
+    pub(crate) fn latencies(&self) -> (String, &SignedHistogram) {
+        let key = &self.key;
+        let engine = key.engine.name();
+        let point = key.wait_point.map_or_else(String::new, |point| format!("/{}", point.name()));
+        let delay = key.delay.map_or_else(String::new, |delay| format!("/{delay}"));
+        (format!("{engine}/{}{point}/{}{delay}/latency", key.kind.name(), key.threads), &self.latency)
+    }
+
+    /// Counted time.
+    pub(crate) fn counted(&self) -> Nanos {
+        Nanos(self.counted_ns)
     }
 
     /// Blocks that do not count.
@@ -386,7 +401,6 @@ pub(crate) fn against_itself(one: &Gathered, other: &Gathered) -> SelfComparison
 
 #[cfg(test)]
 mod tests {
-    use replimeter_model::time::Nanos;
 
     use super::*;
 

@@ -313,6 +313,19 @@ fn rows(run: &Run<'_>, part: &Part) -> Vec<LagRow> {
     rows
 }
 
+/// The times behind the rows, by name.
+pub(crate) fn histograms(parts: &[Part]) -> Vec<(String, &SignedHistogram)> {
+    let of = |part: &Part, observed: &Observed, what: &str| {
+        format!("{}/{}/{}/{what}", part.label, part.gathered.names[observed.replica], observed.method.name())
+    };
+    let each = parts.iter().flat_map(|part| part.gathered.observed.iter().map(move |observed| (part, observed)));
+    each.flat_map(|(part, observed)| {
+        let all = observed.summary.all();
+        [(of(part, observed, "lag"), all.lags()), (of(part, observed, "insert"), all.inserts())]
+    })
+    .collect()
+}
+
 /// What each method itself adds, as the null replica shows it.
 fn floors(part: &Part) -> Vec<Floor> {
     let floor = |(method, summary): &(Method, FloorSummary)| {

@@ -181,6 +181,20 @@ impl Gathered {
         (ratio.value.map(|value| value * 100.0), ratio.ends().map(|ends| ends.map(|end| end * 100.0)))
     }
 
+    /// Latencies by number of replicas, phase and kind, with their names.
+    pub(super) fn latencies(&self) -> Vec<(String, &SignedHistogram)> {
+        let cells = self.cells.iter().flat_map(|((replicas, phase), cell)| {
+            [("write", &cell.write_latency), ("select", &cell.select_latency)]
+                .map(|(kind, latency)| (format!("replicas:{replicas}/{}/{kind}", phase.name()), latency))
+        });
+        cells.collect()
+    }
+
+    /// Counted time of all blocks.
+    pub(super) fn counted(&self) -> Nanos {
+        Nanos(self.cells.values().map(|cell| cell.counted.0).sum())
+    }
+
     /// Rows by number of replicas and phase; those of a checked prediction are the law's.
     pub(super) fn rows(&self, work: &ScalePlan) -> Vec<ScaleRow> {
         let asked = |replicas: u32| work.replicas.counts().contains(&replicas);

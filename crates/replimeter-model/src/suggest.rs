@@ -1,0 +1,65 @@
+//! "Did you mean": what a misspelt word is probably meant to be.
+
+/// The word of `known` that is likest to `wrong`, when one is near enough to be meant.
+pub(crate) fn nearest<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let wrong = wrong.to_lowercase().replace('_', "-");
+    // One slip in three letters, and always one; a swap of two letters is one slip.
+    let slips = (wrong.chars().count() / 3).max(1);
+    let distance = |word: &str| {
+        let short = word.len().min(wrong.len());
+        // The beginning of a word, as `semi` or `conn`, is meant as often as a slip.
+        if short >= 3 && (word.starts_with(&wrong) || wrong.starts_with(word)) {
+            return 1;
+        }
+        strsim::damerau_levenshtein(&wrong, word)
+    };
+    let near = known.into_iter().map(|word| (distance(word), word)).filter(|(distance, _)| *distance <= slips);
+    near.min_by_key(|(distance, _)| *distance).map(|(_, word)| word)
+}
+
+/// The same as a piece of a sentence, ` (did you mean ...?)`; empty when nothing is near.
+pub(crate) fn hint<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+    nearest(wrong, known).map_or_else(String::new, |word| format!(" (did you mean `{word}`?)"))
+}
+
+/// The mode's word in `[ENGINE/]MODE[:N]`.
+pub(crate) fn word_of(text: &str) -> &str {
+    let rest = text.rsplit('/').next().unwrap_or(text);
+    rest.split(':').next().unwrap_or(rest)
+}
+
+/// What serde says of an unknown key or value, taken apart: the word, and those that it knows.
+pub(crate) fn unknown(message: &str) -> Option<(&str, Vec<&str>)> {
+    let rest = message.strip_prefix("unknown field ").or_else(|| message.strip_prefix("unknown variant "))?;
+    let mut quoted = rest.split('`').skip(1).step_by(2);
+    Some((quoted.next()?, quoted.collect()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slip_is_recognised_and_a_stranger_is_not() {
+        let known = ["method", "rounds", "for", "warm-up", "semi-sync"];
+        for (wrong, want) in [
+            ("rouns", Some("rounds")),
+            ("Rounds", Some("rounds")),
+            ("warm_up", Some("warm-up")),
+            ("semi", Some("semi-sync")),
+            ("fro", Some("for")),
+            ("banana", None),
+            ("", None),
+        ] {
+            assert_eq!(nearest(wrong, known), want, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn what_serde_says_is_taken_apart() {
+        assert_eq!(unknown("unknown field `x`, expected `a` or `b`"), Some(("x", vec!["a", "b"])));
+        assert_eq!(unknown("unknown variant `x`, expected one of `a`, `b`, `c`"), Some(("x", vec!["a", "b", "c"])));
+        assert_eq!(unknown("unknown field `x`, there are no fields"), Some(("x", vec![])));
+        assert_eq!(unknown("invalid type: string"), None);
+    }
+}

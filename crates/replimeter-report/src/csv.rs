@@ -1,0 +1,137 @@
+//! The rows of a document as CSV (RFC 4180), for spreadsheets and scripts.
+//!
+//! The columns are those of the document's JSON Schema, in its order, so that a header never
+//! depends on what was measured: `from_ack.p50_us` is the `p50_us` in the `from_ack` of a row.
+//! An interval has two columns, `.low` and `.high`. Lists have no place in a row and are left
+//! out; the JSON document and the Parquet file hold them.
+
+use replimeter_model::schema::resolve;
+use serde_json::Value;
+
+/// What a column is taken from.
+#[derive(Clone, Debug)]
+enum Step {
+    Key(String),
+    Index(usize),
+}
+
+/// One column: its name and the way to its value.
+struct Column {
+    name: String,
+    way: Vec<Step>,
+}
+
+/// The table of a document: its `results`, or the rows of its `backlog` when it has only those.
+///
+/// # Errors
+/// When the table cannot be written, which needs memory only.
+pub fn table(schema: &Value, document: &Value) -> Result<String, csv::Error> {
+    let rows = |name: &str| document.get(name).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let name = if rows("results").is_empty() && !rows("backlog").is_empty() { "backlog" } else { "results" };
+    let columns = columns(schema, name);
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    writer.write_record(columns.iter().map(|column| column.name.as_str()))?;
+    for row in rows(name) {
+        writer.write_record(columns.iter().map(|column| cell(row, &column.way)))?;
+    }
+    let bytes = writer.into_inner().map_err(|error| csv::Error::from(error.into_error()))?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+fn columns(schema: &Value, table: &str) -> Vec<Column> {
+    let mut columns = Vec::new();
+    if let Some(rows) = schema.pointer(&format!("/properties/{table}"))
+        && let Some(row) = resolve(schema, rows).get("items")
+    {
+        descend(schema, row, &mut Vec::new(), "", &mut columns);
+    }
+    columns
+}
+
+fn descend(schema: &Value, part: &Value, way: &mut Vec<Step>, name: &str, columns: &mut Vec<Column>) {
+    let part = resolve(schema, part);
+    if let Some(properties) = part.get("properties").and_then(Value::as_object) {
+        for (key, property) in properties {
+            let name = if name.is_empty() { key.clone() } else { format!("{name}.{key}") };
+            way.push(Step::Key(key.clone()));
+            descend(schema, property, way, &name, columns);
+            way.pop();
+        }
+        return;
+    }
+    let is = |kind: &str| match part.get("type") {
+        Some(Value::String(one)) => one == kind,
+        Some(Value::Array(several)) => several.iter().any(|one| one == kind),
+        _ => false,
+    };
+    if is("array") {
+        let pair = part.get("minItems").is_some_and(|least| least == 2) && part.get("maxItems").is_some_and(|most| most == 2);
+        for (index, end) in ["low", "high"].into_iter().enumerate().filter(|_| pair) {
+            way.push(Step::Index(index));
+            columns.push(Column { name: format!("{name}.{end}"), way: way.clone() });
+            way.pop();
+        }
+        return;
+    }
+    if is("object") {
+        // With keys that are not known beforehand.
+        return;
+    }
+    columns.push(Column { name: name.to_owned(), way: way.clone() });
+}
+
+fn cell(row: &Value, way: &[Step]) -> String {
+    let found = way.iter().try_fold(row, |value, step| match step {
+        Step::Key(key) => value.get(key),
+        Step::Index(index) => value.get(index),
+    });
+    match found {
+        None | Some(Value::Null) => String::new(),
+        Some(Value::String(text)) => text.clone(),
+        Some(value) => value.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use replimeter_model::{
+        record::{Distribution, Intervals, LagDocument, LagRow},
+        schema::schema,
+    };
+
+    use super::*;
+
+    #[test]
+    fn every_figure_has_its_column_whatever_was_measured() {
+        let schema = schema("lag").unwrap();
+        let interval = Intervals { p50_us: Some([1.5, 2.5]), ..Intervals::default() };
+        let from_ack = Distribution { count: 7, p50_us: Some(-2.0), ci95: Some(interval), ..Distribution::default() };
+        let row = LagRow { shape: "a,\"b\"".to_owned(), from_ack, ..LagRow::default() };
+        let full = LagDocument { results: vec![row], ..LagDocument::default() };
+        let text = table(&schema, &serde_json::to_value(&full).unwrap()).unwrap();
+        let empty = table(&schema, &serde_json::to_value(LagDocument::default()).unwrap()).unwrap();
+        assert_eq!(text.lines().next(), empty.lines().next());
+        let mut reader = csv::Reader::from_reader(text.as_bytes());
+        let header = reader.headers().unwrap().clone();
+        assert_eq!(header.iter().take(4).collect::<Vec<_>>(), ["shape", "replica", "method", "size_bytes"]);
+        let record = reader.records().next().unwrap().unwrap();
+        let of =
+            |name: &str| &record[header.iter().position(|known| known == name).unwrap_or_else(|| panic!("{name}: {header:?}"))];
+        assert_eq!(of("shape"), "a,\"b\"");
+        assert_eq!(of("from_ack.count"), "7");
+        assert_eq!(of("from_ack.p50_us"), "-2.0");
+        assert_eq!((of("from_ack.ci95.p50_us.low"), of("from_ack.ci95.p50_us.high")), ("1.5", "2.5"));
+        assert_eq!(of("from_ack.p99_us"), "");
+        assert!(!header.iter().any(|name| name.starts_with("histogram")), "{header:?}");
+    }
+
+    #[test]
+    fn every_command_with_results_has_a_table() {
+        for name in ["lag", "calibrate", "tap", "load", "scale", "cost", "stale", "loss", "exposure"] {
+            let columns = columns(&schema(name).unwrap(), "results");
+            assert!(columns.len() > 5, "{name}: {}", columns.len());
+            let names: std::collections::BTreeSet<&str> = columns.iter().map(|column| column.name.as_str()).collect();
+            assert_eq!(names.len(), columns.len(), "{name}");
+        }
+    }
+}

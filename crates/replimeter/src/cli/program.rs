@@ -1,0 +1,51 @@
+//! Commands about the program itself: its schemas, completions and pages.
+
+use std::path::PathBuf;
+
+use clap::{Args, builder::PossibleValuesParser};
+use clap_complete::Shell;
+use replimeter_model::schema;
+
+/// `replimeter schema`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  replimeter schema plan > plan.schema.json
+  replimeter schema lag
+
+The schemas of this version are kept in docs/schema; docs/formats.md says how to use them, docs/plans.md
+how an editor does.")]
+pub(crate) struct SchemaArgs {
+    /// Of plan files, of a command's JSON document, or of manifest.json
+    #[arg(value_name = "OF", value_parser = PossibleValuesParser::new(schema::NAMES))]
+    pub(crate) name: String,
+}
+
+/// `replimeter completions`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  replimeter completions bash > ~/.local/share/bash-completion/completions/replimeter
+  replimeter completions zsh > ~/.zfunc/_replimeter
+  replimeter completions fish > ~/.config/fish/completions/replimeter.fish")]
+pub(crate) struct CompletionsArgs {
+    /// For which shell
+    #[arg(value_enum, value_name = "SHELL")]
+    pub(crate) shell: Shell,
+}
+
+/// `replimeter man`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  replimeter man | man -l -
+  replimeter man ~/.local/share/man/man1")]
+pub(crate) struct ManArgs {
+    /// Write a page for each command into this folder, which is made if it is not there [default: print the first page]
+    #[arg(value_name = "DIR")]
+    pub(crate) folder: Option<PathBuf>,
+
+    /// Print all of them as one Markdown page instead, as in docs/reference/cli.md
+    #[arg(long, conflicts_with = "folder")]
+    pub(crate) markdown: bool,
+}
