@@ -277,6 +277,9 @@ fn nothing_in_common(a: &Side, b: &Side) -> Failure {
     )
 }
 
+/// A figure's name and what it is of.
+type Key = (String, Vec<Dimension>);
+
 fn compare(
     a: &[Run],
     b: &[Run],
@@ -288,8 +291,7 @@ fn compare(
     let mut warnings = warnings(a, b);
     let (side_a, side_b) = (Side::gather(a)?, Side::gather(b)?);
     let matching = Matching::of(&side_a, &side_b, &mut warnings);
-    let of_b: BTreeMap<(String, Vec<Dimension>), &(String, Vec<Dimension>)> =
-        side_b.order.iter().map(|key| ((key.0.clone(), matching.key(&key.1, true)), key)).collect();
+    let of_b: BTreeMap<Key, &Key> = side_b.order.iter().map(|key| ((key.0.clone(), matching.key(&key.1, true)), key)).collect();
     let (mut rows, mut drawn, mut judged) = (Vec::new(), Vec::new(), Vec::new());
     let (mut only, mut matched) = (BTreeMap::<(bool, String), u64>::new(), BTreeSet::new());
     let words = |of: &[Dimension]| of.iter().map(word).collect::<Vec<_>>().join(" ");

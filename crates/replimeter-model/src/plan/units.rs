@@ -48,5 +48,5 @@ pub(super) fn check(file: &PlanFile) -> Result<(), PlanError> {
 /// Whole minutes, read as milliseconds.
 fn as_millis(span: Span) -> Option<Span> {
     let seconds = span.0.as_secs();
-    (span.0.subsec_nanos() == 0 && seconds % 60 == 0).then(|| Span::from_millis(seconds / 60))
+    (span.0.subsec_nanos() == 0 && seconds.is_multiple_of(60)).then(|| Span::from_millis(seconds / 60))
 }
