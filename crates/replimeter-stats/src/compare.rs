@@ -31,12 +31,14 @@ use crate::random::Random;
 pub const RESAMPLES: usize = 2000;
 /// The most blocks that a course is cut into.
 pub const MOST_BLOCKS: usize = 256;
-/// The fewest: a run in which the dependence leaves fewer is too short to say how well it knows its figure.
+/// The fewest of the rule's length. Where dependence leaves fewer, how long it lasts cannot be told from this run.
 pub const FEWEST_BLOCKS: usize = 10;
+/// So many blocks, as long as they can be, are drawn then; Student's distribution makes their intervals wide.
+pub const UNCLEAR_BLOCKS: usize = 4;
 /// How much longer blocks are than the rule's.
 pub const LONGER: f64 = 3.0;
 /// So many samples, counted as independent ones, must lie beyond a quantile that has an interval.
-pub const BEYOND: f64 = 10.0;
+pub const BEYOND: f64 = 5.0;
 /// The level of the intervals.
 pub const LEVEL: f64 = 0.95;
 
@@ -66,7 +68,8 @@ pub struct Drawn {
     pub blocks: u64,
     /// Samples in a block, on average.
     pub block_length: f64,
-    /// There are no resamples since the dependence between neighbours lasts too long for so short a run.
+    /// The run is too short to see how long samples depend on one another: an interval is of [`UNCLEAR_BLOCKS`] blocks and
+    /// may still be too narrow, or there is none.
     pub short: bool,
 }
 
@@ -360,10 +363,10 @@ pub fn of_rates_in_time(counts: &[(f64, f64)]) -> Option<Drawn> {
     let joined: Vec<(f64, f64)> =
         cut.ranges().map(|range| counts[range].iter().fold((0.0, 0.0), |sum, next| (sum.0 + next.0, sum.1 + next.1))).collect();
     let drawn = of_rates(&joined)?;
-    if cut.short || joined.len() < FEWEST_BLOCKS {
+    if counts.len() < 2 * FEWEST_BLOCKS {
         return Some(Drawn { short: true, ..Drawn::bare(drawn.value, counts.len() as u64) });
     }
-    Some(Drawn { samples: counts.len() as u64, block_length: cut.length(), ..drawn })
+    Some(Drawn { samples: counts.len() as u64, block_length: cut.length(), short: cut.short, ..drawn })
 }
 
 /// How long blocks of a series should be for the bootstrap of its mean (Politis & White 2004 for the circular
@@ -418,9 +421,9 @@ impl Cut {
         let per_cell = count as f64 / cells.len().max(1) as f64;
         let wanted = (LONGER * politis_white(cells) * per_cell).max((count as f64).cbrt());
         let blocks = (count as f64 / wanted).floor() as usize;
-        // A run of a few dozen samples has few blocks, though they were independent.
-        let fewest = FEWEST_BLOCKS.min(count);
-        Self { count, blocks: blocks.clamp(fewest, MOST_BLOCKS).max(1), short: blocks < fewest }
+        let short = blocks < FEWEST_BLOCKS;
+        let blocks = if short { UNCLEAR_BLOCKS.min(count).max(1) } else { blocks.min(MOST_BLOCKS) };
+        Self { count, blocks, short }
     }
 
     fn ranges(&self) -> impl Iterator<Item = std::ops::Range<usize>> + '_ {
@@ -483,10 +486,10 @@ impl Course {
         let blocks: Vec<(f64, f64)> =
             cut.ranges().map(|range| (self.values[range.clone()].iter().sum(), range.len() as f64)).collect();
         let drawn = of_rates(&blocks)?;
-        if cut.short || count < 2 * FEWEST_BLOCKS {
+        if count < 2 * FEWEST_BLOCKS {
             return Some(Drawn { short: true, ..Drawn::bare(drawn.value, count as u64) });
         }
-        Some(Drawn { samples: count as u64, block_length: cut.length(), ..drawn })
+        Some(Drawn { samples: count as u64, block_length: cut.length(), short: cut.short, ..drawn })
     }
 
     /// The quantile `p`, by the inverse of the distribution function. `None` when fewer than ten samples lie beyond it.
@@ -501,10 +504,7 @@ impl Course {
         let rank = |share: f64| ((count as f64 * share).ceil() as usize).clamp(1, count) - 1;
         let value = self.sorted[rank(p)];
         let cut = Cut::of(count, &self.cells(|sample| f64::from(u8::from(sample <= value))));
-        let bare = Drawn::bare(value, count as u64);
-        if cut.short {
-            return Some(Drawn { short: true, ..bare });
-        }
+        let bare = Drawn { short: cut.short, ..Drawn::bare(value, count as u64) };
         // By how much the blocks' shares differ more than those of independent samples would.
         let share = self.sorted.partition_point(|sample| *sample <= value) as f64 / count as f64;
         let below = |range: std::ops::Range<usize>| self.values[range].iter().filter(|sample| **sample <= value).count() as f64;
@@ -516,7 +516,9 @@ impl Course {
             })
             .sum();
         let inflation = if share < 1.0 { (pearson / (cut.blocks - 1).max(1) as f64).max(1.0) } else { 1.0 };
-        if beyond + 1e-9 < BEYOND * inflation.min(count as f64) {
+        // In the middle of the samples there are enough on both sides.
+        let tail = !(0.25..=0.75).contains(&p);
+        if tail && beyond + 1e-9 < BEYOND * inflation.min(count as f64) {
             return Some(Drawn { short: true, ..bare });
         }
         // Where resamples' quantiles can be: eight standard errors of the share to either side.
@@ -742,7 +744,7 @@ mod tests {
         let slow = World { dependence: 0.995, spread: 0.5, stretches: None, between: 0.0 };
         let course = Course::new(samples(&mut random, slow, 600, 100.0));
         let drawn = course.mean().unwrap();
-        assert!(drawn.short && drawn.spread().is_none() && drawn.value > 0.0);
+        assert!(drawn.short && drawn.blocks == UNCLEAR_BLOCKS as u64 && drawn.freedom == 3.0, "{drawn:?}");
         assert_eq!(course.quantile(0.99).map(|drawn| drawn.value), None, "fewer than ten samples lie beyond it");
         assert!(Course::new((0..1000).map(f64::from)).quantile(0.99).is_some_and(|drawn| drawn.value == 989.0));
         let few = Course::new([1.0, 2.0, f64::NAN]);
