@@ -81,7 +81,8 @@ pub struct SideFigure {
     pub blocks: u64,
     /// Samples in a block, on average.
     pub block_length: f64,
-    /// There is no interval since the run is too short for how long its samples depend on one another.
+    /// The run is too short to see how long its samples depend on one another: its interval is of four long blocks and may
+    /// still be too narrow, or there is none.
     pub short: bool,
 }
 

@@ -332,7 +332,7 @@ fn compare(
     if rows.iter().any(|row| row.a.short || row.b.short) {
         warnings.push(Warning::new(
             WarningCode::NotChecked,
-            "some figures have no interval: neighbouring samples depend on one another for longer than a tenth of a run, or fewer than ten independent ones lie beyond a quantile",
+            "some runs are too short to see how long their samples depend on one another: such figures have intervals of four long blocks, wide and perhaps still too narrow; a quantile beyond which fewer than five independent samples lie has none",
             "measure longer, or compare several runs on each side",
         ));
     }

@@ -85,7 +85,8 @@ impl FailIf {
     /// The limit for figures of this unit.
     fn limit(&self, unit: Quantity) -> Result<Limit, Failure> {
         let wrong = |known: &str| {
-            let given = if self.unit.is_empty() { "no unit".to_owned() } else { format!("the unit `{}`", self.unit) };
+            let given =
+                if self.unit.is_empty() { "a limit without a unit".to_owned() } else { format!("the unit `{}`", self.unit) };
             syntax(&self.text, &format!("{given} does not suit {}; write {known}", self.figure))
         };
         let scale = match (unit, self.unit.as_str()) {

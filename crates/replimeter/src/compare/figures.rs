@@ -229,7 +229,7 @@ fn lag(document: &LagDocument, samples: &Path) -> Result<Vec<Figure>, SamplesErr
             let key = |row: usize| [0, 1, 2, 3].map(|column| columns[column].word(row));
             let of = key(begin);
             let size = columns[4].number(begin);
-            let end = (begin..rows).find(|row| key(*row) != of || columns[4].number(*row) != size).unwrap_or(rows);
+            let end = (begin + 1..rows).find(|row| key(*row) != of || columns[4].number(*row) != size).unwrap_or(rows);
             if of[0] == "measure" {
                 let of = [of[1], of[2], of[3]].map(str::to_owned);
                 let subject = subjects.entry(of).or_default().entry(size as u64).or_default();

@@ -36,7 +36,7 @@ const DECIDING: [&str; 24] = [
 ];
 
 /// Variables that are of one start of a server, or of its place: they never are the same, and decide nothing.
-const OF_ONE_START: [&str; 34] = [
+const OF_ONE_START: [&str; 36] = [
     "admin_port",
     "aria_log_dir_path",
     "bind_address",
@@ -68,9 +68,11 @@ const OF_ONE_START: [&str; 34] = [
     "timestamp",
     "warning_count",
     "wsrep_cluster_address",
+    "wsrep_cluster_name",
     "wsrep_node_address",
     "wsrep_node_incoming_address",
     "wsrep_provider_options",
+    "wsrep_sst_receive_address",
 ];
 
 /// What differs, and what varies among the runs of one side.
