@@ -58,6 +58,13 @@ pub struct Ended {
 }
 
 impl Ended {
+    /// What a dry run printed of the plan itself; what it would touch comes behind it.
+    #[must_use]
+    pub fn planned(&self) -> &str {
+        let end = self.stdout.find("\n# What it will touch:").expect("a dry run says what it will touch");
+        &self.stdout[..end]
+    }
+
     /// What the process left.
     #[must_use]
     pub fn of(output: Output) -> Self {

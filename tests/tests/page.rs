@@ -158,7 +158,7 @@ fn works_from_a_file_without_a_network() {
     assert_ne!(found["light"], found["dark"], "the theme changes the page and its pictures");
     let pictures = found["pictures"].as_object().unwrap();
     let names: Vec<&str> = pictures.keys().map(String::as_str).collect();
-    assert_eq!(names, ["course", "distribution", "quantiles", "sizes"]);
+    assert_eq!(names, ["distribution", "quantiles", "course", "sizes"]);
     for (name, picture) in pictures {
         assert!(picture["svgs"].as_u64().unwrap() >= 2, "{name}: {picture:#}");
         assert!(picture["drawn"].as_u64().unwrap() > 0, "{name}: {picture:#}");
@@ -242,7 +242,9 @@ fn every_command_has_a_page_that_works() {
         assert_eq!(asked, Vec::<String>::new(), "{args:?}");
         assert!(!found["title"].as_str().unwrap().is_empty(), "{args:?}");
         let pictures = found["pictures"].as_object().unwrap();
-        assert!(!pictures.is_empty() && pictures.values().all(|drawn| drawn.as_u64().unwrap() > 0), "{args:?}: {found:#}");
+        // Counters that stayed 0 are in the table only.
+        let empty = pictures.iter().filter(|(name, drawn)| drawn.as_u64() == Some(0) && *name != "counters");
+        assert!(!pictures.is_empty() && empty.count() == 0, "{args:?}: {found:#}");
         assert!(found["tables"].as_u64().unwrap() > 0, "{args:?}");
     }
 }

@@ -85,7 +85,7 @@ fn a_run_from_end_to_end() {
     // The kept plan runs again as it is.
     let plan = fs::read_to_string(run.join("plan.toml")).unwrap();
     let again = tool.run(&["run", "--dry-run", run.join("plan.toml").to_str().unwrap()]).with_code(0);
-    assert_eq!(again.stdout, plan);
+    assert_eq!(again.planned(), plan);
 }
 
 #[test]

@@ -101,7 +101,7 @@ fn kept(tool: &Tool, document: &Value) {
         assert!(page.contains(&format!("id=\"{id}\"")), "{id}");
     }
     let plan = fs::read_to_string(run.join("plan.toml")).unwrap();
-    assert_eq!(tool.run(&["run", "--dry-run", run.join("plan.toml").to_str().unwrap()]).with_code(0).stdout, plan);
+    assert_eq!(tool.run(&["run", "--dry-run", run.join("plan.toml").to_str().unwrap()]).with_code(0).planned(), plan);
     samples(&run.join("samples.parquet"));
 }
 

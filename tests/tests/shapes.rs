@@ -76,7 +76,7 @@ fn mariadb_side_by_side() {
     // The plan spells everything out and is the same plan again.
     let plan = std::fs::read_to_string(run.join("plan.toml")).unwrap();
     let again = tool.run(&["run", "--dry-run", run.join("plan.toml").to_str().unwrap()]).with_code(0);
-    assert_eq!(again.stdout, plan);
+    assert_eq!(again.planned(), plan);
 
     // Side by side for people too, in the terminal and on the page.
     let text = tool.run(&["report", run.to_str().unwrap()]).with_code(0).stdout;

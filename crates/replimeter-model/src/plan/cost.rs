@@ -352,7 +352,7 @@ mod tests {
             ("[cost]\nfor = '100ms'", "more time"),
             ("[cost]\nblock = '1ms'", "too short"),
             ("[cost]\nreplicas = 0", "1 to 8"),
-            ("[cost]\nlink-delays = ['2s']", "longest"),
+            ("[cost]\nlink-delays = ['2s']", "1s at the most"),
             ("[cost]\nmodes = 'none'\nlink-delays = ['1ms']", "needs a mode that replicates"),
             ("[cost]\nself-test = 0", "1 to 1000"),
             ("[cost]\nself-test = 3\nstarts = 1", "2 starts"),

@@ -1,9 +1,12 @@
 //! The target as a plan file spells it.
 
-use std::path::PathBuf;
+use std::{fmt, marker::PhantomData, path::PathBuf};
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{
+    Deserialize, Deserializer, Serialize,
+    de::{self, IntoDeserializer, SeqAccess, Visitor, value::SeqAccessDeserializer},
+};
 
 use super::{PlanError, contradiction};
 use crate::{
@@ -14,13 +17,46 @@ use crate::{
 };
 
 /// One value or a list of them.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum OneOrMore<T> {
     /// One.
     One(T),
     /// Several, measured one after another and shown side by side.
     More(Vec<T>),
+}
+
+// By hand, since an untagged enum says only that nothing fits, and not what is wrong with the value.
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for OneOrMore<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Either<T>(PhantomData<T>);
+
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for Either<T> {
+            type Value = OneOrMore<T>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a value or a list of them")
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Self::Value, E> {
+                T::deserialize(text.into_deserializer()).map(OneOrMore::One)
+            }
+
+            fn visit_i64<E: de::Error>(self, number: i64) -> Result<Self::Value, E> {
+                T::deserialize(number.into_deserializer()).map(OneOrMore::One)
+            }
+
+            fn visit_u64<E: de::Error>(self, number: u64) -> Result<Self::Value, E> {
+                T::deserialize(number.into_deserializer()).map(OneOrMore::One)
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<Self::Value, A::Error> {
+                Vec::deserialize(SeqAccessDeserializer::new(list)).map(OneOrMore::More)
+            }
+        }
+
+        deserializer.deserialize_any(Either(PhantomData))
+    }
 }
 
 impl<T: Clone> OneOrMore<T> {

@@ -273,7 +273,7 @@ fn counters(document: &StaleDocument) -> Option<Picture> {
             ]);
             if largest > 0.0 && !shown.ends_with("Threads_running") {
                 traces.push(json!({
-                    "type": "scatter", "mode": "lines", "name": format!("{case} · {shown}"),
+                    "type": "scatter", "mode": "lines+markers", "name": format!("{case} · {shown}"),
                     "x": course.windows.iter().map(|window| window.end_us / 1e6).collect::<Vec<_>>(),
                     "y": values,
                     "hovertemplate": "until %{x:.1f} s: %{y:.4~g}<extra>%{fullData.name}</extra>",

@@ -299,7 +299,8 @@ mod tests {
             }],
             ..LagDocument::default()
         };
-        let (one, two, prices) = (lag("async:1"), lag("semi-sync:1"), cost::example());
+        let (one, two, mut prices) = (lag("async:1"), lag("semi-sync:1"), cost::example());
+        prices.results.iter_mut().for_each(|row| row.latency.p50_us = row.latency.mean_us);
         let sides = [
             side("A", "lag", Findings::Lag(&one)),
             side("B", "lag", Findings::Lag(&two)),
