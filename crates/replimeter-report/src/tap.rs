@@ -242,7 +242,7 @@ pub fn watched(window: &TapWindow) -> String {
     )
 }
 
-/// The header of [`csv`].
+/// The header of [`csv()`].
 pub const CSV_HEADER: &str =
     "time,start_s,end_s,replica,transactions,bytes,matched,inverted,min_us,p50_us,p99_us,max_us,pending,behind_us";
 
