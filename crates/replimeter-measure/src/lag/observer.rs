@@ -20,6 +20,7 @@ use replimeter_server::{
     binlog::Gtid,
     error::code,
     facts::{Facts, Identity},
+    flavour::sync_reads::conflict,
 };
 
 use super::{board::Board, seen::SeenRows, watcher::Told};
@@ -85,6 +86,8 @@ pub(super) fn arrival(
             Ok(true) => break,
             Ok(false) => {}
             Err(ServerError { kind: ErrorKind::Statement(code::NO_SUCH_TABLE | code::UNKNOWN_SCHEMA), .. }) => {}
+            // A member of a cluster that makes the table just now.
+            Err(error) if conflict(&error) => {}
             Err(error) => return Err(error.into()),
         }
         if stop.load(Ordering::Relaxed) {
@@ -137,14 +140,23 @@ impl Observer {
                 let began = clock.now();
                 let read = self.session.conn().exec::<u64, _, _>(&self.point_select, (id,));
                 let ended = clock.now();
-                read.map_err(|error| self.session.error(DOING, &error))?;
-                let _ = sighted.send(Seen::PointSelect { began, ended });
+                match read.map_err(|error| self.session.error(DOING, &error)) {
+                    Ok(_) => _ = sighted.send(Seen::PointSelect { began, ended }),
+                    Err(error) if conflict(&error) => {}
+                    Err(error) => return Err(error),
+                }
                 continue;
             }
             let began = clock.now();
             let read = self.session.conn().exec::<u64, _, _>(&self.statement, (tracker.low(),));
             let ended = clock.now();
-            let rows = read.map_err(|error| self.session.error(DOING, &error))?;
+            let rows = match read.map_err(|error| self.session.error(DOING, &error)) {
+                Ok(rows) => rows,
+                // A member of a cluster breaks off a read in favour of what it applies. It showed nothing, so the
+                // bracket goes on from the read before.
+                Err(error) if conflict(&error) => continue,
+                Err(error) => return Err(error),
+            };
             let before = tracker.low();
             for sighting in tracker.read(began, ended, &rows) {
                 let _ = sighted.send(Seen::Row { slot: self.slot, sighting });

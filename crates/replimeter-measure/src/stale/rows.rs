@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use replimeter_server::{ErrorKind, Node, ServerError, Session, error::code, facts::Facts};
+use replimeter_server::{ErrorKind, Node, ServerError, Session, error::code, facts::Facts, flavour::sync_reads::conflict};
 use replimeter_stats::random::Random;
 
 use crate::{MeasureError, preflight::Cluster};
@@ -116,6 +116,8 @@ pub(super) fn arrival(node: &Node, facts: &Facts, rows: u64, patience: Duration,
             Ok(Some(count)) if count == rows.to_string() => return Ok(()),
             Ok(_) => {}
             Err(ServerError { kind: ErrorKind::Statement(code::NO_SUCH_TABLE | code::UNKNOWN_SCHEMA), .. }) => {}
+            // A member of a cluster that makes the table just now.
+            Err(error) if conflict(&error) => {}
             Err(error) => return Err(error.into()),
         }
         if stop.load(Ordering::Relaxed) {

@@ -103,7 +103,7 @@ pub fn refused_number(number: u16) -> bool {
     matches!(number, 1205 | 3796..=3799)
 }
 
-/// Whether a write failed because another one won, and can be tried again: deadlock, lock wait time-out, changed record,
+/// Whether a write, or a read on a member of a cluster, failed because another transaction won, and can be tried again: deadlock, lock wait time-out, changed record,
 /// failed certification (MySQL says so as a rollback during the commit, 3101, or as a failed commit, 1180).
 #[must_use]
 pub fn conflict(error: &ServerError) -> bool {
