@@ -94,6 +94,32 @@ pub struct SandboxRecord {
     pub command_lines: BTreeMap<String, Vec<String>>,
 }
 
+/// Variables that decide what replication costs; they come before all the others.
+pub const NOTABLE: [&str; 22] = [
+    "binlog_format",
+    "sync_binlog",
+    "innodb_flush_log_at_trx_commit",
+    "innodb_flush_method",
+    "innodb_buffer_pool_size",
+    "innodb_doublewrite",
+    "log_slave_updates",
+    "log_replica_updates",
+    "slave_parallel_mode",
+    "slave_parallel_threads",
+    "slave_domain_parallel_threads",
+    "replica_parallel_type",
+    "replica_parallel_workers",
+    "replica_preserve_commit_order",
+    "rpl_semi_sync_master_enabled",
+    "rpl_semi_sync_source_enabled",
+    "rpl_semi_sync_master_wait_point",
+    "rpl_semi_sync_source_wait_point",
+    "gtid_mode",
+    "gtid_strict_mode",
+    "max_allowed_packet",
+    "performance_schema",
+];
+
 /// What produced a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Manifest {

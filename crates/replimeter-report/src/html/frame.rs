@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use minijinja::{AutoEscape, Environment, Value, context, value::Serde};
 use plotly::Plot;
-use replimeter_model::manifest::Manifest;
+use replimeter_model::manifest::{Manifest, NOTABLE};
 use serde::Serialize;
 
 use super::{HtmlError, pictures::Picture, topology};
@@ -27,32 +27,6 @@ struct Server {
     replication: BTreeMap<String, String>,
     command_line: String,
 }
-
-/// Variables that decide what replication costs; shown before all the others.
-const NOTABLE: [&str; 22] = [
-    "binlog_format",
-    "sync_binlog",
-    "innodb_flush_log_at_trx_commit",
-    "innodb_flush_method",
-    "innodb_buffer_pool_size",
-    "innodb_doublewrite",
-    "log_slave_updates",
-    "log_replica_updates",
-    "slave_parallel_mode",
-    "slave_parallel_threads",
-    "slave_domain_parallel_threads",
-    "replica_parallel_type",
-    "replica_parallel_workers",
-    "replica_preserve_commit_order",
-    "rpl_semi_sync_master_enabled",
-    "rpl_semi_sync_source_enabled",
-    "rpl_semi_sync_master_wait_point",
-    "rpl_semi_sync_source_wait_point",
-    "gtid_mode",
-    "gtid_strict_mode",
-    "max_allowed_packet",
-    "performance_schema",
-];
 
 /// The script that draws the pictures; the crate hands it out behind others
 /// (for formulas) that no page of ours needs.

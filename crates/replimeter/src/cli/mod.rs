@@ -14,7 +14,7 @@ mod stale;
 mod tap;
 mod target;
 
-use std::path::PathBuf;
+use std::{io::Read, path::PathBuf};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use replimeter_model::{
@@ -487,9 +487,10 @@ impl ReportArgs {
         }
         let page = self.page.clone().unwrap_or_else(|| PathBuf::from(TOGETHER));
         let page = std::path::absolute(&page).unwrap_or(page);
-        let beginning = std::fs::read(&page).unwrap_or_default();
-        let beginning = String::from_utf8_lossy(&beginning[..beginning.len().min(1 << 20)]).into_owned();
-        if page.exists() && !beginning.contains(MARK) {
+        let mut beginning = Vec::new();
+        // What is not to be read has no mark, and stays as it is.
+        let _ = std::fs::File::open(&page).and_then(|file| file.take(1 << 20).read_to_end(&mut beginning));
+        if page.exists() && !String::from_utf8_lossy(&beginning).contains(MARK) {
             return Err(Failure::usage(
                 format!("{} exists, and is no page of Replimeter's", page.display()),
                 "name another file with --page",

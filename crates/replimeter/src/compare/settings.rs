@@ -2,38 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use replimeter_model::{compare::SettingDifference, manifest::Manifest};
+use replimeter_model::{
+    compare::SettingDifference,
+    manifest::{Manifest, NOTABLE},
+};
 use serde_json::Value;
 
 use super::sides::Run;
 
-/// Variables that decide what replication costs: they come before all others.
-const DECIDING: [&str; 24] = [
-    "binlog_format",
-    "binlog_row_image",
-    "sync_binlog",
-    "innodb_flush_log_at_trx_commit",
-    "innodb_flush_method",
-    "innodb_buffer_pool_size",
-    "innodb_doublewrite",
-    "log_bin",
-    "log_slave_updates",
-    "log_replica_updates",
-    "slave_parallel_mode",
-    "slave_parallel_threads",
-    "slave_domain_parallel_threads",
-    "replica_parallel_type",
-    "replica_parallel_workers",
-    "replica_preserve_commit_order",
-    "rpl_semi_sync_master_enabled",
-    "rpl_semi_sync_source_enabled",
-    "rpl_semi_sync_master_wait_point",
-    "rpl_semi_sync_source_wait_point",
-    "gtid_mode",
-    "gtid_strict_mode",
-    "max_allowed_packet",
-    "performance_schema",
-];
+/// Variables that decide what is compared, beside the notable ones.
+const DECIDING: [&str; 2] = ["binlog_row_image", "log_bin"];
 
 /// Variables that are of one start of a server, or of its place: they never are the same, and decide nothing.
 const OF_ONE_START: [&str; 36] = [
@@ -152,7 +130,7 @@ fn of(run: &Run) -> Settings {
         run.manifest.servers.iter().map(|server| (role(&server.name), server.title())).collect();
     set("version", "servers", by_role(&versions.iter().map(|(role, title)| (*role, title.as_str())).collect()));
     for (name, value) in variables(&run.manifest) {
-        set(if DECIDING.contains(&name) { "variable" } else { "other variable" }, name, value);
+        set(if NOTABLE.contains(&name) || DECIDING.contains(&name) { "variable" } else { "other variable" }, name, value);
     }
     for sandbox in &run.manifest.sandboxes {
         let maybe = |value: &Option<String>| value.clone().unwrap_or_default();
