@@ -50,7 +50,7 @@ test: lint unit suites
 
 # `make bench DEMO=--demo` also times `make demo` from a fresh clone; `make bench
 # PARTS="shapes links"` does only those (starts, shapes, links, floor, memory,
-# calibrate, writes, tap, disturbance, load, loss, exposure, stale, compare); `PARTS="load --rounds 9 --long"`: more turns
+# calibrate, writes, tap, disturbance, load, loss, exposure, stale, page, compare); `PARTS="load --rounds 9 --long"`: more turns
 # beside sysbench, and ten minutes for the memory.
 bench: build tools
 	scripts/get-test-tools bench

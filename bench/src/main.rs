@@ -6,6 +6,7 @@ mod disturbance;
 mod load;
 mod loss;
 mod methods;
+mod page;
 mod shapes;
 mod stale;
 mod tap;
@@ -33,13 +34,7 @@ fn main() {
     if std::env::args().any(|arg| arg == "--bare") {
         return load::bare();
     }
-    println!("{:<58} {:>12}  {:<12}", "figure", "measured", "goal");
-    // A fresh clone with empty caches takes minutes: only when asked for.
-    if std::env::args().any(|arg| arg == "--demo") {
-        demo();
-    }
-    let named: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
-    let parts: [(&str, fn()); 14] = [
+    let parts: [(&str, fn()); 15] = [
         ("starts", starts),
         ("shapes", shapes::starts),
         ("links", shapes::links),
@@ -53,11 +48,44 @@ fn main() {
         ("loss", loss::loss),
         ("exposure", loss::exposure),
         ("stale", stale::stale),
+        ("page", page::page),
         ("compare", compare::compare),
     ];
+    let named = asked(&parts.map(|(name, _)| name));
+    println!("{:<58} {:>12}  {:<12}", "figure", "measured", "goal");
+    // A fresh clone with empty caches takes minutes: only when asked for.
+    if std::env::args().any(|arg| arg == "--demo") {
+        demo();
+    }
     for (_, part) in parts.iter().filter(|(name, _)| named.is_empty() || named.iter().any(|named| named == name)) {
         part();
     }
+}
+
+/// The parts that were asked for by name; says what there is where somebody asks, or is mistaken.
+fn asked(parts: &[&str]) -> Vec<String> {
+    let usage = format!(
+        "parts: {}\noptions: --demo (also `make demo` from a fresh clone); of load: --rounds N, --only WHAT, --long",
+        parts.join(", ")
+    );
+    let mut named = Vec::new();
+    let mut args = std::env::args().skip(1);
+    while let Some(arg) = args.next() {
+        match arg.as_str() {
+            "--help" | "-h" => {
+                println!("{usage}");
+                std::process::exit(0);
+            }
+            "--rounds" | "--only" => drop(args.next()),
+            "--demo" | "--long" => {}
+            part if parts.contains(&part) => named.push(arg),
+            other => {
+                eprintln!("`{other}` is no part of the bench\n{usage}");
+                std::process::exit(2);
+            }
+        }
+    }
+    named
 }
 
 /// `make demo` from a fresh clone in an empty cache.
@@ -161,20 +189,31 @@ fn floor() {
     line("floor: bracket width / point select, idle (p50)", spread(idle_width).1, "≤ 2");
 }
 
+/// Runs the tool to its end: the seconds that it took, and the MiB that it had at most.
+fn watched(tool: &Tool, args: &[&str]) -> (f64, f64) {
+    let began = Instant::now();
+    let mut child = tool.command(args).stdout(std::process::Stdio::null()).spawn().expect("the tool runs");
+    let mut peak = 0.0f64;
+    let status = loop {
+        // What it had at most is told until it has ended.
+        let told = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
+        let kib = told.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB")?.parse::<f64>().ok());
+        peak = peak.max(kib.unwrap_or(0.0) / 1024.0);
+        if let Some(status) = child.try_wait().expect("it is waited for") {
+            break status;
+        }
+        // A page is rendered within milliseconds of the end.
+        thread::sleep(Duration::from_micros(500));
+    };
+    let took = began.elapsed().as_secs_f64();
+    assert!(status.success(), "{args:?}: {status}");
+    (took, peak)
+}
+
 /// Peak memory of the tool, in MiB, over a run of so many rounds.
 fn peak(rounds: &str) -> f64 {
-    let tool = Tool::new();
     let args = ["lag", "--sandbox", "mariadb/async:1", "--pace", "visible", "--rounds", rounds, "--floor-rounds", "0"];
-    let mut child = tool.command(&args).stdout(std::process::Stdio::null()).spawn().unwrap();
-    let mut peak = 0.0;
-    while child.try_wait().unwrap().is_none() {
-        let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
-        let kib = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).and_then(|text| text.trim().strip_suffix(" kB"));
-        peak = kib.and_then(|text| text.trim().parse::<f64>().ok()).map_or(peak, |kib| kib / 1024.0);
-        // The page is rendered within milliseconds of the end.
-        thread::sleep(Duration::from_micros(500));
-    }
-    peak
+    watched(&Tool::new(), &args).1
 }
 
 /// 100,000 rounds against 1,000.

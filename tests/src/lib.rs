@@ -1,6 +1,8 @@
 //! What the suites share: running the tool as a user would, and real servers to
 //! point it at.
 
+pub mod made_up;
+
 use std::{
     ffi::{OsStr, OsString},
     fs,
@@ -385,6 +387,19 @@ pub fn url(node: &Node, user: &str) -> String {
 #[must_use]
 pub fn password(node: &Node) -> &str {
     node.password.as_ref().unwrap().reveal()
+}
+
+/// Chromium, by whatever name it has on PATH.
+///
+/// # Panics
+/// When there is none.
+#[must_use]
+pub fn browser() -> PathBuf {
+    let path = std::env::var_os("PATH").unwrap();
+    let names = ["chromium", "chromium-browser", "google-chrome"];
+    let found =
+        std::env::split_paths(&path).flat_map(|folder| names.map(|name| folder.join(name))).find(|program| program.exists());
+    found.expect("no Chromium on PATH: `make test` gets it on Debian as root; otherwise install the package chromium")
 }
 
 /// Process ids of database servers whose data lies below a folder.

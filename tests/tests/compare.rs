@@ -5,16 +5,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use replimeter_model::{
-    manifest::{MANIFEST_SCHEMA, Manifest},
-    plan::Method,
-    record::{LAG_SCHEMA, LagDocument, RunStatus, TargetRecord},
-    sample::{Beside, LagSample, Phase, Sighting, Write},
-    time::Nanos,
+use replimeter_model::record::RunStatus;
+use replimeter_stats::binomial::Excess;
+use replimeter_suites::{
+    Ended, Tool,
+    made_up::{MadeUp, lag_run},
+    password, start, url,
 };
-use replimeter_report::samples::SamplesWriter;
-use replimeter_stats::{binomial::Excess, random::Random};
-use replimeter_suites::{Ended, Tool, password, start, url};
 use serde_json::{Value, json};
 
 /// Output with what changes from run to run replaced.
@@ -23,51 +20,10 @@ fn shown(ended: &Ended, tool: &Tool) -> String {
     text.replace(tool.folder().to_str().unwrap(), "FOLDER")
 }
 
-/// A run directory of `lag` with so many made-up samples around `level` microseconds, neighbours alike.
+/// A run directory of `lag` with so many made-up samples around `level` microseconds.
 fn made_up(tool: &Tool, name: &str, seed: u64, count: i64, level: f64) -> PathBuf {
     let dir = tool.folder().join(name);
-    fs::create_dir(&dir).unwrap();
-    let mut random = Random::new(seed);
-    let mut writer = SamplesWriter::create(&dir.join("samples.parquet"), "null").unwrap();
-    writer.begin("async:1", vec!["replica1".to_owned()]).unwrap();
-    let mut state = random.normal();
-    for seq in 0..count {
-        state = 0.6 * state + 0.8 * random.normal();
-        let (send, insert) = (Nanos(seq * 10_000_000), Nanos((80_000.0 * (0.2 * random.normal()).exp()) as i64));
-        let until = send + insert + Nanos((level * 1e3 * (0.3 * state).exp()) as i64);
-        let sighting = Sighting {
-            seq: seq as u64,
-            after: until - Nanos(20_000),
-            hit_began: until - Nanos(15_000),
-            until,
-            beside: Beside::Nothing,
-        };
-        let write = Write {
-            seq: seq as u64,
-            phase: if seq < 50 { Phase::WarmUp } else { Phase::Measure },
-            sweep: 0,
-            step: 0,
-            row_in_step: 1,
-            size_bytes: 1000,
-            intended: send,
-            send,
-            ack: send + insert,
-        };
-        writer.write(&LagSample { replica: 0, method: Method::Poll, write, sighting: Some(sighting), untold: false }).unwrap();
-    }
-    writer.finish().unwrap();
-    let target = TargetRecord { shape: "async:1".to_owned(), modes: vec!["async".to_owned()], ..TargetRecord::default() };
-    let document = LagDocument {
-        schema: LAG_SCHEMA.to_owned(),
-        answer: "Made up.".to_owned(),
-        started_at: "2026-01-01T00:00:00Z".to_owned(),
-        target,
-        ..LagDocument::default()
-    };
-    let manifest = Manifest { schema: MANIFEST_SCHEMA.to_owned(), replimeter: "0.0.0".to_owned(), ..Manifest::default() };
-    fs::write(dir.join("summary.json"), serde_json::to_string(&document).unwrap()).unwrap();
-    fs::write(dir.join("manifest.json"), serde_json::to_string(&manifest).unwrap()).unwrap();
-    fs::write(dir.join("plan.toml"), format!("command = \"lag\"\n\n[lag]\nrounds = {count}\n")).unwrap();
+    lag_run(&dir, MadeUp { seed, count, level_us: level, ..MadeUp::default() });
     dir
 }
 

@@ -1,13 +1,12 @@
 //! The page in a real browser: pictures drawn and alive, nothing fetched, nothing
 //! complained about, hostile names inert.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::{fs, path::Path, process::Command};
 
-use replimeter_suites::Tool;
+use replimeter_suites::{
+    Tool, browser,
+    made_up::{MadeUp, lag_run},
+};
 use serde_json::Value;
 
 /// Acts on the page as a person would and notes what came of it.
@@ -64,14 +63,6 @@ addEventListener("load", function () {
 });
 </script>
 </body>"#;
-
-fn browser() -> PathBuf {
-    let path = std::env::var_os("PATH").unwrap();
-    let names = ["chromium", "chromium-browser", "google-chrome"];
-    let found =
-        std::env::split_paths(&path).flat_map(|folder| names.map(|name| folder.join(name))).find(|program| program.exists());
-    found.expect("no Chromium on PATH: `make test` gets it on Debian as root; otherwise install the package chromium")
-}
 
 /// The page's final document, everything the browser said, and the requests that
 /// the page (and not the browser for itself) made to the network.
@@ -232,19 +223,49 @@ fn every_command_has_a_page_that_works() {
     for args in short {
         let tool = Tool::new();
         let _ = tool.run(args).with_code(0);
-        let page = tool.only_run().join("report.html");
-        let text = fs::read_to_string(&page).unwrap();
-        let looking = tool.folder().join("looking.html");
-        fs::write(&looking, text.replace("</body>", LOOK)).unwrap();
-        let (dom, log, asked) = visit(&looking, tool.folder());
-        let found = found(&dom);
-        assert_eq!(complaints(&log), Vec::<&str>::new(), "{args:?}");
-        assert_eq!(asked, Vec::<String>::new(), "{args:?}");
-        assert!(!found["title"].as_str().unwrap().is_empty(), "{args:?}");
-        let pictures = found["pictures"].as_object().unwrap();
-        // Counters that stayed 0 are in the table only.
-        let empty = pictures.iter().filter(|(name, drawn)| drawn.as_u64() == Some(0) && *name != "counters");
-        assert!(!pictures.is_empty() && empty.count() == 0, "{args:?}: {found:#}");
-        assert!(found["tables"].as_u64().unwrap() > 0, "{args:?}");
+        look_at(&tool, &tool.only_run().join("report.html"), args);
     }
+}
+
+#[test]
+fn pages_of_several_runs_work_too() {
+    let tool = Tool::new();
+    let run = |name: &str, args: &[&str]| {
+        let _ = tool.run(&[args, &["--run-dir", name]].concat()).with_code(0);
+    };
+    run("one", &["lag", "--sandbox", "mariadb/async:1", "--rounds", "200", "--every", "2ms"]);
+    run("two", &["lag", "--sandbox", "mariadb/semi-sync:1", "--rounds", "200", "--every", "2ms"]);
+    run("three", &["stale", "--sandbox", "mariadb/async:1", "--rounds", "200", "--curve-rounds", "50"]);
+    let ended = tool.run(&["report", "one", "two", "three", "--page", "all.html"]).with_code(0);
+    assert!(ended.stdout.contains("all.html"), "{}", ended.stdout);
+    let found = look_at(&tool, &tool.folder().join("all.html"), &["report"]);
+    assert!(found["pictures"].as_object().unwrap().len() >= 2, "lag and staleness have a picture: {found:#}");
+    let page = fs::read_to_string(tool.folder().join("all.html")).unwrap();
+    for mode in ["async:1", "semi-sync:1"] {
+        assert!(page.contains(mode), "{mode}");
+    }
+    // What compares runs has a page of its own.
+    lag_run(&tool.folder().join("a"), MadeUp::default());
+    lag_run(&tool.folder().join("b"), MadeUp { seed: 2, ..MadeUp::default() });
+    run("compared", &["compare", "a", "b"]);
+    look_at(&tool, &tool.folder().join("compared/report.html"), &["compare"]);
+}
+
+/// Opens a page and checks that it has a title, tables and pictures that are drawn, that it asks for
+/// nothing, and that the browser has no complaint.
+fn look_at(tool: &Tool, page: &Path, what: &[&str]) -> Value {
+    let text = fs::read_to_string(page).unwrap();
+    let looking = tool.folder().join("looking.html");
+    fs::write(&looking, text.replace("</body>", LOOK)).unwrap();
+    let (dom, log, asked) = visit(&looking, tool.folder());
+    let found = found(&dom);
+    assert_eq!(complaints(&log), Vec::<&str>::new(), "{what:?}");
+    assert_eq!(asked, Vec::<String>::new(), "{what:?}");
+    assert!(!found["title"].as_str().unwrap().is_empty(), "{what:?}");
+    let pictures = found["pictures"].as_object().unwrap();
+    // Counters that stayed 0 are in the table only.
+    let empty = pictures.iter().filter(|(name, drawn)| drawn.as_u64() == Some(0) && *name != "counters");
+    assert!(!pictures.is_empty() && empty.count() == 0, "{what:?}: {found:#}");
+    assert!(found["tables"].as_u64().unwrap() > 0, "{what:?}");
+    found
 }

@@ -31,7 +31,7 @@ use replimeter_stats::{
 
 use crate::{
     cli::OutputArgs,
-    commands::report::Document,
+    document::Document,
     failure::{Failure, unexpected},
     frame::Frame,
     measure::{self, document, servers},

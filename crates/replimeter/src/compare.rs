@@ -21,8 +21,8 @@ use serde::Deserialize as _;
 use self::{conditions::FailIf, figures::Figure, sides::Run};
 use crate::{
     cli::{CompareArgs, Form},
-    commands::report::{plain, print, print_json},
     failure::Failure,
+    print::{plain, print, print_json},
     run_dir::{PAGE, RunDir, SUMMARY, TICKET, write_json, write_text},
 };
 

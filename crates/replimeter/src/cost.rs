@@ -34,7 +34,7 @@ use replimeter_stats::{binomial::Excess, random::Random, series::distribution};
 use self::gathered::{Gathered, Key, against_itself, rows, steps};
 use crate::{
     cli::OutputArgs,
-    commands::report::Document,
+    document::Document,
     failure::{Failure, Kind, unexpected},
     frame::Frame,
     machine,

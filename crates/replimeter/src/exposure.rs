@@ -10,11 +10,12 @@ use replimeter_model::{
 use replimeter_report::{crashes::LooksWriter, exposure::answer};
 
 use crate::{
-    commands::report::{Document, plain},
     course::Course,
+    document::Document,
     failure::{Failure, unexpected},
     frame::{Frame, Request},
     measure,
+    print::plain,
     run_dir::SAMPLES,
 };
 

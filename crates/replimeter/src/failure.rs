@@ -11,7 +11,7 @@ use replimeter_report::samples::SamplesError;
 use replimeter_sandbox::SandboxError;
 use replimeter_server::ServerError;
 
-use crate::commands::report::plain;
+use crate::print::plain;
 
 /// The exit codes of every command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

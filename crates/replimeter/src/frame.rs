@@ -16,7 +16,7 @@ use replimeter_stats::signed::SignedHistogram;
 
 use crate::{
     cli::OutputArgs,
-    commands::report::Document,
+    document::Document,
     failure::Failure,
     histograms, machine,
     measure::{

@@ -25,7 +25,7 @@ use replimeter_stats::signed::SignedHistogram;
 
 use crate::{
     cli::OutputArgs,
-    commands::report::Document,
+    document::Document,
     failure::{Failure, Kind, unexpected},
     frame::{Frame, Request},
     measure::{self, load as beside, servers},

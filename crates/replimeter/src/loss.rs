@@ -26,7 +26,7 @@ use replimeter_stats::crashes::{counts, share, times};
 
 use crate::{
     cli::OutputArgs,
-    commands::report::Document,
+    document::Document,
     failure::{Failure, unexpected},
     frame::Frame,
     measure::{

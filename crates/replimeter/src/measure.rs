@@ -38,7 +38,7 @@ use self::{
 };
 use crate::{
     cli::OutputArgs,
-    commands::report::Document,
+    document::Document,
     environment,
     failure::{Failure, Kind},
     frame::{Frame, Request},

@@ -27,7 +27,7 @@ use replimeter_stats::random::Random;
 use self::gathered::Gathered;
 use crate::{
     cli::OutputArgs,
-    commands::report::Document,
+    document::Document,
     failure::{Failure, Kind, unexpected},
     frame::Frame,
     measure::{self, servers},

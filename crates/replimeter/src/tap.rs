@@ -23,11 +23,12 @@ use replimeter_report::{
 
 use crate::{
     cli::Stream,
-    commands::report::{Document, Reader, plain, print, print_to_reader},
     course::Course,
+    document::Document,
     failure::{Failure, unexpected},
     frame::{Frame, Request},
     measure,
+    print::{Reader, plain, print, print_to_reader},
     run_dir::SAMPLES,
 };
 

@@ -10,6 +10,7 @@ mod loss;
 mod pictures;
 mod price;
 mod reproduce;
+mod reproduce_pictures;
 mod scale;
 mod stale;
 mod stale_pictures;

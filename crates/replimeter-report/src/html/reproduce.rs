@@ -11,6 +11,7 @@ use super::{
     HtmlError,
     frame::Page,
     pictures::{DataTable, Picture, colour, figure},
+    reproduce_pictures::picture,
 };
 use crate::reproduce::{CLAIM_HEADINGS, claim_lines, text};
 
@@ -32,7 +33,7 @@ pub fn reproduce(document: &ReproduceDocument, manifest: &Manifest, plans: &str)
         manifest,
         plan: plans,
         several: true,
-        pictures: verdicts(document).into_iter().collect(),
+        pictures: verdicts(document).into_iter().chain(document.experiments.iter().filter_map(picture)).collect(),
         text_report: text(document),
     };
     page.render(context! { experiments => Value::from(Serde(&document.experiments)) })

@@ -17,9 +17,9 @@ use replimeter_report::{doctor, terminal};
 
 use crate::{
     cli::DoctorArgs,
-    commands::report::{plain, print, print_json},
     failure::Failure,
     measure::servers::obtain,
+    print::{plain, print, print_json},
     progress::Line,
 };
 

@@ -7,8 +7,8 @@ use replimeter_model::schema;
 
 use crate::{
     cli::{Cli, CompletionsArgs, ManArgs, SchemaArgs},
-    commands::report::print,
     failure::{Failure, unexpected},
+    print::print,
 };
 
 /// The program's name.

@@ -16,11 +16,12 @@ use replimeter_report::{html, reproduce};
 
 use crate::{
     cli::{Extent, OutputArgs, ReproduceArgs},
-    commands::report::{Document, plain, print, print_json},
     cost,
+    document::Document,
     failure::{Failure, Kind, unexpected},
     frame::Request,
     machine, measure,
+    print::{plain, print, print_json},
     run_dir::{MANIFEST, PAGE, RunDir, SUMMARY, TICKET, write_json, write_text},
     scale, stale,
 };

@@ -16,11 +16,12 @@ use replimeter_model::{
 use crate::{
     calibrate,
     cli::RunArgs,
-    commands::report::{plain, print},
     cost, exposure,
     failure::Failure,
     frame::{Request, plan_text},
-    loading, loss, measure, scale, stale, tap, touches,
+    loading, loss, measure,
+    print::{plain, print},
+    scale, stale, tap, touches,
 };
 
 /// No plan comes near this, in bytes.

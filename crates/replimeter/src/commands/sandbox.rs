@@ -33,9 +33,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     cli::{DownArgs, EnvArgs, ExecArgs, LinkArgs, ListArgs, SandboxCommand, UpArgs},
-    commands::report::{plain, print, print_json},
     environment,
     failure::Failure,
+    print::{plain, print, print_json},
     progress::Line,
 };
 

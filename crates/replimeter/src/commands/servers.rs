@@ -15,9 +15,9 @@ use replimeter_sandbox::{
 
 use crate::{
     cli::{AddArgs, ServersArgs, ServersCommand},
-    commands::report::{plain, print, print_json},
     environment,
     failure::Failure,
+    print::{plain, print, print_json},
     progress::Line,
 };
 
