@@ -73,7 +73,7 @@ fn mistakes_are_told_before_a_server_starts() {
     let _ = tool.run(&["reproduce", "--size", "huge"]).with_code(2).saying("small, full");
     fs::create_dir(tool.folder().join("full")).unwrap();
     fs::write(tool.folder().join("full/mine.txt"), "mine").unwrap();
-    let _ = tool.run(&["reproduce", "--only", "1", "--run-dir", "full"]).with_code(2).saying("full");
+    let _ = tool.run(&["reproduce", "--only", "1", "--run-dir", "full"]).with_code(3).saying("full");
     assert_eq!(fs::read_to_string(tool.folder().join("full/mine.txt")).unwrap(), "mine");
     assert_eq!(fs::read_dir(tool.folder().join("full")).unwrap().count(), 1);
 }
