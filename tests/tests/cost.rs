@@ -251,6 +251,17 @@ fn a_server_that_is_killed_ends_the_run_and_leaves_what_was_measured() {
     assert!(number(&document["results"][0]["operations"]) > 0.0);
 }
 
+/// A script goes in words, which no server looks at before they are run.
+#[test]
+fn a_script_that_the_server_refuses_has_no_price() {
+    let tool = Tool::new();
+    std::fs::write(tool.folder().join("own.sql"), "SELECT 1;\nSELEC 2;\n").unwrap();
+    let ended =
+        tool.run(&["cost", "--modes", "mariadb/none", "--workload", "own.sql", "--threads", "1", "--for", "1s", "--starts", "1"]);
+    let _ = ended.with_code(3).saying("line 2").saying("SELEC 2");
+    assert!(tool.runs().is_empty());
+}
+
 #[test]
 fn bad_input_is_explained_before_anything_is_started() {
     let tool = Tool::new();
@@ -262,6 +273,7 @@ fn bad_input_is_explained_before_anything_is_started() {
         (vec!["cost", "--for", "10"], 2, "unit"),
         (vec!["cost", "--modes", "async", "--servers", "/nonexistent"], 3, "/nonexistent"),
         (vec!["cost", "--raw"], 2, "--raw"),
+        (vec!["cost", "--workload", "insert", "--size", "100MB"], 2, "no workload has data"),
     ] {
         let ended = tool.run(&args);
         assert_eq!(ended.code, Some(code), "{ended:#?}");

@@ -40,6 +40,10 @@ fn run_file(nodes: &[Node], text: &str, more: &[&str]) -> Ended {
     load_with(&tool, nodes, &[&["--workload", "own.toml"], more].concat())
 }
 
+fn pid(child: &Child) -> Pid {
+    Pid::from_raw(child.id() as i32).unwrap()
+}
+
 fn assert_clean(nodes: &[Node]) {
     until("nothing of ours is left", LIMIT, || nodes.iter().all(clean));
 }
@@ -68,6 +72,10 @@ fn on_mariadb() {
         ("plans_and_reports", plans_and_reports),
         ("an_interrupted_run_is_kept", an_interrupted_run_is_kept),
         ("beside_a_measurement", beside_a_measurement),
+        ("errors_do_not_hold_a_load_back", errors_do_not_hold_a_load_back),
+        ("a_script_that_is_refused_ends_before_it_is_measured", a_script_that_is_refused_ends_before_it_is_measured),
+        ("an_interrupted_filling_leaves_nothing", an_interrupted_filling_leaves_nothing),
+        ("shares_and_sizes_that_make_no_sense", shares_and_sizes_that_make_no_sense),
     ] {
         eprintln!("case {name}");
         case(nodes);
@@ -337,6 +345,90 @@ fn a_server_killed_under_load_leaves_a_partial_result() {
     let row = &document["results"][0];
     assert!(row["passes"].as_u64() > Some(0) && number(&row["counted_us"]) > 5e5, "{row:#}");
     assert!(tool.only_run().join("report.html").exists());
+}
+
+/// A sixth of the operations meets a key that is there. A client goes on after such an error.
+fn errors_do_not_hold_a_load_back(nodes: &[Node]) {
+    let text = "size = 1000
+        [[table]]
+        name = 'taken'
+        create = 'CREATE TABLE taken (id INT PRIMARY KEY) ENGINE=InnoDB'
+        [table.columns]
+        id = {row = true}
+        [shared]
+        id = {uniform = [901, 1500]}
+        [[statement]]
+        sql = 'INSERT INTO taken (id) VALUES (:id)'
+        [[statement]]
+        sql = 'DELETE FROM taken WHERE id = :id'";
+    let document = run_file(nodes, text, &["--threads", "2", "--for", "2s"]).with_code(0).json();
+    let row = &document["results"][0];
+    let failed = number(&row["failed"]);
+    let thread_time_us = 2.0 * number(&row["counted_us"]);
+    assert!(failed > 50.0 && failed * 10_000.0 > thread_time_us, "a pause of 10 ms for each would not fit: {row:#}");
+    assert_eq!(row["errors"][0]["code"], 1062);
+    assert!(codes(&document).contains(&"load-errors"), "{document:#}");
+}
+
+fn a_script_that_is_refused_ends_before_it_is_measured(nodes: &[Node]) {
+    let tool = Tool::new();
+    fs::write(tool.folder().join("own.sql"), "SELECT 1;\nSELEC 2;\n").unwrap();
+    let ended = load_with(&tool, nodes, &["--workload", "own.sql", "--for", "60s"]).with_code(3);
+    let _ = ended.saying("line 2").saying("SELEC 2");
+    assert!(tool.runs().is_empty(), "nothing was measured");
+}
+
+fn an_interrupted_filling_leaves_nothing(nodes: &[Node]) {
+    let tool = Tool::new();
+    let child = spawn(&tool, nodes, &["--workload", "point-select", "--size", "4GB", "--for", "1s"]);
+    until("it fills", LIMIT, || {
+        let rows = session(&nodes[0]).value("test", "SELECT 1 FROM replimeter.sbtest1 LIMIT 1");
+        rows.ok().flatten().is_some()
+    });
+    kill_process(pid(&child), Signal::INT).unwrap();
+    let _ = wait(child, Duration::from_secs(60)).with_code(130);
+    assert!(tool.runs().is_empty());
+}
+
+fn shares_and_sizes_that_make_no_sense(nodes: &[Node]) {
+    let args = ["--workload", "point-select", "--size", "1000", "--reads", "all", "--threads", "3", "--for", "500ms"];
+    let document = load(nodes, &args).with_code(0).json();
+    assert!(codes(&document).contains(&"uneven-load"), "{document:#}");
+    let _ = load(nodes, &["--workload", "point-select", "--size", "0"]).with_code(2).saying("is no data set");
+    let ended = load(nodes, &["--workload", "point-select", "--size", "900TB", "--for", "1s"]).with_code(3);
+    let _ = ended.saying("MB free").saying("--size");
+}
+
+/// A replica that no longer follows makes it another topology than the one that was to be measured.
+#[test]
+fn a_replica_that_stops_under_load_is_no_success() {
+    let sandbox = start("mariadb/semi-sync:1", &[RELAXED.as_slice(), &["rpl_semi_sync_master_timeout=500"]].concat());
+    let nodes = sandbox.nodes();
+    let insert = ["--workload", "insert", "--threads", "4", "--for", "5s"];
+    let begun = |tool: &Tool| {
+        let child = spawn(tool, nodes, &insert);
+        until("it runs", LIMIT, || {
+            let rows = session(&nodes[0]).value("test", "SELECT COUNT(*) FROM replimeter.load_insert");
+            rows.ok().flatten().is_some_and(|rows| rows.len() > 2)
+        });
+        child
+    };
+    // For a while it did not wait: the figures are of a mixture.
+    let tool = Tool::new();
+    let child = begun(&tool);
+    sql(&nodes[1], "STOP SLAVE IO_THREAD");
+    thread::sleep(Duration::from_millis(1500));
+    sql(&nodes[1], "START SLAVE IO_THREAD");
+    let ended = wait(child, LIMIT).with_code(1).saying("fell back from semi-synchronous");
+    assert_eq!(ended.json()["status"], "void");
+    assert_clean(nodes);
+    let tool = Tool::new();
+    let child = begun(&tool);
+    kill_server(&sandbox, 1);
+    let ended = wait(child, LIMIT).with_code(3).saying("replica1");
+    let document = ended.json();
+    assert_eq!(document["status"], "failed");
+    assert!(document["results"][0]["passes"].as_u64() > Some(0), "what was measured is kept: {document:#}");
 }
 
 /// A tablespace that may not grow stands for a disk that is full.

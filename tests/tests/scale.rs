@@ -221,6 +221,8 @@ fn requests_that_make_no_sense_are_refused() {
         (vec!["scale", "--replicas", "0..2", "--check-prediction"], "5 numbers of replicas"),
         (vec!["scale", "--mode", "galera"], "no read replicas"),
         (vec!["scale", "--size", "much"], "is no size"),
+        (vec!["scale", "--size", "0"], "is no data set"),
+        (vec!["scale", "--replicas", "0..4", "--threads", "2"], "2 clients cannot read from 4 servers"),
         (vec!["scale", "--reads", "nowhere"], "no place for reads"),
         (vec!["scale", "--for", "1ms"], "its own beginning"),
         (vec!["scale", "--raw"], "sweep over sizes"),

@@ -113,6 +113,24 @@ impl Cluster {
         std::iter::once(record(&self.primary)).chain(replicas).collect()
     }
 
+    /// Whether every replica or member still replicates.
+    ///
+    /// # Errors
+    /// When one does not, or does not answer: the first, with what it says of itself.
+    pub fn verify(&self) -> Result<(), ServerError> {
+        for replica in &self.replicas {
+            let state = replica.state_now()?;
+            if !state.running {
+                return Err(replica.server.session.unfit(
+                    "no longer replicates",
+                    state.words,
+                    "the server's error log says more; measure again",
+                ));
+            }
+        }
+        Ok(())
+    }
+
     /// The names of the replicas, in order.
     #[must_use]
     pub fn replica_names(&self) -> Vec<String> {

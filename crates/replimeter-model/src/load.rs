@@ -69,7 +69,11 @@ impl FromStr for Size {
         };
         // No row has less than a byte.
         let (Self::Rows(most) | Self::Bytes(most)) = size;
-        if most > MOST_ROWS { Err(format!("`{text}` is more than any server of ours takes")) } else { Ok(size) }
+        match most {
+            0 => Err(format!("`{text}` is no data set: there would be nothing to read")),
+            _ if most > MOST_ROWS => Err(format!("`{text}` is more than any server of ours takes")),
+            _ => Ok(size),
+        }
     }
 }
 

@@ -55,6 +55,8 @@ pub enum WarningCode {
     LoadErrors,
     /// A load could not keep its rate.
     LoadNotHeld,
+    /// Servers that share a load have unlike parts of it.
+    UnevenLoad,
     /// The client, not the servers, held a load back.
     LoadClientBound,
     /// A data set of another size, or one that was not whole, was replaced.

@@ -85,10 +85,15 @@ fn with_ends(unit: Unit, estimate: &Estimate) -> String {
     }
 }
 
+/// A ratio whose ends lie so many times apart is not known.
+const HOPELESS: f64 = 100.0;
+
 /// A ratio with its interval.
 pub(crate) fn ratio(estimate: &Estimate) -> String {
     let Some(value) = estimate.value else { return dash() };
     match estimate.ends() {
+        // Too few starts, or too unlike ones: such an interval says nothing.
+        Some([low, high]) if low > 0.0 && high / low > HOPELESS || low <= 0.0 => format!("{value:.2} [not known]"),
         Some([low, high]) => {
             // Two digits of the half-width; the ends outwards.
             let half = ((high - low) / 2.0).max(1e-6);
@@ -126,7 +131,8 @@ pub(crate) fn lines(document: &CostDocument) -> Vec<Vec<String>> {
             with_interval(&row.throughput),
             row.throughput.stdev.map_or_else(dash, |stdev| rate(stdev, stdev / 10.0)),
             ratio(&relative(row)),
-            show(latency.mean_us),
+            // As what is added counts it: each start alike.
+            show(row.latency_mean_us.value.or(latency.mean_us)),
             show(latency.stdev_us),
             show(latency.p50_us),
             show(latency.p95_us),
@@ -250,6 +256,8 @@ fn adds(added: &Added, operation: &str) -> Option<String> {
         let part = match cpu.excludes(0.0) {
             Some(false) => format!("no primary CPU that could be shown ({})", amount(cpu)?),
             _ if us < 0.0 => format!("takes {} off the primary's CPU", amount(&turned(cpu))?),
+            // What is taken off the one is not taken off the other.
+            _ if latency.excludes(0.0) != Some(false) && value < 0.0 => format!("adds {} of primary CPU", amount(cpu)?),
             _ => format!("{} of primary CPU", amount(cpu)?),
         };
         let _ = write!(words, " and {part}");
@@ -368,10 +376,15 @@ fn threads(number: u32) -> String {
 pub(crate) fn how(document: &CostDocument) -> Vec<String> {
     let settings = &document.settings;
     let mut sentences = Vec::new();
-    let starts = settings.starts.unwrap_or(0);
+    let of = |pick: fn(u64, u64) -> u64| document.results.iter().map(|row| row.starts).reduce(pick).unwrap_or(0);
+    let starts = match (of(u64::min), of(u64::max)) {
+        (1, 1) => "one fresh start".to_owned(),
+        (fewest, most) if fewest == most => format!("{fewest} fresh starts"),
+        (fewest, most) => format!("{fewest} to {most} fresh starts"),
+    };
     if document.self_test.is_none() {
         sentences.push(format!(
-            "Every mode had {starts} fresh starts, in rounds of shuffled order (seed {}); only the servers of the mode being measured ran. The \
+            "Every mode had {starts}, in rounds of shuffled order (seed {}); only the servers of the mode being measured ran. The \
              load was counted in blocks after a ramp; throughput is the mean over the starts, its stdev that between blocks.",
             settings.seed.unwrap_or(0)
         ));
@@ -382,6 +395,12 @@ pub(crate) fn how(document: &CostDocument) -> Vec<String> {
          same binary. Quantiles and their ratios: each start as a whole."
             .to_owned(),
     );
+    if document.results.iter().any(|row| row.servers.iter().any(|server| server.fsyncs_per_op.is_some())) {
+        sentences.push(
+            "Flushes (fsyncs/op) are those that the storage engine counts: flushes of a binary log are counted by no server, and come on top with sync_binlog=1."
+                .to_owned(),
+        );
+    }
     let durability = settings.durability.unwrap_or_default();
     sentences.push(format!("Durability {}, for all modes alike: {}.", durability.name(), document.durability.join("; ")));
     if let Some(workload) = &settings.workload {

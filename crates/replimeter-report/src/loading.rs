@@ -157,6 +157,17 @@ pub(crate) fn sentences(document: &LoadDocument) -> Vec<String> {
          that both are the same and a stall of the server holds the load up with it. Retries are inside both. The interval is by batch \
          means of this one run and says nothing of other starts."
     )];
+    if document.results.iter().any(|row| row.servers.iter().any(|server| server.fsyncs_per_op.is_some())) {
+        let together = document.results.windows(2).any(|two| two[0].load.threads == two[1].load.threads);
+        sentences.push(format!(
+            "{}Flushes are those that the storage engine counts; a binary log's own are counted by no server.",
+            if together {
+                "Workloads ran beside one another: what servers spent is of all of them together, for one operation of any. "
+            } else {
+                ""
+            }
+        ));
+    }
     for data in &document.data {
         let size = format!("{} rows, {:.0} MB on the disk", count(data.rows), data.bytes as f64 / 1e6);
         let names = data.workloads.join(", ");
@@ -183,7 +194,14 @@ pub fn answer(document: &LoadDocument) -> String {
         };
         let half = load.throughput.low.map_or(mean / 10.0, |low| mean - low);
         let p99 = load.latency.p99_us.map_or_else(String::new, |us| format!(", {} at p99", crate::figures::time(us)));
-        format!("{} does {} operations a second{p99}", what(load), rate(mean, half))
+        let held = match (load.rate, load.waiting.filter(|waiting| *waiting > u64::from(load.threads))) {
+            (Some(asked), Some(waiting)) if mean < asked as f64 * 0.98 => {
+                format!(" of {} asked for: the rate was not held, {} were still waiting at the end", count(asked), count(waiting))
+            }
+            _ => String::new(),
+        };
+        let begun = if held.is_empty() || p99.is_empty() { "" } else { " of those begun" };
+        format!("{} does {} operations a second{held}{p99}{begun}", what(load), rate(mean, half))
     };
     let mut answer = document.results.iter().map(part).collect::<Vec<_>>().join("; ");
     if answer.is_empty() {

@@ -28,8 +28,8 @@ pub(crate) const HEADINGS: [&str; 9] = [
 ];
 
 /// The columns for updates.
-pub(crate) const UPDATE_HEADINGS: [&str; 4] =
-    ["replicas", "update alone/s", "update while selecting/s", "select while updating/s"];
+pub(crate) const UPDATE_HEADINGS: [&str; 7] =
+    ["replicas", "update alone/s", "% of none", "update while selecting/s", "% of none", "select while updating/s", "% of none"];
 
 /// The columns of percent.
 pub(crate) const PERCENT_HEADINGS: [&str; 5] =
@@ -161,11 +161,21 @@ pub(crate) fn update_lines(document: &ScaleDocument) -> Vec<Vec<String>> {
     let of = |replicas: u32| {
         let alone = row(document, replicas, ScalePhase::Update)?;
         let mixed = row(document, replicas, ScalePhase::MixedUpdate);
+        let of_none = |row: Option<&ScaleRow>, select: bool| {
+            let of = row.map(|row| row.percent_of_none);
+            of.map_or_else(
+                || "–".to_owned(),
+                |of| if select { percent(of.selects, of.selects_ci) } else { percent(of.updates, of.updates_ci) },
+            )
+        };
         Some(vec![
             replicas.to_string(),
             interval(alone.updates_per_s, alone.updates_ci),
+            of_none(Some(alone), false),
             mixed.map_or_else(|| "–".to_owned(), |row| interval(row.updates_per_s, row.updates_ci)),
+            of_none(mixed, false),
             mixed.map_or_else(|| "–".to_owned(), |row| interval(row.selects_per_s, row.selects_ci)),
+            of_none(mixed, true),
         ])
     };
     counts(document).into_iter().filter_map(of).collect()

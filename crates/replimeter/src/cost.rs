@@ -58,6 +58,7 @@ pub(crate) fn check(work: &CostPlan, output: &OutputArgs) -> Result<(), Failure>
 /// The workload, and how much data it runs on.
 fn workload(work: &CostPlan) -> Result<(Workload, Size), Failure> {
     let workload = load::workload(&work.workload)?;
+    load::refuse_size(work.size, std::slice::from_ref(&workload))?;
     let size = work.size.unwrap_or_else(|| workload.default_size());
     Ok((workload, size))
 }
@@ -263,6 +264,19 @@ pub(crate) fn carry_out(
             "use fewer threads, or see why the replica does not acknowledge in time",
         ));
     }
+    if let Some(gathered) = all.iter().find(|gathered| gathered.idle())
+        && failure.is_none()
+    {
+        let errors = gathered.first_error().map_or_else(String::new, |error| format!(": {error}"));
+        failure = Some(Failure::void(
+            format!(
+                "{} at {} threads: no operation was completed in the counted time{errors}",
+                gathered.key.kind.name(),
+                gathered.key.threads
+            ),
+            "measure for longer (--for), or mend the statement",
+        ));
+    }
     if let Some(test) = self_test.as_ref().filter(|test| test.significant && failure.is_none()) {
         failure = Some(Failure::void(
             format!(
@@ -319,8 +333,12 @@ pub(crate) fn carry_out(
 fn judge(work: &CostPlan, all: &[Gathered], results: &[replimeter_model::cost::CostRow]) -> Vec<Warning> {
     let mut warnings = Vec::new();
     let fewest = results.iter().map(|row| row.starts).min().unwrap_or(0);
-    if fewest < 4 && work.self_test.is_none() {
+    let fewest = if work.self_test.is_some() { u64::from(work.starts) } else { fewest };
+    if fewest < 4 {
         let words = match fewest {
+            few if work.self_test.is_some() => format!(
+                "each comparison has only {few} starts on each side: with fewer than 4 the intervals are so wide that hardly anything can differ, and the test shows little"
+            ),
             0 | 1 => {
                 "a mode was started once only: how much one start differs from the next is not known, and there are no intervals"
                     .to_owned()

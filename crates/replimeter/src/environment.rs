@@ -47,6 +47,11 @@ fn udf_library() -> Vec<PathBuf> {
     beside.into_iter().chain(installed).collect()
 }
 
+/// Whether the library of our functions is there.
+pub(crate) fn has_udf() -> bool {
+    udf_library().iter().any(|path| path.is_file())
+}
+
 /// A password for the node: its own variable, ours, or the stock client's.
 pub(crate) fn password(node: &str) -> Option<Secret> {
     // What no variable's name can hold becomes an underscore.

@@ -19,7 +19,11 @@ use replimeter_model::{
     time::Nanos,
     warning::Warning,
 };
-use replimeter_report::{figures::count, loading::answer, seconds};
+use replimeter_report::{
+    figures::count,
+    loading::answer,
+    seconds::{self, ServerSeconds},
+};
 use replimeter_server::Node;
 use replimeter_stats::signed::SignedHistogram;
 
@@ -37,6 +41,7 @@ use crate::{
 const LIMIT: Duration = Duration::from_millis(400);
 /// How often what the servers use is looked at.
 const GLANCE: Duration = Duration::from_millis(250);
+const SECOND: Nanos = Nanos(1_000_000_000);
 /// Connections that fill a data set.
 const FILLERS: u32 = 4;
 
@@ -58,9 +63,7 @@ fn workloads(work: &LoadingPlan) -> Result<Vec<Workload>, Failure> {
             }
         }
     }
-    if work.size.is_some() && !workloads.iter().any(Workload::has_data) {
-        return Err(Failure::usage("a size was given, and no workload has data", "leave --size out"));
-    }
+    beside::refuse_size(work.size, &workloads)?;
     Ok(workloads)
 }
 
@@ -91,6 +94,7 @@ struct Measured {
     data: Vec<DataRecord>,
     results: Vec<LoadRow>,
     histograms: Vec<(String, SignedHistogram)>,
+    uses: Vec<ServerSeconds>,
     warnings: Vec<Warning>,
     failure: Option<Failure>,
     measured_us: f64,
@@ -117,6 +121,11 @@ pub(crate) fn carry_out(mut request: Request<'_, LoadingPlan>, stop: &Arc<Atomic
     let watch = Watch::start(meter, GLANCE);
     let result = measure(work, &workloads, &cluster, &frame, &watch, &mut data, &mut measured, stop);
     watch.finish();
+    // A load that no replica followed, or that did not wait as it was to, is not one of this mode.
+    let fallen_back = cluster.fallen_back();
+    let members = result.as_ref().err().and_then(|_| cluster.members_now());
+    let ended = measured.failure.take().or_else(|| cluster.verify().err().map(Failure::from));
+    measured.failure = measure::with_causes(ended, fallen_back, members, target);
     frame.line.say("removing the data");
     measured.warnings.extend(data.remove());
     let mode = cluster.mode.to_owned();
@@ -132,7 +141,7 @@ pub(crate) fn carry_out(mut request: Request<'_, LoadingPlan>, stop: &Arc<Atomic
         measured.failure.get_or_insert(failure);
     }
     frame.run_dir.keep();
-    let written = seconds::write(&frame.run_dir.file(SAMPLES), &measured.results);
+    let written = seconds::write(&frame.run_dir.file(SAMPLES), &measured.results, &measured.uses);
     let mut failure = measured.failure.take();
     if let Err(error) = written {
         failure.get_or_insert(error.into());
@@ -255,6 +264,12 @@ fn measure(
         let operations: u64 = results.iter().map(|result| result.operations).sum();
         let used = results.first().map(|first| watch.over(first.began, first.began + first.counted)).unwrap_or_default();
         let servers: Vec<PerOperation> = used.iter().map(|used| used.per_operation(operations)).collect();
+        if let Some(first) = results.first() {
+            let seconds = (first.counted.0 / SECOND.0).max(0);
+            let until = first.began + Nanos(seconds * SECOND.0);
+            let course = watch.course(first.began, until, u32::try_from(seconds).unwrap_or(u32::MAX));
+            measured.uses.push(ServerSeconds { threads: *threads, course });
+        }
         if results.iter().all(|result| result.failure.is_none() && !result.interrupted) {
             // The higher of two is the limit: something else may have slowed one down.
             let after = crew.measure_limit(LIMIT);
@@ -284,9 +299,11 @@ fn measure(
         if measured.failure.as_ref().is_some_and(|failure| failure.kind != Kind::Void) || stop.load(Ordering::Relaxed) {
             return Ok(());
         }
-        // The next number of threads begins with as many rows as the first.
-        for set in &data.sets {
-            set.restore(&data.primary)?;
+        if work.threads.last() != Some(threads) {
+            // The next number of threads begins with as many rows as the first.
+            for set in &data.sets {
+                set.restore(&data.primary)?;
+            }
         }
     }
     Ok(())

@@ -18,7 +18,7 @@ use replimeter_model::{
     plan::{Plan, ScalePhase, ScalePlan},
     scale::{SCALE_SCHEMA, ScaleDocument},
     target::{Passwords, Target},
-    warning::Warning,
+    warning::{Warning, WarningCode},
 };
 use replimeter_report::{blocks::BlocksWriter, figures::count, scale::answer};
 use replimeter_sandbox::Sandbox;
@@ -113,6 +113,7 @@ pub(crate) fn carry_out(
     let mut warnings = std::mem::take(&mut frame.warnings);
     let cpus_per_server = frame.manifest.sandboxes.iter().find_map(|sandbox| sandbox.cpus_per_server.clone());
     warnings.extend(gathered.warnings(cores, cpus_per_server.is_none()));
+    warnings.extend(uneven(work));
     warnings.extend(failure.as_ref().map(Failure::warning));
     let logged = frame.log(gathered.counted(), &gathered.latencies());
     let mut document = ScaleDocument {
@@ -207,6 +208,23 @@ impl Run<'_> {
         }
         Ok(())
     }
+}
+
+/// Says which numbers of replicas cannot have equal shares of the clients.
+fn uneven(work: &ScalePlan) -> Option<Warning> {
+    let counts = work.replicas.counts().iter().filter(|count| work.threads % work.readers(**count) != 0);
+    let counts: Vec<String> = counts.map(ToString::to_string).collect();
+    (!counts.is_empty()).then(|| {
+        Warning::new(
+            WarningCode::UnevenLoad,
+            format!(
+                "{} clients cannot be shared evenly with {} replicas, since each keeps to one server: some servers had a client more than others",
+                work.threads,
+                counts.join(" and ")
+            ),
+            "ask for a number of threads that every number of servers divides, such as 12",
+        )
+    })
 }
 
 /// Adds which servers have died: that says more than their silence.

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use replimeter_model::{
+    cost::CostKind,
     cost::CostModes,
     load::LoadSpec,
     plan::{
@@ -222,28 +223,39 @@ fn scale(touches: &mut Touches, plan: &Plan, work: &ScalePlan) {
     }
     touches.say(WRITES, "schema `replimeter` of these servers only");
     touches.say(LOAD, format!("{} clients that write and as many that read; {} of data", work.threads, work.size));
-    let turns = work.replicas.counts().len() as u32 * work.starts * work.blocks * work.phases().len() as u32;
+    let numbers = work.replicas.counts().len() as u32 + u32::from(work.check_prediction);
+    let turns = numbers * work.starts * work.blocks * work.phases().len() as u32;
     touches.say(TIME, format!("about {} and the starts", Span((work.duration.0 + work.warm_up.0) * turns)));
 }
 
 fn cost(touches: &mut Touches, work: &CostPlan) -> Result<(), Failure> {
     let mut known: Vec<String> = Vec::new();
-    for shape in &work.shapes {
+    // A mode against itself is the first of them, at one number of threads and one distance.
+    let (tested, times) = match work.self_test {
+        Some(comparisons) => (1, 2 * comparisons * work.starts),
+        None => (work.shapes.len(), work.starts),
+    };
+    for shape in &work.shapes[..tested] {
         let point = shape.wait_point.map_or_else(String::new, |point| format!(", {}", point.name()));
-        let line = format!("{}: {}{point}, {} times, and removes them", shape.mode, started(&shape.spec), work.starts);
+        let line = format!("{}: {}{point}, {} times, and removes them", shape.mode, started(&shape.spec), times);
         if !known.contains(&line) {
             touches.say(SERVERS, line.clone());
             known.push(line);
         }
     }
-    if work.modes == CostModes::All {
+    if work.self_test.is_none() && !work.shapes.iter().any(|shape| shape.mode.kind == CostKind::None) {
+        touches.say(SERVERS, format!("none of each binary, which all are held against, {times} times"));
+    }
+    if work.modes == CostModes::All && work.self_test.is_none() {
         touches.say(SERVERS, "modes that the servers found here cannot be started in are left out");
     }
     touches.say(WRITES, "schema `replimeter` of these servers only");
     let workload = workload(&work.workload)?;
-    let threads: Vec<String> = work.threads.iter().map(ToString::to_string).collect();
+    let of = if work.self_test.is_some() { 1 } else { work.threads.len() };
+    let threads: Vec<String> = work.threads[..of].iter().map(ToString::to_string).collect();
     touches.say(LOAD, format!("{} with {} connections, back to back", workload.name, threads.join(", then ")));
-    let cells = (work.threads.len() * work.link_delays.len().max(1)) as u32;
+    let distances = if work.self_test.is_some() { 1 } else { work.link_delays.len().max(1) };
+    let cells = (of * distances) as u32;
     let times = work.self_test.map_or(work.shapes.len() as u32, |comparisons| 2 * comparisons);
     touches.say(TIME, format!("about {} and the starts", Span((work.duration.0 + work.ramp.0 * work.starts) * cells * times)));
     Ok(())

@@ -23,12 +23,12 @@ use super::{
     about,
     fill::DataSet,
     gauge::{Gauge, Gauges},
-    program::{Move, Program, Scratch},
+    program::{Move, Program, Routine, Scratch},
     tally::{Again, Tally},
     value::Draw,
     versions::Versions,
-    worker::{Connections, DOING, Link, Numbered, Order, Place, Report, Seat, Shared, Taker, Worker, roll_back},
-    workload::Workload,
+    worker::{Connections, DOING, Link, Numbered, Order, Place, Report, Seat, Shared, Taker, Worker, roll_back, run},
+    workload::{Operation, Workload},
 };
 use crate::clock::Clock;
 
@@ -216,7 +216,7 @@ pub(super) struct Outcome {
 impl Crew {
     /// Connects every thread of every squad, prepares every statement, and tries each
     /// once in a transaction that is rolled back (but what has neither parameters nor
-    /// reads, and a script's).
+    /// reads). A script is run once, as it stands.
     ///
     /// # Errors
     /// When a server cannot be reached, has no more connections, or refuses a statement:
@@ -566,6 +566,10 @@ impl Unit {
             outcome.cpu += report.cpu;
             outcome.delay = outcome.delay.zip(report.delay).map(|(sum, delay)| sum + delay);
         }
+        if self.shared.failed() {
+            // The wait for a server that did not come back is no time of the load's.
+            outcome.counted = Nanos(outcome.counted.0.min(outcome.tally.last.0));
+        }
         outcome
     }
 
@@ -671,6 +675,10 @@ fn connection_refused(mut error: ServerError, index: usize, threads: u32) -> Ser
 /// Runs each statement once in a transaction that is rolled back.
 fn try_out(link: &mut Link, program: &Program) -> Result<(), ServerError> {
     for (routine, operation) in program.operations.iter().zip(&program.workload.inner.operations) {
+        if routine.steps.iter().any(|step| matches!(step, Move::Words(_))) {
+            try_script(link, program, routine, operation)?;
+            continue;
+        }
         for trial in 1..=TRIALS {
             let mut draw = Draw::new(1, 1, program.sequences);
             let mut scratch = Scratch::default();
@@ -706,6 +714,31 @@ fn try_out(link: &mut Link, program: &Program) -> Result<(), ServerError> {
             }
             thread::sleep(Duration::from_millis(20));
         }
+    }
+    Ok(())
+}
+
+/// Runs a script once: in words, which no server looks at beforehand, and with transactions of its own.
+fn try_script(link: &mut Link, program: &Program, routine: &Routine, written: &Operation) -> Result<(), ServerError> {
+    let (mut scratch, mut words) = (Scratch::default(), String::new());
+    for trial in 1..=TRIALS {
+        let mut draw = Draw::new(0, 1, program.sequences);
+        draw.pass = 1;
+        let (step, refusal) = match run(link, program, routine, &mut draw, &mut scratch, &mut words) {
+            Ok(()) => return Ok(()),
+            Err((_, Failed::Broken(error))) => return Err(error),
+            Err((step, Failed::Refused(refusal))) => (step, refusal),
+        };
+        let error = link.channel.refused(&refusal);
+        roll_back(&mut link.channel);
+        if Again::of(&refusal).is_some() && trial < TRIALS {
+            thread::sleep(Duration::from_millis(20));
+            continue;
+        }
+        return Err(match written.steps.get(step) {
+            Some(step) => about(error, &program.workload, step.line(), &step.excerpt()),
+            None => error,
+        });
     }
     Ok(())
 }
@@ -759,8 +792,28 @@ impl SquadResult {
     /// What a reader must know of it.
     #[must_use]
     pub fn warnings(&self) -> Vec<Warning> {
-        judge(&self.record())
+        let mut warnings = judge(&self.record());
+        warnings.extend(uneven(&self.workload, self.threads, &self.nodes));
+        warnings
     }
+}
+
+/// Says that servers which share a load have unlike parts of it.
+#[must_use]
+pub fn uneven(workload: &str, threads: u32, nodes: &[String]) -> Option<Warning> {
+    let servers = u32::try_from(nodes.len()).unwrap_or(u32::MAX);
+    (servers > 1 && threads % servers != 0).then(|| {
+        let idle = servers.saturating_sub(threads);
+        let part = if idle > 0 { format!("{idle} of them had no thread at all") } else { "some had a thread more".to_owned() };
+        Warning::new(
+            WarningCode::UnevenLoad,
+            format!(
+                "the load {workload}: {threads} threads could not be shared evenly by {servers} servers ({}): {part}",
+                nodes.join(", ")
+            ),
+            format!("ask for a multiple of {servers} threads"),
+        )
+    })
 }
 
 /// What a reader must know of a load.
@@ -775,7 +828,7 @@ pub(super) fn judge(record: &LoadRecord) -> Vec<Warning> {
                 "{what}: {} passes were given up beside {} that were done; the most frequent error: {first}",
                 record.failed, record.passes
             ),
-            "`load` in the JSON document has every error with its count",
+            "`errors` in the JSON document has each kind with its count",
         ));
     }
     let waiting = record.waiting.unwrap_or(0);
@@ -783,7 +836,7 @@ pub(super) fn judge(record: &LoadRecord) -> Vec<Warning> {
         && waiting > u64::from(record.threads).max(rate / 10)
     {
         let grew = match record.waiting_per_second.as_slice() {
-            [first, .., last] if last > first => format!(" ({first} after the first second, {last} at the end)"),
+            [first, .., last] if last > first => format!(", {first} after the first counted second"),
             _ => String::new(),
         };
         warnings.push(Warning::new(
@@ -800,7 +853,7 @@ pub(super) fn judge(record: &LoadRecord) -> Vec<Warning> {
         warnings.push(Warning::new(
             WarningCode::LoadClientBound,
             format!(
-                "{what}: the client held it back: as many connections get {limit:.0} empty questions a second answered, and its statements came to {:.0} % of that",
+                "{what}: the client held it back: as many connections get {limit:.0} empty questions a second answered; its statements came to {:.0} % of that",
                 share * 100.0
             ),
             "these are the figures of this client and its connections rather than of the servers; use heavier statements, or another machine for the load",

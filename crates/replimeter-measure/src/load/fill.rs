@@ -2,6 +2,7 @@
 
 use std::{
     fmt::Write as _,
+    net::{Shutdown, TcpStream},
     sync::{
         Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -21,6 +22,7 @@ use replimeter_server::{
 
 use super::{
     about,
+    disk::Disk,
     random::Random,
     script::Template,
     tally::Again,
@@ -34,7 +36,7 @@ use crate::{
 
 /// The table that says which sets are whole.
 pub(super) const SETS: &str = "load_data";
-const DOING: &str = "cannot make the data of the load";
+pub(super) const DOING: &str = "cannot make the data of the load";
 /// How the rows are made; a set that was made otherwise is another one.
 const MAKING: u64 = 1;
 /// How long an ordinary statement may take.
@@ -49,8 +51,14 @@ const SLICE: u64 = 10_000;
 const RETRIES: u32 = 10;
 /// How often progress is told.
 const TELL: Duration = Duration::from_millis(500);
+/// How long no row may be written before it is looked whether the disk is full.
+const STALLED: Duration = Duration::from_secs(5);
+/// How long statements under way may take when it is to end.
+const AFTER_STOP: Duration = Duration::from_secs(1);
+/// How long removing what was made may take where making it has failed.
+const HURRIED: Duration = Duration::from_secs(8);
 /// How long one statement of a removal may take, waiting for locks included.
-const REMOVAL: Duration = Duration::from_secs(60);
+pub(super) const REMOVAL: Duration = Duration::from_secs(60);
 
 /// How far the filling of a table is.
 #[derive(Clone, Debug)]
@@ -124,8 +132,8 @@ pub fn fill(
             return Err(error.into());
         }
         Err(Refused::Failed(error)) => {
-            // The session may be the one that broke.
-            drop(set.remove(primary));
+            // The session may be the one that broke. A server that waits for space does not answer this either.
+            drop(set.remove_within(primary, HURRIED));
             return Err(error);
         }
     }
@@ -275,6 +283,7 @@ impl DataSet {
         {
             return Err(Refused::Foreign(foreign(session, SETS)));
         }
+        let disk = Disk::of(primary, session).filter(|_| self.workload.has_data());
         let whole = self.is_whole(session)?;
         if whole && comments.iter().all(Option::is_some) && self.bring_back(session)? {
             self.reused = true;
@@ -287,13 +296,17 @@ impl DataSet {
         for table in self.tables() {
             session.run(DOING, &format!("DROP TABLE IF EXISTS `{}`", table.name))?;
         }
+        if let Some(disk) = &disk {
+            disk.holds(session, self.workload.bytes(self.rows))?;
+        }
         self.run_setup(session, stop)?;
         for table in self.tables() {
             self.create(session, table)?;
         }
         let workload = self.workload.clone();
         for table in workload.inner.tables.iter().filter(|table| !table.columns.is_empty()) {
-            self.sent += fill_table(primary, &workload, table, self.rows, threads, progress, stop)?;
+            let place = Room { primary, session, disk: disk.as_ref() };
+            self.sent += fill_table(&place, &workload, table, self.rows, threads, progress, stop)?;
             for statement in &table.after {
                 session.run(DOING, statement).map_err(|error| about(error, &self.workload, table.line, &excerpt(statement)))?;
             }
@@ -482,11 +495,15 @@ impl DataSet {
     /// if it was made along and is empty; the `-- teardown` of a script is run. What
     /// could not be removed is returned.
     pub fn remove(self, primary: &Node) -> Vec<Warning> {
+        self.remove_within(primary, REMOVAL)
+    }
+
+    fn remove_within(self, primary: &Node, patience: Duration) -> Vec<Warning> {
         let mut warnings = Vec::new();
         let mut note = |error: ServerError, what: &str| {
             warnings.push(Warning::new(WarningCode::CleanUpIncomplete, format!("{error}{what}"), hint(&self.workload)));
         };
-        let mut session = match open_for_removal(primary) {
+        let mut session = match open_for_removal(primary, patience) {
             Ok(session) => session,
             Err(error) => {
                 if self.workload.needs_setup() {
@@ -532,8 +549,8 @@ fn hint(workload: &Workload) -> String {
     format!("the next run with this workload removes it, or, on the primary: DROP TABLE IF EXISTS {}", tables.join(", "))
 }
 
-pub(super) fn open_for_removal(node: &Node) -> Result<Session, ServerError> {
-    let mut session = Session::open(&Node { answer: REMOVAL + Duration::from_secs(2), ..node.clone() })?;
+pub(super) fn open_for_removal(node: &Node, patience: Duration) -> Result<Session, ServerError> {
+    let mut session = Session::open(&Node { answer: patience + Duration::from_secs(2), ..node.clone() })?;
     session.run(super::DOING, "SET SESSION lock_wait_timeout = 10")?;
     session.run(super::DOING, "USE `replimeter`")?;
     Ok(session)
@@ -573,9 +590,29 @@ fn remove_rows(session: &mut Session, delete: &str) -> Result<(), ServerError> {
     }
 }
 
+/// Where a table is filled.
+struct Room<'a> {
+    primary: &'a Node,
+    session: &'a Session,
+    disk: Option<&'a Disk>,
+}
+
+/// Ends statements that are under way: on the server, and then from this side.
+fn cut(primary: &Node, connections: &[(u32, Option<TcpStream>)]) {
+    if let Ok(mut session) = Session::open(&Node { answer: AFTER_STOP, ..primary.clone() }) {
+        for (connection, _) in connections {
+            // It may have ended meanwhile.
+            let _ = session.run(DOING, &format!("KILL {connection}"));
+        }
+    }
+    for socket in connections.iter().filter_map(|(_, socket)| socket.as_ref()) {
+        let _ = socket.shutdown(Shutdown::Both);
+    }
+}
+
 /// Fills one table with several connections; the bytes that were sent.
 fn fill_table(
-    primary: &Node,
+    room: &Room<'_>,
     workload: &Workload,
     table: &Table,
     rows: u64,
@@ -587,7 +624,7 @@ fn fill_table(
         return Ok(0);
     }
     let began = Instant::now();
-    let node = Node { answer: ANSWER, ..primary.clone() };
+    let node = Node { answer: ANSWER, ..room.primary.clone() };
     let mut first = Channel::open(&node)?;
     let packet =
         first.session().value(DOING, "SELECT @@max_allowed_packet")?.and_then(|bytes| bytes.parse().ok()).unwrap_or(1 << 20);
@@ -619,13 +656,30 @@ fn fill_table(
     for _ in 1..threads {
         channels.push(Channel::open(&node)?);
     }
+    let connections: Vec<_> = channels.iter_mut().map(|channel| (channel.session().connection_id(), channel.socket())).collect();
+    let mut full = None;
     thread::scope(|scope| {
         let running: Vec<_> = channels.into_iter().map(|channel| scope.spawn(|| batch.work(channel, batches, &job))).collect();
         let mut next = Instant::now() + TELL;
+        let mut grown = (0, Instant::now());
+        let mut ended: Option<Instant> = None;
         while running.iter().any(|thread| !thread.is_finished()) {
             thread::sleep(Duration::from_millis(2));
-            if stop.load(Ordering::Relaxed) {
+            let rows = job.rows.load(Ordering::Relaxed);
+            if rows != grown.0 {
+                grown = (rows, Instant::now());
+            }
+            if full.is_none() && grown.1.elapsed() > STALLED {
+                grown.1 = Instant::now();
+                full = room.disk.and_then(|disk| disk.full(room.session));
+            }
+            if stop.load(Ordering::Relaxed) || full.is_some() {
                 job.over.store(true, Ordering::Relaxed);
+                // What is under way may take long, or for ever.
+                if ended.get_or_insert_with(Instant::now).elapsed() > AFTER_STOP {
+                    cut(room.primary, &connections);
+                    ended = Some(Instant::now() + ANSWER);
+                }
             }
             if Instant::now() >= next {
                 progress(&told(&job));
@@ -633,11 +687,15 @@ fn fill_table(
             }
         }
     });
-    if let Some(error) = job.error.lock().unwrap_or_else(PoisonError::into_inner).take() {
-        return Err(about(error, workload, table.line, &format!("rows of `{}`", table.name)).into());
-    }
+    // What was cut off has an error too, and is not its cause.
     if stop.load(Ordering::Relaxed) {
         return Err(MeasureError::Interrupted);
+    }
+    if let Some(error) = full {
+        return Err(error.into());
+    }
+    if let Some(error) = job.error.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        return Err(about(error, workload, table.line, &format!("rows of `{}`", table.name)).into());
     }
     progress(&told(&job));
     Ok(job.bytes.load(Ordering::Relaxed))

@@ -7,6 +7,7 @@
 
 mod check;
 mod crew;
+mod disk;
 mod file;
 mod fill;
 mod gauge;
@@ -35,7 +36,7 @@ use replimeter_server::{ErrorKind, Node, ServerError, error::code, wire::Failed}
 
 pub use self::{
     check::{check, hold},
-    crew::{Crew, Second, Squad, SquadResult, SquadSecond},
+    crew::{Crew, Second, Squad, SquadResult, SquadSecond, uneven},
     fill::{DataSet, Filled, fill, refuse_foreign},
     gauge::{Gauged, Gauges},
     script::ScriptError,
@@ -266,7 +267,7 @@ impl Loads {
         // The last one made is the first one removed.
         for (place, workload) in self.made.drain(..).rev() {
             let mut failed: Vec<String> = Vec::new();
-            match fill::open_for_removal(&place.node) {
+            match fill::open_for_removal(&place.node, fill::REMOVAL) {
                 Ok(mut session) => {
                     for (statement, error) in fill::tear_down(&mut session, &workload.inner.teardown) {
                         failed.push(format!("{error} (line {} of {}: {})", statement.line, workload.name, statement.excerpt()));

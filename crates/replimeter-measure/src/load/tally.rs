@@ -68,6 +68,8 @@ pub(super) struct Tally {
     seconds: Vec<u32>,
     pub(super) operations: u64,
     pub(super) statements: u64,
+    /// When the last of them ended, since the counting began.
+    pub(super) last: Nanos,
     pub(super) service: SignedHistogram,
     /// From the intended start, where that is another one: in an open loop.
     response: Option<SignedHistogram>,
@@ -83,6 +85,7 @@ impl Tally {
             seconds: Vec::new(),
             operations: 0,
             statements: 0,
+            last: Nanos(0),
             service: SignedHistogram::default(),
             response: open.then(SignedHistogram::default),
             retries: BTreeMap::new(),
@@ -96,6 +99,7 @@ impl Tally {
     pub(super) fn operation(&mut self, since: Nanos, response: Nanos, service: Nanos, statements: u64) {
         self.operations += 1;
         self.statements += statements;
+        self.last = since;
         self.counter.record(since);
         self.service.record(service);
         if let Some(histogram) = &mut self.response {
@@ -127,6 +131,7 @@ impl Tally {
     /// Adds another thread's figures of the same time.
     pub(super) fn merge(&mut self, other: &Self) {
         self.counter.merge(&other.counter, Nanos(0));
+        self.last = self.last.max(other.last);
         self.add(other);
         if self.seconds.len() < other.seconds.len() {
             self.seconds.resize(other.seconds.len(), 0);
@@ -140,6 +145,7 @@ impl Tally {
     /// time in between does not count. Of whole seconds only the first ones stay.
     pub(super) fn follow(&mut self, later: &Self, after: Nanos) {
         self.counter.merge(&later.counter, after);
+        self.last = after + later.last;
         self.add(later);
         let whole = (after.0 / SECOND) as usize;
         self.seconds.resize(whole.min(MOST_SECONDS), 0);

@@ -37,7 +37,9 @@ pub(super) type Taker<'a> = &'a mut dyn FnMut(Bind<'_>);
 
 /// How often an operation is begun again after a deadlock or a lock's time-out.
 const RETRIES: u32 = 10;
-/// Pause after an operation that was given up, so that a broken load does not spin.
+/// So many operations given up without one in between that was done are a broken load,
+const BROKEN: u32 = 20;
+/// which is held back by such a pause, so that it does not spin.
 const AFTER_FAILURE: Duration = Duration::from_millis(10);
 /// Pause before an operation is begun again on a member that is not ready.
 const BEFORE_READY: Duration = Duration::from_millis(10);
@@ -464,6 +466,7 @@ impl Worker {
         let mut marks: Option<Marks> = None;
         let mut last = clock.now();
         let mut before = self.draw.clone();
+        let mut in_a_row = 0u32;
         while !shared.stopped() {
             let (intended, began) = match shared.rate {
                 None => (last, last),
@@ -494,6 +497,7 @@ impl Worker {
                 marks = Some(Marks::take());
             }
             if done {
+                in_a_row = 0;
                 // One writer: a plain addition, seen by whoever looks.
                 self.seat.operations.store(self.seat.operations.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
                 if counts {
@@ -502,8 +506,12 @@ impl Worker {
             } else if !shared.stopped() {
                 self.seat.failed.fetch_add(1, Ordering::Relaxed);
                 tally.failed += u64::from(counts);
-                thread::sleep(AFTER_FAILURE);
-                last = clock.now();
+                in_a_row = in_a_row.saturating_add(1);
+                // A client that gets an error goes on at once.
+                if in_a_row >= BROKEN {
+                    thread::sleep(AFTER_FAILURE);
+                    last = clock.now();
+                }
             }
             if ended >= until {
                 break;
@@ -642,9 +650,7 @@ impl Worker {
                         self.shared.fail(first);
                         return false;
                     }
-                    if self.counting() {
-                        tally.error(None, &again.cause);
-                    }
+                    // One connection was lost, however often it is tried again.
                     error.get_or_insert(again);
                 }
             }

@@ -307,6 +307,12 @@ impl Workload {
         shared.next().map(|table| table.name.as_str())
     }
 
+    /// About how many bytes so many rows in every table take on the disk.
+    pub(super) fn bytes(&self, rows: u64) -> u64 {
+        let tables = self.inner.tables.iter().filter(|table| !table.columns.is_empty());
+        tables.map(|table| table.row_bytes).sum::<u64>().saturating_mul(rows)
+    }
+
     /// How many rows every table has that makes a set of that size.
     #[must_use]
     pub fn rows(&self, size: Size) -> u64 {

@@ -309,7 +309,7 @@ impl ScaleSpec {
             Some(size) => size,
             None => DEFAULT_SIZE.parse().map_err(|error: <Size as FromStr>::Err| PlanError::Contradiction(error.to_string()))?,
         };
-        Ok(ScalePlan {
+        let plan = ScalePlan {
             mode: self.mode.unwrap_or(ScaleMode { engine: None, mode: Mode::Async }),
             replicas,
             threads,
@@ -323,7 +323,15 @@ impl ScaleSpec {
             check_prediction,
             seed: self.seed.unwrap_or(1),
             keep_awake: self.keep_awake.unwrap_or(true),
-        })
+        };
+        // A client reads from one server: with fewer clients than servers some would have none.
+        let readers = plan.readers(plan.replicas.most() + u32::from(check_prediction));
+        if threads < readers {
+            return Err(PlanError::Contradiction(format!(
+                "{threads} clients cannot read from {readers} servers, since each keeps to one; give at least {readers} threads, or fewer replicas"
+            )));
+        }
+        Ok(plan)
     }
 }
 

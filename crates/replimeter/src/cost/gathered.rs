@@ -175,6 +175,16 @@ impl Gathered {
         self.starts.iter().all(|start| start.throughput.is_empty())
     }
 
+    /// Whether blocks counted and nothing was done in them.
+    pub(crate) fn idle(&self) -> bool {
+        !self.is_empty() && self.operations == 0
+    }
+
+    /// The words of an error, if there was any.
+    pub(crate) fn first_error(&self) -> Option<&str> {
+        self.errors.first().map(|error| error.message.as_str())
+    }
+
     /// Latencies of the counted blocks of all starts that are over, and their name.
     pub(crate) fn latencies(&self) -> (String, &SignedHistogram) {
         let key = &self.key;

@@ -11,7 +11,7 @@ use replimeter_measure::{
 };
 use replimeter_model::{
     backlog::{BacklogPhase, BacklogPlan, BacklogRow},
-    load::{BUILT_IN, LoadError, LoadPlan, LoadRecord},
+    load::{BUILT_IN, LoadError, LoadPlan, LoadRecord, Size},
     plan::LagPlan,
     warning::Warning,
 };
@@ -57,6 +57,14 @@ pub(crate) fn workload(name: &str) -> Result<Workload, Failure> {
     Workload::parse(name, &script(name)?).map_err(|error| {
         Failure::usage(format!("the workload {name}: {error}"), "docs/load.md explains workloads; loads/ has examples")
     })
+}
+
+/// Refuses a size for workloads that have no data.
+pub(crate) fn refuse_size(size: Option<Size>, workloads: &[Workload]) -> Result<(), Failure> {
+    if size.is_some() && !workloads.iter().any(Workload::has_data) {
+        return Err(Failure::usage("a size was given, and no workload has data", "leave --size out"));
+    }
+    Ok(())
 }
 
 /// How far the filling of a data set is, in words.

@@ -168,7 +168,7 @@ impl Gathered {
     }
 
     fn rate(&self, replicas: u32, phase: ScalePhase, kind: &str) -> (Option<f64>, Option<[f64; 2]>) {
-        let mean = bootstrap::of_mean(&self.starts(replicas, phase, kind));
+        let mean = bootstrap::of_positive_mean(&self.starts(replicas, phase, kind));
         (mean.value, mean.ends())
     }
 
