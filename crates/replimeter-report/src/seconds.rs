@@ -24,7 +24,7 @@ const SCHEMA: &str = "message load_second {
 }";
 
 /// One second of a workload.
-struct Second {
+pub(crate) struct Second {
     workload: ByteArray,
     threads: u32,
     second: u64,
@@ -33,7 +33,7 @@ struct Second {
 }
 
 /// The seconds of a `load` run.
-struct Seconds;
+pub(crate) struct Seconds;
 
 /// Writes the seconds of every row.
 ///
