@@ -113,7 +113,8 @@ pub struct CompareRow {
     pub p_adjusted: Option<f64>,
     /// The smallest difference that would have been shown in four of five such comparisons.
     pub seen_from: Option<f64>,
-    /// The same in percent of A.
+    /// The same as a rise in percent of A, where the ratio is judged (a drop of p / (1 + p) is as far); null where the
+    /// difference is.
     pub seen_from_percent: Option<f64>,
     /// What came of it.
     pub change: Change,

@@ -299,6 +299,30 @@ pub struct TargetRecord {
     pub nodes: Vec<NodeRecord>,
 }
 
+impl TargetRecord {
+    /// How this shape replicates, in a word; none when it is not among those measured.
+    #[must_use]
+    pub fn mode_of(&self, shape: &str) -> Option<&str> {
+        let mut shapes: Vec<&str> = Vec::new();
+        for node in &self.nodes {
+            if !shapes.contains(&node.shape.as_str()) {
+                shapes.push(&node.shape);
+            }
+        }
+        let index = shapes.iter().position(|known| *known == shape)?;
+        self.modes.get(index).map(String::as_str)
+    }
+
+    /// The target for a headline. A sandbox's shape says how it replicates; of other servers it was found out.
+    #[must_use]
+    pub fn headline(&self) -> String {
+        if self.sandbox || self.modes.is_empty() {
+            return self.shape.clone();
+        }
+        format!("{} ({})", self.shape, self.modes.join(", "))
+    }
+}
+
 /// Whether the run came to its end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]

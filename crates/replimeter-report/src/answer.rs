@@ -14,7 +14,7 @@ pub fn answer(document: &LagDocument) -> String {
     let overall: Vec<&LagRow> = overall_rows(document);
     // One method speaks for each replica; the others are held against it.
     let first = overall.iter().filter(|row| row.against.is_none() || !document.several_methods());
-    let mut parts: Vec<String> = first.map(|row| of_row(&document.label_of(row), row)).collect();
+    let mut parts: Vec<String> = first.map(|row| of_row(&document.label_of(row), row, writer(document, row))).collect();
     let others: Vec<String> = overall.iter().filter_map(|row| other(document, row)).collect();
     if !others.is_empty() {
         parts.push(format!("On the same rows, at the median: {}.", others.join(", ")));
@@ -63,7 +63,15 @@ pub fn overall_rows(document: &LagDocument) -> Vec<&LagRow> {
     document.results.iter().filter(|row| !sweep || row.size_bytes.is_none()).collect()
 }
 
-fn of_row(name: &str, row: &LagRow) -> String {
+/// Who acknowledged the writes, in the words of how its servers replicate.
+fn writer(document: &LagDocument, row: &LagRow) -> &'static str {
+    match document.target.mode_of(&row.shape) {
+        Some("galera" | "group") => "the written node",
+        _ => "the primary",
+    }
+}
+
+fn of_row(name: &str, row: &LagRow, writer: &str) -> String {
     let lag = &row.from_ack;
     let precision = Precision::of_lag(row, lag);
     let mut text = match (lag.p50_us, lag.min_us, lag.max_us) {
@@ -84,14 +92,13 @@ fn of_row(name: &str, row: &LagRow) -> String {
                 .p50_us
                 .map_or_else(String::new, |error| format!("; too high by at most the bracket, {} at the median", time(error)));
             format!(
-                "{name} shows a row {} after {} it (median{interval}{tail}, {} rounds{error}).",
+                "{name} shows a row {} after {writer} acknowledged it (median{interval}{tail}, {} rounds{error}).",
                 unit.with_within(p50, precision.quantile(0.5)),
-                if row.replica.starts_with("node") { "the written node acknowledged" } else { "the primary acknowledged" },
                 count(lag.count),
             )
         }
         (None, Some(min), Some(max)) => format!(
-            "{name} showed {} rows {} to {} after the primary acknowledged them: too few for a median.",
+            "{name} showed {} rows {} to {} after {writer} acknowledged them: too few for a median.",
             count(lag.count),
             time_within(min, precision.single()),
             time_within(max, precision.single())

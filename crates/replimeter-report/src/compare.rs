@@ -3,7 +3,10 @@
 use std::fmt::Write as _;
 
 use replimeter_model::{
-    compare::{Better, Change, CompareDocument, CompareRow, CompareSide, FailWhen, Quantity, SettingDifference, SideFigure},
+    compare::{
+        Better, Change, CompareDocument, CompareRow, CompareSide, Condition, FailWhen, Outcome, Quantity, SettingDifference,
+        SideFigure,
+    },
     estimate::Estimate,
 };
 
@@ -173,6 +176,44 @@ fn unknown(side: &str, figure: &SideFigure) -> Option<String> {
     })
 }
 
+/// Times as much, or as little, beyond which no number is put on what would have been seen.
+const ABSURD: f64 = 10.0;
+
+/// Whether no change of a sensible size would have been seen.
+fn blind(row: &CompareRow) -> bool {
+    match (row.seen_from_percent, row.seen_from) {
+        (Some(percent), _) => percent > (ABSURD - 1.0) * 100.0,
+        (None, Some(from)) if row.unit == Quantity::Percent => from > row.a.value && from > 100.0 - row.a.value,
+        (None, Some(from)) => row.a.value != 0.0 && from > (ABSURD - 1.0) * row.a.value.abs(),
+        (None, None) => true,
+    }
+}
+
+/// What difference would have been seen; `None` where that is not known.
+fn seen(row: &CompareRow) -> Option<String> {
+    let (percent, from) = (row.seen_from_percent, row.seen_from?);
+    Some(match percent {
+        _ if blind(row) && row.unit == Quantity::Percent => "not even all or none would have been seen for sure".to_owned(),
+        _ if blind(row) => "only a change of more than tenfold would have been seen".to_owned(),
+        Some(percent) if percent < 10.0 => format!("one of {} % would have been seen", percent_digits(percent)),
+        // So much more is as far as so much less, on the scale of ratios.
+        Some(percent) => format!(
+            "{} % more or {} % less would have been seen",
+            percent_digits(percent),
+            percent_digits(percent / (1.0 + percent / 100.0))
+        ),
+        None if row.unit == Quantity::Percent => {
+            format!("one of {} percentage points would have been seen", bare(row.unit, from, from))
+        }
+        None => format!("one of {} would have been seen", amount(row.unit, from)),
+    })
+}
+
+/// Conditions that nothing could be said of.
+pub fn unjudged(document: &CompareDocument) -> impl Iterator<Item = &Condition> {
+    document.conditions.iter().filter(|condition| condition.outcome == Outcome::NotJudged)
+}
+
 /// What came of a figure, in words.
 #[must_use]
 pub fn verdict(row: &CompareRow, among: u64) -> String {
@@ -182,15 +223,7 @@ pub fn verdict(row: &CompareRow, among: u64) -> String {
             format!("no difference shown: {} would count alone, among {among} figures it may be chance", size_of(row))
         }
         Change::NotShown => {
-            let seen = match (row.seen_from_percent, row.seen_from) {
-                (Some(percent), _) if percent.is_finite() && row.ratio.value.is_some() => {
-                    format!("{} %", percent_digits(percent))
-                }
-                (_, Some(from)) if row.unit == Quantity::Percent => format!("{} percentage points", bare(row.unit, from, from)),
-                (_, Some(from)) => amount(row.unit, from),
-                _ => return "no difference shown".to_owned(),
-            };
-            format!("no difference shown; one of {seen} would have been seen")
+            seen(row).map_or_else(|| "no difference shown".to_owned(), |seen| format!("no difference shown; {seen}"))
         }
         Change::Unknown => {
             let why: Vec<String> = [unknown("A", &row.a), unknown("B", &row.b)].into_iter().flatten().collect();
@@ -204,6 +237,14 @@ fn full(row: &CompareRow) -> String {
     if row.label.is_empty() { row.figure.clone() } else { format!("{} of {}", row.figure, row.label) }
 }
 
+/// How many conditions there are.
+fn conditions_in_words(document: &CompareDocument) -> String {
+    match document.conditions.len() {
+        1 => "1 condition".to_owned(),
+        many => format!("{many} conditions"),
+    }
+}
+
 /// The finding in a few sentences.
 #[must_use]
 pub fn answer(document: &CompareDocument) -> String {
@@ -213,15 +254,19 @@ pub fn answer(document: &CompareDocument) -> String {
     let mut out = String::new();
     let failed = document.conditions.iter().filter(|condition| condition.verdict.contains("failed")).count();
     if failed > 0 {
-        let _ = write!(out, "{failed} of {} conditions failed. ", document.conditions.len());
+        let _ = write!(out, "{failed} of {} failed. ", conditions_in_words(document));
+    }
+    let open = unjudged(document).filter(|condition| !condition.verdict.contains("failed")).count();
+    if open > 0 {
+        let _ = write!(out, "{open} of {} cannot be judged. ", conditions_in_words(document));
     }
     if judged == 0 {
         out.push_str("Whether A and B differ cannot be told: no figure has an interval on both sides.");
     } else if found.is_empty() {
         let _ = write!(out, "No difference shown between A and B in {judged} figures.");
-        if let Some(row) = document.results.iter().find(|row| row.change == Change::NotShown && row.seen_from_percent.is_some()) {
-            let seen = percent_digits(row.seen_from_percent.unwrap_or_default());
-            let _ = write!(out, " Of {} one of {seen} % would have been seen.", full(row));
+        let told = document.results.iter().filter(|row| row.change == Change::NotShown);
+        if let Some((row, seen)) = told.filter(|row| !blind(row)).find_map(|row| Some((row, seen(row)?))) {
+            let _ = write!(out, " Of {}, {seen}.", full(row));
         }
     } else {
         let size = |row: &CompareRow| row.ratio.value.map_or(0.0, |ratio| ratio.ln().abs());
@@ -311,6 +356,9 @@ pub(crate) fn sentences(document: &CompareDocument) -> Vec<String> {
             "p is corrected for the {} figures that have one (Holm 1979): if nothing differs, any alarm at all comes in at most 5 % of comparisons.",
             document.corrected_for
         ),
+        "Where there is a ratio the verdict follows it, which is the more exact of the two for times and rates; the interval of the difference \
+         may then tell otherwise."
+            .to_owned(),
         "What \"would have been seen\" is what four of five such comparisons would show.".to_owned(),
     ];
     let lengths =
@@ -331,11 +379,11 @@ pub(crate) fn sentences(document: &CompareDocument) -> Vec<String> {
             FailWhen::Estimated => "when the figure itself is beyond the limit, whatever its interval",
             FailWhen::Possible => "unless all of the interval is within the limit",
         };
-        sentences.push(format!(
-            "A condition fails {when}; the intervals of the {} conditions hold together at {:.0} %.",
-            document.conditions.len(),
-            document.level * 100.0
-        ));
+        let hold = match document.conditions.len() {
+            1 => "its interval holds".to_owned(),
+            many => format!("the intervals of the {many} conditions hold together"),
+        };
+        sentences.push(format!("A condition fails {when}; {hold} at {:.0} %.", document.level * 100.0));
     }
     sentences
 }
@@ -468,6 +516,15 @@ pub(crate) mod tests {
         let document = example();
         assert_eq!(document.results[0].verdict, "p99 is 12 % higher [4.0, 21]: slower");
         assert_eq!(document.results[1].verdict, "no difference shown; one of 5.0 % would have been seen");
+        let unseen = |unit, percent: Option<f64>, from: f64| {
+            let row = CompareRow { unit, seen_from: Some(from), seen_from_percent: percent, ..document.results[1].clone() };
+            verdict(&CompareRow { a: SideFigure { value: 50.0, ..SideFigure::default() }, ..row }, 1)
+        };
+        assert!(unseen(Quantity::Us, Some(300.0), 150.0).ends_with("300 % more or 75 % less would have been seen"));
+        assert!(unseen(Quantity::Us, Some(1e12), 5e11).ends_with("only a change of more than tenfold would have been seen"));
+        assert!(unseen(Quantity::Us, None, 501.0).ends_with("only a change of more than tenfold would have been seen"));
+        assert!(unseen(Quantity::Percent, None, 30.0).ends_with("one of 30.0 percentage points would have been seen"));
+        assert!(unseen(Quantity::Percent, None, 101.5).ends_with("not even all or none would have been seen for sure"));
         let less = CompareRow {
             change: Change::Lower,
             better: Better::Higher,

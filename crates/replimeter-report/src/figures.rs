@@ -130,10 +130,17 @@ pub fn count(number: u64) -> String {
     grouped(&number.to_string())
 }
 
-/// A rate, rounded to two digits of its error.
+/// A rate, rounded to two digits of its error, and never to fewer than two of its own: 8,935 ± 110,000 is 8,900, since
+/// 10,000 would say that it was measured otherwise.
 #[must_use]
 pub fn rate(per_s: f64, error: f64) -> String {
-    let step = if error > 0.0 { 10f64.powf(error.log10().floor() - 1.0).max(0.01) } else { 1.0 };
+    let two = |number: f64| 10f64.powf((number.abs().log10() + 1e-9).floor() - 1.0);
+    let step = if error > 0.0 {
+        let own = if per_s == 0.0 { f64::INFINITY } else { two(per_s) };
+        two(error).min(own).max(0.01)
+    } else {
+        1.0
+    };
     let decimals = if step >= 1.0 { 0 } else { (-step.log10()).round() as usize };
     grouped(&format!("{:.decimals$}", (per_s / step).round() * step))
 }
@@ -220,6 +227,7 @@ mod tests {
         assert_eq!(rate(1234.567, 14.0), "1,235");
         assert_eq!(rate(1234.567, 0.5), "1,234.57");
         assert_eq!(rate(1234.567, 2600.0), "1,200");
+        assert_eq!(rate(8935.0, 110_000.0), "8,900");
         assert_eq!((rate(5.0, 0.0).as_str(), rate(-3.21, 0.0).as_str()), ("5", "-3"));
     }
 

@@ -22,6 +22,23 @@ fn half([low, high]: [f64; 2]) -> f64 {
     (high - low) / 2.0
 }
 
+/// The error, or as much less as keeps the value, rounded to the place of its first digit, within its interval.
+fn inside(value: f64, error: f64, [low, high]: [f64; 2]) -> f64 {
+    let mut error = error;
+    // Twelve digits are more than are ever printed.
+    for _ in 0..12 {
+        if error <= 0.0 || !error.is_finite() {
+            break;
+        }
+        let step = 10f64.powf((error.log10() + 1e-9).floor());
+        if (low..=high).contains(&((value / step).round() * step)) || !(low..=high).contains(&value) {
+            break;
+        }
+        error /= 10.0;
+    }
+    error
+}
+
 /// The half-width of the brackets of which these are the widths.
 fn of_brackets(widths: &Distribution) -> f64 {
     widths.p50_us.or(widths.mean_us).unwrap_or(0.0) / 2.0
@@ -76,13 +93,28 @@ impl<'a> Precision<'a> {
     }
 
     /// Of a quantile: half of its interval, or, where it has none, of the interval
-    /// of the next one towards the median.
+    /// of the next one towards the median. It is never so large that the value, rounded to it, would lie outside of
+    /// its own interval: they stand beside one another.
     pub(crate) fn quantile(self, p: f64) -> f64 {
         let Some(ci) = &self.distribution.ci95 else { return self.each_us };
-        let levels = [(0.999, ci.p999_us), (0.99, ci.p99_us), (0.95, ci.p95_us), (0.9, ci.p90_us), (0.5, ci.p50_us)];
+        let of = self.distribution;
+        let levels = [
+            (0.999, of.p999_us, ci.p999_us),
+            (0.99, of.p99_us, ci.p99_us),
+            (0.95, of.p95_us, ci.p95_us),
+            (0.9, of.p90_us, ci.p90_us),
+            (0.5, of.p50_us, ci.p50_us),
+        ];
         // Below the median the median's own must do.
-        let known = levels.into_iter().filter(|(level, _)| *level <= p.max(0.5) + 1e-9).find_map(|(_, interval)| interval);
-        known.map_or(0.0, half).max(self.each_us)
+        let mut up_to = levels.into_iter().filter(|(level, ..)| *level <= p.max(0.5) + 1e-9);
+        let Some((level, value, ends)) = up_to.find_map(|(level, value, ends)| Some((level, value, ends?))) else {
+            return self.each_us;
+        };
+        let error = half(ends).max(self.each_us);
+        match value.filter(|_| (level - p).abs() < 1e-9) {
+            Some(value) => inside(value, error, ends),
+            None => error,
+        }
     }
 }
 
@@ -91,6 +123,20 @@ mod tests {
     use replimeter_model::record::Intervals;
 
     use super::*;
+
+    #[test]
+    fn a_rounded_value_stays_in_its_interval() {
+        for (value, ends, bracket, shown) in
+            [(549.6, [516.0, 579.0], 250.0, "550"), (127.5, [115.0, 141.0], 220.0, "130"), (100.4, [99.0, 102.0], 400.0, "100")]
+        {
+            let ci95 = Intervals { p50_us: Some(ends), ..Intervals::default() };
+            let of = Distribution { count: 9, p50_us: Some(value), ci95: Some(ci95), ..Distribution::default() };
+            let mut row = LagRow::default();
+            row.error_us.p50_us = Some(bracket);
+            let half = Precision::of_lag(&row, &of).quantile(0.5);
+            assert_eq!(crate::figures::Unit::Micro.show_within(value, half), shown);
+        }
+    }
 
     #[test]
     fn the_larger_of_interval_and_bracket() {

@@ -40,6 +40,22 @@ pub trait Columns {
     fn write(&self, group: &mut RowGroup<'_>, held: &[Self::Row]) -> Result<(), ParquetError>;
 }
 
+/// The columns of a command's `samples.parquet`, as Parquet spells them; none for what keeps no samples.
+#[must_use]
+pub fn schema_of(command: &str) -> Option<&'static str> {
+    Some(match command {
+        "lag" | "calibrate" => crate::samples::Samples::SCHEMA,
+        "tap" => crate::stretches::Stretches::SCHEMA,
+        "load" => crate::seconds::Seconds::SCHEMA,
+        "scale" => crate::blocks::Blocks::SCHEMA,
+        "cost" => crate::cost_blocks::CostBlocks::SCHEMA,
+        "stale" => crate::stale_samples::Labels::SCHEMA,
+        "loss" => crate::crashes::Crashes::SCHEMA,
+        "exposure" => crate::crashes::Looks::SCHEMA,
+        _ => return None,
+    })
+}
+
 /// Writes rows as they come.
 pub struct RowsWriter<C: Columns> {
     path: PathBuf,

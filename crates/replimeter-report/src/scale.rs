@@ -68,6 +68,10 @@ pub(crate) fn interval(value: Option<f64>, ends: Option<[f64; 2]>) -> String {
 
 fn percent(value: Option<f64>, ends: Option<[f64; 2]>) -> String {
     match (value, ends) {
+        // Few starts: an end of 67,688,704 % is arithmetic, not knowledge.
+        (Some(value), Some([low, high])) if low * 10.0 < value || high > value * 10.0 => {
+            format!("share unknown: {value:.0} %, but not known to a factor of ten")
+        }
         (Some(value), Some([low, high])) => format!("{value:.0} % [{:.0}, {:.0}]", low.floor(), high.ceil()),
         // Itself.
         (Some(100.0), None) => "100 %".to_owned(),

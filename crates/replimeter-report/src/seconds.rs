@@ -44,7 +44,7 @@ pub struct ServerSeconds {
 
 /// One second of a workload, or of a server.
 #[derive(Default)]
-struct Second {
+pub(crate) struct Second {
     workload: Option<ByteArray>,
     threads: u32,
     second: u64,
@@ -54,7 +54,7 @@ struct Second {
 }
 
 /// The seconds of a `load` run.
-struct Seconds;
+pub(crate) struct Seconds;
 
 /// Writes the seconds of every row, and what servers used in them.
 ///

@@ -363,7 +363,7 @@ pub fn text(document: &TapDocument) -> String {
     let mut out = String::new();
     let mut versions: Vec<&str> = document.target.nodes.iter().map(|node| node.version.as_str()).collect();
     versions.dedup();
-    let _ = writeln!(out, "Replimeter tap · {} · {}\n", document.target.shape, versions.join(", "));
+    let _ = writeln!(out, "Replimeter tap · {} · {}\n", document.target.headline(), versions.join(", "));
     let _ = writeln!(out, "{}\n", wrapped(&document.answer, 96, ""));
     if !document.results.is_empty() {
         let mut table = plain_table(HEADINGS.map(str::to_owned).to_vec());

@@ -87,7 +87,7 @@ fn beside(document: &LagDocument) -> String {
 
 fn head(document: &LagDocument) -> String {
     let settings = &document.settings;
-    let mut parts = vec![format!("Replimeter lag · {}", document.target.shape)];
+    let mut parts = vec![format!("Replimeter lag · {}", document.target.headline())];
     let mut versions: Vec<&str> = document.target.nodes.iter().map(|node| node.version.as_str()).collect();
     versions.sort_unstable();
     versions.dedup();

@@ -7,7 +7,8 @@ use replimeter_model::{
     cost::{self, CostDocument},
     load::LoadDocument,
     loss::LossDocument,
-    record::LagDocument,
+    manifest::Manifest,
+    record::{LagDocument, TargetRecord},
     stale::StaleDocument,
 };
 
@@ -53,8 +54,44 @@ pub struct Side<'a> {
     pub answer: &'a str,
     /// What it measured.
     pub findings: Findings<'a>,
+    /// How each of its shapes replicates, as its servers said.
+    pub ways: BTreeMap<String, Way>,
     /// Its report as text.
     pub text: String,
+}
+
+/// How a shape replicates.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Way {
+    /// `mariadb/galera`, where the shape's own name does not say it.
+    pub mode: Option<String>,
+    /// Where a semi-synchronous primary waits.
+    pub wait_point: Option<&'static str>,
+}
+
+impl Way {
+    /// How each shape of a run replicates, by what its servers said.
+    #[must_use]
+    pub fn of_run(target: &TargetRecord, manifest: &Manifest) -> BTreeMap<String, Self> {
+        let mut ways = BTreeMap::new();
+        // The primary comes first.
+        for server in &manifest.servers {
+            ways.entry(server.shape.clone()).or_insert_with(|| {
+                let found = target.mode_of(&server.shape).filter(|_| !target.sandbox);
+                Self { mode: found.map(|mode| format!("{}/{mode}", server.flavour)), wait_point: server.wait_point() }
+            });
+        }
+        ways
+    }
+}
+
+impl Side<'_> {
+    /// What the mode of a shape is called; `wait_point` is what the run's own record says of it.
+    fn mode(&self, shape: &str, wait_point: Option<&str>) -> String {
+        let way = self.ways.get(shape);
+        let wait_point = wait_point.or_else(|| way.and_then(|way| way.wait_point));
+        mode_of(way.and_then(|way| way.mode.as_deref()).unwrap_or(shape), wait_point)
+    }
 }
 
 /// `A`, `B`, … `Z`, `A2`, …
@@ -126,7 +163,7 @@ pub(crate) fn mode_map(sides: &[Side<'_>]) -> BTreeMap<String, ModePoint> {
             Findings::Lag(document) => {
                 for row in overall_rows(document) {
                     // The first replica and the first method speak for a shape.
-                    at(mode_of(&row.shape, None), letter, &mut |point| point.lag_us = point.lag_us.or(row.from_ack.p50_us));
+                    at(side.mode(&row.shape, None), letter, &mut |point| point.lag_us = point.lag_us.or(row.from_ack.p50_us));
                 }
             }
             Findings::Stale(document) => {
@@ -136,7 +173,7 @@ pub(crate) fn mode_map(sides: &[Side<'_>]) -> BTreeMap<String, ModePoint> {
                 for row in document.results.iter().filter(plain) {
                     let share = row.stale_percent.zip(row.stale_percent_low.zip(row.stale_percent_high));
                     let share = share.map(|(value, (low, high))| Percent { value, low, high });
-                    at(mode_of(&row.shape, None), letter, &mut |point| point.stale = point.stale.or(share));
+                    at(side.mode(&row.shape, None), letter, &mut |point| point.stale = point.stale.or(share));
                 }
             }
             Findings::Cost(document) => {
@@ -156,7 +193,7 @@ pub(crate) fn mode_map(sides: &[Side<'_>]) -> BTreeMap<String, ModePoint> {
             Findings::Loss(document) => {
                 for row in &document.results {
                     let lossy = Percent { value: row.lossy.percent, low: row.lossy.percent_low, high: row.lossy.percent_high };
-                    at(mode_of(&row.shape, row.wait_point.as_deref()), letter, &mut |point| {
+                    at(side.mode(&row.shape, row.wait_point.as_deref()), letter, &mut |point| {
                         if point.lossy.is_none() {
                             (point.lossy, point.missing) = (Some(lossy), row.missing_per_crash.mean);
                         }
@@ -236,6 +273,7 @@ pub(crate) mod tests {
             started_at: "",
             answer: "found",
             findings,
+            ways: BTreeMap::new(),
             text: String::new(),
         }
     }
@@ -281,6 +319,10 @@ pub(crate) mod tests {
             }],
             ..LossDocument::default()
         };
+        let waits = Way { mode: None, wait_point: Some("after-sync") };
+        let joined = Side { ways: BTreeMap::from([("semi-sync:1".to_owned(), waits)]), ..side("A", "lag", Findings::Lag(&lag)) };
+        let dear = side("C", "cost", Findings::Cost(&cost));
+        assert_eq!(mode_map(&[joined, dear]).len(), 1, "a lag run joins its wait point's prices");
         let sides = [
             side("A", "lag", Findings::Lag(&lag)),
             side("B", "stale", Findings::Stale(&stale)),

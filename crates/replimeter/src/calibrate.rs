@@ -166,7 +166,12 @@ pub(crate) fn carry_out(
     spec.link = Some(LinkSpec { delay: zero, jitter: zero, bandwidth: None });
     let mut frame = Frame::begin("calibrate", plan, output, work.lag.keep_awake, work.lag.real_time, warnings)?;
     let mut writer = frame.samples()?;
-    let servers = servers::obtain(&Target::Sandbox(spec), &Passwords::new(), None, false, &frame.line, stop)?;
+    let mut servers = servers::obtain(&Target::Sandbox(spec), &Passwords::new(), None, false, &frame.line, stop)?;
+    // The link begins without a delay; the record says what it is given in the course of the run.
+    if let Some(record) = &mut servers.record {
+        let delays: Vec<String> = work.delays.iter().map(ToString::to_string).collect();
+        record.link = Some(format!("{} one way, in turns", delays.join(", ")));
+    }
     let declared = servers.to_measure();
     let mut cluster = preflight::check(&declared)?;
     frame.met(&servers, &mut cluster)?;

@@ -5,7 +5,10 @@ mod figures;
 mod settings;
 mod sides;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io::Write as _,
+};
 
 use replimeter_model::{
     compare::{COMPARE_SCHEMA, Change, CompareDocument, CompareRow, CompareSide, Dimension, OnlyOn, SideFigure},
@@ -60,6 +63,17 @@ pub(crate) fn run(args: &CompareArgs, a: &[String], b: &[String]) -> Result<(), 
         }
     }
     written?;
+    let unjudged: Vec<String> = report::unjudged(&document).map(|one| format!("{} ({})", one.condition, one.label)).collect();
+    if !unjudged.is_empty() && !document.failed() {
+        let message = format!(
+            "warning: {} of {} conditions cannot be judged and so did not fail: {}\n  try: measure longer or several runs on each side; with --fail-when possible doubt fails, with --fail-when estimated the figure itself decides",
+            unjudged.len(),
+            document.conditions.len(),
+            unjudged.join("; ")
+        );
+        // Nobody may be left to read it.
+        let _ = writeln!(std::io::stderr(), "{}", plain(&message));
+    }
     if document.failed() {
         let failed: Vec<String> = document
             .conditions
@@ -247,11 +261,9 @@ fn judge(rows: &mut [CompareRow], judged: &[Option<(Spread, bool)>]) -> u64 {
             row.p_value = Some(p);
             row.p_adjusted = Some(corrected);
             let seen = spread.seen_from(1.0 - ALPHA / among as f64);
-            let (absolute, percent) = if *logarithm {
-                (row.a.value * seen.exp_m1(), Some(seen.exp_m1() * 100.0))
-            } else {
-                (seen, (row.a.value > 0.0).then(|| seen / row.a.value * 100.0))
-            };
+            // What follows the difference is not put as a percentage of A: a share of 203 % more would say nothing.
+            let (absolute, percent) =
+                if *logarithm { (row.a.value * seen.exp_m1(), Some(seen.exp_m1() * 100.0)) } else { (seen, None) };
             row.seen_from = Some(absolute).filter(|seen| seen.is_finite());
             row.seen_from_percent = percent.filter(|seen| seen.is_finite());
             row.change = match (corrected < ALPHA, p < ALPHA) {

@@ -17,7 +17,7 @@ use replimeter_model::{
 };
 use replimeter_report::{
     calibrate, cost, csv, exposure, html, loading, loss, markdown, scale, stale, tap, terminal,
-    together::{Findings, Side},
+    together::{Findings, Side, Way},
 };
 use serde::de::DeserializeOwned;
 
@@ -88,7 +88,13 @@ impl Document {
             STALE_SCHEMA => Ok(Self::Stale(Box::new(serde_json::from_value(value).map_err(wrong)?))),
             LOSS_SCHEMA => Ok(Self::Loss(Box::new(serde_json::from_value(value).map_err(wrong)?))),
             EXPOSURE_SCHEMA => Ok(Self::Exposure(Box::new(serde_json::from_value(value).map_err(wrong)?))),
-            other => Err(refuse(format!("it has the schema {other}, this version reads {}", SCHEMAS.join(", ")))),
+            other => {
+                let failure = refuse(format!("it has the schema {other}, this version reads {}", SCHEMAS.join(", ")));
+                Err(match schema_hint(other, &SCHEMAS) {
+                    Some(hint) => Failure { hint: hint.to_owned(), ..failure },
+                    None => failure,
+                })
+            }
         }
     }
 
@@ -130,7 +136,7 @@ impl Document {
     }
 
     /// This run as one of several.
-    pub(crate) fn side(&self, letter: String) -> Side<'_> {
+    pub(crate) fn side(&self, letter: String, manifest: &Manifest) -> Side<'_> {
         let findings = match self {
             Self::Lag(run) => Findings::Lag(run),
             Self::Load(run) => Findings::Load(run),
@@ -149,6 +155,7 @@ impl Document {
             started_at: &run.started_at,
             answer: &run.answer,
             findings,
+            ways: Way::of_run(&run.target, manifest),
             text,
         })
     }
@@ -209,12 +216,12 @@ impl Document {
             Self::Loss(document) => html::loss(document, manifest, plan),
             Self::Exposure(document) => html::exposure(document, manifest, plan),
         };
-        let page = page.map_err(|error| Failure::failed(format!("cannot render the page: {error}"), incomplete_hint()))?;
+        let page = page.map_err(|error| Failure::failed(format!("cannot render the page: {error}"), CUT))?;
         write_text(&dir.join(PAGE), &page).and_then(|()| write_text(&dir.join(TICKET), &self.markdown()))
     }
 
-    /// Prints the report in some form.
-    pub(crate) fn show(&self, form: Form) -> Result<(), Failure> {
+    /// Prints the report in some form; `page` is whether there is a page of these figures.
+    pub(crate) fn show(&self, form: Form, page: bool) -> Result<(), Failure> {
         let mut text = match form {
             Form::Silent => return Ok(()),
             Form::Markdown => return print(&self.markdown()),
@@ -224,7 +231,7 @@ impl Document {
         };
         let dir = self.run_dir();
         text.push_str(&format!("\nRun kept in {dir}\n"));
-        if Path::new(dir).join(PAGE).exists() {
+        if page && Path::new(dir).join(PAGE).exists() {
             text.push_str(&format!("As a page:  file://{dir}/{PAGE}\n"));
         }
         print(&plain(&text))
@@ -241,9 +248,32 @@ impl Document {
     /// which no full disk shall keep from being seen.
     pub(crate) fn publish(&self, dir: &Path, manifest: &Manifest, plan: &str, output: &OutputArgs) -> Result<(), Failure> {
         let written = self.keep(dir, manifest, plan);
-        self.show(output.form())?;
+        self.show(output.form(), written.is_ok())?;
         written
     }
+}
+
+/// What to try when the samples behind a page cannot be used; the figures need none of them.
+pub(crate) const CUT: &str = "is samples.parquet whole, and of this run? one that was cut off while it was copied, or by a kill, cannot be mended: plan.toml \
+                              beside it can be run again with `replimeter run`; --json, --csv and --markdown need no samples";
+
+/// What to try with a schema that is not one of `known`: a name as `replimeter.lag/1`.
+fn schema_hint(stated: &str, known: &[&str]) -> Option<&'static str> {
+    let version = |schema: &str| {
+        let (name, version) = schema.rsplit_once('/')?;
+        Some((name.to_owned(), version.parse::<u32>().ok()?))
+    };
+    if stated.starts_with("replimeter.reproduce/") {
+        return Some(
+            "it is a reproduction: its report.html is beside it, and each folder in it is a run for `replimeter report`",
+        );
+    }
+    if stated.starts_with("replimeter.compare/") {
+        return Some("it is a comparison: its report.html is beside it, and `replimeter compare` makes one anew");
+    }
+    let (name, number) = version(stated)?;
+    let newer = known.iter().filter_map(|known| version(known)).any(|(known, ours)| known == name && number > ours);
+    newer.then_some("a newer Replimeter made this run: update this one (`replimeter --version`), or use the other's report.html")
 }
 
 pub(crate) fn incomplete_hint() -> &'static str {
@@ -273,7 +303,11 @@ fn read_json<T: DeserializeOwned>(dir: &Path, name: &str, schema: &str) -> Resul
     let (stated, value) = read_value(dir, name)?;
     let path = dir.join(name);
     if stated != schema {
-        return Err(unusable(&path, &format!("it has the schema {stated}, this version reads {schema}")));
+        let failure = unusable(&path, &format!("it has the schema {stated}, this version reads {schema}"));
+        return Err(match schema_hint(&stated, &[schema]) {
+            Some(hint) => Failure { hint: hint.to_owned(), ..failure },
+            None => failure,
+        });
     }
     serde_json::from_value(value).map_err(|error| unusable(&path, &error.to_string()))
 }

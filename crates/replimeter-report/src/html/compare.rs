@@ -36,7 +36,7 @@ pub fn compare(document: &CompareDocument, manifest: &Manifest, plans: &str) -> 
         manifest,
         plan: plans,
         several: true,
-        pictures: vec![changes(document), values(document)],
+        pictures: [changes(document), values(document)].into_iter().flatten().collect(),
         text_report: compared::text(document),
     };
     page.render(context! {
@@ -57,10 +57,19 @@ fn name(row: &CompareRow) -> String {
     if row.label.is_empty() { row.figure.clone() } else { format!("{} · {}", row.figure, row.label) }
 }
 
+/// The figure on a plot that is so many pixels high, without its legend.
+fn with_height(mut figure: serde_json::Value, pixels: usize) -> serde_json::Value {
+    figure["layout"]["height"] = json!(pixels);
+    figure
+}
+
 /// The change of each figure that has a ratio, in percent, by what came of it.
-fn changes(document: &CompareDocument) -> Picture {
+fn changes(document: &CompareDocument) -> Option<Picture> {
     let percent = |ratio: f64| (ratio - 1.0) * 100.0;
     let all: Vec<&CompareRow> = document.results.iter().filter(|row| row.ratio.value.is_some()).collect();
+    if all.is_empty() {
+        return None;
+    }
     let drawn: Vec<&CompareRow> = all.iter().copied().take(DRAWN).collect();
     let groups = [
         ("B is higher", 1, [Change::Higher, Change::Higher]),
@@ -94,26 +103,33 @@ fn changes(document: &CompareDocument) -> Picture {
         let shown = |ratio: Option<f64>| ratio.map_or_else(|| "–".to_owned(), |ratio| format!("{:.1}", percent(ratio)));
         vec![name(row), shown(row.ratio.value), shown(row.ratio.low), shown(row.ratio.high), row.verdict.clone()]
     });
+    let tall = 22 * drawn.len() + 130;
     let left = if all.len() > drawn.len() { format!(" The first {DRAWN} are drawn; the table has all.") } else { String::new() };
-    Picture {
+    Some(Picture {
         id: "changes",
         title: "By how much B differs from A",
         note: format!(
             "In percent of A, with 95 % intervals, each for itself; the colours say what holds among all figures together.{left}"
         ),
-        figure: figure(
-            "changes",
-            traces.collect(),
-            json!({"title": {"text": "B less A, in percent of A"}, "ticksuffix": " %", "zeroline": true}),
-            json!({"type": "category", "categoryorder": "array", "categoryarray": order, "automargin": true}),
+        figure: with_height(
+            figure(
+                "changes",
+                traces.collect(),
+                json!({"title": {"text": "B less A, in percent of A"}, "ticksuffix": " %", "zeroline": true}),
+                json!({"type": "category", "categoryorder": "array", "categoryarray": order, "automargin": true, "dtick": 1}),
+            ),
+            tall,
         ),
         table: DataTable::new(&["figure", "percent", "low", "high", "verdict"], rows.collect()),
-    }
+    })
 }
 
 /// Both sides' own values, of figures that are times.
-fn values(document: &CompareDocument) -> Picture {
+fn values(document: &CompareDocument) -> Option<Picture> {
     let all: Vec<&CompareRow> = document.results.iter().filter(|row| row.unit == Quantity::Us).collect();
+    if all.is_empty() {
+        return None;
+    }
     let drawn: Vec<&CompareRow> = all.iter().copied().take(DRAWN).collect();
     let unit = Unit::for_size(drawn.iter().map(|row| row.a.value.abs()).fold(0.0, f64::max) / 4.0);
     let traces = [("A", 0), ("B", 1)].map(|(side, index)| {
@@ -141,18 +157,21 @@ fn values(document: &CompareDocument) -> Picture {
         })
     });
     let positive = drawn.iter().all(|row| row.a.value > 0.0 && row.b.value > 0.0);
-    Picture {
+    Some(Picture {
         id: "values",
         title: "The times of both sides",
         note: "With 95 % intervals of each side by itself.".to_owned(),
-        figure: figure(
-            "values",
-            traces.to_vec(),
-            json!({"type": "category", "automargin": true}),
-            json!({"title": {"text": unit.symbol()}, "type": if positive { "log" } else { "linear" }}),
+        figure: with_height(
+            figure(
+                "values",
+                traces.to_vec(),
+                json!({"type": "category", "automargin": true, "dtick": 1, "tickangle": -60, "tickfont": {"size": 11}}),
+                json!({"title": {"text": unit.symbol()}, "type": if positive { "log" } else { "linear" }}),
+            ),
+            560,
         ),
         table: DataTable::new(&["figure", "side", unit.symbol(), "low", "high", "runs", "samples", "blocks"], rows.collect()),
-    }
+    })
 }
 
 #[cfg(test)]

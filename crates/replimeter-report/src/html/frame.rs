@@ -38,7 +38,15 @@ fn plotly_script() -> String {
 
 fn servers(manifest: &Manifest) -> Vec<Server> {
     let servers = manifest.servers.iter().map(|server| {
-        let notable = NOTABLE.iter().filter_map(|name| Some(((*name).to_owned(), server.variables.get(*name)?.clone())));
+        // Every MariaDB has the variables of a cluster; they matter where it is in one.
+        let cluster = server.cluster().map(|(mode, _)| mode);
+        let matters = |name: &&&str| match () {
+            () if name.starts_with("wsrep_") => cluster == Some("galera"),
+            () if name.starts_with("group_replication_") => cluster == Some("group"),
+            () => true,
+        };
+        let notable =
+            NOTABLE.iter().filter(matters).filter_map(|name| Some(((*name).to_owned(), server.variables.get(*name)?.clone())));
         let sandbox = manifest.sandboxes.iter().find(|sandbox| sandbox.shape == server.shape);
         let command = sandbox.and_then(|sandbox| sandbox.command_lines.get(&server.name));
         Server {

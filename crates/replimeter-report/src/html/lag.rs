@@ -93,6 +93,10 @@ pub fn lag(document: &LagDocument, manifest: &Manifest, plan: &str, samples_file
     samples::read(samples_file, |shape, replica, sample| {
         gathered.record(&document.label(shape, replica, sample.method.name()), sample);
     })?;
+    let recorded = document.results.iter().map(|row| row.from_ack.count).max().unwrap_or(0);
+    if recorded > 0 && gathered.count() == 0 && document.settings.backlog.is_none() {
+        return Err(HtmlError::OtherSamples { recorded, file: samples_file.display().to_string() });
+    }
     let (unit, lines) = lines(document);
     let show = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), time);
     let floors: Vec<String> = document.floors.iter().map(|floor| methods::floor(document, floor)).collect();

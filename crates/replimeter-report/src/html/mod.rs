@@ -39,6 +39,14 @@ pub enum HtmlError {
     /// The samples behind its pictures.
     #[error(transparent)]
     Samples(#[from] SamplesError),
+    /// The samples are of another run: the record counted some, and the file has none.
+    #[error("the record counts {recorded} rounds, but {file} holds none of them")]
+    OtherSamples {
+        /// Rounds in the record.
+        recorded: u64,
+        /// Where samples were looked for.
+        file: String,
+    },
     /// The page itself.
     #[error("cannot render the page: {0}")]
     Template(#[from] minijinja::Error),

@@ -25,17 +25,55 @@
     return themed;
   }
 
-  function draw() {
+  // The lines that a legend above the picture takes: Plotly gives all entries the room of the longest.
+  function legendLines(figure, width) {
+    if (figure.data.length < 2 || figure.layout.showlegend === false) { return 0; }
+    var longest = figure.data.reduce(function (most, trace) { return Math.max(most, (trace.name || "").length); }, 0);
+    var inLine = Math.max(1, Math.floor((width - 100) / (longest * 6.8 + 50)));
+    return Math.ceil(figure.data.length / inLine);
+  }
+
+  function draw(width) {
     document.getElementById("theme").setAttribute("aria-pressed", String(dark()));
     figures.forEach(function (figure) {
-      Plotly.react(figure.id, figure.data, coloured(figure.layout), { responsive: true, displaylogo: false });
+      var place = document.getElementById(figure.id);
+      var wide = width || place.clientWidth || 1000;
+      var legend = legendLines(figure, wide) * 20;
+      // The plot keeps its own height; a legend is never more than half of the picture, or it would scroll.
+      var height = Math.max((figure.layout.height || 416) + legend, 2 * legend + 40);
+      place.style.height = height + "px";
+      var layout = Object.assign({}, coloured(figure.layout), { height: height, autosize: !width });
+      if (width) { layout.width = width; }
+      Plotly.react(figure.id, figure.data, layout, { responsive: true, displaylogo: false });
     });
   }
+
+  // On paper nothing can be unfolded, and a picture is as wide as the sheet.
+  var opened = [];
+  var chosen = null;
+  function toPaper() {
+    if (opened.length || chosen !== null) { return; }
+    chosen = root.getAttribute("data-theme") || "";
+    root.setAttribute("data-theme", "light");
+    document.querySelectorAll("details.values:not([open])").forEach(function (one) { one.open = true; opened.push(one); });
+    draw(980);
+  }
+  function fromPaper() {
+    if (chosen === null) { return; }
+    if (chosen) { root.setAttribute("data-theme", chosen); } else { root.removeAttribute("data-theme"); }
+    opened.forEach(function (one) { one.open = false; });
+    opened = [];
+    chosen = null;
+    draw();
+  }
+  window.addEventListener("beforeprint", toPaper);
+  window.addEventListener("afterprint", fromPaper);
+  window.matchMedia("print").addEventListener("change", function (print) { if (print.matches) { toPaper(); } else { fromPaper(); } });
 
   document.getElementById("theme").addEventListener("click", function () {
     root.setAttribute("data-theme", dark() ? "light" : "dark");
     draw();
   });
-  media.addEventListener("change", draw);
+  media.addEventListener("change", function () { draw(); });
   draw();
 })();

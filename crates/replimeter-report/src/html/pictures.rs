@@ -117,7 +117,8 @@ pub(super) fn figure(id: &str, traces: Vec<Value>, x: Value, y: Value) -> Value 
             "xaxis": x, "yaxis": y, "hovermode": "closest", "bargap": 0.04, "barmode": "overlay",
             "modebar": {"bgcolor": "rgba(0,0,0,0)"},
             "margin": {"l": 70, "r": 20, "t": 20, "b": 50},
-            "legend": {"orientation": "h", "y": 1.12},
+            // Above the plot, so that it never lies over what is drawn; the page makes room for it.
+            "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom"},
         },
     })
 }
@@ -669,7 +670,8 @@ fn load_course(document: &LoadDocument, waiting: bool) -> Picture {
             counts.iter().enumerate().map(|(second, number)| vec![what.clone(), (second + 1).to_string(), count(*number)]),
         );
         traces.push(json!({
-            "type": "scatter", "mode": "lines", "name": what,
+            // A line of a few seconds is hardly one, that of a single second none at all.
+            "type": "scatter", "mode": if counts.len() < 60 { "lines+markers" } else { "lines" }, "name": what,
             "x": (1..=counts.len()).collect::<Vec<_>>(), "y": counts,
             "hovertemplate": "second %{x}: %{y:.0f}<extra>%{fullData.name}</extra>", "line": {"color": colour(index)},
         }));

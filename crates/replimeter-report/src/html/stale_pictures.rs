@@ -224,8 +224,10 @@ fn course(document: &StaleDocument) -> Option<Picture> {
         json!({"title": {"text": format!("time ({})", unit.symbol())}, "type": "log"}),
     );
     if counted {
-        figure["layout"]["yaxis"]["domain"] = json!([0.42, 1.0]);
-        figure["layout"]["yaxis2"] = json!({"title": {"text": "counters"}, "type": "log", "domain": [0.0, 0.36]});
+        // Two plots in one: each needs its room.
+        figure["layout"]["height"] = json!(680);
+        figure["layout"]["yaxis"]["domain"] = json!([0.46, 1.0]);
+        figure["layout"]["yaxis2"] = json!({"title": {"text": "counters"}, "type": "log", "domain": [0.0, 0.38]});
     }
     Some(Picture {
         id: "course",
@@ -282,7 +284,8 @@ fn counters(document: &StaleDocument) -> Option<Picture> {
             }
         }
     }
-    if rows.is_empty() {
+    // All of them 0: there is nothing to draw, and the report's table of counters has them.
+    if traces.is_empty() {
         return None;
     }
     Some(Picture {

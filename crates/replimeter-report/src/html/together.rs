@@ -1,7 +1,11 @@
 //! The page of several runs.
 
 use minijinja::{Value, context};
-use replimeter_model::{load::LoadRow, manifest::Manifest, record::Distribution};
+use replimeter_model::{
+    load::{LoadRow, Rate},
+    manifest::Manifest,
+    record::Distribution,
+};
 use serde_json::json;
 
 use super::{
@@ -17,6 +21,8 @@ use crate::{
 };
 
 const TEMPLATE: &str = include_str!("together.html");
+/// Where a point's number stands, in turns.
+const PLACES: [&str; 4] = ["top center", "bottom center", "middle right", "middle left"];
 
 /// The quantiles that are drawn, with their places on the axis.
 const QUANTILES: [&str; 7] = ["min", "p50", "p90", "p95", "p99", "p99.9", "max"];
@@ -61,8 +67,19 @@ pub fn together(sides: &[Side<'_>], manifest: &Manifest, plans: &str) -> Result<
         pictures,
         text_report: sides.iter().map(|side| format!("{}  {}\n\n{}\n", side.letter, side.dir, side.text)).collect(),
     };
-    let lines = if map.len() > 1 { mode_lines(&map) } else { Vec::new() };
+    // Lags alone are in their own picture and table; a map of dashes says nothing more.
+    let known = map.values().any(|point| point.commit_us.is_some() || point.stale.is_some() || point.lossy.is_some());
+    let lines = if map.len() > 1 && known { mode_lines(&map) } else { Vec::new() };
     page.render(context! { runs, mode_headings => MODE_HEADINGS.to_vec(), mode_lines => lines })
+}
+
+/// The 95 % intervals of rates, as whiskers.
+fn whiskers(rates: &[Rate]) -> serde_json::Value {
+    let reach = |end: fn(&Rate) -> Option<f64>| {
+        let of = |rate: &Rate| rate.mean.zip(end(rate)).map_or(0.0, |(mean, end)| (end - mean).abs());
+        rates.iter().map(of).collect::<Vec<_>>()
+    };
+    json!({"type": "data", "symmetric": false, "array": reach(|rate| rate.high), "arrayminus": reach(|rate| rate.low)})
 }
 
 /// Lag of every run in one picture.
@@ -91,12 +108,17 @@ fn lags(sides: &[Side<'_>]) -> Option<Picture> {
             "line": {"color": colour(index)},
         })
     });
-    let figure = figure(
-        "lags",
-        traces.collect(),
-        json!({"type": "category"}),
-        json!({"title": {"text": format!("lag from ack ({})", unit.symbol())}}),
-    );
+    let middle = || named.iter().flat_map(|(_, of)| [of.p50_us, of.p90_us, of.p95_us]).flatten();
+    // From a tenth of a millisecond to seconds only logarithms tell medians apart; some medians are negative, though.
+    let mut axis = json!({"title": {"text": format!("lag from ack ({})", unit.symbol())}});
+    if middle().all(|us| us > 0.0) {
+        axis["type"] = json!("log");
+    } else {
+        let (low, high) = middle().fold((f64::MAX, f64::MIN), |(low, high), us| (low.min(us), high.max(us)));
+        let room = ((high - low) * 0.2).max(unit.scale() / 100.0);
+        axis["range"] = json!([(low - room) / unit.scale(), (high + room) / unit.scale()]);
+    }
+    let figure = figure("lags", traces.collect(), json!({"type": "category"}), axis);
     let rows = named.iter().map(|(name, of)| {
         let mut line = vec![name.clone(), count(of.count)];
         line.extend(quantiles(of).map(|us| us.map_or_else(|| "–".to_owned(), time)));
@@ -107,7 +129,9 @@ fn lags(sides: &[Side<'_>]) -> Option<Picture> {
     Some(Picture {
         id: "lags",
         title: "Lag of every run",
-        note: "A quantile with fewer than ten samples beyond it is not drawn.".to_owned(),
+        note: "A quantile with fewer than ten samples beyond it is not drawn. The scale is made for the quantiles: extremes that lie beyond it, or \
+               below 0 where it is logarithmic, are in the table."
+            .to_owned(),
         figure,
         table: DataTable { header, rows: rows.collect() },
     })
@@ -170,6 +194,7 @@ fn prices(sides: &[Side<'_>]) -> Option<Picture> {
             traces.push(json!({
                 "type": "bar", "name": format!("{}: {threads} thread{}", side.letter, if threads == 1 { "" } else { "s" }),
                 "x": labels, "y": group.iter().map(|row| row.throughput.mean).collect::<Vec<_>>(),
+                "error_y": whiskers(&group.iter().map(|row| row.throughput).collect::<Vec<_>>()),
                 "hovertemplate": "%{x}: %{y:,.0f} per s<extra>%{fullData.name}</extra>",
                 "marker": {"color": colour(traces.len())},
             }));
@@ -186,7 +211,7 @@ fn prices(sides: &[Side<'_>]) -> Option<Picture> {
         Picture {
             id: "prices",
             title: "Throughput of every price list",
-            note: String::new(),
+            note: "Whiskers are 95 % intervals; a price list of one start has none.".to_owned(),
             figure,
             table: DataTable::new(&["run and mode", "threads", "per second", "latency p50"], rows),
         }
@@ -218,6 +243,7 @@ fn loads(sides: &[Side<'_>]) -> Option<Picture> {
             "type": "scatter", "mode": "lines+markers", "name": name,
             "x": of.iter().map(|row| row.load.threads).collect::<Vec<_>>(),
             "y": of.iter().map(|row| row.load.throughput.mean).collect::<Vec<_>>(),
+            "error_y": whiskers(&of.iter().map(|row| row.load.throughput).collect::<Vec<_>>()),
             "hovertemplate": "%{x} threads: %{y:,.0f} per s<extra>%{fullData.name}</extra>",
             "line": {"color": colour(traces.len())},
         }));
@@ -248,11 +274,13 @@ fn modes(map: &std::collections::BTreeMap<String, together::ModePoint>) -> Optio
         let stale = point.stale.map_or_else(|| "not measured".to_owned(), |share| format!("{} %", share.shown()));
         let lossy = point.lossy.map_or_else(|| "not measured".to_owned(), |share| format!("{} %", share.shown()));
         json!({
-            "type": "scatter", "mode": "markers+text", "name": mode, "text": [mode], "textposition": "top center",
+            "type": "scatter", "mode": "markers+text", "name": format!("{}: {mode}", index + 1),
+            // Points that lie together have their numbers around them; the legend has the names.
+            "text": [(index + 1).to_string()], "textposition": PLACES[index % PLACES.len()], "cliponaxis": false,
             "x": [point.commit_us.map(|us| us / unit.scale())], "y": [point.per_s],
             "customdata": [[stale, lossy]],
             "hovertemplate": format!(
-                "%{{text}}: %{{x:.4~g}} {}, %{{y:,.0f}} per s; stale at once %{{customdata[0]}}; crashes that lost %{{customdata[1]}}<extra></extra>",
+                "{mode}: %{{x:.4~g}} {}, %{{y:,.0f}} per s; stale at once %{{customdata[0]}}; crashes that lost %{{customdata[1]}}<extra></extra>",
                 unit.symbol()
             ),
             "marker": {

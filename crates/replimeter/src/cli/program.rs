@@ -12,13 +12,19 @@ use replimeter_model::schema;
 Examples:
   replimeter schema plan > plan.schema.json
   replimeter schema lag
+  replimeter schema plan --markdown
 
-The schemas of this version are kept in docs/schema; docs/formats.md says how to use them, docs/plans.md
-how an editor does.")]
+The schemas of this version are kept in docs/schema; docs/formats.md says how to use them, and
+docs/plans.md how an editor does.")]
 pub(crate) struct SchemaArgs {
     /// Of plan files, of a command's JSON document, or of manifest.json
     #[arg(value_name = "OF", value_parser = PossibleValuesParser::new(schema::NAMES))]
     pub(crate) name: String,
+
+    /// Print tables in Markdown instead: the keys of `plan`, or the columns of a command's samples.parquet, as in
+    /// docs/reference
+    #[arg(long)]
+    pub(crate) markdown: bool,
 }
 
 /// `replimeter completions`.

@@ -4,6 +4,8 @@ use std::{fs, path::Path};
 
 use clap::{Command, CommandFactory};
 use replimeter_model::schema;
+use replimeter_report::rows;
+use serde_json::Value;
 
 use crate::{
     cli::{Cli, CompletionsArgs, ManArgs, SchemaArgs},
@@ -15,6 +17,15 @@ use crate::{
 const NAME: &str = "replimeter";
 
 pub(crate) fn schema(args: &SchemaArgs) -> Result<(), Failure> {
+    if args.markdown {
+        let text = if args.name == schema::PLAN { Some(plan_keys()) } else { columns(&args.name) };
+        return print(&text.ok_or_else(|| {
+            Failure::usage(
+                format!("{} has no keys and no samples to list", args.name),
+                "--markdown is for plan, and for the commands that measure",
+            )
+        })?);
+    }
     print(&schema::text(&args.name).ok_or_else(unexpected)?)
 }
 
@@ -152,6 +163,113 @@ fn row(argument: &clap::Arg) -> String {
     format!("| `{}` | {help} |\n", name.replace('|', "\\|"))
 }
 
+/// Every key of a plan file, a table for each section, as [`schema::schema`] has them.
+fn plan_keys() -> String {
+    let root = schema::schema(schema::PLAN).unwrap_or_default();
+    let mut text = "# Keys of plan files\n\nMade from the program by `replimeter schema plan --markdown` (`make docs`). [Plan files](../plans.md) \
+                    shows them in use and with their defaults; [plan.json](../schema/plan.json) is the same for editors.\n\n"
+        .to_owned();
+    let keys = |of: &Value| of.get("properties").and_then(Value::as_object).cloned().unwrap_or_default();
+    let (sections, plain): (Vec<_>, Vec<_>) =
+        keys(&root).into_iter().partition(|(_, part)| schema::resolve(&root, part).get("properties").is_some());
+    let table = |keys: Vec<(String, Value)>| {
+        let row = |(key, part): (String, Value)| {
+            let about = part.get("description").or_else(|| schema::resolve(&root, &part).get("description"));
+            let about = about.and_then(Value::as_str).unwrap_or_default().replace('\n', " ");
+            // What is code already is inert.
+            let words = about.split('`').enumerate();
+            let about: Vec<String> =
+                words.map(|(index, text)| if index % 2 == 0 { inert(text) } else { text.replace('|', "\\|") }).collect();
+            format!("| `{key}` | {} | {} |\n", kind(&root, &part), about.join("`"))
+        };
+        format!("| key | value | |\n|---|---|---|\n{}", keys.into_iter().map(row).collect::<String>())
+    };
+    text.push_str(&table(plain));
+    for (name, part) in sections {
+        let section = schema::resolve(&root, &part);
+        text.push_str(&format!("\n## `[{name}]`\n\n{}", table(keys(section).into_iter().collect())));
+    }
+    text
+}
+
+/// What a reference stands for. Alternatives are left as they are, unlike by [`schema::resolve`].
+fn follow<'a>(root: &'a Value, mut part: &'a Value) -> &'a Value {
+    // Deeper than any chain of references is.
+    for _ in 0..16 {
+        let reference = part.get("$ref").and_then(Value::as_str).and_then(|text| text.strip_prefix('#'));
+        let target = reference.and_then(|pointer| root.pointer(pointer)).or_else(|| part.pointer("/allOf/0"));
+        let Some(target) = target else { break };
+        part = target;
+    }
+    part
+}
+
+/// What a value of a plan looks like.
+fn kind(root: &Value, part: &Value) -> String {
+    let part = follow(root, part);
+    let code = |value: &Value| match value {
+        Value::String(text) => format!("`\"{}\"`", text.replace('|', "\\|")),
+        other => format!("`{other}`"),
+    };
+    let words: Vec<String> =
+        [part.get("enum").and_then(Value::as_array).map(|all| all.iter().map(code).collect()), alternatives(root, part)]
+            .into_iter()
+            .flatten()
+            .next()
+            .unwrap_or_default();
+    if !words.is_empty() {
+        return words.join(", ");
+    }
+    let examples: Vec<String> = part.get("examples").and_then(Value::as_array).into_iter().flatten().map(code).collect();
+    let said = if examples.is_empty() { String::new() } else { format!(": {}", examples.join(", ")) };
+    match part.get("type").and_then(Value::as_str) {
+        Some("boolean") => "`true`, `false`".to_owned(),
+        Some("integer") => format!("whole number{said}"),
+        Some("number") => format!("number{said}"),
+        Some("array") => match part.get("items") {
+            Some(items) => format!("list of: {}", kind(root, items)),
+            None => "list".to_owned(),
+        },
+        Some("object") => "table".to_owned(),
+        _ => format!("text{said}"),
+    }
+}
+
+/// The words, or kinds of value, that a place may have.
+fn alternatives(root: &Value, part: &Value) -> Option<Vec<String>> {
+    let choices = ["oneOf", "anyOf"].iter().find_map(|word| part.get(*word).and_then(Value::as_array))?;
+    let mut kinds: Vec<String> = Vec::new();
+    for choice in choices {
+        let said = match choice.get("const") {
+            Some(Value::String(word)) => format!("`\"{word}\"`"),
+            Some(other) => format!("`{other}`"),
+            None => kind(root, choice),
+        };
+        if !kinds.contains(&said) {
+            kinds.push(said);
+        }
+    }
+    Some(kinds)
+}
+
+/// The columns of a command's samples, as they are written.
+fn columns(command: &str) -> Option<String> {
+    let mut text = format!("## `{command}`\n\n| column | type | null |\n|---|---|---|\n");
+    for line in rows::schema_of(command)?.lines() {
+        let words: Vec<&str> = line.trim().trim_end_matches(';').split_whitespace().collect();
+        let [repetition @ ("required" | "optional"), physical, name, ..] = words[..] else { continue };
+        let kind = match physical {
+            "binary" => "text",
+            "double" => "floating point, 64 bits",
+            "int64" => "integer, 64 bits",
+            "int32" => "integer, 32 bits",
+            other => other,
+        };
+        text.push_str(&format!("| `{name}` | {kind} | {} |\n", if repetition == "optional" { "yes" } else { "" }));
+    }
+    Some(text)
+}
+
 /// A sentence in which nothing is markup or the end of a cell.
 fn inert(text: &str) -> String {
     text.replace('|', "\\|").replace('<', "&lt;").replace('*', "\\*").replace('_', "\\_")
@@ -166,6 +284,36 @@ mod tests {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/cli.md");
         let kept = std::fs::read_to_string(path).unwrap();
         assert!(kept == reference(&built()), "docs/reference/cli.md is out of date: run `make docs`");
+    }
+
+    #[test]
+    fn the_keys_and_columns_that_are_kept_are_what_the_program_has() {
+        let kept = |name: &str| std::fs::read_to_string(format!("{}/../../docs/{name}", env!("CARGO_MANIFEST_DIR"))).unwrap();
+        assert!(kept("reference/plan-keys.md") == plan_keys(), "docs/reference/plan-keys.md is out of date: run `make docs`");
+        let page = kept("reference/columns.md");
+        let mut measured = 0;
+        for (command, explained) in [
+            ("lag", "run-directory.md"),
+            ("calibrate", "run-directory.md"),
+            ("tap", "tap.md"),
+            ("load", "load.md"),
+            ("scale", "scale.md"),
+            ("cost", "cost.md"),
+            ("stale", "stale.md"),
+            ("loss", "loss.md"),
+            ("exposure", "exposure.md"),
+        ] {
+            let table = columns(command).unwrap();
+            assert!(page.contains(&table), "docs/reference/columns.md is out of date: run `make docs`");
+            measured += 1;
+            // Each column is explained where the command is.
+            let text = kept(explained);
+            let words: Vec<&str> = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').collect();
+            let names = table.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
+            let missing: Vec<&str> = names.filter(|name| !words.contains(name)).collect();
+            assert!(missing.is_empty(), "docs/{explained} does not explain the columns {missing:?} of {command}");
+        }
+        assert_eq!(page.matches("\n## ").count(), measured);
     }
 
     #[test]

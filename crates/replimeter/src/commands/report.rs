@@ -1,6 +1,6 @@
 //! `replimeter report`: a run rendered again.
 
-use std::path::Path;
+use std::{io::Write as _, path::Path};
 
 use replimeter_model::manifest::{Manifest, SandboxRecord, ServerRecord};
 use replimeter_report::{
@@ -10,7 +10,7 @@ use replimeter_report::{
 
 use crate::{
     cli::ReportArgs,
-    document::{Document, incomplete_hint},
+    document::{CUT, Document, incomplete_hint},
     failure::Failure,
     print::{plain, print},
     run_dir::write_text,
@@ -21,16 +21,34 @@ pub(crate) fn run(args: &ReportArgs) -> Result<(), Failure> {
         return Err(Failure::usage("--json and --csv are for a single run", "render the runs one by one"));
     }
     let page = args.together()?;
+    let place = |dir: &Path| dir.canonicalize().unwrap_or_else(|_| dir.to_owned());
+    for (index, dir) in args.run_dirs.iter().enumerate() {
+        if args.run_dirs[..index].iter().any(|other| place(other) == place(dir)) {
+            return Err(Failure::usage(format!("{} is named twice", dir.display()), "name each run once"));
+        }
+    }
     let mut read = Vec::new();
     for dir in &args.run_dirs {
         let (document, manifest, plan) = Document::open(dir)?;
         if args.raw && !document.has_sweep() {
             return Err(Failure::usage(format!("{} has no sweep over sizes", dir.display()), "leave --raw out"));
         }
-        // The figures are shown even where the page cannot be written.
+        // The figures are shown even where the page cannot be made or written.
         let rendered = document.render(dir, &manifest, &plan);
-        document.show(args.form())?;
-        rendered.map_err(|failure| Failure { hint: "copy the run directory to where you may write".to_owned(), ..failure })?;
+        document.show(args.form(), rendered.is_ok())?;
+        match rendered {
+            Ok(()) => {}
+            // What was asked for is printed; that the page stays as it was is said, and is no failure.
+            Err(failure) if args.json || args.csv || args.markdown => {
+                let message = format!("warning: the page in {} was not made again: {}", dir.display(), failure.message);
+                let _ = writeln!(std::io::stderr(), "{}", plain(&message));
+            }
+            Err(failure) if failure.hint == CUT => return Err(failure),
+            Err(failure) => {
+                let hint = "copy the run directory to where you may write, or use --json, --csv or --markdown".to_owned();
+                return Err(Failure { hint, ..failure });
+            }
+        }
         read.push((document, manifest, plan));
     }
     match page {
@@ -41,7 +59,8 @@ pub(crate) fn run(args: &ReportArgs) -> Result<(), Failure> {
 
 /// Writes one page of several runs.
 fn together(page: &Path, read: &[(Document, Manifest, String)], markdown: bool) -> Result<(), Failure> {
-    let sides: Vec<Side<'_>> = read.iter().enumerate().map(|(index, (document, ..))| document.side(letter(index))).collect();
+    let sides: Vec<Side<'_>> =
+        read.iter().enumerate().map(|(index, (document, manifest, _))| document.side(letter(index), manifest)).collect();
     let mut all = Manifest { replimeter: env!("CARGO_PKG_VERSION").to_owned(), ..Manifest::default() };
     let mut plans = String::new();
     for (side, (_, manifest, plan)) in sides.iter().zip(read) {
@@ -59,7 +78,8 @@ fn together(page: &Path, read: &[(Document, Manifest, String)], markdown: bool) 
     }
     let text = html::together(&sides, &all, &plans)
         .map_err(|error| Failure::failed(format!("cannot render the page: {error}"), incomplete_hint()))?;
-    write_text(page, &text)?;
+    write_text(page, &text)
+        .map_err(|failure| Failure { hint: "name a file in a folder that you may write to with --page".to_owned(), ..failure })?;
     if markdown {
         return Ok(());
     }

@@ -79,7 +79,11 @@ impl FailIf {
         let signed = limit.starts_with(['+', '-']);
         let number: f64 = number.parse().map_err(|_| syntax(text, &format!("`{limit}` is no limit")))?;
         let number = if limit.starts_with('-') { -number } else { number };
-        Ok(Self { text: text.to_owned(), figure: figure.to_owned(), of, above, number, signed, unit: unit.trim().to_owned() })
+        let unit = unit.trim();
+        if signed && unit == "%" && number <= -100.0 {
+            return Err(syntax(text, "nothing falls by 100 % of itself or more"));
+        }
+        Ok(Self { text: text.to_owned(), figure: figure.to_owned(), of, above, number, signed, unit: unit.to_owned() })
     }
 
     /// The limit for figures of this unit.
@@ -234,7 +238,9 @@ mod tests {
         for (text, unit) in [("lag.p99 > 10%", Quantity::Us), ("lag.p99 > 10", Quantity::Us), ("x < 5ms", Quantity::PerS)] {
             assert!(limit(text, unit).is_err(), "{text}");
         }
-        for text in ["", "lag.p99", "> 10%", "lag.p99 >= 10%", "lag.p99 > ten", "lag.p99 > 1.2.3ms", "lag.p99 > +"] {
+        for text in
+            ["", "lag.p99", "> 10%", "lag.p99 >= 10%", "lag.p99 > ten", "lag.p99 > 1.2.3ms", "lag.p99 > +", "lag.p50 > -200%"]
+        {
             assert!(FailIf::parse(text).is_err(), "{text}");
         }
     }

@@ -9,6 +9,7 @@ use replimeter_model::{
     exposure::ExposureDocument,
     load::{LoadDocument, LoadRecord, Rate},
     loss::LossDocument,
+    plan::Pace,
     record::{Distribution, LagDocument},
     stale::StaleDocument,
     tap::TapDocument,
@@ -62,10 +63,9 @@ pub(super) fn of(run: &Run) -> Result<Vec<Figure>, Failure> {
     })?;
     figures.retain(|figure| figure.drawn.samples > 0 && figure.drawn.value.is_finite());
     if figures.is_empty() {
-        let why = run.record.get("answer").and_then(serde_json::Value::as_str).unwrap_or_default();
         return Err(Failure::usage(
-            format!("the run {} cannot be compared: it has no samples that count ({why})", run.dir.display()),
-            "measure longer, and compare that run",
+            format!("the run {} cannot be compared: it has no samples that count", run.dir.display()),
+            "measure longer, and compare that run; were its samples replaced by another's?",
         ));
     }
     Ok(figures)
@@ -190,19 +190,34 @@ impl LagSubject {
         self.primary.extend(&other.primary);
     }
 
-    fn figures(&self, gather: &mut Gather<'_>) {
+    /// Places of the rows in the order of time.
+    fn order(&self) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.send.len()).collect();
         if !self.send.is_sorted() {
             order.sort_by(|one, other| self.send[*one].total_cmp(&self.send[*other]));
         }
+        order
+    }
+
+    /// What the replica showed; `open` is whether rows had a time at which they were to be sent.
+    fn figures(&self, open: bool, gather: &mut Gather<'_>) {
+        let order = self.order();
         let course = |values: &[f64]| Course::new(order.iter().map(|index| values[*index]));
         gather.course("lag", Quantity::Us, &course(&self.ack), &["mean", "p50", "p90", "p95", "p99", "p999", "max"]);
         gather.course("lag.from_send", Quantity::Us, &course(&self.from_send), &["p50", "p99"]);
-        gather.course("lag.from_intended", Quantity::Us, &course(&self.intended), &["p50", "p99"]);
+        // In a closed loop it is the time from the send again.
+        if open {
+            gather.course("lag.from_intended", Quantity::Us, &course(&self.intended), &["p50", "p99"]);
+        }
         gather.course("lag.from_primary", Quantity::Us, &course(&self.primary), &["p50", "p99"]);
-        gather.course("lag.insert", Quantity::Us, &course(&self.insert), &["mean", "p50", "p99"]);
         let trials: Vec<(f64, bool)> = order.iter().map(|index| (self.send[*index] / 1e3, self.ack[*index].is_nan())).collect();
         gather.add("lag.missing", Quantity::Percent, Better::Lower, share(&trials));
+    }
+
+    /// What the writes took; every replica and method has the same ones.
+    fn writes(&self, gather: &mut Gather<'_>) {
+        let insert = Course::new(self.order().into_iter().map(|index| self.insert[index]));
+        gather.course("lag.insert", Quantity::Us, &insert, &["mean", "p50", "p99"]);
     }
 }
 
@@ -247,7 +262,10 @@ fn lag(document: &LagDocument, samples: &Path) -> Result<Vec<Figure>, SamplesErr
         }
     })?;
     let mut figures = Vec::new();
+    let open = matches!(document.settings.pace, Some(Pace::Every(_)));
+    let mut written: Vec<String> = Vec::new();
     for ([shape, replica, method], mut sizes) in subjects {
+        let first = !written.contains(&shape);
         let pairs = [("shape", shape.as_str()), ("replica", replica.as_str()), ("method", method.as_str())];
         let mut all = LagSubject::default();
         if sizes.len() > 1 {
@@ -255,11 +273,21 @@ fn lag(document: &LagDocument, samples: &Path) -> Result<Vec<Figure>, SamplesErr
         } else if let Some((_, only)) = sizes.pop_first() {
             all = only;
         }
-        all.figures(&mut Gather { figures: &mut figures, of: dimensions(&pairs) });
+        all.figures(open, &mut Gather { figures: &mut figures, of: dimensions(&pairs) });
+        if first {
+            all.writes(&mut Gather { figures: &mut figures, of: dimensions(&pairs[..1]) });
+        }
         for (size, subject) in &sizes {
             let size = size.to_string();
             let of = dimensions(&[&pairs[..], &[("size", size.as_str())]].concat());
-            subject.figures(&mut Gather { figures: &mut figures, of });
+            subject.figures(open, &mut Gather { figures: &mut figures, of });
+            if first {
+                let of = dimensions(&[pairs[0], ("size", size.as_str())]);
+                subject.writes(&mut Gather { figures: &mut figures, of });
+            }
+        }
+        if first {
+            written.push(shape);
         }
     }
     for load in &document.load {
