@@ -326,6 +326,8 @@ fn prepare(cluster: &Cluster, plan: &StalePlan, part: &Part<'_>) -> Result<Prepa
     let mut writers: Vec<Writer> =
         guarantees.into_iter().map(|guarantee| Writer::open(&primary, facts, guarantee)).collect::<Result<_, _>>()?;
     let mut connections: Vec<(Node, u32)> = writers.iter().map(|writer| (primary.clone(), writer.connection())).collect();
+    // Asked while a reader waits: a writer that hangs says nothing.
+    let origin = cluster.primary.impatient();
     let rows = Rows::new(plan.seed, plan.rows);
     let held = writers.first_mut().map(|writer| writer.values(&rows)).transpose()?.unwrap_or_default();
     let mut readers = Vec::new();
@@ -337,7 +339,7 @@ fn prepare(cluster: &Cluster, plan: &StalePlan, part: &Part<'_>) -> Result<Prepa
         let patience = plan.timeout.0 + reader.delay(cluster);
         let opened = Reader::open(
             index,
-            [&node, &primary],
+            [&node, &origin],
             &server.facts,
             guarantee,
             rows,
