@@ -67,8 +67,14 @@ fn consistent(row: &Value) {
     assert!(float(&row["stale_percent_high"]) > 0.0, "never a bare 0 %: {row:#}");
     if row["judged"] == "rounds" {
         assert_eq!(number(&row["delay"]["count"]), stale, "{row:#}");
-        assert_eq!(row["violations"]["read_your_writes"], row["stale"]);
+        // At once and at the times of the curve.
+        let points = |key: &str| row["curve"].as_array().unwrap().iter().map(|point| number(&point[key])).sum::<u64>();
+        assert_eq!(number(&row["violations"]["read_your_writes"]), points("stale"), "{row:#}");
+        assert_eq!(number(&row["violations"]["read_your_writes_of"]), points("reads"), "{row:#}");
     }
+    assert!(number(&row["violations"]["monotonic_reads"]) <= number(&row["violations"]["monotonic_reads_of"]), "{row:#}");
+    assert_eq!(row["witness"].is_null(), number(&row["violations"]["read_your_writes"]) == 0, "{row:#}");
+    assert_eq!(row["monotonic_witness"].is_null(), number(&row["violations"]["monotonic_reads"]) == 0, "{row:#}");
     for point in row["curve"].as_array().unwrap() {
         assert!(
             point["low"].as_f64() <= point["probability"].as_f64() && point["probability"].as_f64() <= point["high"].as_f64()
@@ -137,8 +143,10 @@ fn galera_is_stale_and_synchronous_reads_are_not() {
     let witness = &broken.iter().find(|row| number(&row["stale"]) > 0).unwrap()["witness"];
     assert_eq!(witness["guarantee"], "read-your-writes");
     let steps = witness["steps"].as_array().unwrap();
-    assert_eq!(steps.len(), 2);
-    assert!(float(&steps[1]["begin_us"]) >= float(&steps[0]["end_us"]), "read after the acknowledgement: {witness:#}");
+    assert_eq!(steps.len(), 3);
+    assert_eq!(steps[0]["statement"], "COM_RESET_CONNECTION");
+    assert!(float(&steps[0]["end_us"]) <= float(&steps[1]["begin_us"]), "reset before the write: {witness:#}");
+    assert!(float(&steps[2]["begin_us"]) >= float(&steps[1]["end_us"]), "read after the acknowledgement: {witness:#}");
     // Counters of every node are beside the course.
     let windows = document["series"][0]["windows"].as_array().unwrap();
     let told =
@@ -415,16 +423,75 @@ fn rows_that_somebody_else_writes_are_told_apart() {
 }
 
 #[test]
+fn rows_that_somebody_else_puts_back_are_no_staleness() {
+    let sandbox = start("mariadb/galera:3", &[]);
+    let tool = Tool::new();
+    let nodes = sandbox.nodes();
+    for more in [
+        &["--rows", "50", "--rounds", "3000"][..],
+        &["--rows", "1", "--rounds", "2000", "--sync-reads=before", "--timeout", "3s"],
+    ] {
+        let mut given = vec!["--reader", "node2", "--offsets", "none", "--json"];
+        given.extend(more);
+        let ended = meanwhile(&sandbox, &tool, &args(&sandbox, true, &given), || {
+            let mut other: Session = session(&nodes[0]);
+            for _ in 0..40 {
+                // It may lose, and at the end the table is gone.
+                let _ = other.run("test", "UPDATE replimeter.lag_probe SET k = 0");
+                thread::sleep(Duration::from_millis(30));
+            }
+        });
+        let document = ended.with_code(0).json();
+        let row = &rows(&document)[0];
+        assert!(number(&row["foreign"]) > 0 && warned(&document, "changed-by-others"), "{document:#}");
+        assert_eq!(number(&row["violations"]["monotonic_same_connection"]), 0, "nobody went back: {row:#}");
+        // The next round begins when the last one was shown: more than one version behind cannot be.
+        assert!(row["behind"].as_array().unwrap().iter().all(|behind| number(&behind["versions"]) == 1), "{row:#}");
+        let warnings = document["warnings"].as_array().unwrap();
+        assert_eq!(warnings.iter().filter(|warning| warning["code"] == "changed-by-others").count(), 1, "{warnings:#?}");
+        assert!(number(&row["rounds"]) > 100, "{row:#}");
+        consistent(row);
+    }
+}
+
+#[test]
 fn a_reader_that_stands_still_ends_the_run_and_what_was_measured_is_kept() {
     let sandbox = start("mariadb/async:1", &[]);
     let replica = &sandbox.nodes()[1];
     let tool = Tool::new();
     let more = ["--rounds", "1000000", "--timeout", "2s", "--json"];
     let ended = meanwhile(&sandbox, &tool, &args(&sandbox, false, &more), || sql(replica, "STOP SLAVE SQL_THREAD"));
-    let ended = ended.with_code(3).saying("replica1").saying("still showed an older version");
+    let ended = ended.with_code(3).saying("replica1").saying("still showed an older version").saying("SQL thread No");
     let document = ended.json();
     assert_eq!(document["status"], "failed");
     assert!(number(&document["results"][0]["rounds"]) > 50, "{document:#}");
     assert!(clean(&sandbox.nodes()[0]));
     sql(replica, "START SLAVE SQL_THREAD");
+}
+
+#[test]
+fn a_member_that_leaves_is_named_though_it_is_not_read() {
+    let sandbox = start("mariadb/galera:3", &[]);
+    let tool = Tool::new();
+    let more = ["--reader", "node2", "--for", "12s", "--offsets", "none", "--sync-reads=before", "--json"];
+    let ended = meanwhile(&sandbox, &tool, &args(&sandbox, true, &more), || {
+        let third = Pid::from_raw(i32::try_from(sandbox.pids()[2]).unwrap()).unwrap();
+        kill_process(third, Signal::KILL).unwrap();
+    });
+    let document = ended.with_code(0).json();
+    let warnings = document["warnings"].as_array().unwrap();
+    let lost = warnings.iter().find(|warning| warning["code"] == "server-lost");
+    assert!(lost.is_some_and(|lost| lost["message"].as_str().unwrap().contains("node3")), "{warnings:#?}");
+    assert!(
+        !warnings.iter().any(|warning| warning["message"].as_str().unwrap().contains("it will when its replication goes on"))
+    );
+}
+
+#[test]
+fn a_way_of_reading_that_a_target_does_not_have_is_left_out() {
+    let sandbox = start("mariadb/async:1", &[]);
+    let tool = Tool::new();
+    let more = ["--rounds", "200", "--offsets", "none", "--sync-reads=off,before", "--json"];
+    let document = run(&sandbox, &tool, &args(&sandbox, false, &more)).with_code(0).json();
+    assert_eq!((rows(&document).len(), warned(&document, "case-left-out")), (1, true), "{document:#}");
 }

@@ -137,6 +137,20 @@ impl Cluster {
         self.replicas.iter().map(|replica| replica.server.node.name.clone()).collect()
     }
 
+    /// The replicas, or other members, that do not take part any more: their numbers, and how each of them stands.
+    #[must_use]
+    pub fn absent(&self) -> Vec<(usize, String)> {
+        let stands = |replica: &CheckedReplica| {
+            let session = &replica.server.session;
+            match replica.state_now() {
+                Ok(state) if state.running => None,
+                Ok(state) => Some(format!("{} ({}): {}", session.name(), session.address(), state.words)),
+                Err(error) => Some(error.to_string()),
+            }
+        };
+        self.replicas.iter().enumerate().filter_map(|(index, replica)| Some((index, stands(replica)?))).collect()
+    }
+
     /// How the members of a cluster stand now, in a line; nothing for servers that
     /// replicate by channels, whose errors tell it.
     #[must_use]

@@ -193,15 +193,23 @@ impl ProbeTable {
         for replica in &mut cluster.replicas {
             let wait = if stop.load(Ordering::Relaxed) { HURRIED } else { patience + replica.delay() };
             // The run's own session may have idled out, and the replica be frozen.
-            let applied =
-                Session::open(&replica.server.impatient()).is_ok_and(|mut session| gone(&mut session, Instant::now() + wait));
-            if !applied {
-                let session = &replica.server.session;
-                warnings.push(incomplete(format!(
-                    "{} ({}) has not yet applied the removal of `replimeter`.`lag_probe`; it will when its replication goes on",
+            let session = &replica.server.session;
+            match Session::open(&replica.server.impatient()) {
+                Ok(mut now) => {
+                    if !gone(&mut now, Instant::now() + wait) {
+                        warnings.push(incomplete(format!(
+                            "{} ({}) has not yet applied the removal of `replimeter`.`lag_probe`; it will when its replication goes on",
+                            session.name(),
+                            session.address()
+                        )));
+                    }
+                }
+                Err(error) => warnings.push(incomplete(format!(
+                    "{} ({}) does not answer ({}): whether it still has `replimeter`.`lag_probe` is known when it is back",
                     session.name(),
-                    session.address()
-                )));
+                    session.address(),
+                    error.cause
+                ))),
             }
         }
         warnings

@@ -101,6 +101,10 @@ pub struct StaleRead {
     pub went_back: bool,
     /// It showed an older version than some read of this run had returned before it was issued; told of judged traffic only.
     pub went_back_across: bool,
+    /// Where it went back: the newer version that had been shown before; else 0.
+    pub newer: u64,
+    /// A wait for the write's GTID was sent before it.
+    pub waited: bool,
 }
 
 /// One round: a write, and what every reader showed of it.
@@ -120,6 +124,8 @@ pub struct StaleRound {
     pub ack: Nanos,
     /// How often it had to be written again after a conflict.
     pub conflicts: u32,
+    /// When the connections were reset before it, as by a pool: when that began, and when it was done.
+    pub reset: Option<[Nanos; 2]>,
     /// What the readers showed.
     pub reads: Vec<StaleRead>,
 }
@@ -131,7 +137,10 @@ impl StaleRound {
     pub fn across(&self) -> Option<(&StaleRead, &StaleRead)> {
         let shown = self.reads.iter().filter_map(|read| Some((read.fresh_end?, read)));
         let (end, first) = shown.min_by_key(|(end, _)| *end)?;
-        let late = self.reads.iter().filter(|read| read.last_stale.is_some_and(|issued| issued > end));
+        let late = self
+            .reads
+            .iter()
+            .filter(|read| read.verdict != Verdict::Foreign && read.last_stale.is_some_and(|issued| issued > end));
         late.max_by_key(|read| read.last_stale).map(|late| (first, late))
     }
 }
@@ -139,12 +148,19 @@ impl StaleRound {
 /// How often what must not happen did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Violations {
-    /// Reads, out of `rounds`, that did not show what the same client had been told was written.
+    /// Reads that did not show what the same client had been told was written: first reads at once and, where there is a curve, at
+    /// its times.
     pub read_your_writes: u64,
+    /// Of how many.
+    #[serde(default)]
+    pub read_your_writes_of: u64,
     /// Reads that showed an older version of a row than an earlier read: on the same connection, or, by a
     /// client that asks one reader after another, on another reader.
     pub monotonic_reads: u64,
-    /// Of these, the ones on the same connection.
+    /// Of how many.
+    #[serde(default)]
+    pub monotonic_reads_of: u64,
+    /// Of the violations, the ones on the same connection.
     #[serde(default)]
     pub monotonic_same_connection: u64,
     /// The share of read-your-writes violations is below this with 97.5 % confidence, in percent.
@@ -300,8 +316,11 @@ pub struct StaleRow {
     pub rounds_per_s: Option<f64>,
     /// What synchronous reads cost; null without.
     pub price: Option<Price>,
-    /// A violation; null when there was none.
+    /// The clearest violation of read-your-writes; null when there was none.
     pub witness: Option<Witness>,
+    /// The clearest violation of monotonic reads; null when there was none.
+    #[serde(default)]
+    pub monotonic_witness: Option<Witness>,
     /// Delays over the course of the run.
     #[serde(default)]
     pub windows: Vec<Window>,
@@ -481,12 +500,24 @@ mod tests {
             reads: 1,
             went_back: false,
             went_back_across: false,
+            newer: 0,
+            waited: false,
         }
     }
 
     fn round(reads: Vec<StaleRead>) -> StaleRound {
         let zero = Nanos(0);
-        StaleRound { phase: StalePhase::AtOnce, round: 1, row: 1, offset: zero, send: zero, ack: zero, conflicts: 0, reads }
+        StaleRound {
+            phase: StalePhase::AtOnce,
+            round: 1,
+            row: 1,
+            offset: zero,
+            send: zero,
+            ack: zero,
+            conflicts: 0,
+            reset: None,
+            reads,
+        }
     }
 
     #[test]

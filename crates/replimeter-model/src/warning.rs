@@ -80,6 +80,8 @@ pub enum WarningCode {
     CaseLeftOut,
     /// The rounds were over before the load beside them had completed anything.
     LoadUnfinished,
+    /// A server that belongs to what was measured was out of reach, or out of its cluster, at the end.
+    ServerLost,
 }
 
 /// One warning of a run.

@@ -42,6 +42,8 @@ const CRASH: &str = "message crash {
     optional binary errant_gtids (UTF8);
     optional int64 errant_rows;
     optional int64 errant_acknowledged;
+    optional int64 errant_missing;
+    optional binary return_error (UTF8);
 }";
 
 /// The columns of a look; `docs/exposure.md` explains each.
@@ -118,7 +120,10 @@ impl Columns for Crashes {
         optional::<Int64Type>(group, errant.clone().map(|errant| number(errant?.transactions)).collect())?;
         optional::<ByteArrayType>(group, errant.clone().map(|errant| Some(ByteArray::from(errant?.gtids.as_str()))).collect())?;
         optional::<Int64Type>(group, errant.clone().map(|errant| number(Some(errant?.rows))).collect())?;
-        optional::<Int64Type>(group, errant.map(|errant| number(Some(errant?.acknowledged))).collect())
+        optional::<Int64Type>(group, errant.clone().map(|errant| number(Some(errant?.acknowledged))).collect())?;
+        optional::<Int64Type>(group, errant.map(|errant| number(Some(errant?.missing))).collect())?;
+        let errors = held.iter().map(|(_, row)| row.return_error.as_deref().map(ByteArray::from));
+        optional::<ByteArrayType>(group, errors.collect())
     }
 }
 

@@ -60,7 +60,7 @@ fn of_row(row: &ExposureRow) -> String {
         return "Nothing was looked at.".to_owned();
     };
     if row.committed == 0 {
-        return "Nothing was committed meanwhile, so nothing was exposed.".to_owned();
+        return "Nothing was committed while it was looked, so nothing was exposed.".to_owned();
     }
     let rate = row.transactions.p99.map_or_else(String::new, |p99| format!(", p99 {}", amount(Some(p99))));
     format!(
@@ -103,7 +103,10 @@ pub(crate) fn sentences(document: &ExposureDocument) -> Vec<String> {
         format!("{} looks; {} transactions of {} bytes were logged meanwhile.", count(row.looks), count(row.committed), count(row.bytes_committed)),
     ];
     if let Some(written) = document.written {
-        sentences.push(format!("{} of them were rows of our own writers.", count(written)));
+        sentences.push(format!(
+            "Our own writers inserted {} rows, a transaction each; at the beginning and the end a few of them may be outside of what was looked at.",
+            count(written)
+        ));
     }
     if let Some(percent) = row.fallen_back_percent {
         sentences.push(format!("Semi-synchronous replication was not in effect for {percent:.1} % of the time."));
@@ -124,8 +127,9 @@ pub fn text(document: &ExposureDocument) -> String {
     if !lines.is_empty() {
         let mut table = plain_table(HEADINGS.map(str::to_owned).to_vec());
         lines.into_iter().for_each(|line| _ = table.add_row(line));
-        let _ =
-            writeln!(out, "What a crash would have taken, over {}\n{}", time(document.measured_us), aligned(table, 1).trim_end());
+        let nought = document.results.iter().any(|row| row.zero_by_construction.is_some());
+        let what = if nought { "Under way, logged and not acknowledged yet" } else { "What a crash would have taken" };
+        let _ = writeln!(out, "{what}, over {}\n{}", time(document.measured_us), aligned(table, 1).trim_end());
     }
     out.push_str(&how_measured(&sentences(document)));
     out.push_str(&warnings(&document.warnings));

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, fmt::Write as _};
 
 use replimeter_model::{
     record::{Distribution, RunStatus},
-    stale::{CurvePoint, LoadWindow, StaleCourse, StaleDocument, StaleLoad, StaleRow, StaleWindow},
+    stale::{CurvePoint, LoadWindow, StaleCourse, StaleDocument, StaleLoad, StaleRow, StaleWindow, Witness},
 };
 
 use crate::{
@@ -168,16 +168,17 @@ fn published(document: &StaleDocument, row: &StaleRow) -> String {
 }
 
 /// The columns of the curves.
-pub(crate) const CURVE_HEADINGS: [&str; 6] = ["row", "after the ack", "reads", "stale", "% [95 %]", "achieved p1 to p99"];
+pub(crate) const CURVE_HEADINGS: [&str; 7] = ["row", "asked", "after the ack (p50)", "reads", "stale", "% [95 %]", "p1 to p99"];
 
 fn curve_line(row: &StaleRow, point: &CurvePoint) -> Vec<String> {
-    let after = match (row.judged.as_str(), point.asked_us) {
+    let asked = match (row.judged.as_str(), point.asked_us) {
         ("load", us) => format!("from {}", time(us)),
-        (_, 0.0) => format!("at once ({})", time(point.after_us)),
-        _ => time(point.after_us),
+        (_, 0.0) => "at once".to_owned(),
+        (_, us) => time(us),
     };
     vec![
-        after,
+        asked,
+        time(point.after_us),
         count(point.reads),
         count(point.stale),
         percent(point.probability * 100.0, point.low * 100.0, point.high * 100.0),
@@ -198,14 +199,28 @@ fn curve(row: &StaleRow) -> String {
     aligned(table, 0)
 }
 
+/// The 95 % interval of the difference of two medians that are known with theirs (Zou & Donner 2008).
+fn interval(with: &Distribution, without: &Distribution) -> Option<[f64; 2]> {
+    let of = |distribution: &Distribution| Some((distribution.p50_us?, distribution.ci95.as_ref()?.p50_us?));
+    let ((now, [now_low, now_high]), (before, [before_low, before_high])) = (of(with)?, of(without)?);
+    let difference = now - before;
+    Some([difference - (now - now_low).hypot(before_high - before), difference + (now_high - now).hypot(before - before_low)])
+}
+
 fn difference(name: &str, with: &Distribution, without: &Distribution) -> Option<String> {
-    let (now, before) = (with.p50_us?, without.p50_us?);
+    // Of very few rounds there is no median.
+    let median = with.p50_us.zip(without.p50_us).map(|both| ("p50", both));
+    let (what, (now, before)) = median.or_else(|| Some(("the mean", with.mean_us.zip(without.mean_us)?)))?;
     let tail = match (with.p99_us, without.p99_us) {
         (Some(with), Some(without)) => format!(", p99 {} instead of {}", time(with), time(without)),
         _ => String::new(),
     };
+    let ends = interval(with, without).map_or_else(String::new, |ends| {
+        let [low, high] = Unit::for_size(now - before).show_interval(ends);
+        format!(" [{low}, {high}]")
+    });
     Some(format!(
-        "{name} p50 {} instead of {} ({}{}){tail}",
+        "{name} {what} {} instead of {} ({}{}{ends}){tail}",
         time(now),
         time(before),
         if now >= before { "+" } else { "" },
@@ -233,9 +248,13 @@ pub(crate) fn price(document: &StaleDocument, row: &StaleRow) -> Option<String> 
     ))
 }
 
-/// A violation, statement by statement.
-pub(crate) fn witness(document: &StaleDocument, row: &StaleRow) -> Option<Vec<String>> {
-    let witness = row.witness.as_ref()?;
+/// A violation of each kind, statement by statement.
+pub(crate) fn witnesses(document: &StaleDocument, row: &StaleRow) -> Vec<Vec<String>> {
+    let all = [&row.witness, &row.monotonic_witness].into_iter().flatten();
+    all.map(|witness| told(document, row, witness)).collect()
+}
+
+fn told(document: &StaleDocument, row: &StaleRow, witness: &Witness) -> Vec<String> {
     let mut lines = vec![format!("{}: {} violated in round {}:", label(document, row), witness.guarantee, count(witness.round))];
     for step in &witness.steps {
         lines.push(format!(
@@ -247,7 +266,7 @@ pub(crate) fn witness(document: &StaleDocument, row: &StaleRow) -> Option<Vec<St
             step.value
         ));
     }
-    Some(lines)
+    lines
 }
 
 /// What became of promises, of rows that were read synchronously.
@@ -261,11 +280,13 @@ pub(crate) fn verdicts(document: &StaleDocument) -> Vec<String> {
         let refused =
             if row.refused > 0 { format!("; {} reads were refused after their wait", count(row.refused)) } else { String::new() };
         format!(
-            "{} ({}): violations of read-your-writes in {} rounds: {}; of monotonic reads: {}{refused}.",
+            "{} ({}): violations of read-your-writes in {} reads, {} of them at once: {}; of monotonic reads in {} reads: {}{refused}.",
             label(document, row),
             row.guarantee,
+            count(violations.read_your_writes_of),
             count(row.rounds),
             share(violations.read_your_writes, violations.read_your_writes_percent_high),
+            count(violations.monotonic_reads_of),
             share(violations.monotonic_reads, violations.monotonic_reads_percent_high),
         )
     };
@@ -278,11 +299,14 @@ fn bound(percent: f64) -> String {
 }
 
 /// Stretches in which nothing of ours was answered, or a write was not shown, with what the servers said.
-fn stalls(course: &StaleCourse) -> Vec<String> {
+fn stalls(course: &StaleCourse, judged: bool) -> Vec<String> {
     let sync = if course.sync_reads == "off" { String::new() } else { format!(", {}", way(&course.sync_reads, &course.pool)) };
     type Long = fn(&StaleWindow) -> f64;
     let kinds: [(Long, &str); 2] = [
-        (stall, "a request of our own for a single row stood for"),
+        (
+            stall,
+            if judged { "a statement of the judged load stood for" } else { "a request of our own for a single row stood for" },
+        ),
         (|window| window.unshown_us, "a reader had not shown an acknowledged write for"),
     ];
     let mut sentences = Vec::new();
@@ -328,6 +352,7 @@ fn stall(window: &StaleWindow) -> f64 {
 
 /// The stretch in which a load was slowest, where that is much slower than it was in most.
 fn slowed(course: &StaleCourse) -> Vec<String> {
+    let sync = if course.sync_reads == "off" { String::new() } else { format!(", {}", way(&course.sync_reads, &course.pool)) };
     let loads = course.windows.first().map_or(0, |window| window.load.len());
     let mut sentences = Vec::new();
     for at in 0..loads {
@@ -342,7 +367,7 @@ fn slowed(course: &StaleCourse) -> Vec<String> {
             continue;
         }
         sentences.push(format!(
-            "{} · {}: an operation of the load {} took {} or more ({:.1} s after the beginning); the median stretch's p99 was {}.",
+            "{} · {}{sync}: an operation of the load {} took {} or more ({:.1} s after the beginning); the median stretch's p99 was {}.",
             course.shape,
             course.load,
             load.load,
@@ -405,7 +430,7 @@ pub(crate) fn sentences(document: &StaleDocument) -> Vec<String> {
             ));
         }
     }
-    sentences.extend(document.series.iter().flat_map(stalls));
+    sentences.extend(document.series.iter().flat_map(|course| stalls(course, judged)));
     sentences.extend(document.series.iter().flat_map(slowed));
     for load in &document.load {
         let gap = load.record.per_second.split(|operations| *operations > 0).map(<[u64]>::len).max().unwrap_or(0);
@@ -463,7 +488,12 @@ pub fn answer(document: &StaleDocument) -> String {
         _ => {
             let rows = || document.results.iter().filter(|row| row.stale_percent.is_some());
             let by = |a: &&StaleRow, b: &&StaleRow| a.stale_percent.unwrap_or(0.0).total_cmp(&b.stale_percent.unwrap_or(0.0));
-            let ends = [rows().min_by(by), rows().max_by(by)];
+            // Of several without any, the one that is known best.
+            let least = |a: &&StaleRow, b: &&StaleRow| {
+                let high = |row: &StaleRow| row.stale_percent_high.unwrap_or(100.0);
+                by(a, b).then(high(a).total_cmp(&high(b)))
+            };
+            let ends = [rows().min_by(least), rows().max_by(by)];
             let ends: Vec<String> = ends.into_iter().flatten().filter_map(part).collect();
             format!("Least: {}. Most: {}", ends.first().map_or("–", String::as_str), ends.last().map_or("–", String::as_str))
         }
@@ -486,13 +516,10 @@ pub fn text(document: &StaleDocument) -> String {
     if !document.results.is_empty() {
         let mut table = plain_table(HEADINGS.map(str::to_owned).to_vec());
         lines(document).into_iter().for_each(|line| _ = table.add_row(line));
-        let writers: Vec<&str> = document.results.iter().map(|row| row.writer.as_str()).collect();
-        let _ = writeln!(
-            out,
-            "Reads that missed the write just acknowledged on {}\n{}",
-            writers.first().unwrap_or(&""),
-            aligned(table, 4).trim_end()
-        );
+        let mut writers: Vec<&str> = document.results.iter().map(|row| row.writer.as_str()).collect();
+        writers.dedup();
+        let writer = if let [writer] = writers[..] { writer } else { "the writer" };
+        let _ = writeln!(out, "Reads that missed the write just acknowledged on {writer}\n{}", aligned(table, 4).trim_end());
         let published = summaries(document);
         if !published.is_empty() {
             let _ = writeln!(out, "\nAs published in 2013");
@@ -504,14 +531,14 @@ pub fn text(document: &StaleDocument) -> String {
         let _ = write!(out, "{}", curve(row));
     }
     let verdicts = verdicts(document);
-    if !verdicts.is_empty() {
+    let prices: Vec<String> = document.results.iter().filter_map(|row| price(document, row)).collect();
+    if !(verdicts.is_empty() && prices.is_empty()) {
         let _ = writeln!(out, "\nSynchronous reads");
-        for verdict in verdicts.iter().chain(&document.results.iter().filter_map(|row| price(document, row)).collect::<Vec<_>>())
-        {
+        for verdict in verdicts.iter().chain(&prices) {
             let _ = writeln!(out, "  {}", wrapped(verdict, 118, "  "));
         }
     }
-    for lines in document.results.iter().filter(|row| row.sync_reads != "off").filter_map(|row| witness(document, row)) {
+    for lines in document.results.iter().filter(|row| row.sync_reads != "off").flat_map(|row| witnesses(document, row)) {
         for line in lines {
             let _ = writeln!(out, "  {line}");
         }
@@ -529,7 +556,10 @@ pub fn text(document: &StaleDocument) -> String {
 
 #[cfg(test)]
 mod tests {
-    use replimeter_model::stale::{FreshAfter, Violations};
+    use replimeter_model::{
+        record::Intervals,
+        stale::{FreshAfter, Violations},
+    };
 
     use super::*;
 
@@ -571,6 +601,19 @@ mod tests {
     }
 
     #[test]
+    fn a_price_that_may_be_none_says_so() {
+        let known = |p50_us: f64, ends: [f64; 2]| Distribution {
+            count: 400,
+            p50_us: Some(p50_us),
+            ci95: Some(Intervals { p50_us: Some(ends), ..Intervals::default() }),
+            ..Distribution::default()
+        };
+        let told = difference("a write at", &known(1_000.0, [900.0, 1_300.0]), &known(1_200.0, [800.0, 1_500.0]));
+        // −200 − √(100² + 300²) to −200 + √(300² + 400²).
+        assert_eq!(told.unwrap(), "a write at p50 1,000 µs instead of 1,200 µs (-200 µs [-520, 300])");
+    }
+
+    #[test]
     fn a_stall_is_told_with_what_the_servers_said_and_who_said_nothing() {
         let window = |counters: &[(&str, f64)], under_way_us: f64, unshown_us: f64| StaleWindow {
             counters: counters.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect(),
@@ -588,7 +631,7 @@ mod tests {
             ],
             ..StaleCourse::default()
         };
-        let told = stalls(&course);
+        let told = stalls(&course, false);
         assert_eq!(told.len(), 1, "{told:?}");
         assert!(told[0].contains("stood for 5,000 ms") && told[0].ends_with("node3 did not answer, node1 queue 7."), "{told:?}");
     }
@@ -605,6 +648,8 @@ mod tests {
             sync_reads: "before".to_owned(),
             guarantee: "reader: SET SESSION wsrep_sync_wait = 1".to_owned(),
             violations: Violations {
+                read_your_writes_of: 100_000,
+                monotonic_reads_of: 100_000,
                 read_your_writes_percent_high: 0.00384,
                 monotonic_reads_percent_high: 0.00384,
                 ..Violations::default()

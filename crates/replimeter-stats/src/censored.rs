@@ -330,7 +330,23 @@ impl Npmle {
         self.quantile_of(&self.fit.masses, p)
     }
 
+    /// How many of the brackets say on which side of the quantile `p` their time lay: all but those that hold its innermost
+    /// interval and others.
+    #[must_use]
+    pub fn telling(&self, p: f64) -> f64 {
+        let at = Self::reached(&self.fit.masses, p);
+        let runs = self.problem.runs.iter().zip(&self.problem.weights);
+        runs.filter(|((from, to), _)| !(*from..*to).contains(&at) || to - from == 1).map(|(_, weight)| weight).sum()
+    }
+
     fn quantile_of(&self, masses: &[f64], p: f64) -> Quantile {
+        let (low, high) = self.intervals.get(Self::reached(masses, p)).copied().unwrap_or_default();
+        let low = (low.0 != i64::MIN).then_some(low);
+        Quantile { low, point: low.map_or(high, |low| low.midpoint(high)), high }
+    }
+
+    /// The number of the innermost interval in which the distribution passes `p`.
+    fn reached(masses: &[f64], p: f64) -> usize {
         let mut sum = 0.0;
         let mut last = 0;
         for (at, mass) in masses.iter().enumerate().filter(|(_, mass)| **mass > NOTHING) {
@@ -340,9 +356,7 @@ impl Npmle {
                 break;
             }
         }
-        let (low, high) = self.intervals.get(last).copied().unwrap_or_default();
-        let low = (low.0 != i64::MIN).then_some(low);
-        Quantile { low, point: low.map_or(high, |low| low.midpoint(high)), high }
+        last
     }
 
     /// 95 % confidence intervals of the quantiles `levels`, each with the inflation

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 
 use replimeter_model::{
+    record::{Distribution, Intervals},
     stale::{Behind, CurvePoint, FreshAfter, Price, StalePhase, StaleRead, StaleRound, StaleRow, Verdict, Violations},
     time::Nanos,
 };
 
 use crate::{
-    censored::Brackets,
+    censored::{Brackets, Quantile},
     series::{Series, distribution},
     share::{Share, wilson},
     signed::{BEYOND, SignedHistogram, rank_of},
@@ -132,6 +133,8 @@ impl StaleSummary {
     pub fn row(&self) -> StaleRow {
         let share = self.at_once.proportion();
         let some = share.trials > 0;
+        // At once and at the times of the curve.
+        let all = self.stale.proportion();
         let monotonic = self.backwards + self.across;
         let price = self.price[1].0.count() > 0;
         let [(read_without, write_without), (read_with, write_with)] = &self.price;
@@ -144,10 +147,12 @@ impl StaleSummary {
             inflation: share.inflation,
             delay: self.delay.distribution(),
             violations: Violations {
-                read_your_writes: share.events,
+                read_your_writes: all.events,
+                read_your_writes_of: all.trials,
                 monotonic_reads: monotonic,
+                monotonic_reads_of: self.judged,
                 monotonic_same_connection: self.backwards,
-                read_your_writes_percent_high: share.high * 100.0,
+                read_your_writes_percent_high: all.high * 100.0,
                 monotonic_reads_percent_high: wilson(monotonic as f64, self.judged as f64)[1] * 100.0,
             },
             refused: self.refused,
@@ -161,10 +166,10 @@ impl StaleSummary {
             offset_error: distribution(&self.offset_error),
             rounds_per_s: self.rounds_per_s(),
             price: price.then(|| Price {
-                read_without: distribution(read_without),
-                read_with: distribution(read_with),
-                write_without: distribution(write_without),
-                write_with: distribution(write_with),
+                read_without: with_interval(read_without),
+                read_with: with_interval(read_with),
+                write_without: with_interval(write_without),
+                write_with: with_interval(write_with),
             }),
             windows: self.delay.windows(),
             ..StaleRow::default()
@@ -197,7 +202,8 @@ impl StaleSummary {
     }
 
     /// The time after which so many reads are fresh is a quantile of the time at which writes become visible, which
-    /// reads bracket.
+    /// reads bracket. Its interval is that of an order statistic: which quantiles of the estimate the share `p` may be, of as many
+    /// brackets as tell, taken for as many independent ones as their dependence leaves (Wilson's).
     fn fresh_after(&self) -> FreshAfter {
         let Some(estimate) = self.visible.estimate() else { return FreshAfter::default() };
         let count = self.visible.count();
@@ -206,16 +212,35 @@ impl StaleSummary {
             if count.saturating_sub(rank_of(p, count)) < BEYOND {
                 return (None, None);
             }
-            let quantile = estimate.quantile(p);
             // Without a lower end: it was visible when the first read came.
-            let point = quantile.low.map_or(0.0, |_| quantile.point.as_micros().max(0.0));
-            let [ends] = estimate.bootstrap([(p, inflation.unwrap_or(1.0))]);
-            let ends = inflation.map(|_| [ends[0].clamp(0.0, point), ends[1].max(point)]);
-            (Some(point), ends)
+            let wait = |p: f64, of: fn(Quantile) -> Nanos| {
+                let quantile = estimate.quantile(p);
+                quantile.low.map_or(0.0, |_| of(quantile).as_micros().max(0.0))
+            };
+            let ends = inflation.and_then(|inflation| {
+                let trials = estimate.telling(p) / inflation.max(1.0);
+                let [low, high] = wilson(p * trials, trials);
+                // Beyond the last time that was seen nothing is known.
+                (rank_of(high, count) < count)
+                    .then(|| [wait(low, |quantile| quantile.low.unwrap_or(quantile.high)), wait(high, |quantile| quantile.high)])
+            });
+            (Some(wait(p, |quantile| quantile.point)), ends)
         };
         let ((p99, p99_ci), (p999, p999_ci)) = (of(0.99), of(0.999));
         FreshAfter { p99, p999, p99_ci, p999_ci }
     }
+}
+
+/// The figures with the 95 % interval of the median: between the order statistics that a binomial share of one half allows. Rounds
+/// that take turns are taken for independent.
+fn with_interval(histogram: &SignedHistogram) -> Distribution {
+    let figures = distribution(histogram);
+    let count = histogram.count() as f64;
+    let [low, high] = wilson(count / 2.0, count).map(|share| (share * count).round().clamp(1.0, count.max(1.0)) as u64);
+    let ends = histogram.at_rank(low).zip(histogram.at_rank(high)).map(|(low, high)| [low.as_micros(), high.as_micros()]);
+    let ci95 =
+        figures.p50_us.and(ends).map(|ends| Intervals { p50_us: Some(ends), inflation: Some(1.0), ..Intervals::default() });
+    Distribution { ci95, ..figures }
 }
 
 /// Offsets for a curve that reaches from 0 beyond the longest delay: 0, then 1, 2 and 5 times the powers of ten from
@@ -238,6 +263,7 @@ pub fn offsets(longest: Option<Nanos>, most: Nanos) -> Vec<Nanos> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::random::Random;
 
     fn round(number: u64, offset: i64, visible: i64) -> StaleRound {
         let send = Nanos(number as i64 * 1_000_000);
@@ -265,9 +291,21 @@ mod tests {
             reads,
             went_back: false,
             went_back_across: false,
+            newer: 0,
+            waited: false,
         };
         let phase = if offset == 0 { StalePhase::AtOnce } else { StalePhase::Curve };
-        StaleRound { phase, round: number, row: 1, offset: Nanos(offset), send, ack, conflicts: 0, reads: vec![read] }
+        StaleRound {
+            phase,
+            round: number,
+            row: 1,
+            offset: Nanos(offset),
+            send,
+            ack,
+            conflicts: 0,
+            reset: None,
+            reads: vec![read],
+        }
     }
 
     #[test]
@@ -310,6 +348,56 @@ mod tests {
         assert!(row.stale_percent_high.unwrap() > 0.0 && row.violations.read_your_writes_percent_high > 0.0);
         assert_eq!((row.fresh_after_us.p99, row.fresh_after_us.p999), (Some(0.0), Some(0.0)));
         assert_eq!(row.delay.count, 0);
+    }
+
+    /// A run of so many rounds at once whose writes become visible then, and half as many that read at 200 µs.
+    fn run(rounds: u64, mut visible: impl FnMut() -> i64) -> StaleRow {
+        let mut summary = StaleSummary::default();
+        for number in 0..rounds + rounds / 2 {
+            let round = round(number, if number < rounds { 0 } else { 200_000 }, visible());
+            summary.record(&round, &round.reads[0], true);
+        }
+        summary.row()
+    }
+
+    #[test]
+    fn the_interval_of_the_wait_holds_the_truth() {
+        let mut random = Random::new(11);
+        let (mut covered, mut told) = (0, 0);
+        for _ in 0..200 {
+            // 27 % are visible too late for a read at once, by 300 µs on average: 99 % after 300 µs × ln 27.
+            let row = run(2_000, || if random.uniform() < 0.27 { (-300e3 * random.uniform().ln()) as i64 } else { -5 });
+            let Some([low, high]) = row.fresh_after_us.p99_ci else { continue };
+            let truth = 300.0 * 27f64.ln();
+            told += 1;
+            covered += u32::from(low <= truth && truth <= high);
+            assert!(low > 100.0, "so many are stale at once: {:?}", row.fresh_after_us);
+        }
+        assert!(told >= 190 && f64::from(covered) >= 0.93 * f64::from(told), "{covered} of {told}");
+    }
+
+    #[test]
+    fn the_interval_of_the_wait_does_not_reach_what_the_reads_exclude() {
+        let mut random = Random::new(12);
+        // Times that writes need come in clumps of a hundred rounds.
+        let mut left = 0;
+        let mut slow = false;
+        let row = run(6_000, || {
+            if left == 0 {
+                (left, slow) = (100, random.uniform() < 0.4);
+            }
+            left -= 1;
+            if slow && random.uniform() < 0.7 { (-700e3 * random.uniform().ln()) as i64 } else { -5 }
+        });
+        let fresh = row.fresh_after_us;
+        assert!(row.inflation.unwrap() > 5.0, "{row:?}");
+        let [low, high] = fresh.p99_ci.unwrap();
+        assert!(0.0 < low && low < fresh.p99.unwrap() && fresh.p99.unwrap() < high, "{fresh:?}");
+        // The outer end of 99.9 % lies beyond all that was seen, unless the clumps are few enough.
+        assert!(
+            fresh.p999_ci.is_none_or(|[low, high]| low >= fresh.p99.unwrap() / 2.0 && high >= fresh.p999.unwrap()),
+            "{fresh:?}"
+        );
     }
 
     #[test]

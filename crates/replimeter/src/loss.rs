@@ -27,7 +27,7 @@ use replimeter_stats::crashes::{counts, share, times};
 use crate::{
     cli::OutputArgs,
     document::Document,
-    failure::{Failure, unexpected},
+    failure::{Failure, Kind, unexpected},
     frame::Frame,
     measure::{
         self,
@@ -117,6 +117,12 @@ pub(crate) fn carry_out(
         }
     }
     let kept_awake = frame.let_sleep();
+    // The crash that was under way is lost, those before it are not.
+    if failure.as_ref().is_some_and(|failure| failure.kind == Kind::Interrupted)
+        && cells.iter().any(|cell| !cell.records.is_empty())
+    {
+        failure = Some(Failure::cut_short());
+    }
     if cells.iter().all(|cell| cell.records.is_empty()) {
         frame.give_up();
         return Err(failure.unwrap_or_else(unexpected));

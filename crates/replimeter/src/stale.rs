@@ -5,7 +5,10 @@ mod load;
 
 use std::{
     cell::RefCell,
-    sync::{Arc, atomic::AtomicBool},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -64,23 +67,25 @@ pub(crate) fn check(plan: &Plan, work: &StalePlan, output: &OutputArgs) -> Resul
             Target::Running(_) => continue,
         };
         let known = |name: &str| names.iter().any(|known| known == name);
-        let refuse = |what: &str, name: &str| {
+        let refuse = |what: &str, name: &str, hint: &str| {
             let message =
                 format!("{what}: {} has no server called `{name}`; it has {}", servers::label(target), names.join(", "));
-            Failure::usage(
-                message,
-                "name one of them; writer, reader, readers (each of them) and third (neither) stand for servers too",
-            )
+            Failure::usage(message, hint)
         };
         if let Some(writer) = work.writer.iter().find(|writer| !known(writer) && *writer != PRIMARY) {
-            return Err(refuse("the writer", writer));
+            return Err(refuse("the writer", writer, "name one of them"));
         }
         if let Some(reader) = work.readers.iter().find(|reader| !known(reader) && !PARTS[1..3].contains(&reader.as_str())) {
-            return Err(refuse("the reader", reader));
+            return Err(refuse(
+                "the reader",
+                reader,
+                "name one of them; writer and reader (the first other one) stand for servers too",
+            ));
         }
         let nodes = work.cases.iter().flat_map(|case| &case.0).map(|load| load.node.as_str());
         if let Some(node) = nodes.into_iter().find(|node| !known(node) && !PARTS.contains(node)) {
-            return Err(refuse("the load", node));
+            let hint = "name one of them; writer, reader, readers (each of them) and third (neither) stand for servers too";
+            return Err(refuse("the load", node, hint));
         }
     }
     Ok(())
@@ -213,10 +218,20 @@ impl<'a> Run<'a> {
         self.frame.line.say("checking the servers");
         let mut cluster = preflight::check_for(&declared, &stale::WRITER_PRIVILEGES)?;
         self.frame.met(&servers, &mut cluster)?;
-        let readers = stale::readers(&cluster, &work.readers)?;
-        // Every way is looked for before the first row is written.
+        let readers = stale::readers(&cluster, &work.readers)
+            .map_err(|error| Failure::usage(format!("the reader: {}", error.cause), error.hint))?;
+        // Every way is looked for before the first row is written; one of several that these servers do not have is left out.
+        let mut levels = Vec::new();
+        let mut without = None;
         for level in &work.sync_reads {
-            let found = stale::guarantees(&cluster, &readers, *level, work.timeout.0)?;
+            let found = match stale::guarantees(&cluster, &readers, *level, work.timeout.0) {
+                Ok(found) => found,
+                Err(error) => {
+                    without.get_or_insert(error);
+                    continue;
+                }
+            };
+            levels.push(*level);
             if work.judge_load && found.iter().any(|guarantee| guarantee.gtid) {
                 let error = cluster.primary.session.unfit(
                     "cannot make the load's reads wait",
@@ -226,6 +241,15 @@ impl<'a> Run<'a> {
                 return Err(error.into());
             }
         }
+        match without {
+            Some(error) if levels.is_empty() => return Err(error.into()),
+            Some(error) => self.frame.warnings.push(Warning::new(
+                WarningCode::CaseLeftOut,
+                format!("{}: a way of reading was left out: {error}", servers.label),
+                error.hint,
+            )),
+            None => {}
+        }
         self.modes.push(cluster.mode.to_owned());
         self.labels.push(servers.label.clone());
         let (table, found) = ProbeTable::create_with(&mut cluster, work.timeout.0, rows::COLUMNS)?;
@@ -233,11 +257,12 @@ impl<'a> Run<'a> {
         let mut result = stale::fill(&mut cluster, &readers, work, self.stop).map_err(Failure::from);
         if result.is_ok() {
             let mut sets = Loads::new(work, self.workloads);
-            result = self.cells(&mut cluster, &readers, &servers.label, &mut sets);
+            result = self.cells(&mut cluster, &readers, &levels, &servers.label, &mut sets);
             self.frame.line.say("removing the data of the loads");
             self.frame.warnings.extend(sets.remove(&cluster, servers.sandbox.is_some()));
         }
         let fallen_back = cluster.fallen_back();
+        result = self.absent(&cluster, &readers, result);
         let members = result.as_ref().err().filter(|failure| failure.kind == Kind::Failed).and_then(|_| cluster.members_now());
         self.frame.line.say("removing our table");
         match &servers.sandbox {
@@ -249,8 +274,45 @@ impl<'a> Run<'a> {
         measure::with_causes(result.err(), fallen_back, members, target).map_or(Ok(()), Err)
     }
 
+    /// Names the servers that do not take part any more: in the failure that this is perhaps the cause of, else in a warning.
+    fn absent(&mut self, cluster: &Cluster, readers: &[ReaderRef], result: Result<(), Failure>) -> Result<(), Failure> {
+        if self.stop.load(Ordering::Relaxed) {
+            return result;
+        }
+        let failed = result.as_ref().is_err_and(|failure| failure.kind == Kind::Failed);
+        let mut causes = Vec::new();
+        for (index, words) in cluster.absent() {
+            // How members of a cluster stand is told with every failure.
+            if failed && readers.contains(&ReaderRef::Replica(index)) {
+                if !matches!(cluster.mode, "galera" | "group") {
+                    causes.push(words);
+                }
+                continue;
+            }
+            let read = if readers.contains(&ReaderRef::Replica(index)) { "" } else { ", which was not read," };
+            self.frame.warnings.push(Warning::new(
+                WarningCode::ServerLost,
+                format!("at the end a server{read} no longer took part: {words}"),
+                "what was measured is of the servers that were left from then on; the stretches of the course show since when it says nothing",
+            ));
+        }
+        result.map_err(|mut failure| {
+            if !causes.is_empty() {
+                failure.message = format!("{}; at the end: {}", failure.message, causes.join("; "));
+            }
+            failure
+        })
+    }
+
     /// Every case, read in every way.
-    fn cells(&mut self, cluster: &mut Cluster, readers: &[ReaderRef], shape: &str, sets: &mut Loads<'a>) -> Result<(), Failure> {
+    fn cells(
+        &mut self,
+        cluster: &mut Cluster,
+        readers: &[ReaderRef],
+        levels: &[SyncReads],
+        shape: &str,
+        sets: &mut Loads<'a>,
+    ) -> Result<(), Failure> {
         let work = self.request.work;
         let mut next_round = 1;
         for case in &work.cases {
@@ -275,7 +337,7 @@ impl<'a> Run<'a> {
                 }
             };
             self.frame.warnings.extend(sets.fill(&placed, cluster, &self.frame.line, self.stop)?);
-            for level in &work.sync_reads {
+            for level in levels {
                 for pool in &work.pools {
                     if *level == SyncReads::Off && *pool != Pool::Keep {
                         continue;
@@ -315,7 +377,7 @@ impl<'a> Run<'a> {
             Some(_) => writers_of(cell.placed),
             None => vec![cluster.primary.node.name.clone()],
         };
-        let mut gathered = Gathered::new(&writers.join(", "), &names, &guarantees);
+        let mut gathered = Gathered::new(&writers.join(", "), &names, &guarantees, cell.pool);
         if judging.is_some() {
             gathered.judges(cell.placed);
         }
@@ -328,8 +390,8 @@ impl<'a> Run<'a> {
         });
         let delays: Vec<Duration> = readers.iter().map(|reader| reader.delay(cluster)).collect();
         let load_on = load_on(cell.case, cluster, readers);
+        let foreign = gathered.foreign();
         let (rows, course) = gathered.finish();
-        let foreign: u64 = rows.iter().map(|row| row.foreign).sum();
         if foreign > 0 && judging.is_some() {
             self.frame.warnings.push(Warning::new(
                 WarningCode::ChangedByOthers,
@@ -390,8 +452,8 @@ impl<'a> Run<'a> {
 
     /// Warns of a promise that did not hold.
     fn broken(&mut self, row: &StaleRow, cell: &Cell<'_>) {
-        let violations = row.violations.read_your_writes + row.violations.monotonic_same_connection;
-        if cell.level == SyncReads::Off || violations == 0 {
+        let violations = &row.violations;
+        if cell.level == SyncReads::Off || violations.read_your_writes + violations.monotonic_same_connection == 0 {
             return;
         }
         let hint = match cell.pool {
@@ -408,10 +470,14 @@ impl<'a> Run<'a> {
         self.frame.warnings.push(Warning::new(
             WarningCode::GuaranteeBroken,
             format!(
-                "{} {}: {} reads broke the guarantee of synchronous reads ({}), connections: {}",
+                "{} {}: the guarantee of synchronous reads was broken: {} of {} reads did not show what had been acknowledged, {} of {} went \
+                 back behind what their own connection had been shown ({}), connections: {}",
                 row.shape,
                 row.reader,
-                count(violations),
+                count(violations.read_your_writes),
+                count(violations.read_your_writes_of),
+                count(violations.monotonic_same_connection),
+                count(violations.monotonic_reads_of),
                 row.guarantee,
                 row.pool
             ),

@@ -24,7 +24,7 @@ use replimeter_model::{
     warning::{Warning, WarningCode},
 };
 use replimeter_server::{
-    Node, Session,
+    Node, ServerError, Session,
     binlog::{Follower, Start},
     flavour::semi_sync,
 };
@@ -124,7 +124,8 @@ impl Amounts {
     }
 }
 
-/// Looks until the plan's time is over, the user ends it, or the primary is gone.
+/// Looks until the plan's time is over, the user ends it, or the primary has been gone for too long. The time in which its
+/// log cannot be followed counts for nothing; a primary that is gone at the end makes the run a failed one.
 ///
 /// # Errors
 /// When it cannot begin.
@@ -172,6 +173,8 @@ pub fn run(
         failing: askers.iter().map(|_| false).collect(),
         semi_sync: semi_sync.map(|node| InEffect { node, session: None, asked: None, active: true }),
         figures: Figures::default(),
+        lost: None,
+        blind: Nanos(0),
         outcome: Outcome::default(),
     };
     let outcome = thread::scope(|scope| {
@@ -292,6 +295,10 @@ struct Looking<'a> {
     failing: Vec<bool>,
     semi_sync: Option<InEffect>,
     figures: Figures,
+    /// Since when the primary's log cannot be followed, and why.
+    lost: Option<(Nanos, ServerError)>,
+    /// How long it could not be followed before.
+    blind: Nanos,
     outcome: Outcome,
 }
 
@@ -318,20 +325,25 @@ impl Looking<'_> {
                 continue;
             }
             let sample = self.look(beat, beats, answers, began, listener)?;
-            (listener.sample)(&sample).map_err(MeasureError::Sink)?;
-            extend(&mut window, &sample);
+            if let Some(sample) = &sample {
+                (listener.sample)(sample).map_err(MeasureError::Sink)?;
+                extend(&mut window, sample);
+            }
             let now = clock.now() - began;
             if now - window_since >= every || now >= end {
                 window.start_us = window_since.as_micros();
                 window.end_us = now.as_micros();
                 window.committed = self.figures.committed - std::mem::replace(&mut committed, self.figures.committed);
-                (listener.window)(&window);
+                if window.looks > 0 {
+                    (listener.window)(&window);
+                }
                 window = ExposureWindow::default();
                 window_since = now;
             }
-            self.outcome.measured = now;
+            let until = self.lost.as_ref().map_or(now, |(since, _)| *since - began);
+            self.outcome.measured = Nanos((until - self.blind).0.max(0));
             if now >= end || self.outcome.failure.is_some() {
-                return Ok(());
+                return self.there();
             }
             if listener.stop.load(Ordering::Relaxed) {
                 break;
@@ -341,8 +353,20 @@ impl Looking<'_> {
         Ok(())
     }
 
+    /// Whether the primary is there at the end.
+    fn there(&mut self) -> Result<(), MeasureError> {
+        let Some((since, error)) = self.lost.take() else { return Ok(()) };
+        let gone = (self.clock.now() - since).0 as f64 / 1e9;
+        self.outcome.warnings.push(Warning::new(
+            WarningCode::ServerLost,
+            format!("the primary was gone for the last {gone:.1} s: the figures are of the time before"),
+            "what was exposed when it went is what the last looks say; `replimeter loss` counts what a crash takes, on a sandbox",
+        ));
+        Err(error.into())
+    }
+
     /// One look: every replica is asked at once, then what the primary had logged by the
-    /// time of the last answer is held against what they said.
+    /// time of the last answer is held against what they said. Nothing while its log cannot be followed.
     fn look(
         &mut self,
         beat: u64,
@@ -350,7 +374,7 @@ impl Looking<'_> {
         answers: &mpsc::Receiver<Answer>,
         began: Nanos,
         listener: &mut Listener<'_>,
-    ) -> Result<ExposureSample, MeasureError> {
+    ) -> Result<Option<ExposureSample>, MeasureError> {
         let asked = self.clock.now();
         beats.iter().for_each(|one| _ = one.send(beat));
         let (mut open, mut answered, mut last) = (beats.len(), 0, asked);
@@ -369,6 +393,9 @@ impl Looking<'_> {
         self.logged(last, listener)?;
         let known: Vec<&Received> = self.received.iter().flatten().collect();
         self.pending.received(known.into_iter());
+        if self.lost.is_some() {
+            return Ok(None);
+        }
         let semi_sync = self.semi_sync.as_mut().map(|state| state.now(last));
         let age = self.pending.oldest().map(|oldest| last - oldest);
         let (transactions, bytes) = (self.pending.transactions(), self.pending.bytes());
@@ -380,7 +407,7 @@ impl Looking<'_> {
         figures.bytes.record(bytes);
         figures.age.record(age.unwrap_or_default());
         figures.look.record(last - asked);
-        Ok(ExposureSample {
+        Ok(Some(ExposureSample {
             at_us: (last - began).as_micros(),
             look_us: (last - asked).as_micros(),
             answered,
@@ -388,7 +415,7 @@ impl Looking<'_> {
             bytes,
             age_us: age.map(Nanos::as_micros),
             semi_sync,
-        })
+        }))
     }
 
     /// Takes an answer; whether it is one, and of this beat.
@@ -431,15 +458,26 @@ impl Looking<'_> {
         drop(inbox);
         for note in notes {
             match note {
-                Note::Lost(error) => (listener.note)(&format!("{error}; connecting again")),
+                Note::Lost(error) => {
+                    (listener.note)(&format!("{error}; connecting again"));
+                    let now = self.clock.now();
+                    self.lost.get_or_insert((now, error));
+                }
                 Note::Back { hole, after } => {
                     let lost = if hole { "; the part of its log in between is gone" } else { "" };
                     let text = format!("the primary: connected again after {:.1} s{lost}", after.as_secs_f64());
                     (listener.note)(&text);
-                    let hint = "what was committed meanwhile is counted from the reconnection on";
+                    if let Some((since, _)) = self.lost.take() {
+                        self.blind = self.blind + (self.clock.now() - since);
+                    }
+                    let hint = "that time counts for nothing; what was committed meanwhile is counted from the reconnection on";
                     self.outcome.warnings.push(Warning::new(WarningCode::Reconnected, text, hint));
                 }
-                Note::Failed(error) => return Err(error.into()),
+                Note::Failed(error) => {
+                    let now = self.clock.now();
+                    self.lost.get_or_insert((now, error));
+                    return self.there();
+                }
             }
         }
         Ok(())

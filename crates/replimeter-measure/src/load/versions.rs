@@ -74,6 +74,8 @@ pub struct VersionRead {
     pub went_back: bool,
     /// Some read of this load had returned a later version before this one was sent.
     pub went_back_across: bool,
+    /// Where it went back, that later version; else 0.
+    pub newer: u64,
 }
 
 /// What a load tells.
@@ -253,6 +255,8 @@ impl Witness {
             (Version::Read(_), Ok(examined)) => {
                 let seen = examined.first.filter(|_| examined.answer.rows > 0);
                 if let Some(known) = told {
+                    let last = self.seen.get(&row).copied().filter(|last| seen.is_some_and(|seen| seen < *last));
+                    let shown = before.map(|known| known.shown).filter(|shown| seen.is_some_and(|seen| seen < *shown));
                     self.read(VersionRead {
                         place: self.place,
                         known,
@@ -260,8 +264,9 @@ impl Witness {
                         end,
                         seen,
                         refused: false,
-                        went_back: seen.zip(self.seen.get(&row)).is_some_and(|(seen, last)| seen < *last),
-                        went_back_across: seen.zip(before).is_some_and(|(seen, known)| seen < known.shown),
+                        went_back: last.is_some(),
+                        went_back_across: shown.is_some(),
+                        newer: last.or(shown).unwrap_or(0),
                     });
                 }
                 Ok(examined.answer)
@@ -270,7 +275,7 @@ impl Witness {
                 if let (Version::Read(_), Some(known), true) = (version, told, sync_reads::refused_number(refusal.code)) {
                     let place = self.place;
                     let (seen, refused, went_back, went_back_across) = (None, true, false, false);
-                    self.read(VersionRead { place, known, begin, end, seen, refused, went_back, went_back_across });
+                    self.read(VersionRead { place, known, begin, end, seen, refused, went_back, went_back_across, newer: 0 });
                 }
                 Err(Failed::Refused(refusal))
             }
@@ -356,8 +361,17 @@ mod tests {
         for row in 0..2 * MOST_SEEN as u64 {
             let known = write(row, 1, 1);
             let (seen, refused, went_back, went_back_across) = (Some(1), false, false, false);
-            let read =
-                VersionRead { place: 0, known, begin: Nanos(2), end: Nanos(3), seen, refused, went_back, went_back_across };
+            let read = VersionRead {
+                place: 0,
+                known,
+                begin: Nanos(2),
+                end: Nanos(3),
+                seen,
+                refused,
+                went_back,
+                went_back_across,
+                newer: 0,
+            };
             witness.read(read);
         }
         assert_eq!(witness.seen.len(), MOST_SEEN);

@@ -64,6 +64,7 @@ fn wrote(write: &VersionWrite) -> StaleRound {
         send: write.sent,
         ack: write.acknowledged,
         conflicts: 0,
+        reset: None,
         reads: Vec::new(),
     }
 }
@@ -89,6 +90,8 @@ fn judged(read: &VersionRead) -> StaleRound {
         reads: 1,
         went_back: read.went_back,
         went_back_across: read.went_back_across,
+        newer: read.newer,
+        waited: false,
     };
     StaleRound { offset: age_from(read.begin - known.acknowledged), reads: vec![judged], ..wrote(known) }
 }
@@ -102,8 +105,17 @@ mod tests {
         let known = VersionWrite { row: 3, version: 5, sent: Nanos(0), acknowledged: Nanos(1_000) };
         let of = |seen: Option<u64>, refused: bool| {
             let (begin, end) = (Nanos(16_000), Nanos(99_000));
-            let round =
-                judged(&VersionRead { place: 1, known, begin, end, seen, refused, went_back: false, went_back_across: false });
+            let round = judged(&VersionRead {
+                place: 1,
+                known,
+                begin,
+                end,
+                seen,
+                refused,
+                went_back: false,
+                went_back_across: false,
+                newer: 0,
+            });
             assert_eq!((round.offset, round.round, round.row), (Nanos(10_000), 5, 3));
             (round.reads[0].verdict, round.reads[0].behind)
         };

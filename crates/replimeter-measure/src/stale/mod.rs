@@ -35,7 +35,7 @@ use replimeter_server::{
 use self::{
     counters::{Counted, Differences},
     rounds::{Crew, Rounds, read_on},
-    rows::Rows,
+    rows::{Held, Rows},
     sides::{Reader, Writer},
 };
 use crate::{
@@ -251,8 +251,6 @@ struct Shared<'a> {
     /// Rounds whose write lost every time.
     lost: AtomicU64,
     all_lost: AtomicBool,
-    /// Rounds whose row somebody else had changed.
-    foreign: AtomicU64,
 }
 
 impl Shared<'_> {
@@ -309,6 +307,8 @@ struct Prepared {
     /// The plain one, then the one with synchronous reads; none when a load's own reads are judged.
     writers: Vec<Writer>,
     readers: Vec<Reader>,
+    /// What the rows hold.
+    held: Held,
     /// Node and number of every connection that can be held up.
     connections: Vec<(Node, u32)>,
 }
@@ -323,10 +323,13 @@ fn prepare(cluster: &Cluster, plan: &StalePlan, part: &Part<'_>) -> Result<Prepa
     // What is asked of the writer is the same for every reader, as far as it asks anything.
     let asks = part.guarantees.iter().find(|guarantee| !guarantee.writer.is_empty() || guarantee.gtid).unwrap_or(&off);
     let guarantees = if synced { vec![&off, asks] } else { vec![&off] };
-    let writers: Vec<Writer> =
+    let mut writers: Vec<Writer> =
         guarantees.into_iter().map(|guarantee| Writer::open(&primary, facts, guarantee)).collect::<Result<_, _>>()?;
     let mut connections: Vec<(Node, u32)> = writers.iter().map(|writer| (primary.clone(), writer.connection())).collect();
+    // Asked while a reader waits: a writer that hangs says nothing.
+    let origin = cluster.primary.impatient();
     let rows = Rows::new(plan.seed, plan.rows);
+    let held = writers.first_mut().map(|writer| writer.values(&rows)).transpose()?.unwrap_or_default();
     let mut readers = Vec::new();
     for (index, (reader, guarantee)) in part.readers.iter().zip(part.guarantees).enumerate() {
         let (server, _) = reader.of(cluster);
@@ -334,12 +337,19 @@ fn prepare(cluster: &Cluster, plan: &StalePlan, part: &Part<'_>) -> Result<Prepa
         let for_nothing =
             *reader == ReaderRef::Writer && !waits::on_the_writer(server.facts.engine, cluster.primary.galera.is_some());
         let patience = plan.timeout.0 + reader.delay(cluster);
-        let opened =
-            Reader::open(index, &node, &server.facts, guarantee, rows, [for_nothing, synced], [patience, plan.timeout.0])?;
+        let opened = Reader::open(
+            index,
+            [&node, &origin],
+            &server.facts,
+            guarantee,
+            rows,
+            [for_nothing, synced],
+            [patience, plan.timeout.0],
+        )?;
         connections.extend(opened.connections().into_iter().map(|number| (node.clone(), number)));
         readers.push(opened);
     }
-    Ok(Prepared { writers, readers, connections })
+    Ok(Prepared { writers, readers, held: Held::new(held), connections })
 }
 
 fn counted(cluster: &Cluster) -> Vec<Counted> {
@@ -366,7 +376,7 @@ pub fn run(
     listener: &mut Listener<'_>,
 ) -> Result<Outcome, MeasureError> {
     let prepared = match part.judged {
-        Some(_) => Prepared { writers: Vec::new(), readers: Vec::new(), connections: Vec::new() },
+        Some(_) => Prepared { writers: Vec::new(), readers: Vec::new(), held: Held::default(), connections: Vec::new() },
         None => prepare(cluster, plan, part)?,
     };
     let servers = counted(cluster);
@@ -378,7 +388,6 @@ pub fn run(
         unshown: part.readers.iter().map(|_| AtomicI64::new(0)).collect(),
         lost: AtomicU64::new(0),
         all_lost: AtomicBool::new(false),
-        foreign: AtomicU64::new(0),
     };
     let (out, heard) = mpsc::channel();
     let began = clock.now();
@@ -420,6 +429,8 @@ pub fn run(
                         shared,
                         plan,
                         rows: Rows::new(plan.seed, plan.rows),
+                        held: prepared.held,
+                        readers: part.readers.len(),
                         plain,
                         synced: writers.next(),
                         pool: part.pool,
@@ -454,7 +465,6 @@ pub fn run(
         outcome
     });
     let lost = shared.lost.into_inner();
-    let foreign = shared.foreign.into_inner();
     if shared.all_lost.into_inner() && outcome.failure.is_none() {
         let error = cluster.primary.session.unfit(
             "cannot write",
@@ -469,12 +479,9 @@ pub fn run(
     if lost > 0 {
         outcome.warnings.push(Warning::new(
             WarningCode::LoadErrors,
-            format!("{lost} rounds were given up, since their write lost against others every time it was repeated"),
+            format!("rounds given up, since their write lost against others every time it was repeated: {lost}"),
             "they count for nothing; what else writes to `replimeter`.`lag_probe`?",
         ));
-    }
-    if foreign > 0 {
-        outcome.warnings.push(changed_by_others(foreign));
     }
     Ok(outcome)
 }

@@ -16,16 +16,22 @@ use replimeter_stats::stale::offsets;
 
 use super::{
     Shared,
-    rows::{Rows, mixed},
+    rows::{Held, Rows, mixed},
     sides::{Order, Reader, Writer},
 };
 
 /// The longest offset of a curve that finds its offsets by itself.
 const LONGEST: Nanos = Nanos(10_000_000_000);
+/// How far such a curve goes where no delays are seen, and some reads were stale.
+const UNSEEN: Nanos = Nanos(100_000_000);
 /// How long all rounds at one offset of a curve may wait, together.
 const BUDGET: i64 = 10_000_000_000;
 /// Rounds at an offset, however long it is.
 const FEWEST: u64 = 10;
+/// What part of a time the warm-up may take,
+const WARM_UP: i64 = 10;
+/// and the rounds for the price.
+const PRICE: i64 = 5;
 /// Writes that may lose one after another.
 const MOST_LOST: u32 = 100;
 
@@ -109,11 +115,33 @@ pub(super) fn read_on(
     }
 }
 
+/// What a reader is said to have shown of a round that was spoilt before it was read.
+fn unread(reader: usize, at: Nanos) -> StaleRead {
+    StaleRead {
+        reader,
+        begin: at,
+        end: at,
+        verdict: Verdict::Foreign,
+        seen: 0,
+        behind: 0,
+        last_stale: None,
+        fresh_begin: None,
+        fresh_end: None,
+        reads: 0,
+        went_back: false,
+        went_back_across: false,
+        newer: 0,
+        waited: false,
+    }
+}
+
 /// The writing thread.
 pub(super) struct Rounds<'a> {
     pub(super) shared: &'a Shared<'a>,
     pub(super) plan: &'a StalePlan,
     pub(super) rows: Rows,
+    pub(super) held: Held,
+    pub(super) readers: usize,
     pub(super) plain: Writer,
     pub(super) synced: Option<Writer>,
     pub(super) pool: Pool,
@@ -134,7 +162,17 @@ impl Rounds<'_> {
 
     fn parts(&mut self) -> Result<bool, ServerError> {
         let synced = self.synced.is_some();
+        // Behind a large transaction every round can take seconds: what comes before the counted rounds has its share of a time.
+        let plan = self.plan;
+        let share = |part: i64| match plan.until {
+            Until::Rounds(_) => None,
+            Until::Elapsed(span) => Some(Nanos(Nanos::from(span.0).0 / part)),
+        };
+        let began = self.shared.clock.now();
         for _ in 0..self.plan.warm_up {
+            if self.spent(began, share(WARM_UP)) {
+                break;
+            }
             if !self.round(StalePhase::WarmUp, Nanos(0), synced)? {
                 return Ok(false);
             }
@@ -144,7 +182,11 @@ impl Rounds<'_> {
                 Until::Rounds(rounds) => (rounds / 10).clamp(50, 500),
                 Until::Elapsed(_) => 200,
             };
+            let began = self.shared.clock.now();
             for pair in 0..pairs {
+                if self.spent(began, share(PRICE)) {
+                    break;
+                }
                 // There and back again, so that a drift hits both alike.
                 let first = pair % 2 == 1;
                 for with in [first, !first] {
@@ -176,6 +218,11 @@ impl Rounds<'_> {
             }
         }
         Ok(true)
+    }
+
+    /// Whether so long a time is over, where there is one.
+    fn spent(&self, since: Nanos, share: Option<Nanos>) -> bool {
+        share.is_some_and(|share| self.shared.clock.now() - since >= share)
     }
 
     /// The offsets of all rounds of the curve, in random order.
@@ -210,7 +257,9 @@ impl Rounds<'_> {
         self.next += 1;
         let row = self.rows.row_of(round);
         let until_shown = self.plan.pace == StalePace::Visible;
-        if with && self.pool != Pool::Keep {
+        let resets = with && self.pool != Pool::Keep;
+        let reset_from = self.shared.clock.now();
+        if resets {
             if let Some(writer) = &mut self.synced {
                 writer.reset(self.pool)?;
             }
@@ -218,11 +267,13 @@ impl Rounds<'_> {
                 return Ok(false);
             }
         }
+        let reset = resets.then(|| [reset_from, self.shared.clock.now()]);
         let writer = match &mut self.synced {
             Some(synced) if with => synced,
             _ => &mut self.plain,
         };
-        let Some(wrote) = writer.write(self.shared, row, round)? else {
+        let at = self.rows.index(row);
+        let Some(wrote) = writer.write(self.shared, row, round, self.held.at(at))? else {
             self.lost += 1;
             self.shared.lost.fetch_add(1, Ordering::Relaxed);
             if self.lost >= MOST_LOST {
@@ -232,16 +283,29 @@ impl Rounds<'_> {
             return Ok(!self.shared.halted());
         };
         self.lost = 0;
-        let order = Order { row, round, ack: wrote.ack, offset, gtid: wrote.gtid, synced: with, until_shown };
-        let reads = if wrote.foreign { Some(Vec::new()) } else { self.crew.observe(self.shared, order)? };
+        if wrote.holds {
+            self.held.wrote(at, round);
+        }
+        let reads = if wrote.foreign {
+            self.held.spoilt(row, round);
+            Some((0..self.readers).map(|reader| unread(reader, wrote.ack)).collect())
+        } else {
+            let since = self.held.since(row);
+            let order = Order { row, round, since, ack: wrote.ack, offset, gtid: wrote.gtid, synced: with, until_shown };
+            self.crew.observe(self.shared, order)?
+        };
         let Some(mut reads) = reads else { return Ok(false) };
-        if wrote.foreign {
-            self.shared.foreign.fetch_add(1, Ordering::Relaxed);
+        if reads.iter().any(|read| read.verdict == Verdict::Foreign) {
+            self.held.spoilt(row, round);
         }
         for read in reads.iter_mut().filter(|read| read.verdict == Verdict::Stale) {
             read.behind = self.rows.behind(row, read.seen, round);
         }
         let shown = reads.iter().filter_map(|read| read.fresh_end).max();
+        // Whoever does not wait until it is shown learns from the curve how long that takes.
+        if phase == StalePhase::AtOnce && !until_shown && reads.iter().any(|read| read.verdict == Verdict::Stale) {
+            self.longest = Some(UNSEEN);
+        }
         if let (StalePhase::AtOnce, Some(shown)) = (phase, shown)
             && reads.iter().any(|read| read.verdict == Verdict::Stale)
         {
@@ -249,7 +313,7 @@ impl Rounds<'_> {
             self.longest = Some(self.longest.map_or(delay, |longest| longest.max(delay)));
         }
         let (send, ack, conflicts) = (wrote.send, wrote.ack, wrote.conflicts);
-        let _ = self.out.send(StaleRound { phase, round, row, offset, send, ack, conflicts, reads });
+        let _ = self.out.send(StaleRound { phase, round, row, offset, send, ack, conflicts, reset, reads });
         Ok(true)
     }
 }

@@ -1,6 +1,7 @@
 //! The rows that are written to: which one a round takes, and what was written to it before.
 
 use std::{
+    collections::HashMap,
     sync::atomic::{AtomicBool, Ordering},
     thread,
     time::{Duration, Instant},
@@ -13,8 +14,10 @@ use crate::{MeasureError, preflight::Cluster};
 
 /// The columns of the table, as published, with some payload beside.
 pub const COLUMNS: &str = "id BIGINT UNSIGNED NOT NULL PRIMARY KEY, k BIGINT UNSIGNED NOT NULL, pad CHAR(60) NOT NULL DEFAULT ''";
-/// The write of a round.
-pub const UPDATE: &str = "UPDATE `replimeter`.`lag_probe` SET k = ? WHERE id = ?";
+/// The write of a round, on a row that holds what we wrote last: one that somebody else has changed meanwhile is not changed by it.
+pub const UPDATE: &str = "UPDATE `replimeter`.`lag_probe` SET k = ? WHERE id = ? AND k = ?";
+/// The write that makes a row ours again.
+pub const RETAKE: &str = "UPDATE `replimeter`.`lag_probe` SET k = ? WHERE id = ?";
 /// The read of a round.
 pub const SELECT: &str = "SELECT k FROM `replimeter`.`lag_probe` WHERE id = ?";
 
@@ -67,6 +70,44 @@ impl Rows {
         let from = seen.max(wanted.saturating_sub(LOOK_BACK));
         let versions = (from + 1..=wanted).filter(|round| self.row_of(*round) == row).count();
         u32::try_from(versions).unwrap_or(u32::MAX)
+    }
+}
+
+/// What every row was made to hold by us last, and whose history somebody else had a hand in.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Held {
+    values: Vec<u64>,
+    /// By row: the round that made it ours again.
+    since: HashMap<u64, u64>,
+}
+
+impl Held {
+    /// As the rows are before the first round.
+    pub(super) fn new(values: Vec<u64>) -> Self {
+        Self { values, since: HashMap::new() }
+    }
+
+    /// What the row at this place holds when nobody else has written to it.
+    pub(super) fn at(&self, index: usize) -> u64 {
+        self.values.get(index).copied().unwrap_or(0)
+    }
+
+    /// A round wrote it.
+    pub(super) fn wrote(&mut self, index: usize, round: u64) {
+        if let Some(value) = self.values.get_mut(index) {
+            *value = round;
+        }
+    }
+
+    /// A round found what somebody else had written there.
+    pub(super) fn spoilt(&mut self, row: u64, round: u64) {
+        self.since.insert(row, round);
+    }
+
+    /// Older values of the row than this one may be somebody else's: who puts an old value back cannot be told from who
+    /// lags behind.
+    pub(super) fn since(&self, row: u64) -> u64 {
+        self.since.get(&row).copied().unwrap_or(0)
     }
 }
 
@@ -135,6 +176,16 @@ pub(super) fn arrival(node: &Node, facts: &Facts, rows: u64, patience: Duration,
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_row_knows_what_it_held_last_and_since_when_its_history_is_ours() {
+        let mut held = Held::new(vec![0; 3]);
+        held.wrote(1, 7);
+        held.wrote(9, 8);
+        assert_eq!((held.at(0), held.at(1), held.at(9)), (0, 7, 0));
+        held.spoilt(3, 12);
+        assert_eq!((held.since(1), held.since(3)), (0, 12));
+    }
 
     #[test]
     fn rounds_take_odd_rows_evenly_and_know_what_was_written_before() {

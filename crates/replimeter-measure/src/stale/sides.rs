@@ -20,7 +20,7 @@ use replimeter_server::{
 
 use super::{
     Shared,
-    rows::{Rows, SELECT, UPDATE},
+    rows::{RETAKE, Rows, SELECT, UPDATE},
 };
 use crate::pacing::wait_until;
 
@@ -28,9 +28,12 @@ use crate::pacing::wait_until;
 const TRIES: u32 = 20;
 /// Between two reads after one that the server refused.
 const AFTER_REFUSAL: Duration = Duration::from_millis(5);
+/// How long after the acknowledgement a write that is not shown is first looked for on the writer; then after twice the time.
+const DOUBT: Nanos = Nanos(50_000_000);
 
 const WRITING: &str = "cannot write a row";
 const READING: &str = "cannot read the reader";
+const ASKING: &str = "cannot read the writer";
 
 /// Gives the connection back to a pool and takes it out again: what its session was set to is forgotten.
 fn pooled(session: &mut Session, pool: Pool) -> Result<(), ServerError> {
@@ -53,6 +56,7 @@ fn prepared(session: &mut Session, doing: &str, sql: &str) -> Result<Statement, 
 pub(super) struct Writer {
     session: Session,
     update: Statement,
+    retake: Statement,
     written: Option<Written>,
 }
 
@@ -63,8 +67,10 @@ pub(super) struct Wrote {
     pub(super) conflicts: u32,
     /// Its GTID, where somebody waits for it and the server told.
     pub(super) gtid: Option<String>,
-    /// Somebody else has taken the row away, or written this very value.
+    /// The row did not hold what we had written last: somebody else has changed it, or taken it away.
     pub(super) foreign: bool,
+    /// The row holds the round.
+    pub(super) holds: bool,
 }
 
 impl Writer {
@@ -76,7 +82,21 @@ impl Writer {
         }
         let written = if guarantee.gtid { Some(Written::prepare(&mut session, facts)?) } else { None };
         let update = prepared(&mut session, WRITING, UPDATE)?;
-        Ok(Self { session, update, written })
+        let retake = prepared(&mut session, WRITING, RETAKE)?;
+        Ok(Self { session, update, retake, written })
+    }
+
+    /// What every row holds, by its place among all.
+    pub(super) fn values(&mut self, rows: &Rows) -> Result<Vec<u64>, ServerError> {
+        let all = vec![0; usize::try_from(rows.count()).unwrap_or(0)];
+        let sql = "SELECT id, k FROM `replimeter`.`lag_probe`";
+        let found = self.session.conn().query_fold(sql, all, |mut all, (id, value): (u64, u64)| {
+            if let Some(held) = all.get_mut(rows.index(id)) {
+                *held = value;
+            }
+            all
+        });
+        found.map_err(|error| self.session.error("cannot read the table", &error))
     }
 
     pub(super) fn connection(&self) -> u32 {
@@ -87,25 +107,29 @@ impl Writer {
     pub(super) fn reset(&mut self, pool: Pool) -> Result<(), ServerError> {
         pooled(&mut self.session, pool)?;
         self.update = prepared(&mut self.session, WRITING, UPDATE)?;
+        self.retake = prepared(&mut self.session, WRITING, RETAKE)?;
         Ok(())
     }
 
-    /// Writes a round into a row; `None` when it lost every time, or the run is to end.
-    pub(super) fn write(&mut self, shared: &Shared<'_>, row: u64, round: u64) -> Result<Option<Wrote>, ServerError> {
+    /// Writes a round into a row that holds `before`; `None` when it lost every time, or the run is to end.
+    pub(super) fn write(&mut self, shared: &Shared<'_>, row: u64, round: u64, before: u64) -> Result<Option<Wrote>, ServerError> {
         for conflicts in 0..TRIES {
             let send = shared.clock.now();
             shared.under_way(0, send);
-            let result = self.session.conn().exec_drop(&self.update, (round, row));
+            let result = self.session.conn().exec_drop(&self.update, (round, row, before));
             let ack = shared.clock.now();
             shared.under_way(0, Nanos(0));
             match result.map_err(|error| self.session.error(WRITING, &error)) {
                 Ok(()) => {
-                    let foreign = self.session.conn().affected_rows() == 0;
+                    if self.session.conn().affected_rows() == 0 {
+                        let holds = self.retake(row, round)?;
+                        return Ok(Some(Wrote { send, ack, conflicts, gtid: None, foreign: true, holds }));
+                    }
                     let gtid = match self.written {
                         Some(written) => written.last(&mut self.session)?,
                         None => None,
                     };
-                    return Ok(Some(Wrote { send, ack, conflicts, gtid, foreign }));
+                    return Ok(Some(Wrote { send, ack, conflicts, gtid, foreign: false, holds: true }));
                 }
                 Err(error) if conflict(&error) => {}
                 Err(error) => return Err(error),
@@ -116,6 +140,40 @@ impl Writer {
         }
         Ok(None)
     }
+
+    /// Writes a round into a row whatever it holds; whether it holds it now.
+    fn retake(&mut self, row: u64, round: u64) -> Result<bool, ServerError> {
+        let result = self.session.conn().exec_drop(&self.retake, (round, row));
+        match result.map_err(|error| self.session.error(WRITING, &error)) {
+            Ok(()) => Ok(self.session.conn().affected_rows() > 0),
+            Err(error) if conflict(&error) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// What the writer is asked when a reader shows what cannot be, or shows nothing new for long.
+struct Origin {
+    node: Node,
+    session: Option<Session>,
+}
+
+impl Origin {
+    /// Whether the row no longer holds the round; a writer that does not answer says nothing.
+    fn changed(&mut self, order: &Order) -> bool {
+        if self.session.is_none() {
+            self.session = Session::open(&self.node).ok();
+        }
+        let Some(session) = &mut self.session else { return false };
+        let sql = format!("SELECT k FROM `replimeter`.`lag_probe` WHERE id = {}", order.row);
+        match session.value(ASKING, &sql) {
+            Ok(value) => value != Some(order.round.to_string()),
+            Err(_) => {
+                self.session = None;
+                false
+            }
+        }
+    }
 }
 
 /// What a reader is to do.
@@ -123,6 +181,8 @@ impl Writer {
 pub(super) struct Order {
     pub(super) row: u64,
     pub(super) round: u64,
+    /// What the row showed before that round somebody else may have written.
+    pub(super) since: u64,
     pub(super) ack: Nanos,
     /// When after it the first read is to be issued.
     pub(super) offset: Nanos,
@@ -175,16 +235,18 @@ pub(super) struct Reader {
     for_nothing: bool,
     seconds: u32,
     rows: Rows,
+    origin: Origin,
     /// What each row showed last on each connection, plain and synced.
     last: [Vec<u64>; 2],
     patience: Nanos,
 }
 
 impl Reader {
-    /// Connects and prepares; `guarantee` is for the synchronous connection, which is made only when it does something.
+    /// Connects and prepares; `guarantee` is for the synchronous connection, which is made only when it does something. The
+    /// nodes are the reader's and the writer's.
     pub(super) fn open(
         index: usize,
-        node: &Node,
+        [node, writer]: [&Node; 2],
         facts: &Facts,
         guarantee: &Guarantee,
         rows: Rows,
@@ -203,6 +265,7 @@ impl Reader {
             for_nothing,
             seconds: u32::try_from(timeout.as_secs().max(1)).unwrap_or(u32::MAX),
             rows,
+            origin: Origin { node: writer.clone(), session: None },
             last: [vec![0; count], vec![0; count]],
             patience: Nanos::from(patience),
         })
@@ -244,6 +307,11 @@ impl Reader {
         }
     }
 
+    /// Whether reads on a connection wait for a GTID.
+    fn waits(&self, on_synced: bool) -> bool {
+        self.synced.as_ref().is_some_and(|synced| on_synced && synced.wait.is_some())
+    }
+
     /// Does what it is to; `None` when the run is to end.
     pub(super) fn observe(&mut self, shared: &Shared<'_>, order: &Order) -> Result<Option<StaleRead>, ServerError> {
         if !wait_until(shared.clock, order.ack + order.offset, || shared.halted()) {
@@ -251,6 +319,7 @@ impl Reader {
         }
         let mut read: Option<StaleRead> = None;
         let at = self.rows.index(order.row);
+        let mut doubt = DOUBT;
         loop {
             let first = read.is_none();
             let begin = shared.clock.now();
@@ -266,7 +335,7 @@ impl Reader {
             let verdict = match answer {
                 Asked::Refused => Verdict::Refused,
                 Asked::Value(Some(seen)) if seen == order.round => Verdict::Fresh,
-                Asked::Value(Some(seen)) if self.rows.ours(order.row, seen, order.round) => Verdict::Stale,
+                Asked::Value(Some(seen)) if seen >= order.since && self.rows.ours(order.row, seen, order.round) => Verdict::Stale,
                 Asked::Value(_) => Verdict::Foreign,
             };
             let seen = match answer {
@@ -276,6 +345,7 @@ impl Reader {
             let shows = matches!(verdict, Verdict::Fresh | Verdict::Stale);
             let last = &mut self.last[usize::from(order.synced)][at];
             let went_back = shows && seen < *last;
+            let newer = *last;
             if shows {
                 *last = seen;
             }
@@ -292,8 +362,13 @@ impl Reader {
                 reads: 0,
                 went_back: false,
                 went_back_across: false,
+                newer: 0,
+                waited: gtid.is_some() && self.waits(order.synced),
             });
             one.reads += 1;
+            if went_back && !one.went_back {
+                one.newer = newer;
+            }
             one.went_back |= went_back;
             match verdict {
                 Verdict::Fresh => (one.fresh_begin, one.fresh_end) = (Some(begin), Some(end)),
@@ -303,13 +378,28 @@ impl Reader {
             }
             if matches!(verdict, Verdict::Fresh | Verdict::Foreign) || !order.until_shown {
                 shared.unshown(self.index, Nanos(0));
+                // It would be a violation; or somebody has put the old value back.
+                if one.went_back && self.origin.changed(order) {
+                    one.verdict = Verdict::Foreign;
+                }
+                one.went_back &= one.verdict != Verdict::Foreign;
                 return Ok(Some(*one));
             }
             shared.unshown(self.index, order.ack);
             if shared.halted() {
                 return Ok(None);
             }
-            if end - order.ack > self.patience {
+            let waited = end - order.ack;
+            if verdict == Verdict::Stale && waited >= doubt.min(self.patience) {
+                doubt = waited + waited;
+                if self.origin.changed(order) {
+                    shared.unshown(self.index, Nanos(0));
+                    one.verdict = Verdict::Foreign;
+                    one.went_back = false;
+                    return Ok(Some(*one));
+                }
+            }
+            if waited > self.patience {
                 return Err(self.never_shown(order));
             }
             if verdict == Verdict::Refused {

@@ -76,6 +76,13 @@ impl ExposureSpec {
         let [target] = targets else {
             return contradiction("exposure looks at the servers of one target; run it once for each");
         };
+        if let Target::Sandbox(spec) = target
+            && spec.shape.servers() < 2
+        {
+            return contradiction(
+                "the sandbox has no replica, so nothing is exposed to its loss; choose a shape that replicates",
+            );
+        }
         let duration = self.duration.unwrap_or(Span::from_secs(60));
         if duration == Span::from_secs(0) {
             return contradiction("for must be above 0");

@@ -454,6 +454,9 @@ impl StaleSpec {
         if self.arrivals.is_some() && self.rate.is_none() {
             return contradiction("arrivals belong to a rate; add rate, such as 2000");
         }
+        if self.load_size.is_some() && cases.iter().all(|case| case.0.is_empty()) {
+            return contradiction("load-size is how much data a load works on; add load, such as oltp-mix:32@node1");
+        }
         let sync_reads = distinct(self.sync_reads.as_ref(), SyncReads::Off, "sync-reads")?;
         let pools = distinct(self.pool.as_ref(), Pool::Keep, "pool")?;
         if pools != [Pool::Keep] && sync_reads == [SyncReads::Off] {
@@ -469,7 +472,7 @@ impl StaleSpec {
         let judged = self.judge_load;
         if judged.is_some() && cases.iter().any(|case| case.0.is_empty()) {
             return contradiction(
-                "judge-load is about the reads of a load: add load, such as versioned-update:4@writer and versioned-select:8@reader, or say judge-load = \"4:8\" for these",
+                "judge-load is about the reads of a load: add load, such as versioned-update:4@writer and versioned-select:8@reader, or say judge-load 4:8 for these",
             );
         }
         if judged.is_some() && sync_reads.contains(&SyncReads::Gtid) {
@@ -483,7 +486,7 @@ impl StaleSpec {
             );
         }
         if judged.is_some() && self.rounds.is_some() {
-            return contradiction("with judge-load there are no rounds: say for how long, such as for = \"30s\"");
+            return contradiction("with judge-load there are no rounds: say for how long, such as for 30s");
         }
         if judged.is_some() && pools != [Pool::Keep] {
             return contradiction("with judge-load connections are kept; leave out pool");
@@ -497,7 +500,7 @@ impl StaleSpec {
             Until::Elapsed(_) => 200,
         });
         if curve_rounds == 0 {
-            return contradiction("a curve needs rounds; for none say offsets = \"none\"");
+            return contradiction("a curve needs rounds; for none say offsets none");
         }
         Ok(StalePlan {
             writer: self.writer.clone(),

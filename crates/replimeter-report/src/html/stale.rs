@@ -35,7 +35,7 @@ pub fn stale(document: &StaleDocument, manifest: &Manifest, plan: &str) -> Resul
         published => stale::summaries(document),
         verdicts => stale::verdicts(document),
         prices => rows.iter().filter_map(|row| stale::price(document, row)).collect::<Vec<_>>(),
-        witnesses => rows.iter().filter_map(|row| stale::witness(document, row)).collect::<Vec<_>>(),
+        witnesses => rows.iter().flat_map(|row| stale::witnesses(document, row)).collect::<Vec<_>>(),
         sentences => stale::sentences(document),
     })
 }

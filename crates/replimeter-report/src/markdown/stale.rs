@@ -29,7 +29,7 @@ pub fn stale(document: &StaleDocument) -> String {
     let mut synced = words::verdicts(document);
     synced.extend(rows.iter().filter_map(|row| words::price(document, row)));
     out.push_str(&sentences("Synchronous reads", &synced));
-    let witnesses = rows.iter().filter(|row| row.sync_reads != "off").filter_map(|row| words::witness(document, row));
+    let witnesses = rows.iter().filter(|row| row.sync_reads != "off").flat_map(|row| words::witnesses(document, row));
     out.push_str(&verbatim("Witnesses", &witnesses.map(|lines| lines.join("\n")).collect::<Vec<_>>().join("\n\n")));
     out.push_str(&section("The load itself", &words::LOAD_HEADINGS, 2, &words::load_lines(document)));
     out.push_str(&sentences("How it was measured", &words::sentences(document)));

@@ -104,7 +104,7 @@ impl SandboxArgs {
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Target")]
 pub(crate) struct TargetArgs {
-    /// Start servers of our own in this shape and remove them afterwards: [mariadb/|mysql/]MODE:N with none, async:N, semi-sync:N, chain:N, galera:N or group:N [default: async:1]; or take the running sandbox of this name; several are measured one after another
+    /// Start servers of our own in this shape and remove them afterwards: [mariadb/|mysql/]MODE:N with none, async:N, semi-sync:N, chain:N, galera:N or group:N [default: async:1]; or take the running sandbox of this name; several are measured one after another (exposure looks at one)
     #[arg(long, value_name = "SHAPE|NAME")]
     pub(crate) sandbox: Vec<SandboxRef>,
 

@@ -2,6 +2,7 @@
 
 use replimeter_measure::load::Workload;
 use replimeter_model::{
+    plan::Pool,
     stale::{StaleRead, StaleRound, StaleRow, StaleWindow, Verdict, Witness, WitnessStep},
     time::Nanos,
 };
@@ -32,10 +33,14 @@ pub(super) struct Gathered {
     course: Course<StaleWindow>,
     /// The statements that write and read a version, of a load that is judged, with the parameter as `?`.
     statements: Option<[String; 2]>,
+    /// Rounds that count, and others, whose row somebody else had changed.
+    foreign: [u64; 2],
+    /// What resets the connections between rounds.
+    pool: Pool,
 }
 
 impl Gathered {
-    pub(super) fn new(writer: &str, names: &[String], guarantees: &[Guarantee]) -> Self {
+    pub(super) fn new(writer: &str, names: &[String], guarantees: &[Guarantee], pool: Pool) -> Self {
         Self {
             writer: writer.to_owned(),
             names: names.to_vec(),
@@ -44,6 +49,8 @@ impl Gathered {
             violations: names.iter().map(|_| [None, None]).collect(),
             course: Course::new(MOST_WINDOWS, StaleWindow::extend),
             statements: None,
+            foreign: [0; 2],
+            pool,
         }
     }
 
@@ -63,14 +70,19 @@ impl Gathered {
         if round.phase == Judged && round.reads.is_empty() {
             self.summaries.iter_mut().for_each(|summary| summary.wrote(round));
         }
+        let foreign = round.reads.iter().any(|read| read.verdict == Verdict::Foreign);
+        self.foreign[usize::from(!counted && round.phase != Judged)] += u64::from(foreign);
         for read in &round.reads {
             self.summaries[read.reader].record(round, read, read.fresh_end.is_some());
-            if matches!(round.phase, AtOnce | Judged) && read.verdict == Verdict::Stale {
-                let late = read.begin - round.ack;
-                if self.clearer(read.reader, 0, late) {
-                    let witness = self.read_your_writes(round, read);
-                    self.violations[read.reader][0] = Some(Violation { late, witness });
-                }
+            let late = read.begin - round.ack;
+            let counts = matches!(round.phase, AtOnce | Curve | Judged);
+            if counts && read.verdict == Verdict::Stale && self.clearer(read.reader, 0, late) {
+                let witness = self.read_your_writes(round, read);
+                self.violations[read.reader][0] = Some(Violation { late, witness });
+            }
+            if counts && (read.went_back || read.went_back_across) && self.clearer(read.reader, 1, late) {
+                let witness = self.went_back(round, read);
+                self.violations[read.reader][1] = Some(Violation { late, witness });
             }
         }
         if let (true, Some((first, late))) = (counted, round.across()) {
@@ -88,8 +100,19 @@ impl Gathered {
         self.violations[reader][kind].as_ref().is_none_or(|before| late > before.late)
     }
 
-    fn write(&self, round: &StaleRound) -> WitnessStep {
-        WitnessStep {
+    /// The write, after the reset of the connections where there was one.
+    fn write(&self, round: &StaleRound) -> Vec<WitnessStep> {
+        let reset = round.reset.map(|[begin, end]| WitnessStep {
+            node: format!("{} and the readers", self.writer),
+            statement: match self.pool {
+                Pool::ChangeUser => "COM_CHANGE_USER".to_owned(),
+                Pool::Keep | Pool::Reset => "COM_RESET_CONNECTION".to_owned(),
+            },
+            begin_us: (begin - round.send).as_micros(),
+            end_us: (end - round.send).as_micros(),
+            value: "what the sessions were set to is forgotten".to_owned(),
+        });
+        let write = WitnessStep {
             node: self.writer.clone(),
             statement: match &self.statements {
                 Some([write, _]) => format!("{write} (row {})", round.row),
@@ -101,12 +124,13 @@ impl Gathered {
                 Some(_) => format!("version {} acknowledged", round.round),
                 None => "acknowledged".to_owned(),
             },
-        }
+        };
+        reset.into_iter().chain([write]).collect()
     }
 
     fn read(&self, round: &StaleRound, read: &StaleRead, [begin, end]: [Nanos; 2], value: String) -> WitnessStep {
         let (words, gtid) = &self.guarantees[read.reader];
-        let before = if *gtid { format!("{words}; ") } else { String::new() };
+        let before = if *gtid && read.waited { format!("{words}; ") } else { String::new() };
         WitnessStep {
             node: self.names[read.reader].clone(),
             statement: match &self.statements {
@@ -124,20 +148,37 @@ impl Gathered {
             if read.behind == 1 { "one version".to_owned() } else { format!("{} versions", count(read.behind.into())) };
         let what = if self.statements.is_some() { "version" } else { "k =" };
         let value = format!("{what} {}, {versions} behind", read.seen);
-        let steps = vec![self.write(round), self.read(round, read, [read.begin, read.end], value)];
+        let mut steps = self.write(round);
+        steps.push(self.read(round, read, [read.begin, read.end], value));
         Witness { guarantee: "read-your-writes".to_owned(), round: round.round, steps }
+    }
+
+    /// A read that went back behind what its connection, or another one of the load, had been shown.
+    fn went_back(&self, round: &StaleRound, read: &StaleRead) -> Witness {
+        let what = if self.statements.is_some() { "version" } else { "k =" };
+        let who = if read.went_back { "this connection" } else { "another connection" };
+        let value = format!("{what} {}; {who} had been shown {what} {} before", read.seen, read.newer);
+        let mut steps = self.write(round);
+        steps.push(self.read(round, read, [read.begin, read.end], value));
+        Witness { guarantee: "monotonic-reads".to_owned(), round: round.round, steps }
     }
 
     fn monotonic(&self, round: &StaleRound, first: &StaleRead, late: &StaleRead) -> Witness {
         let shown = [first.fresh_begin, first.fresh_end].map(Option::unwrap_or_default);
         let issued = late.last_stale.unwrap_or_default();
-        let steps = vec![
-            self.write(round),
+        let mut steps = self.write(round);
+        steps.extend([
             self.read(round, first, shown, format!("k = {}", round.round)),
             // Of the reads after the first one only the beginning is kept.
             self.read(round, late, [issued, late.fresh_begin.unwrap_or(late.end).max(issued)], "an older version".to_owned()),
-        ];
+        ]);
         Witness { guarantee: "monotonic-reads".to_owned(), round: round.round, steps }
+    }
+
+    /// Rounds whose row somebody else had changed; those before the ones that count only where there were no others.
+    pub(super) fn foreign(&self) -> u64 {
+        let [counted, before] = self.foreign;
+        if counted > 0 { counted } else { before }
     }
 
     /// Adds a stretch.
@@ -147,12 +188,16 @@ impl Gathered {
 
     /// The rows, one for each reader, and the course.
     pub(super) fn finish(self) -> (Vec<StaleRow>, Vec<StaleWindow>) {
-        let rows = self.summaries.iter().zip(self.violations).enumerate().map(|(index, (summary, violations))| StaleRow {
-            writer: self.writer.clone(),
-            reader: self.names[index].clone(),
-            guarantee: self.guarantees[index].0.clone(),
-            witness: violations.into_iter().flatten().next().map(|violation| violation.witness),
-            ..summary.row()
+        let rows = self.summaries.iter().zip(self.violations).enumerate().map(|(index, (summary, violations))| {
+            let [witness, monotonic_witness] = violations.map(|violation| Some(violation?.witness));
+            StaleRow {
+                writer: self.writer.clone(),
+                reader: self.names[index].clone(),
+                guarantee: self.guarantees[index].0.clone(),
+                witness,
+                monotonic_witness,
+                ..summary.row()
+            }
         });
         (rows.collect(), self.course.windows)
     }
@@ -164,7 +209,7 @@ mod tests {
 
     #[test]
     fn a_long_case_is_told_in_few_windows_and_nothing_is_lost() {
-        let mut gathered = Gathered::new("a", &["b".to_owned()], &[]);
+        let mut gathered = Gathered::new("a", &["b".to_owned()], &[], Pool::Keep);
         for second in 0..10_007u64 {
             gathered.window(StaleWindow {
                 start_us: second as f64,
