@@ -86,7 +86,7 @@ mod tests {
     #[test]
     fn a_part_is_not_longer_than_the_whole() {
         let said = |text: &str| PlanFile::from_toml(text).unwrap().resolve().map(|_| ()).map_err(|error| error.to_string());
-        let target = "[target]\nprimary = 'root@h:1'\nreplicas = ['root@h:2']\n";
+        let target = "[target]\nprimary = 'mysql://a/'\nreplicas = ['mysql://b/']\n";
         for (plan, key) in [
             ("command = 'tap'\n[tap]\nevery = '10m'\nfor = '5s'", "every = 600s is longer than for = 5s"),
             ("command = 'tap'\n[tap]\nfloor = '10m'\nfor = '5s'", "floor = 600s is longer than for = 5s"),

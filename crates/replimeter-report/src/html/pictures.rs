@@ -110,6 +110,11 @@ impl DataTable {
 }
 
 pub(super) fn figure(id: &str, traces: Vec<Value>, x: Value, y: Value) -> Value {
+    // Labels of any length have their room.
+    let [x, y] = [x, y].map(|mut axis| {
+        axis["automargin"] = json!(true);
+        axis
+    });
     json!({
         "id": id,
         "data": traces,
