@@ -567,7 +567,7 @@ impl Worker {
                 // The choice was drawn too.
                 let _ = self.program.choose(&mut self.draw);
             }
-            let Some(link) = &mut self.link else { return self.reconnect(tally, None) };
+            let Some(link) = &mut self.link else { return self.reconnect(None) };
             let Err((step, failed)) = run(link, &self.program, routine, &mut self.draw, scratch, words) else { return true };
             if self.shared.stopped() {
                 return false;
@@ -589,7 +589,7 @@ impl Worker {
                     if self.counting() {
                         tally.error(None, &error.cause);
                     }
-                    return self.reconnect(tally, Some(error));
+                    return self.reconnect(Some(error));
                 }
             }
         }
@@ -626,7 +626,7 @@ impl Worker {
 
     /// Makes the connection again, for as long as the squad has patience; the
     /// operation is given up in any case.
-    fn reconnect(&mut self, tally: &mut Tally, mut error: Option<ServerError>) -> bool {
+    fn reconnect(&mut self, mut error: Option<ServerError>) -> bool {
         self.link = None;
         let deadline = Instant::now() + self.shared.patience;
         loop {
