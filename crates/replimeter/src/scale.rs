@@ -212,7 +212,7 @@ impl Run<'_> {
 
 /// Says which numbers of replicas cannot have equal shares of the clients.
 fn uneven(work: &ScalePlan) -> Option<Warning> {
-    let counts = work.replicas.counts().iter().filter(|count| work.threads % work.readers(**count) != 0);
+    let counts = work.replicas.counts().iter().filter(|count| !work.threads.is_multiple_of(work.readers(**count)));
     let counts: Vec<String> = counts.map(ToString::to_string).collect();
     (!counts.is_empty()).then(|| {
         Warning::new(

@@ -802,7 +802,7 @@ impl SquadResult {
 #[must_use]
 pub fn uneven(workload: &str, threads: u32, nodes: &[String]) -> Option<Warning> {
     let servers = u32::try_from(nodes.len()).unwrap_or(u32::MAX);
-    (servers > 1 && threads % servers != 0).then(|| {
+    (servers > 1 && !threads.is_multiple_of(servers)).then(|| {
         let idle = servers.saturating_sub(threads);
         let part = if idle > 0 { format!("{idle} of them had no thread at all") } else { "some had a thread more".to_owned() };
         Warning::new(
