@@ -220,7 +220,7 @@ fn a_slower_link_is_found_between_two_real_runs() {
     assert_eq!(row(&document, "lag.from_send.p50")["change"], "higher");
     assert!(document["differs"].as_array().unwrap().iter().all(|one| one["name"] != "server_id" && one["name"] != "port"));
     // The page's own answer is the document's.
-    assert!(fs::read_to_string(tool.folder().join("text/report.html")).unwrap().contains("conditions failed"));
+    assert!(fs::read_to_string(tool.folder().join("text/report.html")).unwrap().contains("1 of 1 condition failed"));
     // A stale run cannot be held against it.
     let stale = ["stale", "--sandbox", "mariadb/async:1", "--rounds", "100", "--offsets", "none", "--run-dir", "other", "--json"];
     let _ = tool.run(&stale).with_code(0);

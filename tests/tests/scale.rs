@@ -8,7 +8,7 @@ use serde_json::Value;
 
 /// A short measurement.
 fn scale(tool: &Tool, more: &[&str]) -> Ended {
-    let mut args = vec!["scale", "--for", "1s", "--warm-up", "200ms", "--blocks", "1", "--size", "2MB", "--threads", "3"];
+    let mut args = vec!["scale", "--for", "1s", "--warm-up", "200ms", "--blocks", "1", "--size", "2MB", "--threads", "6"];
     args.extend(more);
     tool.run(&args)
 }

@@ -100,17 +100,7 @@ pub fn sweep(document: &LagDocument) -> (Table, Vec<Claim>) {
     ];
     let total = mean(loops.iter().map(|row| row.total_us));
     let largest = loops.iter().map(|row| row.size_bytes).max().unwrap_or(0);
-    // Fifth rows are few; every row of a size has a median with an interval.
-    let median = |size: u64| {
-        let row = document.results.iter().find(|row| row.size_bytes == Some(size))?;
-        Some((row.from_ack.p50_us?, row.from_ack.ci95.as_ref().and_then(|ends| ends.p50_us)))
-    };
-    let grows = median(largest).zip(median(1000)).filter(|(_, (small, _))| *small > 0.0);
-    let ratio = grows.map(|((large, _), (small, _))| large / small);
-    let ends = grows.and_then(|((_, large), (_, small))| {
-        let ([low, high], [small_low, small_high]) = (large?, small?);
-        (small_low > 0.0).then(|| [low / small_high, high / small_low])
-    });
+    let grows = longer(document, largest);
     let claims = vec![
         claim(
             "A row is on the replica within milliseconds of its insert",
@@ -122,28 +112,35 @@ pub fn sweep(document: &LagDocument) -> (Table, Vec<Claim>) {
         claim(
             "The bare time does not follow the size from 1,000 to 10,000 bytes",
             "0.055 to 2.3 ms without a trend",
-            match (ratio, ends) {
-                (Some(ratio), Some([low, high])) => {
-                    format!(
-                        "{ratio:.2} [{low:.2}, {high:.2}] times as long to be seen at {} bytes as at 1,000, at the median",
-                        count(largest)
-                    )
-                }
-                (Some(ratio), None) => {
-                    format!("{ratio:.2} times as long at {} bytes as at 1,000, without an interval", count(largest))
-                }
-                _ => dash(),
-            },
+            grows.map_or_else(dash, |[ratio, low, high]| {
+                format!(
+                    "{ratio:.2} [{low:.2}, {high:.2}] times as long to be seen at {} bytes as at 1,000, on average",
+                    count(largest)
+                )
+            }),
             // Ten times the bytes took no longer than what else happened then: 0.055 to 2.3 ms.
-            match ends {
-                Some([_, high]) if high < 3.0 => Verdict::Agrees,
-                Some([low, _]) if low >= 3.0 => Verdict::Differs,
+            match grows {
+                Some([_, _, high]) if high < 3.0 => Verdict::Agrees,
+                Some([_, low, _]) if low >= 3.0 => Verdict::Differs,
                 _ => Verdict::Open,
             },
             "so short a lag shows what ten times the bytes take to be written and applied, or there are too few rows to tell",
         ),
     ];
     (table(&["figure", "ms"], lines), claims)
+}
+
+/// How many times as long rows of the largest size take to be seen as those of 1,000 bytes, on average over
+/// all rows, with an interval by the delta method on the logarithm.
+fn longer(document: &LagDocument, largest: u64) -> Option<[f64; 3]> {
+    let of = |size: u64| {
+        let row = document.results.iter().find(|row| row.size_bytes == Some(size))?;
+        let (mean, count) = (row.from_ack.mean_us.filter(|mean| *mean > 0.0)?, row.from_ack.count);
+        (count > 1).then_some((mean, row.from_ack.stdev_us? / mean / (count as f64).sqrt()))
+    };
+    let ((large, large_error), (small, small_error)) = of(largest).zip(of(1000))?;
+    let (ratio, factor) = (large / small, (1.96 * large_error.hypot(small_error)).exp());
+    Some([ratio, ratio / factor, ratio * factor])
 }
 
 /// What the read replicas were published with.
@@ -206,7 +203,8 @@ pub fn replicas(document: &ScaleDocument) -> (Table, Vec<Claim>) {
         Verdict::Open => Verdict::Open,
     };
     let here = format!(
-        "all servers and the load share this machine's {} cores, disk and memory; the published test had two hosts",
+        "all servers and the load share this machine's {} cores, disk and memory; the published test had two hosts (with a share of the cores for each server, \
+         --cpus-per-server, selects rise here too: docs/scale.md)",
         document.cores
     );
     let one = row(1, "insert").map(|row| row.percent_of_none);
@@ -598,7 +596,7 @@ pub fn ticket(document: &ReproduceDocument) -> String {
 #[cfg(test)]
 pub(crate) mod tests {
     use replimeter_model::{
-        record::{Distribution, Intervals, SweepLoop, SweepTable, Tenth},
+        record::{Distribution, SweepLoop, SweepTable, Tenth},
         reproduce::Experiment,
         scale::PercentOfNone,
     };
@@ -700,13 +698,10 @@ pub(crate) mod tests {
             inserted_unix_us: 0,
             fetched_unix_us: 0,
         };
-        let of = |size, p50: f64, half: f64| LagRow {
+        let of = |size, mean: f64, error: f64| LagRow {
             size_bytes: Some(size),
-            from_ack: Distribution {
-                p50_us: Some(p50),
-                ci95: Some(Intervals { p50_us: Some([p50 - half, p50 + half]), ..Intervals::default() }),
-                ..Distribution::default()
-            },
+            // A hundred rows: the standard error is a tenth of this.
+            from_ack: Distribution { count: 100, mean_us: Some(mean), stdev_us: Some(error * 10.0), ..Distribution::default() },
             ..LagRow::default()
         };
         let document = |large: f64, half: f64| LagDocument {

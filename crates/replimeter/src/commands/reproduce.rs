@@ -51,7 +51,7 @@ const PUBLISHED: [Published; 5] = [
         plan: include_str!("../../../../plans/size-sweep.toml"),
         small: |file| {
             if let Some(lag) = &mut file.lag {
-                lag.sweeps = Some(3);
+                lag.sweeps = Some(6);
             }
         },
         table: reproduce::sweep_published,
