@@ -396,7 +396,7 @@ fn shares_and_sizes_that_make_no_sense(nodes: &[Node]) {
     assert!(codes(&document).contains(&"uneven-load"), "{document:#}");
     let _ = load(nodes, &["--workload", "point-select", "--size", "0"]).with_code(2).saying("is no data set");
     // Where a terabyte would fit it would be made.
-    let disk = rustix::fs::statvfs(&replimeter_suites::home()).unwrap();
+    let disk = rustix::fs::statvfs(replimeter_suites::home()).unwrap();
     if disk.f_bavail * disk.f_frsize < 900_000_000_000 {
         let ended = load(nodes, &["--workload", "point-select", "--size", "1TB", "--for", "1s"]).with_code(3);
         let _ = ended.saying("MB free").saying("--size");
