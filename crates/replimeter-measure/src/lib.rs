@@ -10,6 +10,7 @@ pub mod cost;
 pub mod doctor;
 pub mod error;
 pub mod exposure;
+mod kill;
 pub mod lag;
 pub mod load;
 pub mod loss;

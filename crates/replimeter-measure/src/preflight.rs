@@ -84,6 +84,15 @@ impl CheckedReplica {
             },
         }
     }
+
+    /// Whether it still replicates.
+    fn verify(&self) -> Result<(), ServerError> {
+        let state = self.state_now()?;
+        if state.running {
+            return Ok(());
+        }
+        Err(self.server.session.unfit("no longer replicates", state.words, "the server's error log says more; measure again"))
+    }
 }
 
 /// Servers that passed, and what a reader should know of them.
@@ -118,17 +127,7 @@ impl Cluster {
     /// # Errors
     /// When one does not, or does not answer: the first, with what it says of itself.
     pub fn verify(&self) -> Result<(), ServerError> {
-        for replica in &self.replicas {
-            let state = replica.state_now()?;
-            if !state.running {
-                return Err(replica.server.session.unfit(
-                    "no longer replicates",
-                    state.words,
-                    "the server's error log says more; measure again",
-                ));
-            }
-        }
-        Ok(())
+        self.replicas.iter().try_for_each(CheckedReplica::verify)
     }
 
     /// The names of the replicas, in order.
@@ -140,15 +139,8 @@ impl Cluster {
     /// The replicas, or other members, that do not take part any more: their numbers, and how each of them stands.
     #[must_use]
     pub fn absent(&self) -> Vec<(usize, String)> {
-        let stands = |replica: &CheckedReplica| {
-            let session = &replica.server.session;
-            match replica.state_now() {
-                Ok(state) if state.running => None,
-                Ok(state) => Some(format!("{} ({}): {}", session.name(), session.address(), state.words)),
-                Err(error) => Some(error.to_string()),
-            }
-        };
-        self.replicas.iter().enumerate().filter_map(|(index, replica)| Some((index, stands(replica)?))).collect()
+        let replicas = self.replicas.iter().enumerate();
+        replicas.filter_map(|(index, replica)| Some((index, replica.verify().err()?.to_string()))).collect()
     }
 
     /// How the members of a cluster stand now, in a line; nothing for servers that

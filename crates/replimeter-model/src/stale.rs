@@ -107,6 +107,30 @@ pub struct StaleRead {
     pub waited: bool,
 }
 
+impl StaleRead {
+    /// What a reader's read, issued at `begin` and answered at `end`, has shown by itself; nothing
+    /// is known yet of those before and after it.
+    #[must_use]
+    pub fn new(reader: usize, begin: Nanos, end: Nanos, verdict: Verdict) -> Self {
+        Self {
+            reader,
+            begin,
+            end,
+            verdict,
+            seen: 0,
+            behind: 0,
+            last_stale: None,
+            fresh_begin: None,
+            fresh_end: None,
+            reads: 0,
+            went_back: false,
+            went_back_across: false,
+            newer: 0,
+            waited: false,
+        }
+    }
+}
+
 /// One round: a write, and what every reader showed of it.
 #[derive(Clone, Debug)]
 pub struct StaleRound {
@@ -488,20 +512,11 @@ mod tests {
 
     fn read(reader: usize, last_stale: Option<i64>, fresh_end: Option<i64>) -> StaleRead {
         StaleRead {
-            reader,
-            begin: Nanos(0),
-            end: Nanos(1),
-            verdict: Verdict::Fresh,
-            seen: 0,
-            behind: 0,
             last_stale: last_stale.map(Nanos),
             fresh_begin: fresh_end.map(|end| Nanos(end - 1)),
             fresh_end: fresh_end.map(Nanos),
             reads: 1,
-            went_back: false,
-            went_back_across: false,
-            newer: 0,
-            waited: false,
+            ..StaleRead::new(reader, Nanos(0), Nanos(1), Verdict::Fresh)
         }
     }
 

@@ -278,21 +278,14 @@ mod tests {
             reads += 1;
         }
         let stale = last_stale.is_some();
+        let verdict = if stale { Verdict::Stale } else { Verdict::Fresh };
         let read = StaleRead {
-            reader: 0,
-            begin: ack + Nanos(offset),
-            end: ack + Nanos(offset + 20_000),
-            verdict: if stale { Verdict::Stale } else { Verdict::Fresh },
-            seen: 0,
             behind: u32::from(stale),
             last_stale,
             fresh_begin: Some(ack + Nanos(at)),
             fresh_end: Some(ack + Nanos(at + 20_000)),
             reads,
-            went_back: false,
-            went_back_across: false,
-            newer: 0,
-            waited: false,
+            ..StaleRead::new(0, ack + Nanos(offset), ack + Nanos(offset + 20_000), verdict)
         };
         let phase = if offset == 0 { StalePhase::AtOnce } else { StalePhase::Curve };
         StaleRound {

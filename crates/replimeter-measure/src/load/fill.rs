@@ -31,6 +31,7 @@ use super::{
 };
 use crate::{
     MeasureError,
+    kill::kill,
     table::{MADE_SCHEMA, MARK},
 };
 
@@ -56,7 +57,7 @@ const STALLED: Duration = Duration::from_secs(5);
 /// How long statements under way may take when it is to end.
 const AFTER_STOP: Duration = Duration::from_secs(1);
 /// How long removing what was made may take where making it has failed.
-const HURRIED: Duration = Duration::from_secs(8);
+const FOR_REMOVAL: Duration = Duration::from_secs(8);
 /// How long one statement of a removal may take, waiting for locks included.
 pub(super) const REMOVAL: Duration = Duration::from_secs(60);
 
@@ -133,7 +134,7 @@ pub fn fill(
         }
         Err(Refused::Failed(error)) => {
             // The session may be the one that broke. A server that waits for space does not answer this either.
-            drop(set.remove_within(primary, HURRIED));
+            drop(set.remove_within(primary, FOR_REMOVAL));
             return Err(error);
         }
     }
@@ -599,12 +600,7 @@ struct Room<'a> {
 
 /// Ends statements that are under way: on the server, and then from this side.
 fn cut(primary: &Node, connections: &[(u32, Option<TcpStream>)]) {
-    if let Ok(mut session) = Session::open(&Node { answer: AFTER_STOP, ..primary.clone() }) {
-        for (connection, _) in connections {
-            // It may have ended meanwhile.
-            let _ = session.run(DOING, &format!("KILL {connection}"));
-        }
-    }
+    kill(primary, connections.iter().map(|(connection, _)| u64::from(*connection)), AFTER_STOP);
     for socket in connections.iter().filter_map(|(_, socket)| socket.as_ref()) {
         let _ = socket.shutdown(Shutdown::Both);
     }

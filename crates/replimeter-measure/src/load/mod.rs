@@ -13,9 +13,11 @@ mod fill;
 mod gauge;
 mod program;
 mod random;
+mod result;
 mod script;
 mod split;
 mod tally;
+mod trial;
 mod value;
 mod versions;
 mod worker;
@@ -36,17 +38,20 @@ use replimeter_server::{ErrorKind, Node, ServerError, error::code, wire::Failed}
 
 pub use self::{
     check::{check, hold},
-    crew::{Crew, Second, Squad, SquadResult, SquadSecond, uneven},
+    crew::{Crew, Second, Squad, SquadSecond},
     fill::{DataSet, Filled, fill, refuse_foreign},
     gauge::{Gauged, Gauges},
+    result::SquadResult,
     script::ScriptError,
     tally::recording_cost,
     versions::{Told, VersionRead, VersionWrite, Versions},
     workload::{LARGEST_FILE, Workload},
 };
 use self::{
-    crew::{HURRIED, Outcome, judge},
+    crew::{HURRIED, Outcome},
     program::{Program, Scratch},
+    result::judge,
+    trial::TRIALS,
     value::Draw,
     worker::{DOING, Link, Place, roll_back, run},
 };
@@ -58,8 +63,6 @@ pub const RAMP: Duration = Duration::from_secs(1);
 const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
 /// Connections that fill a data set beside a measurement.
 const FILLERS: u32 = 4;
-/// How often a statement is tried before anything is measured.
-const TRIALS: u32 = 5;
 /// Statements that a server in read-only mode, or a session of ours that only reads, refuses.
 const READ_ONLY: [u16; 3] = [code::READ_ONLY, 1792, 1836];
 /// A disk or a table is full: the error's own hint says what to do.

@@ -309,8 +309,12 @@ impl Workload {
 
     /// About how many bytes so many rows in every table take on the disk.
     pub(super) fn bytes(&self, rows: u64) -> u64 {
-        let tables = self.inner.tables.iter().filter(|table| !table.columns.is_empty());
-        tables.map(|table| table.row_bytes).sum::<u64>().saturating_mul(rows)
+        self.row_bytes().saturating_mul(rows)
+    }
+
+    /// About how many bytes a row in every table that is filled takes.
+    fn row_bytes(&self) -> u64 {
+        self.inner.tables.iter().filter(|table| !table.columns.is_empty()).map(|table| table.row_bytes).sum()
     }
 
     /// How many rows every table has that makes a set of that size.
@@ -318,11 +322,7 @@ impl Workload {
     pub fn rows(&self, size: Size) -> u64 {
         match size {
             Size::Rows(rows) => rows,
-            Size::Bytes(bytes) => {
-                let row: u64 =
-                    self.inner.tables.iter().filter(|table| !table.columns.is_empty()).map(|table| table.row_bytes).sum();
-                bytes / row.max(1)
-            }
+            Size::Bytes(bytes) => bytes / self.row_bytes().max(1),
         }
     }
 }

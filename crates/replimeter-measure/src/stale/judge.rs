@@ -78,20 +78,13 @@ fn judged(read: &VersionRead) -> StaleRound {
         Some(seen) => (Verdict::Stale, seen),
     };
     let judged = StaleRead {
-        reader: read.place,
-        begin: read.begin,
-        end: read.end,
-        verdict,
         seen,
         behind: u32::try_from(known.version.saturating_sub(seen)).unwrap_or(u32::MAX),
-        last_stale: None,
-        fresh_begin: None,
-        fresh_end: None,
         reads: 1,
         went_back: read.went_back,
         went_back_across: read.went_back_across,
         newer: read.newer,
-        waited: false,
+        ..StaleRead::new(read.place, read.begin, read.end, verdict)
     };
     StaleRound { offset: age_from(read.begin - known.acknowledged), reads: vec![judged], ..wrote(known) }
 }

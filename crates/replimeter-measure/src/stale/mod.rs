@@ -23,7 +23,7 @@ use replimeter_model::{
     warning::{Warning, WarningCode},
 };
 use replimeter_server::{
-    Node, ServerError, Session,
+    Node, ServerError,
     facts::Facts,
     flavour::{
         pressure::Pressure,
@@ -251,6 +251,8 @@ struct Shared<'a> {
     /// Rounds whose write lost every time.
     lost: AtomicU64,
     all_lost: AtomicBool,
+    /// Rounds of the curve, once they are known.
+    of_curve: AtomicU64,
 }
 
 impl Shared<'_> {
@@ -388,6 +390,7 @@ pub fn run(
         unshown: part.readers.iter().map(|_| AtomicI64::new(0)).collect(),
         lost: AtomicU64::new(0),
         all_lost: AtomicBool::new(false),
+        of_curve: AtomicU64::new(0),
     };
     let (out, heard) = mpsc::channel();
     let began = clock.now();
@@ -594,7 +597,7 @@ impl<'a> Collector<'a> {
             }
             if told.elapsed() > TELL {
                 told = Instant::now();
-                (listener.progress)(self.progress());
+                (listener.progress)(self.progress(shared));
             }
             if alive.elapsed() > KEEP_ALIVE {
                 alive = Instant::now();
@@ -644,9 +647,10 @@ impl<'a> Collector<'a> {
         self.span = Some(self.span.map_or((round.send, last), |(first, before)| (first, before.max(last))));
     }
 
-    fn progress(&self) -> Progress {
+    fn progress(&self, shared: &Shared<'_>) -> Progress {
         let total = match (self.phase, self.plan.until) {
             (StalePhase::AtOnce, Until::Rounds(rounds)) => Some(rounds),
+            (StalePhase::Curve, _) => Some(shared.of_curve.load(Ordering::Relaxed)),
             _ => None,
         };
         let done = if self.phase == StalePhase::Curve { self.curve } else { self.at_once };
@@ -678,8 +682,6 @@ impl<'a> Collector<'a> {
 /// Ends what holds the measuring threads up; a server that does not let us cannot be helped.
 fn kill(connections: &[(Node, u32)]) {
     for (node, number) in connections {
-        if let Ok(mut session) = Session::open(&Node { answer: Duration::from_secs(1), ..node.clone() }) {
-            let _ = session.run("cannot end a connection", &format!("KILL {number}"));
-        }
+        crate::kill::kill(node, [u64::from(*number)], Duration::from_secs(1));
     }
 }

@@ -115,26 +115,6 @@ pub(super) fn read_on(
     }
 }
 
-/// What a reader is said to have shown of a round that was spoilt before it was read.
-fn unread(reader: usize, at: Nanos) -> StaleRead {
-    StaleRead {
-        reader,
-        begin: at,
-        end: at,
-        verdict: Verdict::Foreign,
-        seen: 0,
-        behind: 0,
-        last_stale: None,
-        fresh_begin: None,
-        fresh_end: None,
-        reads: 0,
-        went_back: false,
-        went_back_across: false,
-        newer: 0,
-        waited: false,
-    }
-}
-
 /// The writing thread.
 pub(super) struct Rounds<'a> {
     pub(super) shared: &'a Shared<'a>,
@@ -162,7 +142,7 @@ impl Rounds<'_> {
 
     fn parts(&mut self) -> Result<bool, ServerError> {
         let synced = self.synced.is_some();
-        // Behind a large transaction every round can take seconds: what comes before the counted rounds has its share of a time.
+        // Behind a large transaction every round can take seconds: what comes beside the rounds of a stated time has its share of it.
         let plan = self.plan;
         let share = |part: i64| match plan.until {
             Until::Rounds(_) => None,
@@ -212,7 +192,13 @@ impl Rounds<'_> {
             }
             done += 1;
         }
-        for offset in self.curve() {
+        let curve = self.curve();
+        self.shared.of_curve.store(curve.len() as u64, Ordering::Relaxed);
+        let began = self.shared.clock.now();
+        for offset in curve {
+            if self.spent(began, share(1)) {
+                break;
+            }
             if !self.round(StalePhase::Curve, offset, synced)? {
                 return Ok(false);
             }
@@ -288,7 +274,9 @@ impl Rounds<'_> {
         }
         let reads = if wrote.foreign {
             self.held.spoilt(row, round);
-            Some((0..self.readers).map(|reader| unread(reader, wrote.ack)).collect())
+            // The round was spoilt before it was read.
+            let unread = |reader| StaleRead::new(reader, wrote.ack, wrote.ack, Verdict::Foreign);
+            Some((0..self.readers).map(unread).collect())
         } else {
             let since = self.held.since(row);
             let order = Order { row, round, since, ack: wrote.ack, offset, gtid: wrote.gtid, synced: with, until_shown };

@@ -350,20 +350,9 @@ impl Reader {
                 *last = seen;
             }
             let one = read.get_or_insert(StaleRead {
-                reader: self.index,
-                begin,
-                end,
-                verdict,
                 seen,
-                behind: 0,
-                last_stale: None,
-                fresh_begin: None,
-                fresh_end: None,
-                reads: 0,
-                went_back: false,
-                went_back_across: false,
-                newer: 0,
                 waited: gtid.is_some() && self.waits(order.synced),
+                ..StaleRead::new(self.index, begin, end, verdict)
             });
             one.reads += 1;
             if went_back && !one.went_back {

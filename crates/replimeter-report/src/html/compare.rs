@@ -116,7 +116,7 @@ fn changes(document: &CompareDocument) -> Option<Picture> {
                 "changes",
                 traces.collect(),
                 json!({"title": {"text": "B less A, in percent of A"}, "ticksuffix": " %", "zeroline": true}),
-                json!({"type": "category", "categoryorder": "array", "categoryarray": order, "automargin": true, "dtick": 1}),
+                json!({"type": "category", "categoryorder": "array", "categoryarray": order, "dtick": 1}),
             ),
             tall,
         ),
@@ -165,7 +165,7 @@ fn values(document: &CompareDocument) -> Option<Picture> {
             figure(
                 "values",
                 traces.to_vec(),
-                json!({"type": "category", "automargin": true, "dtick": 1, "tickangle": -60, "tickfont": {"size": 11}}),
+                json!({"type": "category", "dtick": 1, "tickangle": -60, "tickfont": {"size": 11}}),
                 json!({"title": {"text": unit.symbol()}, "type": if positive { "log" } else { "linear" }}),
             ),
             560,

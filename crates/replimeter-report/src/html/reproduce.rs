@@ -60,12 +60,8 @@ fn verdicts(document: &ReproduceDocument) -> Option<Picture> {
     if all.is_empty() {
         return None;
     }
-    let mut figure = figure(
-        "verdicts",
-        traces,
-        json!({"title": {"text": "findings"}, "dtick": 1}),
-        json!({"automargin": true, "autorange": "reversed"}),
-    );
+    let mut figure =
+        figure("verdicts", traces, json!({"title": {"text": "findings"}, "dtick": 1}), json!({"autorange": "reversed"}));
     figure["layout"]["barmode"] = json!("stack");
     Some(Picture {
         id: "verdicts",

@@ -46,7 +46,7 @@ fn beside(id: &'static str, title: &'static str, note: &str, axis: &str, experim
         id,
         traces,
         json!({"title": {"text": axis}, "rangemode": "tozero"}),
-        json!({"automargin": true, "autorange": "reversed", "type": "category"}),
+        json!({"autorange": "reversed", "type": "category"}),
     );
     figure["layout"]["barmode"] = json!("group");
     figure["layout"]["bargap"] = json!(0.25);

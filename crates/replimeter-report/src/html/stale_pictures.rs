@@ -56,7 +56,7 @@ fn shares(document: &StaleDocument) -> Picture {
             "shares",
             vec![trace],
             json!({"title": {"text": "stale reads (%)"}, "rangemode": "tozero"}),
-            json!({"automargin": true, "autorange": "reversed"}),
+            json!({"autorange": "reversed"}),
         ),
         table: DataTable { header: ["row", "rounds", "stale", "% [95 %]"].map(str::to_owned).to_vec(), rows: table.collect() },
     }
