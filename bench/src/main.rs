@@ -65,7 +65,7 @@ fn main() {
 /// The parts that were asked for by name; says what there is where somebody asks, or is mistaken.
 fn asked(parts: &[&str]) -> Vec<String> {
     let usage = format!(
-        "parts: {}\noptions: --demo (also `make demo` from a fresh clone); of load: --rounds N, --only WHAT, --long",
+        "parts: {}\noptions: --demo (also `make demo` from a fresh clone); of load: --rounds N, --only WHAT; of load and page: --long",
         parts.join(", ")
     );
     let mut named = Vec::new();

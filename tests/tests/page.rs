@@ -7,12 +7,16 @@ use replimeter_suites::{
     Tool, browser,
     made_up::{MadeUp, lag_run},
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// Acts on the page as a person would and notes what came of it.
 const ACT: &str = r#"
 <script>
 addEventListener("load", function () {
+  // The first picture is there, the others follow.
+  setTimeout(act, 1000);
+});
+function act() {
   var found = { pictures: {} };
   function mouse(element, type, x, y) {
     element.dispatchEvent(new MouseEvent(type, { bubbles: true, cancelable: true, view: window, clientX: x, clientY: y, button: 0, buttons: 1 }));
@@ -60,7 +64,7 @@ addEventListener("load", function () {
       document.body.setAttribute("data-found", JSON.stringify(found));
     }, 1500);
   }, 1500);
-});
+}
 </script>
 </body>"#;
 
@@ -164,17 +168,68 @@ fn works_from_a_file_without_a_network() {
     }
 }
 
-/// What the page says of itself: its title, pictures that are drawn, and tables.
+/// What the page says of itself: its title, pictures that are drawn, and tables; what somebody could not
+/// read, reach or understand; and what the edge of a sheet of paper would cut.
 const LOOK: &str = r#"
 <script>
 addEventListener("load", function () {
+  function all(what) { return Array.from(document.querySelectorAll(what)); }
+  function channels(colour) { return (colour.match(/[\d.]+/g) || [0, 0, 0, 0]).map(Number); }
+  function luminance(colour) {
+    var parts = colour.slice(0, 3).map(function (part) {
+      part /= 255;
+      return part <= 0.04045 ? part / 12.92 : Math.pow((part + 0.055) / 1.055, 2.4);
+    });
+    return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2];
+  }
+  function background(element) {
+    for (; element; element = element.parentElement) {
+      var colour = channels(getComputedStyle(element).backgroundColor);
+      if (colour.length === 3 || colour[3] > 0) { return colour; }
+    }
+    return [255, 255, 255];
+  }
+  // The text that stands out least, by the ratio of the Web Content Accessibility Guidelines.
+  function faintest() {
+    var least = { ratio: 21 };
+    all("body *").forEach(function (element) {
+      var says = Array.from(element.childNodes).some(function (node) { return node.nodeType === 3 && node.textContent.trim(); });
+      if (!says || element.closest("svg, script, style") || !element.getClientRects().length) { return; }
+      var one = luminance(channels(getComputedStyle(element).color)), other = luminance(background(element));
+      var ratio = (Math.max(one, other) + 0.05) / (Math.min(one, other) + 0.05);
+      if (ratio < least.ratio) { least = { ratio: ratio, text: element.textContent.trim().slice(0, 60) }; }
+    });
+    return least;
+  }
   setTimeout(function () {
-    var found = { pictures: {}, title: document.title, tables: document.querySelectorAll("table").length };
-    Array.from(document.querySelectorAll(".picture")).forEach(function (picture) {
+    var found = { pictures: {}, title: document.title, tables: all("table").length };
+    all(".picture").forEach(function (picture) {
       found.pictures[picture.id] = picture.querySelectorAll(
         ".point path, .points path, path.js-line, path.js-fill, .heatmaplayer image, .errorbar path").length;
     });
-    document.body.setAttribute("data-found", JSON.stringify(found));
+    found.mute = all(".picture").filter(function (picture) {
+      return picture.getAttribute("role") !== "img" || !picture.getAttribute("aria-label") ||
+        !picture.parentElement.querySelector("details.values tbody tr");
+    }).map(function (picture) { return picture.id; });
+    found.unreachable = all(".scroll").filter(function (part) { return part.tabIndex !== 0 || !part.getAttribute("aria-label"); }).length;
+    found.faintest = [faintest()];
+    document.getElementById("theme").click();
+    found.faintest.push(faintest());
+    // As on paper: the rules of print on a body of the width of a sheet between its margins.
+    window.dispatchEvent(new Event("beforeprint"));
+    Array.from(document.styleSheets).forEach(function (sheet) {
+      Array.from(sheet.cssRules).forEach(function (rule) {
+        if (rule.media && rule.media.mediaText === "print") { rule.media.mediaText = "all"; found.printed = true; }
+      });
+    });
+    document.body.style.width = "273mm";
+    setTimeout(function () {
+      var edge = document.body.getBoundingClientRect().right + 1;
+      found.cut = all("table, pre, figure, p, .picture").filter(function (part) {
+        return part.getClientRects().length && part.getBoundingClientRect().right > edge;
+      }).map(function (part) { return part.tagName + ": " + part.textContent.trim().slice(0, 60); });
+      document.body.setAttribute("data-found", JSON.stringify(found));
+    }, 1000);
   }, 1500);
 });
 </script>
@@ -251,8 +306,8 @@ fn pages_of_several_runs_work_too() {
     look_at(&tool, &tool.folder().join("compared/report.html"), &["compare"]);
 }
 
-/// Opens a page and checks that it has a title, tables and pictures that are drawn, that it asks for
-/// nothing, and that the browser has no complaint.
+/// Opens a page and checks that it has a title, tables and pictures that are drawn, that it can be read,
+/// reached by keyboard and printed, that it asks for nothing, and that the browser has no complaint.
 fn look_at(tool: &Tool, page: &Path, what: &[&str]) -> Value {
     let text = fs::read_to_string(page).unwrap();
     let looking = tool.folder().join("looking.html");
@@ -267,5 +322,11 @@ fn look_at(tool: &Tool, page: &Path, what: &[&str]) -> Value {
     let empty = pictures.iter().filter(|(name, drawn)| drawn.as_u64() == Some(0) && *name != "counters");
     assert!(!pictures.is_empty() && empty.count() == 0, "{what:?}: {found:#}");
     assert!(found["tables"].as_u64().unwrap() > 0, "{what:?}");
+    assert_eq!(found["mute"], json!([]), "{what:?}: pictures without a name or a table behind them");
+    assert_eq!(found["unreachable"], 0, "{what:?}: parts that the keyboard cannot scroll");
+    for least in found["faintest"].as_array().unwrap() {
+        assert!(least["ratio"].as_f64().unwrap() >= 4.5, "{what:?}: too faint to read: {least}");
+    }
+    assert_eq!((&found["printed"], &found["cut"]), (&json!(true), &json!([])), "{what:?}: cut on paper");
     found
 }

@@ -38,6 +38,16 @@ impl Column {
         }
     }
 
+    /// What the word in a row stands for; each distinct word is asked for once. `None` for null, for numbers, and where
+    /// `meaning` knows none.
+    pub fn parsed<'a, T: Copy + 'a>(&'a self, meaning: impl Fn(&str) -> Option<T>) -> impl Fn(usize) -> Option<T> + 'a {
+        let (known, places) = match self {
+            Self::Words { distinct, places } => (distinct.iter().map(|word| meaning(word)).collect(), places.as_slice()),
+            Self::Numbers(_) => (Vec::new(), [].as_slice()),
+        };
+        move |row| places.get(row).copied().flatten().and_then(|place| known.get(place as usize).copied().flatten())
+    }
+
     /// The number in a row; not a number for null and for words.
     #[must_use]
     pub fn number(&self, row: usize) -> f64 {

@@ -1,7 +1,6 @@
 //! `samples.parquet`: one row per observation.
 
 use std::{
-    fs::File,
     io,
     path::{Path, PathBuf},
 };
@@ -9,9 +8,6 @@ use std::{
 use parquet::{
     data_type::{ByteArray, ByteArrayType, DoubleType, Int32Type, Int64Type},
     errors::ParquetError,
-    file::reader::{FileReader, SerializedFileReader},
-    record::RowAccessor,
-    schema::{parser::parse_message_type, types::Type},
 };
 use replimeter_model::{
     plan::Method,
@@ -19,7 +15,10 @@ use replimeter_model::{
     time::Nanos,
 };
 
-use crate::rows::{Columns, RowGroup, RowsWriter, long, optional, required, short};
+use crate::{
+    reading::{self, Column},
+    rows::{Columns, RowGroup, RowsWriter, long, optional, required, short},
+};
 
 /// The columns; `docs/run-directory.md` explains each.
 const SCHEMA: &str = "message lag_sample {
@@ -47,6 +46,28 @@ const SCHEMA: &str = "message lag_sample {
     optional double error_us;
     required double insert_us;
 }";
+
+/// The columns that a sample is made of.
+const READ: [&str; 18] = [
+    "phase",
+    "shape",
+    "replica",
+    "method",
+    "sweep",
+    "step",
+    "row_in_step",
+    "seq",
+    "size_bytes",
+    "intended_ns",
+    "send_ns",
+    "ack_ns",
+    "visible_after_ns",
+    "hit_began_ns",
+    "visible_until_ns",
+    "primary_ns",
+    "readable_ns",
+    "reads",
+];
 
 /// Why samples could not be written or read.
 #[derive(Debug, thiserror::Error)]
@@ -185,56 +206,55 @@ impl Columns for Samples {
 /// # Errors
 /// When the file is missing, no Parquet, cut off, or of another schema.
 pub fn read(path: &Path, mut each: impl FnMut(&str, &str, &LagSample)) -> Result<u64, SamplesError> {
-    let wrap = |error| reason(path, error);
-    let file = File::open(path).map_err(|source| SamplesError::File { path: path.to_owned(), source })?;
-    let reader = SerializedFileReader::new(file).map_err(wrap)?;
-    let expected = parse_message_type(SCHEMA).map_err(wrap)?;
-    let stated = reader.metadata().file_metadata().schema();
-    let names = |schema: &Type| schema.get_fields().iter().map(|field| field.name().to_owned()).collect::<Vec<_>>();
-    if names(stated) != names(&expected) {
-        let reason = "its columns are not those of this version's samples".to_owned();
-        return Err(SamplesError::Format { path: path.to_owned(), reason });
+    let mut unknown = None;
+    let count = reading::read(path, &READ, |columns, rows| {
+        let phase = columns[0].parsed(Phase::from_name);
+        let method = columns[3].parsed(Method::from_name);
+        for row in 0..rows {
+            match phase(row).zip(method(row)) {
+                Some((phase, method)) => {
+                    each(columns[1].word(row), columns[2].word(row), &sample_of(columns, row, phase, method));
+                }
+                None => unknown = Some(format!("unknown phase `{}` or method `{}`", columns[0].word(row), columns[3].word(row))),
+            }
+        }
+    })?;
+    match unknown {
+        Some(reason) => Err(SamplesError::Format { path: path.to_owned(), reason }),
+        None => Ok(count),
     }
-    let mut count = 0;
-    for row in reader.get_row_iter(None).map_err(wrap)? {
-        let row = row.map_err(wrap)?;
-        let sample = sample_of(&row).map_err(wrap)?;
-        each(row.get_string(1).map_err(wrap)?, row.get_string(2).map_err(wrap)?, &sample);
-        count += 1;
-    }
-    Ok(count)
 }
 
-fn sample_of(row: &parquet::record::Row) -> Result<LagSample, ParquetError> {
-    let nanos = |column| row.get_long(column).map(Nanos);
-    let number = |column| row.get_long(column).map(i64::unsigned_abs);
-    let small = |column| row.get_int(column).map(i32::unsigned_abs);
-    let phase = row.get_string(0)?;
-    let phase = Phase::from_name(phase).ok_or_else(|| ParquetError::General(format!("unknown phase `{phase}`")))?;
-    let name = row.get_string(3)?;
-    let method = Method::from_name(name).ok_or_else(|| ParquetError::General(format!("unknown method `{name}`")))?;
+/// The sample in a row of the columns [`READ`].
+fn sample_of(columns: &[Column], row: usize, phase: Phase, method: Method) -> LagSample {
+    // Not a number, for null, becomes 0 where no null can be.
+    let whole = |column: usize| columns[column].number(row) as i64;
+    let number = |column| whole(column).unsigned_abs();
+    let small = |column| u32::try_from(number(column)).unwrap_or(u32::MAX);
+    let nanos = |column| Nanos(whole(column));
+    let told = |column: usize| Some(nanos(column)).filter(|_| !columns[column].number(row).is_nan());
     let write = Write {
-        seq: number(7)?,
+        seq: number(7),
         phase,
-        sweep: small(4)?,
-        step: small(5)?,
-        row_in_step: small(6)?,
-        size_bytes: number(8)?,
-        intended: nanos(9)?,
-        send: nanos(10)?,
-        ack: nanos(11)?,
+        sweep: small(4),
+        step: small(5),
+        row_in_step: small(6),
+        size_bytes: number(8),
+        intended: nanos(9),
+        send: nanos(10),
+        ack: nanos(11),
     };
-    let beside = match (nanos(15), nanos(16), small(17)) {
-        (Ok(primary), ..) => Beside::Primary(primary),
-        (_, Ok(at), Ok(reads)) => Beside::Readable { at, reads },
+    let beside = match (told(15), told(16), told(17)) {
+        (Some(primary), ..) => Beside::Primary(primary),
+        (_, Some(at), Some(_)) => Beside::Readable { at, reads: small(17) },
         _ => Beside::Nothing,
     };
     // A missing row has no sighting: its columns are null.
-    let sighting = match (nanos(12), nanos(13), nanos(14)) {
-        (Ok(after), Ok(hit_began), Ok(until)) => Some(Sighting { seq: write.seq, after, hit_began, until, beside }),
+    let sighting = match (told(12), told(13), told(14)) {
+        (Some(after), Some(hit_began), Some(until)) => Some(Sighting { seq: write.seq, after, hit_began, until, beside }),
         _ => None,
     };
-    Ok(LagSample { replica: 0, method, write, sighting, untold: false })
+    LagSample { replica: 0, method, write, sighting, untold: false }
 }
 
 #[cfg(test)]

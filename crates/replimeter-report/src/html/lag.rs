@@ -5,6 +5,7 @@ use std::path::Path;
 use minijinja::{Value, context, value::Serde};
 use replimeter_model::{
     manifest::Manifest,
+    plan::Method,
     record::{Distribution, LagDocument},
 };
 use serde::Serialize;
@@ -90,8 +91,16 @@ fn lines(document: &LagDocument) -> (Unit, Vec<Line>) {
 /// When the samples cannot be read.
 pub fn lag(document: &LagDocument, manifest: &Manifest, plan: &str, samples_file: &Path) -> Result<String, HtmlError> {
     let mut gathered = pictures::Gathered::default();
+    // There are few names, and millions of samples.
+    let mut names: Vec<(String, String, Method, String)> = Vec::new();
     samples::read(samples_file, |shape, replica, sample| {
-        gathered.record(&document.label(shape, replica, sample.method.name()), sample);
+        let of = |name: &(String, String, Method, String)| name.0 == shape && name.1 == replica && name.2 == sample.method;
+        let at = names.iter().position(of).unwrap_or_else(|| {
+            let name = document.label(shape, replica, sample.method.name());
+            names.push((shape.to_owned(), replica.to_owned(), sample.method, name));
+            names.len() - 1
+        });
+        gathered.record(&names[at].3, sample);
     })?;
     let recorded = document.results.iter().map(|row| row.from_ack.count).max().unwrap_or(0);
     if recorded > 0 && gathered.count() == 0 && document.settings.backlog.is_none() {

@@ -33,19 +33,27 @@
     return Math.ceil(figure.data.length / inLine);
   }
 
+  function drawOne(figure, width) {
+    var place = document.getElementById(figure.id);
+    var wide = width || place.clientWidth || 1000;
+    var legend = legendLines(figure, wide) * 20;
+    // The plot keeps its own height; a legend is never more than half of the picture, or it would scroll.
+    var height = Math.max((figure.layout.height || 416) + legend, 2 * legend + 40);
+    place.style.height = height + "px";
+    var layout = Object.assign({}, coloured(figure.layout), { height: height, autosize: !width });
+    if (width) { layout.width = width; }
+    Plotly.react(figure.id, figure.data, layout, { responsive: true, displaylogo: false });
+  }
   function draw(width) {
     document.getElementById("theme").setAttribute("aria-pressed", String(dark()));
-    figures.forEach(function (figure) {
-      var place = document.getElementById(figure.id);
-      var wide = width || place.clientWidth || 1000;
-      var legend = legendLines(figure, wide) * 20;
-      // The plot keeps its own height; a legend is never more than half of the picture, or it would scroll.
-      var height = Math.max((figure.layout.height || 416) + legend, 2 * legend + 40);
-      place.style.height = height + "px";
-      var layout = Object.assign({}, coloured(figure.layout), { height: height, autosize: !width });
-      if (width) { layout.width = width; }
-      Plotly.react(figure.id, figure.data, layout, { responsive: true, displaylogo: false });
-    });
+    figures.forEach(function (figure) { drawOne(figure, width); });
+  }
+  // What is seen first is drawn first; the others follow one by one, so that the page can be read meanwhile.
+  function drawFrom(index) {
+    if (index >= figures.length) { return; }
+    // On paper all have been drawn.
+    if (chosen === null) { drawOne(figures[index]); }
+    setTimeout(drawFrom, 0, index + 1);
   }
 
   // On paper nothing can be unfolded, and a picture is as wide as the sheet.
@@ -75,5 +83,6 @@
     draw();
   });
   media.addEventListener("change", function () { draw(); });
-  draw();
+  document.getElementById("theme").setAttribute("aria-pressed", String(dark()));
+  drawFrom(0);
 })();

@@ -59,13 +59,13 @@ impl Gathered {
             return;
         }
         let floor = sample.write.phase == Phase::Floor;
-        let name = if floor { name.replace(NULL_REPLICA, "floor (null replica)") } else { name.to_owned() };
-        let replica = self.replicas.entry(name).or_insert_with(|| Replica {
-            from_ack: SignedHistogram::default(),
-            error: SignedHistogram::new(1),
-            floor,
-            course: Envelope::new(BUCKETS),
-        });
+        let floor_name = floor.then(|| name.replace(NULL_REPLICA, "floor (null replica)"));
+        let name = floor_name.as_deref().unwrap_or(name);
+        // A name is made once, and not for each of millions of samples.
+        if !self.replicas.contains_key(name) {
+            self.replicas.insert(name.to_owned(), Replica::new(floor));
+        }
+        let Some(replica) = self.replicas.get_mut(name) else { return };
         replica.from_ack.record(lag);
         replica.error.record(sample.error().unwrap_or_default());
         if !floor {
@@ -82,6 +82,10 @@ impl Gathered {
 }
 
 impl Replica {
+    fn new(floor: bool) -> Self {
+        Self { from_ack: SignedHistogram::default(), error: SignedHistogram::new(1), floor, course: Envelope::new(BUCKETS) }
+    }
+
     /// What each time may be wrong by, in microseconds: half of the median bracket.
     fn half(&self) -> f64 {
         self.error.at_rank(self.error.count().div_ceil(2)).unwrap_or_default().as_micros() / 2.0
@@ -369,7 +373,7 @@ fn stages(document: &LagDocument) -> Option<Picture> {
         traces,
         json!({"title": {"text": format!("time since the send ({})", unit.symbol())}}),
         // The first replica and its median on top.
-        json!({"autorange": "reversed", "automargin": true}),
+        json!({"autorange": "reversed"}),
     );
     // Stages that are negative go to the other side.
     figure["layout"]["barmode"] = json!("relative");
