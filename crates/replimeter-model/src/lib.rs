@@ -30,7 +30,7 @@ pub mod sizes;
 pub mod span;
 pub mod stages;
 pub mod stale;
-mod suggest;
+pub mod suggest;
 pub mod tap;
 pub mod target;
 pub mod time;

@@ -1,7 +1,8 @@
 //! "Did you mean": what a misspelt word is probably meant to be.
 
 /// The word of `known` that is likest to `wrong`, when one is near enough to be meant.
-pub(crate) fn nearest<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+#[must_use]
+pub fn nearest<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let wrong = wrong.to_lowercase().replace('_', "-");
     // One slip in three letters, and always one; a swap of two letters is one slip.
     let slips = (wrong.chars().count() / 3).max(1);
@@ -18,7 +19,8 @@ pub(crate) fn nearest<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>)
 }
 
 /// The same as a piece of a sentence, ` (did you mean ...?)`; empty when nothing is near.
-pub(crate) fn hint<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+#[must_use]
+pub fn hint<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     nearest(wrong, known).map_or_else(String::new, |word| format!(" (did you mean `{word}`?)"))
 }
 

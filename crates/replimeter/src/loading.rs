@@ -28,7 +28,6 @@ use replimeter_server::Node;
 use replimeter_stats::signed::SignedHistogram;
 
 use crate::{
-    cli::OutputArgs,
     document::Document,
     failure::{Failure, Kind, unexpected},
     frame::{Frame, Request},
@@ -46,8 +45,7 @@ const SECOND: Nanos = Nanos(1_000_000_000);
 const FILLERS: u32 = 4;
 
 /// Refuses what makes no sense, before anything is touched.
-pub(crate) fn check(work: &LoadingPlan, output: &OutputArgs) -> Result<(), Failure> {
-    output.refuse_raw()?;
+pub(crate) fn check(work: &LoadingPlan) -> Result<(), Failure> {
     workloads(work).map(drop)
 }
 

@@ -21,9 +21,11 @@ use replimeter_measure::{
     table::ProbeTable,
 };
 use replimeter_model::{
+    engine::Engine,
     load::LoadRecord,
     plan::{Case, Plan, Pool, READERS, StalePlan, SyncReads},
     record::{ClientRecord, TargetRecord},
+    shape::{Mode, Shape},
     stale::{LoadWindow, STALE_SCHEMA, StaleCourse, StaleDocument, StaleLoad, StalePhase, StaleRound, StaleRow, StaleWindow},
     target::{PRIMARY, Role, Target},
     time::Nanos,
@@ -34,6 +36,7 @@ use replimeter_report::{
     stale::answer,
     stale_samples::{Labels, StaleWriter},
 };
+use replimeter_server::flavour::sync_reads;
 use replimeter_stats::signed::rank_of;
 
 use self::{
@@ -41,7 +44,6 @@ use self::{
     load::{Judging, Loads, Placed, judged_readers, load_on, workloads, writers_of},
 };
 use crate::{
-    cli::OutputArgs,
     document::Document,
     environment,
     failure::{Failure, Kind},
@@ -57,8 +59,7 @@ const REMOVAL: Duration = Duration::from_secs(5);
 const PARTS: [&str; 5] = [PRIMARY, "writer", "reader", "third", READERS];
 
 /// Refuses what makes no sense, before anything is touched.
-pub(crate) fn check(plan: &Plan, work: &StalePlan, output: &OutputArgs) -> Result<(), Failure> {
-    output.refuse_raw()?;
+pub(crate) fn check(plan: &Plan, work: &StalePlan) -> Result<(), Failure> {
     for target in &plan.targets {
         // The servers of a running sandbox are known when it is found.
         let names = match target {
@@ -87,8 +88,29 @@ pub(crate) fn check(plan: &Plan, work: &StalePlan, output: &OutputArgs) -> Resul
             let hint = "name one of them; writer, reader, readers (each of them) and third (neither) stand for servers too";
             return Err(refuse("the load", node, hint));
         }
+        if let Target::Sandbox(spec) = target {
+            waitable(spec.shape, work)?;
+        }
     }
     Ok(())
+}
+
+/// Refuses a shape that has none of the ways in which reads are to be made to wait.
+fn waitable(shape: Shape, work: &StalePlan) -> Result<(), Failure> {
+    let kind = match shape.mode() {
+        Mode::Galera => sync_reads::Kind::Galera,
+        Mode::Group => sync_reads::Kind::Group,
+        // What a channel can do is the same on every engine.
+        Mode::None | Mode::Async | Mode::SemiSync | Mode::Chain => sync_reads::Kind::Channel(Engine::MariaDb),
+    };
+    let mut why = None;
+    for level in &work.sync_reads {
+        match sync_reads::guarantee(*level, kind, work.timeout.0) {
+            Ok(_) => return Ok(()),
+            Err(reason) => why = Some(reason),
+        }
+    }
+    why.map_or(Ok(()), |(cause, hint)| Err(Failure::usage(format!("{shape}: {cause}"), hint)))
 }
 
 /// What a run comes to, part by part.

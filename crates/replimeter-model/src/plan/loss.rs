@@ -112,13 +112,16 @@ pub struct LossCase {
 
 /// Refuses targets that may not be crashed, or where nothing could be lost or kept.
 /// For isolated crashes it adds a link, which can be cut.
-pub(super) fn check_target(spec: &mut TargetSpec, loss: &LossSpec, targets: &[Target]) -> Result<(), PlanError> {
-    for target in targets {
-        let Target::Sandbox(sandbox) = target else {
-            return contradiction(
-                "loss kills the primary and starts it again: it takes only sandboxes that it starts and removes itself (--sandbox SHAPE), never servers of yours and no sandbox that is kept; `replimeter exposure` says what a crash of theirs would take",
-            );
-        };
+pub(super) fn check_target(spec: &mut TargetSpec, loss: &LossSpec) -> Result<(), PlanError> {
+    let refused = contradiction(
+        "loss kills the primary and starts it again: it takes only sandboxes that it starts and removes itself (--sandbox SHAPE), never servers of yours and no sandbox that is kept; `replimeter exposure` says what a crash of theirs would take",
+    );
+    // That is said before what else may be amiss with them.
+    if spec.primary.is_some() || !spec.replicas.is_empty() || !spec.nodes.is_empty() {
+        return refused;
+    }
+    for target in spec.resolve()? {
+        let Target::Sandbox(sandbox) = target else { return refused };
         check_shape(sandbox.shape)?;
     }
     if loss.crash == Some(Crash::Isolated) && spec.link_delay.is_none() {

@@ -323,10 +323,7 @@ impl PlanFile {
                 calibrate::quiet(&mut target);
             }
             Command::Load => loading::alone(&mut target),
-            Command::Loss => {
-                let targets = target.resolve()?;
-                loss::check_target(&mut target, &self.loss.clone().unwrap_or_default(), &targets)?;
-            }
+            Command::Loss => loss::check_target(&mut target, &self.loss.clone().unwrap_or_default())?,
             _ => {}
         }
         let targets = target.resolve()?;
@@ -483,6 +480,7 @@ mod tests {
             ("command = 'loss'\n[target]\nsandbox = 'galera:1'", "has no replica"),
             ("command = 'loss'\n[target]\nsandbox = 'work'", "starts and removes itself"),
             ("command = 'loss'\n[target]\nprimary = 'mysql://a/'\nreplicas = ['mysql://b/']", "never servers of yours"),
+            ("command = 'loss'\n[target]\nprimary = 'mysql://a/'", "never servers of yours"),
             ("command = 'loss'\n[loss]\ncrashes = 0", "crashes must be"),
             ("command = 'loss'\n[loss]\ngap = '1s'", "isolated crashes"),
             ("command = 'loss'\n[loss]\nfor = '1h'", "before a crash"),

@@ -126,7 +126,7 @@ pub(crate) enum Command {
 }
 
 /// Where and how results go.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Output")]
 pub(crate) struct OutputArgs {
     /// Keep the run in this new or empty folder [default: replimeter-runs/TIME-COMMAND]
@@ -145,13 +145,32 @@ pub(crate) struct OutputArgs {
     #[arg(long, conflicts_with_all = ["json", "markdown"])]
     pub(crate) csv: bool,
 
-    /// Add the raw lines of experiment 1: step, row id, sequence, inserted and fetched (s, µs); needs a sweep over sizes
-    #[arg(long, conflicts_with_all = ["json", "markdown", "csv"])]
+    /// What a [sweep](SweepOutputArgs) adds: the raw lines of experiment 1.
+    #[arg(skip)]
     pub(crate) raw: bool,
 
     /// Print nothing: the run is part of another.
     #[arg(skip)]
     pub(crate) silent: bool,
+}
+
+/// The same where there may be a sweep over sizes.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Output")]
+pub(crate) struct SweepOutputArgs {
+    #[command(flatten)]
+    output: OutputArgs,
+
+    /// Add the raw lines of experiment 1: step, row id, sequence, inserted and fetched (s, µs); needs a sweep over sizes
+    #[arg(long, conflicts_with_all = ["json", "markdown", "csv"])]
+    raw: bool,
+}
+
+impl SweepOutputArgs {
+    /// Where and how results go.
+    pub(crate) fn output(&self) -> OutputArgs {
+        OutputArgs { raw: self.raw, ..self.output.clone() }
+    }
 }
 
 /// What a report is printed as.
@@ -185,7 +204,7 @@ impl OutputArgs {
         if self.silent { Form::Silent } else { Form::of(self.json, self.markdown, self.csv, self.raw) }
     }
 
-    /// For every command whose runs have no sweep.
+    /// For every plan whose runs have no sweep.
     pub(crate) fn refuse_raw(&self) -> Result<(), Failure> {
         if self.raw { Err(Failure::usage("--raw is for a sweep over sizes", "leave it out")) } else { Ok(()) }
     }
@@ -250,7 +269,7 @@ pub(crate) struct LagArgs {
     pub(crate) load: LoadArgs,
 
     #[command(flatten)]
-    pub(crate) output: OutputArgs,
+    pub(crate) output: SweepOutputArgs,
 }
 
 /// How it is measured.
@@ -415,7 +434,7 @@ pub(crate) struct RunArgs {
     pub(crate) target: TargetArgs,
 
     #[command(flatten)]
-    pub(crate) output: OutputArgs,
+    pub(crate) output: SweepOutputArgs,
 }
 
 /// `replimeter doctor`.

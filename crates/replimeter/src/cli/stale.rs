@@ -73,7 +73,7 @@ pub(crate) struct StaleMeasureArgs {
     #[arg(long, value_name = "N", conflicts_with = "duration")]
     pub(crate) rounds: Option<u64>,
 
-    /// Measure for this long instead of a number of rounds, such as 60s
+    /// Measure for this long instead of a number of rounds, such as 60s; the curve takes at most as long again
     #[arg(long = "for", id = "duration", value_name = "TIME")]
     pub(crate) duration: Option<Span>,
 

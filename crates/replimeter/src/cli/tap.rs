@@ -47,7 +47,7 @@ pub(crate) struct TapArgs {
     pub(crate) output: OutputArgs,
 
     /// Print the figures of every stretch on standard output as they come, and no report at the end
-    #[arg(long, value_enum, value_name = "FORM", conflicts_with_all = ["json", "markdown", "raw"], help_heading = "Output")]
+    #[arg(long, value_enum, value_name = "FORM", conflicts_with_all = ["json", "markdown"], help_heading = "Output")]
     pub(crate) stream: Option<Stream>,
 }
 

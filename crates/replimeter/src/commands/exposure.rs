@@ -12,7 +12,6 @@ use crate::{
 };
 
 pub(crate) fn run(args: &ExposureArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
-    args.output.refuse_raw()?;
     let (target, passwords, warnings) = args.target.spec()?;
     let plan = PlanFile::exposure(target, args.measure.spec()).resolve().map_err(refuse)?;
     let Work::Exposure(work) = &plan.work else { return Err(unexpected()) };

@@ -11,7 +11,6 @@ use crate::{
 };
 
 pub(crate) fn run(args: &LossArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
-    args.output.refuse_raw()?;
     let (target, _, warnings) = args.target.spec()?;
     let plan = PlanFile::loss(target, args.measure.spec()).resolve().map_err(refuse)?;
     let Work::Loss(work) = &plan.work else { return Err(unexpected()) };

@@ -87,7 +87,18 @@ fn page(command: &Command) -> Result<String, Failure> {
         .manual("Replimeter")
         .render(&mut bytes)
         .map_err(|error| Failure::failed(format!("cannot write the page: {error}"), "please report this as a defect"))?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
+    Ok(with_usage(&String::from_utf8_lossy(&bytes), command))
+}
+
+/// The page with the usage line of `--help` for its synopsis: clap's own lists each of the many options, and
+/// without their values.
+fn with_usage(page: &str, command: &Command) -> String {
+    const SYNOPSIS: &str = ".SH SYNOPSIS\n";
+    let Some((before, rest)) = page.split_once(SYNOPSIS) else { return page.to_owned() };
+    let after = rest.find(".SH ").map_or("", |at| &rest[at..]);
+    let usage = command.clone().render_usage().to_string();
+    let usage = usage.trim_start_matches("Usage: ").trim().replace('\\', "\\\\").replace('-', "\\-");
+    format!("{before}{SYNOPSIS}{usage}\n{after}")
 }
 
 /// All commands as one Markdown page.
@@ -325,7 +336,9 @@ mod tests {
         }
         for command in pages(&command) {
             let page = page(command).unwrap();
-            assert!(page.contains(".TH") && page.contains("SYNOPSIS"), "{page}");
+            assert!(page.contains(".TH") && page.contains("\n.SH DESCRIPTION"), "{page}");
+            let synopsis = page.split(".SH SYNOPSIS\n").nth(1).unwrap().lines().next().unwrap();
+            assert!(synopsis.starts_with("replimeter") && synopsis.len() < 100, "{synopsis}");
         }
     }
 }

@@ -29,17 +29,23 @@ const LARGEST_PLAN: u64 = 1 << 20;
 
 pub(crate) fn run(args: &RunArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
     let paths = files(&args.plans)?;
-    if paths.len() > 1 && (args.output.json || args.output.csv || args.output.run_dir.is_some()) {
+    let output = &args.output.output();
+    if paths.len() > 1 && (output.json || output.csv || output.run_dir.is_some()) {
         return Err(Failure::usage("--json, --csv and --run-dir are for a single plan", "carry out the plans one by one"));
     }
     // Every plan is read and checked before the first is begun.
     let plans = paths.iter().map(|path| read(path, args)).collect::<Result<Vec<_>, _>>()?;
-    plans.iter().try_for_each(|(plan, ..)| match &plan.work {
-        Work::Lag(lag) => measure::check(&plan.targets, lag, &args.output),
-        Work::Load(work) => loading::check(work, &args.output),
-        Work::Cost(work) => cost::check(work, &args.output),
-        Work::Stale(work) => stale::check(plan, work, &args.output),
-        Work::Calibrate(_) | Work::Tap(_) | Work::Scale(_) | Work::Loss(_) | Work::Exposure(_) => args.output.refuse_raw(),
+    plans.iter().try_for_each(|(plan, ..)| {
+        if !matches!(plan.work, Work::Lag(_)) {
+            output.refuse_raw()?;
+        }
+        match &plan.work {
+            Work::Lag(lag) => measure::check(&plan.targets, lag, output),
+            Work::Load(work) => loading::check(work),
+            Work::Cost(work) => cost::check(work),
+            Work::Stale(work) => stale::check(plan, work),
+            Work::Calibrate(_) | Work::Tap(_) | Work::Scale(_) | Work::Loss(_) | Work::Exposure(_) => Ok(()),
+        }
     })?;
     let several = paths.len() > 1;
     for (number, (path, (plan, passwords, warnings))) in paths.iter().zip(plans).enumerate() {
@@ -48,14 +54,14 @@ pub(crate) fn run(args: &RunArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure>
                 let gap = if number == 0 { "" } else { "\n" };
                 print(&plain(&format!("{gap}# {}\n", path.display())))?;
             }
-            print(&plain(&format!("{}\n{}", plan_text(&plan)?, touches::comments(&plan, &args.output)?)))?;
+            print(&plain(&format!("{}\n{}", plan_text(&plan)?, touches::comments(&plan, output)?)))?;
             continue;
         }
         if several {
             // Nothing can be done about a closed standard error.
             let _ = writeln!(std::io::stderr(), "plan {} of {}: {}", number + 1, paths.len(), plain(&path.display().to_string()));
         }
-        let (passwords, ask_password, output) = (&passwords, args.target.ask_password, &args.output);
+        let (passwords, ask_password) = (&passwords, args.target.ask_password);
         let request = Request { plan: &plan, work: &plan.work, passwords, ask_password, output, warnings };
         match &plan.work {
             Work::Lag(work) => measure::carry_out(request.to(work), stop)?,

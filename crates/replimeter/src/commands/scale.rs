@@ -11,7 +11,6 @@ use crate::{
 };
 
 pub(crate) fn run(args: &ScaleArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
-    args.output.refuse_raw()?;
     let plan = args.plan().resolve()?;
     let Work::Scale(work) = &plan.work else { return Err(unexpected()) };
     scale::carry_out(&plan, work, &args.output, Vec::new(), stop)

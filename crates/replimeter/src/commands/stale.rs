@@ -15,7 +15,7 @@ pub(crate) fn run(args: &StaleArgs, stop: &Arc<AtomicBool>) -> Result<(), Failur
     let (target, passwords, warnings) = args.target.spec()?;
     let plan = PlanFile::stale(target, args.spec()).resolve()?;
     let Work::Stale(work) = &plan.work else { return Err(unexpected()) };
-    stale::check(&plan, work, &args.output)?;
+    stale::check(&plan, work)?;
     let (passwords, ask_password, output) = (&passwords, args.target.ask_password, &args.output);
     stale::carry_out(Request { plan: &plan, work, passwords, ask_password, output, warnings }, stop)
 }

@@ -12,7 +12,6 @@ use crate::{
 };
 
 pub(crate) fn run(args: &TapArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
-    args.output.refuse_raw()?;
     let (target, passwords, warnings) = args.target.spec()?;
     let plan = PlanFile::tap(target, args.measure.spec()).resolve()?;
     let Work::Tap(work) = &plan.work else { return Err(unexpected()) };

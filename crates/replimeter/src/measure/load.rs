@@ -1,6 +1,6 @@
 //! Load beside a measurement, and the backlog that it makes.
 
-use std::{fs, sync::atomic::AtomicBool};
+use std::{fs, path::Path, sync::atomic::AtomicBool};
 
 use replimeter_measure::{
     backlog::{self, Listener},
@@ -13,6 +13,7 @@ use replimeter_model::{
     backlog::{BacklogPhase, BacklogPlan, BacklogRow},
     load::{BUILT_IN, LoadError, LoadPlan, LoadRecord, Size},
     plan::LagPlan,
+    suggest,
     warning::Warning,
 };
 use replimeter_report::figures::count;
@@ -75,7 +76,12 @@ pub(crate) fn filling(filled: &Filled) -> String {
 
 fn script(path: &str) -> Result<String, Failure> {
     let unreadable = |reason: String| {
-        let hint = format!("name a file of statements, or one of the workloads {}", BUILT_IN.join(", "));
+        let word = Path::new(path).file_name().and_then(|name| name.to_str()).unwrap_or(path);
+        let hint = format!(
+            "name a file of statements, or one of the workloads {}{}",
+            BUILT_IN.join(", "),
+            suggest::hint(word, BUILT_IN)
+        );
         Failure::usage(format!("cannot read the workload {path}: {reason}"), hint)
     };
     let meta = fs::metadata(path).map_err(|error| unreadable(error.to_string()))?;
