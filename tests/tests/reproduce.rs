@@ -43,6 +43,12 @@ fn two_experiments_are_set_beside_what_was_published() {
         assert_eq!(again["answer"], experiment["answer"]);
     }
     assert!(page.len() < 6_000_000, "{}", page.len());
+    // The whole can be rendered again, and is the same.
+    fs::remove_file(out.join("report.html")).unwrap();
+    let again = tool.run(&["report", "out", "--json"]).with_code(0).json();
+    assert_eq!(again, document);
+    assert!(fs::read_to_string(out.join("report.html")).unwrap() == page, "the page is another one");
+    let _ = tool.run(&["report", "out", "--csv"]).with_code(2).saying("a run of its own");
 }
 
 #[test]

@@ -44,6 +44,19 @@ fn judged(value: Option<f64>, agrees: impl Fn(f64) -> bool, differs: impl Fn(f64
     }
 }
 
+/// Whether a figure lies in a range: all of its interval, or none of it, or neither can be said.
+fn within(estimate: Option<Estimate>, least: f64, most: f64) -> Verdict {
+    let Some((value, ends)) = estimate.and_then(|estimate| Some((estimate.value?, estimate.ends()))) else {
+        return Verdict::Open;
+    };
+    let [low, high] = ends.unwrap_or([value, value]);
+    match () {
+        () if low >= least && high <= most => Verdict::Agrees,
+        () if high < least || low > most => Verdict::Differs,
+        () => Verdict::Open,
+    }
+}
+
 fn dash() -> String {
     "–".to_owned()
 }
@@ -479,7 +492,7 @@ pub fn price(document: &CostDocument) -> (Table, Vec<Claim>) {
             "By a factor of two to four",
             "3.14 times",
             format!("{} times", shown(semi)),
-            judged(ratio(semi), |ratio| (2.0..=4.0).contains(&ratio), |ratio| !(2.0..=4.0).contains(&ratio)),
+            within(semi, 2.0, 4.0),
             "the acknowledgement comes over loopback here and not over a network of 2010, and the replica's threads compete for the same cores",
         ),
         claim(
@@ -602,6 +615,16 @@ pub(crate) mod tests {
     };
 
     use super::*;
+
+    #[test]
+    fn an_interval_across_an_end_of_the_range_is_open() {
+        let judge = |value, low, high| within(Some(Estimate { value: Some(value), low: Some(low), high: Some(high) }), 2.0, 4.0);
+        assert_eq!(judge(3.1, 2.4, 3.8), Verdict::Agrees);
+        assert_eq!(judge(4.5, 3.9, 5.2), Verdict::Open);
+        assert_eq!(judge(1.2, 1.0, 1.5), Verdict::Differs);
+        assert_eq!(within(Some(Estimate::of(3.0)), 2.0, 4.0), Verdict::Agrees);
+        assert_eq!(within(None, 2.0, 4.0), Verdict::Open);
+    }
 
     fn verdicts(claims: &[Claim]) -> Vec<Verdict> {
         claims.iter().map(|claim| claim.verdict).collect()

@@ -264,9 +264,7 @@ fn schema_hint(stated: &str, known: &[&str]) -> Option<&'static str> {
         Some((name.to_owned(), version.parse::<u32>().ok()?))
     };
     if stated.starts_with("replimeter.reproduce/") {
-        return Some(
-            "it is a reproduction: its report.html is beside it, and each folder in it is a run for `replimeter report`",
-        );
+        return Some("it is a reproduction, which `replimeter report` takes by itself; each folder in it is a run");
     }
     if stated.starts_with("replimeter.compare/") {
         return Some("it is a comparison: its report.html is beside it, and `replimeter compare` makes one anew");
@@ -291,7 +289,7 @@ fn unusable(path: &Path, reason: &str) -> Failure {
 }
 
 /// A JSON document and the schema that it states.
-fn read_value(dir: &Path, name: &str) -> Result<(String, serde_json::Value), Failure> {
+pub(crate) fn read_value(dir: &Path, name: &str) -> Result<(String, serde_json::Value), Failure> {
     let text = read_text(dir, name)?;
     let path = dir.join(name);
     let value: serde_json::Value = serde_json::from_str(&text).map_err(|error| unusable(&path, &error.to_string()))?;
@@ -299,7 +297,7 @@ fn read_value(dir: &Path, name: &str) -> Result<(String, serde_json::Value), Fai
     Ok((schema.ok_or_else(|| unusable(&path, "it states no schema"))?, value))
 }
 
-fn read_json<T: DeserializeOwned>(dir: &Path, name: &str, schema: &str) -> Result<T, Failure> {
+pub(crate) fn read_json<T: DeserializeOwned>(dir: &Path, name: &str, schema: &str) -> Result<T, Failure> {
     let (stated, value) = read_value(dir, name)?;
     let path = dir.join(name);
     if stated != schema {

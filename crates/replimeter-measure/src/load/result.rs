@@ -64,7 +64,7 @@ pub struct SquadResult {
     /// How long they were ready to run and had no core, together; `None` where the
     /// system does not tell.
     pub client_delay: Option<Duration>,
-    /// Empty questions answered per second before ([`Crew::measure_limit`]).
+    /// Empty questions answered per second before ([`super::Crew::measure_limit`]).
     pub limit_per_s: Option<f64>,
     /// What ended it early.
     pub failure: Option<ServerError>,

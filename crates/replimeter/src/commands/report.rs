@@ -8,6 +8,7 @@ use replimeter_report::{
     together::{Side, letter},
 };
 
+use super::reproduce;
 use crate::{
     cli::ReportArgs,
     document::{CUT, Document, incomplete_hint},
@@ -26,6 +27,11 @@ pub(crate) fn run(args: &ReportArgs) -> Result<(), Failure> {
         if args.run_dirs[..index].iter().any(|other| place(other) == place(dir)) {
             return Err(Failure::usage(format!("{} is named twice", dir.display()), "name each run once"));
         }
+    }
+    if let [dir] = args.run_dirs.as_slice()
+        && reproduce::is_one(dir)
+    {
+        return reproduce::again(args, dir);
     }
     let mut read = Vec::new();
     for dir in &args.run_dirs {

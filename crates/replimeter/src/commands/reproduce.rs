@@ -1,6 +1,7 @@
 //! `replimeter reproduce`: the five published experiments, and one page of them.
 
 use std::{
+    path::Path,
     sync::{Arc, atomic::AtomicBool},
     time::Instant,
 };
@@ -15,9 +16,9 @@ use replimeter_model::{
 use replimeter_report::{html, reproduce};
 
 use crate::{
-    cli::{Extent, OutputArgs, ReproduceArgs},
+    cli::{Extent, OutputArgs, ReportArgs, ReproduceArgs},
     cost,
-    document::Document,
+    document::{Document, read_json, read_value},
     environment,
     failure::{Failure, Kind, unexpected},
     frame::Request,
@@ -188,17 +189,62 @@ pub(crate) fn run(args: &ReproduceArgs, stop: &Arc<AtomicBool>) -> Result<(), Fa
     document.answer = reproduce::answer(&document);
     write_json(&dir.file(SUMMARY), &document)?;
     write_json(&dir.file(MANIFEST), &manifest)?;
-    let page = html::reproduce(&document, &manifest, &texts)
-        .map_err(|error| Failure::failed(format!("cannot render the page: {error}"), "please report this as a defect"))?;
-    write_text(&dir.file(PAGE), &page)?;
-    let ticket = reproduce::ticket(&document);
-    write_text(&dir.file(TICKET), &ticket)?;
-    match (args.json, args.markdown) {
-        (true, _) => print_json(&document)?,
-        (_, true) => print(&ticket)?,
-        _ => print(&plain(&format!("{}\nAs a page:  file://{}\n", reproduce::text(&document), dir.file(PAGE).display())))?,
-    }
+    show(&document, &manifest, &texts, dir.path(), (args.json, args.markdown))?;
     ended.map_or(Ok(()), Err)
+}
+
+/// Writes the page and the ticket into the directory, and prints the findings, as JSON or Markdown where that is asked for.
+fn show(
+    document: &ReproduceDocument,
+    manifest: &Manifest,
+    texts: &str,
+    dir: &Path,
+    (json, markdown): (bool, bool),
+) -> Result<(), Failure> {
+    let page = html::reproduce(document, manifest, texts)
+        .map_err(|error| Failure::failed(format!("cannot render the page: {error}"), "please report this as a defect"))?;
+    write_text(&dir.join(PAGE), &page)?;
+    let ticket = reproduce::ticket(document);
+    write_text(&dir.join(TICKET), &ticket)?;
+    match (json, markdown) {
+        (true, _) => print_json(document),
+        (_, true) => print(&ticket),
+        _ => print(&plain(&format!("{}\nAs a page:  file://{}\n", reproduce::text(document), dir.join(PAGE).display()))),
+    }
+}
+
+/// Whether a directory is of a reproduction.
+pub(crate) fn is_one(dir: &Path) -> bool {
+    read_value(dir, SUMMARY).is_ok_and(|(schema, _)| schema == REPRODUCE_SCHEMA)
+}
+
+/// Judges and renders a reproduction again, from the runs in it.
+pub(crate) fn again(args: &ReportArgs, dir: &Path) -> Result<(), Failure> {
+    if args.csv || args.raw {
+        return Err(Failure::usage("a reproduction has no rows", "each folder in it is a run of its own"));
+    }
+    let dir = std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());
+    let mut document: ReproduceDocument = read_json(&dir, SUMMARY, REPRODUCE_SCHEMA)?;
+    document.run_dir = dir.display().to_string();
+    let manifest: Manifest = read_json(&dir, MANIFEST, MANIFEST_SCHEMA)?;
+    let mut texts = String::new();
+    for experiment in &mut document.experiments {
+        // What was found stays where its run was left behind.
+        let Some(run) = &experiment.run_dir else { continue };
+        let Ok((run, _, plan)) = Document::open(&dir.join(run)) else { continue };
+        if let Some(found) = judge(&run) {
+            (experiment.ours, experiment.claims) = found;
+        }
+        texts.push_str(&headed(&experiment.title, &plan));
+    }
+    document.answer = reproduce::answer(&document);
+    write_json(&dir.join(SUMMARY), &document)?;
+    show(&document, &manifest, &texts, &dir, (args.json, args.markdown))
+}
+
+/// A plan below its experiment's name.
+fn headed(title: &str, plan: &str) -> String {
+    format!("# {title}\n{plan}\n")
 }
 
 /// What is under way, for who waits.
@@ -248,7 +294,7 @@ fn carry_out(
         manifest
             .sandboxes
             .extend(kept.sandboxes.into_iter().map(|sandbox| SandboxRecord { shape: named(&sandbox.shape), ..sandbox }));
-        texts.push_str(&format!("# {}\n{text}\n", one.title));
+        texts.push_str(&headed(one.title, &text));
     }
     (experiment, result.err())
 }
