@@ -57,8 +57,9 @@ bench: build tools
 	$(CARGO) run --release --locked --package replimeter-bench -- $(DEMO) $(PARTS)
 
 book:
-	@command -v mdbook >/dev/null || { echo 'mdbook is missing: cargo install mdbook' >&2; exit 1; }
-	mdbook build
+	@mdbook=$$(command -v mdbook || echo target/tools/python/bin/mdbook); \
+	[ -x "$$mdbook" ] || { echo 'mdbook is missing: cargo install mdbook (the tests put one into target/tools/python)' >&2; exit 1; }; \
+	"$$mdbook" build
 
 # What docs/ holds of the program itself; tests check that it is up to date.
 docs: build

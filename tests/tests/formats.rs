@@ -1,5 +1,5 @@
 //! What others read of a run: schemas, tables, histograms, queries, plans, completions, the
-//! manual and the package.
+//! manual, the handbook and the package.
 
 use std::{
     collections::BTreeMap,
@@ -238,6 +238,25 @@ echo \"${COMPREPLY[@]}\"";
     }
     assert!(fs::read_to_string(pages.join("replimeter-lag.1")).unwrap().contains("floor"));
     let _ = tool.run(&["man", "/proc/replimeter"]).with_code(3).saying("/proc/replimeter");
+}
+
+#[test]
+fn the_handbook_is_a_book() {
+    let tool = Tool::new();
+    let mdbook = python().with_file_name("mdbook");
+    let built = Command::new(mdbook).arg("build").arg("--dest-dir").arg(tool.folder()).arg(root()).output().unwrap();
+    let said = String::from_utf8_lossy(&built.stderr);
+    assert!(built.status.success() && !said.contains("WARN") && !said.contains("ERROR"), "{said}");
+    let mut pages = 0;
+    for entry in fs::read_dir(root().join("docs")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|ending| ending == "md") && !path.ends_with("SUMMARY.md") {
+            let page = tool.folder().join(path.with_extension("html").file_name().unwrap());
+            assert!(fs::metadata(&page).is_ok_and(|page| page.len() > 1000), "{}", page.display());
+            pages += 1;
+        }
+    }
+    assert!(pages > 25, "{pages}");
 }
 
 #[test]

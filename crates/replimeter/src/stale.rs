@@ -448,10 +448,11 @@ impl<'a> Run<'a> {
         for squad in squads {
             self.frame.warnings.extend(squad.warnings());
             if squad.operations == 0 && squad.failed == 0 {
+                let read = if cell.level == SyncReads::Off { String::new() } else { format!(" (reads: {})", way.0) };
                 self.frame.warnings.push(Warning::new(
                     WarningCode::LoadUnfinished,
                     format!(
-                        "{shape}: the rounds of the case {} were over before its load completed one operation",
+                        "{shape}: the rounds of the case {}{read} were over before its load completed one operation",
                         cell.case
                     ),
                     "they are of the part of one operation that was under way; ask for more --rounds, or a time such as --for 60s",
