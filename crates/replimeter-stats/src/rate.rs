@@ -1,11 +1,14 @@
 //! Rates of events with intervals, from batches of the run.
 
 use replimeter_model::{load::Rate, time::Nanos};
+use statrs::distribution::{ChiSquared, ContinuousCDF};
 
 /// Batches of the interval: fewer and longer ones depend less on one another.
 const BATCHES: usize = 20;
 /// Batches that must be there for an interval.
 const FEWEST: usize = 8;
+/// Events that batches need, two for each: of fewer the count itself tells more.
+const FEW: u64 = 2 * BATCHES as u64;
 /// Windows that counts are kept in; twice as many are merged in pairs.
 const WINDOWS: usize = 256;
 /// Length of a window at the beginning, in nanoseconds.
@@ -113,7 +116,8 @@ impl Counter {
         }
     }
 
-    /// Events per second until `end`, with the interval of [`of_readings`].
+    /// Events per second until `end`, with the interval of [`of_readings`]; of few events with that of a Poisson count
+    /// (Garwood 1936), which takes them for independent, has an upper end for none at all, and never reaches below 0.
     #[must_use]
     pub fn rate(&self, end: Nanos) -> Rate {
         let whole = ((end - self.origin).0.max(0) / self.length) as usize;
@@ -124,8 +128,20 @@ impl Counter {
             sum += self.counts.get(index).copied().unwrap_or(0);
             readings.push((self.origin + Nanos((index as i64 + 1) * self.length), sum));
         }
-        of_readings(&readings)
+        let rate = of_readings(&readings);
+        let seconds = (whole as i64 * self.length) as f64 / 1e9;
+        if sum >= FEW || seconds <= 0.0 {
+            return rate;
+        }
+        let [low, high] = poisson(sum);
+        Rate { low: Some(low / seconds), high: Some(high / seconds), ..rate }
     }
+}
+
+/// The 95 % interval of the mean of a Poisson distribution that such a count was drawn from, by chi squared quantiles.
+fn poisson(count: u64) -> [f64; 2] {
+    let quantile = |freedom: u64, level: f64| ChiSquared::new(freedom as f64).map_or(0.0, |chi| chi.inverse_cdf(level) / 2.0);
+    [quantile(2 * count, 0.025), quantile(2 * count + 2, 0.975)]
 }
 
 #[cfg(test)]
@@ -133,6 +149,22 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn few_events_have_the_interval_of_a_count() {
+        // Garwood's table: 0, 1, 5 and 30 events.
+        for (count, low, high) in [(0, 0.0, 3.689), (1, 0.025, 5.572), (5, 1.623, 11.668), (30, 20.241, 42.827)] {
+            let [below, above] = poisson(count);
+            assert!((below - low).abs() < 1e-3 && (above - high).abs() < 1e-3, "{count}: {below} {above}");
+        }
+        let mut counter = Counter::new(Nanos(0));
+        let rate = counter.rate(Nanos(10_000_000_000));
+        assert_eq!((rate.mean, rate.low), (Some(0.0), Some(0.0)));
+        assert!((rate.high.unwrap() - 0.3689).abs() < 1e-4, "none in ten seconds is not never: {rate:?}");
+        counter.record(Nanos(9_900_000_000));
+        let rate = counter.rate(Nanos(10_000_000_000));
+        assert!(rate.low.unwrap() > 0.0 && rate.high.unwrap() > rate.mean.unwrap(), "{rate:?}");
+    }
 
     #[test]
     fn a_steady_count_has_a_narrow_interval() {

@@ -9,7 +9,7 @@ use clap::{Args, ValueEnum};
 pub(crate) enum Extent {
     /// Fewer rounds, starts and rows: under ten minutes on two cores
     Small,
-    /// The plans as they stand in plans/: some two hours
+    /// The plans as they stand in plans/: some hours
     Full,
 }
 
