@@ -225,7 +225,7 @@ fn requests_that_make_no_sense_are_refused() {
         (vec!["scale", "--replicas", "0..4", "--threads", "2"], "2 clients cannot read from 4 servers"),
         (vec!["scale", "--reads", "nowhere"], "no place for reads"),
         (vec!["scale", "--for", "1ms"], "its own beginning"),
-        (vec!["scale", "--raw"], "sweep over sizes"),
+        (vec!["scale", "--raw"], "--raw"),
         (vec!["scale", "--cpus-per-server", "0.01"], "no number of cores"),
     ] {
         let _ = tool.run(&args).with_code(2).saying(wanted);
