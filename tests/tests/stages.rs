@@ -93,7 +93,10 @@ fn mysql_remembers_the_last_transaction_of_each_thread() {
     in_order(&queued);
     in_order(&applied);
     assert_eq!(queued.original_commit_us, applied.original_commit_us);
-    assert!([&queued, &scheduled, &applied].map(|last| last.began_us).is_sorted(), "{queued:?} {scheduled:?} {applied:?}");
+    // The coordinator may note its beginning some microseconds before the receiver notes its own; who applies comes after both.
+    for earlier in [&queued, &scheduled] {
+        assert!(earlier.began_us <= applied.began_us, "{queued:?} {scheduled:?} {applied:?}");
+    }
     let now: f64 = value(replica, "SELECT UNIX_TIMESTAMP(SYSDATE(6))").unwrap().parse().unwrap();
     let age = now * 1e6 - applied.ended_us.unwrap() as f64;
     assert!((0.0..6e7).contains(&age), "applied {age} µs ago");
