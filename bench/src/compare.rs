@@ -16,20 +16,45 @@ const TIMES: usize = 3;
 
 pub(crate) fn compare() {
     let tool = Tool::new();
-    let run = MadeUp { count: SAMPLES, warm_up: 0, level_us: 200.0, spread: 0.4, correlation: 0.8, ..MadeUp::default() };
+    let run = MadeUp {
+        count: SAMPLES,
+        warm_up: 0,
+        level_us: 200.0,
+        spread: 0.4,
+        correlation: 0.8,
+        ..MadeUp::default()
+    };
     lag_run(&tool.folder().join("a"), MadeUp { seed: 1, ..run });
-    lag_run(&tool.folder().join("b"), MadeUp { seed: 2, level_us: 202.0, ..run });
+    lag_run(
+        &tool.folder().join("b"),
+        MadeUp {
+            seed: 2,
+            level_us: 202.0,
+            ..run
+        },
+    );
     let (mut took, mut memory) = (Vec::new(), Vec::new());
     for turn in 0..TIMES {
         let out = format!("out{turn}");
         let (seconds, most) = watched(&tool, &["compare", "a", "b", "--run-dir", &out]);
         took.push(seconds);
         memory.push(most);
-        let text = fs::read_to_string(tool.folder().join(out).join("summary.json")).expect("it was kept");
+        let text =
+            fs::read_to_string(tool.folder().join(out).join("summary.json")).expect("it was kept");
         let document: serde_json::Value = serde_json::from_str(&text).expect("a document");
-        let median = document["results"].as_array().and_then(|rows| rows.iter().find(|row| row["figure"] == "lag.p50"));
-        assert_eq!(median.expect("a row")["change"], "higher", "1 % more is found in a million samples");
+        let median = document["results"]
+            .as_array()
+            .and_then(|rows| rows.iter().find(|row| row["figure"] == "lag.p50"));
+        assert_eq!(
+            median.expect("a row")["change"],
+            "higher",
+            "1 % more is found in a million samples"
+        );
     }
-    line("compare two runs of 1,000,000 samples (s)", spread(took).1, "≤ 5");
+    line(
+        "compare two runs of 1,000,000 samples (s)",
+        spread(took).1,
+        "≤ 5",
+    );
     line("its memory at most (MiB)", spread(memory).1, "");
 }

@@ -31,13 +31,19 @@ const T: f64 = 2.365;
 /// The tap that takes the fewest wake-ups, at the price of stamps that are late.
 const GENTLE: &str = "tap --rest 5ms --real-time off";
 
-const INSERT: &str = "INSERT INTO load_test.t (v) VALUES ('0123456789012345678901234567890123456789')";
+const INSERT: &str =
+    "INSERT INTO load_test.t (v) VALUES ('0123456789012345678901234567890123456789')";
 
 /// Milliseconds of processor time that a process has used.
 fn cpu_ms(pid: u32) -> f64 {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let after = stat.rsplit_once(") ").map_or("", |(_, rest)| rest);
-    let ticks: f64 = after.split(' ').skip(11).take(2).filter_map(|field| field.parse::<f64>().ok()).sum();
+    let ticks: f64 = after
+        .split(' ')
+        .skip(11)
+        .take(2)
+        .filter_map(|field| field.parse::<f64>().ok())
+        .sum();
     // A tick is 10 ms on every Linux that matters.
     ticks * 10.0
 }
@@ -99,24 +105,53 @@ fn turn(sandbox: &Sandbox, rate: f64) -> (f64, f64, usize) {
 
 /// Mean and 95 % interval of paired ratios.
 fn ratio(pairs: &[(f64, f64)]) -> String {
-    let logs: Vec<f64> = pairs.iter().map(|(with, without)| (with / without).ln()).collect();
+    let logs: Vec<f64> = pairs
+        .iter()
+        .map(|(with, without)| (with / without).ln())
+        .collect();
     let mean = logs.iter().sum::<f64>() / logs.len() as f64;
-    let variance = logs.iter().map(|log| (log - mean).powi(2)).sum::<f64>() / (logs.len() - 1) as f64;
+    let variance =
+        logs.iter().map(|log| (log - mean).powi(2)).sum::<f64>() / (logs.len() - 1) as f64;
     let half = T * (variance / logs.len() as f64).sqrt();
-    format!("{:.3} [{:.3}, {:.3}]", mean.exp(), (mean - half).exp(), (mean + half).exp())
+    format!(
+        "{:.3} [{:.3}, {:.3}]",
+        mean.exp(),
+        (mean - half).exp(),
+        (mean + half).exp()
+    )
 }
 
 /// With and without, in turns, there and back again.
 pub(crate) fn disturbance() {
-    let sandbox = start("mariadb/async:1", &["innodb_flush_log_at_trx_commit=2", "replica1:slave_parallel_threads=8"]);
+    let sandbox = start(
+        "mariadb/async:1",
+        &[
+            "innodb_flush_log_at_trx_commit=2",
+            "replica1:slave_parallel_threads=8",
+        ],
+    );
     let (primary, replica) = (&sandbox.nodes()[0], &sandbox.nodes()[1]);
     sql(primary, "CREATE DATABASE load_test");
-    sql(primary, "CREATE TABLE load_test.t (id INT AUTO_INCREMENT PRIMARY KEY, v VARCHAR(100))");
+    sql(
+        primary,
+        "CREATE TABLE load_test.t (id INT AUTO_INCREMENT PRIMARY KEY, v VARCHAR(100))",
+    );
     let half = capacity(&sandbox) / 2.0;
-    line("half of what 8 writers reach back to back (per s)", format!("{half:.0}"), "");
+    line(
+        "half of what 8 writers reach back to back (per s)",
+        format!("{half:.0}"),
+        "",
+    );
     let (primary_url, replica_url) = (url(primary, "replimeter"), url(replica, "replimeter"));
     let pid = sandbox.members()[0].pid;
-    for what in ["tap", GENTLE, "poll", "wait", "stamp", "tap at 100 probes/s"] {
+    for what in [
+        "tap",
+        GENTLE,
+        "poll",
+        "wait",
+        "stamp",
+        "tap at 100 probes/s",
+    ] {
         let (mut p50, mut p99, mut server, mut own) = (vec![], vec![], vec![], vec![]);
         for pair in 0..PAIRS {
             let mut results = [(0.0, 0.0, 0); 2];
@@ -126,19 +161,56 @@ pub(crate) fn disturbance() {
                 let attached = (step + pair) % 2 == 0;
                 let tool = Tool::new();
                 let child: Option<Child> = attached.then(|| {
-                    let common = ["--primary", &primary_url, "--replica", &replica_url, "--keep-awake", "off"];
-                    let method = if what == "tap at 100 probes/s" { "tap" } else { what };
+                    let common = [
+                        "--primary",
+                        &primary_url,
+                        "--replica",
+                        &replica_url,
+                        "--keep-awake",
+                        "off",
+                    ];
+                    let method = if what == "tap at 100 probes/s" {
+                        "tap"
+                    } else {
+                        what
+                    };
                     let args: Vec<&str> = if what == "tap" {
                         [&["tap", "--for", "60s", "--floor", "0"][..], &common[..]].concat()
                     } else if what == GENTLE {
-                        let gentle = ["tap", "--for", "60s", "--floor", "0", "--rest", "5ms", "--real-time", "off"];
+                        let gentle = [
+                            "tap",
+                            "--for",
+                            "60s",
+                            "--floor",
+                            "0",
+                            "--rest",
+                            "5ms",
+                            "--real-time",
+                            "off",
+                        ];
                         [&gentle[..], &common[..]].concat()
                     } else {
-                        [&["lag", "--for", "60s", "--every", "10ms", "--floor-rounds", "0", "--method", method][..], &common[..]]
-                            .concat()
+                        [
+                            &[
+                                "lag",
+                                "--for",
+                                "60s",
+                                "--every",
+                                "10ms",
+                                "--floor-rounds",
+                                "0",
+                                "--method",
+                                method,
+                            ][..],
+                            &common[..],
+                        ]
+                        .concat()
                     };
                     let mut command = tool.command(&args);
-                    command.env("REPLIMETER_PASSWORD", password(primary)).stdout(Stdio::null()).stderr(Stdio::null());
+                    command
+                        .env("REPLIMETER_PASSWORD", password(primary))
+                        .stdout(Stdio::null())
+                        .stderr(Stdio::null());
                     command.spawn().unwrap()
                 });
                 if attached {
@@ -167,10 +239,26 @@ pub(crate) fn disturbance() {
             values.sort_by(f64::total_cmp);
             values[values.len() / 2]
         };
-        line(&format!("{what}: the primary's p50 with / without [95 %]"), ratio(&p50), "≤ 1.03");
-        line(&format!("{what}: its p99 with / without [95 %]"), ratio(&p99), "");
-        line(&format!("{what}: the primary's CPU more, per transaction (µs)"), format!("{:.1}", middle(&mut server)), "");
-        line(&format!("{what}: our CPU, per transaction (µs)"), format!("{:.1}", middle(&mut own)), "");
+        line(
+            &format!("{what}: the primary's p50 with / without [95 %]"),
+            ratio(&p50),
+            "≤ 1.03",
+        );
+        line(
+            &format!("{what}: its p99 with / without [95 %]"),
+            ratio(&p99),
+            "",
+        );
+        line(
+            &format!("{what}: the primary's CPU more, per transaction (µs)"),
+            format!("{:.1}", middle(&mut server)),
+            "",
+        );
+        line(
+            &format!("{what}: our CPU, per transaction (µs)"),
+            format!("{:.1}", middle(&mut own)),
+            "",
+        );
     }
     sandbox.close().expect("the sandbox goes");
 }

@@ -38,18 +38,26 @@ const FILLED: u64 = 300_000_000;
 /// Connections that make it.
 const FILLERS: u32 = 4;
 /// The 97.5 % points of Student's distribution for 1 to 9 degrees of freedom.
-const T95: [f64; 9] = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262];
+const T95: [f64; 9] = [
+    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262,
+];
 
 /// No disk shall decide, and all rows lie in memory.
-const OPTIONS: [&str; 4] =
-    ["innodb_flush_log_at_trx_commit=0", "sync_binlog=0", "innodb_buffer_pool_size=1G", "max_connections=300"];
+const OPTIONS: [&str; 4] = [
+    "innodb_flush_log_at_trx_commit=0",
+    "sync_binlog=0",
+    "innodb_buffer_pool_size=1G",
+    "max_connections=300",
+];
 
 fn named(argument: &str) -> Option<String> {
     std::env::args().skip_while(|arg| arg != argument).nth(1)
 }
 
 fn rounds() -> usize {
-    named("--rounds").and_then(|number| number.parse().ok()).unwrap_or(ROUNDS)
+    named("--rounds")
+        .and_then(|number| number.parse().ok())
+        .unwrap_or(ROUNDS)
 }
 
 /// Whether this is asked for: `--only WHAT,WHAT`, or all.
@@ -59,16 +67,32 @@ fn wanted(what: &str) -> bool {
 
 pub(crate) fn load() {
     assert!(
-        Command::new("sysbench").arg("--version").stdout(Stdio::null()).status().is_ok(),
+        Command::new("sysbench")
+            .arg("--version")
+            .stdout(Stdio::null())
+            .status()
+            .is_ok(),
         "sysbench is missing: run scripts/get-test-tools"
     );
     let cost = recording_cost(5_000_000);
-    line("load: recording one operation, the clock's reading included (ns)", format!("{:.0}", cost.as_nanos()), "≤ 100");
+    line(
+        "load: recording one operation, the clock's reading included (ns)",
+        format!("{:.0}", cost.as_nanos()),
+        "≤ 100",
+    );
     let sandbox = start("mariadb/none", &OPTIONS);
     let node = &sandbox.nodes()[0];
     let stop = AtomicBool::new(false);
     let workload = Workload::named("point-select").unwrap();
-    let set = fill(node, &workload, Size::Rows(ROWS), FILLERS, &mut |_| {}, &stop).unwrap();
+    let set = fill(
+        node,
+        &workload,
+        Size::Rows(ROWS),
+        FILLERS,
+        &mut |_| {},
+        &stop,
+    )
+    .unwrap();
     for workload in ["point-select", "oltp-mix", "update-key", "insert"] {
         for connections in CONNECTIONS.into_iter().filter(|_| wanted(workload)) {
             beside(node, workload, connections);
@@ -112,35 +136,69 @@ fn beside(node: &Node, workload: &str, connections: u32) {
     let median = |values: Vec<f64>| crate::spread(values).0;
     line(
         &format!("{what}: per s, ours and sysbench's"),
-        format!("{:.0} {:.0}", median(of(&ours, |turn| turn.per_s)), median(of(&theirs, |turn| turn.per_s))),
+        format!(
+            "{:.0} {:.0}",
+            median(of(&ours, |turn| turn.per_s)),
+            median(of(&theirs, |turn| turn.per_s))
+        ),
         "",
     );
     let ratio = |a: &[Turn], b: &[Turn], pick: fn(&Turn) -> f64| ratio(&of(a, pick), &of(b, pick));
-    line(&format!("{what}: throughput / sysbench"), ratio(&ours, &theirs, |turn| turn.per_s), "low ≥ 0.97");
+    line(
+        &format!("{what}: throughput / sysbench"),
+        ratio(&ours, &theirs, |turn| turn.per_s),
+        "low ≥ 0.97",
+    );
     line(
         &format!("{what}: client CPU (µs), ours and sysbench's"),
-        format!("{:.2} {:.2}", median(of(&ours, |turn| turn.cpu_us)), median(of(&theirs, |turn| turn.cpu_us))),
+        format!(
+            "{:.2} {:.2}",
+            median(of(&ours, |turn| turn.cpu_us)),
+            median(of(&theirs, |turn| turn.cpu_us))
+        ),
         "",
     );
-    line(&format!("{what}: client CPU / sysbench"), ratio(&ours, &theirs, |turn| turn.cpu_us), "≤ 0.90");
+    line(
+        &format!("{what}: client CPU / sysbench"),
+        ratio(&ours, &theirs, |turn| turn.cpu_us),
+        "≤ 0.90",
+    );
     if !bare.is_empty() {
-        line(&format!("{what}: client CPU / bare socket loop"), ratio(&ours, &bare, |turn| turn.cpu_us), "≤ 1.15");
-        line(&format!("{what}: throughput / bare socket loop"), ratio(&ours, &bare, |turn| turn.per_s), "");
+        line(
+            &format!("{what}: client CPU / bare socket loop"),
+            ratio(&ours, &bare, |turn| turn.cpu_us),
+            "≤ 1.15",
+        );
+        line(
+            &format!("{what}: throughput / bare socket loop"),
+            ratio(&ours, &bare, |turn| turn.per_s),
+            "",
+        );
     }
 }
 
 /// The median of the ratios of turns that ran side by side, and a 95 % interval of
 /// their geometric mean (Student's, of the logarithms).
 fn ratio(ours: &[f64], theirs: &[f64]) -> String {
-    let ratios: Vec<f64> = ours.iter().zip(theirs).map(|(ours, theirs)| ours / theirs).collect();
+    let ratios: Vec<f64> = ours
+        .iter()
+        .zip(theirs)
+        .map(|(ours, theirs)| ours / theirs)
+        .collect();
     let logs: Vec<f64> = ratios.iter().map(|ratio| ratio.ln()).collect();
     let count = logs.len() as f64;
     let mean = logs.iter().sum::<f64>() / count;
     let (median, _) = crate::spread(ratios);
-    let Some(t) = T95.get(logs.len().wrapping_sub(2)) else { return format!("{median:.3}") };
+    let Some(t) = T95.get(logs.len().wrapping_sub(2)) else {
+        return format!("{median:.3}");
+    };
     let stdev = (logs.iter().map(|log| (log - mean).powi(2)).sum::<f64>() / (count - 1.0)).sqrt();
     let half = t * stdev / count.sqrt();
-    format!("{median:.3} [{:.3}, {:.3}]", (mean - half).exp(), (mean + half).exp())
+    format!(
+        "{median:.3} [{:.3}, {:.3}]",
+        (mean - half).exp(),
+        (mean + half).exp()
+    )
 }
 
 /// Processor time of all tasks of a process, in seconds.
@@ -185,22 +243,47 @@ fn watched(mut child: Child) -> (String, f64) {
 fn replimeter(node: &Node, workload: &str, connections: u32) -> Turn {
     let tool = Tool::new();
     let (address, threads) = (url(node, "replimeter"), connections.to_string());
-    let (counted, ramp) = (format!("{}s", COUNTED.as_secs()), format!("{}s", RAMP.as_secs()));
-    let mut args = vec!["load", "--primary", &address, "--workload", workload, "--threads", &threads, "--json"];
+    let (counted, ramp) = (
+        format!("{}s", COUNTED.as_secs()),
+        format!("{}s", RAMP.as_secs()),
+    );
+    let mut args = vec![
+        "load",
+        "--primary",
+        &address,
+        "--workload",
+        workload,
+        "--threads",
+        &threads,
+        "--json",
+    ];
     args.extend(["--for", &counted, "--ramp", &ramp, "--keep-awake", "off"]);
-    let child = tool.command(&args).env("REPLIMETER_PASSWORD", password(node)).stderr(Stdio::inherit()).spawn().unwrap();
+    let child = tool
+        .command(&args)
+        .env("REPLIMETER_PASSWORD", password(node))
+        .stderr(Stdio::inherit())
+        .spawn()
+        .unwrap();
     let (text, share) = watched(child);
     let document: Value = serde_json::from_str(&text).unwrap();
     let row = &document["results"][0];
     assert_eq!(row["failed"], 0, "{row:#}");
     let per_s = row["throughput"]["mean"].as_f64().unwrap();
-    Turn { per_s, cpu_us: share * 1e6 / per_s }
+    Turn {
+        per_s,
+        cpu_us: share * 1e6 / per_s,
+    }
 }
 
 fn sysbench_command(node: &Node, schema: &str) -> Command {
     let mut command = Command::new("sysbench");
     command
-        .args(["--db-driver=mysql", "--mysql-host=127.0.0.1", "--mysql-user=replimeter", "--mysql-ssl=off"])
+        .args([
+            "--db-driver=mysql",
+            "--mysql-host=127.0.0.1",
+            "--mysql-user=replimeter",
+            "--mysql-ssl=off",
+        ])
         .arg(format!("--mysql-port={}", node.endpoint.port))
         .arg(format!("--mysql-password={}", password(node)))
         .arg(format!("--mysql-db={schema}"))
@@ -221,7 +304,10 @@ fn sysbench(node: &Node, workload: &str, connections: u32) -> Turn {
                 "CREATE TABLE replimeter.load_insert (id INT UNSIGNED NOT NULL AUTO_INCREMENT PRIMARY KEY, data VARCHAR(255) NOT NULL, \
                  ts TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP, KEY ts (ts)) ENGINE=InnoDB",
             );
-            Path::new(env!("CARGO_MANIFEST_DIR")).join("insert.lua").display().to_string()
+            Path::new(env!("CARGO_MANIFEST_DIR"))
+                .join("insert.lua")
+                .display()
+                .to_string()
         }
     };
     let mut command = sysbench_command(node, "replimeter");
@@ -230,7 +316,9 @@ fn sysbench(node: &Node, workload: &str, connections: u32) -> Turn {
         .arg(format!("--time={}", (RAMP + COUNTED).as_secs()))
         .arg("--report-interval=1");
     if !script.ends_with(".lua") {
-        command.args(["--tables=1", "--rand-type=special"]).arg(format!("--table-size={ROWS}"));
+        command
+            .args(["--tables=1", "--rand-type=special"])
+            .arg(format!("--table-size={ROWS}"));
     }
     command.args([&script, "run"]);
     let (text, share) = watched(command.spawn().unwrap());
@@ -241,12 +329,22 @@ fn sysbench(node: &Node, workload: &str, connections: u32) -> Turn {
     let seconds: Vec<f64> = text
         .lines()
         .filter(|line| line.starts_with("[ "))
-        .filter_map(|line| line.split("tps: ").nth(1)?.split_whitespace().next()?.parse().ok())
+        .filter_map(|line| {
+            line.split("tps: ")
+                .nth(1)?
+                .split_whitespace()
+                .next()?
+                .parse()
+                .ok()
+        })
         .collect();
     let counted = &seconds[RAMP.as_secs() as usize..];
     assert!(!counted.is_empty(), "{text}");
     let per_s = counted.iter().sum::<f64>() / counted.len() as f64;
-    Turn { per_s, cpu_us: share * 1e6 / per_s }
+    Turn {
+        per_s,
+        cpu_us: share * 1e6 / per_s,
+    }
 }
 
 fn bare_loop(node: &Node, connections: u32) -> Turn {
@@ -258,7 +356,10 @@ fn bare_loop(node: &Node, connections: u32) -> Turn {
         .env("REPLIMETER_PASSWORD", password(node));
     let (text, share) = watched(command.stdout(Stdio::piped()).spawn().unwrap());
     let per_s: f64 = text.trim().parse().unwrap();
-    Turn { per_s, cpu_us: share * 1e6 / per_s }
+    Turn {
+        per_s,
+        cpu_us: share * 1e6 / per_s,
+    }
 }
 
 /// The same bytes as a point select's, on blocking sockets, and nothing else: no clock,
@@ -270,9 +371,13 @@ pub(crate) fn bare() {
     let endpoint = format!("mysql://replimeter@127.0.0.1:{port}/?ssl-mode=disabled");
     let node = Node {
         name: "primary".to_owned(),
-        endpoint: replimeter_model::target::Endpoint::parse(&endpoint).unwrap().0,
+        endpoint: replimeter_model::target::Endpoint::parse(&endpoint)
+            .unwrap()
+            .0,
         user: "replimeter".to_owned(),
-        password: Some(replimeter_model::target::Secret::new(std::env::var("REPLIMETER_PASSWORD").unwrap())),
+        password: Some(replimeter_model::target::Secret::new(
+            std::env::var("REPLIMETER_PASSWORD").unwrap(),
+        )),
         answer: Duration::from_secs(10),
         namespace: None,
     };
@@ -280,9 +385,13 @@ pub(crate) fn bare() {
     for _ in 0..connections {
         let mut channel = Channel::open(&node).unwrap();
         channel.session().run("bench", "USE replimeter").unwrap();
-        let mut prepared = channel.prepare("SELECT c FROM sbtest1 WHERE id = ?").unwrap();
+        let mut prepared = channel
+            .prepare("SELECT c FROM sbtest1 WHERE id = ?")
+            .unwrap();
         // The first one tells the types of the parameters.
-        channel.execute(&mut prepared, |binder| binder.push(Bind::Int(1))).unwrap();
+        channel
+            .execute(&mut prepared, |binder| binder.push(Bind::Int(1)))
+            .unwrap();
         let mut packet = vec![20, 0, 0, 0, 0x17];
         packet.extend_from_slice(&prepared.id().to_le_bytes());
         packet.extend_from_slice(&[0, 1, 0, 0, 0, 0, 0]);
@@ -294,14 +403,29 @@ pub(crate) fn bare() {
     }
     let began = Instant::now();
     let counts: Vec<u64> = thread::scope(|scope| {
-        let running: Vec<_> = (1u64..).zip(ready).map(|(seed, one)| scope.spawn(move || ask(one, seed, began))).collect();
-        running.into_iter().map(|thread| thread.join().unwrap()).collect()
+        let running: Vec<_> = (1u64..)
+            .zip(ready)
+            .map(|(seed, one)| scope.spawn(move || ask(one, seed, began)))
+            .collect();
+        running
+            .into_iter()
+            .map(|thread| thread.join().unwrap())
+            .collect()
     });
     let mut out = std::io::stdout();
-    writeln!(out, "{}", counts.iter().sum::<u64>() as f64 / COUNTED.as_secs_f64()).unwrap();
+    writeln!(
+        out,
+        "{}",
+        counts.iter().sum::<u64>() as f64 / COUNTED.as_secs_f64()
+    )
+    .unwrap();
 }
 
-fn ask((_channel, mut socket, mut packet): (Channel, TcpStream, Vec<u8>), seed: u64, began: Instant) -> u64 {
+fn ask(
+    (_channel, mut socket, mut packet): (Channel, TcpStream, Vec<u8>),
+    seed: u64,
+    began: Instant,
+) -> u64 {
     let mut buffer = vec![0u8; 16 << 10];
     let mut state = seed;
     let mut counted = 0;
@@ -312,7 +436,9 @@ fn ask((_channel, mut socket, mut packet): (Channel, TcpStream, Vec<u8>), seed: 
         if number % 64 == 0 && began.elapsed() >= until {
             break;
         }
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         let id = (state >> 33) % ROWS + 1;
         packet[at..].copy_from_slice(&id.to_le_bytes());
         socket.write_all(&packet).unwrap();
@@ -320,7 +446,10 @@ fn ask((_channel, mut socket, mut packet): (Channel, TcpStream, Vec<u8>), seed: 
         loop {
             filled += socket.read(&mut buffer[filled..]).unwrap();
             // The end of rows: five bytes that begin with 0xfe.
-            if filled >= 9 && buffer[filled - 5] == 0xfe && buffer[filled - 9..filled - 6] == [5, 0, 0] {
+            if filled >= 9
+                && buffer[filled - 5] == 0xfe
+                && buffer[filled - 9..filled - 6] == [5, 0, 0]
+            {
                 break;
             }
         }
@@ -338,25 +467,49 @@ fn filling(node: &Node) {
     let rows = workload.rows(Size::Bytes(FILLED));
     let (mut ours, mut theirs, mut alone) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..rounds().min(3) {
-        let set = fill(node, &workload, Size::Rows(rows), FILLERS, &mut |_| {}, &stop).unwrap();
+        let set = fill(
+            node,
+            &workload,
+            Size::Rows(rows),
+            FILLERS,
+            &mut |_| {},
+            &stop,
+        )
+        .unwrap();
         ours.push(set.rows as f64 / set.took.as_secs_f64());
         let bytes = set.bytes;
         drop(set.remove(node));
-        line("load: made data set (MB on the disk)", format!("{:.0}", bytes as f64 / 1e6), "");
+        line(
+            "load: made data set (MB on the disk)",
+            format!("{:.0}", bytes as f64 / 1e6),
+            "",
+        );
         for (tables, rates) in [(u64::from(FILLERS), &mut theirs), (1, &mut alone)] {
             sql(node, "CREATE DATABASE sysbench");
             let began = Instant::now();
             let mut command = sysbench_command(node, "sysbench");
-            command.arg(format!("--threads={FILLERS}")).arg(format!("--tables={tables}"));
-            command.arg(format!("--table-size={}", rows / tables)).args(["oltp_read_write", "prepare"]);
+            command
+                .arg(format!("--threads={FILLERS}"))
+                .arg(format!("--tables={tables}"));
+            command
+                .arg(format!("--table-size={}", rows / tables))
+                .args(["oltp_read_write", "prepare"]);
             assert!(command.stdout(Stdio::null()).status().unwrap().success());
             rates.push(rows as f64 / began.elapsed().as_secs_f64());
             sql(node, "DROP DATABASE sysbench");
         }
     }
     // sysbench fills a table with one thread: as many threads need as many tables, each with an index of its own.
-    line("load: rows made per s / sysbench prepare, as many threads and tables", ratio(&ours, &theirs), "≥ 0.9");
-    line("load: rows made per s / sysbench prepare, one table too", ratio(&ours, &alone), "≥ 0.9");
+    line(
+        "load: rows made per s / sysbench prepare, as many threads and tables",
+        ratio(&ours, &theirs),
+        "≥ 0.9",
+    );
+    line(
+        "load: rows made per s / sysbench prepare, one table too",
+        ratio(&ours, &alone),
+        "≥ 0.9",
+    );
 }
 
 /// Resident memory of the tool in MB, at 64 connections, early and late in a run.
@@ -366,7 +519,16 @@ fn memory(node: &Node) {
     let tool = Tool::new();
     let address = url(node, "replimeter");
     let counted = format!("{}s", late + 3);
-    let mut args = vec!["load", "--primary", &address, "--workload", "point-select", "--threads", "64", "--json"];
+    let mut args = vec![
+        "load",
+        "--primary",
+        &address,
+        "--workload",
+        "point-select",
+        "--threads",
+        "64",
+        "--json",
+    ];
     args.extend(["--for", &counted, "--ramp", "0s", "--keep-awake", "off"]);
     let began = Instant::now();
     let mut child = tool
@@ -381,10 +543,21 @@ fn memory(node: &Node) {
     for after in [early, late] {
         thread::sleep(Duration::from_secs(after).saturating_sub(began.elapsed()));
         let status = fs::read_to_string(&folder).unwrap();
-        let kib = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).and_then(|text| text.trim().strip_suffix(" kB"));
+        let kib = status
+            .lines()
+            .find_map(|line| line.strip_prefix("VmRSS:"))
+            .and_then(|text| text.trim().strip_suffix(" kB"));
         readings.push(kib.unwrap().trim().parse::<f64>().unwrap() * 1.024e-3);
     }
     assert!(child.wait().unwrap().success());
-    line(&format!("load: memory at 64 connections after {early} s (MB)"), format!("{:.1}", readings[0]), "≤ 40");
-    line(&format!("load: memory at 64 connections after {late} s (MB)"), format!("{:.1}", readings[1]), "the same");
+    line(
+        &format!("load: memory at 64 connections after {early} s (MB)"),
+        format!("{:.1}", readings[0]),
+        "≤ 40",
+    );
+    line(
+        &format!("load: memory at 64 connections after {late} s (MB)"),
+        format!("{:.1}", readings[1]),
+        "the same",
+    );
 }

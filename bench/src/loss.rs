@@ -15,14 +15,22 @@ fn number(value: &Value, key: &str) -> f64 {
 
 fn interval(value: &Value) -> String {
     value.as_array().map_or_else(String::new, |ends| {
-        let ends: Vec<String> = ends.iter().filter_map(Value::as_f64).map(|end| format!("{end:.1}")).collect();
+        let ends: Vec<String> = ends
+            .iter()
+            .filter_map(Value::as_f64)
+            .map(|end| format!("{end:.1}"))
+            .collect();
         format!(" [{}]", ends.join(", "))
     })
 }
 
 fn show(document: &Value) {
     for row in document["results"].as_array().into_iter().flatten() {
-        let name = format!("{} {}", row["shape"].as_str().unwrap_or_default(), row["crash"].as_str().unwrap_or_default());
+        let name = format!(
+            "{} {}",
+            row["shape"].as_str().unwrap_or_default(),
+            row["crash"].as_str().unwrap_or_default()
+        );
         let lossy = &row["lossy"];
         let share = format!(
             "{} of {} [{:.0}, {:.0}] %",
@@ -38,9 +46,21 @@ fn show(document: &Value) {
         };
         line(&format!("{name}: crashes that lost"), share, goal);
         let per = &row["missing_per_crash"];
-        line(&format!("{name}: missing per crash"), format!("{:.1}{}", number(per, "mean"), interval(&per["mean_ci"])), "");
-        line(&format!("{name}: seen, then lost"), format!("{}", row["seen_then_lost"]), "");
-        line(&format!("{name}: recovery, p50 (ms)"), format!("{:.0}", number(row, "recovery_us") / 1e3), "");
+        line(
+            &format!("{name}: missing per crash"),
+            format!("{:.1}{}", number(per, "mean"), interval(&per["mean_ci"])),
+            "",
+        );
+        line(
+            &format!("{name}: seen, then lost"),
+            format!("{}", row["seen_then_lost"]),
+            "",
+        );
+        line(
+            &format!("{name}: recovery, p50 (ms)"),
+            format!("{:.0}", number(row, "recovery_us") / 1e3),
+            "",
+        );
     }
 }
 
@@ -48,11 +68,28 @@ fn show(document: &Value) {
 pub(crate) fn loss() {
     for engine in ["mariadb", "mysql"] {
         let (loose, strict) = (format!("{engine}/async:1"), format!("{engine}/semi-sync:1"));
-        let mut args = vec!["loss", "--sandbox", &loose, "--sandbox", &strict, "--crash", "isolated"];
+        let mut args = vec![
+            "loss",
+            "--sandbox",
+            &loose,
+            "--sandbox",
+            &strict,
+            "--crash",
+            "isolated",
+        ];
         args.extend(["--link-delay", "1ms", "--crashes", CRASHES, "--json"]);
         show(&run(&args));
     }
-    show(&run(&["loss", "--sandbox", "galera:3", "--sandbox", "group:3", "--crashes", OF_CLUSTERS, "--json"]));
+    show(&run(&[
+        "loss",
+        "--sandbox",
+        "galera:3",
+        "--sandbox",
+        "group:3",
+        "--crashes",
+        OF_CLUSTERS,
+        "--json",
+    ]));
 }
 
 /// By Little's law rate times delay are under way, on average.
@@ -60,11 +97,24 @@ pub(crate) fn exposure() {
     for engine in ["mariadb", "mysql"] {
         let shape = format!("{engine}/async:1");
         for (delay, seconds) in [("0", 0.0), ("5ms", 0.005), ("20ms", 0.02)] {
-            let args = ["exposure", "--sandbox", &shape, "--link-delay", delay, "--rate", "500", "--for", "10s", "--json"];
+            let args = [
+                "exposure",
+                "--sandbox",
+                &shape,
+                "--link-delay",
+                delay,
+                "--rate",
+                "500",
+                "--for",
+                "10s",
+                "--json",
+            ];
             let mut args = args.to_vec();
             // Without flushes, so that a busy disk does not hide the delay.
             let quiet = ["innodb_flush_log_at_trx_commit=0", "sync_binlog=0"];
-            quiet.iter().for_each(|option| args.extend(["--server-option", *option]));
+            quiet
+                .iter()
+                .for_each(|option| args.extend(["--server-option", *option]));
             let document = run(&args);
             let row = &document["results"][0];
             let rate = number(row, "committed") / (number(&document, "measured_us") / 1e6);

@@ -57,7 +57,10 @@ fn main() {
     if std::env::args().any(|arg| arg == "--demo") {
         demo();
     }
-    for (_, part) in parts.iter().filter(|(name, _)| named.is_empty() || named.iter().any(|named| named == name)) {
+    for (_, part) in parts
+        .iter()
+        .filter(|(name, _)| named.is_empty() || named.iter().any(|named| named == name))
+    {
         part();
     }
 }
@@ -90,24 +93,54 @@ fn asked(parts: &[&str]) -> Vec<String> {
 
 /// `make demo` from a fresh clone in an empty cache.
 fn demo() {
-    let folder =
-        tempfile::Builder::new().permissions(std::os::unix::fs::PermissionsExt::from_mode(0o755)).tempdir_in("/var/tmp").unwrap();
+    let folder = tempfile::Builder::new()
+        .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o755))
+        .tempdir_in("/var/tmp")
+        .unwrap();
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let clone = folder.path().join("clone");
-    assert!(Command::new("git").args(["clone", "--quiet"]).arg(source).arg(&clone).status().unwrap().success());
+    assert!(
+        Command::new("git")
+            .args(["clone", "--quiet"])
+            .arg(source)
+            .arg(&clone)
+            .status()
+            .unwrap()
+            .success()
+    );
     let began = Instant::now();
     let mut make = Command::new("make");
     make.arg("demo")
         .current_dir(&clone)
         .env("CARGO_HOME", folder.path().join("cargo"))
         .env("REPLIMETER_HOME", folder.path().join("home"));
-    let output = make.env_remove("MAKEFLAGS").env_remove("CARGO_TARGET_DIR").output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let output = make
+        .env_remove("MAKEFLAGS")
+        .env_remove("CARGO_TARGET_DIR")
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     let took = began.elapsed().as_secs_f64() / 60.0;
-    let runs: Vec<_> = fs::read_dir(clone.join("replimeter-runs")).unwrap().map(|entry| entry.unwrap().path()).collect();
-    let summary: Value = serde_json::from_str(&fs::read_to_string(runs[0].join("summary.json")).unwrap()).unwrap();
-    line("make demo, fresh clone and empty caches (min)", format!("{took:.1}"), "≤ 6");
-    line("of which the measurement (s)", format!("{:.1}", summary["measured_us"].as_f64().unwrap() / 1e6), "≤ 20");
+    let runs: Vec<_> = fs::read_dir(clone.join("replimeter-runs"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    let summary: Value =
+        serde_json::from_str(&fs::read_to_string(runs[0].join("summary.json")).unwrap()).unwrap();
+    line(
+        "make demo, fresh clone and empty caches (min)",
+        format!("{took:.1}"),
+        "≤ 6",
+    );
+    line(
+        "of which the measurement (s)",
+        format!("{:.1}", summary["measured_us"].as_f64().unwrap() / 1e6),
+        "≤ 20",
+    );
 }
 
 fn line(figure: &str, measured: String, goal: &str) {
@@ -118,13 +151,27 @@ fn line(figure: &str, measured: String, goal: &str) {
 fn spread(mut values: Vec<f64>) -> (f64, String) {
     values.sort_by(f64::total_cmp);
     let median = values[values.len() / 2];
-    (median, format!("{median:.2} [{:.2}, {:.2}]", values[0], values[values.len() - 1]))
+    (
+        median,
+        format!(
+            "{median:.2} [{:.2}, {:.2}]",
+            values[0],
+            values[values.len() - 1]
+        ),
+    )
 }
 
 /// Starts and removes a sandbox; seconds for each.
 fn once(root: &Path, servers: &Path) -> (f64, f64) {
-    let search = Search { servers: Some(servers.to_owned()), ..Search::default() };
-    let settings = Settings::of("mariadb/async:1".parse().unwrap(), search, Home::at(root.to_owned()).unwrap());
+    let search = Search {
+        servers: Some(servers.to_owned()),
+        ..Search::default()
+    };
+    let settings = Settings::of(
+        "mariadb/async:1".parse().unwrap(),
+        search,
+        Home::at(root.to_owned()).unwrap(),
+    );
     let sandbox = Sandbox::start(&settings, &AtomicBool::new(false)).unwrap();
     let start = sandbox.record().start_us / 1e6;
     let began = Instant::now();
@@ -135,10 +182,21 @@ fn once(root: &Path, servers: &Path) -> (f64, f64) {
 /// Sandbox `async:1` from start to sentinel, against a shell script.
 fn starts() {
     let servers = home().join("servers");
-    let search = Search { servers: Some(servers.clone()), ..Search::default() };
-    let install =
-        Install::find(&search, Some("mariadb/async:1".parse::<replimeter_model::shape::Shape>().unwrap().engine().unwrap()))
-            .unwrap();
+    let search = Search {
+        servers: Some(servers.clone()),
+        ..Search::default()
+    };
+    let install = Install::find(
+        &search,
+        Some(
+            "mariadb/async:1"
+                .parse::<replimeter_model::shape::Shape>()
+                .unwrap()
+                .engine()
+                .unwrap(),
+        ),
+    )
+    .unwrap();
     let unpacked = install.base.parent().unwrap().to_owned();
     let (mut warm, mut cold, mut down, mut by_hand) = (vec![], vec![], vec![], vec![]);
     for _ in 0..TIMES {
@@ -154,14 +212,31 @@ fn starts() {
         down.push(removal);
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("by-hand.sh");
         let output = Command::new(script).arg(&unpacked).output().unwrap();
-        let millis: f64 = String::from_utf8(output.stdout).unwrap().trim().parse().expect("by-hand.sh prints milliseconds");
+        let millis: f64 = String::from_utf8(output.stdout)
+            .unwrap()
+            .trim()
+            .parse()
+            .expect("by-hand.sh prints milliseconds");
         by_hand.push(millis / 1e3);
     }
-    let ((warm, warm_text), (cold, cold_text), (by_hand, hand_text)) = (spread(warm), spread(cold), spread(by_hand));
-    line("sandbox async:1, warm: start to sentinel visible (s)", warm_text, "≤ 2.5");
-    line("sandbox async:1, cold: start to sentinel visible (s)", cold_text, "≤ 5");
+    let ((warm, warm_text), (cold, cold_text), (by_hand, hand_text)) =
+        (spread(warm), spread(cold), spread(by_hand));
+    line(
+        "sandbox async:1, warm: start to sentinel visible (s)",
+        warm_text,
+        "≤ 2.5",
+    );
+    line(
+        "sandbox async:1, cold: start to sentinel visible (s)",
+        cold_text,
+        "≤ 5",
+    );
     line("the same by hand, a shell script (s)", hand_text, "");
-    line("cold start / by hand (both make data directories)", format!("{:.2}", cold / by_hand), "");
+    line(
+        "cold start / by hand (both make data directories)",
+        format!("{:.2}", cold / by_hand),
+        "",
+    );
     line("warm start / by hand", format!("{:.2}", warm / by_hand), "");
     line("tear-down (s)", spread(down).1, "≤ 1");
 }
@@ -172,9 +247,19 @@ fn run(args: &[&str]) -> Value {
 
 /// The null replica against one point select's round trip in the same run.
 fn floor() {
-    let (mut idle_width, mut idle_middle, mut ack_width, mut ack_middle) = (vec![], vec![], vec![], vec![]);
+    let (mut idle_width, mut idle_middle, mut ack_width, mut ack_middle) =
+        (vec![], vec![], vec![], vec![]);
     for _ in 0..TIMES {
-        let document = run(&["lag", "--sandbox", "mariadb/async:1", "--rounds", "20", "--floor-rounds", "1000", "--json"]);
+        let document = run(&[
+            "lag",
+            "--sandbox",
+            "mariadb/async:1",
+            "--rounds",
+            "20",
+            "--floor-rounds",
+            "1000",
+            "--json",
+        ]);
         let floor = &document["floors"][0];
         let p50 = |key: &str| floor[key]["p50_us"].as_f64().unwrap();
         let (idle, at_ack) = (p50("point_select"), p50("point_select_at_ack"));
@@ -183,21 +268,47 @@ fn floor() {
         ack_width.push(p50("error_us") / at_ack);
         ack_middle.push(p50("midpoint_abs") / at_ack);
     }
-    line("floor: |midpoint from ack| / point select at the ack (p50)", spread(ack_middle).1, "≤ 1");
-    line("floor: bracket width / point select at the ack (p50)", spread(ack_width).1, "≤ 2");
-    line("floor: |midpoint from ack| / point select, idle (p50)", spread(idle_middle).1, "≤ 1");
-    line("floor: bracket width / point select, idle (p50)", spread(idle_width).1, "≤ 2");
+    line(
+        "floor: |midpoint from ack| / point select at the ack (p50)",
+        spread(ack_middle).1,
+        "≤ 1",
+    );
+    line(
+        "floor: bracket width / point select at the ack (p50)",
+        spread(ack_width).1,
+        "≤ 2",
+    );
+    line(
+        "floor: |midpoint from ack| / point select, idle (p50)",
+        spread(idle_middle).1,
+        "≤ 1",
+    );
+    line(
+        "floor: bracket width / point select, idle (p50)",
+        spread(idle_width).1,
+        "≤ 2",
+    );
 }
 
 /// Runs the tool to its end: the seconds that it took, and the MiB that it had at most.
 fn watched(tool: &Tool, args: &[&str]) -> (f64, f64) {
     let began = Instant::now();
-    let mut child = tool.command(args).stdout(std::process::Stdio::null()).spawn().expect("the tool runs");
+    let mut child = tool
+        .command(args)
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .expect("the tool runs");
     let mut peak = 0.0f64;
     let status = loop {
         // What it had at most is told until it has ended.
         let told = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
-        let kib = told.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB")?.parse::<f64>().ok());
+        let kib = told.lines().find_map(|line| {
+            line.strip_prefix("VmHWM:")?
+                .trim()
+                .strip_suffix(" kB")?
+                .parse::<f64>()
+                .ok()
+        });
         peak = peak.max(kib.unwrap_or(0.0) / 1024.0);
         if let Some(status) = child.try_wait().expect("it is waited for") {
             break status;
@@ -212,7 +323,17 @@ fn watched(tool: &Tool, args: &[&str]) -> (f64, f64) {
 
 /// Peak memory of the tool, in MiB, over a run of so many rounds.
 fn peak(rounds: &str) -> f64 {
-    let args = ["lag", "--sandbox", "mariadb/async:1", "--pace", "visible", "--rounds", rounds, "--floor-rounds", "0"];
+    let args = [
+        "lag",
+        "--sandbox",
+        "mariadb/async:1",
+        "--pace",
+        "visible",
+        "--rounds",
+        rounds,
+        "--floor-rounds",
+        "0",
+    ];
     watched(&Tool::new(), &args).1
 }
 
@@ -220,6 +341,14 @@ fn peak(rounds: &str) -> f64 {
 fn memory() {
     let (few, many) = (peak("1000"), peak("100000"));
     line("peak memory, 1,000 rounds (MiB)", format!("{few:.1}"), "");
-    line("peak memory, 100,000 rounds (MiB)", format!("{many:.1}"), "");
-    line("difference (MB)", format!("{:.1}", (many - few) * 1.048_576), "within ± 5");
+    line(
+        "peak memory, 100,000 rounds (MiB)",
+        format!("{many:.1}"),
+        "",
+    );
+    line(
+        "difference (MB)",
+        format!("{:.1}", (many - few) * 1.048_576),
+        "within ± 5",
+    );
 }

@@ -7,9 +7,18 @@ use crate::{line, run};
 /// Known delays, and what each method makes of them.
 pub(crate) fn calibrate() {
     for shape in ["mariadb/async:1", "mysql/async:1"] {
-        let document = run(&["calibrate", "--sandbox", shape, "--method", "poll,wait,tap", "--json"]);
+        let document = run(&[
+            "calibrate",
+            "--sandbox",
+            shape,
+            "--method",
+            "poll,wait,tap",
+            "--json",
+        ]);
         for row in document["results"].as_array().expect("rows") {
-            let Some(error) = row["error_p50_us"].as_f64() else { continue };
+            let Some(error) = row["error_p50_us"].as_f64() else {
+                continue;
+            };
             let method = row["method"].as_str().unwrap_or_default();
             let goal = if method == "tap" { "± 100" } else { "± 50" };
             let range = &row["error_p50_range"];
@@ -19,7 +28,11 @@ pub(crate) fn calibrate() {
                 range[1].as_f64().unwrap_or(f64::NAN)
             );
             let injected = row["injected_us"].as_f64().unwrap_or_default() / 1e3;
-            line(&format!("{shape} {method}, {injected} ms: error of p50 (µs)"), text, goal);
+            line(
+                &format!("{shape} {method}, {injected} ms: error of p50 (µs)"),
+                text,
+                goal,
+            );
         }
     }
 }
@@ -28,20 +41,58 @@ pub(crate) fn calibrate() {
 pub(crate) fn writes() {
     for method in ["poll", "wait", "tap"] {
         // 12,000 a second are asked for: what is measured of them, and how late the writes were, says whether it is sustained.
-        let args = ["--sandbox", "mariadb/async:1", "--method", method, "--writers", "8", "--floor-rounds", "0", "--size", "100"];
+        let args = [
+            "--sandbox",
+            "mariadb/async:1",
+            "--method",
+            method,
+            "--writers",
+            "8",
+            "--floor-rounds",
+            "0",
+            "--size",
+            "100",
+        ];
         // As the other benches of writers: without a flush at every commit, and with appliers beside one another.
-        let quick =
-            ["--server-option", "innodb_flush_log_at_trx_commit=2", "--server-option", "replica1:slave_parallel_threads=8"];
-        let paced = ["--every", "83us", "--for", "10s", "--timeout", "60s", "--json"];
+        let quick = [
+            "--server-option",
+            "innodb_flush_log_at_trx_commit=2",
+            "--server-option",
+            "replica1:slave_parallel_threads=8",
+        ];
+        let paced = [
+            "--every",
+            "83us",
+            "--for",
+            "10s",
+            "--timeout",
+            "60s",
+            "--json",
+        ];
         let document = run(&[&["lag"], &args[..], &quick[..], &paced[..]].concat());
         let row = &document["results"][0];
         let seconds = document["measured_us"].as_f64().expect("a time") / 1e6;
         let rate = row["rounds"].as_f64().expect("rounds") / seconds;
         let missing = &row["missing"];
-        let late = document["client"]["start_lateness"]["p99_us"].as_f64().unwrap_or(f64::NAN) / 1e3;
-        line(&format!("{method}: measured writes a second over 8 connections"), format!("{rate:.0}"), "≥ 10,000");
-        line(&format!("{method}: rows missing; writes started late, p99 (ms)"), format!("{missing}; {late:.1}"), "");
-        let lag = |key: &str| row["from_ack"][key].as_f64().map_or(Value::Null, |us| (us / 1e3).into());
+        let late = document["client"]["start_lateness"]["p99_us"]
+            .as_f64()
+            .unwrap_or(f64::NAN)
+            / 1e3;
+        line(
+            &format!("{method}: measured writes a second over 8 connections"),
+            format!("{rate:.0}"),
+            "≥ 10,000",
+        );
+        line(
+            &format!("{method}: rows missing; writes started late, p99 (ms)"),
+            format!("{missing}; {late:.1}"),
+            "",
+        );
+        let lag = |key: &str| {
+            row["from_ack"][key]
+                .as_f64()
+                .map_or(Value::Null, |us| (us / 1e3).into())
+        };
         line(
             &format!("{method}: lag from ack p50, p99 meanwhile (ms)"),
             format!("{:.5}, {:.5}", lag("p50_us"), lag("p99_us")),

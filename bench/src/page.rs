@@ -21,28 +21,75 @@ pub(crate) fn page() {
     let rounds = if long { SAMPLES } else { 2_000 }.to_string();
     // Servers without flushes.
     let fast = ["innodb_flush_log_at_trx_commit=0", "sync_binlog=0"];
-    let mut args = vec!["lag", "--sandbox", "mariadb/async:1", "--pace", "visible", "--rounds", &rounds, "--floor-rounds", "0"];
+    let mut args = vec![
+        "lag",
+        "--sandbox",
+        "mariadb/async:1",
+        "--pace",
+        "visible",
+        "--rounds",
+        &rounds,
+        "--floor-rounds",
+        "0",
+    ];
     args.extend(fast.iter().flat_map(|option| ["--server-option", option]));
     args.extend(["--run-dir", "run"]);
     let measured = watched(&tool, &args).1;
     if long {
-        line("page: memory of the run of 1,000,000 rounds at most (MiB)", format!("{measured:.1}"), "");
+        line(
+            "page: memory of the run of 1,000,000 rounds at most (MiB)",
+            format!("{measured:.1}"),
+            "",
+        );
     } else {
-        lag_run(&tool.folder().join("made-up"), MadeUp { count: SAMPLES, warm_up: 0, correlation: 0.8, ..MadeUp::default() });
-        fs::copy(tool.folder().join("made-up/samples.parquet"), tool.folder().join("run/samples.parquet")).expect("it copies");
+        lag_run(
+            &tool.folder().join("made-up"),
+            MadeUp {
+                count: SAMPLES,
+                warm_up: 0,
+                correlation: 0.8,
+                ..MadeUp::default()
+            },
+        );
+        fs::copy(
+            tool.folder().join("made-up/samples.parquet"),
+            tool.folder().join("run/samples.parquet"),
+        )
+        .expect("it copies");
     }
     let (mut took, mut memory, mut opened) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..TIMES {
         let (seconds, peak) = watched(&tool, &["report", "run"]);
         took.push(seconds);
         memory.push(peak);
-        opened.push(opening(&tool.folder().join("run/report.html"), tool.folder()));
+        opened.push(opening(
+            &tool.folder().join("run/report.html"),
+            tool.folder(),
+        ));
     }
-    let size = fs::metadata(tool.folder().join("run/report.html")).expect("a page").len();
-    line("page: rendering a run of 1,000,000 samples again (s)", spread(took).1, "≤ 2");
-    line("page: memory of that at most (MiB)", spread(memory).1, "≤ 190");
-    line("page: size (MB)", format!("{:.2}", size as f64 / 1e6), "≤ 6");
-    line("page: from opening to the first picture in Chromium (s)", spread(opened).1, "≤ 1");
+    let size = fs::metadata(tool.folder().join("run/report.html"))
+        .expect("a page")
+        .len();
+    line(
+        "page: rendering a run of 1,000,000 samples again (s)",
+        spread(took).1,
+        "≤ 2",
+    );
+    line(
+        "page: memory of that at most (MiB)",
+        spread(memory).1,
+        "≤ 190",
+    );
+    line(
+        "page: size (MB)",
+        format!("{:.2}", size as f64 / 1e6),
+        "≤ 6",
+    );
+    line(
+        "page: from opening to the first picture in Chromium (s)",
+        spread(opened).1,
+        "≤ 1",
+    );
 }
 
 /// Seconds from the navigation until the page is there with its first picture; the others follow one by one.
@@ -55,14 +102,28 @@ fn opening(page: &Path, folder: &Path) -> f64 {
     fs::write(&copy, text.replace("</body>", timed)).expect("it writes");
     let profile = tempfile::tempdir_in(folder).expect("a folder");
     let output = Command::new(browser())
-        .args(["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"])
-        .args(["--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--timeout=20000"])
+        .args([
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--no-first-run",
+            "--disable-background-networking",
+        ])
+        .args([
+            "--disable-component-update",
+            "--disable-sync",
+            "--disable-dev-shm-usage",
+            "--timeout=20000",
+        ])
         .args(["--window-size=1200,2400", "--dump-dom"])
         .arg(format!("--user-data-dir={}", profile.path().display()))
         .arg(format!("file://{}", copy.display()))
         .output()
         .expect("Chromium runs");
     let dom = String::from_utf8_lossy(&output.stdout);
-    let millis = dom.split("data-opened=\"").nth(1).and_then(|rest| rest.split('"').next()?.parse::<f64>().ok());
+    let millis = dom
+        .split("data-opened=\"")
+        .nth(1)
+        .and_then(|rest| rest.split('"').next()?.parse::<f64>().ok());
     millis.expect("the page was drawn") / 1e3
 }

@@ -13,7 +13,11 @@ use crate::{TIMES, line, run, spread};
 fn resident(pids: &[u32]) -> f64 {
     let of = |pid: &u32| -> Option<f64> {
         let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-        let kib = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?.trim().strip_suffix(" kB")?;
+        let kib = status
+            .lines()
+            .find_map(|line| line.strip_prefix("VmRSS:"))?
+            .trim()
+            .strip_suffix(" kB")?;
         Some(kib.trim().parse::<f64>().ok()? * 1024.0 / 1e6)
     };
     pids.iter().filter_map(of).sum()
@@ -37,10 +41,14 @@ pub(crate) fn starts() {
     ] {
         let (mut times, mut sizes) = (vec![], vec![]);
         for number in 0..=TIMES {
-            let search = Search { servers: Some(servers.clone()), ..Search::default() };
+            let search = Search {
+                servers: Some(servers.clone()),
+                ..Search::default()
+            };
             let home = Home::at(folder.path().join("home")).expect("a private folder of our own");
             let settings = Settings::of(shape.parse().expect("a shape"), search, home);
-            let sandbox = Sandbox::start(&settings, &AtomicBool::new(false)).expect("the sandbox starts");
+            let sandbox =
+                Sandbox::start(&settings, &AtomicBool::new(false)).expect("the sandbox starts");
             // The first one makes the data directory.
             if number > 0 {
                 times.push(sandbox.record().start_us / 1e6);
@@ -48,9 +56,17 @@ pub(crate) fn starts() {
             }
             sandbox.close().expect("the sandbox goes");
         }
-        line(&format!("sandbox {shape}, warm: start to ready (s)"), spread(times).1, goal);
+        line(
+            &format!("sandbox {shape}, warm: start to ready (s)"),
+            spread(times).1,
+            goal,
+        );
         if let Some(goal) = memory {
-            line(&format!("sandbox {shape}: resident memory of all servers (MB)"), spread(sizes).1, goal);
+            line(
+                &format!("sandbox {shape}: resident memory of all servers (MB)"),
+                spread(sizes).1,
+                goal,
+            );
         }
     }
 }
@@ -60,12 +76,31 @@ pub(crate) fn starts() {
 /// pace changes.
 pub(crate) fn links() {
     let lag = |delay: &str| {
-        let args = ["--rounds", "200", "--every", "25ms", "--floor-rounds", "0", "--json"];
+        let args = [
+            "--rounds",
+            "200",
+            "--every",
+            "25ms",
+            "--floor-rounds",
+            "0",
+            "--json",
+        ];
         // Without flushes: a disk's own variation is many times what is looked for.
-        let quiet = ["--server-option", "sync_binlog=0", "--server-option", "innodb_flush_log_at_trx_commit=0"];
-        let document: Value =
-            run(&[&["lag", "--sandbox", "mariadb/async:1", "--link-delay", delay], &quiet[..], &args[..]].concat());
-        document["results"][0]["from_ack"]["p50_us"].as_f64().expect("enough rounds for a median")
+        let quiet = [
+            "--server-option",
+            "sync_binlog=0",
+            "--server-option",
+            "innodb_flush_log_at_trx_commit=0",
+        ];
+        let document: Value = run(&[
+            &["lag", "--sandbox", "mariadb/async:1", "--link-delay", delay],
+            &quiet[..],
+            &args[..],
+        ]
+        .concat());
+        document["results"][0]["from_ack"]["p50_us"]
+            .as_f64()
+            .expect("enough rounds for a median")
     };
     for (delay, us) in [("1ms", 1_000.0), ("5ms", 5_000.0), ("20ms", 20_000.0)] {
         let goal = f64::max(100.0, us * 0.05);
@@ -81,6 +116,10 @@ pub(crate) fn links() {
                 with - without - us
             })
             .collect();
-        line(&format!("link {delay}: lag(d) - lag(0) - d, p50 (µs)"), spread(errors).1, &format!("within ± {goal:.0}"));
+        line(
+            &format!("link {delay}: lag(d) - lag(0) - d, p50 (µs)"),
+            spread(errors).1,
+            &format!("within ± {goal:.0}"),
+        );
     }
 }

@@ -22,22 +22,48 @@ fn run(sandbox: &Sandbox, more: &[&str]) -> Value {
     }
     args.extend(more.iter().map(|arg| (*arg).to_owned()));
     let tool = Tool::new();
-    let output = tool.command(&args).env("REPLIMETER_PASSWORD", password(&sandbox.nodes()[0])).output().expect("the tool runs");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let output = tool
+        .command(&args)
+        .env("REPLIMETER_PASSWORD", password(&sandbox.nodes()[0]))
+        .output()
+        .expect("the tool runs");
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     serde_json::from_slice(&output.stdout).expect("a document")
 }
 
 /// Rounds per second of the loop that anybody would write.
 fn by_hand(sandbox: &Sandbox) -> f64 {
     let (mut writer, mut reader) = (session(&sandbox.nodes()[0]), session(&sandbox.nodes()[1]));
-    let update = writer.conn().prep("UPDATE bench.t SET k = ? WHERE id = ?").expect("it is prepared");
-    let select = reader.conn().prep("SELECT k FROM bench.t WHERE id = ?").expect("it is prepared");
-    let base: u64 = writer.conn().query_first("SELECT MAX(k) FROM bench.t").expect("an answer").unwrap_or(0);
+    let update = writer
+        .conn()
+        .prep("UPDATE bench.t SET k = ? WHERE id = ?")
+        .expect("it is prepared");
+    let select = reader
+        .conn()
+        .prep("SELECT k FROM bench.t WHERE id = ?")
+        .expect("it is prepared");
+    let base: u64 = writer
+        .conn()
+        .query_first("SELECT MAX(k) FROM bench.t")
+        .expect("an answer")
+        .unwrap_or(0);
     let began = Instant::now();
     for round in base + 1..=base + ROUNDS {
         let id = 2 * (round.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) % 1000 + 1;
-        writer.conn().exec_drop(&update, (round, id)).expect("it writes");
-        while reader.conn().exec_first::<u64, _, _>(&select, (id,)).expect("it reads") != Some(round) {}
+        writer
+            .conn()
+            .exec_drop(&update, (round, id))
+            .expect("it writes");
+        while reader
+            .conn()
+            .exec_first::<u64, _, _>(&select, (id,))
+            .expect("it reads")
+            != Some(round)
+        {}
     }
     ROUNDS as f64 / began.elapsed().as_secs_f64()
 }
@@ -51,12 +77,28 @@ pub(crate) fn stale() {
     ] {
         sql(writer, statement);
     }
-    let rows: Vec<String> = (0..500).map(|number| format!("({}, 0, REPEAT('x', 60))", 2 * number + 1)).collect();
-    sql(writer, &format!("INSERT INTO bench.t VALUES {}", rows.join(", ")));
+    let rows: Vec<String> = (0..500)
+        .map(|number| format!("({}, 0, REPEAT('x', 60))", 2 * number + 1))
+        .collect();
+    sql(
+        writer,
+        &format!("INSERT INTO bench.t VALUES {}", rows.join(", ")),
+    );
     let rounds = ROUNDS.to_string();
     let (mut ratios, mut ours, mut theirs) = (vec![], vec![], vec![]);
     for _ in 0..TIMES {
-        let tool = run(&sandbox, &["--reader", "node2", "--rounds", &rounds, "--offsets", "none", "--json"]);
+        let tool = run(
+            &sandbox,
+            &[
+                "--reader",
+                "node2",
+                "--rounds",
+                &rounds,
+                "--offsets",
+                "none",
+                "--json",
+            ],
+        );
         let tool = tool["results"][0]["rounds_per_s"].as_f64().expect("a rate");
         let hand = by_hand(&sandbox);
         ratios.push(tool / hand);
@@ -64,20 +106,58 @@ pub(crate) fn stale() {
         theirs.push(hand);
     }
     line("stale: rounds a second on galera:3", spread(ours).1, "");
-    line("the same statements in a straightforward loop", spread(theirs).1, "");
+    line(
+        "the same statements in a straightforward loop",
+        spread(theirs).1,
+        "",
+    );
     line("stale / the loop, in turns", spread(ratios).1, "≥ 0.9");
-    let curve = ["--reader", "node2", "--rounds", "1000", "--offsets", "100us,500us,1ms,5ms", "--curve-rounds", "2000", "--json"];
+    let curve = [
+        "--reader",
+        "node2",
+        "--rounds",
+        "1000",
+        "--offsets",
+        "100us,500us,1ms,5ms",
+        "--curve-rounds",
+        "2000",
+        "--json",
+    ];
     let document = run(&sandbox, &curve);
-    let late = document["results"][0]["offset_error"]["p99_us"].as_f64().expect("a figure");
-    line("stale: reads issued after their time, p99 (µs)", format!("{late:.1}"), "≤ 20");
+    let late = document["results"][0]["offset_error"]["p99_us"]
+        .as_f64()
+        .expect("a figure");
+    line(
+        "stale: reads issued after their time, p99 (µs)",
+        format!("{late:.1}"),
+        "≤ 20",
+    );
     let group = start("mysql/group:3", &[]);
     for (name, sandbox) in [("galera", &sandbox), ("group", &group)] {
-        let sync = ["--reader", "node2", "--rounds", "100000", "--sync-reads=before", "--offsets", "none", "--json"];
+        let sync = [
+            "--reader",
+            "node2",
+            "--rounds",
+            "100000",
+            "--sync-reads=before",
+            "--offsets",
+            "none",
+            "--json",
+        ];
         let document = run(sandbox, &sync);
         let row = &document["results"][0];
         let violations = &row["violations"];
-        let bound = violations["read_your_writes_percent_high"].as_f64().expect("a bound");
-        let figure = format!("stale --sync-reads=before on {name}: violations in {} rounds", row["rounds"]);
-        line(&figure, format!("{} (< {bound:.4} %)", violations["read_your_writes"]), "0");
+        let bound = violations["read_your_writes_percent_high"]
+            .as_f64()
+            .expect("a bound");
+        let figure = format!(
+            "stale --sync-reads=before on {name}: violations in {} rounds",
+            row["rounds"]
+        );
+        line(
+            &figure,
+            format!("{} (< {bound:.4} %)", violations["read_your_writes"]),
+            "0",
+        );
     }
 }

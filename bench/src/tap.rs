@@ -25,47 +25,119 @@ const BEHIND: u64 = 13_000_000;
 /// Processor time per transaction and the share that is matched, under writers at full
 /// speed; then the memory of arrivals that a replica has still to show.
 pub(crate) fn tap() {
-    for (real_time, rest) in [("on", "0"), ("off", "0"), ("on", "1ms"), ("on", "2ms"), ("off", "5ms")] {
+    for (real_time, rest) in [
+        ("on", "0"),
+        ("off", "0"),
+        ("on", "1ms"),
+        ("on", "2ms"),
+        ("off", "5ms"),
+    ] {
         let document = under_load(real_time, rest);
         let row = &document["results"][0];
         let of = |name: &str| row[name].as_u64().unwrap();
         let rate = of("transactions") as f64 / WRITING.as_secs_f64();
         let share = of("matched") as f64 / of("transactions").max(1) as f64 * 100.0;
         let what = format!("tap, {WRITERS} writers, real-time {real_time}, rest {rest}");
-        line(&format!("{what}: transactions per s"), format!("{rate:.0}"), "");
-        line(&format!("{what}: matched (%)"), format!("{share:.4}"), "100");
+        line(
+            &format!("{what}: transactions per s"),
+            format!("{rate:.0}"),
+            "",
+        );
+        line(
+            &format!("{what}: matched (%)"),
+            format!("{share:.4}"),
+            "100",
+        );
         let cpu = document["cpu_us_per_transaction"].as_f64().unwrap();
-        line(&format!("{what}: our CPU per transaction (µs)"), format!("{cpu:.2}"), "≤ 4");
+        line(
+            &format!("{what}: our CPU per transaction (µs)"),
+            format!("{cpu:.2}"),
+            "≤ 4",
+        );
         for stream in document["streams"].as_array().unwrap() {
             let name = stream["name"].as_str().unwrap();
-            let cpu = stream["cpu_us_per_transaction"].as_f64().unwrap_or(f64::NAN);
-            line(&format!("  of which reading {name} (µs)"), format!("{cpu:.2}"), "");
+            let cpu = stream["cpu_us_per_transaction"]
+                .as_f64()
+                .unwrap_or(f64::NAN);
+            line(
+                &format!("  of which reading {name} (µs)"),
+                format!("{cpu:.2}"),
+                "",
+            );
         }
     }
-    let output = Command::new(std::env::current_exe().unwrap()).arg("--pending").output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let output = Command::new(std::env::current_exe().unwrap())
+        .arg("--pending")
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     let text = String::from_utf8(output.stdout).unwrap();
-    let mut numbers = text.split_whitespace().map(|number| number.parse::<f64>().unwrap());
+    let mut numbers = text
+        .split_whitespace()
+        .map(|number| number.parse::<f64>().unwrap());
     let mut next = || numbers.next().unwrap();
     // Arrivals are made up here: the matcher and its file are the real ones.
-    line("matcher alone, 13 million pending (made up): resident (MB)", format!("{:.1}", next()), "≤ 64");
+    line(
+        "matcher alone, 13 million pending (made up): resident (MB)",
+        format!("{:.1}", next()),
+        "≤ 64",
+    );
     line("  on disk meanwhile (MB)", format!("{:.1}", next()), "");
-    line("  matched when the replica has caught up (%)", format!("{:.4}", next()), "100");
+    line(
+        "  matched when the replica has caught up (%)",
+        format!("{:.4}", next()),
+        "100",
+    );
 }
 
 fn under_load(real_time: &str, rest: &str) -> Value {
-    let sandbox = start("mariadb/async:1", &["innodb_flush_log_at_trx_commit=2", "replica1:slave_parallel_threads=8"]);
+    let sandbox = start(
+        "mariadb/async:1",
+        &[
+            "innodb_flush_log_at_trx_commit=2",
+            "replica1:slave_parallel_threads=8",
+        ],
+    );
     let (primary, replica) = (&sandbox.nodes()[0], &sandbox.nodes()[1]);
     sql(primary, "CREATE DATABASE load_test");
-    sql(primary, "CREATE TABLE load_test.t (id INT AUTO_INCREMENT PRIMARY KEY, v VARCHAR(100))");
+    sql(
+        primary,
+        "CREATE TABLE load_test.t (id INT AUTO_INCREMENT PRIMARY KEY, v VARCHAR(100))",
+    );
     let stop = AtomicBool::new(false);
     let tool = Tool::new();
     let seconds = format!("{}s", WRITING.as_secs() + 15);
     let (primary_url, replica_url) = (url(primary, "replimeter"), url(replica, "replimeter"));
-    let mut args = vec!["tap", "--primary", &primary_url, "--replica", &replica_url, "--for", &seconds, "--floor", "0"];
-    args.extend(["--keep-awake", "off", "--real-time", real_time, "--rest", rest, "--json"]);
+    let mut args = vec![
+        "tap",
+        "--primary",
+        &primary_url,
+        "--replica",
+        &replica_url,
+        "--for",
+        &seconds,
+        "--floor",
+        "0",
+    ];
+    args.extend([
+        "--keep-awake",
+        "off",
+        "--real-time",
+        real_time,
+        "--rest",
+        rest,
+        "--json",
+    ]);
     let output = thread::scope(|scope| {
-        let child = tool.command(&args).env("REPLIMETER_PASSWORD", password(primary)).spawn().unwrap();
+        let child = tool
+            .command(&args)
+            .env("REPLIMETER_PASSWORD", password(primary))
+            .spawn()
+            .unwrap();
         thread::sleep(Duration::from_secs(1));
         for _ in 0..WRITERS {
             scope.spawn(|| {
@@ -81,7 +153,11 @@ fn under_load(real_time: &str, rest: &str) -> Value {
         stop.store(true, Ordering::Relaxed);
         child.wait_with_output().unwrap()
     });
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
@@ -91,31 +167,50 @@ pub(crate) fn pending() {
     let folder = tempfile::tempdir_in("/var/tmp").unwrap();
     let mut matcher = Matcher::new(1, "", Some(folder.path())).unwrap();
     let arrival = |number: u64, late: i64| {
-        let gtid = replimeter_server::binlog::Gtid::Domain(replimeter_server::flavour::gtid::DomainGtid {
-            domain: 0,
-            server: 1,
-            sequence: number,
-        });
+        let gtid =
+            replimeter_server::binlog::Gtid::Domain(replimeter_server::flavour::gtid::DomainGtid {
+                domain: 0,
+                server: 1,
+                sequence: number,
+            });
         // Neighbours are never equally far apart.
-        let at = number as i64 * 46_000 + (number.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 50) as i64 + late;
-        Arrival { gtid, at: Some(Nanos(at)), set: 0 }
+        let at = number as i64 * 46_000
+            + (number.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 50) as i64
+            + late;
+        Arrival {
+            gtid,
+            at: Some(Nanos(at)),
+            set: 0,
+        }
     };
     let mut matched = 0u64;
     for number in 1..=BEHIND {
-        matcher.primary(&arrival(number, 0), &mut |_: Match| {}).unwrap();
+        matcher
+            .primary(&arrival(number, 0), &mut |_: Match| {})
+            .unwrap();
     }
     assert_eq!(matcher.pending(0), BEHIND);
     let spilled = matcher.spilled_bytes();
     for number in 1..=BEHIND {
         matcher
-            .replica(0, &arrival(number, 1_000), Nanos(0), &mut |one| matched += u64::from(one.lag() == Nanos(1_000)))
+            .replica(0, &arrival(number, 1_000), Nanos(0), &mut |one| {
+                matched += u64::from(one.lag() == Nanos(1_000))
+            })
             .unwrap();
         if number % 20_000 == 0 {
             matcher.sweep(Nanos(0));
         }
     }
     let status = fs::read_to_string("/proc/self/status").unwrap();
-    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    let peak = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:"))
+        .unwrap();
     let kib: f64 = peak.trim().trim_end_matches(" kB").parse().unwrap();
-    println!("{} {} {}", kib * 1024.0 / 1e6, spilled as f64 / 1e6, matched as f64 / BEHIND as f64 * 100.0);
+    println!(
+        "{} {} {}",
+        kib * 1024.0 / 1e6,
+        spilled as f64 / 1e6,
+        matched as f64 / BEHIND as f64 * 100.0
+    );
 }

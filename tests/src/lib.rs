@@ -29,9 +29,17 @@ use serde_json::Value;
 #[must_use]
 pub fn binary() -> PathBuf {
     let target = std::env::current_exe().unwrap();
-    let release = target.ancestors().find(|folder| folder.join("deps").is_dir()).unwrap().to_owned();
+    let release = target
+        .ancestors()
+        .find(|folder| folder.join("deps").is_dir())
+        .unwrap()
+        .to_owned();
     let binary = release.join("replimeter");
-    assert!(binary.exists(), "{} is missing: run the suites with `make test`", binary.display());
+    assert!(
+        binary.exists(),
+        "{} is missing: run the suites with `make test`",
+        binary.display()
+    );
     binary
 }
 
@@ -44,7 +52,9 @@ pub fn home() -> PathBuf {
             return PathBuf::from("/var/cache/replimeter");
         }
         let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
-        cache.unwrap_or_else(|| PathBuf::from(std::env::var_os("HOME").unwrap()).join(".cache")).join("replimeter")
+        cache
+            .unwrap_or_else(|| PathBuf::from(std::env::var_os("HOME").unwrap()).join(".cache"))
+            .join("replimeter")
     })
 }
 
@@ -63,7 +73,10 @@ impl Ended {
     /// What a dry run printed of the plan itself; what it would touch comes behind it.
     #[must_use]
     pub fn planned(&self) -> &str {
-        let end = self.stdout.find("\n# What it will touch:").expect("a dry run says what it will touch");
+        let end = self
+            .stdout
+            .find("\n# What it will touch:")
+            .expect("a dry run says what it will touch");
         &self.stdout[..end]
     }
 
@@ -80,7 +93,8 @@ impl Ended {
     /// The one JSON document on standard output, which its schema describes to the last key.
     #[must_use]
     pub fn json(&self) -> Value {
-        let document = serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error} in {self:#?}"));
+        let document = serde_json::from_str(&self.stdout)
+            .unwrap_or_else(|error| panic!("{error} in {self:#?}"));
         assert_described(&document);
         document
     }
@@ -101,7 +115,10 @@ impl Ended {
     /// Checks that standard error names something.
     #[must_use]
     pub fn saying(self, wanted: &str) -> Self {
-        assert!(self.stderr.contains(wanted), "`{wanted}` is missing in {self:#?}");
+        assert!(
+            self.stderr.contains(wanted),
+            "`{wanted}` is missing in {self:#?}"
+        );
         self
     }
 }
@@ -111,9 +128,16 @@ impl Ended {
 /// # Panics
 /// When it does not fit.
 pub fn assert_described(document: &Value) {
-    let stated = document["schema"].as_str().unwrap_or_else(|| panic!("a document without a schema: {document}"));
-    let name = stated.strip_prefix("replimeter.").and_then(|rest| rest.split('/').next());
-    assert_valid(name.unwrap_or_else(|| panic!("{stated} is no schema of ours")), document);
+    let stated = document["schema"]
+        .as_str()
+        .unwrap_or_else(|| panic!("a document without a schema: {document}"));
+    let name = stated
+        .strip_prefix("replimeter.")
+        .and_then(|rest| rest.split('/').next());
+    assert_valid(
+        name.unwrap_or_else(|| panic!("{stated} is no schema of ours")),
+        document,
+    );
 }
 
 /// Checks something against one of our schemas, which must know every key in it.
@@ -122,7 +146,11 @@ pub fn assert_described(document: &Value) {
 /// When it does not fit.
 pub fn assert_valid(name: &str, value: &Value) {
     let errors = violations(name, value);
-    assert!(errors.is_empty(), "not as docs/schema/{name}.json says:\n{}", errors.join("\n"));
+    assert!(
+        errors.is_empty(),
+        "not as docs/schema/{name}.json says:\n{}",
+        errors.join("\n")
+    );
 }
 
 /// Where something is not as one of our schemas says.
@@ -130,8 +158,12 @@ pub fn assert_valid(name: &str, value: &Value) {
 pub fn violations(name: &str, value: &Value) -> Vec<String> {
     let mut schema = schema::schema(name).unwrap_or_else(|| panic!("there is no schema `{name}`"));
     close(&mut schema);
-    let validator = jsonschema::validator_for(&schema).unwrap_or_else(|error| panic!("the schema {name}: {error}"));
-    validator.iter_errors(value).map(|error| format!("{}: {error}", error.instance_path())).collect()
+    let validator = jsonschema::validator_for(&schema)
+        .unwrap_or_else(|error| panic!("the schema {name}: {error}"));
+    validator
+        .iter_errors(value)
+        .map(|error| format!("{}: {error}", error.instance_path()))
+        .collect()
 }
 
 /// Allows no keys but those that are described: more may stand in a document of a later
@@ -154,7 +186,9 @@ fn close(schema: &mut Value) {
 /// # Panics
 /// When one of them does not fit.
 pub fn assert_run_described(run: &Path) {
-    let text = |name: &str| fs::read_to_string(run.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
+    let text = |name: &str| {
+        fs::read_to_string(run.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+    };
     assert_plan_described(&text("plan.toml"));
     for name in ["manifest.json", "summary.json"] {
         assert_described(&serde_json::from_str(&text(name)).unwrap());
@@ -166,7 +200,8 @@ pub fn assert_run_described(run: &Path) {
 /// # Panics
 /// When it does not fit.
 pub fn assert_plan_described(text: &str) {
-    let plan: toml::Table = toml::from_str(text).unwrap_or_else(|error| panic!("{error} in {text}"));
+    let plan: toml::Table =
+        toml::from_str(text).unwrap_or_else(|error| panic!("{error} in {text}"));
     assert_valid(schema::PLAN, &serde_json::to_value(plan).unwrap());
 }
 
@@ -186,7 +221,9 @@ impl Tool {
     /// A new folder.
     #[must_use]
     pub fn new() -> Self {
-        Self { folder: tempfile::tempdir().unwrap() }
+        Self {
+            folder: tempfile::tempdir().unwrap(),
+        }
     }
 
     /// The folder.
@@ -199,8 +236,17 @@ impl Tool {
     #[must_use]
     pub fn command<S: AsRef<OsStr>>(&self, args: &[S]) -> Command {
         let mut command = Command::new(binary());
-        command.args(args).current_dir(self.folder()).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        command.env("REPLIMETER_HOME", home()).env("HOME", self.folder()).env_remove("MYSQL_PWD").env("COLUMNS", "100");
+        command
+            .args(args)
+            .current_dir(self.folder())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        command
+            .env("REPLIMETER_HOME", home())
+            .env("HOME", self.folder())
+            .env_remove("MYSQL_PWD")
+            .env("COLUMNS", "100");
         command
     }
 
@@ -225,7 +271,9 @@ impl Tool {
     #[must_use]
     pub fn runs(&self) -> Vec<PathBuf> {
         let entries = fs::read_dir(self.folder().join("replimeter-runs"));
-        entries.map(|entries| entries.map(|entry| entry.unwrap().path()).collect()).unwrap_or_default()
+        entries
+            .map(|entries| entries.map(|entry| entry.unwrap().path()).collect())
+            .unwrap_or_default()
     }
 }
 
@@ -255,7 +303,11 @@ pub fn wait(mut child: Child, limit: Duration) -> Ended {
         }
         thread::sleep(Duration::from_millis(5));
     };
-    let ended = Ended::of(Output { status, stdout: stdout.join().unwrap(), stderr: stderr.join().unwrap() });
+    let ended = Ended::of(Output {
+        status,
+        stdout: stdout.join().unwrap(),
+        stderr: stderr.join().unwrap(),
+    });
     assert!(!late, "the tool did not end within {limit:?}: {ended:#?}");
     ended
 }
@@ -273,7 +325,10 @@ pub fn until(what: &str, limit: Duration, mut holds: impl FnMut() -> bool) {
 #[must_use]
 pub fn start(shape: &str, options: &[&str]) -> Sandbox {
     let spec = SandboxSpec {
-        server_options: options.iter().map(|option| option.parse().unwrap()).collect(),
+        server_options: options
+            .iter()
+            .map(|option| option.parse().unwrap())
+            .collect(),
         ..SandboxSpec::of(shape.parse().unwrap())
     };
     start_spec(spec).unwrap_or_else(|error| panic!("{error}\n{}", error.hint()))
@@ -286,36 +341,57 @@ pub fn start(shape: &str, options: &[&str]) -> Sandbox {
 pub fn start_spec(spec: SandboxSpec) -> Result<Sandbox, SandboxError> {
     let home = Home::at(home()).unwrap();
     let search = search(&home, spec.servers.clone());
-    Sandbox::start(&Settings { spec, search, home, guard: None }, &AtomicBool::new(false))
+    Sandbox::start(
+        &Settings {
+            spec,
+            search,
+            home,
+            guard: None,
+        },
+        &AtomicBool::new(false),
+    )
 }
 
 /// Where server binaries are looked for.
 fn search(home: &Home, servers: Option<PathBuf>) -> Search {
     let path = std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()).collect();
     let udf = vec![binary().with_file_name("libreplimeter_udf.so")];
-    Search { servers, path, private: home.servers(), udf }
+    Search {
+        servers,
+        path,
+        private: home.servers(),
+        udf,
+    }
 }
 
 /// A folder for `--servers` or `--replica-server` with a server whose calendar
 /// clock [`set_clock`] sets; its other clocks stay right.
 #[must_use]
 pub fn servers_with_a_clock_to_set(engine: Engine) -> PathBuf {
-    let library =
-        ["x86_64-linux-gnu", "aarch64-linux-gnu"].map(|triplet| format!("/usr/lib/{triplet}/faketime/libfaketimeMT.so.1"));
+    let library = ["x86_64-linux-gnu", "aarch64-linux-gnu"]
+        .map(|triplet| format!("/usr/lib/{triplet}/faketime/libfaketimeMT.so.1"));
     let library = library.iter().find(|path| Path::new(path).exists());
     let library = library.expect("libfaketime is missing: run scripts/get-test-tools (on Debian: apt-get install libfaketime)");
     let home = Home::at(home()).unwrap();
-    let install = Install::find(&search(&home, None), Some(engine)).unwrap_or_else(|error| panic!("{error}"));
+    let install =
+        Install::find(&search(&home, None), Some(engine)).unwrap_or_else(|error| panic!("{error}"));
     let command = install.command();
     let real: Vec<String> = std::iter::once(command.get_program())
         .chain(command.get_args())
         .map(|word| format!("'{}'", word.to_str().unwrap()))
         .collect();
-    let variables: String =
-        install.environment().into_iter().map(|(name, value)| format!("export {name}='{}'\n", value.to_str().unwrap())).collect();
+    let variables: String = install
+        .environment()
+        .into_iter()
+        .map(|(name, value)| format!("export {name}='{}'\n", value.to_str().unwrap()))
+        .collect();
     // At one place for good: data directories are kept by the binary's path.
-    let folder = self::home().join("clocks").join(format!("{}-{}", engine.name(), install.version));
-    let program = folder.join("bin").join(install.program.file_name().unwrap());
+    let folder = self::home()
+        .join("clocks")
+        .join(format!("{}-{}", engine.name(), install.version));
+    let program = folder
+        .join("bin")
+        .join(install.program.file_name().unwrap());
     // The clock's file lies beside the data directory; a server without one has the right time.
     let script = format!(
         "#!/bin/sh\nfor word in \"$@\"; do case $word in --datadir=*) FAKETIME_TIMESTAMP_FILE=${{word#--datadir=}}/../clock;; esac; done\n\
@@ -362,7 +438,9 @@ pub fn session(node: &Node) -> Session {
 
 /// Runs a statement.
 pub fn sql(node: &Node, statement: &str) {
-    session(node).run("test", statement).unwrap_or_else(|error| panic!("{statement}: {error}"));
+    session(node)
+        .run("test", statement)
+        .unwrap_or_else(|error| panic!("{statement}: {error}"));
 }
 
 /// The first value of a statement's first row.
@@ -374,7 +452,11 @@ pub fn value(node: &Node, statement: &str) -> Option<String> {
 /// Whether nothing of ours is on the server.
 #[must_use]
 pub fn clean(node: &Node) -> bool {
-    value(node, "SELECT 1 FROM information_schema.schemata WHERE schema_name = 'replimeter'").is_none()
+    value(
+        node,
+        "SELECT 1 FROM information_schema.schemata WHERE schema_name = 'replimeter'",
+    )
+    .is_none()
 }
 
 /// The node's URL for a user, without a password.
@@ -397,16 +479,21 @@ pub fn password(node: &Node) -> &str {
 pub fn browser() -> PathBuf {
     let path = std::env::var_os("PATH").unwrap();
     let names = ["chromium", "chromium-browser", "google-chrome"];
-    let found =
-        std::env::split_paths(&path).flat_map(|folder| names.map(|name| folder.join(name))).find(|program| program.exists());
+    let found = std::env::split_paths(&path)
+        .flat_map(|folder| names.map(|name| folder.join(name)))
+        .find(|program| program.exists());
     found.expect("no Chromium on PATH: `make test` gets it on Debian as root; otherwise install the package chromium")
 }
 
 /// Process ids of database servers whose data lies below a folder.
 #[must_use]
 pub fn servers_below(folder: &Path) -> Vec<i32> {
-    let Ok(folder) = folder.canonicalize() else { return Vec::new() };
-    let numbers = fs::read_dir("/proc").unwrap().filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok());
+    let Ok(folder) = folder.canonicalize() else {
+        return Vec::new();
+    };
+    let numbers = fs::read_dir("/proc")
+        .unwrap()
+        .filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok());
     numbers
         .filter(|number: &i32| {
             let command = fs::read(format!("/proc/{number}/cmdline")).unwrap_or_default();
@@ -423,7 +510,10 @@ pub fn servers_of(tool: &Child) -> Vec<i32> {
     let ours = |server: &i32| {
         // Behind the name, which may hold anything, come the state and the parent.
         let stat = fs::read_to_string(format!("/proc/{server}/stat")).unwrap_or_default();
-        stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(1)) == Some(parent.as_str())
+        stat.rsplit(')')
+            .next()
+            .and_then(|rest| rest.split_whitespace().nth(1))
+            == Some(parent.as_str())
     };
     servers_below(&home()).into_iter().filter(ours).collect()
 }
@@ -446,7 +536,11 @@ pub fn restart(member: &Member) -> Restarted {
     let proc = PathBuf::from(format!("/proc/{}", member.pid));
     let strings = |name: &str| -> Vec<OsString> {
         let bytes = fs::read(proc.join(name)).unwrap();
-        bytes.split(|byte| *byte == 0).filter(|part| !part.is_empty()).map(|part| OsString::from_vec(part.to_vec())).collect()
+        bytes
+            .split(|byte| *byte == 0)
+            .filter(|part| !part.is_empty())
+            .map(|part| OsString::from_vec(part.to_vec()))
+            .collect()
     };
     let (words, environment) = (strings("cmdline"), strings("environ"));
     let folder = fs::read_link(proc.join("cwd")).unwrap();
@@ -454,11 +548,22 @@ pub fn restart(member: &Member) -> Restarted {
     let program = fs::read_link(proc.join("exe")).unwrap();
     let mut command = Command::new(program);
     // Its first statements are gone once they were run.
-    let words = words[1..].iter().filter(|word| !word.as_bytes().starts_with(b"--init-file"));
-    command.args(words).current_dir(folder).env_clear().stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let words = words[1..]
+        .iter()
+        .filter(|word| !word.as_bytes().starts_with(b"--init-file"));
+    command
+        .args(words)
+        .current_dir(folder)
+        .env_clear()
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
     for pair in &environment {
         if let Some(at) = pair.as_bytes().iter().position(|byte| *byte == b'=') {
-            command.env(OsStr::from_bytes(&pair.as_bytes()[..at]), OsStr::from_bytes(&pair.as_bytes()[at + 1..]));
+            command.env(
+                OsStr::from_bytes(&pair.as_bytes()[..at]),
+                OsStr::from_bytes(&pair.as_bytes()[at + 1..]),
+            );
         }
     }
     if owner.uid() != rustix::process::getuid().as_raw() {
@@ -470,6 +575,8 @@ pub fn restart(member: &Member) -> Restarted {
         fs::read_to_string(proc.join("stat")).map_or(true, |stat| stat.contains(") Z "))
     });
     let again = Restarted(command.spawn().unwrap());
-    until("the server answers again", Duration::from_secs(60), || Session::open(&member.node).is_ok());
+    until("the server answers again", Duration::from_secs(60), || {
+        Session::open(&member.node).is_ok()
+    });
     again
 }

@@ -32,7 +32,14 @@ pub struct MadeUp {
 
 impl Default for MadeUp {
     fn default() -> Self {
-        Self { seed: 1, count: 3000, warm_up: 50, level_us: 200.0, spread: 0.3, correlation: 0.6 }
+        Self {
+            seed: 1,
+            count: 3000,
+            warm_up: 50,
+            level_us: 200.0,
+            spread: 0.3,
+            correlation: 0.6,
+        }
     }
 }
 
@@ -44,12 +51,17 @@ pub fn lag_run(dir: &Path, of: MadeUp) {
     fs::create_dir(dir).unwrap();
     let mut random = Random::new(of.seed);
     let mut writer = SamplesWriter::create(&dir.join("samples.parquet"), "null").unwrap();
-    writer.begin("async:1", vec!["replica1".to_owned()]).unwrap();
+    writer
+        .begin("async:1", vec!["replica1".to_owned()])
+        .unwrap();
     let mut state = random.normal();
     let fresh = (1.0 - of.correlation * of.correlation).sqrt();
     for seq in 0..of.count {
         state = of.correlation * state + fresh * random.normal();
-        let (send, insert) = (Nanos(seq * 10_000_000), Nanos((80_000.0 * (0.2 * random.normal()).exp()) as i64));
+        let (send, insert) = (
+            Nanos(seq * 10_000_000),
+            Nanos((80_000.0 * (0.2 * random.normal()).exp()) as i64),
+        );
         let until = send + insert + Nanos((of.level_us * 1e3 * (of.spread * state).exp()) as i64);
         let sighting = Sighting {
             seq: seq as u64,
@@ -60,7 +72,11 @@ pub fn lag_run(dir: &Path, of: MadeUp) {
         };
         let write = Write {
             seq: seq as u64,
-            phase: if seq < of.warm_up { Phase::WarmUp } else { Phase::Measure },
+            phase: if seq < of.warm_up {
+                Phase::WarmUp
+            } else {
+                Phase::Measure
+            },
             sweep: 0,
             step: 0,
             row_in_step: 1,
@@ -69,10 +85,22 @@ pub fn lag_run(dir: &Path, of: MadeUp) {
             send,
             ack: send + insert,
         };
-        writer.write(&LagSample { replica: 0, method: Method::Poll, write, sighting: Some(sighting), untold: false }).unwrap();
+        writer
+            .write(&LagSample {
+                replica: 0,
+                method: Method::Poll,
+                write,
+                sighting: Some(sighting),
+                untold: false,
+            })
+            .unwrap();
     }
     writer.finish().unwrap();
-    let target = TargetRecord { shape: "async:1".to_owned(), modes: vec!["async".to_owned()], ..TargetRecord::default() };
+    let target = TargetRecord {
+        shape: "async:1".to_owned(),
+        modes: vec!["async".to_owned()],
+        ..TargetRecord::default()
+    };
     let document = LagDocument {
         schema: LAG_SCHEMA.to_owned(),
         answer: "Made up.".to_owned(),
@@ -80,8 +108,24 @@ pub fn lag_run(dir: &Path, of: MadeUp) {
         target,
         ..LagDocument::default()
     };
-    let manifest = Manifest { schema: MANIFEST_SCHEMA.to_owned(), replimeter: "0.0.0".to_owned(), ..Manifest::default() };
-    fs::write(dir.join("summary.json"), serde_json::to_string(&document).unwrap()).unwrap();
-    fs::write(dir.join("manifest.json"), serde_json::to_string(&manifest).unwrap()).unwrap();
-    fs::write(dir.join("plan.toml"), format!("command = \"lag\"\n\n[lag]\nrounds = {}\n", of.count)).unwrap();
+    let manifest = Manifest {
+        schema: MANIFEST_SCHEMA.to_owned(),
+        replimeter: "0.0.0".to_owned(),
+        ..Manifest::default()
+    };
+    fs::write(
+        dir.join("summary.json"),
+        serde_json::to_string(&document).unwrap(),
+    )
+    .unwrap();
+    fs::write(
+        dir.join("manifest.json"),
+        serde_json::to_string(&manifest).unwrap(),
+    )
+    .unwrap();
+    fs::write(
+        dir.join("plan.toml"),
+        format!("command = \"lag\"\n\n[lag]\nrounds = {}\n", of.count),
+    )
+    .unwrap();
 }

@@ -7,7 +7,9 @@ use replimeter_measure::{
     offset::ServerClock,
 };
 use replimeter_model::{engine::Engine, sandbox::SandboxSpec, time::Nanos};
-use replimeter_suites::{Tool, password, servers_with_a_clock_to_set, session, set_clock, start_spec, until, url, wait};
+use replimeter_suites::{
+    Tool, password, servers_with_a_clock_to_set, session, set_clock, start_spec, until, url, wait,
+};
 
 const LIMIT: Duration = Duration::from_secs(60);
 const SECOND: i64 = 1_000_000_000;
@@ -24,21 +26,31 @@ fn servers_of_one_machine_have_one_clock_until_one_is_set() {
         let clock = Clock::start();
         let mut sessions = [session(&sandbox.nodes()[0]), session(&sandbox.nodes()[1])];
         let calendar = Calendar::tie();
-        let [primary, mut replica] = sessions.each_mut().map(|session| ServerClock::measure(session, &clock).unwrap().unwrap());
+        let [primary, mut replica] = sessions
+            .each_mut()
+            .map(|session| ServerClock::measure(session, &clock).unwrap().unwrap());
         // Ours is the same clock; read one just after the other.
         let (ours, now) = (calendar.now(), clock.now());
         for server in [&primary, &replica] {
             let apart = (server.last().offset - (ours - now)).0.abs();
-            assert!(apart <= (server.last().bound + calendar.bound()).0 + 1_000_000, "{engine:?}: {apart} ns, {server:?}");
+            assert!(
+                apart <= (server.last().bound + calendar.bound()).0 + 1_000_000,
+                "{engine:?}: {apart} ns, {server:?}"
+            );
             assert!(server.last().bound < Nanos(20_000_000), "{server:?}");
         }
         let (apart, bound) = replica.last().against(&primary.last());
-        assert!(apart.0.abs() <= bound.0, "{engine:?}: {apart:?} ± {bound:?}");
+        assert!(
+            apart.0.abs() <= bound.0,
+            "{engine:?}: {apart:?} ± {bound:?}"
+        );
         assert_eq!(replica.again(&mut sessions[1], &clock).unwrap(), None);
         // A point at which the clock was looked at: what lies between that and the step cannot be told.
         let before = replica.first().at;
 
-        let set = |seconds: f64, replica: &mut ServerClock, sessions: &mut [replimeter_server::Session; 2]| {
+        let set = |seconds: f64,
+                   replica: &mut ServerClock,
+                   sessions: &mut [replimeter_server::Session; 2]| {
             set_clock(&sandbox.members()[1], seconds);
             let mut step = None;
             until("the clock is set", LIMIT, || {
@@ -49,13 +61,22 @@ fn servers_of_one_machine_have_one_clock_until_one_is_set() {
             step.unwrap()
         };
         let step = set(1.0, &mut replica, &mut sessions);
-        assert!((step.by.0 - SECOND).abs() <= step.bound.0, "{engine:?}: {step:?}");
-        assert!(step.between.0 < step.between.1 && step.between.1 > before, "{step:?}");
+        assert!(
+            (step.by.0 - SECOND).abs() <= step.bound.0,
+            "{engine:?}: {step:?}"
+        );
+        assert!(
+            step.between.0 < step.between.1 && step.between.1 > before,
+            "{step:?}"
+        );
         // A time within the step cannot be told; one after it can.
         assert_eq!(replica.at(step.between.0.midpoint(step.between.1)), None);
         assert!(replica.at(clock.now()).is_some() && replica.at(before).is_some());
         let back = set(0.0, &mut replica, &mut sessions);
-        assert!((back.by.0 + SECOND).abs() <= back.bound.0, "{engine:?}: {back:?}");
+        assert!(
+            (back.by.0 + SECOND).abs() <= back.bound.0,
+            "{engine:?}: {back:?}"
+        );
         assert_eq!(replica.steps(), [step, back]);
         sandbox.close().unwrap();
     }
@@ -64,26 +85,60 @@ fn servers_of_one_machine_have_one_clock_until_one_is_set() {
 #[test]
 fn a_clock_that_is_set_during_a_run_is_said() {
     let folder = servers_with_a_clock_to_set(Engine::MariaDb);
-    let spec =
-        SandboxSpec { replica_server: Some(folder.display().to_string()), ..SandboxSpec::of("mariadb/async:1".parse().unwrap()) };
+    let spec = SandboxSpec {
+        replica_server: Some(folder.display().to_string()),
+        ..SandboxSpec::of("mariadb/async:1".parse().unwrap())
+    };
     let sandbox = start_spec(spec).unwrap_or_else(|error| panic!("{error}\n{}", error.hint()));
     let (primary, replica) = (&sandbox.nodes()[0], &sandbox.nodes()[1]);
     let (primary_url, replica_url) = (url(primary, "replimeter"), url(replica, "replimeter"));
     let tool = Tool::new();
-    let args = ["lag", "--primary", &primary_url, "--replica", &replica_url, "--method", "poll,stamp", "--for", "8s", "--json"];
-    let child = tool.command(&args).env("REPLIMETER_PASSWORD", password(primary)).spawn().unwrap();
+    let args = [
+        "lag",
+        "--primary",
+        &primary_url,
+        "--replica",
+        &replica_url,
+        "--method",
+        "poll,stamp",
+        "--for",
+        "8s",
+        "--json",
+    ];
+    let child = tool
+        .command(&args)
+        .env("REPLIMETER_PASSWORD", password(primary))
+        .spawn()
+        .unwrap();
     until("rows are written", LIMIT, || {
         let rows = session(primary).value("test", "SELECT COUNT(*) FROM replimeter.lag_probe");
-        rows.ok().flatten().and_then(|rows| rows.parse().ok()).is_some_and(|rows: u64| rows > 550)
+        rows.ok()
+            .flatten()
+            .and_then(|rows| rows.parse().ok())
+            .is_some_and(|rows: u64| rows > 550)
     });
     set_clock(&sandbox.members()[1], 1.0);
     let document = wait(child, LIMIT).with_code(0).json();
     let warnings = document["warnings"].to_string();
-    assert!(warnings.contains("clock-stepped") && warnings.contains("replica1"), "{warnings}");
-    let row = |method: &str| document["results"].as_array().unwrap().iter().find(|row| row["method"] == method).unwrap().clone();
+    assert!(
+        warnings.contains("clock-stepped") && warnings.contains("replica1"),
+        "{warnings}"
+    );
+    let row = |method: &str| {
+        document["results"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|row| row["method"] == method)
+            .unwrap()
+            .clone()
+    };
     // No stamp is taken for one that is a second off; reads need no clock of the server's.
     assert_eq!(row("poll")["missing"], 0);
     let worst = row("stamp")["from_primary"]["max_us"].as_f64().unwrap();
     let polled = row("poll")["from_send"]["max_us"].as_f64().unwrap();
-    assert!(worst < polled + 500_000.0, "a row is {worst} µs late by its stamp and {polled} µs by reading");
+    assert!(
+        worst < polled + 500_000.0,
+        "a row is {worst} µs late by its stamp and {polled} µs by reading"
+    );
 }

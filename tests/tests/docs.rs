@@ -9,14 +9,23 @@ use std::{
 
 /// The folder of the whole repository.
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .unwrap()
+        .to_owned()
 }
 
 /// Every page of the handbook.
 fn pages() -> Vec<PathBuf> {
-    let folders = ["docs", "docs/reference"].map(|folder| fs::read_dir(root().join(folder)).unwrap());
-    let files = folders.into_iter().flatten().map(|entry| entry.unwrap().path());
-    let mut pages: Vec<PathBuf> = files.filter(|file| file.extension().is_some_and(|end| end == "md")).collect();
+    let folders =
+        ["docs", "docs/reference"].map(|folder| fs::read_dir(root().join(folder)).unwrap());
+    let files = folders
+        .into_iter()
+        .flatten()
+        .map(|entry| entry.unwrap().path());
+    let mut pages: Vec<PathBuf> = files
+        .filter(|file| file.extension().is_some_and(|end| end == "md"))
+        .collect();
     pages.sort();
     assert!(pages.len() > 10, "docs/ is not where it was");
     pages
@@ -40,18 +49,30 @@ fn lines(page: &Path) -> (Vec<String>, Vec<String>) {
 
 /// A paragraph without its `code`, in which brackets are no links.
 fn without_code(paragraph: &str) -> String {
-    paragraph.split('`').step_by(2).collect::<Vec<_>>().join(" ")
+    paragraph
+        .split('`')
+        .step_by(2)
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 /// Where the links of a page lead.
 fn links(page: &Path) -> Vec<String> {
     let mut links = Vec::new();
     // By paragraphs, since the words of a link and a piece of code may go on in the next line.
-    let text = lines(page).0.join("\n").split("\n\n").map(without_code).collect::<Vec<_>>().join("\n\n");
+    let text = lines(page)
+        .0
+        .join("\n")
+        .split("\n\n")
+        .map(without_code)
+        .collect::<Vec<_>>()
+        .join("\n\n");
     let mut rest = text.as_str();
     while let Some(at) = rest.find("](") {
         let to = &rest[at + 2..];
-        let end = to.find(')').unwrap_or_else(|| panic!("{}: a link without an end", page.display()));
+        let end = to
+            .find(')')
+            .unwrap_or_else(|| panic!("{}: a link without an end", page.display()));
         links.push(to[..end].to_owned());
         rest = &to[end..];
     }
@@ -60,12 +81,18 @@ fn links(page: &Path) -> Vec<String> {
 
 /// The anchors that a page's headings have in a book and on a code host.
 fn anchors(page: &Path) -> BTreeSet<String> {
-    let headings = lines(page).0.into_iter().filter(|line| line.starts_with('#'));
+    let headings = lines(page)
+        .0
+        .into_iter()
+        .filter(|line| line.starts_with('#'));
     headings
         .map(|line| {
             let kept = line.trim_start_matches('#').trim().to_lowercase();
-            let kept = kept.chars().filter(|&c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
-            kept.map(|c| if c == ' ' { '-' } else { c }).collect::<String>()
+            let kept = kept
+                .chars()
+                .filter(|&c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
+            kept.map(|c| if c == ' ' { '-' } else { c })
+                .collect::<String>()
         })
         .collect()
 }
@@ -79,8 +106,14 @@ fn every_link_leads_somewhere() {
             if link.starts_with("https://") || link.starts_with("http://") {
                 continue;
             }
-            let (file, anchor) = link.split_once('#').map_or((link.as_str(), None), |(file, anchor)| (file, Some(anchor)));
-            let target = if file.is_empty() { page.clone() } else { page.parent().unwrap().join(file) };
+            let (file, anchor) = link
+                .split_once('#')
+                .map_or((link.as_str(), None), |(file, anchor)| (file, Some(anchor)));
+            let target = if file.is_empty() {
+                page.clone()
+            } else {
+                page.parent().unwrap().join(file)
+            };
             if !target.exists() || anchor.is_some_and(|anchor| !anchors(&target).contains(anchor)) {
                 broken.push(format!("{}: {link}", page.display()));
             }
@@ -97,9 +130,18 @@ fn every_page_is_in_the_book_once() {
     let there: Vec<String> = pages()
         .into_iter()
         .filter(|page| *page != summary)
-        .map(|page| page.strip_prefix(root().join("docs")).unwrap().to_str().unwrap().to_owned())
+        .map(|page| {
+            page.strip_prefix(root().join("docs"))
+                .unwrap()
+                .to_str()
+                .unwrap()
+                .to_owned()
+        })
         .collect();
-    assert_eq!(listed, there, "docs/SUMMARY.md (left) and the pages in docs/ (right)");
+    assert_eq!(
+        listed, there,
+        "docs/SUMMARY.md (left) and the pages in docs/ (right)"
+    );
 }
 
 #[test]
@@ -109,17 +151,26 @@ fn commands_that_are_shown_have_the_options_that_are_shown() {
     for page in pages() {
         for line in lines(&page).1 {
             // `replimeter lag --sandbox async:1   a remark`, as far as the help of the command is kept as a snapshot.
-            let mut words = line.trim_start().trim_start_matches("$ ").split_whitespace();
+            let mut words = line
+                .trim_start()
+                .trim_start_matches("$ ")
+                .split_whitespace();
             if words.next() != Some("replimeter") {
                 continue;
             }
-            let Some(command) = words.next() else { continue };
+            let Some(command) = words.next() else {
+                continue;
+            };
             let help = root().join(format!("tests/tests/snapshots/usage__help_{command}.snap"));
-            let Ok(help) = fs::read_to_string(help) else { continue };
+            let Ok(help) = fs::read_to_string(help) else {
+                continue;
+            };
             for option in words.filter(|word| word.starts_with("--")) {
                 let option = option.split('=').next().unwrap();
                 looked_at += 1;
-                let known = help.split(|c: char| !c.is_ascii_alphanumeric() && c != '-').any(|word| word == option);
+                let known = help
+                    .split(|c: char| !c.is_ascii_alphanumeric() && c != '-')
+                    .any(|word| word == option);
                 if !known {
                     unknown.push(format!("{}: {line}", page.display()));
                 }
@@ -127,5 +178,8 @@ fn commands_that_are_shown_have_the_options_that_are_shown() {
         }
     }
     assert!(looked_at > 50, "only {looked_at} options were looked at");
-    assert!(unknown.is_empty(), "options that are not in the help: {unknown:#?}");
+    assert!(
+        unknown.is_empty(),
+        "options that are not in the help: {unknown:#?}"
+    );
 }

@@ -5,7 +5,9 @@ use std::{ffi::OsStr, fs, io::Write, path::Path, process::Stdio, thread, time::D
 
 use replimeter_sandbox::Sandbox;
 use replimeter_server::Node;
-use replimeter_suites::{Ended, Tool, clean, password, session, sql, start, until, url, value, wait};
+use replimeter_suites::{
+    Ended, Tool, clean, password, session, sql, start, until, url, value, wait,
+};
 use rustix::process::{Pid, Signal, kill_process};
 
 const ADMIN: &str = "replimeter";
@@ -34,7 +36,11 @@ impl Cluster {
 
     /// Arguments for a short run as `user`.
     fn args(&self, user: &str, more: &[&str]) -> Vec<String> {
-        let mut args = vec!["lag".to_owned(), "--primary".to_owned(), url(self.primary(), user)];
+        let mut args = vec![
+            "lag".to_owned(),
+            "--primary".to_owned(),
+            url(self.primary(), user),
+        ];
         args.extend(["--replica".to_owned(), url(self.replica(), user)]);
         args.extend(["--floor-rounds", "20", "--warm-up", "5"].map(str::to_owned));
         args.extend(more.iter().map(|arg| (*arg).to_owned()));
@@ -42,7 +48,11 @@ impl Cluster {
     }
 
     fn run(&self, tool: &Tool, more: &[&str]) -> Ended {
-        let child = tool.command(&self.args(ADMIN, more)).env("REPLIMETER_PASSWORD", self.password()).spawn().unwrap();
+        let child = tool
+            .command(&self.args(ADMIN, more))
+            .env("REPLIMETER_PASSWORD", self.password())
+            .spawn()
+            .unwrap();
         let ended = wait(child, LIMIT);
         assert!(!ended.stderr.contains(self.password()) && !ended.stdout.contains(self.password()));
         ended
@@ -50,23 +60,37 @@ impl Cluster {
 
     /// Everything of ours is gone, on both servers.
     fn assert_clean(&self) {
-        until("the schema is gone everywhere", LIMIT, || clean(self.primary()) && clean(self.replica()));
+        until("the schema is gone everywhere", LIMIT, || {
+            clean(self.primary()) && clean(self.replica())
+        });
     }
 
     /// Waits until the replica has applied everything and runs.
     fn settle(&self) {
         until("the replica runs", LIMIT, || {
-            let row = session(self.replica()).rows("test", "SHOW ALL SLAVES STATUS").unwrap().remove(0);
+            let row = session(self.replica())
+                .rows("test", "SHOW ALL SLAVES STATUS")
+                .unwrap()
+                .remove(0);
             row["Slave_SQL_Running"] == "Yes" && row["Slave_IO_Running"] == "Yes"
         });
         let position = value(self.primary(), "SELECT @@gtid_binlog_pos").unwrap();
-        assert_eq!(value(self.replica(), &format!("SELECT MASTER_GTID_WAIT('{position}', 30)")).as_deref(), Some("0"));
+        assert_eq!(
+            value(
+                self.replica(),
+                &format!("SELECT MASTER_GTID_WAIT('{position}', 30)")
+            )
+            .as_deref(),
+            Some("0")
+        );
     }
 }
 
 #[test]
 fn the_users_own_servers() {
-    let cluster = Cluster { sandbox: start("mariadb/async:1", &[]) };
+    let cluster = Cluster {
+        sandbox: start("mariadb/async:1", &[]),
+    };
     let cases: [(&str, Case); 19] = [
         ("measures_and_leaves_nothing", measures_and_leaves_nothing),
         ("passwords_from_everywhere", passwords_from_everywhere),
@@ -77,16 +101,28 @@ fn the_users_own_servers() {
         ("a_read_only_primary", a_read_only_primary),
         ("a_foreign_table_is_refused", a_foreign_table_is_refused),
         ("a_schema_of_the_users_stays", a_schema_of_the_users_stays),
-        ("an_earlier_runs_leftover_goes", an_earlier_runs_leftover_goes),
+        (
+            "an_earlier_runs_leftover_goes",
+            an_earlier_runs_leftover_goes,
+        ),
         ("only_one_at_a_time", only_one_at_a_time),
-        ("interrupted_runs_keep_and_clean", interrupted_runs_keep_and_clean),
+        (
+            "interrupted_runs_keep_and_clean",
+            interrupted_runs_keep_and_clean,
+        ),
         ("a_panic_still_cleans", a_panic_still_cleans),
         ("a_stopped_replica", a_stopped_replica),
         ("a_frozen_replica", a_frozen_replica),
-        ("a_replica_that_breaks_in_the_middle", a_replica_that_breaks_in_the_middle),
+        (
+            "a_replica_that_breaks_in_the_middle",
+            a_replica_that_breaks_in_the_middle,
+        ),
         ("a_filter_that_swallows", a_filter_that_swallows),
         ("a_deliberate_delay", a_deliberate_delay),
-        ("a_payload_too_large_is_clamped", a_payload_too_large_is_clamped),
+        (
+            "a_payload_too_large_is_clamped",
+            a_payload_too_large_is_clamped,
+        ),
     ];
     for (name, case) in cases {
         eprintln!("case {name}");
@@ -100,11 +136,17 @@ fn the_users_own_servers() {
 
 fn measures_and_leaves_nothing(cluster: &Cluster) {
     let tool = Tool::new();
-    let document = cluster.run(&tool, &["--rounds", "100", "--every", "2ms", "--json"]).with_code(0).json();
+    let document = cluster
+        .run(&tool, &["--rounds", "100", "--every", "2ms", "--json"])
+        .with_code(0)
+        .json();
     assert_eq!(document["schema"], "replimeter.lag/1");
     assert_eq!(document["target"]["shape"], "endpoints:1");
     let row = &document["results"][0];
-    assert_eq!((row["rounds"].as_u64(), row["missing"].as_u64()), (Some(100), Some(0)));
+    assert_eq!(
+        (row["rounds"].as_u64(), row["missing"].as_u64()),
+        (Some(100), Some(0))
+    );
     cluster.assert_clean();
 }
 
@@ -113,7 +155,11 @@ fn passwords_from_everywhere(cluster: &Cluster) {
     let short = ["--rounds", "5"];
     let file = |tool: &Tool, name: &str| {
         let path = tool.folder().join(name);
-        fs::write(&path, format!("[client]\nuser={ADMIN}\npassword=\"{secret}\"\n")).unwrap();
+        fs::write(
+            &path,
+            format!("[client]\nuser={ADMIN}\npassword=\"{secret}\"\n"),
+        )
+        .unwrap();
         path
     };
     let tool = Tool::new();
@@ -127,23 +173,58 @@ fn passwords_from_everywhere(cluster: &Cluster) {
     let _ = tool.run(&cluster.args(ADMIN, &short)).with_code(0);
 
     let tool = Tool::new();
-    let each = [("REPLIMETER_PRIMARY_PASSWORD", secret), ("REPLIMETER_REPLICA1_PASSWORD", secret)];
-    let _ = Ended::of(tool.command(&cluster.args(ADMIN, &short)).envs(each).output().unwrap()).with_code(0);
+    let each = [
+        ("REPLIMETER_PRIMARY_PASSWORD", secret),
+        ("REPLIMETER_REPLICA1_PASSWORD", secret),
+    ];
+    let _ = Ended::of(
+        tool.command(&cluster.args(ADMIN, &short))
+            .envs(each)
+            .output()
+            .unwrap(),
+    )
+    .with_code(0);
 
     let tool = Tool::new();
     let with_password = |node: &Node| url(node, &format!("{ADMIN}:{secret}"));
-    let args = ["lag", "--primary", &with_password(cluster.primary()), "--replica", &with_password(cluster.replica())];
+    let args = [
+        "lag",
+        "--primary",
+        &with_password(cluster.primary()),
+        "--replica",
+        &with_password(cluster.replica()),
+    ];
     let ended = tool.run(&[&args[..], &short[..]].concat()).with_code(0);
     assert!(ended.stdout.contains("carries a password"), "{ended:#?}");
     let run = tool.only_run();
     // At a terminal the tool asks by itself, once for each server.
     let asking = Tool::new();
     let words = asking.command(&cluster.args(ADMIN, &short));
-    let line: Vec<String> = std::iter::once(words.get_program()).chain(words.get_args()).map(quoted).collect();
+    let line: Vec<String> = std::iter::once(words.get_program())
+        .chain(words.get_args())
+        .map(quoted)
+        .collect();
     let mut terminal = std::process::Command::new("script");
-    terminal.args(["--quiet", "--return", "--command", &line.join(" "), "/dev/null"]).current_dir(asking.folder());
-    terminal.envs(words.get_envs().filter_map(|(name, value)| Some((name, value?)))).env_remove("MYSQL_PWD");
-    terminal.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    terminal
+        .args([
+            "--quiet",
+            "--return",
+            "--command",
+            &line.join(" "),
+            "/dev/null",
+        ])
+        .current_dir(asking.folder());
+    terminal
+        .envs(
+            words
+                .get_envs()
+                .filter_map(|(name, value)| Some((name, value?))),
+        )
+        .env_remove("MYSQL_PWD");
+    terminal
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     let mut child = terminal.spawn().unwrap();
     let mut keys = child.stdin.take().unwrap();
     for _ in 0..2 {
@@ -152,12 +233,22 @@ fn passwords_from_everywhere(cluster: &Cluster) {
     }
     let ended = wait(child, LIMIT).with_code(0);
     drop(keys);
-    assert!(ended.stdout.contains("Password for replimeter@127.0.0.1:"), "{ended:#?}");
-    assert!(!ended.stdout.contains(secret), "it is not shown while it is typed");
+    assert!(
+        ended.stdout.contains("Password for replimeter@127.0.0.1:"),
+        "{ended:#?}"
+    );
+    assert!(
+        !ended.stdout.contains(secret),
+        "it is not shown while it is typed"
+    );
     // Whatever was given how: it is in no file of the run.
     for entry in fs::read_dir(run).unwrap() {
         let bytes = fs::read(entry.unwrap().path()).unwrap();
-        assert!(!bytes.windows(secret.len()).any(|window| window == secret.as_bytes()));
+        assert!(
+            !bytes
+                .windows(secret.len())
+                .any(|window| window == secret.as_bytes())
+        );
     }
 }
 
@@ -169,8 +260,17 @@ fn quoted(word: &OsStr) -> String {
 fn wrong_password(cluster: &Cluster) {
     let tool = Tool::new();
     let mut command = tool.command(&cluster.args(ADMIN, &[]));
-    let ended = Ended::of(command.env("REPLIMETER_PASSWORD", "wrong").output().unwrap()).with_code(3);
-    let _ = ended.saying("primary (127.0.0.1:").saying("Access denied").saying("--defaults-file");
+    let ended = Ended::of(
+        command
+            .env("REPLIMETER_PASSWORD", "wrong")
+            .output()
+            .unwrap(),
+    )
+    .with_code(3);
+    let _ = ended
+        .saying("primary (127.0.0.1:")
+        .saying("Access denied")
+        .saying("--defaults-file");
     assert!(tool.runs().is_empty());
 }
 
@@ -178,14 +278,34 @@ fn same_server_twice(cluster: &Cluster) {
     let (primary, replica) = (url(cluster.primary(), ADMIN), url(cluster.replica(), ADMIN));
     let run = |args: &[&str]| {
         let tool = Tool::new();
-        Ended::of(tool.command(args).env("REPLIMETER_PASSWORD", cluster.password()).output().unwrap())
+        Ended::of(
+            tool.command(args)
+                .env("REPLIMETER_PASSWORD", cluster.password())
+                .output()
+                .unwrap(),
+        )
     };
     let ended = run(&["lag", "--primary", &primary, "--replica", &primary]).with_code(3);
-    let _ = ended.saying("replica1 (").saying("is the same server as primary");
-    let ended = run(&["lag", "--primary", &primary, "--replica", &replica, "--replica", &replica]).with_code(3);
-    let _ = ended.saying("replica2 (").saying("is the same server as replica1");
+    let _ = ended
+        .saying("replica1 (")
+        .saying("is the same server as primary");
+    let ended = run(&[
+        "lag",
+        "--primary",
+        &primary,
+        "--replica",
+        &replica,
+        "--replica",
+        &replica,
+    ])
+    .with_code(3);
+    let _ = ended
+        .saying("replica2 (")
+        .saying("is the same server as replica1");
     let ended = run(&["lag", "--primary", &replica, "--replica", &primary]).with_code(3);
-    let _ = ended.saying("primary (").saying("declared the primary, but it replicates from replica1");
+    let _ = ended
+        .saying("primary (")
+        .saying("declared the primary, but it replicates from replica1");
 }
 
 fn a_replica_of_another_primary(cluster: &Cluster) {
@@ -195,32 +315,59 @@ fn a_replica_of_another_primary(cluster: &Cluster) {
     sql(&other.nodes()[0], "SET GLOBAL server_id = 77");
     sql(&other.nodes()[1], "STOP SLAVE");
     sql(&other.nodes()[1], "START SLAVE");
-    until("the other replica knows its primary's number", LIMIT, || {
-        let row = session(&other.nodes()[1]).rows("test", "SHOW ALL SLAVES STATUS").unwrap().remove(0);
-        row["Master_Server_Id"] == "77" && row["Slave_SQL_Running"] == "Yes"
-    });
+    until(
+        "the other replica knows its primary's number",
+        LIMIT,
+        || {
+            let row = session(&other.nodes()[1])
+                .rows("test", "SHOW ALL SLAVES STATUS")
+                .unwrap()
+                .remove(0);
+            row["Master_Server_Id"] == "77" && row["Slave_SQL_Running"] == "Yes"
+        },
+    );
     let run = |extra: &[&str]| {
         let tool = Tool::new();
         let replica = url(&other.nodes()[1], ADMIN);
         let primary = url(cluster.primary(), ADMIN);
-        let mut args = vec!["lag", "--primary", primary.as_str(), "--replica", replica.as_str()];
+        let mut args = vec![
+            "lag",
+            "--primary",
+            primary.as_str(),
+            "--replica",
+            replica.as_str(),
+        ];
         args.extend(extra);
         let mut command = tool.command(&args);
         command.env("REPLIMETER_PRIMARY_PASSWORD", cluster.password());
         command.env("REPLIMETER_REPLICA1_PASSWORD", password(&other.nodes()[0]));
         wait(command.spawn().unwrap(), LIMIT)
     };
-    let ended = run(&[]).with_code(3).saying("replica1 (").saying("is not a replica of the given primary");
-    let _ = ended.saying("server_id 77").saying(&format!("has server_id {number}"));
+    let ended = run(&[])
+        .with_code(3)
+        .saying("replica1 (")
+        .saying("is not a replica of the given primary");
+    let _ = ended
+        .saying("server_id 77")
+        .saying(&format!("has server_id {number}"));
     // With the same one only the sentinel can.
-    sql(&other.nodes()[0], &format!("SET GLOBAL server_id = {number}"));
+    sql(
+        &other.nodes()[0],
+        &format!("SET GLOBAL server_id = {number}"),
+    );
     sql(&other.nodes()[1], "STOP SLAVE");
     sql(&other.nodes()[1], "START SLAVE");
     until("the other replica runs again", LIMIT, || {
-        let row = session(&other.nodes()[1]).rows("test", "SHOW ALL SLAVES STATUS").unwrap().remove(0);
+        let row = session(&other.nodes()[1])
+            .rows("test", "SHOW ALL SLAVES STATUS")
+            .unwrap()
+            .remove(0);
         row["Master_Server_Id"] == number && row["Slave_SQL_Running"] == "Yes"
     });
-    let _ = run(&["--timeout", "2s"]).with_code(3).saying("replica1 (").saying("did not arrive within 2 s");
+    let _ = run(&["--timeout", "2s"])
+        .with_code(3)
+        .saying("replica1 (")
+        .saying("did not arrive within 2 s");
     cluster.assert_clean();
 }
 
@@ -228,18 +375,38 @@ fn missing_privileges(cluster: &Cluster) {
     let run = |user: &str| {
         let tool = Tool::new();
         let mut command = tool.command(&cluster.args(user, &["--rounds", "5"]));
-        wait(command.env("REPLIMETER_PASSWORD", "pw").spawn().unwrap(), LIMIT)
+        wait(
+            command.env("REPLIMETER_PASSWORD", "pw").spawn().unwrap(),
+            LIMIT,
+        )
     };
-    sql(cluster.primary(), "CREATE USER probe@'127.0.0.1' IDENTIFIED BY 'pw'");
+    sql(
+        cluster.primary(),
+        "CREATE USER probe@'127.0.0.1' IDENTIFIED BY 'pw'",
+    );
     cluster.settle();
-    let ended = run("probe").with_code(3).saying("primary (127.0.0.1:").saying("CREATE, DROP, INSERT, DELETE, SELECT");
-    let _ = ended.saying("GRANT CREATE, DROP, INSERT, DELETE, SELECT ON `replimeter`.* TO 'probe'@'127.0.0.1'");
-    sql(cluster.primary(), "GRANT CREATE, DROP, INSERT, DELETE, SELECT ON replimeter.* TO probe@'127.0.0.1'");
+    let ended = run("probe")
+        .with_code(3)
+        .saying("primary (127.0.0.1:")
+        .saying("CREATE, DROP, INSERT, DELETE, SELECT");
+    let _ = ended.saying(
+        "GRANT CREATE, DROP, INSERT, DELETE, SELECT ON `replimeter`.* TO 'probe'@'127.0.0.1'",
+    );
+    sql(
+        cluster.primary(),
+        "GRANT CREATE, DROP, INSERT, DELETE, SELECT ON replimeter.* TO probe@'127.0.0.1'",
+    );
     cluster.settle();
-    let _ = run("probe").with_code(3).saying("replica1 (127.0.0.1:").saying("REPLICA MONITOR");
+    let _ = run("probe")
+        .with_code(3)
+        .saying("replica1 (127.0.0.1:")
+        .saying("REPLICA MONITOR");
     cluster.assert_clean();
     // Exactly what the documentation lists is enough.
-    sql(cluster.primary(), "GRANT REPLICA MONITOR, BINLOG MONITOR ON *.* TO probe@'127.0.0.1'");
+    sql(
+        cluster.primary(),
+        "GRANT REPLICA MONITOR, BINLOG MONITOR ON *.* TO probe@'127.0.0.1'",
+    );
     cluster.settle();
     let _ = run("probe").with_code(0);
     sql(cluster.primary(), "DROP USER probe@'127.0.0.1'");
@@ -247,33 +414,68 @@ fn missing_privileges(cluster: &Cluster) {
 
 fn a_read_only_primary(cluster: &Cluster) {
     sql(cluster.primary(), "SET GLOBAL read_only = 1");
-    let ended = cluster.run(&Tool::new(), &[]).with_code(3).saying("cannot be the primary").saying("read_only=ON");
+    let ended = cluster
+        .run(&Tool::new(), &[])
+        .with_code(3)
+        .saying("cannot be the primary")
+        .saying("read_only=ON");
     drop(ended);
     sql(cluster.primary(), "SET GLOBAL read_only = 0");
 }
 
 fn a_foreign_table_is_refused(cluster: &Cluster) {
     sql(cluster.primary(), "CREATE DATABASE replimeter");
-    sql(cluster.primary(), "CREATE TABLE replimeter.lag_probe (mine INT)");
-    sql(cluster.primary(), "INSERT INTO replimeter.lag_probe VALUES (42)");
+    sql(
+        cluster.primary(),
+        "CREATE TABLE replimeter.lag_probe (mine INT)",
+    );
+    sql(
+        cluster.primary(),
+        "INSERT INTO replimeter.lag_probe VALUES (42)",
+    );
     cluster.settle();
-    let _ = cluster.run(&Tool::new(), &[]).with_code(3).saying("primary (").saying("did not make, and will not touch");
-    assert_eq!(value(cluster.primary(), "SELECT mine FROM replimeter.lag_probe").as_deref(), Some("42"));
+    let _ = cluster
+        .run(&Tool::new(), &[])
+        .with_code(3)
+        .saying("primary (")
+        .saying("did not make, and will not touch");
+    assert_eq!(
+        value(cluster.primary(), "SELECT mine FROM replimeter.lag_probe").as_deref(),
+        Some("42")
+    );
     sql(cluster.primary(), "DROP DATABASE replimeter");
     cluster.settle();
     // On the replica alone it would break replication.
     let mut replica = session(cluster.replica());
-    for statement in ["SET sql_log_bin=0", "CREATE DATABASE replimeter", "CREATE TABLE replimeter.lag_probe (mine INT)"] {
+    for statement in [
+        "SET sql_log_bin=0",
+        "CREATE DATABASE replimeter",
+        "CREATE TABLE replimeter.lag_probe (mine INT)",
+    ] {
         replica.run("test", statement).unwrap();
     }
-    let _ = cluster.run(&Tool::new(), &[]).with_code(3).saying("replica1 (").saying("will not touch");
-    assert_eq!(value(cluster.replica(), "SELECT COUNT(*) FROM replimeter.lag_probe").as_deref(), Some("0"));
+    let _ = cluster
+        .run(&Tool::new(), &[])
+        .with_code(3)
+        .saying("replica1 (")
+        .saying("will not touch");
+    assert_eq!(
+        value(
+            cluster.replica(),
+            "SELECT COUNT(*) FROM replimeter.lag_probe"
+        )
+        .as_deref(),
+        Some("0")
+    );
     replica.run("test", "DROP DATABASE replimeter").unwrap();
 }
 
 fn a_schema_of_the_users_stays(cluster: &Cluster) {
     sql(cluster.primary(), "CREATE DATABASE replimeter");
-    sql(cluster.primary(), "CREATE TABLE replimeter.notes (mine INT)");
+    sql(
+        cluster.primary(),
+        "CREATE TABLE replimeter.notes (mine INT)",
+    );
     cluster.settle();
     let _ = cluster.run(&Tool::new(), &["--rounds", "10"]).with_code(0);
     let tables = "SELECT GROUP_CONCAT(table_name) FROM information_schema.tables WHERE table_schema = 'replimeter'";
@@ -286,10 +488,19 @@ fn a_schema_of_the_users_stays(cluster: &Cluster) {
 /// Starts a run and waits until it writes.
 fn under_way(cluster: &Cluster, tool: &Tool, more: &[&str]) -> std::process::Child {
     let args = cluster.args(ADMIN, more);
-    let child = tool.command(&args).env("REPLIMETER_PASSWORD", cluster.password()).spawn().unwrap();
+    let child = tool
+        .command(&args)
+        .env("REPLIMETER_PASSWORD", cluster.password())
+        .spawn()
+        .unwrap();
     until("rows are written", LIMIT, || {
-        let count = session(cluster.primary()).value("test", "SELECT COUNT(*) FROM replimeter.lag_probe");
-        count.ok().flatten().and_then(|count| count.parse().ok()).is_some_and(|count: u64| count > 100)
+        let count =
+            session(cluster.primary()).value("test", "SELECT COUNT(*) FROM replimeter.lag_probe");
+        count
+            .ok()
+            .flatten()
+            .and_then(|count| count.parse().ok())
+            .is_some_and(|count: u64| count > 100)
     });
     child
 }
@@ -303,8 +514,13 @@ fn an_earlier_runs_leftover_goes(cluster: &Cluster) {
     let mut child = under_way(cluster, &tool, &["--for", "60s"]);
     child.kill().unwrap();
     child.wait().unwrap();
-    assert!(!clean(cluster.primary()), "a killed tool cannot clean up on the user's servers");
-    let ended = cluster.run(&Tool::new(), &["--rounds", "5", "--json"]).with_code(0);
+    assert!(
+        !clean(cluster.primary()),
+        "a killed tool cannot clean up on the user's servers"
+    );
+    let ended = cluster
+        .run(&Tool::new(), &["--rounds", "5", "--json"])
+        .with_code(0);
     let warnings = ended.json()["warnings"].to_string();
     assert!(warnings.contains("leftover-removed"), "{warnings}");
 }
@@ -312,7 +528,10 @@ fn an_earlier_runs_leftover_goes(cluster: &Cluster) {
 fn only_one_at_a_time(cluster: &Cluster) {
     let tool = Tool::new();
     let child = under_way(cluster, &tool, &["--for", "60s"]);
-    let _ = cluster.run(&Tool::new(), &[]).with_code(3).saying("another replimeter is measuring this server");
+    let _ = cluster
+        .run(&Tool::new(), &[])
+        .with_code(3)
+        .saying("another replimeter is measuring this server");
     kill_process(pid(&child), Signal::INT).unwrap();
     let _ = wait(child, LIMIT).with_code(130);
 }
@@ -335,21 +554,31 @@ fn interrupted_runs_keep_and_clean(cluster: &Cluster) {
 fn assert_rendered_again(tool: &Tool, run: &Path) {
     fs::remove_file(run.join("report.html")).unwrap();
     let ended = tool.run(&["report", run.to_str().unwrap()]).with_code(0);
-    assert!(ended.words().contains("The run was interrupted"), "{ended:#?}");
+    assert!(
+        ended.words().contains("The run was interrupted"),
+        "{ended:#?}"
+    );
     assert!(run.join("report.html").exists());
 }
 
 fn a_panic_still_cleans(cluster: &Cluster) {
     let tool = Tool::new();
     let mut command = tool.command(&cluster.args(ADMIN, &["--for", "60s"]));
-    command.env("REPLIMETER_PASSWORD", cluster.password()).env("REPLIMETER_FAULT", "panic-while-measuring");
+    command
+        .env("REPLIMETER_PASSWORD", cluster.password())
+        .env("REPLIMETER_FAULT", "panic-while-measuring");
     let _ = wait(command.spawn().unwrap(), LIMIT).with_code(101);
     assert!(clean(cluster.primary()));
 }
 
 fn a_stopped_replica(cluster: &Cluster) {
     sql(cluster.replica(), "STOP SLAVE");
-    let _ = cluster.run(&Tool::new(), &[]).with_code(3).saying("replica1 (").saying("does not replicate").saying("SQL thread No");
+    let _ = cluster
+        .run(&Tool::new(), &[])
+        .with_code(3)
+        .saying("replica1 (")
+        .saying("does not replicate")
+        .saying("SQL thread No");
     assert!(clean(cluster.primary()), "nothing was written");
     sql(cluster.replica(), "START SLAVE");
     cluster.settle();
@@ -357,10 +586,17 @@ fn a_stopped_replica(cluster: &Cluster) {
     let tool = Tool::new();
     let child = under_way(cluster, &tool, &["--for", "60s", "--timeout", "2s"]);
     sql(cluster.replica(), "STOP SLAVE SQL_THREAD");
-    let ended = wait(child, LIMIT).with_code(3).saying("replica1 (").saying("SQL thread No");
-    assert!(ended.words().contains("The run ended with an error"), "{ended:#?}");
+    let ended = wait(child, LIMIT)
+        .with_code(3)
+        .saying("replica1 (")
+        .saying("SQL thread No");
+    assert!(
+        ended.words().contains("The run ended with an error"),
+        "{ended:#?}"
+    );
     let document: serde_json::Value =
-        serde_json::from_str(&fs::read_to_string(tool.only_run().join("summary.json")).unwrap()).unwrap();
+        serde_json::from_str(&fs::read_to_string(tool.only_run().join("summary.json")).unwrap())
+            .unwrap();
     assert_eq!(document["status"], "failed");
     assert!(document["results"][0]["missing"].as_u64().unwrap() > 0);
     sql(cluster.replica(), "START SLAVE");
@@ -397,26 +633,41 @@ fn a_replica_that_breaks_in_the_middle(cluster: &Cluster) {
         replica.run("test", statement).unwrap();
     }
     let ended = wait(child, Duration::from_secs(25)).with_code(3);
-    let _ = ended.saying("replica1 (").saying("1062").saying("Duplicate entry");
-    replica.run("test", "DELETE FROM replimeter.lag_probe").unwrap();
+    let _ = ended
+        .saying("replica1 (")
+        .saying("1062")
+        .saying("Duplicate entry");
+    replica
+        .run("test", "DELETE FROM replimeter.lag_probe")
+        .unwrap();
     replica.run("test", "STOP SLAVE").unwrap();
-    replica.run("test", "SET GLOBAL slave_exec_mode='IDEMPOTENT'").unwrap();
+    replica
+        .run("test", "SET GLOBAL slave_exec_mode='IDEMPOTENT'")
+        .unwrap();
     replica.run("test", "START SLAVE").unwrap();
     cluster.settle();
     replica.run("test", "STOP SLAVE").unwrap();
-    replica.run("test", "SET GLOBAL slave_exec_mode='STRICT'").unwrap();
+    replica
+        .run("test", "SET GLOBAL slave_exec_mode='STRICT'")
+        .unwrap();
     replica.run("test", "START SLAVE").unwrap();
 }
 
 fn a_filter_that_swallows(cluster: &Cluster) {
     let filter = |value: &str| {
         sql(cluster.replica(), "STOP SLAVE");
-        sql(cluster.replica(), &format!("SET GLOBAL replicate_wild_ignore_table='{value}'"));
+        sql(
+            cluster.replica(),
+            &format!("SET GLOBAL replicate_wild_ignore_table='{value}'"),
+        );
         sql(cluster.replica(), "START SLAVE");
     };
     filter("repli%.%");
-    let _ =
-        cluster.run(&Tool::new(), &[]).with_code(3).saying("a filter swallows the schema").saying("Wild_Ignore_Table=repli%.%");
+    let _ = cluster
+        .run(&Tool::new(), &[])
+        .with_code(3)
+        .saying("a filter swallows the schema")
+        .saying("Wild_Ignore_Table=repli%.%");
     assert!(clean(cluster.primary()), "nothing was written");
     filter("");
 }
@@ -424,34 +675,78 @@ fn a_filter_that_swallows(cluster: &Cluster) {
 fn a_deliberate_delay(cluster: &Cluster) {
     let delay = |seconds: u32| {
         sql(cluster.replica(), "STOP SLAVE");
-        sql(cluster.replica(), &format!("CHANGE MASTER TO MASTER_DELAY={seconds}"));
+        sql(
+            cluster.replica(),
+            &format!("CHANGE MASTER TO MASTER_DELAY={seconds}"),
+        );
         sql(cluster.replica(), "START SLAVE");
     };
     delay(2);
-    let ended = cluster.run(&Tool::new(), &["--rounds", "30", "--timeout", "3s", "--json"]).with_code(0);
+    let ended = cluster
+        .run(
+            &Tool::new(),
+            &["--rounds", "30", "--timeout", "3s", "--json"],
+        )
+        .with_code(0);
     let document = ended.json();
     let row = &document["results"][0];
     assert_eq!(row["configured_delay_us"].as_f64(), Some(2e6));
-    assert!(row["from_send"]["min_us"].as_f64().unwrap() > 0.9e6, "{row:#}");
-    assert!(document["answer"].as_str().unwrap().contains("deliberate delay"), "{document:#}");
-    assert!(document["warnings"].to_string().contains("deliberately delayed by 2 s"));
+    assert!(
+        row["from_send"]["min_us"].as_f64().unwrap() > 0.9e6,
+        "{row:#}"
+    );
+    assert!(
+        document["answer"]
+            .as_str()
+            .unwrap()
+            .contains("deliberate delay"),
+        "{document:#}"
+    );
+    assert!(
+        document["warnings"]
+            .to_string()
+            .contains("deliberately delayed by 2 s")
+    );
     delay(0);
 }
 
 fn a_payload_too_large_is_clamped(cluster: &Cluster) {
     sql(cluster.replica(), "SET GLOBAL max_allowed_packet = 1048576");
-    let ended = cluster.run(&Tool::new(), &["--rounds", "3", "--every", "50ms", "--size", "2000000", "--json"]).with_code(0);
+    let ended = cluster
+        .run(
+            &Tool::new(),
+            &[
+                "--rounds", "3", "--every", "50ms", "--size", "2000000", "--json",
+            ],
+        )
+        .with_code(0);
     let document = ended.json();
-    assert!(document["warnings"].to_string().contains("payload-clamped"), "{document:#}");
-    assert_eq!(document["results"][0]["size_bytes"].as_u64(), Some(1_048_576 - 256), "what was written, not what was asked for");
-    sql(cluster.replica(), "SET GLOBAL max_allowed_packet = 16777216");
+    assert!(
+        document["warnings"].to_string().contains("payload-clamped"),
+        "{document:#}"
+    );
+    assert_eq!(
+        document["results"][0]["size_bytes"].as_u64(),
+        Some(1_048_576 - 256),
+        "what was written, not what was asked for"
+    );
+    sql(
+        cluster.replica(),
+        "SET GLOBAL max_allowed_packet = 16777216",
+    );
 }
 
 fn a_replica_that_dies(cluster: Cluster) {
     let tool = Tool::new();
     let child = under_way(&cluster, &tool, &["--for", "60s"]);
-    kill_process(Pid::from_raw(i32::try_from(cluster.sandbox.pids()[1]).unwrap()).unwrap(), Signal::KILL).unwrap();
-    let _ = wait(child, Duration::from_secs(20)).with_code(3).saying("replica1 (");
+    kill_process(
+        Pid::from_raw(i32::try_from(cluster.sandbox.pids()[1]).unwrap()).unwrap(),
+        Signal::KILL,
+    )
+    .unwrap();
+    let _ = wait(child, Duration::from_secs(20))
+        .with_code(3)
+        .saying("replica1 (");
     assert!(tool.only_run().join("samples.parquet").exists());
     // The primary was cleaned all the same.
     thread::sleep(Duration::from_millis(100));

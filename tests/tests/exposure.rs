@@ -11,28 +11,55 @@ fn exposure(args: &[&str]) -> Value {
     let tool = Tool::new();
     let mut all = vec!["exposure", "--json"];
     all.extend(args);
-    let document = wait(tool.command(&all).spawn().unwrap(), Duration::from_secs(180)).with_code(0).json();
+    let document = wait(
+        tool.command(&all).spawn().unwrap(),
+        Duration::from_secs(180),
+    )
+    .with_code(0)
+    .json();
     assert_eq!(document["schema"], "replimeter.exposure/1");
     document
 }
 
 fn number(value: &Value) -> f64 {
-    value.as_f64().unwrap_or_else(|| panic!("no number: {value}"))
+    value
+        .as_f64()
+        .unwrap_or_else(|| panic!("no number: {value}"))
 }
 
 #[test]
 fn a_slow_link_exposes_its_delay() {
     for engine in ["mariadb", "mysql"] {
         let shape = format!("{engine}/async:1");
-        let of = |delay: &str| exposure(&["--sandbox", &shape, "--link-delay", delay, "--rate", "400", "--for", "4s"]);
+        let of = |delay: &str| {
+            exposure(&[
+                "--sandbox",
+                &shape,
+                "--link-delay",
+                delay,
+                "--rate",
+                "400",
+                "--for",
+                "4s",
+            ])
+        };
         let (near, far) = (of("0"), of("50ms"));
         // Little's law: on average rate times delay are under way; a busy machine makes it more, never less.
         let rate = number(&far["results"][0]["committed"]) / (number(&far["measured_us"]) / 1e6);
         let (near, far) = (&near["results"][0], &far["results"][0]);
-        let (near_mean, far_mean) = (number(&near["transactions"]["mean"]), number(&far["transactions"]["mean"]));
-        assert!(far_mean > 0.75 * rate * 0.05 && far_mean > near_mean, "{engine}: {near_mean} and {far_mean} at {rate}/s");
+        let (near_mean, far_mean) = (
+            number(&near["transactions"]["mean"]),
+            number(&far["transactions"]["mean"]),
+        );
+        assert!(
+            far_mean > 0.75 * rate * 0.05 && far_mean > near_mean,
+            "{engine}: {near_mean} and {far_mean} at {rate}/s"
+        );
         assert!(number(&far["age"]["max_us"]) > 45_000.0, "{far}");
-        assert!(number(&far["bytes"]["mean"]) > 100.0 * far_mean, "more than its payload");
+        assert!(
+            number(&far["bytes"]["mean"]) > 100.0 * far_mean,
+            "more than its payload"
+        );
         assert!(far["zero_by_construction"].is_null());
         assert!(number(&far["committed"]) > 100.0);
     }
@@ -43,21 +70,48 @@ fn modes_that_expose_nothing_say_so() {
     for shape in ["galera:2", "mariadb/semi-sync:1", "mysql/semi-sync:1"] {
         let document = exposure(&["--sandbox", shape, "--for", "1s"]);
         let row = &document["results"][0];
-        assert!(row["zero_by_construction"].as_str().unwrap().contains("acknowledge"), "{shape}: {row}");
-        assert!(document["answer"].as_str().unwrap().contains("by construction"), "{shape}");
+        assert!(
+            row["zero_by_construction"]
+                .as_str()
+                .unwrap()
+                .contains("acknowledge"),
+            "{shape}: {row}"
+        );
+        assert!(
+            document["answer"]
+                .as_str()
+                .unwrap()
+                .contains("by construction"),
+            "{shape}"
+        );
     }
 }
 
 #[test]
 fn servers_of_the_users_are_only_looked_at() {
     let sandbox = start("mariadb/async:1", &[]);
-    let [primary, replica] = sandbox.nodes() else { panic!("two servers") };
+    let [primary, replica] = sandbox.nodes() else {
+        panic!("two servers")
+    };
     sql(primary, "CREATE USER looker@'127.0.0.1' IDENTIFIED BY 'pw'");
-    sql(primary, "GRANT REPLICATION SLAVE, REPLICA MONITOR, BINLOG MONITOR ON *.* TO looker@'127.0.0.1'");
+    sql(
+        primary,
+        "GRANT REPLICATION SLAVE, REPLICA MONITOR, BINLOG MONITOR ON *.* TO looker@'127.0.0.1'",
+    );
     std::thread::sleep(Duration::from_secs(1));
     let tool = Tool::new();
     let (one, other) = (url(primary, "looker"), url(replica, "looker"));
-    let args = ["exposure", "--primary", &one, "--replica", &other, "--for", "3s", "--every", "500ms"];
+    let args = [
+        "exposure",
+        "--primary",
+        &one,
+        "--replica",
+        &other,
+        "--for",
+        "3s",
+        "--every",
+        "500ms",
+    ];
     let mut command = tool.command(&args);
     command.env("REPLIMETER_PASSWORD", "pw");
     let child = command.spawn().unwrap();
@@ -70,7 +124,10 @@ fn servers_of_the_users_are_only_looked_at() {
         sql(primary, &format!("INSERT INTO shop.t VALUES ({id})"));
     }
     let ended = wait(child, Duration::from_secs(60)).with_code(0);
-    assert!(ended.words().contains("A crash would have taken"), "{ended:#?}");
+    assert!(
+        ended.words().contains("A crash would have taken"),
+        "{ended:#?}"
+    );
     let summary = std::fs::read_to_string(tool.only_run().join("summary.json")).unwrap();
     let document: Value = serde_json::from_str(&summary).unwrap();
     let row = &document["results"][0];
@@ -78,7 +135,17 @@ fn servers_of_the_users_are_only_looked_at() {
     assert_eq!(number(&row["committed"]), 22.0);
     assert!(document["windows"].as_array().unwrap().len() >= 4);
     assert!(clean(primary) && !password(primary).is_empty());
-    let refused = tool.run(&["exposure", "--primary", &one, "--replica", &other, "--writers", "2"]).with_code(2);
+    let refused = tool
+        .run(&[
+            "exposure",
+            "--primary",
+            &one,
+            "--replica",
+            &other,
+            "--writers",
+            "2",
+        ])
+        .with_code(2);
     let _ = refused.saying("writes nothing to servers that it did not start");
 }
 
@@ -86,14 +153,29 @@ fn servers_of_the_users_are_only_looked_at() {
 fn a_fall_back_is_exposure() {
     let spec = SandboxSpec {
         server_options: vec!["rpl_semi_sync_master_timeout=50".parse().unwrap()],
-        link: Some(LinkSpec { delay: "0".parse().unwrap(), jitter: "0".parse().unwrap(), bandwidth: None }),
+        link: Some(LinkSpec {
+            delay: "0".parse().unwrap(),
+            jitter: "0".parse().unwrap(),
+            bandwidth: None,
+        }),
         ..SandboxSpec::of("mariadb/semi-sync:1".parse().unwrap())
     };
     let sandbox = start_spec(spec).unwrap();
-    let [primary, replica] = sandbox.nodes() else { panic!("two servers") };
+    let [primary, replica] = sandbox.nodes() else {
+        panic!("two servers")
+    };
     let tool = Tool::new();
     let (one, other) = (url(primary, "replimeter"), url(replica, "replimeter"));
-    let mut command = tool.command(&["exposure", "--primary", &one, "--replica", &other, "--for", "5s", "--json"]);
+    let mut command = tool.command(&[
+        "exposure",
+        "--primary",
+        &one,
+        "--replica",
+        &other,
+        "--for",
+        "5s",
+        "--json",
+    ]);
     command.env("REPLIMETER_PASSWORD", password(primary));
     let child = command.spawn().unwrap();
     std::thread::sleep(Duration::from_millis(1500));
@@ -102,17 +184,31 @@ fn a_fall_back_is_exposure() {
     sql(primary, "CREATE DATABASE shop2");
     let document = wait(child, Duration::from_secs(60)).with_code(0).json();
     let row = &document["results"][0];
-    assert!(row["zero_by_construction"].is_null() && number(&row["fallen_back_percent"]) > 10.0, "{row}");
+    assert!(
+        row["zero_by_construction"].is_null() && number(&row["fallen_back_percent"]) > 10.0,
+        "{row}"
+    );
     assert!(number(&row["transactions"]["max"]) >= 2.0, "{row}");
 }
 
 #[test]
 fn a_primary_that_dies_ends_the_run_and_its_time_is_not_averaged() {
     let sandbox = start("mariadb/async:1", &[]);
-    let [primary, replica] = sandbox.nodes() else { panic!("two servers") };
+    let [primary, replica] = sandbox.nodes() else {
+        panic!("two servers")
+    };
     let tool = Tool::new();
     let (one, other) = (url(primary, "replimeter"), url(replica, "replimeter"));
-    let mut command = tool.command(&["exposure", "--primary", &one, "--replica", &other, "--for", "8s", "--json"]);
+    let mut command = tool.command(&[
+        "exposure",
+        "--primary",
+        &one,
+        "--replica",
+        &other,
+        "--for",
+        "8s",
+        "--json",
+    ]);
     command.env("REPLIMETER_PASSWORD", password(primary));
     let child = command.spawn().unwrap();
     std::thread::sleep(Duration::from_secs(3));
@@ -120,17 +216,34 @@ fn a_primary_that_dies_ends_the_run_and_its_time_is_not_averaged() {
     kill_process(pid, Signal::KILL).unwrap();
     let document = wait(child, Duration::from_secs(60)).with_code(3).json();
     assert_eq!(document["status"], "failed");
-    assert!(document["error"].as_str().unwrap().contains("primary"), "{document:#}");
+    assert!(
+        document["error"].as_str().unwrap().contains("primary"),
+        "{document:#}"
+    );
     let warnings = document["warnings"].as_array().unwrap();
-    assert!(warnings.iter().any(|warning| warning["code"] == "server-lost"), "{warnings:#?}");
+    assert!(
+        warnings
+            .iter()
+            .any(|warning| warning["code"] == "server-lost"),
+        "{warnings:#?}"
+    );
     // It was looked for less than the half of the time, and only those looks count.
     assert!(number(&document["measured_us"]) < 6e6, "{document:#}");
-    assert!(number(&document["results"][0]["looks"]) < 600.0, "{document:#}");
+    assert!(
+        number(&document["results"][0]["looks"]) < 600.0,
+        "{document:#}"
+    );
 }
 
 #[test]
 fn several_targets_and_no_replica_are_refused() {
     let tool = Tool::new();
-    let _ = tool.run(&["exposure", "--sandbox", "async:1", "--sandbox", "async:2"]).with_code(2).saying("one target");
-    let _ = tool.run(&["exposure", "--sandbox", "mariadb/none"]).with_code(2).saying("has no replica");
+    let _ = tool
+        .run(&["exposure", "--sandbox", "async:1", "--sandbox", "async:2"])
+        .with_code(2)
+        .saying("one target");
+    let _ = tool
+        .run(&["exposure", "--sandbox", "mariadb/none"])
+        .with_code(2)
+        .saying("has no replica");
 }

@@ -9,14 +9,29 @@ use std::{
     process::{Command, Stdio},
 };
 
-use replimeter_suites::{Ended, Tool, assert_plan_described, assert_run_described, binary, violations};
+use replimeter_suites::{
+    Ended, Tool, assert_plan_described, assert_run_described, binary, violations,
+};
 use serde_json::{Value, json};
 
-const COMMANDS: [&str; 9] = ["lag", "calibrate", "tap", "load", "scale", "cost", "stale", "loss", "exposure"];
+const COMMANDS: [&str; 9] = [
+    "lag",
+    "calibrate",
+    "tap",
+    "load",
+    "scale",
+    "cost",
+    "stale",
+    "loss",
+    "exposure",
+];
 
 /// The root of the repository.
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .unwrap()
+        .to_owned()
 }
 
 /// Python with what the documents' queries need, in an environment of its own.
@@ -28,7 +43,9 @@ fn python() -> PathBuf {
         return python;
     }
     let run = |command: &mut Command| {
-        let ended = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+        let ended = command
+            .output()
+            .unwrap_or_else(|error| panic!("{command:?}: {error}"));
         assert!(ended.status.success(), "{command:?}: {ended:?}");
     };
     run(Command::new("python3").args(["-m", "venv"]).arg(&folder));
@@ -42,9 +59,20 @@ fn python() -> PathBuf {
 /// Runs a program of Python's in a folder.
 fn run_python(folder: &Path, program: &str, args: &[&str]) -> Ended {
     let mut command = Command::new(python());
-    command.arg("-").args(args).current_dir(folder).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+        .arg("-")
+        .args(args)
+        .current_dir(folder)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
-    child.stdin.take().unwrap().write_all(program.as_bytes()).unwrap();
+    child
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(program.as_bytes())
+        .unwrap();
     Ended::of(child.wait_with_output().unwrap())
 }
 
@@ -52,7 +80,10 @@ fn run_python(folder: &Path, program: &str, args: &[&str]) -> Ended {
 fn blocks(page: &str, language: &str) -> Vec<String> {
     let text = fs::read_to_string(root().join("docs").join(page)).unwrap();
     let fence = format!("```{language}\n");
-    text.split(&fence).skip(1).map(|rest| rest.split("```").next().unwrap().to_owned()).collect()
+    text.split(&fence)
+        .skip(1)
+        .map(|rest| rest.split("```").next().unwrap().to_owned())
+        .collect()
 }
 
 #[test]
@@ -62,7 +93,9 @@ fn every_plan_is_as_its_schema_says_and_a_wrong_one_is_not() {
     for entry in fs::read_dir(root().join("plans")).unwrap() {
         let path = entry.unwrap().path();
         assert_plan_described(&fs::read_to_string(&path).unwrap());
-        let dry = tool.run(&["run", "--dry-run", path.to_str().unwrap()]).with_code(0);
+        let dry = tool
+            .run(&["run", "--dry-run", path.to_str().unwrap()])
+            .with_code(0);
         assert_plan_described(&dry.stdout);
         plans += 1;
     }
@@ -78,7 +111,10 @@ fn every_plan_is_as_its_schema_says_and_a_wrong_one_is_not() {
         assert!(!violations("plan", &wrong).is_empty(), "{wrong}");
     }
     let printed = tool.run(&["schema", "plan"]).with_code(0).stdout;
-    assert_eq!(printed, fs::read_to_string(root().join("docs/schema/plan.json")).unwrap());
+    assert_eq!(
+        printed,
+        fs::read_to_string(root().join("docs/schema/plan.json")).unwrap()
+    );
     let _ = tool.run(&["schema", "plans"]).with_code(2).saying("plan");
 }
 
@@ -88,20 +124,53 @@ fn a_dry_run_says_what_each_command_touches_and_is_a_plan_again() {
     for command in COMMANDS {
         let plan = tool.folder().join("plan.toml");
         fs::write(&plan, format!("command = \"{command}\"\n")).unwrap();
-        let first = tool.run(&["run", "--dry-run", "plan.toml"]).with_code(0).stdout;
-        for want in ["# What it will touch:", "#   servers  ", "#   files    a new folder replimeter-runs/TIME-"] {
-            assert!(first.contains(want), "{command}: `{want}` is missing in {first}");
+        let first = tool
+            .run(&["run", "--dry-run", "plan.toml"])
+            .with_code(0)
+            .stdout;
+        for want in [
+            "# What it will touch:",
+            "#   servers  ",
+            "#   files    a new folder replimeter-runs/TIME-",
+        ] {
+            assert!(
+                first.contains(want),
+                "{command}: `{want}` is missing in {first}"
+            );
         }
-        let what = if command == "tap" { "#   writes   nothing" } else { "#   writes   schema `replimeter`" };
+        let what = if command == "tap" {
+            "#   writes   nothing"
+        } else {
+            "#   writes   schema `replimeter`"
+        };
         assert!(first.contains(what), "{command}: {first}");
         assert_plan_described(&first);
         fs::write(&plan, &first).unwrap();
-        assert_eq!(tool.run(&["run", "--dry-run", "plan.toml"]).with_code(0).stdout, first, "{command}");
+        assert_eq!(
+            tool.run(&["run", "--dry-run", "plan.toml"])
+                .with_code(0)
+                .stdout,
+            first,
+            "{command}"
+        );
     }
-    let more = ["--primary", "mysql://u@db1/", "--replica", "mysql://u@db2:3307/", "--run-dir", "here"];
-    fs::write(tool.folder().join("plan.toml"), "command = \"lag\"\n[lag]\nload = [\"oltp-mix:8@primary\"]\nrate = 100\n")
-        .unwrap();
-    let yours = tool.run(&[&["run", "--dry-run", "plan.toml"][..], &more[..]].concat()).with_code(0).stdout;
+    let more = [
+        "--primary",
+        "mysql://u@db1/",
+        "--replica",
+        "mysql://u@db2:3307/",
+        "--run-dir",
+        "here",
+    ];
+    fs::write(
+        tool.folder().join("plan.toml"),
+        "command = \"lag\"\n[lag]\nload = [\"oltp-mix:8@primary\"]\nrate = 100\n",
+    )
+    .unwrap();
+    let yours = tool
+        .run(&[&["run", "--dry-run", "plan.toml"][..], &more[..]].concat())
+        .with_code(0)
+        .stdout;
     for want in [
         "connects to yours: primary (db1:3306), replica1 (db2:3307)",
         "table `lag_probe`",
@@ -120,16 +189,45 @@ fn a_folder_of_plans_is_checked_whole_before_the_first_begins() {
     let tool = Tool::new();
     let folder = tool.folder().join("plans");
     fs::create_dir(&folder).unwrap();
-    let _ = tool.run(&["run", "plans"]).with_code(2).saying("there is no plan (*.toml) in it");
-    for (name, title) in [("b.toml", "second"), ("a.toml", "first"), ("c.txt", "no plan")] {
-        fs::write(folder.join(name), format!("command = \"lag\"\ntitle = \"{title}\"\n")).unwrap();
+    let _ = tool
+        .run(&["run", "plans"])
+        .with_code(2)
+        .saying("there is no plan (*.toml) in it");
+    for (name, title) in [
+        ("b.toml", "second"),
+        ("a.toml", "first"),
+        ("c.txt", "no plan"),
+    ] {
+        fs::write(
+            folder.join(name),
+            format!("command = \"lag\"\ntitle = \"{title}\"\n"),
+        )
+        .unwrap();
     }
     let both = tool.run(&["run", "--dry-run", "plans"]).with_code(0).stdout;
-    assert!(both.find("# plans/a.toml").unwrap() < both.find("# plans/b.toml").unwrap(), "{both}");
-    assert!(both.find("first").unwrap() < both.find("second").unwrap() && !both.contains("no plan"), "{both}");
-    let _ = tool.run(&["run", "plans", "--json"]).with_code(2).saying("single plan");
-    fs::write(folder.join("b.toml"), "command = \"lag\"\n[target]\nlink-delay = \"10m\"\n").unwrap();
-    let ended = tool.run(&["run", "plans"]).with_code(2).saying("plans/b.toml").saying("line 3, column 1").saying("10ms?");
+    assert!(
+        both.find("# plans/a.toml").unwrap() < both.find("# plans/b.toml").unwrap(),
+        "{both}"
+    );
+    assert!(
+        both.find("first").unwrap() < both.find("second").unwrap() && !both.contains("no plan"),
+        "{both}"
+    );
+    let _ = tool
+        .run(&["run", "plans", "--json"])
+        .with_code(2)
+        .saying("single plan");
+    fs::write(
+        folder.join("b.toml"),
+        "command = \"lag\"\n[target]\nlink-delay = \"10m\"\n",
+    )
+    .unwrap();
+    let ended = tool
+        .run(&["run", "plans"])
+        .with_code(2)
+        .saying("plans/b.toml")
+        .saying("line 3, column 1")
+        .saying("10ms?");
     assert_eq!(ended.stdout, "");
     assert!(tool.runs().is_empty(), "the first plan has begun");
 }
@@ -138,17 +236,38 @@ fn a_folder_of_plans_is_checked_whole_before_the_first_begins() {
 fn mistakes_in_a_plan_are_shown_with_line_column_and_what_was_meant() {
     let tool = Tool::new();
     for (text, wants) in [
-        ("command = \"lag\"\n[lag]\nrouns = 5\n", ["line 3, column 1", "did you mean `rounds`?"]),
-        ("command = \"lag\"\nrounds = 5\n", ["line 2, column 1", "`rounds` is a key of [lag]"]),
-        ("command = \"lag\"\n[lag]\nmethod = \"pol\"\n", ["line 3, column 10", "did you mean `poll`?"]),
-        ("command = \"lag\"\n[lag]\nfor = \"10\"\n", ["line 3, column 7", "a number with a unit"]),
-        ("command = \"lag\"\n[lag]\npace = \"every 10m\"\n", ["line 3, column 1", "did you mean 10ms? (`m` is minutes)"]),
-        ("command = \"exposur\"\n", ["line 1, column 11", "did you mean `exposure`?"]),
+        (
+            "command = \"lag\"\n[lag]\nrouns = 5\n",
+            ["line 3, column 1", "did you mean `rounds`?"],
+        ),
+        (
+            "command = \"lag\"\nrounds = 5\n",
+            ["line 2, column 1", "`rounds` is a key of [lag]"],
+        ),
+        (
+            "command = \"lag\"\n[lag]\nmethod = \"pol\"\n",
+            ["line 3, column 10", "did you mean `poll`?"],
+        ),
+        (
+            "command = \"lag\"\n[lag]\nfor = \"10\"\n",
+            ["line 3, column 7", "a number with a unit"],
+        ),
+        (
+            "command = \"lag\"\n[lag]\npace = \"every 10m\"\n",
+            ["line 3, column 1", "did you mean 10ms? (`m` is minutes)"],
+        ),
+        (
+            "command = \"exposur\"\n",
+            ["line 1, column 11", "did you mean `exposure`?"],
+        ),
     ] {
         fs::write(tool.folder().join("plan.toml"), text).unwrap();
         let ended = tool.run(&["run", "plan.toml"]).with_code(2);
         for want in wants {
-            assert!(ended.stderr.contains(want), "`{want}` is missing for {text}: {ended:#?}");
+            assert!(
+                ended.stderr.contains(want),
+                "`{want}` is missing for {text}: {ended:#?}"
+            );
         }
     }
 }
@@ -156,25 +275,49 @@ fn mistakes_in_a_plan_are_shown_with_line_column_and_what_was_meant() {
 #[test]
 fn a_run_is_read_by_other_tools() {
     let tool = Tool::new();
-    let args = ["lag", "--sandbox", "async:1", "--method", "poll,tap", "--rounds", "300", "--every", "3ms", "--csv"];
+    let args = [
+        "lag",
+        "--sandbox",
+        "async:1",
+        "--method",
+        "poll,tap",
+        "--rounds",
+        "300",
+        "--every",
+        "3ms",
+        "--csv",
+    ];
     let printed = tool.run(&args).with_code(0).stdout;
     let run = tool.only_run();
     assert_run_described(&run);
 
     // The table, as it was printed and again from the directory.
-    assert_eq!(tool.run(&["report", run.to_str().unwrap(), "--csv"]).with_code(0).stdout, printed);
+    assert_eq!(
+        tool.run(&["report", run.to_str().unwrap(), "--csv"])
+            .with_code(0)
+            .stdout,
+        printed
+    );
     fs::write(tool.folder().join("lag.csv"), &printed).unwrap();
-    let program = "import csv, json\nprint(json.dumps(list(csv.DictReader(open('lag.csv', newline='')))))";
+    let program =
+        "import csv, json\nprint(json.dumps(list(csv.DictReader(open('lag.csv', newline='')))))";
     let rows = run_python(tool.folder(), program, &[]).with_code(0);
     let rows: Value = serde_json::from_str(&rows.stdout).unwrap();
-    let summary: Value = serde_json::from_str(&fs::read_to_string(run.join("summary.json")).unwrap()).unwrap();
+    let summary: Value =
+        serde_json::from_str(&fs::read_to_string(run.join("summary.json")).unwrap()).unwrap();
     let results = summary["results"].as_array().unwrap();
     assert_eq!(rows.as_array().unwrap().len(), results.len());
     for (row, result) in rows.as_array().unwrap().iter().zip(results) {
         assert_eq!(row["method"], result["method"]);
         let number = |text: &Value| text.as_str().unwrap().parse::<f64>().unwrap();
-        assert_eq!(number(&row["from_ack.p50_us"]), result["from_ack"]["p50_us"].as_f64().unwrap());
-        assert_eq!(number(&row["from_ack.count"]), result["from_ack"]["count"].as_f64().unwrap());
+        assert_eq!(
+            number(&row["from_ack.p50_us"]),
+            result["from_ack"]["p50_us"].as_f64().unwrap()
+        );
+        assert_eq!(
+            number(&row["from_ack.count"]),
+            result["from_ack"]["count"].as_f64().unwrap()
+        );
     }
 
     // The histograms, by a public tool: the same quantiles as ours.
@@ -193,13 +336,25 @@ print(json.dumps(found))";
     let found = run_python(&run, program, &["histograms.hlog"]).with_code(0);
     let found: BTreeMap<String, (u64, f64)> = serde_json::from_str(&found.stdout).unwrap();
     for result in results {
-        let tag = format!("async:1/replica1/{}/lag", result["method"].as_str().unwrap());
+        let tag = format!(
+            "async:1/replica1/{}/lag",
+            result["method"].as_str().unwrap()
+        );
         let (count, median_ns) = found[&tag];
-        let below = found.get(&format!("{tag}-below-zero")).map_or(0, |(count, _)| *count);
-        assert_eq!(count + below, result["rounds"].as_u64().unwrap() - result["missing"].as_u64().unwrap(), "{found:?}");
+        let below = found
+            .get(&format!("{tag}-below-zero"))
+            .map_or(0, |(count, _)| *count);
+        assert_eq!(
+            count + below,
+            result["rounds"].as_u64().unwrap() - result["missing"].as_u64().unwrap(),
+            "{found:?}"
+        );
         let ours = result["from_ack"]["p50_us"].as_f64().unwrap();
         // Where nothing is below zero, the median of the series is the median.
-        assert!(below > 0 || (median_ns / 1e3 / ours - 1.0).abs() < 0.01, "{tag}: {median_ns} ns, {ours} µs");
+        assert!(
+            below > 0 || (median_ns / 1e3 / ours - 1.0).abs() < 0.01,
+            "{tag}: {median_ns} ns, {ours} µs"
+        );
     }
 
     // The queries of the documents, as they stand there.
@@ -221,38 +376,76 @@ fn completions_and_the_manual_are_usable() {
     let tool = Tool::new();
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let script = tool.run(&["completions", shell]).with_code(0).stdout;
-        assert!(script.contains("exposure") && script.contains("link-delay"), "{shell}");
+        assert!(
+            script.contains("exposure") && script.contains("link-delay"),
+            "{shell}"
+        );
     }
     let complete = "
 eval \"$($0 completions bash)\"
 COMP_WORDS=(replimeter lag --me); COMP_CWORD=2
 _replimeter replimeter --me lag
 echo \"${COMPREPLY[@]}\"";
-    let ended = Command::new("bash").args(["-c", complete]).arg(binary()).output().unwrap();
-    assert_eq!(String::from_utf8_lossy(&ended.stdout).trim(), "--method", "{ended:?}");
+    let ended = Command::new("bash")
+        .args(["-c", complete])
+        .arg(binary())
+        .output()
+        .unwrap();
+    assert_eq!(
+        String::from_utf8_lossy(&ended.stdout).trim(),
+        "--method",
+        "{ended:?}"
+    );
     let _ = tool.run(&["man", "pages/man1"]).with_code(0);
     let pages = tool.folder().join("pages/man1");
-    for page in ["replimeter.1", "replimeter-lag.1", "replimeter-sandbox-up.1", "replimeter-servers-add.1"] {
+    for page in [
+        "replimeter.1",
+        "replimeter-lag.1",
+        "replimeter-sandbox-up.1",
+        "replimeter-servers-add.1",
+    ] {
         let text = fs::read_to_string(pages.join(page)).unwrap();
         assert!(text.contains(".SH SYNOPSIS"), "{page}");
     }
-    assert!(fs::read_to_string(pages.join("replimeter-lag.1")).unwrap().contains("floor"));
-    let _ = tool.run(&["man", "/proc/replimeter"]).with_code(3).saying("/proc/replimeter");
+    assert!(
+        fs::read_to_string(pages.join("replimeter-lag.1"))
+            .unwrap()
+            .contains("floor")
+    );
+    let _ = tool
+        .run(&["man", "/proc/replimeter"])
+        .with_code(3)
+        .saying("/proc/replimeter");
 }
 
 #[test]
 fn the_handbook_is_a_book() {
     let tool = Tool::new();
     let mdbook = python().with_file_name("mdbook");
-    let built = Command::new(mdbook).arg("build").arg("--dest-dir").arg(tool.folder()).arg(root()).output().unwrap();
+    let built = Command::new(mdbook)
+        .arg("build")
+        .arg("--dest-dir")
+        .arg(tool.folder())
+        .arg(root())
+        .output()
+        .unwrap();
     let said = String::from_utf8_lossy(&built.stderr);
-    assert!(built.status.success() && !said.contains("WARN") && !said.contains("ERROR"), "{said}");
+    assert!(
+        built.status.success() && !said.contains("WARN") && !said.contains("ERROR"),
+        "{said}"
+    );
     let mut pages = 0;
     for entry in fs::read_dir(root().join("docs")).unwrap() {
         let path = entry.unwrap().path();
         if path.extension().is_some_and(|ending| ending == "md") && !path.ends_with("SUMMARY.md") {
-            let page = tool.folder().join(path.with_extension("html").file_name().unwrap());
-            assert!(fs::metadata(&page).is_ok_and(|page| page.len() > 1000), "{}", page.display());
+            let page = tool
+                .folder()
+                .join(path.with_extension("html").file_name().unwrap());
+            assert!(
+                fs::metadata(&page).is_ok_and(|page| page.len() > 1000),
+                "{}",
+                page.display()
+            );
             pages += 1;
         }
     }
@@ -262,11 +455,19 @@ fn the_handbook_is_a_book() {
 #[test]
 fn the_package_holds_a_program_that_runs() {
     let tool = Tool::new();
-    let made = Command::new(root().join("scripts/make-deb")).arg(tool.folder()).output().unwrap();
+    let made = Command::new(root().join("scripts/make-deb"))
+        .arg(tool.folder())
+        .output()
+        .unwrap();
     assert!(made.status.success(), "{made:?}");
     let package = String::from_utf8(made.stdout).unwrap();
     let inside = tool.folder().join("root");
-    let unpacked = Command::new("dpkg-deb").arg("-x").arg(package.trim()).arg(&inside).output().unwrap();
+    let unpacked = Command::new("dpkg-deb")
+        .arg("-x")
+        .arg(package.trim())
+        .arg(&inside)
+        .output()
+        .unwrap();
     assert!(unpacked.status.success(), "{unpacked:?}");
     for path in [
         "usr/lib/replimeter/libreplimeter_udf.so",
@@ -282,12 +483,30 @@ fn the_package_holds_a_program_that_runs() {
     ] {
         assert!(inside.join(path).is_file(), "{path} is missing");
     }
-    let run =
-        |args: &[&str]| Ended::of(Command::new(inside.join("usr/bin/replimeter")).args(args).output().unwrap()).with_code(0);
+    let run = |args: &[&str]| {
+        Ended::of(
+            Command::new(inside.join("usr/bin/replimeter"))
+                .args(args)
+                .output()
+                .unwrap(),
+        )
+        .with_code(0)
+    };
     assert_eq!(run(&["--version"]).stdout, tool.run(&["--version"]).stdout);
     let plans = inside.join("usr/share/doc/replimeter/plans");
-    assert!(run(&["run", "--dry-run", plans.to_str().unwrap()]).stdout.contains("size-sweep.toml"));
-    let control = Command::new("dpkg-deb").arg("-f").arg(package.trim()).output().unwrap();
+    assert!(
+        run(&["run", "--dry-run", plans.to_str().unwrap()])
+            .stdout
+            .contains("size-sweep.toml")
+    );
+    let control = Command::new("dpkg-deb")
+        .arg("-f")
+        .arg(package.trim())
+        .output()
+        .unwrap();
     let control = String::from_utf8(control.stdout).unwrap();
-    assert!(control.contains("Package: replimeter") && control.contains("Depends: libc6"), "{control}");
+    assert!(
+        control.contains("Package: replimeter") && control.contains("Depends: libc6"),
+        "{control}"
+    );
 }

@@ -22,7 +22,12 @@ fn document(shape: &str, delay: &str, every: &str, more: &[&str]) -> Value {
         "--json",
     ];
     args.extend(more);
-    wait(tool.command(&args).spawn().unwrap(), Duration::from_secs(120)).with_code(0).json()
+    wait(
+        tool.command(&args).spawn().unwrap(),
+        Duration::from_secs(120),
+    )
+    .with_code(0)
+    .json()
 }
 
 fn p50(document: &Value, key: &str) -> f64 {
@@ -32,7 +37,12 @@ fn p50(document: &Value, key: &str) -> f64 {
 #[test]
 fn lag_rises_by_the_delay() {
     // Without flushes, so that a busy disk does not hide the delay.
-    let quiet = ["--server-option", "sync_binlog=0", "--server-option", "innodb_flush_log_at_trx_commit=0"];
+    let quiet = [
+        "--server-option",
+        "sync_binlog=0",
+        "--server-option",
+        "innodb_flush_log_at_trx_commit=0",
+    ];
     let measure = |shape: &str, delay: &str| document(shape, delay, "40ms", &quiet);
     let mut rises = Vec::new();
     // How exactly is the bench's to say: here other work may be under way, in any one run.
@@ -41,36 +51,69 @@ fn lag_rises_by_the_delay() {
         for (delay, us) in [("5ms", 5_000.0), ("20ms", 20_000.0)] {
             let with = measure("async:1", delay);
             let earliest = with["results"][0]["from_send"]["min_us"].as_f64().unwrap();
-            assert!(earliest >= us, "{delay}: a row came after {earliest} µs, before the link let it through");
+            assert!(
+                earliest >= us,
+                "{delay}: a row came after {earliest} µs, before the link let it through"
+            );
             rises.push((us, p50(&with, "from_ack") - p50(&without, "from_ack")));
         }
-        if rises.iter().rev().take(2).all(|(us, rise)| *rise > us * 0.9 && *rise < us + 3_000.0) {
+        if rises
+            .iter()
+            .rev()
+            .take(2)
+            .all(|(us, rise)| *rise > us * 0.9 && *rise < us + 3_000.0)
+        {
             break;
         }
         assert!(rises.len() < 8, "injected and measured (µs): {rises:?}");
     }
     let with = measure("semi-sync:1", "20ms");
-    assert!(p50(&with, "insert") > 40_000.0, "there and back before the acknowledgement");
-    assert!(p50(&with, "from_ack") < 0.0, "the replica shows the row before the primary acknowledges it");
+    assert!(
+        p50(&with, "insert") > 40_000.0,
+        "there and back before the acknowledgement"
+    );
+    assert!(
+        p50(&with, "from_ack") < 0.0,
+        "the replica shows the row before the primary acknowledges it"
+    );
 }
 
 #[test]
 fn chains_pay_for_every_link() {
-    let document = document("chain:2", "10ms", "60ms", &["--link-jitter", "1ms", "--link-bandwidth", "100mbit"]);
-    let of = |row: usize| document["results"][row]["from_send"]["p50_us"].as_f64().unwrap();
-    assert!(of(0) > 9_000.0 && of(1) > 18_000.0 && of(1) > of(0) + 8_000.0, "{} {}", of(0), of(1));
+    let document = document(
+        "chain:2",
+        "10ms",
+        "60ms",
+        &["--link-jitter", "1ms", "--link-bandwidth", "100mbit"],
+    );
+    let of = |row: usize| {
+        document["results"][row]["from_send"]["p50_us"]
+            .as_f64()
+            .unwrap()
+    };
+    assert!(
+        of(0) > 9_000.0 && of(1) > 18_000.0 && of(1) > of(0) + 8_000.0,
+        "{} {}",
+        of(0),
+        of(1)
+    );
 }
 
 #[test]
 fn members_of_clusters_in_networks_of_their_own() {
     if !rustix::process::geteuid().is_root() {
         let tool = Tool::new();
-        let _ =
-            tool.run(&["lag", "--sandbox", "galera:2", "--link-delay", "1ms"]).with_code(3).saying("needs a network of its own");
+        let _ = tool
+            .run(&["lag", "--sandbox", "galera:2", "--link-delay", "1ms"])
+            .with_code(3)
+            .saying("needs a network of its own");
         return;
     }
     for shape in ["galera:2", "group:2"] {
-        let (without, with) = (document(shape, "0", "120ms", &[]), document(shape, "20ms", "120ms", &[]));
+        let (without, with) = (
+            document(shape, "0", "120ms", &[]),
+            document(shape, "20ms", "120ms", &[]),
+        );
         let rise = p50(&with, "insert") - p50(&without, "insert");
         // There and back at least once before a commit.
         assert!(rise > 36_000.0, "{shape}: rose by {rise} µs");
@@ -88,9 +131,26 @@ fn an_ordinary_user_is_told_why_a_cluster_gets_no_links() {
     let program = folder.path().join("replimeter");
     std::fs::copy(binary(), &program).unwrap();
     let mut command = Command::new("setpriv");
-    command.args(["--reuid=31245", "--regid=31245", "--clear-groups"]).arg(&program);
-    command.args(["lag", "--sandbox", "galera:2", "--link-delay", "1ms", "--servers"]).arg(home().join("servers"));
-    command.current_dir(folder.path()).env("HOME", folder.path()).env("REPLIMETER_HOME", folder.path().join("home"));
+    command
+        .args(["--reuid=31245", "--regid=31245", "--clear-groups"])
+        .arg(&program);
+    command
+        .args([
+            "lag",
+            "--sandbox",
+            "galera:2",
+            "--link-delay",
+            "1ms",
+            "--servers",
+        ])
+        .arg(home().join("servers"));
+    command
+        .current_dir(folder.path())
+        .env("HOME", folder.path())
+        .env("REPLIMETER_HOME", folder.path().join("home"));
     let ended = Ended::of(command.output().unwrap()).with_code(3);
-    let _ = ended.saying("needs a network of its own").saying("run it as root").saying("need no privilege");
+    let _ = ended
+        .saying("needs a network of its own")
+        .saying("run it as root")
+        .saying("need no privilege");
 }

@@ -10,36 +10,69 @@ fn loss(args: &[&str]) -> Ended {
     let tool = Tool::new();
     let mut all = vec!["loss"];
     all.extend(args);
-    wait(tool.command(&all).spawn().unwrap(), Duration::from_secs(600))
+    wait(
+        tool.command(&all).spawn().unwrap(),
+        Duration::from_secs(600),
+    )
 }
 
 fn count(value: &Value, key: &str) -> u64 {
-    value[key].as_u64().unwrap_or_else(|| panic!("{key} is missing in {value}"))
+    value[key]
+        .as_u64()
+        .unwrap_or_else(|| panic!("{key} is missing in {value}"))
 }
 
 /// What must hold of every row, whatever was crashed.
 fn consistent(document: &Value) {
     assert_eq!(document["schema"], "replimeter.loss/1");
     for row in document["results"].as_array().unwrap() {
-        let crashes: Vec<&Value> =
-            document["crashes"].as_array().unwrap().iter().filter(|crash| crash["shape"] == row["shape"]).collect();
+        let crashes: Vec<&Value> = document["crashes"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|crash| crash["shape"] == row["shape"])
+            .collect();
         assert_eq!(count(row, "crashes"), crashes.len() as u64);
-        for key in ["acknowledged", "missing", "seen_then_lost", "unacknowledged_present"] {
-            assert_eq!(count(row, key), crashes.iter().map(|crash| count(crash, key)).sum::<u64>(), "{key}");
+        for key in [
+            "acknowledged",
+            "missing",
+            "seen_then_lost",
+            "unacknowledged_present",
+        ] {
+            assert_eq!(
+                count(row, key),
+                crashes.iter().map(|crash| count(crash, key)).sum::<u64>(),
+                "{key}"
+            );
         }
         assert!(count(row, "acknowledged") > 0);
-        let lossy = crashes.iter().filter(|crash| count(crash, "missing") > 0).count() as u64;
+        let lossy = crashes
+            .iter()
+            .filter(|crash| count(crash, "missing") > 0)
+            .count() as u64;
         assert_eq!(count(&row["lossy"], "count"), lossy);
-        assert!(row["lossy"]["percent_high"].as_f64().unwrap() > 0.0, "never a bare nought");
+        assert!(
+            row["lossy"]["percent_high"].as_f64().unwrap() > 0.0,
+            "never a bare nought"
+        );
         for crash in crashes {
             assert!(count(crash, "missing") <= count(crash, "acknowledged"));
-            assert_eq!(count(crash, "begun"), count(crash, "acknowledged") + count(crash, "unacknowledged"));
+            assert_eq!(
+                count(crash, "begun"),
+                count(crash, "acknowledged") + count(crash, "unacknowledged")
+            );
             assert!(count(crash, "seen_then_lost") <= count(crash, "seen"));
-            assert!(crash["recovery_us"].as_f64().unwrap() >= crash["promoted_us"].as_f64().unwrap());
+            assert!(
+                crash["recovery_us"].as_f64().unwrap() >= crash["promoted_us"].as_f64().unwrap()
+            );
             assert!(crash["return_error"].is_null(), "{crash}");
             let errant = &crash["errant"];
             // Nothing but SIGKILL happened: the old primary has all that it acknowledged.
-            assert_eq!(count(errant, "acknowledged"), count(crash, "missing"), "{crash}");
+            assert_eq!(
+                count(errant, "acknowledged"),
+                count(crash, "missing"),
+                "{crash}"
+            );
             assert!(count(errant, "rows") >= count(crash, "missing"));
         }
     }
@@ -49,19 +82,39 @@ fn consistent(document: &Value) {
 fn asynchronous_replication_loses_what_was_acknowledged_after_the_cut() {
     for engine in ["mariadb", "mysql"] {
         let shape = format!("{engine}/async:1");
-        let args = ["--sandbox", &shape, "--crash", "isolated", "--crashes", "2", "--gap", "300ms", "--json"];
+        let args = [
+            "--sandbox",
+            &shape,
+            "--crash",
+            "isolated",
+            "--crashes",
+            "2",
+            "--gap",
+            "300ms",
+            "--json",
+        ];
         let document = loss(&args).with_code(0).json();
         consistent(&document);
         let row = &document["results"][0];
         assert_eq!(
-            (row["engine"].as_str(), row["mode"].as_str(), row["crash"].as_str()),
+            (
+                row["engine"].as_str(),
+                row["mode"].as_str(),
+                row["crash"].as_str()
+            ),
             (Some(engine), Some("async"), Some("isolated"))
         );
         for crash in document["crashes"].as_array().unwrap() {
             assert!(count(crash, "missing_after_cut") > 0, "{crash}");
             assert!(count(crash, "seen_then_lost") > 0, "{crash}");
-            assert!(!crash["errant"]["gtids"].as_str().unwrap().is_empty(), "{crash}");
-            assert!(count(&crash["errant"], "transactions") >= count(crash, "missing"), "{crash}");
+            assert!(
+                !crash["errant"]["gtids"].as_str().unwrap().is_empty(),
+                "{crash}"
+            );
+            assert!(
+                count(&crash["errant"], "transactions") >= count(crash, "missing"),
+                "{crash}"
+            );
         }
     }
 }
@@ -70,42 +123,85 @@ fn asynchronous_replication_loses_what_was_acknowledged_after_the_cut() {
 fn semi_synchronous_replication_loses_nothing_acknowledged_and_its_wait_points_differ() {
     for engine in ["mariadb", "mysql"] {
         let shape = format!("{engine}/semi-sync:1");
-        let args = ["--sandbox", &shape, "--crash", "isolated", "--crashes", "2", "--json"];
+        let args = [
+            "--sandbox",
+            &shape,
+            "--crash",
+            "isolated",
+            "--crashes",
+            "2",
+            "--json",
+        ];
         let document = loss(&args).with_code(0).json();
         consistent(&document);
         let rows = document["results"].as_array().unwrap();
         let point = |point: &str| rows.iter().find(|row| row["wait_point"] == point).unwrap();
         for row in rows {
-            assert_eq!((row["mode"].as_str(), count(row, "missing"), count(row, "fallen_back")), (Some("semi-sync"), 0, 0));
+            assert_eq!(
+                (
+                    row["mode"].as_str(),
+                    count(row, "missing"),
+                    count(row, "fallen_back")
+                ),
+                (Some("semi-sync"), 0, 0)
+            );
         }
         // Writers wait for a replica that is cut off; only after-commit shows their rows meanwhile.
         let seen = |row: &Value| count(row, "seen_then_lost");
         assert!(seen(point("after-commit")) > 0, "{document}");
         assert_eq!(seen(point("after-sync")), 0, "{document}");
-        assert_eq!(count(point("after-commit"), "seen_unacknowledged_lost"), seen(point("after-commit")));
-        assert!(count(point("after-sync"), "errant_rows") > 0, "what waited is in the old primary's log: {document}");
+        assert_eq!(
+            count(point("after-commit"), "seen_unacknowledged_lost"),
+            seen(point("after-commit"))
+        );
+        assert!(
+            count(point("after-sync"), "errant_rows") > 0,
+            "what waited is in the old primary's log: {document}"
+        );
     }
 }
 
 #[test]
 fn a_semi_synchronous_primary_that_falls_back_loses() {
     let option = "rpl_semi_sync_master_timeout=50";
-    let args = ["--sandbox", "mariadb/semi-sync:1", "--wait-point", "after-sync", "--crash", "isolated", "--gap", "1s"];
+    let args = [
+        "--sandbox",
+        "mariadb/semi-sync:1",
+        "--wait-point",
+        "after-sync",
+        "--crash",
+        "isolated",
+        "--gap",
+        "1s",
+    ];
     let more = ["--server-option", option, "--crashes", "1", "--json"];
     let document = loss(&[&args[..], &more[..]].concat()).with_code(0).json();
     let row = &document["results"][0];
-    assert!(count(row, "missing") > 0 && count(row, "fallen_back") == 1, "{row}");
-    let warned = document["warnings"].as_array().unwrap().iter().any(|warning| warning["code"] == "semi-sync-not-in-effect");
+    assert!(
+        count(row, "missing") > 0 && count(row, "fallen_back") == 1,
+        "{row}"
+    );
+    let warned = document["warnings"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .any(|warning| warning["code"] == "semi-sync-not-in-effect");
     assert!(warned, "{document}");
 }
 
 #[test]
 fn clusters_lose_nothing_that_they_acknowledged() {
     for shape in ["galera:3", "group:3"] {
-        let document = loss(&["--sandbox", shape, "--crashes", "1", "--json"]).with_code(0).json();
+        let document = loss(&["--sandbox", shape, "--crashes", "1", "--json"])
+            .with_code(0)
+            .json();
         consistent(&document);
         let row = &document["results"][0];
-        assert_eq!((count(row, "missing"), count(row, "seen_then_lost")), (0, 0), "{document}");
+        assert_eq!(
+            (count(row, "missing"), count(row, "seen_then_lost")),
+            (0, 0),
+            "{document}"
+        );
         assert!(row["recovery_us"].as_f64().unwrap() > 0.0);
     }
 }
@@ -113,18 +209,48 @@ fn clusters_lose_nothing_that_they_acknowledged() {
 #[test]
 fn the_most_advanced_of_several_replicas_takes_over() {
     let tool = Tool::new();
-    let args = ["loss", "--sandbox", "mariadb/async:2", "--crashes", "1", "--rate", "500", "--markdown"];
-    let args: Vec<&str> = args.into_iter().filter(|arg| *arg != "--markdown").collect();
-    let ended = wait(tool.command(&args).spawn().unwrap(), Duration::from_secs(120)).with_code(0);
+    let args = [
+        "loss",
+        "--sandbox",
+        "mariadb/async:2",
+        "--crashes",
+        "1",
+        "--rate",
+        "500",
+        "--markdown",
+    ];
+    let args: Vec<&str> = args
+        .into_iter()
+        .filter(|arg| *arg != "--markdown")
+        .collect();
+    let ended = wait(
+        tool.command(&args).spawn().unwrap(),
+        Duration::from_secs(120),
+    )
+    .with_code(0);
     let words = ended.words();
-    assert!(words.contains("What the crashes took") && words.contains("replica"), "{words}");
+    assert!(
+        words.contains("What the crashes took") && words.contains("replica"),
+        "{words}"
+    );
     let run = tool.only_run();
-    for file in ["plan.toml", "manifest.json", "samples.parquet", "summary.json", "report.html"] {
+    for file in [
+        "plan.toml",
+        "manifest.json",
+        "samples.parquet",
+        "summary.json",
+        "report.html",
+    ] {
         assert!(run.join(file).exists(), "{file}");
     }
     let again = tool.run(&["report", run.to_str().unwrap()]).with_code(0);
-    assert!(again.words().contains("What the crashes took"), "{again:#?}");
-    let planned = tool.run(&["run", "--dry-run", run.join("plan.toml").to_str().unwrap()]).with_code(0);
+    assert!(
+        again.words().contains("What the crashes took"),
+        "{again:#?}"
+    );
+    let planned = tool
+        .run(&["run", "--dry-run", run.join("plan.toml").to_str().unwrap()])
+        .with_code(0);
     assert!(planned.stdout.contains("crashes = 1"), "{planned:#?}");
 }
 
@@ -132,12 +258,25 @@ fn the_most_advanced_of_several_replicas_takes_over() {
 fn refuses_what_it_must_not_crash_or_cannot() {
     let tool = Tool::new();
     let urls = ["loss", "--primary", "mysql://a/", "--replica", "mysql://b/"];
-    let _ = tool.run(&urls).with_code(2).saying("never servers of yours").saying("exposure");
-    let _ = tool.run(&["loss", "--sandbox", "work"]).with_code(2).saying("no sandbox that is kept");
+    let _ = tool
+        .run(&urls)
+        .with_code(2)
+        .saying("never servers of yours")
+        .saying("exposure");
+    let _ = tool
+        .run(&["loss", "--sandbox", "work"])
+        .with_code(2)
+        .saying("no sandbox that is kept");
     for shape in ["none", "async:0", "galera:1", "group:1"] {
-        let _ = tool.run(&["loss", "--sandbox", shape]).with_code(2).saying("has no replica");
+        let _ = tool
+            .run(&["loss", "--sandbox", shape])
+            .with_code(2)
+            .saying("has no replica");
     }
-    let _ = tool.run(&["loss", "--gap", "1s"]).with_code(2).saying("isolated crashes");
+    let _ = tool
+        .run(&["loss", "--gap", "1s"])
+        .with_code(2)
+        .saying("isolated crashes");
     assert!(tool.runs().is_empty());
 }
 
@@ -145,8 +284,19 @@ fn refuses_what_it_must_not_crash_or_cannot() {
 fn an_interrupted_run_keeps_its_crashes_and_leaves_no_server() {
     use rustix::process::{Pid, Signal, kill_process};
     let tool = Tool::new();
-    let child =
-        tool.command(&["loss", "--sandbox", "mariadb/async:1", "--crashes", "500", "--for", "100ms", "--json"]).spawn().unwrap();
+    let child = tool
+        .command(&[
+            "loss",
+            "--sandbox",
+            "mariadb/async:1",
+            "--crashes",
+            "500",
+            "--for",
+            "100ms",
+            "--json",
+        ])
+        .spawn()
+        .unwrap();
     let pid = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
     std::thread::sleep(Duration::from_secs(25));
     kill_process(pid, Signal::INT).unwrap();
@@ -160,7 +310,11 @@ fn an_interrupted_run_keeps_its_crashes_and_leaves_no_server() {
     let folder = home();
     let mine = servers_below(&folder).into_iter().filter(|server| {
         std::fs::read_to_string(format!("/proc/{server}/stat")).is_ok_and(|stat| {
-            let parent = stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(1)).unwrap_or_default();
+            let parent = stat
+                .rsplit(')')
+                .next()
+                .and_then(|rest| rest.split_whitespace().nth(1))
+                .unwrap_or_default();
             parent == pid.as_raw_nonzero().to_string()
         })
     });

@@ -47,17 +47,34 @@ impl Person {
         let mut command = match self.uid {
             Some(uid) => {
                 let mut command = Command::new("setpriv");
-                command.args([format!("--reuid={uid}"), format!("--regid={uid}"), "--clear-groups".to_owned()]).arg(program);
+                command
+                    .args([
+                        format!("--reuid={uid}"),
+                        format!("--regid={uid}"),
+                        "--clear-groups".to_owned(),
+                    ])
+                    .arg(program);
                 command
             }
             None => Command::new(program),
         };
-        command.args(["lag", "--servers"]).arg(home().join("servers")).args(args);
-        command.current_dir(self.own()).env("HOME", self.own()).env("REPLIMETER_HOME", self.own().join("home"));
+        command
+            .args(["lag", "--servers"])
+            .arg(home().join("servers"))
+            .args(args);
+        command
+            .current_dir(self.own())
+            .env("HOME", self.own())
+            .env("REPLIMETER_HOME", self.own().join("home"));
         if let Some(fault) = fault {
             command.env("REPLIMETER_FAULT", fault);
         }
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap()
     }
 
     fn sandboxes(&self) -> PathBuf {
@@ -65,13 +82,20 @@ impl Person {
     }
 
     fn folders(&self) -> usize {
-        let entries =
-            fs::read_dir(self.sandboxes()).map(|entries| entries.filter(|entry| entry.as_ref().unwrap().path().is_dir()).count());
+        let entries = fs::read_dir(self.sandboxes()).map(|entries| {
+            entries
+                .filter(|entry| entry.as_ref().unwrap().path().is_dir())
+                .count()
+        });
         entries.unwrap_or(0)
     }
 
     fn assert_no_server(&self, when: &str) {
-        until(&format!("no server survives ({when})"), Duration::from_secs(10), || servers_below(&self.own()).is_empty());
+        until(
+            &format!("no server survives ({when})"),
+            Duration::from_secs(10),
+            || servers_below(&self.own()).is_empty(),
+        );
     }
 
     /// What is left after an orderly end: nothing at all.
@@ -84,7 +108,10 @@ impl Person {
 /// The people to try it as; root cannot be had by everybody.
 fn people() -> Vec<(&'static str, Person)> {
     if rustix::process::geteuid().is_root() {
-        vec![("root", Person::new(None)), ("an ordinary user", Person::new(Some(ORDINARY)))]
+        vec![
+            ("root", Person::new(None)),
+            ("an ordinary user", Person::new(Some(ORDINARY))),
+        ]
     } else {
         vec![("an ordinary user", Person::new(None))]
     }
@@ -100,7 +127,8 @@ fn pid(child: &Child) -> Pid {
 
 /// Pseudo-random and repeatable.
 fn moments(count: u64, longest_ms: u64) -> impl Iterator<Item = Duration> {
-    (1..=count).map(move |n| Duration::from_millis(n.wrapping_mul(0x9E37_79B9_7F4A_7C15) % longest_ms))
+    (1..=count)
+        .map(move |n| Duration::from_millis(n.wrapping_mul(0x9E37_79B9_7F4A_7C15) % longest_ms))
 }
 
 #[test]
@@ -119,12 +147,27 @@ fn killed_at_fifty_random_moments() {
             child.wait().unwrap();
             person.assert_no_server(&format!("{who}, killed after {moment:?}"));
         }
-        assert!(with_servers >= 20, "only {with_servers} of 50 kills met running servers: the moments are badly chosen");
+        assert!(
+            with_servers >= 20,
+            "only {with_servers} of 50 kills met running servers: the moments are badly chosen"
+        );
         // What the last one left is removed by the next start.
-        let child = person.start(&["--rounds", "1", "--floor-rounds", "0", "--sandbox", "async:0"], None);
+        let child = person.start(
+            &[
+                "--rounds",
+                "1",
+                "--floor-rounds",
+                "0",
+                "--sandbox",
+                "async:0",
+            ],
+            None,
+        );
         let _ = wait(child, LIMIT).with_code(0);
         person.assert_nothing(&format!("{who}, after the next start"));
-        let stray = fs::read_dir(person.own().join("home")).unwrap().map(|entry| entry.unwrap().file_name());
+        let stray = fs::read_dir(person.own().join("home"))
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name());
         let mut stray: Vec<_> = stray.map(|name| name.into_string().unwrap()).collect();
         stray.sort();
         assert_eq!(stray, ["sandboxes", "seeds"]);
@@ -134,7 +177,11 @@ fn killed_at_fifty_random_moments() {
 #[test]
 fn signals_while_starting_and_while_measuring() {
     for (who, person) in people() {
-        for (signal, moment) in [Signal::INT, Signal::TERM, Signal::HUP].into_iter().cycle().zip(moments(12, 1500)) {
+        for (signal, moment) in [Signal::INT, Signal::TERM, Signal::HUP]
+            .into_iter()
+            .cycle()
+            .zip(moments(12, 1500))
+        {
             let child = person.start(&["--for", "60s"], None);
             // Before its handlers are installed a signal simply ends the tool, which has nothing yet.
             thread::sleep(Duration::from_millis(50) + moment);
@@ -161,7 +208,10 @@ fn a_second_signal_ends_at_once_and_cleans_all_the_same() {
 #[test]
 fn a_panic_of_the_tool() {
     for (who, person) in people() {
-        let ended: Ended = wait(person.start(&["--for", "60s"], Some("panic-while-measuring")), LIMIT);
+        let ended: Ended = wait(
+            person.start(&["--for", "60s"], Some("panic-while-measuring")),
+            LIMIT,
+        );
         assert_eq!(ended.code, Some(101), "{ended:#?}");
         person.assert_nothing(&format!("{who}, a panic"));
     }
@@ -170,9 +220,23 @@ fn a_panic_of_the_tool() {
 #[test]
 fn a_server_that_dies_while_starting_takes_the_others_along() {
     for (who, person) in people() {
-        let child = person.start(&["--sandbox", "async:2", "--server-option", "no_such_option=1"], None);
-        let ended = wait(child, LIMIT).with_code(3).saying("ended while starting").saying("no_such_option");
-        assert!(ended.stderr.contains("unknown variable"), "the log's last lines: {ended:#?}");
+        let child = person.start(
+            &[
+                "--sandbox",
+                "async:2",
+                "--server-option",
+                "no_such_option=1",
+            ],
+            None,
+        );
+        let ended = wait(child, LIMIT)
+            .with_code(3)
+            .saying("ended while starting")
+            .saying("no_such_option");
+        assert!(
+            ended.stderr.contains("unknown variable"),
+            "the log's last lines: {ended:#?}"
+        );
         person.assert_nothing(&format!("{who}, a bad option"));
     }
 }
@@ -196,22 +260,37 @@ fn secrets_are_for_their_owner_only_and_servers_are_not_root() {
     for (who, person) in people() {
         let child = person.start(&["--for", "60s"], None);
         until("servers run and rows are written", LIMIT, || {
-            runs_under(&person) && !find(&person.sandboxes(), "init.sql") && find(&person.sandboxes(), "credentials.cnf")
+            runs_under(&person)
+                && !find(&person.sandboxes(), "init.sql")
+                && find(&person.sandboxes(), "credentials.cnf")
         });
-        let sandbox =
-            fs::read_dir(person.sandboxes()).unwrap().map(|entry| entry.unwrap().path()).find(|path| path.is_dir()).unwrap();
+        let sandbox = fs::read_dir(person.sandboxes())
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .find(|path| path.is_dir())
+            .unwrap();
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!(mode(&sandbox.join("credentials.cnf")), 0o600);
         assert_eq!(mode(&sandbox.join("primary/data")), 0o700);
         let secret = fs::read_to_string(sandbox.join("credentials.cnf")).unwrap();
-        let secret = secret.lines().find_map(|line| line.strip_prefix("password=")).unwrap().to_owned();
+        let secret = secret
+            .lines()
+            .find_map(|line| line.strip_prefix("password="))
+            .unwrap()
+            .to_owned();
         assert!(secret.len() >= 24);
         for server in servers_below(&person.own()) {
             let status = fs::read_to_string(format!("/proc/{server}/status")).unwrap();
-            let uid = status.lines().find_map(|line| line.strip_prefix("Uid:\t")).unwrap();
+            let uid = status
+                .lines()
+                .find_map(|line| line.strip_prefix("Uid:\t"))
+                .unwrap();
             assert!(!uid.starts_with("0\t"), "{who}: {uid}");
             let command = fs::read_to_string(format!("/proc/{server}/cmdline")).unwrap();
-            assert!(!command.contains(&secret), "the password is in the list of processes");
+            assert!(
+                !command.contains(&secret),
+                "the password is in the list of processes"
+            );
             assert!(command.contains("--bind-address=127.0.0.1"));
         }
         kill_process(pid(&child), Signal::INT).unwrap();
@@ -223,29 +302,53 @@ fn secrets_are_for_their_owner_only_and_servers_are_not_root() {
 /// Whether a file of that name lies in a sandbox or a server's folder in it.
 fn find(sandboxes: &Path, name: &str) -> bool {
     let below = |path: &Path| {
-        fs::read_dir(path).map(|entries| entries.flatten().map(|entry| entry.path()).collect::<Vec<_>>()).unwrap_or_default()
+        fs::read_dir(path)
+            .map(|entries| {
+                entries
+                    .flatten()
+                    .map(|entry| entry.path())
+                    .collect::<Vec<_>>()
+            })
+            .unwrap_or_default()
     };
     let sandboxes = below(sandboxes);
-    sandboxes.iter().any(|sandbox| sandbox.join(name).exists() || below(sandbox).iter().any(|node| node.join(name).exists()))
+    sandboxes.iter().any(|sandbox| {
+        sandbox.join(name).exists() || below(sandbox).iter().any(|node| node.join(name).exists())
+    })
 }
 
 #[test]
 fn killed_with_every_shape() {
     for (who, person) in people() {
         // Later moments find the servers joined, or measured; the first ones a cluster half formed.
-        for shape in ["semi-sync:2", "chain:2", "galera:3", "mysql/async:1", "group:2"] {
+        for shape in [
+            "semi-sync:2",
+            "chain:2",
+            "galera:3",
+            "mysql/async:1",
+            "group:2",
+        ] {
             let mut with_servers = 0;
             for moment in [300, 1100, 2600, 6000] {
-                let mut child = person.start(&["--sandbox", shape, "--for", "60s", "--floor-rounds", "5"], None);
+                let mut child = person.start(
+                    &["--sandbox", shape, "--for", "60s", "--floor-rounds", "5"],
+                    None,
+                );
                 thread::sleep(Duration::from_millis(moment));
                 with_servers += u32::from(!servers_below(&person.own()).is_empty());
                 child.kill().unwrap();
                 child.wait().unwrap();
                 person.assert_no_server(&format!("{who}, {shape} killed after {moment} ms"));
             }
-            assert!(with_servers >= 2, "{shape}: only {with_servers} of 4 kills met running servers");
+            assert!(
+                with_servers >= 2,
+                "{shape}: only {with_servers} of 4 kills met running servers"
+            );
         }
-        let child = person.start(&["--rounds", "1", "--floor-rounds", "0", "--sandbox", "none"], None);
+        let child = person.start(
+            &["--rounds", "1", "--floor-rounds", "0", "--sandbox", "none"],
+            None,
+        );
         let _ = wait(child, LIMIT).with_code(0);
         person.assert_nothing(&format!("{who}, after the next start"));
     }
@@ -256,21 +359,46 @@ fn killed_with_every_shape() {
 fn a_port_taken_between_choice_and_bind() {
     let person = Person::new(None);
     // Seeds first, so that nothing but the start itself is met.
-    for (shape, option) in [("async:1", "--port="), ("galera:2", "--wsrep-node-address=127.0.0.1:"), ("mysql/async:1", "--port=")]
-    {
-        let _ = wait(person.start(&["--sandbox", shape, "--rounds", "5", "--floor-rounds", "0"], None), LIMIT).with_code(0);
+    for (shape, option) in [
+        ("async:1", "--port="),
+        ("galera:2", "--wsrep-node-address=127.0.0.1:"),
+        ("mysql/async:1", "--port="),
+    ] {
+        let _ = wait(
+            person.start(
+                &["--sandbox", shape, "--rounds", "5", "--floor-rounds", "0"],
+                None,
+            ),
+            LIMIT,
+        )
+        .with_code(0);
         let mut met = false;
         for _ in 0..5 {
-            let child = person.start(&["--sandbox", shape, "--rounds", "5", "--floor-rounds", "0", "--json"], None);
+            let child = person.start(
+                &[
+                    "--sandbox",
+                    shape,
+                    "--rounds",
+                    "5",
+                    "--floor-rounds",
+                    "0",
+                    "--json",
+                ],
+                None,
+            );
             let mut taken = None;
             until("a port is seen", LIMIT, || {
                 let found = servers_below(&person.own()).into_iter().find_map(|server| {
                     let words = fs::read(format!("/proc/{server}/cmdline")).ok()?;
                     let words = String::from_utf8_lossy(&words).into_owned();
-                    words.split('\0').find_map(|word| word.strip_prefix(option)).and_then(|port| port.parse::<u16>().ok())
+                    words
+                        .split('\0')
+                        .find_map(|word| word.strip_prefix(option))
+                        .and_then(|port| port.parse::<u16>().ok())
                 });
                 // The server may have been quicker.
-                taken = found.and_then(|port| std::net::TcpListener::bind(("127.0.0.1", port)).ok());
+                taken =
+                    found.and_then(|port| std::net::TcpListener::bind(("127.0.0.1", port)).ok());
                 found.is_some()
             });
             let document = wait(child, LIMIT).with_code(0).json();
@@ -278,7 +406,10 @@ fn a_port_taken_between_choice_and_bind() {
             met = true;
             let port = format!(":{}", taken.local_addr().unwrap().port());
             for node in document["target"]["nodes"].as_array().unwrap() {
-                assert!(!node["address"].as_str().unwrap().ends_with(&port), "{shape}: {node} has the stranger's port {port}");
+                assert!(
+                    !node["address"].as_str().unwrap().ends_with(&port),
+                    "{shape}: {node} has the stranger's port {port}"
+                );
             }
             break;
         }

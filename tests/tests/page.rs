@@ -82,8 +82,18 @@ fn visit(page: &Path, folder: &Path) -> (String, String, Vec<String>) {
             "--no-first-run",
             "--disable-background-networking",
         ])
-        .args(["--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--enable-logging=stderr", "--v=0"])
-        .args(["--virtual-time-budget=15000", "--window-size=1200,2400", "--dump-dom"])
+        .args([
+            "--disable-component-update",
+            "--disable-sync",
+            "--disable-dev-shm-usage",
+            "--enable-logging=stderr",
+            "--v=0",
+        ])
+        .args([
+            "--virtual-time-budget=15000",
+            "--window-size=1200,2400",
+            "--dump-dom",
+        ])
         .arg(format!("--user-data-dir={}", profile.path().display()))
         .arg(format!("--log-net-log={}", network.display()))
         .arg(format!("file://{}", page.display()))
@@ -91,8 +101,12 @@ fn visit(page: &Path, folder: &Path) -> (String, String, Vec<String>) {
         .unwrap();
     let traffic = fs::read_to_string(network).unwrap();
     let of_page = |line: &&str| {
-        let by_page = line.contains("\"initiator\":") && !line.contains("\"initiator\":\"not an origin\"");
-        by_page && ["\"url\":\"http", "\"url\":\"ws", "\"url\":\"ftp"].iter().any(|url| line.contains(url))
+        let by_page =
+            line.contains("\"initiator\":") && !line.contains("\"initiator\":\"not an origin\"");
+        by_page
+            && ["\"url\":\"http", "\"url\":\"ws", "\"url\":\"ftp"]
+                .iter()
+                .any(|url| line.contains(url))
     };
     let asked = traffic.lines().filter(of_page).map(str::to_owned).collect();
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
@@ -100,12 +114,17 @@ fn visit(page: &Path, folder: &Path) -> (String, String, Vec<String>) {
 }
 
 fn complaints(log: &str) -> Vec<&str> {
-    log.lines().filter(|line| line.contains("CONSOLE")).collect()
+    log.lines()
+        .filter(|line| line.contains("CONSOLE"))
+        .collect()
 }
 
 /// What the page's own script noted.
 fn found(dom: &str) -> Value {
-    let start = dom.find("data-found=\"").expect("the page's own script ran to its end") + "data-found=\"".len();
+    let start = dom
+        .find("data-found=\"")
+        .expect("the page's own script ran to its end")
+        + "data-found=\"".len();
     let json = dom[start..]
         .split('"')
         .next()
@@ -136,10 +155,18 @@ fn works_from_a_file_without_a_network() {
     let (dom, log, asked) = visit(&page, tool.folder());
     assert_eq!(complaints(&log), Vec::<&str>::new());
     assert!(dom.matches("main-svg").count() >= 4, "pictures are drawn");
-    assert_eq!(asked, Vec::<String>::new(), "a page from a file asks nobody for anything");
+    assert_eq!(
+        asked,
+        Vec::<String>::new(),
+        "a page from a file asks nobody for anything"
+    );
     // That a request would be noticed is shown by a page that makes one.
     let control = tool.folder().join("control.html");
-    fs::write(&control, "<!doctype html><img src='http://127.0.0.1:9/picture.png'>").unwrap();
+    fs::write(
+        &control,
+        "<!doctype html><img src='http://127.0.0.1:9/picture.png'>",
+    )
+    .unwrap();
     let (_, log, asked) = visit(&control, tool.folder());
     assert_eq!(asked.len(), 1, "{asked:?}");
     drop(log);
@@ -150,21 +177,42 @@ fn works_from_a_file_without_a_network() {
     assert_eq!(complaints(&log), Vec::<&str>::new());
     let found = found(&dom);
     assert_eq!(found["alerted"], false, "hostile names are inert");
-    assert_ne!(found["light"], found["dark"], "the theme changes the page and its pictures");
+    assert_ne!(
+        found["light"], found["dark"],
+        "the theme changes the page and its pictures"
+    );
     let pictures = found["pictures"].as_object().unwrap();
     let names: Vec<&str> = pictures.keys().map(String::as_str).collect();
     assert_eq!(names, ["distribution", "quantiles", "course", "sizes"]);
     for (name, picture) in pictures {
-        assert!(picture["svgs"].as_u64().unwrap() >= 2, "{name}: {picture:#}");
-        assert!(picture["drawn"].as_u64().unwrap() > 0, "{name}: {picture:#}");
-        assert!(picture["hover"].as_u64().unwrap() > 0, "{name} shows values: {picture:#}");
         assert!(
-            picture["hoverText"].as_str().unwrap().contains(|character: char| character.is_ascii_digit()),
+            picture["svgs"].as_u64().unwrap() >= 2,
             "{name}: {picture:#}"
         );
-        assert_ne!(picture["before"], picture["after"], "{name} zooms: {picture:#}");
+        assert!(
+            picture["drawn"].as_u64().unwrap() > 0,
+            "{name}: {picture:#}"
+        );
+        assert!(
+            picture["hover"].as_u64().unwrap() > 0,
+            "{name} shows values: {picture:#}"
+        );
+        assert!(
+            picture["hoverText"]
+                .as_str()
+                .unwrap()
+                .contains(|character: char| character.is_ascii_digit()),
+            "{name}: {picture:#}"
+        );
+        assert_ne!(
+            picture["before"], picture["after"],
+            "{name} zooms: {picture:#}"
+        );
         assert_eq!(picture["legend"], true, "{name}: {picture:#}");
-        assert_ne!(picture["visibleBefore"], picture["visibleAfter"], "{name}: a series goes off: {picture:#}");
+        assert_ne!(
+            picture["visibleBefore"], picture["visibleAfter"],
+            "{name}: a series goes off: {picture:#}"
+        );
     }
 }
 
@@ -268,12 +316,71 @@ fn every_command_has_a_page_that_works() {
             "--starts",
             "2",
         ],
-        &["scale", "--replicas", "0..1", "--starts", "1", "--threads", "2", "--for", "1s", "--warm-up", "200ms", "--size", "1MB"],
-        &["stale", "--sandbox", "async:1", "--rounds", "200", "--curve-rounds", "200"],
-        &["loss", "--sandbox", "async:1", "--crashes", "1", "--for", "500ms"],
-        &["exposure", "--sandbox", "async:1", "--for", "2s", "--writers", "2"],
-        &["calibrate", "--sandbox", "async:1", "--method", "poll", "--delays", "0,2ms", "--rounds", "40", "--repeats", "2"],
-        &["lag", "--sandbox", "async:1", "--method", "all", "--stages", "--for", "2s"],
+        &[
+            "scale",
+            "--replicas",
+            "0..1",
+            "--starts",
+            "1",
+            "--threads",
+            "2",
+            "--for",
+            "1s",
+            "--warm-up",
+            "200ms",
+            "--size",
+            "1MB",
+        ],
+        &[
+            "stale",
+            "--sandbox",
+            "async:1",
+            "--rounds",
+            "200",
+            "--curve-rounds",
+            "200",
+        ],
+        &[
+            "loss",
+            "--sandbox",
+            "async:1",
+            "--crashes",
+            "1",
+            "--for",
+            "500ms",
+        ],
+        &[
+            "exposure",
+            "--sandbox",
+            "async:1",
+            "--for",
+            "2s",
+            "--writers",
+            "2",
+        ],
+        &[
+            "calibrate",
+            "--sandbox",
+            "async:1",
+            "--method",
+            "poll",
+            "--delays",
+            "0,2ms",
+            "--rounds",
+            "40",
+            "--repeats",
+            "2",
+        ],
+        &[
+            "lag",
+            "--sandbox",
+            "async:1",
+            "--method",
+            "all",
+            "--stages",
+            "--for",
+            "2s",
+        ],
     ];
     for args in short {
         let tool = Tool::new();
@@ -286,24 +393,74 @@ fn every_command_has_a_page_that_works() {
 fn pages_of_several_runs_work_too() {
     let tool = Tool::new();
     let run = |name: &str, args: &[&str]| {
-        let _ = tool.run(&[args, &["--run-dir", name]].concat()).with_code(0);
+        let _ = tool
+            .run(&[args, &["--run-dir", name]].concat())
+            .with_code(0);
     };
-    run("one", &["lag", "--sandbox", "mariadb/async:1", "--rounds", "200", "--every", "2ms"]);
-    run("two", &["lag", "--sandbox", "mariadb/semi-sync:1", "--rounds", "200", "--every", "2ms"]);
-    run("three", &["stale", "--sandbox", "mariadb/async:1", "--rounds", "200", "--curve-rounds", "50"]);
-    let ended = tool.run(&["report", "one", "two", "three", "--page", "all.html"]).with_code(0);
+    run(
+        "one",
+        &[
+            "lag",
+            "--sandbox",
+            "mariadb/async:1",
+            "--rounds",
+            "200",
+            "--every",
+            "2ms",
+        ],
+    );
+    run(
+        "two",
+        &[
+            "lag",
+            "--sandbox",
+            "mariadb/semi-sync:1",
+            "--rounds",
+            "200",
+            "--every",
+            "2ms",
+        ],
+    );
+    run(
+        "three",
+        &[
+            "stale",
+            "--sandbox",
+            "mariadb/async:1",
+            "--rounds",
+            "200",
+            "--curve-rounds",
+            "50",
+        ],
+    );
+    let ended = tool
+        .run(&["report", "one", "two", "three", "--page", "all.html"])
+        .with_code(0);
     assert!(ended.stdout.contains("all.html"), "{}", ended.stdout);
     let found = look_at(&tool, &tool.folder().join("all.html"), &["report"]);
-    assert!(found["pictures"].as_object().unwrap().len() >= 2, "lag and staleness have a picture: {found:#}");
+    assert!(
+        found["pictures"].as_object().unwrap().len() >= 2,
+        "lag and staleness have a picture: {found:#}"
+    );
     let page = fs::read_to_string(tool.folder().join("all.html")).unwrap();
     for mode in ["async:1", "semi-sync:1"] {
         assert!(page.contains(mode), "{mode}");
     }
     // What compares runs has a page of its own.
     lag_run(&tool.folder().join("a"), MadeUp::default());
-    lag_run(&tool.folder().join("b"), MadeUp { seed: 2, ..MadeUp::default() });
+    lag_run(
+        &tool.folder().join("b"),
+        MadeUp {
+            seed: 2,
+            ..MadeUp::default()
+        },
+    );
     run("compared", &["compare", "a", "b"]);
-    look_at(&tool, &tool.folder().join("compared/report.html"), &["compare"]);
+    look_at(
+        &tool,
+        &tool.folder().join("compared/report.html"),
+        &["compare"],
+    );
 }
 
 /// Opens a page and checks that it has a title, tables and pictures that are drawn, that it can be read,
@@ -319,14 +476,33 @@ fn look_at(tool: &Tool, page: &Path, what: &[&str]) -> Value {
     assert!(!found["title"].as_str().unwrap().is_empty(), "{what:?}");
     let pictures = found["pictures"].as_object().unwrap();
     // Counters that stayed 0 are in the table only.
-    let empty = pictures.iter().filter(|(name, drawn)| drawn.as_u64() == Some(0) && *name != "counters");
-    assert!(!pictures.is_empty() && empty.count() == 0, "{what:?}: {found:#}");
+    let empty = pictures
+        .iter()
+        .filter(|(name, drawn)| drawn.as_u64() == Some(0) && *name != "counters");
+    assert!(
+        !pictures.is_empty() && empty.count() == 0,
+        "{what:?}: {found:#}"
+    );
     assert!(found["tables"].as_u64().unwrap() > 0, "{what:?}");
-    assert_eq!(found["mute"], json!([]), "{what:?}: pictures without a name or a table behind them");
-    assert_eq!(found["unreachable"], 0, "{what:?}: parts that the keyboard cannot scroll");
+    assert_eq!(
+        found["mute"],
+        json!([]),
+        "{what:?}: pictures without a name or a table behind them"
+    );
+    assert_eq!(
+        found["unreachable"], 0,
+        "{what:?}: parts that the keyboard cannot scroll"
+    );
     for least in found["faintest"].as_array().unwrap() {
-        assert!(least["ratio"].as_f64().unwrap() >= 4.5, "{what:?}: too faint to read: {least}");
+        assert!(
+            least["ratio"].as_f64().unwrap() >= 4.5,
+            "{what:?}: too faint to read: {least}"
+        );
     }
-    assert_eq!((&found["printed"], &found["cut"]), (&json!(true), &json!([])), "{what:?}: cut on paper");
+    assert_eq!(
+        (&found["printed"], &found["cut"]),
+        (&json!(true), &json!([])),
+        "{what:?}: cut on paper"
+    );
     found
 }

@@ -13,7 +13,10 @@ fn json(path: &Path) -> Value {
 
 /// The distribution keys of the contract.
 fn assert_distribution(value: &Value) {
-    for key in ["count", "min_us", "mean_us", "stdev_us", "p50_us", "p90_us", "p95_us", "p99_us", "p999_us", "max_us"] {
+    for key in [
+        "count", "min_us", "mean_us", "stdev_us", "p50_us", "p90_us", "p95_us", "p99_us",
+        "p999_us", "max_us",
+    ] {
         assert!(value.get(key).is_some(), "{key} is missing in {value:#}");
     }
 }
@@ -21,9 +24,29 @@ fn assert_distribution(value: &Value) {
 #[test]
 fn a_run_from_end_to_end() {
     let tool = Tool::new();
-    let args = ["lag", "--sandbox", "mariadb/async:2", "--rounds", "300", "--every", "3ms", "--json"];
+    let args = [
+        "lag",
+        "--sandbox",
+        "mariadb/async:2",
+        "--rounds",
+        "300",
+        "--every",
+        "3ms",
+        "--json",
+    ];
     let ended = tool
-        .run(&[&args[..], &["--server-option", "sync_binlog=1", "--server-option", "innodb_page_size=8k"]].concat())
+        .run(
+            &[
+                &args[..],
+                &[
+                    "--server-option",
+                    "sync_binlog=1",
+                    "--server-option",
+                    "innodb_page_size=8k",
+                ],
+            ]
+            .concat(),
+        )
         .with_code(0);
     let document = ended.json();
     assert_eq!(document["schema"], "replimeter.lag/1");
@@ -31,21 +54,45 @@ fn a_run_from_end_to_end() {
     let rows = document["results"].as_array().unwrap();
     assert_eq!(rows.len(), 2);
     for (row, name) in rows.iter().zip(["replica1", "replica2"]) {
-        assert_eq!((row["shape"].as_str(), row["replica"].as_str()), (Some("mariadb/async:2"), Some(name)));
-        assert_eq!((row["method"].as_str(), row["size_bytes"].as_u64()), (Some("poll"), Some(1000)));
-        assert_eq!((row["rounds"].as_u64(), row["missing"].as_u64()), (Some(300), Some(0)));
-        for key in ["from_ack", "from_send", "from_intended", "error_us", "estimate"] {
+        assert_eq!(
+            (row["shape"].as_str(), row["replica"].as_str()),
+            (Some("mariadb/async:2"), Some(name))
+        );
+        assert_eq!(
+            (row["method"].as_str(), row["size_bytes"].as_u64()),
+            (Some("poll"), Some(1000))
+        );
+        assert_eq!(
+            (row["rounds"].as_u64(), row["missing"].as_u64()),
+            (Some(300), Some(0))
+        );
+        for key in [
+            "from_ack",
+            "from_send",
+            "from_intended",
+            "error_us",
+            "estimate",
+        ] {
             assert_distribution(&row[key]);
         }
         assert!(row.get("stages").is_some());
         // Every row was sent before it was seen, and the bracket has a width.
         assert!(row["from_send"]["min_us"].as_f64().unwrap() > 0.0);
         assert!(row["error_us"]["min_us"].as_f64().unwrap() > 0.0);
-        let (ack, send) = (row["from_ack"]["mean_us"].as_f64().unwrap(), row["from_send"]["mean_us"].as_f64().unwrap());
+        let (ack, send) = (
+            row["from_ack"]["mean_us"].as_f64().unwrap(),
+            row["from_send"]["mean_us"].as_f64().unwrap(),
+        );
         let insert = row["insert"]["mean_us"].as_f64().unwrap();
-        assert!((send - ack - insert).abs() < 1e-3 * send, "from send = insert + from ack: {send} {insert} {ack}");
+        assert!(
+            (send - ack - insert).abs() < 1e-3 * send,
+            "from send = insert + from ack: {send} {insert} {ack}"
+        );
         assert!(row["from_intended"]["mean_us"].as_f64().unwrap() >= send);
-        assert!(row["from_ack"]["p99_us"].is_null(), "three samples beyond are too few");
+        assert!(
+            row["from_ack"]["p99_us"].is_null(),
+            "three samples beyond are too few"
+        );
         assert!(row["from_ack"]["p90_us"].is_number());
     }
     assert_eq!(document["floors"][0]["rounds"].as_u64(), Some(200));
@@ -53,18 +100,31 @@ fn a_run_from_end_to_end() {
 
     let run = tool.only_run();
     assert_eq!(document["run_dir"].as_str(), run.to_str());
-    assert_eq!(fs::metadata(&run).unwrap().permissions().mode() & 0o777, 0o700);
+    assert_eq!(
+        fs::metadata(&run).unwrap().permissions().mode() & 0o777,
+        0o700
+    );
     assert_eq!(json(&run.join("summary.json")), document);
     let manifest = json(&run.join("manifest.json"));
     assert_eq!(manifest["servers"].as_array().unwrap().len(), 3);
     for server in manifest["servers"].as_array().unwrap() {
         assert_eq!(server["variables"]["sync_binlog"], "1");
-        assert_eq!(server["variables"]["innodb_page_size"], "8192", "the seed is made for its options");
+        assert_eq!(
+            server["variables"]["innodb_page_size"], "8192",
+            "the seed is made for its options"
+        );
         assert_eq!(server["variables"]["binlog_format"], "ROW");
-        assert!(server["variables"].as_object().unwrap().len() > 300, "every effective value");
+        assert!(
+            server["variables"].as_object().unwrap().len() > 300,
+            "every effective value"
+        );
     }
     let mut counts = (0, 0, 0);
-    let total = samples::read(&run.join("samples.parquet"), |_, name, sample| match sample.write.phase.name() {
+    let total = samples::read(&run.join("samples.parquet"), |_, name, sample| match sample
+        .write
+        .phase
+        .name()
+    {
         "measure" if name == "replica1" => counts.0 += 1,
         "measure" if name == "replica2" => counts.1 += 1,
         "floor" => counts.2 += 1,
@@ -76,15 +136,26 @@ fn a_run_from_end_to_end() {
 
     // Rendered again without a server, to the same figures.
     fs::remove_file(run.join("report.html")).unwrap();
-    let again = tool.run(&["report", run.to_str().unwrap(), "--json"]).with_code(0).json();
+    let again = tool
+        .run(&["report", run.to_str().unwrap(), "--json"])
+        .with_code(0)
+        .json();
     assert_eq!(again, document);
     assert!(fs::metadata(run.join("report.html")).unwrap().len() < 6 << 20);
-    let text = tool.run(&["report", run.to_str().unwrap()]).with_code(0).stdout;
-    assert!(text.contains("lag from ack") && text.contains("█"), "{text}");
+    let text = tool
+        .run(&["report", run.to_str().unwrap()])
+        .with_code(0)
+        .stdout;
+    assert!(
+        text.contains("lag from ack") && text.contains("█"),
+        "{text}"
+    );
 
     // The kept plan runs again as it is.
     let plan = fs::read_to_string(run.join("plan.toml")).unwrap();
-    let again = tool.run(&["run", "--dry-run", run.join("plan.toml").to_str().unwrap()]).with_code(0);
+    let again = tool
+        .run(&["run", "--dry-run", run.join("plan.toml").to_str().unwrap()])
+        .with_code(0);
     assert_eq!(again.planned(), plan);
 }
 
@@ -92,13 +163,27 @@ fn a_run_from_end_to_end() {
 fn the_terminal_report_of_a_fixed_run() {
     // Times differ from run to run; a kept document does not.
     let document: LagDocument = serde_json::from_str(include_str!("data/summary.json")).unwrap();
-    insta::assert_snapshot!("terminal", replimeter_report::terminal::lag(&document, true));
+    insta::assert_snapshot!(
+        "terminal",
+        replimeter_report::terminal::lag(&document, true)
+    );
 }
 
 #[test]
 fn a_lone_server_is_its_own_null_replica() {
     let tool = Tool::new();
-    let args = ["lag", "--sandbox", "async:0", "--rounds", "50", "--every", "2ms", "--floor-rounds", "0", "--json"];
+    let args = [
+        "lag",
+        "--sandbox",
+        "async:0",
+        "--rounds",
+        "50",
+        "--every",
+        "2ms",
+        "--floor-rounds",
+        "0",
+        "--json",
+    ];
     let document = tool.run(&args).with_code(0).json();
     assert_eq!(document["results"][0]["replica"], "primary (null replica)");
     assert!(document["floors"].as_array().unwrap().is_empty());
@@ -107,22 +192,48 @@ fn a_lone_server_is_its_own_null_replica() {
 #[test]
 fn the_published_size_sweep_shortened() {
     let tool = Tool::new();
-    let plan = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../plans/size-sweep.toml")).unwrap();
-    let short = plan.replace("sweeps = 20", "sweeps = 2").replace("200ms", "20ms");
+    let plan =
+        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../plans/size-sweep.toml"))
+            .unwrap();
+    let short = plan
+        .replace("sweeps = 20", "sweeps = 2")
+        .replace("200ms", "20ms");
     fs::write(tool.folder().join("short.toml"), short).unwrap();
-    let text = tool.run(&["run", "short.toml", "--raw"]).with_code(0).stdout;
-    assert!(text.contains("loop  data size master insert  slave retrieval"), "{text}");
+    let text = tool
+        .run(&["run", "short.toml", "--raw"])
+        .with_code(0)
+        .stdout;
+    assert!(
+        text.contains("loop  data size master insert  slave retrieval"),
+        "{text}"
+    );
     assert!(text.contains("average"), "{text}");
-    let raw = text.lines().skip_while(|line| !line.starts_with("step  row id")).skip(1).take_while(|line| !line.is_empty());
+    let raw = text
+        .lines()
+        .skip_while(|line| !line.starts_with("step  row id"))
+        .skip(1)
+        .take_while(|line| !line.is_empty());
     assert_eq!(raw.count(), 22, "one raw line for each step of both sweeps");
     let document = json(&tool.only_run().join("summary.json"));
     let loops = document["size_sweep"][0]["loops"].as_array().unwrap();
     assert_eq!(loops.len(), 22);
-    let sizes: Vec<u64> = loops.iter().take(11).map(|row| row["size_bytes"].as_u64().unwrap()).collect();
-    assert_eq!(sizes, [1000, 1000, 2000, 3000, 4000, 5000, 6000, 7000, 8000, 9000, 10_000]);
+    let sizes: Vec<u64> = loops
+        .iter()
+        .take(11)
+        .map(|row| row["size_bytes"].as_u64().unwrap())
+        .collect();
+    assert_eq!(
+        sizes,
+        [
+            1000, 1000, 2000, 3000, 4000, 5000, 6000, 7000, 8000, 9000, 10_000
+        ]
+    );
     for row in loops {
         let part = |key: &str| row[key].as_f64().unwrap();
-        assert!((part("total_us") - part("insert_us") - part("retrieval_us") - part("bare_us")).abs() < 1e-6);
+        assert!(
+            (part("total_us") - part("insert_us") - part("retrieval_us") - part("bare_us")).abs()
+                < 1e-6
+        );
     }
     // A row for all sizes together, and one for each.
     assert_eq!(document["results"].as_array().unwrap().len(), 11);
@@ -132,9 +243,18 @@ fn the_published_size_sweep_shortened() {
 #[test]
 fn a_filter_that_swallows_our_schema_ends_the_start() {
     let tool = Tool::new();
-    let ended =
-        tool.run(&["lag", "--server-option", "replicate_ignore_db=replimeter", "--sandbox", "mariadb/async:1"]).with_code(3);
-    let _ = ended.saying("replica1 does not replicate").saying("ignores the schema");
+    let ended = tool
+        .run(&[
+            "lag",
+            "--server-option",
+            "replicate_ignore_db=replimeter",
+            "--sandbox",
+            "mariadb/async:1",
+        ])
+        .with_code(3);
+    let _ = ended
+        .saying("replica1 does not replicate")
+        .saying("ignores the schema");
     assert!(tool.runs().is_empty());
 }
 
@@ -153,9 +273,19 @@ fn a_full_disk_keeps_what_fits_and_says_so() {
     if !rustix::process::geteuid().is_root() {
         command.args(["--map-current-user", "--keep-caps"]);
     }
-    let output = command.args(["--mount", "sh", "-c", &script]).env("REPLIMETER_HOME", home()).output().unwrap();
-    let ended = replimeter_suites::Ended::of(output).with_code(3).saying("No space left").saying("--run-dir");
-    assert!(ended.words().contains("The run ended with an error"), "{ended:#?}");
+    let output = command
+        .args(["--mount", "sh", "-c", &script])
+        .env("REPLIMETER_HOME", home())
+        .output()
+        .unwrap();
+    let ended = replimeter_suites::Ended::of(output)
+        .with_code(3)
+        .saying("No space left")
+        .saying("--run-dir");
+    assert!(
+        ended.words().contains("The run ended with an error"),
+        "{ended:#?}"
+    );
 }
 
 #[test]
@@ -167,11 +297,19 @@ fn damaged_run_directories_are_explained() {
     let _ = report().saying("summary.json");
     fs::write(run.join("summary.json"), "{").unwrap();
     let _ = report().saying("summary.json");
-    fs::write(run.join("summary.json"), r#"{"schema":"replimeter.lag/99"}"#).unwrap();
+    fs::write(
+        run.join("summary.json"),
+        r#"{"schema":"replimeter.lag/99"}"#,
+    )
+    .unwrap();
     let _ = report().saying("replimeter.lag/99");
     fs::write(run.join("summary.json"), include_str!("data/summary.json")).unwrap();
     let _ = report().saying("manifest.json");
-    fs::write(run.join("manifest.json"), include_str!("data/manifest.json")).unwrap();
+    fs::write(
+        run.join("manifest.json"),
+        include_str!("data/manifest.json"),
+    )
+    .unwrap();
     let _ = report().saying("plan.toml");
     fs::write(run.join("plan.toml"), "").unwrap();
     let _ = report().saying("samples.parquet");

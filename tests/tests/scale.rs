@@ -8,7 +8,19 @@ use serde_json::Value;
 
 /// A short measurement.
 fn scale(tool: &Tool, more: &[&str]) -> Ended {
-    let mut args = vec!["scale", "--for", "1s", "--warm-up", "200ms", "--blocks", "1", "--size", "2MB", "--threads", "6"];
+    let mut args = vec![
+        "scale",
+        "--for",
+        "1s",
+        "--warm-up",
+        "200ms",
+        "--blocks",
+        "1",
+        "--size",
+        "2MB",
+        "--threads",
+        "6",
+    ];
     args.extend(more);
     tool.run(&args)
 }
@@ -16,64 +28,133 @@ fn scale(tool: &Tool, more: &[&str]) -> Ended {
 fn row<'d>(document: &'d Value, replicas: u64, phase: &str) -> &'d Value {
     let rows = document["results"].as_array().unwrap().iter();
     let mut rows = rows.filter(|row| row["replicas"] == replicas && row["phase"] == phase);
-    rows.next().unwrap_or_else(|| panic!("no row for {replicas} and {phase} in {document:#}"))
+    rows.next()
+        .unwrap_or_else(|| panic!("no row for {replicas} and {phase} in {document:#}"))
 }
 
 fn number(value: &Value) -> f64 {
-    value.as_f64().unwrap_or_else(|| panic!("{value} is no number"))
+    value
+        .as_f64()
+        .unwrap_or_else(|| panic!("{value} is no number"))
 }
 
 fn nothing_runs() {
-    assert!(servers_below(&home().join("sandboxes")).is_empty(), "nothing runs on");
+    assert!(
+        servers_below(&home().join("sandboxes")).is_empty(),
+        "nothing runs on"
+    );
 }
 
 #[test]
 fn every_count_and_phase_has_its_figures_with_every_server() {
     let tool = Tool::new();
-    let ended = scale(&tool, &["--replicas", "0..2", "--starts", "2", "--updates", "--mode", "mariadb/async", "--json"]);
+    let ended = scale(
+        &tool,
+        &[
+            "--replicas",
+            "0..2",
+            "--starts",
+            "2",
+            "--updates",
+            "--mode",
+            "mariadb/async",
+            "--json",
+        ],
+    );
     let document = ended.with_code(0).json();
     assert_eq!(document["schema"], "replimeter.scale/1");
     for replicas in 0..=2 {
         for phase in ["insert", "select", "mixed", "update", "mixed-update"] {
             let row = row(&document, replicas, phase);
-            assert_eq!((row["starts"].as_u64(), row["blocks"].as_u64()), (Some(2), Some(2)), "{row:#}");
-            let (reads, inserts) = (phase != "insert" && phase != "update", phase == "insert" || phase == "mixed");
-            assert_eq!(row["selects_per_s"].as_f64().is_some_and(|rate| rate > 0.0), reads, "{row:#}");
-            assert_eq!(row["inserts_per_s"].as_f64().is_some_and(|rate| rate > 0.0), inserts, "{row:#}");
-            assert_eq!(row["updates_per_s"].as_f64().is_some_and(|rate| rate > 0.0), phase.contains("update"), "{row:#}");
+            assert_eq!(
+                (row["starts"].as_u64(), row["blocks"].as_u64()),
+                (Some(2), Some(2)),
+                "{row:#}"
+            );
+            let (reads, inserts) = (
+                phase != "insert" && phase != "update",
+                phase == "insert" || phase == "mixed",
+            );
+            assert_eq!(
+                row["selects_per_s"].as_f64().is_some_and(|rate| rate > 0.0),
+                reads,
+                "{row:#}"
+            );
+            assert_eq!(
+                row["inserts_per_s"].as_f64().is_some_and(|rate| rate > 0.0),
+                inserts,
+                "{row:#}"
+            );
+            assert_eq!(
+                row["updates_per_s"].as_f64().is_some_and(|rate| rate > 0.0),
+                phase.contains("update"),
+                "{row:#}"
+            );
             if inserts {
                 let (rate, ends) = (number(&row["inserts_per_s"]), &row["inserts_ci"]);
-                assert!(number(&ends[0]) <= rate && rate <= number(&ends[1]), "{row:#}");
+                assert!(
+                    number(&ends[0]) <= rate && rate <= number(&ends[1]),
+                    "{row:#}"
+                );
                 assert!(number(&row["write_latency"]["p50_us"]) > 0.0);
             }
             let servers = row["servers"].as_array().unwrap();
             assert_eq!(servers.len() as u64, replicas + 1);
             for server in servers {
-                assert!(number(&server["cpu_percent"]) >= 0.0 && server["cpu_us_per_op"].is_number(), "{server:#}");
+                assert!(
+                    number(&server["cpu_percent"]) >= 0.0 && server["cpu_us_per_op"].is_number(),
+                    "{server:#}"
+                );
             }
             assert_eq!(servers[0]["role"], "primary");
             // Who answered the selects: the replicas, or the primary where there is none.
-            let readers: Vec<bool> = servers.iter().map(|server| server["selects_per_s"].is_number()).collect();
-            let wanted: Vec<bool> = (0..=replicas).map(|index| reads && (index > 0 || replicas == 0)).collect();
+            let readers: Vec<bool> = servers
+                .iter()
+                .map(|server| server["selects_per_s"].is_number())
+                .collect();
+            let wanted: Vec<bool> = (0..=replicas)
+                .map(|index| reads && (index > 0 || replicas == 0))
+                .collect();
             assert_eq!(readers, wanted, "{row:#}");
             if replicas > 0 && phase != "select" {
                 assert!(number(&row["caught_up_after_us"]) >= 0.0);
-                assert!(number(&servers[1]["write_bytes_per_op"]) > 0.0, "a replica writes what it applies: {servers:#?}");
+                assert!(
+                    number(&servers[1]["write_bytes_per_op"]) > 0.0,
+                    "a replica writes what it applies: {servers:#?}"
+                );
             }
         }
     }
-    assert_eq!(row(&document, 0, "insert")["percent_of_none"]["inserts"].as_f64(), Some(100.0));
+    assert_eq!(
+        row(&document, 0, "insert")["percent_of_none"]["inserts"].as_f64(),
+        Some(100.0)
+    );
     let percent = &row(&document, 2, "insert")["percent_of_none"];
-    let ratio = number(&row(&document, 2, "insert")["inserts_per_s"]) / number(&row(&document, 0, "insert")["inserts_per_s"]);
-    assert!((number(&percent["inserts"]) / (ratio * 100.0) - 1.0).abs() < 1e-6, "{percent:#}");
+    let ratio = number(&row(&document, 2, "insert")["inserts_per_s"])
+        / number(&row(&document, 0, "insert")["inserts_per_s"]);
+    assert!(
+        (number(&percent["inserts"]) / (ratio * 100.0) - 1.0).abs() < 1e-6,
+        "{percent:#}"
+    );
     // Three counts are too few for a law, and it is said.
     let fits = document["fits"].as_array().unwrap();
-    assert!(!fits.is_empty() && fits.iter().all(|fit| fit["refused"].as_str().unwrap().contains("5 are needed")), "{fits:#?}");
+    assert!(
+        !fits.is_empty()
+            && fits
+                .iter()
+                .all(|fit| fit["refused"].as_str().unwrap().contains("5 are needed")),
+        "{fits:#?}"
+    );
     // Every count once in each round.
     let order = document["order"].as_array().unwrap();
     assert_eq!(order.len(), 2);
     for round in order {
-        let mut round: Vec<u64> = round.as_array().unwrap().iter().map(|count| count.as_u64().unwrap()).collect();
+        let mut round: Vec<u64> = round
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|count| count.as_u64().unwrap())
+            .collect();
         round.sort_unstable();
         assert_eq!(round, [0, 1, 2]);
     }
@@ -84,24 +165,54 @@ fn every_count_and_phase_has_its_figures_with_every_server() {
 /// What is kept can be shown again, and is the same plan again.
 fn kept(tool: &Tool, document: &Value) {
     let run = tool.only_run();
-    for name in ["plan.toml", "manifest.json", "samples.parquet", "summary.json", "report.html", "report.md"] {
+    for name in [
+        "plan.toml",
+        "manifest.json",
+        "samples.parquet",
+        "summary.json",
+        "report.html",
+        "report.md",
+    ] {
         assert!(run.join(name).is_file(), "{name}");
     }
     let run_text = run.to_str().unwrap();
     let text = tool.run(&["report", run_text]).with_code(0).words();
-    for wanted in ["insert while selecting/s", "Percent of no replica", "What each server spent", "No law is fitted", "share the"]
-    {
+    for wanted in [
+        "insert while selecting/s",
+        "Percent of no replica",
+        "What each server spent",
+        "No law is fitted",
+        "share the",
+    ] {
         assert!(text.contains(wanted), "`{wanted}` is missing in {text}");
     }
-    assert_eq!(&tool.run(&["report", run_text, "--json"]).with_code(0).json()["results"], &document["results"]);
-    let markdown = tool.run(&["report", run_text, "--markdown"]).with_code(0).stdout;
-    assert!(markdown.starts_with("# Replimeter scale") && markdown.contains("| replicas | insert alone/s |"), "{markdown}");
+    assert_eq!(
+        &tool
+            .run(&["report", run_text, "--json"])
+            .with_code(0)
+            .json()["results"],
+        &document["results"]
+    );
+    let markdown = tool
+        .run(&["report", run_text, "--markdown"])
+        .with_code(0)
+        .stdout;
+    assert!(
+        markdown.starts_with("# Replimeter scale")
+            && markdown.contains("| replicas | insert alone/s |"),
+        "{markdown}"
+    );
     let page = fs::read_to_string(run.join("report.html")).unwrap();
     for id in ["throughput", "percent", "processors", "writes"] {
         assert!(page.contains(&format!("id=\"{id}\"")), "{id}");
     }
     let plan = fs::read_to_string(run.join("plan.toml")).unwrap();
-    assert_eq!(tool.run(&["run", "--dry-run", run.join("plan.toml").to_str().unwrap()]).with_code(0).planned(), plan);
+    assert_eq!(
+        tool.run(&["run", "--dry-run", run.join("plan.toml").to_str().unwrap()])
+            .with_code(0)
+            .planned(),
+        plan
+    );
     samples(&run.join("samples.parquet"));
 }
 
@@ -115,35 +226,76 @@ fn samples(path: &Path) {
 #[test]
 fn from_five_counts_on_a_law_is_fitted_and_its_prediction_measured() {
     let tool = Tool::new();
-    let more =
-        ["--replicas", "0..4", "--starts", "1", "--mode", "mariadb/async", "--reads", "all", "--check-prediction", "--json"];
+    let more = [
+        "--replicas",
+        "0..4",
+        "--starts",
+        "1",
+        "--mode",
+        "mariadb/async",
+        "--reads",
+        "all",
+        "--check-prediction",
+        "--json",
+    ];
     let document = scale(&tool, &more).with_code(0).json();
     let fits = document["fits"].as_array().unwrap();
     let named = |phase: &str, figure: &str| {
-        fits.iter().find(|fit| fit["phase"] == phase && fit["figure"] == figure).unwrap_or_else(|| panic!("{fits:#?}"))
+        fits.iter()
+            .find(|fit| fit["phase"] == phase && fit["figure"] == figure)
+            .unwrap_or_else(|| panic!("{fits:#?}"))
     };
-    for (phase, figure) in [("insert", "inserts"), ("select", "selects"), ("mixed", "inserts"), ("mixed", "selects")] {
+    for (phase, figure) in [
+        ("insert", "inserts"),
+        ("select", "selects"),
+        ("mixed", "inserts"),
+        ("mixed", "selects"),
+    ] {
         let fit = named(phase, figure);
         if let Some(refused) = fit["refused"].as_str() {
             assert!(refused.contains("does not describe"), "{fit:#}");
             continue;
         }
-        assert_eq!((fit["residuals"].as_array().unwrap().len(), fit["freedom"].as_u64()), (5, Some(2)), "{fit:#}");
+        assert_eq!(
+            (
+                fit["residuals"].as_array().unwrap().len(),
+                fit["freedom"].as_u64()
+            ),
+            (5, Some(2)),
+            "{fit:#}"
+        );
         assert!(number(&fit["lambda"]["value"]) > 0.0);
         let prediction = &fit["prediction"];
         assert_eq!(prediction["replicas"], 5);
-        assert_eq!(fit["stops_paying"].is_object(), figure == "selects", "{fit:#}");
+        assert_eq!(
+            fit["stops_paying"].is_object(),
+            figure == "selects",
+            "{fit:#}"
+        );
         if prediction["predicted"]["value"].is_null() {
             // On a busy machine the starts may lie too far from any law.
             assert!(prediction["holds"].is_null(), "{fit:#}");
             continue;
         }
-        let (low, high) = (number(&prediction["predicted"]["low"]), number(&prediction["predicted"]["high"]));
+        let (low, high) = (
+            number(&prediction["predicted"]["low"]),
+            number(&prediction["predicted"]["high"]),
+        );
         let measured = number(&prediction["measured_per_s"]);
-        assert_eq!(prediction["holds"].as_bool(), Some(low <= measured && measured <= high), "{fit:#}");
+        assert_eq!(
+            prediction["holds"].as_bool(),
+            Some(low <= measured && measured <= high),
+            "{fit:#}"
+        );
     }
     // What checks the law is no row of it.
-    assert!(document["results"].as_array().unwrap().iter().all(|row| row["replicas"].as_u64().unwrap() <= 4));
+    assert!(
+        document["results"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .all(|row| row["replicas"].as_u64().unwrap() <= 4)
+    );
     nothing_runs();
 }
 
@@ -151,9 +303,17 @@ fn from_five_counts_on_a_law_is_fitted_and_its_prediction_measured() {
 fn mysql_and_semi_sync_replicas_are_measured_too() {
     let tool = Tool::new();
     for mode in ["mysql/async", "mariadb/semi-sync"] {
-        let document = scale(&tool, &["--replicas", "1", "--starts", "1", "--mode", mode, "--json"]).with_code(0).json();
+        let document = scale(
+            &tool,
+            &["--replicas", "1", "--starts", "1", "--mode", mode, "--json"],
+        )
+        .with_code(0)
+        .json();
         let mixed = row(&document, 1, "mixed");
-        assert!(number(&mixed["inserts_per_s"]) > 0.0 && number(&mixed["selects_per_s"]) > 0.0, "{mixed:#}");
+        assert!(
+            number(&mixed["inserts_per_s"]) > 0.0 && number(&mixed["selects_per_s"]) > 0.0,
+            "{mixed:#}"
+        );
         assert!(
             mixed["inserts_ci"].is_null() && mixed["percent_of_none"]["inserts"].is_null(),
             "one start, and no other count: {mixed:#}"
@@ -191,22 +351,47 @@ fn a_server_that_dies_and_a_user_who_ends_it_leave_what_was_measured() {
             servers_below(&home().join("sandboxes"))
                 .into_iter()
                 .filter(|pid| {
-                    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-                    status.lines().any(|line| line.strip_prefix("PPid:").is_some_and(|number| number.trim() == parent))
+                    let status =
+                        fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+                    status.lines().any(|line| {
+                        line.strip_prefix("PPid:")
+                            .is_some_and(|number| number.trim() == parent)
+                    })
                 })
                 .collect::<Vec<i32>>()
         };
         // The first servers are those of seeds; the samples grow once blocks are written.
-        until("both servers run", Duration::from_secs(120), || own().len() == 2 && runs.is_dir());
+        until("both servers run", Duration::from_secs(120), || {
+            own().len() == 2 && runs.is_dir()
+        });
         std::thread::sleep(Duration::from_secs(12));
-        let victim = if kill { own()[1] } else { i32::try_from(child.id()).unwrap() };
-        let signal = if kill { rustix::process::Signal::KILL } else { rustix::process::Signal::INT };
-        rustix::process::kill_process(rustix::process::Pid::from_raw(victim).unwrap(), signal).unwrap();
+        let victim = if kill {
+            own()[1]
+        } else {
+            i32::try_from(child.id()).unwrap()
+        };
+        let signal = if kill {
+            rustix::process::Signal::KILL
+        } else {
+            rustix::process::Signal::INT
+        };
+        rustix::process::kill_process(rustix::process::Pid::from_raw(victim).unwrap(), signal)
+            .unwrap();
         let ended = wait(child, Duration::from_secs(60));
-        let ended = if kill { ended.with_code(3).saying("has ended") } else { ended.with_code(130).saying("is kept") };
+        let ended = if kill {
+            ended.with_code(3).saying("has ended")
+        } else {
+            ended.with_code(130).saying("is kept")
+        };
         let document = ended.json();
-        assert_eq!(document["status"], if kill { "failed" } else { "interrupted" });
-        assert!(row(&document, 1, "insert")["blocks"].as_u64().unwrap() > 0, "{document:#}");
+        assert_eq!(
+            document["status"],
+            if kill { "failed" } else { "interrupted" }
+        );
+        assert!(
+            row(&document, 1, "insert")["blocks"].as_u64().unwrap() > 0,
+            "{document:#}"
+        );
         assert!(document["answer"].as_str().unwrap().contains("until then"));
         nothing_runs();
     }
@@ -218,38 +403,73 @@ fn requests_that_make_no_sense_are_refused() {
     for (args, wanted) in [
         (vec!["scale", "--threads", "0"], "threads must be"),
         (vec!["scale", "--replicas", "3..1"], "downwards"),
-        (vec!["scale", "--replicas", "0..2", "--check-prediction"], "5 numbers of replicas"),
+        (
+            vec!["scale", "--replicas", "0..2", "--check-prediction"],
+            "5 numbers of replicas",
+        ),
         (vec!["scale", "--mode", "galera"], "no read replicas"),
         (vec!["scale", "--size", "much"], "is no size"),
         (vec!["scale", "--size", "0"], "is no data set"),
-        (vec!["scale", "--replicas", "0..4", "--threads", "2"], "2 clients cannot read from 4 servers"),
+        (
+            vec!["scale", "--replicas", "0..4", "--threads", "2"],
+            "2 clients cannot read from 4 servers",
+        ),
         (vec!["scale", "--reads", "nowhere"], "no place for reads"),
         (vec!["scale", "--for", "1ms"], "its own beginning"),
         (vec!["scale", "--raw"], "--raw"),
-        (vec!["scale", "--cpus-per-server", "0.01"], "no number of cores"),
+        (
+            vec!["scale", "--cpus-per-server", "0.01"],
+            "no number of cores",
+        ),
     ] {
         let _ = tool.run(&args).with_code(2).saying(wanted);
     }
-    let ended = tool.run(&["scale", "--replicas", "0..2", "--cpus-per-server", "1000"]).with_code(3);
+    let ended = tool
+        .run(&["scale", "--replicas", "0..2", "--cpus-per-server", "1000"])
+        .with_code(3);
     let _ = ended.saying("more than there are");
-    assert!(tool.runs().is_empty(), "nothing is left of a run that never began");
+    assert!(
+        tool.runs().is_empty(),
+        "nothing is left of a run that never began"
+    );
 }
 
 #[test]
 fn servers_with_a_share_each_say_so() {
     let tool = Tool::new();
-    let ended =
-        scale(&tool, &["--replicas", "0..1", "--starts", "1", "--cpus-per-server", "0.4", "--mode", "mariadb/async", "--json"]);
+    let ended = scale(
+        &tool,
+        &[
+            "--replicas",
+            "0..1",
+            "--starts",
+            "1",
+            "--cpus-per-server",
+            "0.4",
+            "--mode",
+            "mariadb/async",
+            "--json",
+        ],
+    );
     if ended.code == Some(3) {
         // Where no control group may be made.
         let _ = ended.saying("control group");
         return;
     }
     let document = ended.with_code(0).json();
-    assert!(document["cpus_per_server"].as_str().unwrap().starts_with("0.4"), "{document:#}");
+    assert!(
+        document["cpus_per_server"]
+            .as_str()
+            .unwrap()
+            .starts_with("0.4"),
+        "{document:#}"
+    );
     for result in document["results"].as_array().unwrap() {
         for server in result["servers"].as_array().unwrap() {
-            assert!(number(&server["cpu_percent"]) < 50.0, "no server has more than its share: {result:#}");
+            assert!(
+                number(&server["cpu_percent"]) < 50.0,
+                "no server has more than its share: {result:#}"
+            );
         }
     }
     nothing_runs();

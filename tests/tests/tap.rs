@@ -15,7 +15,9 @@ use replimeter_server::{
     facts::Facts,
     flavour,
 };
-use replimeter_suites::{Ended, Tool, clean, password, restart, session, sql, start, start_spec, until, url, value, wait};
+use replimeter_suites::{
+    Ended, Tool, clean, password, restart, session, sql, start, start_spec, until, url, value, wait,
+};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -44,7 +46,12 @@ fn traffic(nodes: &[&Node], prefix: &[&str], stop: &AtomicBool, written: &Atomic
                 }
                 let table = if writer == 0 { "carts" } else { "orders" };
                 while !stop.load(Ordering::Relaxed) {
-                    session.run("test", &format!("INSERT INTO shop.{table} (v) VALUES ('x')")).unwrap();
+                    session
+                        .run(
+                            "test",
+                            &format!("INSERT INTO shop.{table} (v) VALUES ('x')"),
+                        )
+                        .unwrap();
                     written.fetch_add(1, Ordering::Relaxed);
                     thread::sleep(Duration::from_millis(2));
                 }
@@ -56,7 +63,11 @@ fn traffic(nodes: &[&Node], prefix: &[&str], stop: &AtomicBool, written: &Atomic
 /// The command line for a sandbox's servers; the first is the primary.
 fn args(sandbox: &Sandbox, more: &[&str]) -> Vec<String> {
     let nodes = sandbox.nodes();
-    let mut args = vec!["tap".to_owned(), "--primary".to_owned(), url(&nodes[0], "replimeter")];
+    let mut args = vec![
+        "tap".to_owned(),
+        "--primary".to_owned(),
+        url(&nodes[0], "replimeter"),
+    ];
     for node in &nodes[1..] {
         args.extend(["--replica".to_owned(), url(node, "replimeter")]);
     }
@@ -66,14 +77,25 @@ fn args(sandbox: &Sandbox, more: &[&str]) -> Vec<String> {
 
 /// Follows while there is traffic and `meanwhile` happens; the traffic ends well before
 /// the run does.
-fn followed(sandbox: &Sandbox, args: &[String], prefix: &[&str], meanwhile: impl FnOnce()) -> (Tool, Ended) {
+fn followed(
+    sandbox: &Sandbox,
+    args: &[String],
+    prefix: &[&str],
+    meanwhile: impl FnOnce(),
+) -> (Tool, Ended) {
     let tool = Tool::new();
     let primary = &sandbox.nodes()[0];
     let (stop, written) = (AtomicBool::new(false), AtomicU64::new(0));
     let ended = thread::scope(|scope| {
-        let child = tool.command(args).env("REPLIMETER_PASSWORD", password(primary)).spawn().unwrap();
+        let child = tool
+            .command(args)
+            .env("REPLIMETER_PASSWORD", password(primary))
+            .spawn()
+            .unwrap();
         scope.spawn(|| traffic(&[primary], prefix, &stop, &written));
-        until("there is traffic", LIMIT, || written.load(Ordering::Relaxed) > 100);
+        until("there is traffic", LIMIT, || {
+            written.load(Ordering::Relaxed) > 100
+        });
         thread::sleep(Duration::from_millis(1500));
         // The traffic must end whatever happens, or the scope waits for it.
         let happened = catch_unwind(AssertUnwindSafe(meanwhile));
@@ -88,7 +110,9 @@ fn followed(sandbox: &Sandbox, args: &[String], prefix: &[&str], meanwhile: impl
 }
 
 fn number(value: &Value) -> u64 {
-    value.as_u64().unwrap_or_else(|| panic!("no number: {value}"))
+    value
+        .as_u64()
+        .unwrap_or_else(|| panic!("no number: {value}"))
 }
 
 /// Every transaction of the primary is accounted for, and all have a lag.
@@ -97,7 +121,11 @@ fn all_matched(document: &Value) {
     for row in document["results"].as_array().unwrap() {
         assert!(number(&row["transactions"]) > 100, "{row:#}");
         assert_eq!(row["matched"], row["transactions"], "{row:#}");
-        assert_eq!((number(&row["unmatched"]), number(&row["pending"])), (0, 0), "{row:#}");
+        assert_eq!(
+            (number(&row["unmatched"]), number(&row["pending"])),
+            (0, 0),
+            "{row:#}"
+        );
         assert_eq!(row["lag"]["count"], row["matched"]);
     }
 }
@@ -113,37 +141,65 @@ fn mariadb_with_rotations_and_by_table() {
         sql(replica, "FLUSH BINARY LOGS");
     });
     let document = ended.with_code(0).json();
-    assert_eq!((document["schema"].as_str(), document["status"].as_str()), (Some("replimeter.tap/1"), Some("complete")));
+    assert_eq!(
+        (document["schema"].as_str(), document["status"].as_str()),
+        (Some("replimeter.tap/1"), Some("complete"))
+    );
     all_matched(&document);
     let row = &document["results"][0];
     let groups = row["by"].as_array().unwrap();
     assert_eq!(groups[0]["table"], "orders");
     assert_eq!(groups[1]["table"], "carts");
-    let of_groups: u64 = groups.iter().map(|group| number(&group["lag"]["count"])).sum();
-    assert!(of_groups >= number(&row["matched"]) - 2, "each touches one table: {row:#}");
-    assert!(number(&document["streams"][0]["rotations"]) >= 1 && number(&document["streams"][1]["rotations"]) >= 1);
+    let of_groups: u64 = groups
+        .iter()
+        .map(|group| number(&group["lag"]["count"]))
+        .sum();
+    assert!(
+        of_groups >= number(&row["matched"]) - 2,
+        "each touches one table: {row:#}"
+    );
+    assert!(
+        number(&document["streams"][0]["rotations"]) >= 1
+            && number(&document["streams"][1]["rotations"]) >= 1
+    );
     assert!(number(&document["floor"]["transactions"]) > 0);
     let windows = document["windows"].as_array().unwrap();
-    let of_windows: u64 = windows.iter().map(|window| number(&window["matched"])).sum();
+    let of_windows: u64 = windows
+        .iter()
+        .map(|window| number(&window["matched"]))
+        .sum();
     assert_eq!(of_windows, number(&row["matched"]));
     assert!(clean(primary) && clean(replica), "nothing is written");
     // The run's directory is whole, and renders again.
     let dir = tool.only_run();
-    for name in ["plan.toml", "manifest.json", "samples.parquet", "summary.json", "report.html"] {
+    for name in [
+        "plan.toml",
+        "manifest.json",
+        "samples.parquet",
+        "summary.json",
+        "report.html",
+    ] {
         assert!(dir.join(name).exists(), "{name}");
     }
     let again = tool.run(&["report", dir.to_str().unwrap()]).with_code(0);
     assert!(again.words().contains("shop.orders"), "{again:#?}");
     let plan = dir.join("plan.toml");
-    let planned = tool.run(&["run", "--dry-run", plan.to_str().unwrap()]).with_code(0);
-    assert!(planned.stdout.contains("command = \"tap\"") && planned.stdout.contains("by = \"table\""));
+    let planned = tool
+        .run(&["run", "--dry-run", plan.to_str().unwrap()])
+        .with_code(0);
+    assert!(
+        planned.stdout.contains("command = \"tap\"") && planned.stdout.contains("by = \"table\"")
+    );
 }
 
 #[test]
 fn mysql_with_tags_and_compression() {
     let sandbox = start("mysql/async:1", &[]);
     tables(&sandbox.nodes()[0]);
-    let prefix = ["SET SESSION gtid_next = 'AUTOMATIC:batch'", "SET SESSION binlog_transaction_compression = 1"];
+    let prefix = [
+        "SET SESSION gtid_next = 'AUTOMATIC:batch'",
+        "SET SESSION binlog_transaction_compression = 1",
+    ];
     let more = ["--for", "6s", "--by", "schema", "--json"];
     let (_, ended) = followed(&sandbox, &args(&sandbox, &more), &prefix, || {});
     let document = ended.with_code(0).json();
@@ -155,20 +211,38 @@ fn mysql_with_tags_and_compression() {
     let of = |clock: &Value, name: &str| clock[name].as_f64().unwrap();
     assert_eq!(clocks.len(), 2);
     let bounds: f64 = clocks.iter().map(|clock| of(clock, "bound_us")).sum();
-    assert!(number(&row["by_servers"]["count"]) > 100 && of(&row["by_servers"], "min_us") > -bounds, "{row:#} {clocks:#?}");
+    assert!(
+        number(&row["by_servers"]["count"]) > 100 && of(&row["by_servers"], "min_us") > -bounds,
+        "{row:#} {clocks:#?}"
+    );
     // Servers of one host have one clock.
-    assert!((of(&clocks[0], "offset_us") - of(&clocks[1], "offset_us")).abs() <= bounds, "{clocks:#?}");
-    assert_eq!(document["streams"][0]["tls"], true, "MySQL offers TLS by default");
+    assert!(
+        (of(&clocks[0], "offset_us") - of(&clocks[1], "offset_us")).abs() <= bounds,
+        "{clocks:#?}"
+    );
+    assert_eq!(
+        document["streams"][0]["tls"], true,
+        "MySQL offers TLS by default"
+    );
 }
 
 #[test]
 fn a_replica_of_a_replica() {
     let sandbox = start("mariadb/chain:2", &[]);
     tables(&sandbox.nodes()[0]);
-    let (_, ended) = followed(&sandbox, &args(&sandbox, &["--for", "6s", "--json"]), &[], || {});
+    let (_, ended) = followed(
+        &sandbox,
+        &args(&sandbox, &["--for", "6s", "--json"]),
+        &[],
+        || {},
+    );
     let document = ended.with_code(0).json();
     all_matched(&document);
-    let p50 = |index: usize| document["results"][index]["lag"]["p50_us"].as_f64().unwrap();
+    let p50 = |index: usize| {
+        document["results"][index]["lag"]["p50_us"]
+            .as_f64()
+            .unwrap()
+    };
     assert!(p50(0) < p50(1), "the second hop comes later: {document:#}");
 }
 
@@ -178,7 +252,12 @@ fn galera_needs_gtid_mode() {
     tables(&sandbox.nodes()[0]);
     let nodes = sandbox.nodes();
     let tool = Tool::new();
-    let mut args = vec!["tap".to_owned(), "--for".to_owned(), "6s".to_owned(), "--json".to_owned()];
+    let mut args = vec![
+        "tap".to_owned(),
+        "--for".to_owned(),
+        "6s".to_owned(),
+        "--json".to_owned(),
+    ];
     for node in nodes {
         args.extend(["--node".to_owned(), url(node, "replimeter")]);
     }
@@ -186,7 +265,11 @@ fn galera_needs_gtid_mode() {
     // Written on every node: what the others certify is in the first one's log too.
     let writers: Vec<&Node> = nodes.iter().collect();
     let ended = thread::scope(|scope| {
-        let child = tool.command(&args).env("REPLIMETER_PASSWORD", password(&nodes[0])).spawn().unwrap();
+        let child = tool
+            .command(&args)
+            .env("REPLIMETER_PASSWORD", password(&nodes[0]))
+            .spawn()
+            .unwrap();
         scope.spawn(|| traffic(&writers, &[], &stop, &written));
         thread::sleep(Duration::from_secs(3));
         stop.store(true, Ordering::Relaxed);
@@ -196,8 +279,17 @@ fn galera_needs_gtid_mode() {
     for node in nodes {
         sql(node, "SET GLOBAL wsrep_gtid_mode = OFF");
     }
-    let refused = wait(tool.command(&args).env("REPLIMETER_PASSWORD", password(&nodes[0])).spawn().unwrap(), LIMIT);
-    let _ = refused.with_code(3).saying("wsrep_gtid_mode=OFF").saying("wsrep_gtid_domain_id");
+    let refused = wait(
+        tool.command(&args)
+            .env("REPLIMETER_PASSWORD", password(&nodes[0]))
+            .spawn()
+            .unwrap(),
+        LIMIT,
+    );
+    let _ = refused
+        .with_code(3)
+        .saying("wsrep_gtid_mode=OFF")
+        .saying("wsrep_gtid_domain_id");
 }
 
 #[test]
@@ -205,18 +297,29 @@ fn a_replica_that_stops_and_resumes() {
     let sandbox = start("mariadb/async:1", &[]);
     let replica = &sandbox.nodes()[1];
     tables(&sandbox.nodes()[0]);
-    let (_, ended) = followed(&sandbox, &args(&sandbox, &["--for", "8s", "--json"]), &[], || {
-        sql(replica, "STOP SLAVE");
-        thread::sleep(Duration::from_secs(2));
-        sql(replica, "START SLAVE");
-        thread::sleep(Duration::from_secs(1));
-    });
+    let (_, ended) = followed(
+        &sandbox,
+        &args(&sandbox, &["--for", "8s", "--json"]),
+        &[],
+        || {
+            sql(replica, "STOP SLAVE");
+            thread::sleep(Duration::from_secs(2));
+            sql(replica, "START SLAVE");
+            thread::sleep(Duration::from_secs(1));
+        },
+    );
     let document = ended.with_code(0).json();
     all_matched(&document);
     // What was written while it stood still is late by up to the stop.
     let largest = document["results"][0]["lag"]["max_us"].as_f64().unwrap();
     assert!(largest > 1.5e6, "{largest}");
-    let awaited = document["windows"].as_array().unwrap().iter().map(|window| number(&window["pending"])).max().unwrap();
+    let awaited = document["windows"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|window| number(&window["pending"]))
+        .max()
+        .unwrap();
     assert!(awaited > 100, "{awaited}");
 }
 
@@ -225,11 +328,22 @@ fn a_lost_connection_is_made_again_and_told() {
     for shape in ["mariadb/async:1", "mysql/async:1"] {
         let sandbox = start(shape, &[]);
         tables(&sandbox.nodes()[0]);
-        let more = ["--for", "7s", "--floor", "0", "--server-id", "3111222333", "--json"];
+        let more = [
+            "--for",
+            "7s",
+            "--floor",
+            "0",
+            "--server-id",
+            "3111222333",
+            "--json",
+        ];
         let (_, ended) = followed(&sandbox, &args(&sandbox, &more), &[], || {
             // Of the primary's dumps, ours is the newer one.
             for node in sandbox.nodes() {
-                let id = value(node, "SELECT MAX(id) FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%'");
+                let id = value(
+                    node,
+                    "SELECT MAX(id) FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%'",
+                );
                 sql(node, &format!("KILL {}", id.unwrap()));
             }
             thread::sleep(Duration::from_millis(1500));
@@ -237,17 +351,37 @@ fn a_lost_connection_is_made_again_and_told() {
         let document = ended.with_code(0).json();
         let row = &document["results"][0];
         let of = |name: &str| number(&row[name]);
-        assert_eq!(of("matched") + of("unmatched"), of("transactions"), "{shape}: {row:#}");
-        assert!(of("unmatched") > 0 && of("matched") > 100, "{shape}: {row:#}");
+        assert_eq!(
+            of("matched") + of("unmatched"),
+            of("transactions"),
+            "{shape}: {row:#}"
+        );
+        assert!(
+            of("unmatched") > 0 && of("matched") > 100,
+            "{shape}: {row:#}"
+        );
         assert_eq!(of("pending"), 0);
-        assert!(document["streams"].as_array().unwrap().iter().all(|stream| number(&stream["reconnects"]) == 1), "{document:#}");
-        assert!(document["warnings"].to_string().contains("connected again"), "{document:#}");
+        assert!(
+            document["streams"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .all(|stream| number(&stream["reconnects"]) == 1),
+            "{document:#}"
+        );
+        assert!(
+            document["warnings"].to_string().contains("connected again"),
+            "{document:#}"
+        );
     }
 }
 
 #[test]
 fn a_server_that_is_restarted() {
-    for (shape, resume) in [("mariadb/async:1", "START SLAVE"), ("mysql/async:1", "START REPLICA")] {
+    for (shape, resume) in [
+        ("mariadb/async:1", "START SLAVE"),
+        ("mysql/async:1", "START REPLICA"),
+    ] {
         let sandbox = start(shape, &[]);
         let replica = &sandbox.members()[1];
         tables(&sandbox.nodes()[0]);
@@ -261,11 +395,27 @@ fn a_server_that_is_restarted() {
         let document = ended.with_code(0).json();
         let row = &document["results"][0];
         let of = |name: &str| number(&row[name]);
-        assert_eq!(of("matched") + of("unmatched") + of("pending"), of("transactions"), "{shape}: {row:#}");
+        assert_eq!(
+            of("matched") + of("unmatched") + of("pending"),
+            of("transactions"),
+            "{shape}: {row:#}"
+        );
         // What was written while it was down came when it was there again, late by up to that.
-        assert!(of("matched") > 100 && row["lag"]["max_us"].as_f64().unwrap() > 50_000.0, "{shape}: {row:#}");
-        assert_eq!(number(&document["streams"][1]["reconnects"]), 1, "{shape}: {document:#}");
-        assert!(document["warnings"].to_string().contains("replica1: connected again"), "{document:#}");
+        assert!(
+            of("matched") > 100 && row["lag"]["max_us"].as_f64().unwrap() > 50_000.0,
+            "{shape}: {row:#}"
+        );
+        assert_eq!(
+            number(&document["streams"][1]["reconnects"]),
+            1,
+            "{shape}: {document:#}"
+        );
+        assert!(
+            document["warnings"]
+                .to_string()
+                .contains("replica1: connected again"),
+            "{document:#}"
+        );
     }
 }
 
@@ -274,14 +424,24 @@ fn filters_by_schema_and_table() {
     let sandbox = start("mariadb/async:1", &[]);
     tables(&sandbox.nodes()[0]);
     let share = |filter: [&str; 2]| {
-        let more = ["--for", "5s", "--floor", "0", "--by", "table", filter[0], filter[1], "--json"];
+        let more = [
+            "--for", "5s", "--floor", "0", "--by", "table", filter[0], filter[1], "--json",
+        ];
         let (_, ended) = followed(&sandbox, &args(&sandbox, &more), &[], || {});
         let document = ended.with_code(0).json();
         let row = document["results"][0].clone();
         assert_eq!(row["matched"], row["transactions"], "{row:#}");
-        let tables: Vec<String> =
-            row["by"].as_array().unwrap().iter().map(|group| group["table"].as_str().unwrap().to_owned()).collect();
-        (number(&row["transactions"]) as f64 / number(&document["streams"][0]["transactions"]) as f64, tables)
+        let tables: Vec<String> = row["by"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|group| group["table"].as_str().unwrap().to_owned())
+            .collect();
+        (
+            number(&row["transactions"]) as f64
+                / number(&document["streams"][0]["transactions"]) as f64,
+            tables,
+        )
     };
     // One of three writers writes to `carts`.
     let (carts, tables) = share(["--only", "shop.carts"]);
@@ -298,13 +458,22 @@ fn members_of_a_group() {
     let nodes = sandbox.nodes();
     tables(&nodes[0]);
     let tool = Tool::new();
-    let mut args = vec!["tap".to_owned(), "--for".to_owned(), "7s".to_owned(), "--json".to_owned()];
+    let mut args = vec![
+        "tap".to_owned(),
+        "--for".to_owned(),
+        "7s".to_owned(),
+        "--json".to_owned(),
+    ];
     for node in nodes {
         args.extend(["--node".to_owned(), url(node, "replimeter")]);
     }
     let (stop, written) = (AtomicBool::new(false), AtomicU64::new(0));
     let ended = thread::scope(|scope| {
-        let child = tool.command(&args).env("REPLIMETER_PASSWORD", password(&nodes[0])).spawn().unwrap();
+        let child = tool
+            .command(&args)
+            .env("REPLIMETER_PASSWORD", password(&nodes[0]))
+            .spawn()
+            .unwrap();
         scope.spawn(|| traffic(&[&nodes[0]], &[], &stop, &written));
         thread::sleep(Duration::from_secs(4));
         stop.store(true, Ordering::Relaxed);
@@ -318,27 +487,47 @@ fn servers_that_cannot_be_followed() {
     let refused = |shape: &str, options: &[&str], wanted: &[&str]| {
         let tool = Tool::new();
         let mut args = vec!["tap", "--sandbox", shape, "--for", "1s"];
-        options.iter().for_each(|option| args.extend(["--server-option", option]));
+        options
+            .iter()
+            .for_each(|option| args.extend(["--server-option", option]));
         let ended = tool.run(&args).with_code(3);
         for wanted in wanted {
-            assert!(ended.stderr.contains(wanted), "`{wanted}` is missing in {ended:#?}");
+            assert!(
+                ended.stderr.contains(wanted),
+                "`{wanted}` is missing in {ended:#?}"
+            );
         }
         assert!(tool.runs().is_empty(), "nothing to keep");
     };
-    refused("mariadb/async:1", &["replica1:log_slave_updates=0"], &["replica1 (", "log_slave_updates=OFF", "replimeter lag"]);
-    refused("mysql/async:1", &["replica1:log_replica_updates=0"], &["replica1 (", "log_replica_updates=OFF"]);
+    refused(
+        "mariadb/async:1",
+        &["replica1:log_slave_updates=0"],
+        &["replica1 (", "log_slave_updates=OFF", "replimeter lag"],
+    );
+    refused(
+        "mysql/async:1",
+        &["replica1:log_replica_updates=0"],
+        &["replica1 (", "log_replica_updates=OFF"],
+    );
 }
 
 #[test]
 fn a_server_without_its_binary_log() {
     for shape in ["mariadb/none", "mysql/none"] {
-        let spec = SandboxSpec { binary_log: false, ..SandboxSpec::of(shape.parse().unwrap()) };
+        let spec = SandboxSpec {
+            binary_log: false,
+            ..SandboxSpec::of(shape.parse().unwrap())
+        };
         let sandbox = start_spec(spec).unwrap();
         let node = &sandbox.nodes()[0];
         let mut session = session(node);
         let facts = Facts::read(&mut session).unwrap();
         let error = fitness::check(&session, &facts, fitness::Role::Source).unwrap_err();
-        assert!(error.to_string().contains("primary (") && error.hint.contains("log_bin"), "{shape}: {error} {}", error.hint);
+        assert!(
+            error.to_string().contains("primary (") && error.hint.contains("log_bin"),
+            "{shape}: {error} {}",
+            error.hint
+        );
     }
 }
 
@@ -349,28 +538,69 @@ fn privileges_and_server_ids() {
     sql(primary, "CREATE USER tapper@'127.0.0.1' IDENTIFIED BY 'pw'");
     let caught_up = || {
         let at = value(primary, "SELECT @@gtid_binlog_pos").unwrap();
-        assert_eq!(value(replica, &format!("SELECT MASTER_GTID_WAIT('{at}', 30)")).as_deref(), Some("0"));
+        assert_eq!(
+            value(replica, &format!("SELECT MASTER_GTID_WAIT('{at}', 30)")).as_deref(),
+            Some("0")
+        );
     };
     caught_up();
     let run = |user: &str, secret: &str, more: &[&str]| {
         let tool = Tool::new();
         let (primary, replica) = (url(primary, user), url(replica, user));
-        let mut args = vec!["tap", "--primary", &primary, "--replica", &replica, "--for", "1s", "--floor", "0"];
+        let mut args = vec![
+            "tap",
+            "--primary",
+            &primary,
+            "--replica",
+            &replica,
+            "--for",
+            "1s",
+            "--floor",
+            "0",
+        ];
         args.extend(more);
-        wait(tool.command(&args).env("REPLIMETER_PASSWORD", secret).spawn().unwrap(), LIMIT)
+        wait(
+            tool.command(&args)
+                .env("REPLIMETER_PASSWORD", secret)
+                .spawn()
+                .unwrap(),
+            LIMIT,
+        )
     };
-    let _ = run("tapper", "pw", &[]).with_code(3).saying("REPLICATION SLAVE").saying("`tapper`");
-    sql(primary, "GRANT REPLICATION SLAVE ON *.* TO tapper@'127.0.0.1'");
+    let _ = run("tapper", "pw", &[])
+        .with_code(3)
+        .saying("REPLICATION SLAVE")
+        .saying("`tapper`");
+    sql(
+        primary,
+        "GRANT REPLICATION SLAVE ON *.* TO tapper@'127.0.0.1'",
+    );
     caught_up();
     // Enough by itself; what it cannot see is said.
     let document = run("tapper", "pw", &["--json"]).with_code(0).json();
-    assert!(document["warnings"].to_string().contains("does not show its replication status"), "{document:#}");
-    sql(primary, "GRANT REPLICA MONITOR, BINLOG MONITOR ON *.* TO tapper@'127.0.0.1'");
+    assert!(
+        document["warnings"]
+            .to_string()
+            .contains("does not show its replication status"),
+        "{document:#}"
+    );
+    sql(
+        primary,
+        "GRANT REPLICA MONITOR, BINLOG MONITOR ON *.* TO tapper@'127.0.0.1'",
+    );
     caught_up();
     let document = run("tapper", "pw", &["--json"]).with_code(0).json();
-    assert!(!document["warnings"].to_string().contains("replication status"), "{document:#}");
+    assert!(
+        !document["warnings"]
+            .to_string()
+            .contains("replication status"),
+        "{document:#}"
+    );
     let id = value(replica, "SELECT @@server_id").unwrap();
-    let _ = run("replimeter", password(primary), &["--server-id", &id]).with_code(3).saying(&id).saying("--server-id");
+    let _ = run("replimeter", password(primary), &["--server-id", &id])
+        .with_code(3)
+        .saying(&id)
+        .saying("--server-id");
     assert_eq!(value(replica, "SELECT 1").as_deref(), Some("1"));
 }
 
@@ -383,8 +613,15 @@ fn streams_for_other_tools_and_the_proper_end() {
         let (stop, written) = (AtomicBool::new(false), AtomicU64::new(0));
         let primary = &sandbox.nodes()[0];
         let ended = thread::scope(|scope| {
-            let args = args(&sandbox, &["--stream", form, "--every", "500ms", "--floor", "0"]);
-            let child = tool.command(&args).env("REPLIMETER_PASSWORD", password(primary)).spawn().unwrap();
+            let args = args(
+                &sandbox,
+                &["--stream", form, "--every", "500ms", "--floor", "0"],
+            );
+            let child = tool
+                .command(&args)
+                .env("REPLIMETER_PASSWORD", password(primary))
+                .spawn()
+                .unwrap();
             scope.spawn(|| traffic(&[primary], &[], &stop, &written));
             thread::sleep(Duration::from_secs(4));
             // Nobody asked for an end: the user's is the proper one.
@@ -395,23 +632,49 @@ fn streams_for_other_tools_and_the_proper_end() {
         })
         .with_code(0);
         assert!(tool.only_run().join("report.html").exists());
-        assert!(ended.stderr.contains("transactions/s"), "asked for by --every: {ended:#?}");
+        assert!(
+            ended.stderr.contains("transactions/s"),
+            "asked for by --every: {ended:#?}"
+        );
         if form == "csv" {
             let lines: Vec<&str> = ended.stdout.lines().collect();
-            assert!(lines[0].starts_with("time,start_s,end_s,replica,transactions,bytes,matched,inverted"), "{ended:#?}");
+            assert!(
+                lines[0]
+                    .starts_with("time,start_s,end_s,replica,transactions,bytes,matched,inverted"),
+                "{ended:#?}"
+            );
             assert!(lines.len() > 3, "{ended:#?}");
-            assert!(lines[1..].iter().all(|line| line.split(',').count() == lines[0].split(',').count()));
-            let matched: u64 = lines[1..].iter().map(|line| line.split(',').nth(6).unwrap().parse::<u64>().unwrap()).sum();
+            assert!(
+                lines[1..]
+                    .iter()
+                    .all(|line| line.split(',').count() == lines[0].split(',').count())
+            );
+            let matched: u64 = lines[1..]
+                .iter()
+                .map(|line| line.split(',').nth(6).unwrap().parse::<u64>().unwrap())
+                .sum();
             assert!(matched > 100, "{ended:#?}");
         } else {
             let expositions: Vec<&str> = ended.stdout.split("# EOF\n").collect();
-            assert!(expositions.len() > 3 && expositions.last() == Some(&""), "{ended:#?}");
+            assert!(
+                expositions.len() > 3 && expositions.last() == Some(&""),
+                "{ended:#?}"
+            );
             let total = |text: &str| -> u64 {
-                let line = text.lines().find(|line| line.starts_with("replimeter_tap_matched_total")).unwrap();
+                let line = text
+                    .lines()
+                    .find(|line| line.starts_with("replimeter_tap_matched_total"))
+                    .unwrap();
                 line.rsplit(' ').next().unwrap().parse().unwrap()
             };
-            let totals: Vec<u64> = expositions[..expositions.len() - 1].iter().map(|text| total(text)).collect();
-            assert!(totals.is_sorted() && totals[totals.len() - 1] > 100, "{totals:?}");
+            let totals: Vec<u64> = expositions[..expositions.len() - 1]
+                .iter()
+                .map(|text| total(text))
+                .collect();
+            assert!(
+                totals.is_sorted() && totals[totals.len() - 1] > 100,
+                "{totals:?}"
+            );
         }
     }
 }
@@ -422,26 +685,44 @@ fn positions_that_are_gone() {
         let sandbox = start(shape, &[]);
         let node = &sandbox.nodes()[0];
         let facts = Facts::read(&mut session(node)).unwrap();
-        let mut ids = fitness::server_ids(&mut session(node), &facts).unwrap().unwrap();
+        let mut ids = fitness::server_ids(&mut session(node), &facts)
+            .unwrap()
+            .unwrap();
         let mut id = || {
             let id = fitness::unused_server_id(&ids);
             ids.insert(id);
             id
         };
-        let first = Position { file: "binlog.000001".to_owned(), offset: 4 };
+        let first = Position {
+            file: "binlog.000001".to_owned(),
+            offset: 4,
+        };
         let mut follower = Follower::open(node, &facts, id(), &Start::File(first.clone())).unwrap();
         sql(node, "FLUSH BINARY LOGS");
         sql(node, "CREATE DATABASE a");
         let mut seen = Vec::new();
         until("it arrives", LIMIT, || {
-            follower.read(|| Nanos(0), &mut |arrived: Arrived<'_>| seen.push(arrived.gtid)).unwrap();
-            follower.position().file != first.file && follower.position().offset > 200 && !seen.is_empty()
+            follower
+                .read(|| Nanos(0), &mut |arrived: Arrived<'_>| {
+                    seen.push(arrived.gtid)
+                })
+                .unwrap();
+            follower.position().file != first.file
+                && follower.position().offset > 200
+                && !seen.is_empty()
         });
         drop(follower);
-        let last = flavour::binlog_end(facts.engine, &mut session(node)).unwrap().unwrap().0;
+        let last = flavour::binlog_end(facts.engine, &mut session(node))
+            .unwrap()
+            .unwrap()
+            .0;
         until("it is purged", LIMIT, || {
             sql(node, &format!("PURGE BINARY LOGS TO '{last}'"));
-            session(node).rows("test", "SHOW BINARY LOGS").unwrap().len() == 1
+            session(node)
+                .rows("test", "SHOW BINARY LOGS")
+                .unwrap()
+                .len()
+                == 1
         });
         let starts = [Start::File(first), Start::Gtids(String::new())];
         for from in starts {
@@ -450,11 +731,22 @@ fn positions_that_are_gone() {
                 Err(error) => error,
                 Ok(mut follower) => {
                     let mut read = || follower.read(|| Nanos(0), &mut |_: Arrived<'_>| {});
-                    (0..50).find_map(|_| read().err()).unwrap_or_else(|| panic!("{shape}: {from:?} is there"))
+                    (0..50)
+                        .find_map(|_| read().err())
+                        .unwrap_or_else(|| panic!("{shape}: {from:?} is there"))
                 }
             };
-            assert_eq!(error.kind, ErrorKind::Statement(1236), "{shape}: {error} {}", error.hint);
-            assert!(error.hint.contains("keep its log longer"), "{shape}: {error}: {}", error.hint);
+            assert_eq!(
+                error.kind,
+                ErrorKind::Statement(1236),
+                "{shape}: {error} {}",
+                error.hint
+            );
+            assert!(
+                error.hint.contains("keep its log longer"),
+                "{shape}: {error}: {}",
+                error.hint
+            );
         }
     }
 }

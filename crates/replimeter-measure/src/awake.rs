@@ -31,8 +31,12 @@ impl KeepAwake {
     /// When the system refuses idle priority or the binding to a core; a spinner
     /// at ordinary priority would take time from the servers, so none is left.
     pub fn start() -> Result<Self, String> {
-        let allowed = sched_getaffinity(None).map_err(|error| format!("cannot read the allowed cores: {error}"))?;
-        let mut awake = Self { stop: Arc::default(), threads: Vec::new() };
+        let allowed = sched_getaffinity(None)
+            .map_err(|error| format!("cannot read the allowed cores: {error}"))?;
+        let mut awake = Self {
+            stop: Arc::default(),
+            threads: Vec::new(),
+        };
         for core in (0..CpuSet::MAX_CPU).filter(|core| allowed.is_set(*core)) {
             let stop = Arc::clone(&awake.stop);
             let (ready, told) = std::sync::mpsc::channel();
@@ -46,7 +50,8 @@ impl KeepAwake {
                     }
                 }
             }));
-            told.recv().unwrap_or_else(|_| Err("a spinner ended unexpectedly".to_owned()))?;
+            told.recv()
+                .unwrap_or_else(|_| Err("a spinner ended unexpectedly".to_owned()))?;
         }
         Ok(awake)
     }
@@ -82,7 +87,10 @@ mod tests {
     #[test]
     fn one_spinner_per_core_that_ends_when_dropped() {
         let awake = KeepAwake::start().unwrap();
-        assert_eq!(awake.cores(), thread::available_parallelism().unwrap().get());
+        assert_eq!(
+            awake.cores(),
+            thread::available_parallelism().unwrap().get()
+        );
         drop(awake);
     }
 }

@@ -17,8 +17,13 @@ impl Clock {
     #[must_use]
     pub fn start() -> Self {
         let origin = Instant::now();
-        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Self { origin, origin_unix_us: i64::try_from(since_epoch.as_micros()).unwrap_or(i64::MAX) }
+        let since_epoch = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
+        Self {
+            origin,
+            origin_unix_us: i64::try_from(since_epoch.as_micros()).unwrap_or(i64::MAX),
+        }
     }
 
     /// Nanoseconds since the clock was started.
@@ -54,7 +59,10 @@ impl Clock {
 #[must_use]
 pub fn thread_cpu() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
+    Duration::new(
+        u64::try_from(time.tv_sec).unwrap_or(0),
+        u32::try_from(time.tv_nsec).unwrap_or(0),
+    )
 }
 
 /// Readings of both clocks that tie one to the other; the closest pair counts.
@@ -78,14 +86,24 @@ impl Calendar {
         let mut best: Option<Self> = None;
         for _ in 0..TIES {
             let before = Instant::now();
-            let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            let unix = SystemTime::now()
+                .duration_since(UNIX_EPOCH)
+                .unwrap_or_default();
             let width = before.elapsed();
             let bound = Nanos::from(width / 2);
             if best.is_none_or(|best| bound < best.bound) {
-                best = Some(Self { origin: before + width / 2, unix: Nanos::from(unix), bound });
+                best = Some(Self {
+                    origin: before + width / 2,
+                    unix: Nanos::from(unix),
+                    bound,
+                });
             }
         }
-        best.unwrap_or_else(|| Self { origin: Instant::now(), unix: Nanos(0), bound: Nanos(i64::MAX / 4) })
+        best.unwrap_or_else(|| Self {
+            origin: Instant::now(),
+            unix: Nanos(0),
+            bound: Nanos(i64::MAX / 4),
+        })
     }
 
     /// Nanoseconds since 1970.

@@ -8,7 +8,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use replimeter_model::{cost::CostKind, engine::Engine, load::Size, manifest::ServerRecord, resources::ServerUse, time::Nanos};
+use replimeter_model::{
+    cost::CostKind, engine::Engine, load::Size, manifest::ServerRecord, resources::ServerUse,
+    time::Nanos,
+};
 use replimeter_server::{
     Node, ServerError, Session,
     flavour::{
@@ -109,11 +112,20 @@ impl<'a> Bench<'a> {
         filled: &mut dyn FnMut(&Filled),
         stop: &AtomicBool,
     ) -> Result<Self, MeasureError> {
-        let mut surveyed = servers.iter().map(|server| Surveyed::read(&server.node)).collect::<Result<Vec<_>, _>>()?;
-        let records = surveyed.iter().map(|server| server.facts.record(&server.session)).collect();
+        let mut surveyed = servers
+            .iter()
+            .map(|server| Surveyed::read(&server.node))
+            .collect::<Result<Vec<_>, _>>()?;
+        let records = surveyed
+            .iter()
+            .map(|server| server.facts.record(&server.session))
+            .collect();
         let nodes: Vec<Node> = servers.iter().map(|server| server.node.clone()).collect();
         let first = surveyed.remove(0);
-        let followers = surveyed.into_iter().map(|server| Follower { name: server.node.name.clone(), session: server.session });
+        let followers = surveyed.into_iter().map(|server| Follower {
+            name: server.node.name.clone(),
+            session: server.session,
+        });
         let data = fill(&nodes[0], workload, size, FILLERS, filled, stop)?;
         data.await_on(&nodes[1..], SETTLE, stop)?;
         Ok(Self {
@@ -148,7 +160,10 @@ impl<'a> Bench<'a> {
     /// # Errors
     /// When the server fails.
     pub fn limit(&self, threads: u32) -> Result<Option<f64>, MeasureError> {
-        let squad = Squad { data: Some(&self.data), ..Squad::new(self.workload, vec![self.writer.clone()], threads) };
+        let squad = Squad {
+            data: Some(&self.data),
+            ..Squad::new(self.workload, vec![self.writer.clone()], threads)
+        };
         let mut crew = Crew::open(&[squad], &self.clock)?;
         Ok(crew.measure_limit(LIMIT).first().copied().flatten())
     }
@@ -159,7 +174,8 @@ impl<'a> Bench<'a> {
     /// When one does not in time, or the user ends it.
     pub fn settle(&mut self, stop: &AtomicBool) -> Result<(), MeasureError> {
         let deadline = Instant::now() + SETTLE;
-        while let Some((name, behind)) = self.behind()?.into_iter().find(|(_, behind)| *behind > 0) {
+        while let Some((name, behind)) = self.behind()?.into_iter().find(|(_, behind)| *behind > 0)
+        {
             if stop.load(Ordering::Relaxed) {
                 return Err(MeasureError::Interrupted);
             }
@@ -191,13 +207,20 @@ impl<'a> Bench<'a> {
     /// When a server fails, or no longer replicates as it should; the blocks until then have
     /// been told.
     pub fn run(&mut self, cell: Cell, listener: &mut Listener<'_>) -> Result<(), MeasureError> {
-        let squad = Squad { data: Some(&self.data), ..Squad::new(self.workload, vec![self.writer.clone()], cell.threads) };
+        let squad = Squad {
+            data: Some(&self.data),
+            ..Squad::new(self.workload, vec![self.writer.clone()], cell.threads)
+        };
         let mut crew = Crew::open(&[squad], &self.clock)?;
         let Listener { rate, block, stop } = listener;
         let mut last = Nanos(0);
         let mut second = |second: &Second| {
             // Another stretch begins at 0 again.
-            let since = if second.at > last { second.at - last } else { second.at };
+            let since = if second.at > last {
+                second.at - last
+            } else {
+                second.at
+            };
             let operations = second.squads.first().map_or(0, |squad| squad.operations);
             if since > Nanos(0) {
                 rate(operations as f64 * 1e9 / since.0 as f64);
@@ -206,7 +229,10 @@ impl<'a> Bench<'a> {
         };
         if !cell.ramp.is_zero() {
             // By itself, so that the meter's readings enclose counted time only.
-            one(crew.stretch(Duration::ZERO, cell.ramp, stop, &mut second), &self.session)?;
+            one(
+                crew.stretch(Duration::ZERO, cell.ramp, stop, &mut second),
+                &self.session,
+            )?;
         }
         for _ in 0..cell.blocks {
             self.await_semi_sync(stop)?;
@@ -224,7 +250,13 @@ impl<'a> Bench<'a> {
                 _ => None,
             };
             let uses = self.meter.between(&before.0, &after);
-            block(Block { result, uses, behind: behind?, void }).map_err(MeasureError::Sink)?;
+            block(Block {
+                result,
+                uses,
+                behind: behind?,
+                void,
+            })
+            .map_err(MeasureError::Sink)?;
         }
         self.verify()?;
         Ok(())
@@ -303,12 +335,19 @@ impl<'a> Bench<'a> {
                     let channel = channels.first();
                     (
                         channel.is_some_and(flavour::Channel::running),
-                        channel.map_or_else(|| "the channel is gone".to_owned(), flavour::Channel::state),
+                        channel.map_or_else(
+                            || "the channel is gone".to_owned(),
+                            flavour::Channel::state,
+                        ),
                     )
                 }
             };
             if !fine {
-                return Err(session.unfit(doing, words, "the server's error log says more; measure again"));
+                return Err(session.unfit(
+                    doing,
+                    words,
+                    "the server's error log says more; measure again",
+                ));
             }
         }
         Ok(())
@@ -318,14 +357,22 @@ impl<'a> Bench<'a> {
 /// The one squad's result, or what ended it.
 fn one(results: Vec<SquadResult>, session: &Session) -> Result<SquadResult, ServerError> {
     let Some(result) = results.into_iter().next() else {
-        return Err(session.unfit("no load has run", "there was no squad", "report this as a defect"));
+        return Err(session.unfit(
+            "no load has run",
+            "there was no squad",
+            "report this as a defect",
+        ));
     };
     if let Some(failure) = result.failure {
         return Err(failure);
     }
     // A block is too short for the load to have given up: a price is never taken from a server that went away.
     if let Some(lost) = result.errors.iter().find(|error| error.code.is_none()) {
-        return Err(session.unfit("lost the load's connections", &lost.message, "did the server stop? its error log says more"));
+        return Err(session.unfit(
+            "lost the load's connections",
+            &lost.message,
+            "did the server stop? its error log says more",
+        ));
     }
     Ok(result)
 }
@@ -336,8 +383,14 @@ fn fallen_back(before: &PrimaryState, now: &PrimaryState) -> Option<String> {
     if now.active && missed == 0 {
         return None;
     }
-    let state = if now.active { "it is semi-synchronous again" } else { "it is asynchronous now" };
-    Some(format!("{missed} transactions were committed without an acknowledgement, and {state}"))
+    let state = if now.active {
+        "it is semi-synchronous again"
+    } else {
+        "it is asynchronous now"
+    };
+    Some(format!(
+        "{missed} transactions were committed without an acknowledgement, and {state}"
+    ))
 }
 
 #[cfg(test)]
@@ -346,9 +399,22 @@ mod tests {
 
     #[test]
     fn a_block_is_void_when_the_primary_did_not_wait_even_for_a_while() {
-        let state = |active, unacknowledged| PrimaryState { enabled: true, active, unacknowledged, ..PrimaryState::default() };
+        let state = |active, unacknowledged| PrimaryState {
+            enabled: true,
+            active,
+            unacknowledged,
+            ..PrimaryState::default()
+        };
         assert_eq!(fallen_back(&state(true, 7), &state(true, 7)), None);
-        assert!(fallen_back(&state(true, 7), &state(true, 8)).unwrap().contains("semi-synchronous again"));
-        assert!(fallen_back(&state(true, 7), &state(false, 7)).unwrap().contains("asynchronous now"));
+        assert!(
+            fallen_back(&state(true, 7), &state(true, 8))
+                .unwrap()
+                .contains("semi-synchronous again")
+        );
+        assert!(
+            fallen_back(&state(true, 7), &state(false, 7))
+                .unwrap()
+                .contains("asynchronous now")
+        );
     }
 }

@@ -38,9 +38,15 @@ pub(crate) struct Patience {
 
 impl Patience {
     /// For a person who wants to know.
-    pub(crate) const EXAMINE: Self = Self { answers: 30, longest: Nanos(2_000_000_000) };
+    pub(crate) const EXAMINE: Self = Self {
+        answers: 30,
+        longest: Nanos(2_000_000_000),
+    };
     /// For figures that the bound goes into.
-    const MEASURE: Self = Self { answers: 150, longest: Nanos(500_000_000) };
+    const MEASURE: Self = Self {
+        answers: 150,
+        longest: Nanos(500_000_000),
+    };
 }
 
 /// An answer, and our clock before the question and after the answer.
@@ -61,10 +67,16 @@ pub(crate) fn repeat<T>(
     }
     let begun = now();
     let mut answers = Vec::with_capacity(patience.answers);
-    while answers.len() < patience.answers && (answers.len() < ENOUGH || now() - begun < patience.longest) {
+    while answers.len() < patience.answers
+        && (answers.len() < ENOUGH || now() - begun < patience.longest)
+    {
         let before = now();
         let said = ask()?;
-        answers.push(Answer { before, after: now(), said });
+        answers.push(Answer {
+            before,
+            after: now(),
+            said,
+        });
     }
     Ok(answers)
 }
@@ -106,41 +118,67 @@ pub struct Step {
 fn share(of: Nanos, ppm: i64) -> Nanos {
     let of = of.0.saturating_abs();
     // Whole millions first: the product of the rest cannot overflow.
-    Nanos((of / 1_000_000).saturating_mul(ppm).saturating_add((of % 1_000_000 * ppm + 999_999) / 1_000_000))
+    Nanos(
+        (of / 1_000_000)
+            .saturating_mul(ppm)
+            .saturating_add((of % 1_000_000 * ppm + 999_999) / 1_000_000),
+    )
 }
 
 /// The offset that all answers allow, or `None` when they contradict one another:
 /// the clock was set between them.
 fn estimate(answers: &[Answer<Nanos>]) -> Option<Offset> {
-    let fastest = answers.iter().min_by_key(|answer| answer.after - answer.before)?;
+    let fastest = answers
+        .iter()
+        .min_by_key(|answer| answer.after - answer.before)?;
     let at = fastest.before.midpoint(fastest.after);
     let (mut low, mut high) = (i64::MIN, i64::MAX);
     for answer in answers {
         // Clocks drift between the answers.
-        let from_at = (answer.before - at).0.abs().max((answer.after - at).0.abs());
+        let from_at = (answer.before - at)
+            .0
+            .abs()
+            .max((answer.after - at).0.abs());
         let drift = share(Nanos(from_at), DRIFT_PPM).0;
         low = low.max((answer.said - answer.after).0 - drift);
         high = high.min((answer.said + RESOLUTION - answer.before).0 + drift);
     }
     // Rounded up, so that neither end is outside.
     let bound = high.checked_sub(low).filter(|width| *width >= 0)? / 2 + 1;
-    Some(Offset { at, offset: Nanos(low.midpoint(high)), bound: Nanos(bound), count: answers.len() as u64 })
+    Some(Offset {
+        at,
+        offset: Nanos(low.midpoint(high)),
+        bound: Nanos(bound),
+        count: answers.len() as u64,
+    })
 }
 
 /// Measures a server's clock against ours; `None` when it tells no time.
 ///
 /// # Errors
 /// When the server does not answer, or its clock is set all the while.
-pub(crate) fn measure(session: &mut Session, now: &dyn Fn() -> Nanos, patience: Patience) -> Result<Option<Offset>, ServerError> {
+pub(crate) fn measure(
+    session: &mut Session,
+    now: &dyn Fn() -> Nanos,
+    patience: Patience,
+) -> Result<Option<Offset>, ServerError> {
     let doing = "cannot read the server's clock";
     // Of our session only: without summer time no local time means two moments.
     session.run(doing, "SET SESSION time_zone = '+00:00'")?;
     for _ in 0..TRIES {
         // Should a server run with sysdate_is_now, the statement began between our readings too.
-        let answers = repeat(now, patience, || session.value(doing, "SELECT UNIX_TIMESTAMP(SYSDATE(6))"))?;
+        let answers = repeat(now, patience, || {
+            session.value(doing, "SELECT UNIX_TIMESTAMP(SYSDATE(6))")
+        })?;
         let times: Option<Vec<Answer<Nanos>>> = answers
             .into_iter()
-            .map(|answer| Some(Answer { before: answer.before, after: answer.after, said: unix(answer.said.as_deref()?)? }))
+            .map(|answer| {
+                Some(Answer {
+                    before: answer.before,
+                    after: answer.after,
+                    said: unix(answer.said.as_deref()?)?,
+                })
+            })
             .collect();
         let Some(times) = times else { return Ok(None) };
         if let Some(offset) = estimate(&times) {
@@ -162,7 +200,9 @@ fn unix(text: &str) -> Option<Nanos> {
         return None;
     }
     let nanos: i64 = format!("{part:0<9}").parse().ok()?;
-    Some(Nanos(seconds.checked_mul(1_000_000_000)?.checked_add(nanos)?))
+    Some(Nanos(
+        seconds.checked_mul(1_000_000_000)?.checked_add(nanos)?,
+    ))
 }
 
 /// A measurement in the course of a run.
@@ -196,33 +236,63 @@ impl ServerClock {
     ///
     /// # Errors
     /// When the server does not answer, or its clock is set all the while.
-    pub fn again(&mut self, session: &mut Session, clock: &Clock) -> Result<Option<Step>, ServerError> {
-        Ok(measure(session, &|| clock.now(), Patience::MEASURE)?.and_then(|offset| self.add(offset)))
+    pub fn again(
+        &mut self,
+        session: &mut Session,
+        clock: &Clock,
+    ) -> Result<Option<Step>, ServerError> {
+        Ok(measure(session, &|| clock.now(), Patience::MEASURE)?
+            .and_then(|offset| self.add(offset)))
     }
 
     fn from_first(first: Offset) -> Self {
-        Self { points: vec![Point { offset: first, set: false }], steps: Vec::new() }
+        Self {
+            points: vec![Point {
+                offset: first,
+                set: false,
+            }],
+            steps: Vec::new(),
+        }
     }
 
     /// A clock that stands at the same offset all the while.
     #[cfg(test)]
     pub(crate) fn fixed(offset: Nanos, bound: Nanos) -> Self {
-        Self::from_first(Offset { at: Nanos(0), offset, bound, count: 1 })
+        Self::from_first(Offset {
+            at: Nanos(0),
+            offset,
+            bound,
+            count: 1,
+        })
     }
 
     /// Measures it `later`, when it was set by so much.
     #[cfg(test)]
     pub(crate) fn step_for_test(&mut self, later: Nanos, by: Nanos) {
         let last = self.last();
-        assert!(self.add(Offset { at: last.at + later, offset: last.offset + by, ..last }).is_some());
+        assert!(
+            self.add(Offset {
+                at: last.at + later,
+                offset: last.offset + by,
+                ..last
+            })
+            .is_some()
+        );
     }
 
     fn add(&mut self, new: Offset) -> Option<Step> {
         let old = self.last();
         let (by, bound) = new.against(&old);
         let apart = by.0.abs() - bound.0 - share(new.at - old.at, DRIFT_PPM).0;
-        let step = (apart > 0).then_some(Step { by, bound, between: (old.at, new.at) });
-        self.points.push(Point { offset: new, set: step.is_some() });
+        let step = (apart > 0).then_some(Step {
+            by,
+            bound,
+            between: (old.at, new.at),
+        });
+        self.points.push(Point {
+            offset: new,
+            set: step.is_some(),
+        });
         // One that steps all the time need not be remembered in every step.
         if let Some(step) = step
             && self.steps.len() < MOST
@@ -270,9 +340,18 @@ impl ServerClock {
     pub fn worst_bound(&self) -> Nanos {
         let moved = |pair: &[Point]| {
             let (by, bound) = pair[1].offset.against(&pair[0].offset);
-            if pair[1].set { pair[0].offset.bound } else { Nanos(by.0.abs()) + bound }
+            if pair[1].set {
+                pair[0].offset.bound
+            } else {
+                Nanos(by.0.abs()) + bound
+            }
         };
-        self.points.windows(2).map(moved).max().unwrap_or(Nanos(0)).max(self.last().bound)
+        self.points
+            .windows(2)
+            .map(moved)
+            .max()
+            .unwrap_or(Nanos(0))
+            .max(self.last().bound)
     }
 
     /// Every step seen, in order.
@@ -286,19 +365,34 @@ impl ServerClock {
     /// the bound grows with what clocks may drift.
     #[must_use]
     pub fn at(&self, point: Nanos) -> Option<Offset> {
-        let after = self.points.partition_point(|measured| measured.offset.at <= point);
+        let after = self
+            .points
+            .partition_point(|measured| measured.offset.at <= point);
         let beside = |known: Offset| {
             let drift = share(point - known.at, DRIFT_PPM);
-            Some(Offset { at: point, bound: known.bound + drift, ..known })
+            Some(Offset {
+                at: point,
+                bound: known.bound + drift,
+                ..known
+            })
         };
-        let Some(next) = self.points.get(after) else { return beside(self.last()) };
-        let Some(before) = after.checked_sub(1) else { return beside(self.first()) };
+        let Some(next) = self.points.get(after) else {
+            return beside(self.last());
+        };
+        let Some(before) = after.checked_sub(1) else {
+            return beside(self.first());
+        };
         if next.set {
             return None;
         }
         let (one, other) = (self.points[before].offset, next.offset);
-        let (passed, whole) = (i128::from((point - one.at).0), i128::from((other.at - one.at).0.max(1)));
-        let between = |from: Nanos, to: Nanos| Nanos(from.0 + (i128::from((to - from).0) * passed / whole) as i64);
+        let (passed, whole) = (
+            i128::from((point - one.at).0),
+            i128::from((other.at - one.at).0.max(1)),
+        );
+        let between = |from: Nanos, to: Nanos| {
+            Nanos(from.0 + (i128::from((to - from).0) * passed / whole) as i64)
+        };
         let nearest = Nanos((point - one.at).0.min((other.at - point).0));
         Some(Offset {
             at: point,
@@ -337,22 +431,41 @@ mod tests {
 
     #[test]
     fn reads_the_servers_time_exactly() {
-        assert_eq!(unix("1763715923.000001"), Some(Nanos(1_763_715_923_000_001_000)));
+        assert_eq!(
+            unix("1763715923.000001"),
+            Some(Nanos(1_763_715_923_000_001_000))
+        );
         assert_eq!(unix("5"), Some(Nanos(5_000_000_000)));
-        for text in ["", "x", "1.+5", "1.0000000001", "99999999999999999999", "9999999999999.0"] {
+        for text in [
+            "",
+            "x",
+            "1.+5",
+            "1.0000000001",
+            "99999999999999999999",
+            "9999999999999.0",
+        ] {
             assert_eq!(unix(text), None, "{text}");
         }
     }
 
     /// What a server would have said whose clock is ahead by `offset` at our zero
     /// and drifts; trips are (there, back) and follow one another.
-    fn answers(offset: i64, drift_ppm: i64, begun: i64, trips: &[(i64, i64)]) -> Vec<Answer<Nanos>> {
+    fn answers(
+        offset: i64,
+        drift_ppm: i64,
+        begun: i64,
+        trips: &[(i64, i64)],
+    ) -> Vec<Answer<Nanos>> {
         let mut now = begun;
         let mut answer = |(there, back): &(i64, i64)| {
             let (before, read) = (now, now + there);
             now = read + back;
             let server = read + offset + read * drift_ppm / 1_000_000;
-            Answer { before: Nanos(before), after: Nanos(now), said: Nanos(server / 1_000 * 1_000) }
+            Answer {
+                before: Nanos(before),
+                after: Nanos(now),
+                said: Nanos(server / 1_000 * 1_000),
+            }
         };
         trips.iter().map(&mut answer).collect()
     }
@@ -419,15 +532,24 @@ mod tests {
     #[test]
     fn answers_that_contradict_one_another_are_no_measurement() {
         let mut both = answers(EPOCH, 0, 0, &[(50_000, 50_000); 5]);
-        both.extend(answers(EPOCH + 1_000_000_000, 0, 1_000_000, &[(50_000, 50_000); 5]));
+        both.extend(answers(
+            EPOCH + 1_000_000_000,
+            0,
+            1_000_000,
+            &[(50_000, 50_000); 5],
+        ));
         assert_eq!(estimate(&both), None);
         assert_eq!(estimate(&[]), None);
     }
 
     #[test]
     fn thinning_forgets_neither_ends_nor_steps() {
-        let offset =
-            |at: i64, offset: i64| Offset { at: Nanos(at), offset: Nanos(EPOCH + offset), bound: Nanos(1_000), count: 1 };
+        let offset = |at: i64, offset: i64| Offset {
+            at: Nanos(at),
+            offset: Nanos(EPOCH + offset),
+            bound: Nanos(1_000),
+            count: 1,
+        };
         let mut clock = ServerClock::from_first(offset(0, 0));
         for index in 1..3 * MOST as i64 {
             let stepped = if index > 3_001 { 1_000_000_000 } else { 0 };
@@ -435,7 +557,10 @@ mod tests {
             assert_eq!(step.is_some(), index == 3_002);
         }
         assert!(clock.points.len() <= MOST + 1, "{}", clock.points.len());
-        assert_eq!((clock.first().at, clock.last().at), (Nanos(0), Nanos((3 * MOST as i64 - 1) * 1_000_000_000)));
+        assert_eq!(
+            (clock.first().at, clock.last().at),
+            (Nanos(0), Nanos((3 * MOST as i64 - 1) * 1_000_000_000))
+        );
         assert_eq!(clock.points.iter().filter(|point| point.set).count(), 1);
         assert_eq!(clock.at(Nanos(3_001_500_000_000)), None);
         assert!(clock.at(Nanos(100_000_000_000)).is_some());
@@ -443,7 +568,15 @@ mod tests {
 
     #[test]
     fn two_servers_are_compared_with_both_bounds() {
-        let of = |offset: i64, bound: i64| Offset { at: Nanos(0), offset: Nanos(offset), bound: Nanos(bound), count: 1 };
-        assert_eq!(of(EPOCH + 7, 3).against(&of(EPOCH, 4)), (Nanos(7), Nanos(7)));
+        let of = |offset: i64, bound: i64| Offset {
+            at: Nanos(0),
+            offset: Nanos(offset),
+            bound: Nanos(bound),
+            count: 1,
+        };
+        assert_eq!(
+            of(EPOCH + 7, 3).against(&of(EPOCH, 4)),
+            (Nanos(7), Nanos(7))
+        );
     }
 }

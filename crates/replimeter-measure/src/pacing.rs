@@ -43,6 +43,10 @@ mod tests {
         let point = clock.now() + Nanos(3_000_000);
         assert!(wait_until(&clock, point, || false));
         assert!(clock.now() >= point);
-        assert!(!wait_until(&clock, clock.now() + Nanos(60_000_000_000), || true));
+        assert!(!wait_until(
+            &clock,
+            clock.now() + Nanos(60_000_000_000),
+            || true
+        ));
     }
 }

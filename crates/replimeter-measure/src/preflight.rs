@@ -67,20 +67,44 @@ impl CheckedReplica {
             Relation::Channel { channel, .. } => {
                 let channels = flavour::channels(self.server.facts.engine, &mut session)?;
                 let Some(now) = channels.into_iter().find(|now| now.name == channel.name) else {
-                    return Err(session.unfit(doing, "the replication channel is gone", "did somebody reset the replica?"));
+                    return Err(session.unfit(
+                        doing,
+                        "the replication channel is gone",
+                        "did somebody reset the replica?",
+                    ));
                 };
-                Ok(ReplicaState { running: now.running(), failed: !now.sql_error.is_empty(), words: now.state() })
+                Ok(ReplicaState {
+                    running: now.running(),
+                    failed: !now.sql_error.is_empty(),
+                    words: now.state(),
+                })
             }
             Relation::Galera => match galera::node_state(&mut session)? {
-                Some(state) => Ok(ReplicaState { running: state.synced(), failed: false, words: state.words() }),
-                None => Err(session.unfit(doing, "it has left the Galera cluster", "the server's error log says more")),
+                Some(state) => Ok(ReplicaState {
+                    running: state.synced(),
+                    failed: false,
+                    words: state.words(),
+                }),
+                None => Err(session.unfit(
+                    doing,
+                    "it has left the Galera cluster",
+                    "the server's error log says more",
+                )),
             },
             Relation::Group | Relation::Writer => match group::group_state(&mut session)? {
                 Some(state) => {
                     let own = state.own().map_or("", |own| own.state.as_str());
-                    Ok(ReplicaState { running: own == "ONLINE", failed: own == "ERROR", words: state.words() })
+                    Ok(ReplicaState {
+                        running: own == "ONLINE",
+                        failed: own == "ERROR",
+                        words: state.words(),
+                    })
                 }
-                None => Err(session.unfit(doing, "it has left the group", "the server's error log says more")),
+                None => Err(session.unfit(
+                    doing,
+                    "it has left the group",
+                    "the server's error log says more",
+                )),
             },
         }
     }
@@ -91,7 +115,11 @@ impl CheckedReplica {
         if state.running {
             return Ok(());
         }
-        Err(self.server.session.unfit("no longer replicates", state.words, "the server's error log says more; measure again"))
+        Err(self.server.session.unfit(
+            "no longer replicates",
+            state.words,
+            "the server's error log says more; measure again",
+        ))
     }
 }
 
@@ -117,9 +145,14 @@ impl Cluster {
                 Relation::Channel { channel, .. } => channel.raw.clone(),
                 _ => BTreeMap::new(),
             };
-            ServerRecord { replication, ..record(&replica.server) }
+            ServerRecord {
+                replication,
+                ..record(&replica.server)
+            }
         });
-        std::iter::once(record(&self.primary)).chain(replicas).collect()
+        std::iter::once(record(&self.primary))
+            .chain(replicas)
+            .collect()
     }
 
     /// Whether every replica or member still replicates.
@@ -133,14 +166,19 @@ impl Cluster {
     /// The names of the replicas, in order.
     #[must_use]
     pub fn replica_names(&self) -> Vec<String> {
-        self.replicas.iter().map(|replica| replica.server.node.name.clone()).collect()
+        self.replicas
+            .iter()
+            .map(|replica| replica.server.node.name.clone())
+            .collect()
     }
 
     /// The replicas, or other members, that do not take part any more: their numbers, and how each of them stands.
     #[must_use]
     pub fn absent(&self) -> Vec<(usize, String)> {
         let replicas = self.replicas.iter().enumerate();
-        replicas.filter_map(|(index, replica)| Some((index, replica.verify().err()?.to_string()))).collect()
+        replicas
+            .filter_map(|(index, replica)| Some((index, replica.verify().err()?.to_string())))
+            .collect()
     }
 
     /// How the members of a cluster stand now, in a line; nothing for servers that
@@ -157,13 +195,15 @@ impl Cluster {
             }
             Ok(group::group_state(&mut session)?.map(|state| state.words()))
         };
-        let words = std::iter::once(&self.primary).chain(self.replicas.iter().map(|replica| &replica.server)).map(|server| {
-            let words = match now(server) {
-                Ok(state) => state.unwrap_or_else(|| "in no cluster".to_owned()),
-                Err(error) => format!("does not answer ({})", error.cause),
-            };
-            format!("{}: {words}", server.node.name)
-        });
+        let words = std::iter::once(&self.primary)
+            .chain(self.replicas.iter().map(|replica| &replica.server))
+            .map(|server| {
+                let words = match now(server) {
+                    Ok(state) => state.unwrap_or_else(|| "in no cluster".to_owned()),
+                    Err(error) => format!("does not answer ({})", error.cause),
+                };
+                format!("{}: {words}", server.node.name)
+            });
         Some(words.collect::<Vec<_>>().join("; "))
     }
 
@@ -174,15 +214,26 @@ impl Cluster {
     /// # Errors
     /// When the primary does not answer.
     pub fn fallen_back(&mut self) -> Result<Option<String>, ServerError> {
-        let Some(before) = self.primary.semi_sync.as_ref().filter(|state| state.active && state.clients > 0) else {
+        let Some(before) = self
+            .primary
+            .semi_sync
+            .as_ref()
+            .filter(|state| state.active && state.clients > 0)
+        else {
             return Ok(None);
         };
-        let (Some(now), _) = semi_sync::state(&mut self.primary.session)? else { return Ok(None) };
+        let (Some(now), _) = semi_sync::state(&mut self.primary.session)? else {
+            return Ok(None);
+        };
         let missed = now.unacknowledged.saturating_sub(before.unacknowledged);
         if now.active && missed == 0 {
             return Ok(None);
         }
-        let state = if now.active { "is semi-synchronous again" } else { "is asynchronous now" };
+        let state = if now.active {
+            "is semi-synchronous again"
+        } else {
+            "is asynchronous now"
+        };
         Ok(Some(format!(
             "{} ({}) fell back from semi-synchronous to asynchronous replication during the run: {missed} transactions were committed without an acknowledgement, and it {state}",
             self.primary.session.name(),
@@ -214,7 +265,10 @@ pub fn check(declared: &[Declared]) -> Result<Cluster, ServerError> {
 ///
 /// # Errors
 /// As of [`check`].
-pub fn check_for(declared: &[Declared], writer_privileges: &[&str]) -> Result<Cluster, ServerError> {
+pub fn check_for(
+    declared: &[Declared],
+    writer_privileges: &[&str],
+) -> Result<Cluster, ServerError> {
     let mut servers: Vec<Surveyed> = Vec::new();
     for one in declared {
         let mut server = Surveyed::read(&one.node)?;
@@ -225,7 +279,10 @@ pub fn check_for(declared: &[Declared], writer_privileges: &[&str]) -> Result<Cl
     }
     let mut warnings = Vec::new();
     // What the primary lacks is said before what a replica lacks.
-    if let Some(index) = declared.iter().position(|one| one.role == Some(Role::Primary)) {
+    if let Some(index) = declared
+        .iter()
+        .position(|one| one.role == Some(Role::Primary))
+    {
         let Surveyed { session, facts, .. } = &mut servers[index];
         check_privileges(session, facts, writer_privileges, &mut Vec::new())?;
     }
@@ -243,19 +300,35 @@ pub fn check_for(declared: &[Declared], writer_privileges: &[&str]) -> Result<Cl
             replicas.push(CheckedReplica { server, relation });
         }
     }
-    let primary = primary.ok_or_else(|| ServerError::unfit("target", "", "cannot measure", "there is no server", "name one"))?;
-    Ok(Cluster { primary, replicas, mode: relations.mode, warnings })
+    let primary = primary.ok_or_else(|| {
+        ServerError::unfit(
+            "target",
+            "",
+            "cannot measure",
+            "there is no server",
+            "name one",
+        )
+    })?;
+    Ok(Cluster {
+        primary,
+        replicas,
+        mode: relations.mode,
+        warnings,
+    })
 }
 
 /// Refuses a server in between that does not log what it applies: nothing would
 /// come through it.
 fn refuse_broken_chain(servers: &[Surveyed], relations: &[Relation]) -> Result<(), ServerError> {
     for (server, relation) in servers.iter().zip(relations) {
-        let Relation::Channel { source, .. } = relation else { continue };
+        let Relation::Channel { source, .. } = relation else {
+            continue;
+        };
         let source_number = *source;
         let source = &servers[source_number];
         let is_replica = matches!(relations.get(source_number), Some(Relation::Channel { .. }));
-        let logs = source.facts.on("log_bin") && (source.facts.on("log_replica_updates") || source.facts.on("log_slave_updates"));
+        let logs = source.facts.on("log_bin")
+            && (source.facts.on("log_replica_updates") || source.facts.on("log_slave_updates"));
         if is_replica && !logs {
             return Err(source.session.unfit(
                 "hands nothing on",
@@ -267,9 +340,19 @@ fn refuse_broken_chain(servers: &[Surveyed], relations: &[Relation]) -> Result<(
     Ok(())
 }
 
-fn check_primary(primary: &mut Surveyed, privileges: &[&str], warnings: &mut Vec<Warning>) -> Result<(), ServerError> {
+fn check_primary(
+    primary: &mut Surveyed,
+    privileges: &[&str],
+    warnings: &mut Vec<Warning>,
+) -> Result<(), ServerError> {
     check_membership(primary)?;
-    let Surveyed { session, facts, semi_sync, galera, .. } = primary;
+    let Surveyed {
+        session,
+        facts,
+        semi_sync,
+        galera,
+        ..
+    } = primary;
     if let Some(name) = facts.read_only() {
         return Err(session.unfit(
             "cannot be the primary",
@@ -278,7 +361,10 @@ fn check_primary(primary: &mut Surveyed, privileges: &[&str], warnings: &mut Vec
         ));
     }
     check_privileges(session, facts, privileges, warnings)?;
-    if let Some(state) = semi_sync.as_ref().filter(|state| state.enabled && state.active && state.clients < state.wait_for) {
+    if let Some(state) = semi_sync
+        .as_ref()
+        .filter(|state| state.enabled && state.active && state.clients < state.wait_for)
+    {
         return Err(session.unfit(
             "would wait in vain",
             format!(
@@ -290,7 +376,10 @@ fn check_primary(primary: &mut Surveyed, privileges: &[&str], warnings: &mut Vec
             "is the replica's side enabled, and was its receiving thread started afterwards? `replimeter doctor` tells more",
         ));
     }
-    if let Some(state) = semi_sync.as_ref().filter(|state| state.enabled && !state.active) {
+    if let Some(state) = semi_sync
+        .as_ref()
+        .filter(|state| state.enabled && !state.active)
+    {
         warnings.push(Warning::new(
             WarningCode::SemiSyncNotInEffect,
             format!(
@@ -315,7 +404,11 @@ fn check_primary(primary: &mut Surveyed, privileges: &[&str], warnings: &mut Vec
         Ok(filters) => refuse_filter(session, "its binary log", &filters.unwrap_or_default())?,
         Err(error) if error.kind == ErrorKind::Privilege => warnings.push(Warning::new(
             WarningCode::NotChecked,
-            format!("{} ({}): the filters of its binary log could not be read", session.name(), session.address()),
+            format!(
+                "{} ({}): the filters of its binary log could not be read",
+                session.name(),
+                session.address()
+            ),
             "grant BINLOG MONITOR (MariaDB) or REPLICATION CLIENT (MySQL) to have them checked",
         )),
         Err(error) => return Err(error),
@@ -343,7 +436,11 @@ fn check_privileges(
     let Some(grants) = grants(session, facts.engine)? else {
         warnings.push(Warning::new(
             WarningCode::NotChecked,
-            format!("{} ({}): the user's privileges could not be read", session.name(), session.address()),
+            format!(
+                "{} ({}): the user's privileges could not be read",
+                session.name(),
+                session.address()
+            ),
             "docs/privileges.md lists what is needed",
         ));
         return Ok(());
@@ -365,7 +462,11 @@ fn check_privileges(
 /// Refuses two addresses of one server: a lock taken by name through one is seen
 /// through the other. Writes nothing, and neither names nor numbers can deceive.
 fn different_servers(one: &mut Session, other: &mut Session) -> Result<(), ServerError> {
-    let name = format!("replimeter.same.{}.{}", std::process::id(), one.connection_id());
+    let name = format!(
+        "replimeter.same.{}.{}",
+        std::process::id(),
+        one.connection_id()
+    );
     let doing = "cannot compare the servers";
     one.value(doing, &format!("SELECT GET_LOCK('{name}', 0)"))?;
     let holder = other.value(doing, &format!("SELECT IS_USED_LOCK('{name}')"))?;
@@ -375,7 +476,11 @@ fn different_servers(one: &mut Session, other: &mut Session) -> Result<(), Serve
     }
     Err(other.unfit(
         "is not a server of its own",
-        format!("it is the same server as {} ({})", one.name(), one.address()),
+        format!(
+            "it is the same server as {} ({})",
+            one.name(),
+            one.address()
+        ),
         "give each server once: the primary with --primary, each replica with --replica",
     ))
 }
@@ -384,11 +489,19 @@ fn different_servers(one: &mut Session, other: &mut Session) -> Result<(), Serve
 fn check_membership(server: &Surveyed) -> Result<(), ServerError> {
     let doing = "does not take part in its cluster";
     if let Some(state) = server.galera.as_ref().filter(|state| !state.synced()) {
-        return Err(server.session.unfit(doing, state.words(), "wait until the node is Synced; its error log says more"));
+        return Err(server.session.unfit(
+            doing,
+            state.words(),
+            "wait until the node is Synced; its error log says more",
+        ));
     }
     match &server.group {
         Ok(Some(state)) if state.own().is_none_or(|own| own.state != "ONLINE") => {
-            Err(server.session.unfit(doing, state.words(), "wait until the member is ONLINE; its error log says more"))
+            Err(server.session.unfit(
+                doing,
+                state.words(),
+                "wait until the member is ONLINE; its error log says more",
+            ))
         }
         Ok(_) => Ok(()),
         Err(error) => Err(error.clone()),
@@ -397,7 +510,8 @@ fn check_membership(server: &Surveyed) -> Result<(), ServerError> {
 
 /// Warns of reads that wait by themselves: they hide lag from whoever reads.
 fn warn_of_waiting_reads(server: &Surveyed, warnings: &mut Vec<Warning>) {
-    let waits = survey::waiting_reads(server.galera.as_ref(), server.group()).map(|waiting| waiting.setting);
+    let waits = survey::waiting_reads(server.galera.as_ref(), server.group())
+        .map(|waiting| waiting.setting);
     if let Some(setting) = waits {
         warnings.push(Warning::new(
             WarningCode::WaitingReads,
@@ -411,12 +525,26 @@ fn warn_of_waiting_reads(server: &Surveyed, warnings: &mut Vec<Warning>) {
     }
 }
 
-fn check_replica(server: &mut Surveyed, relation: &Relation, warnings: &mut Vec<Warning>) -> Result<(), ServerError> {
-    check_privileges(&mut server.session, &server.facts, &REPLICA_PRIVILEGES, warnings)?;
+fn check_replica(
+    server: &mut Surveyed,
+    relation: &Relation,
+    warnings: &mut Vec<Warning>,
+) -> Result<(), ServerError> {
+    check_privileges(
+        &mut server.session,
+        &server.facts,
+        &REPLICA_PRIVILEGES,
+        warnings,
+    )?;
     check_membership(server)?;
     warn_of_waiting_reads(server, warnings);
     let session = &server.session;
-    let Relation::Channel { channel, delay_s, .. } = relation else { return Ok(()) };
+    let Relation::Channel {
+        channel, delay_s, ..
+    } = relation
+    else {
+        return Ok(());
+    };
     refuse_filter(session, "its replication", &channel.filters)?;
     if !channel.running() {
         return Err(not_running(session, channel));

@@ -24,7 +24,11 @@ pub(crate) fn enter(class: Class) -> Result<(), String> {
     #[allow(unsafe_code, reason = "no safe crate in use wraps sched_setscheduler")]
     // SAFETY: the call reads the one struct, which outlives it; 0 means this thread.
     let answer = unsafe { libc::sched_setscheduler(0, policy, &raw const priority) };
-    if answer == 0 { Ok(()) } else { Err(std::io::Error::last_os_error().to_string()) }
+    if answer == 0 {
+        Ok(())
+    } else {
+        Err(std::io::Error::last_os_error().to_string())
+    }
 }
 
 /// Prepares a measuring thread: sleeps that end on time, and, if wanted and
@@ -45,5 +49,7 @@ pub(crate) fn prepare_measuring_thread(real_time: bool) {
 /// # Errors
 /// The system's reason when it is not.
 pub fn real_time_permitted() -> Result<(), String> {
-    std::thread::spawn(|| enter(Class::RealTime)).join().unwrap_or_else(|_| Err("the trial thread ended unexpectedly".to_owned()))
+    std::thread::spawn(|| enter(Class::RealTime))
+        .join()
+        .unwrap_or_else(|_| Err("the trial thread ended unexpectedly".to_owned()))
 }

@@ -64,8 +64,13 @@ impl Workloads {
     pub fn published() -> Result<Self, ScriptError> {
         let text = include_str!("../../../loads/post-update.toml");
         let update = Workload::parse("post-update.toml", text)?;
-        let named = |name: &str| Workload::named(name).map_or_else(|| Workload::parse(name, ""), Ok);
-        Ok(Self { insert: named("post-insert")?, select: named("select")?, update })
+        let named =
+            |name: &str| Workload::named(name).map_or_else(|| Workload::parse(name, ""), Ok);
+        Ok(Self {
+            insert: named("post-insert")?,
+            select: named("select")?,
+            update,
+        })
     }
 }
 
@@ -128,7 +133,10 @@ pub struct Broken {
 
 impl<E: Into<MeasureError>> From<E> for Broken {
     fn from(error: E) -> Self {
-        Self { error: error.into(), until_then: None }
+        Self {
+            error: error.into(),
+            until_then: None,
+        }
     }
 }
 
@@ -170,17 +178,26 @@ impl<'a> Field<'a> {
         filled: &mut dyn FnMut(&Filled),
         stop: &AtomicBool,
     ) -> Result<Self, MeasureError> {
-        let Some((primary, replicas)) = servers.split_first() else { return Err(MeasureError::Thread) };
+        let Some((primary, replicas)) = servers.split_first() else {
+            return Err(MeasureError::Thread);
+        };
         let mut session = Session::open(&primary.node)?;
         let engine = Facts::read(&mut session)?.engine;
         let mut followers = Vec::new();
         for replica in replicas {
             let mut session = Session::open(&replica.node)?;
             let engine = Facts::read(&mut session)?.engine;
-            followers.push(Follower { name: replica.node.name.clone(), engine, session });
+            followers.push(Follower {
+                name: replica.node.name.clone(),
+                engine,
+                session,
+            });
         }
         let writer = primary.node.clone();
-        let nodes: Vec<Node> = replicas.iter().map(|replica| replica.node.clone()).collect();
+        let nodes: Vec<Node> = replicas
+            .iter()
+            .map(|replica| replica.node.clone())
+            .collect();
         let mut data = fill(&writer, &workloads.insert, plan.size, FILLERS, filled, stop)?;
         data.await_on(&nodes, SETTLE + 10 * data.took, stop)?;
         let readers = match plan.reads {
@@ -189,7 +206,8 @@ impl<'a> Field<'a> {
             Reads::Replicas => nodes,
             Reads::All => servers.iter().map(|server| server.node.clone()).collect(),
         };
-        let reads_only = servers.iter().any(|server| server.role == Role::Replica) && plan.reads == Reads::Replicas;
+        let reads_only = servers.iter().any(|server| server.role == Role::Replica)
+            && plan.reads == Reads::Replicas;
         let meter = Meter::open(servers, clock)?;
         let mut warnings = meter.warnings();
         warnings.append(&mut data.warnings);
@@ -220,21 +238,37 @@ impl<'a> Field<'a> {
     ///
     /// # Errors
     /// When a server fails, or the user ends it; with what was counted until then.
-    pub fn block(&mut self, phase: ScalePhase, step: &mut dyn FnMut(Step<'_>), stop: &AtomicBool) -> Result<Block, Broken> {
+    pub fn block(
+        &mut self,
+        phase: ScalePhase,
+        step: &mut dyn FnMut(Step<'_>),
+        stop: &AtomicBool,
+    ) -> Result<Block, Broken> {
         let before = self.semi_sync(stop)?;
         let mut squads = Vec::new();
         let mut kinds = Vec::new();
         if let Some(updates) = phase.writes() {
-            let (kind, workload) = if updates { ("update", &self.workloads.update) } else { ("insert", &self.workloads.insert) };
+            let (kind, workload) = if updates {
+                ("update", &self.workloads.update)
+            } else {
+                ("insert", &self.workloads.insert)
+            };
             kinds.push(kind);
-            squads.push(Squad { data: Some(&self.data), ..Squad::new(workload, vec![self.writer.clone()], self.plan.threads) });
+            squads.push(Squad {
+                data: Some(&self.data),
+                ..Squad::new(workload, vec![self.writer.clone()], self.plan.threads)
+            });
         }
         if phase.reads() {
             kinds.push("select");
             squads.push(Squad {
                 data: Some(&self.data),
                 reads_only: self.reads_only,
-                ..Squad::new(&self.workloads.select, self.readers.clone(), self.plan.threads)
+                ..Squad::new(
+                    &self.workloads.select,
+                    self.readers.clone(),
+                    self.plan.threads,
+                )
             });
         }
         let mut crew = Crew::open(&squads, &self.clock)?;
@@ -245,13 +279,26 @@ impl<'a> Field<'a> {
         drop(crew);
         // Behind the last reading nothing is known.
         let _ = self.watch.read();
-        let began = results.iter().map(|result| result.began).min().unwrap_or_default();
-        let counted = results.iter().map(|result| result.counted).max().unwrap_or_default();
+        let began = results
+            .iter()
+            .map(|result| result.began)
+            .min()
+            .unwrap_or_default();
+        let counted = results
+            .iter()
+            .map(|result| result.counted)
+            .max()
+            .unwrap_or_default();
         let failure = results.iter().find_map(|result| result.failure.clone());
-        let interrupted = stop.load(Ordering::Relaxed) || results.iter().any(|result| result.interrupted);
+        let interrupted =
+            stop.load(Ordering::Relaxed) || results.iter().any(|result| result.interrupted);
         let mut block = Block {
             phase,
-            parts: kinds.into_iter().zip(results).map(|(kind, result)| Part { kind, result }).collect(),
+            parts: kinds
+                .into_iter()
+                .zip(results)
+                .map(|(kind, result)| Part { kind, result })
+                .collect(),
             began,
             counted,
             uses: self.watch.over(began, began + counted),
@@ -281,7 +328,10 @@ impl<'a> Field<'a> {
         match rest(&mut block, self) {
             Ok(()) => Ok(block),
             // What was counted was counted to its end.
-            Err(error) => Err(Broken { error, until_then: Some(Box::new(block)) }),
+            Err(error) => Err(Broken {
+                error,
+                until_then: Some(Box::new(block)),
+            }),
         }
     }
 
@@ -289,11 +339,17 @@ impl<'a> Field<'a> {
     fn course(&self, began: Nanos, counted: Nanos) -> Vec<Vec<ServerUse>> {
         const SECOND: i64 = 1_000_000_000;
         let seconds = u32::try_from(counted.0 / SECOND).unwrap_or(0).min(3600);
-        self.watch.course(began, began + Nanos(i64::from(seconds) * SECOND), seconds)
+        self.watch
+            .course(began, began + Nanos(i64::from(seconds) * SECOND), seconds)
     }
 
     /// Waits until every replica has applied what was written.
-    fn catch_up(&mut self, patience: Duration, step: &mut dyn FnMut(Step<'_>), stop: &AtomicBool) -> Result<(), MeasureError> {
+    fn catch_up(
+        &mut self,
+        patience: Duration,
+        step: &mut dyn FnMut(Step<'_>),
+        stop: &AtomicBool,
+    ) -> Result<(), MeasureError> {
         if self.followers.is_empty() {
             return Ok(());
         }
@@ -303,7 +359,8 @@ impl<'a> Field<'a> {
         for index in 0..self.followers.len() {
             loop {
                 let follower = &mut self.followers[index];
-                let behind = Position::applied(follower.engine, &mut follower.session)?.behind(&written);
+                let behind =
+                    Position::applied(follower.engine, &mut follower.session)?.behind(&written);
                 if behind == 0 {
                     break;
                 }
@@ -338,10 +395,16 @@ impl<'a> Field<'a> {
         let channels = flavour::channels(follower.engine, &mut follower.session)?;
         match channels.first() {
             Some(channel) if channel.running() => Ok(()),
-            Some(channel) => {
-                Err(follower.session.unfit("no longer replicates", channel.state(), "the server's error log says more"))
-            }
-            None => Err(follower.session.unfit("no longer replicates", "its channel is gone", "did somebody reset the replica?")),
+            Some(channel) => Err(follower.session.unfit(
+                "no longer replicates",
+                channel.state(),
+                "the server's error log says more",
+            )),
+            None => Err(follower.session.unfit(
+                "no longer replicates",
+                "its channel is gone",
+                "did somebody reset the replica?",
+            )),
         }
     }
 
@@ -361,9 +424,15 @@ impl<'a> Field<'a> {
                 return Err(MeasureError::Interrupted);
             }
             if Instant::now() > deadline {
-                let cause = format!("it fell back to asynchronous replication and was not back after {} s", RECOVERY.as_secs());
+                let cause = format!(
+                    "it fell back to asynchronous replication and was not back after {} s",
+                    RECOVERY.as_secs()
+                );
                 let hint = "is a replica overloaded? lower the load, or raise the time-out (--server-option)";
-                return Err(self.session.unfit("does not replicate semi-synchronously", cause, hint).into());
+                return Err(self
+                    .session
+                    .unfit("does not replicate semi-synchronously", cause, hint)
+                    .into());
             }
             thread::sleep(LOOK);
         }
@@ -371,7 +440,9 @@ impl<'a> Field<'a> {
 
     /// Why a block is not of semi-synchronous replication alone.
     fn void(&mut self, before: Option<&PrimaryState>) -> Result<Option<String>, ServerError> {
-        let Some(before) = before else { return Ok(None) };
+        let Some(before) = before else {
+            return Ok(None);
+        };
         let now = semi_sync::state(&mut self.session)?.0.unwrap_or_default();
         let missed = now.unacknowledged.saturating_sub(before.unacknowledged);
         Ok((missed > 0 || !now.active).then(|| {

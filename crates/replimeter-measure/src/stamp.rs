@@ -67,7 +67,11 @@ impl Stamps {
             ));
         }
         if !galera && !primary.facts.on("log_bin") {
-            return Err(primary.session.unfit(DOING, "its binary log is off (log_bin=OFF)", "turn the binary log on"));
+            return Err(primary.session.unfit(
+                DOING,
+                "its binary log is off (log_bin=OFF)",
+                "turn the binary log on",
+            ));
         }
         // The survey's session writes our table's definition and is left as it is.
         prepare(&mut Session::open(&primary.node)?, &primary.facts)?;
@@ -94,13 +98,20 @@ impl Stamps {
                 "start the servers without sysdate_is_now, or install NOW_USEC() on all of them (docs/udf.md)",
             ));
         }
-        Ok(Self { sysdate, udf, lacking })
+        Ok(Self {
+            sysdate,
+            udf,
+            lacking,
+        })
     }
 
     /// The expressions for the columns `stamp` and `stamp_udf`.
     #[must_use]
     pub fn expressions(&self) -> [&'static str; 2] {
-        [if self.sysdate { "SYSDATE(6)" } else { "NULL" }, if self.udf { "NOW_USEC()" } else { "NULL" }]
+        [
+            if self.sysdate { "SYSDATE(6)" } else { "NULL" },
+            if self.udf { "NOW_USEC()" } else { "NULL" },
+        ]
     }
 
     /// The statement that writes one row and has it stamped; its parameters are
@@ -135,7 +146,10 @@ pub fn prepare(writer: &mut Session, facts: &Facts) -> Result<(), ServerError> {
     // Stamps without a zone are read as UTC.
     writer.run(DOING, "SET SESSION time_zone = '+00:00'")?;
     // InnoDB refuses statements for the log under READ COMMITTED (error 1665).
-    writer.run(DOING, "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")?;
+    writer.run(
+        DOING,
+        "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ",
+    )?;
     match writer.run(DOING, "SET SESSION binlog_format = STATEMENT") {
         Ok(()) => {}
         // It may be the session's format already.
@@ -157,22 +171,37 @@ pub fn prepare(writer: &mut Session, facts: &Facts) -> Result<(), ServerError> {
         Err(error) => return Err(error),
     }
     match writer.run(DOING, "USE `replimeter`") {
-        Err(error) if error.kind == ErrorKind::Statement(code::UNKNOWN_SCHEMA) || error.kind == ErrorKind::Privilege => Ok(()),
+        Err(error)
+            if error.kind == ErrorKind::Statement(code::UNKNOWN_SCHEMA)
+                || error.kind == ErrorKind::Privilege =>
+        {
+            Ok(())
+        }
         other => other,
     }
 }
 
 fn statement_format(session: &mut Session) -> Result<bool, ServerError> {
-    Ok(session.value(DOING, "SELECT @@SESSION.binlog_format")?.as_deref() == Some("STATEMENT"))
+    Ok(session
+        .value(DOING, "SELECT @@SESSION.binlog_format")?
+        .as_deref()
+        == Some("STATEMENT"))
 }
 
 /// A replica in between hands on the statement only when it logs statements
 /// itself; otherwise those behind it have its stamps.
 fn refuse_rows_in_between(cluster: &Cluster) -> Result<(), ServerError> {
     for replica in &cluster.replicas {
-        let Relation::Channel { channel, .. } = &replica.relation else { continue };
-        let between = cluster.replicas.iter().find(|other| channel.comes_from(&other.server.facts.identity()));
-        let Some(Surveyed { session, facts, .. }) = between.map(|other| &other.server) else { continue };
+        let Relation::Channel { channel, .. } = &replica.relation else {
+            continue;
+        };
+        let between = cluster
+            .replicas
+            .iter()
+            .find(|other| channel.comes_from(&other.server.facts.identity()));
+        let Some(Surveyed { session, facts, .. }) = between.map(|other| &other.server) else {
+            continue;
+        };
         let format = facts.get("binlog_format");
         if format != "STATEMENT" {
             return Err(session.unfit(
@@ -213,12 +242,15 @@ fn lacks_udf(session: &mut Session) -> Result<Option<String>, ServerError> {
         }
         Err(error) => return Err(error),
     };
-    let read = text.rsplit_once(' ').and_then(|(udf, sysdate)| Some((udf_micros(udf)?, sysdate.parse::<i64>().ok()?)));
+    let read = text
+        .rsplit_once(' ')
+        .and_then(|(udf, sysdate)| Some((udf_micros(udf)?, sysdate.parse::<i64>().ok()?)));
     Ok(match read {
         Some((udf, sysdate)) if (udf - sysdate).abs() < SAME_CLOCK_US => None,
-        Some((udf, sysdate)) => {
-            Some(format!("its NOW_USEC() is {} s away from UTC: it is another library's", (udf - sysdate) / 1_000_000))
-        }
+        Some((udf, sysdate)) => Some(format!(
+            "its NOW_USEC() is {} s away from UTC: it is another library's",
+            (udf - sysdate) / 1_000_000
+        )),
         None => Some(format!("its NOW_USEC() is another library's: `{text}`")),
     })
 }
@@ -263,11 +295,14 @@ pub fn read(session: &mut Session, ids: RangeInclusive<u64>) -> Result<Vec<Stamp
         ids.start(),
         ids.end()
     );
-    let rows = session.conn().query_map(sql, |(id, sysdate, udf): (u64, Option<i64>, Option<String>)| Stamped {
-        id,
-        sysdate,
-        udf: udf.as_deref().and_then(udf_micros),
-    });
+    let rows = session.conn().query_map(
+        sql,
+        |(id, sysdate, udf): (u64, Option<i64>, Option<String>)| Stamped {
+            id,
+            sysdate,
+            udf: udf.as_deref().and_then(udf_micros),
+        },
+    );
     rows.map_err(|error| session.error("cannot read the stamps", &error))
 }
 
@@ -276,15 +311,33 @@ pub fn read(session: &mut Session, ids: RangeInclusive<u64>) -> Result<Vec<Stamp
 fn udf_micros(text: &str) -> Option<i64> {
     let bytes: &[u8; 26] = text.as_bytes().try_into().ok()?;
     let digits = |from: usize, to: usize| {
-        bytes[from..to].iter().try_fold(0i64, |number, byte| byte.is_ascii_digit().then(|| number * 10 + i64::from(byte - b'0')))
+        bytes[from..to].iter().try_fold(0i64, |number, byte| {
+            byte.is_ascii_digit()
+                .then(|| number * 10 + i64::from(byte - b'0'))
+        })
     };
-    let separators = [(4, b'-'), (7, b'-'), (10, b' '), (13, b':'), (16, b':'), (19, b'.')];
-    if separators.iter().any(|(at, separator)| bytes[*at] != *separator) {
+    let separators = [
+        (4, b'-'),
+        (7, b'-'),
+        (10, b' '),
+        (13, b':'),
+        (16, b':'),
+        (19, b'.'),
+    ];
+    if separators
+        .iter()
+        .any(|(at, separator)| bytes[*at] != *separator)
+    {
         return None;
     }
     let (year, month, day) = (digits(0, 4)?, digits(5, 7)?, digits(8, 10)?);
     let (hour, minute, second) = (digits(11, 13)?, digits(14, 16)?, digits(17, 19)?);
-    if !(1..=12).contains(&month) || !(1..=31).contains(&day) || hour > 23 || minute > 59 || second > 60 {
+    if !(1..=12).contains(&month)
+        || !(1..=31).contains(&day)
+        || hour > 23
+        || minute > 59
+        || second > 60
+    {
         return None;
     }
     let seconds = ((days_since_1970(year, month, day) * 24 + hour) * 60 + minute) * 60 + second;
@@ -356,7 +409,12 @@ impl Joined {
 /// Joins the rows of two servers, both in order, and corrects their clocks.
 /// `near` is a point on our clock close to a row's write, such as its send.
 #[must_use]
-pub fn join(primary: &[Stamped], replica: &[Stamped], clocks: [&ServerClock; 2], near: impl Fn(u64) -> Nanos) -> Joined {
+pub fn join(
+    primary: &[Stamped],
+    replica: &[Stamped],
+    clocks: [&ServerClock; 2],
+    near: impl Fn(u64) -> Nanos,
+) -> Joined {
     let mut joined = Joined::default();
     let mut others = replica.iter().peekable();
     for row in primary {
@@ -370,7 +428,9 @@ pub fn join(primary: &[Stamped], replica: &[Stamped], clocks: [&ServerClock; 2],
         }
         let mut bound = Nanos(0);
         let mut lag = |one: Option<i64>, other: Option<i64>| -> Result<Option<Nanos>, Set> {
-            let (Some(one), Some(other)) = (one, other) else { return Ok(None) };
+            let (Some(one), Some(other)) = (one, other) else {
+                return Ok(None);
+            };
             let (from, from_bound) = clocks[0].place(nanos(one), near(row.id)).ok_or(Set)?;
             // The replica executes it somewhat later.
             let (to, to_bound) = clocks[1].place(nanos(other), from).ok_or(Set)?;
@@ -378,7 +438,12 @@ pub fn join(primary: &[Stamped], replica: &[Stamped], clocks: [&ServerClock; 2],
             Ok(Some(to - from))
         };
         match (lag(row.sysdate, other.sysdate), lag(row.udf, other.udf)) {
-            (Ok(sysdate), Ok(udf)) => joined.lags.push(StampedLag { id: row.id, sysdate, udf, bound }),
+            (Ok(sysdate), Ok(udf)) => joined.lags.push(StampedLag {
+                id: row.id,
+                sysdate,
+                udf,
+                bound,
+            }),
             _ => joined.untold += 1,
         }
     }
@@ -408,7 +473,9 @@ impl Drop for Federated {
     fn drop(&mut self) {
         if !self.dropped {
             // Best effort: `remove` reports what fails.
-            let _ = self.session.run("cannot remove the federated table", DROP_FEDERATED);
+            let _ = self
+                .session
+                .run("cannot remove the federated table", DROP_FEDERATED);
         }
     }
 }
@@ -427,13 +494,22 @@ impl Federated {
         let mut session = Session::open(&replica.node)?;
         require_federated(&mut session, replica.facts.engine)?;
         let connection = connection(&session, primary)?;
-        let privilege = restricted_variables_privilege(replica.facts.engine, &replica.facts.version);
+        let privilege =
+            restricted_variables_privilege(replica.facts.engine, &replica.facts.version);
         let hinted = |hint: String| {
-            move |error: ServerError| if error.kind == ErrorKind::Privilege { ServerError { hint, ..error } } else { error }
+            move |error: ServerError| {
+                if error.kind == ErrorKind::Privilege {
+                    ServerError { hint, ..error }
+                } else {
+                    error
+                }
+            }
         };
         session
             .run(NO_FEDERATED, "SET SESSION sql_log_bin = 0")
-            .map_err(hinted(format!("GRANT {privilege} ON *.* to the user: the table must not be replicated")))?;
+            .map_err(hinted(format!(
+                "GRANT {privilege} ON *.* to the user: the table must not be replicated"
+            )))?;
         if replica.galera.is_some() {
             // A cluster replicates definitions in spite of that.
             session.run(NO_FEDERATED, "SET SESSION wsrep_on = OFF")?;
@@ -444,11 +520,19 @@ impl Federated {
             "CREATE TABLE `replimeter`.`lag_probe_primary` (id BIGINT UNSIGNED NOT NULL PRIMARY KEY, stamp DATETIME(6), \
              stamp_udf VARCHAR(26)) ENGINE=FEDERATED COMMENT='{MARK}' CONNECTION='{connection}'"
         );
-        session.run(NO_FEDERATED, &create).map_err(|error| without_password(error, primary, replica.facts.engine))?;
-        let mut made = Self { session, dropped: false };
+        session
+            .run(NO_FEDERATED, &create)
+            .map_err(|error| without_password(error, primary, replica.facts.engine))?;
+        let mut made = Self {
+            session,
+            dropped: false,
+        };
         // MySQL connects only when the table is read.
         made.session
-            .run(NO_FEDERATED, "SELECT id FROM `replimeter`.`lag_probe_primary` WHERE id = 0")
+            .run(
+                NO_FEDERATED,
+                "SELECT id FROM `replimeter`.`lag_probe_primary` WHERE id = 0",
+            )
             .map_err(|error| without_password(error, primary, replica.facts.engine))?;
         Ok(made)
     }
@@ -470,11 +554,24 @@ impl Federated {
             ids.start(),
             ids.end()
         );
-        type Row = (u64, Option<i64>, Option<String>, Option<i64>, Option<String>);
-        let rows = self.session.conn().query_map(sql, |(id, primary, primary_udf, replica, replica_udf): Row| {
-            let stamped = |sysdate, udf: Option<String>| Stamped { id, sysdate, udf: udf.as_deref().and_then(udf_micros) };
-            (stamped(primary, primary_udf), stamped(replica, replica_udf))
-        });
+        type Row = (
+            u64,
+            Option<i64>,
+            Option<String>,
+            Option<i64>,
+            Option<String>,
+        );
+        let rows = self.session.conn().query_map(
+            sql,
+            |(id, primary, primary_udf, replica, replica_udf): Row| {
+                let stamped = |sysdate, udf: Option<String>| Stamped {
+                    id,
+                    sysdate,
+                    udf: udf.as_deref().and_then(udf_micros),
+                };
+                (stamped(primary, primary_udf), stamped(replica, replica_udf))
+            },
+        );
         let rows = rows.map_err(|error| self.session.error(NO_FEDERATED, &error))?;
         let (primary, replica) = rows.into_iter().unzip();
         Ok([primary, replica])
@@ -496,7 +593,10 @@ impl Federated {
 }
 
 fn require_federated(session: &mut Session, engine: Engine) -> Result<(), ServerError> {
-    let support = session.value(NO_FEDERATED, "SELECT SUPPORT FROM information_schema.ENGINES WHERE ENGINE = 'FEDERATED'")?;
+    let support = session.value(
+        NO_FEDERATED,
+        "SELECT SUPPORT FROM information_schema.ENGINES WHERE ENGINE = 'FEDERATED'",
+    )?;
     if matches!(support.as_deref(), Some("YES" | "DEFAULT")) {
         return Ok(());
     }
@@ -512,11 +612,18 @@ fn require_federated(session: &mut Session, engine: Engine) -> Result<(), Server
 
 /// The connection as FEDERATED takes it: as it is written, nothing can be escaped.
 fn connection(session: &Session, primary: &Node) -> Result<String, ServerError> {
-    let password = primary.password.as_ref().map_or("", |password| password.reveal());
-    let special = |text: &str| text.contains(['@', ':', '/', '\'', '\\', '"']) || text.chars().any(char::is_control);
-    for (what, text) in
-        [("the user's name", primary.user.as_str()), ("the password", password), ("the host", &primary.endpoint.host)]
-    {
+    let password = primary
+        .password
+        .as_ref()
+        .map_or("", |password| password.reveal());
+    let special = |text: &str| {
+        text.contains(['@', ':', '/', '\'', '\\', '"']) || text.chars().any(char::is_control)
+    };
+    for (what, text) in [
+        ("the user's name", primary.user.as_str()),
+        ("the password", password),
+        ("the host", &primary.endpoint.host),
+    ] {
         if special(text) {
             return Err(session.unfit(
                 NO_FEDERATED,
@@ -525,8 +632,16 @@ fn connection(session: &Session, primary: &Node) -> Result<String, ServerError> 
             ));
         }
     }
-    let password = if password.is_empty() { String::new() } else { format!(":{password}") };
-    Ok(format!("mysql://{}{password}@{}/replimeter/lag_probe", primary.user, primary.endpoint.address()))
+    let password = if password.is_empty() {
+        String::new()
+    } else {
+        format!(":{password}")
+    };
+    Ok(format!(
+        "mysql://{}{password}@{}/replimeter/lag_probe",
+        primary.user,
+        primary.endpoint.address()
+    ))
 }
 
 fn refuse_foreign(session: &mut Session) -> Result<(), ServerError> {
@@ -546,7 +661,12 @@ fn refuse_foreign(session: &mut Session) -> Result<(), ServerError> {
 
 /// The server may quote the definition it refuses.
 fn without_password(mut error: ServerError, primary: &Node, engine: Engine) -> ServerError {
-    if let Some(password) = primary.password.as_ref().map(|password| password.reveal()).filter(|password| !password.is_empty()) {
+    if let Some(password) = primary
+        .password
+        .as_ref()
+        .map(|password| password.reveal())
+        .filter(|password| !password.is_empty())
+    {
         error.cause = error.cause.replace(password, "(password)");
         // Quotations may end in the middle of it.
         if error.cause.contains("mysql://") {
@@ -555,9 +675,14 @@ fn without_password(mut error: ServerError, primary: &Node, engine: Engine) -> S
     }
     match error.kind {
         ErrorKind::Statement(code::READ_ONLY) => {
-            error.hint = format!("GRANT {} ON *.* to the user there (super_read_only must be off)", read_only_privilege(engine));
+            error.hint = format!(
+                "GRANT {} ON *.* to the user there (super_read_only must be off)",
+                read_only_privilege(engine)
+            );
         }
-        ErrorKind::Privilege => error.hint = "GRANT CREATE, DROP, SELECT ON replimeter.* to the user there".to_owned(),
+        ErrorKind::Privilege => {
+            error.hint = "GRANT CREATE, DROP, SELECT ON replimeter.* to the user there".to_owned()
+        }
         _ => {
             error.hint =
                 "the replica must reach the primary at the address given, with the same user and password; or leave --join federated out"
@@ -576,8 +701,14 @@ mod tests {
     #[test]
     fn what_the_function_says_is_read_exactly() {
         assert_eq!(udf_micros("1970-01-01 00:00:00.000001"), Some(1));
-        assert_eq!(udf_micros("2000-02-29 23:59:59.999999"), Some(951_868_799_999_999));
-        assert_eq!(udf_micros("2026-11-21 13:04:47.262399"), Some(1_795_266_287_262_399));
+        assert_eq!(
+            udf_micros("2000-02-29 23:59:59.999999"),
+            Some(951_868_799_999_999)
+        );
+        assert_eq!(
+            udf_micros("2026-11-21 13:04:47.262399"),
+            Some(1_795_266_287_262_399)
+        );
         for text in [
             "",
             "2026-11-21 13:04:47",
@@ -594,24 +725,46 @@ mod tests {
     #[test]
     fn a_range_is_read_page_by_page() {
         let all: Vec<_> = pages(1..=2 * PAGE + 1).collect();
-        assert_eq!(all, [1..=PAGE, PAGE + 1..=2 * PAGE, 2 * PAGE + 1..=2 * PAGE + 1]);
+        assert_eq!(
+            all,
+            [1..=PAGE, PAGE + 1..=2 * PAGE, 2 * PAGE + 1..=2 * PAGE + 1]
+        );
         assert_eq!(pages(5..=5).collect::<Vec<_>>(), [5..=5]);
         let (first, last) = (5, 4);
         assert_eq!(pages(first..=last).count(), 0);
-        assert_eq!(pages(u64::MAX - 1..=u64::MAX).collect::<Vec<_>>(), [u64::MAX - 1..=u64::MAX]);
+        assert_eq!(
+            pages(u64::MAX - 1..=u64::MAX).collect::<Vec<_>>(),
+            [u64::MAX - 1..=u64::MAX]
+        );
     }
 
     #[test]
     fn the_statement_asks_for_what_is_there() {
-        let stamps = |sysdate, udf| Stamps { sysdate, udf, lacking: Vec::new() };
-        assert!(stamps(true, true).insert().ends_with("VALUES (?, ?, ?, ?, SYSDATE(6), NOW_USEC())"));
-        assert!(stamps(true, false).insert().ends_with("VALUES (?, ?, ?, ?, SYSDATE(6), NULL)"));
+        let stamps = |sysdate, udf| Stamps {
+            sysdate,
+            udf,
+            lacking: Vec::new(),
+        };
+        assert!(
+            stamps(true, true)
+                .insert()
+                .ends_with("VALUES (?, ?, ?, ?, SYSDATE(6), NOW_USEC())")
+        );
+        assert!(
+            stamps(true, false)
+                .insert()
+                .ends_with("VALUES (?, ?, ?, ?, SYSDATE(6), NULL)")
+        );
     }
 
     const EPOCH_US: i64 = 1_795_266_287_262_399;
 
     fn row(id: u64, us: i64) -> Stamped {
-        Stamped { id, sysdate: Some(EPOCH_US + us), udf: Some(EPOCH_US + us + 1) }
+        Stamped {
+            id,
+            sysdate: Some(EPOCH_US + us),
+            udf: Some(EPOCH_US + us + 1),
+        }
     }
 
     /// A clock that is ahead of ours by the epoch and so much.
@@ -629,9 +782,19 @@ mod tests {
             [&one, &other],
             |id| nanos(id as i64 * 1_000),
         );
-        let lags: Vec<_> = found.lags.iter().map(|lag| (lag.id, lag.sysdate.unwrap().0, lag.udf.unwrap().0)).collect();
+        let lags: Vec<_> = found
+            .lags
+            .iter()
+            .map(|lag| (lag.id, lag.sysdate.unwrap().0, lag.udf.unwrap().0))
+            .collect();
         assert_eq!(lags, [(1, 200_000, 200_000), (3, -100_000, -100_000)]);
-        assert!(found.lags.iter().all(|lag| lag.bound.0 >= 41_000 && lag.bound.0 < 50_000), "{found:?}");
+        assert!(
+            found
+                .lags
+                .iter()
+                .all(|lag| lag.bound.0 >= 41_000 && lag.bound.0 < 50_000),
+            "{found:?}"
+        );
         assert_eq!((found.missing, found.untold, found.equal), (1, 0, 0));
         assert!(!found.shipped());
     }
@@ -642,11 +805,23 @@ mod tests {
         let other = one.clone();
         // Known again 10 ms later, and another second.
         one.step_for_test(nanos(10_000), nanos(1_000_000));
-        let rows = |ahead: i64| [row(1, -500 + ahead), row(2, 5_000 + ahead), row(3, 20_000 + ahead)];
+        let rows = |ahead: i64| {
+            [
+                row(1, -500 + ahead),
+                row(2, 5_000 + ahead),
+                row(3, 20_000 + ahead),
+            ]
+        };
         let mut primary = rows(0);
         primary[2] = row(3, 1_020_000);
-        let found = join(&primary, &rows(100), [&one, &other], |id| nanos([-500, 5_000, 20_000][id as usize - 1]));
-        let lags: Vec<_> = found.lags.iter().map(|lag| (lag.id, lag.sysdate.unwrap().0)).collect();
+        let found = join(&primary, &rows(100), [&one, &other], |id| {
+            nanos([-500, 5_000, 20_000][id as usize - 1])
+        });
+        let lags: Vec<_> = found
+            .lags
+            .iter()
+            .map(|lag| (lag.id, lag.sysdate.unwrap().0))
+            .collect();
         assert_eq!((lags, found.untold), (vec![(1, 100_000), (3, 100_000)], 1));
     }
 

@@ -36,7 +36,11 @@ pub struct Declared {
 impl From<&Node> for Declared {
     /// A server of which nothing is said.
     fn from(node: &Node) -> Self {
-        Self { node: node.clone(), role: None, source: None }
+        Self {
+            node: node.clone(),
+            role: None,
+            source: None,
+        }
     }
 }
 
@@ -87,17 +91,32 @@ impl Surveyed {
             error
         });
         let (semi_sync, acknowledges) = semi_sync::state(&mut session)?;
-        Ok(Self { node: node.clone(), session, facts, channels, galera, group, semi_sync, acknowledges })
+        Ok(Self {
+            node: node.clone(),
+            session,
+            facts,
+            channels,
+            galera,
+            group,
+            semi_sync,
+            acknowledges,
+        })
     }
 
     /// A warning when the connection is in the clear and leaves this machine.
     pub(crate) fn unencrypted(&self) -> Option<Warning> {
         let endpoint = &self.node.endpoint;
-        let clear = !self.session.tls() && endpoint.ssl_mode == SslMode::Preferred && !endpoint.is_loopback();
+        let clear = !self.session.tls()
+            && endpoint.ssl_mode == SslMode::Preferred
+            && !endpoint.is_loopback();
         clear.then(|| {
             Warning::new(
                 WarningCode::TlsNotVerified,
-                format!("{} ({}): the connection is not encrypted", self.session.name(), self.session.address()),
+                format!(
+                    "{} ({}): the connection is not encrypted",
+                    self.session.name(),
+                    self.session.address()
+                ),
                 "add ?ssl-mode=verify-ca&ssl-ca=FILE to its URL if the network is not yours alone",
             )
         })
@@ -106,7 +125,10 @@ impl Surveyed {
     /// The server with little patience, for questions in the middle of a run.
     #[must_use]
     pub fn impatient(&self) -> Node {
-        Node { answer: IMPATIENT, ..self.node.clone() }
+        Node {
+            answer: IMPATIENT,
+            ..self.node.clone()
+        }
     }
 
     /// The group it belongs to, as far as the user may see.
@@ -116,7 +138,10 @@ impl Surveyed {
     }
 
     fn same_cluster(&self, other: &Self) -> Option<Relation> {
-        one_cluster([self.galera.as_ref(), other.galera.as_ref()], [self.group(), other.group()])
+        one_cluster(
+            [self.galera.as_ref(), other.galera.as_ref()],
+            [self.group(), other.group()],
+        )
     }
 }
 
@@ -129,10 +154,18 @@ pub(crate) fn read_each(declared: &[Declared]) -> Result<Vec<Surveyed>, ServerEr
     for one in declared {
         let server = Surveyed::read(&one.node)?;
         let identity = server.facts.identity();
-        if let Some(other) = servers.iter().find(|other| other.facts.identity() == identity) {
+        if let Some(other) = servers
+            .iter()
+            .find(|other| other.facts.identity() == identity)
+        {
             return Err(server.session.unfit(
                 "is named twice",
-                format!("{} ({}) leads to the same server, {}", other.session.name(), other.session.address(), identity.place),
+                format!(
+                    "{} ({}) leads to the same server, {}",
+                    other.session.name(),
+                    other.session.address(),
+                    identity.place
+                ),
                 "name each server once",
             ));
         }
@@ -143,7 +176,10 @@ pub(crate) fn read_each(declared: &[Declared]) -> Result<Vec<Surveyed>, ServerEr
 
 /// The cluster that two servers are both of, if any: [`Relation::Galera`] or
 /// [`Relation::Group`].
-pub(crate) fn one_cluster(galera: [Option<&NodeState>; 2], group: [Option<&GroupState>; 2]) -> Option<Relation> {
+pub(crate) fn one_cluster(
+    galera: [Option<&NodeState>; 2],
+    group: [Option<&GroupState>; 2],
+) -> Option<Relation> {
     match (galera, group) {
         ([Some(one), Some(other)], _) if one.same_cluster(other) => Some(Relation::Galera),
         (_, [Some(one), Some(other)]) if one.name == other.name => Some(Relation::Group),
@@ -160,23 +196,38 @@ pub(crate) struct WaitingReads {
 }
 
 /// Whether a member's reads, or writes, wait for replication by themselves.
-pub(crate) fn waiting_reads(galera: Option<&NodeState>, group: Option<&GroupState>) -> Option<WaitingReads> {
+pub(crate) fn waiting_reads(
+    galera: Option<&NodeState>,
+    group: Option<&GroupState>,
+) -> Option<WaitingReads> {
     match (galera, group) {
-        (Some(node), _) if node.sync_wait != 0 => {
-            Some(WaitingReads { setting: format!("wsrep_sync_wait={}", node.sync_wait), mend: "SET GLOBAL wsrep_sync_wait=0;" })
-        }
-        (_, Some(group)) if matches!(group.consistency.as_str(), "BEFORE" | "BEFORE_AND_AFTER" | "AFTER") => Some(WaitingReads {
-            setting: format!("group_replication_consistency={}", group.consistency),
-            mend: "SET GLOBAL group_replication_consistency='EVENTUAL';",
+        (Some(node), _) if node.sync_wait != 0 => Some(WaitingReads {
+            setting: format!("wsrep_sync_wait={}", node.sync_wait),
+            mend: "SET GLOBAL wsrep_sync_wait=0;",
         }),
+        (_, Some(group))
+            if matches!(
+                group.consistency.as_str(),
+                "BEFORE" | "BEFORE_AND_AFTER" | "AFTER"
+            ) =>
+        {
+            Some(WaitingReads {
+                setting: format!("group_replication_consistency={}", group.consistency),
+                mend: "SET GLOBAL group_replication_consistency='EVENTUAL';",
+            })
+        }
         _ => None,
     }
 }
 
 /// Keeps a missing privilege apart from a connection that broke.
-pub(crate) fn survivable<T>(result: Result<T, ServerError>) -> Result<Result<T, ServerError>, ServerError> {
+pub(crate) fn survivable<T>(
+    result: Result<T, ServerError>,
+) -> Result<Result<T, ServerError>, ServerError> {
     match result {
-        Err(error) if !matches!(error.kind, ErrorKind::Privilege | ErrorKind::Statement(_)) => Err(error),
+        Err(error) if !matches!(error.kind, ErrorKind::Privilege | ErrorKind::Statement(_)) => {
+            Err(error)
+        }
         other => Ok(other),
     }
 }
@@ -215,7 +266,9 @@ pub struct Relations {
 /// Who a channel of one of `servers` comes from: its number among them.
 #[must_use]
 pub fn source_of(servers: &[Surveyed], channel: &Channel) -> Option<usize> {
-    servers.iter().position(|server| channel.comes_from(&server.facts.identity()))
+    servers
+        .iter()
+        .position(|server| channel.comes_from(&server.facts.identity()))
 }
 
 /// Finds out who is the writer and how everyone else hangs on it, and holds that
@@ -229,25 +282,44 @@ pub fn relate(servers: &[Surveyed], declared: &[Declared]) -> Result<Relations, 
         .iter()
         .map(|server| {
             let channels = server.channels.as_deref().unwrap_or_default();
-            channels.iter().filter_map(|channel| Some((source_of(servers, channel)?, channel))).collect()
+            channels
+                .iter()
+                .filter_map(|channel| Some((source_of(servers, channel)?, channel)))
+                .collect()
         })
         .collect();
     let writer = writer(servers, declared, &sources)?;
     let mut of = Vec::new();
     for index in 0..servers.len() {
-        of.push(if index == writer { Relation::Writer } else { relation(servers, writer, index, &sources)? });
+        of.push(if index == writer {
+            Relation::Writer
+        } else {
+            relation(servers, writer, index, &sources)?
+        });
     }
     for (index, (relation, declared)) in of.iter().zip(declared).enumerate() {
         if let Some((cause, hint)) = contradiction(servers, index, relation, declared) {
-            return Err(servers[index].session.unfit("is not what it is declared to be", cause, hint));
+            return Err(servers[index].session.unfit(
+                "is not what it is declared to be",
+                cause,
+                hint,
+            ));
         }
     }
-    let chained = of.iter().any(|relation| matches!(relation, Relation::Channel { source, .. } if *source != writer));
-    let semi_sync = servers[writer].semi_sync.as_ref().is_some_and(|state| state.active && state.clients > 0)
+    let chained = of
+        .iter()
+        .any(|relation| matches!(relation, Relation::Channel { source, .. } if *source != writer));
+    let semi_sync = servers[writer]
+        .semi_sync
+        .as_ref()
+        .is_some_and(|state| state.active && state.clients > 0)
         && servers.iter().any(|server| server.acknowledges.active);
-    let mode = if of.contains(&Relation::Galera) || (servers.len() == 1 && servers[0].galera.is_some()) {
+    let mode = if of.contains(&Relation::Galera)
+        || (servers.len() == 1 && servers[0].galera.is_some())
+    {
         "galera"
-    } else if of.contains(&Relation::Group) || (servers.len() == 1 && servers[0].group().is_some()) {
+    } else if of.contains(&Relation::Group) || (servers.len() == 1 && servers[0].group().is_some())
+    {
         "group"
     } else if servers.len() == 1 {
         "none"
@@ -263,7 +335,11 @@ pub fn relate(servers: &[Surveyed], declared: &[Declared]) -> Result<Relations, 
 
 /// Whether `from` is `to`, or replicates from it over however many servers.
 /// `sources` are those that a server replicates from.
-pub(crate) fn reaches<I: IntoIterator<Item = usize>>(sources: impl Fn(usize) -> I, from: usize, to: usize) -> bool {
+pub(crate) fn reaches<I: IntoIterator<Item = usize>>(
+    sources: impl Fn(usize) -> I,
+    from: usize,
+    to: usize,
+) -> bool {
     let mut seen = BTreeSet::new();
     let mut next = vec![from];
     while let Some(at) = next.pop() {
@@ -277,9 +353,16 @@ pub(crate) fn reaches<I: IntoIterator<Item = usize>>(sources: impl Fn(usize) -> 
     false
 }
 
-fn writer(servers: &[Surveyed], declared: &[Declared], sources: &[Vec<(usize, &Channel)>]) -> Result<usize, ServerError> {
+fn writer(
+    servers: &[Surveyed],
+    declared: &[Declared],
+    sources: &[Vec<(usize, &Channel)>],
+) -> Result<usize, ServerError> {
     let doing = "cannot be the primary";
-    if let Some(index) = declared.iter().position(|declared| declared.role == Some(Role::Primary)) {
+    if let Some(index) = declared
+        .iter()
+        .position(|declared| declared.role == Some(Role::Primary))
+    {
         let session = &servers[index].session;
         if let Some(group) = servers[index].group()
             && let Some(own) = group.own().filter(|own| own.role == "SECONDARY")
@@ -301,7 +384,11 @@ fn writer(servers: &[Surveyed], declared: &[Declared], sources: &[Vec<(usize, &C
             let source = &servers[source].session;
             return Err(session.unfit(
                 doing,
-                format!("it is declared the primary, but it replicates from {} ({})", source.name(), source.address()),
+                format!(
+                    "it is declared the primary, but it replicates from {} ({})",
+                    source.name(),
+                    source.address()
+                ),
                 format!("declare {} the primary, or mend replication", source.name()),
             ));
         }
@@ -311,8 +398,12 @@ fn writer(servers: &[Surveyed], declared: &[Declared], sources: &[Vec<(usize, &C
         .iter()
         .filter_map(Surveyed::group)
         .find(|group| group.single_primary && group.own().is_some_and(|own| own.state == "ONLINE"));
-    if let Some(primary) = group.and_then(|group| group.members.iter().find(|member| member.role == "PRIMARY")) {
-        let named = servers.iter().position(|server| server.facts.identity().uuid == primary.uuid);
+    if let Some(primary) =
+        group.and_then(|group| group.members.iter().find(|member| member.role == "PRIMARY"))
+    {
+        let named = servers
+            .iter()
+            .position(|server| server.facts.identity().uuid == primary.uuid);
         return named.ok_or_else(|| {
             servers[0].session.unfit(
                 "is a member of a group whose primary is not named",
@@ -322,8 +413,10 @@ fn writer(servers: &[Surveyed], declared: &[Declared], sources: &[Vec<(usize, &C
         });
     }
     let replica = |index: &usize| declared[*index].role == Some(Role::Replica);
-    let roots: Vec<usize> =
-        (0..servers.len()).filter(|index| sources[*index].is_empty()).filter(|index| !replica(index)).collect();
+    let roots: Vec<usize> = (0..servers.len())
+        .filter(|index| sources[*index].is_empty())
+        .filter(|index| !replica(index))
+        .collect();
     match roots.as_slice() {
         [] => Err(servers[0].session.unfit(
             "cannot tell which server is the primary",
@@ -332,7 +425,9 @@ fn writer(servers: &[Surveyed], declared: &[Declared], sources: &[Vec<(usize, &C
         )),
         [first, rest @ ..] => {
             // Members of one cluster are equal: the first one named takes the writes.
-            let stranger = rest.iter().find(|other| servers[*first].same_cluster(&servers[**other]).is_none());
+            let stranger = rest
+                .iter()
+                .find(|other| servers[*first].same_cluster(&servers[**other]).is_none());
             match stranger {
                 None => Ok(*first),
                 Some(other) => Err(servers[*other].session.unfit(
@@ -370,14 +465,24 @@ fn relation(
     // Breadth first over the channels, upstream, until the writer or one of its cluster.
     let mut reached = vec![false; servers.len()];
     reached[index] = true;
-    let mut frontier = vec![Upstream { at: index, first: None, delay_s: 0 }];
+    let mut frontier = vec![Upstream {
+        at: index,
+        first: None,
+        delay_s: 0,
+    }];
     while !frontier.is_empty() {
         let mut next = Vec::new();
         for step in frontier {
             // Of a cluster behind a replica every member has what one of them receives.
             for sibling in 0..servers.len() {
-                if servers[step.at].same_cluster(&servers[sibling]).is_some() && !std::mem::replace(&mut reached[sibling], true) {
-                    next.push(Upstream { at: sibling, first: step.first, delay_s: step.delay_s });
+                if servers[step.at].same_cluster(&servers[sibling]).is_some()
+                    && !std::mem::replace(&mut reached[sibling], true)
+                {
+                    next.push(Upstream {
+                        at: sibling,
+                        first: step.first,
+                        delay_s: step.delay_s,
+                    });
                 }
             }
             for &(source, channel) in &sources[step.at] {
@@ -386,12 +491,22 @@ fn relation(
                 if source == writer || servers[source].same_cluster(&servers[writer]).is_some() {
                     // Without a channel of its own it has it from its cluster.
                     if step.first.is_none() && step.at != index {
-                        return Ok(servers[index].same_cluster(&servers[step.at]).unwrap_or(Relation::Galera));
+                        return Ok(servers[index]
+                            .same_cluster(&servers[step.at])
+                            .unwrap_or(Relation::Galera));
                     }
-                    return Ok(Relation::Channel { source: first.0, channel: Box::new(first.1.clone()), delay_s });
+                    return Ok(Relation::Channel {
+                        source: first.0,
+                        channel: Box::new(first.1.clone()),
+                        delay_s,
+                    });
                 }
                 if !std::mem::replace(&mut reached[source], true) {
-                    next.push(Upstream { at: source, first: Some(first), delay_s });
+                    next.push(Upstream {
+                        at: source,
+                        first: Some(first),
+                        delay_s,
+                    });
                 }
             }
         }
@@ -407,7 +522,11 @@ fn stranger(writer: &Surveyed, server: &Surveyed) -> ServerError {
     if let Some(own) = &server.galera {
         return session.unfit(
             "is not in the primary's cluster",
-            format!("it is a Galera node ({}), and {} is not in its cluster", own.words(), writer.session.name()),
+            format!(
+                "it is a Galera node ({}), and {} is not in its cluster",
+                own.words(),
+                writer.session.name()
+            ),
             "name nodes of one cluster only",
         );
     }
@@ -415,7 +534,10 @@ fn stranger(writer: &Surveyed, server: &Surveyed) -> ServerError {
         let primary = writer.session.name();
         return session.unfit(
             "is not in the primary's group",
-            format!("it is a member of a group ({}), and {primary} is not in that group", own.words()),
+            format!(
+                "it is a member of a group ({}), and {primary} is not in that group",
+                own.words()
+            ),
             "name members of one group only",
         );
     }
@@ -424,15 +546,26 @@ fn stranger(writer: &Surveyed, server: &Surveyed) -> ServerError {
         Err(error) => return error.clone(),
     };
     if channels.is_empty() {
-        return session.unfit(doing, "it replicates from nowhere", "is this the right server? set up replication first");
+        return session.unfit(
+            doing,
+            "it replicates from nowhere",
+            "is this the right server? set up replication first",
+        );
     }
     // A channel that never connected knows no source yet; its state tells why.
-    if let Some(channel) = channels.iter().find(|channel| channel.source_server_id == 0) {
+    if let Some(channel) = channels
+        .iter()
+        .find(|channel| channel.source_server_id == 0)
+    {
         return not_running(session, channel);
     }
     let identity = writer.facts.identity();
     let called = |server_id: u64, uuid: &str| {
-        if uuid.is_empty() { format!("server_id {server_id}") } else { format!("server_uuid {uuid}") }
+        if uuid.is_empty() {
+            format!("server_id {server_id}")
+        } else {
+            format!("server_uuid {uuid}")
+        }
     };
     let sources: Vec<String> = channels
         .iter()
@@ -455,32 +588,56 @@ fn stranger(writer: &Surveyed, server: &Surveyed) -> ServerError {
 
 /// A channel that does not do its work.
 pub(crate) fn not_running(session: &Session, channel: &Channel) -> ServerError {
-    session.unfit("does not replicate", channel.state(), "mend replication first; the server's error log says more")
+    session.unfit(
+        "does not replicate",
+        channel.state(),
+        "mend replication first; the server's error log says more",
+    )
 }
 
 /// What a server says that its declared role or source denies, and what to do.
-fn contradiction(servers: &[Surveyed], index: usize, found: &Relation, declared: &Declared) -> Option<(String, &'static str)> {
+fn contradiction(
+    servers: &[Surveyed],
+    index: usize,
+    found: &Relation,
+    declared: &Declared,
+) -> Option<(String, &'static str)> {
     const ROLES: &str = "correct the roles, or leave them out";
-    let named = |source: usize| format!("{} ({})", servers[source].session.name(), servers[source].session.address());
+    let named = |source: usize| {
+        format!(
+            "{} ({})",
+            servers[source].session.name(),
+            servers[source].session.address()
+        )
+    };
     let in_cluster = servers[index].galera.is_some() || servers[index].group().is_some();
     let of_role = match (declared.role, found) {
         (Some(Role::Node), _) if !in_cluster => Some((
-            "it is declared a node, but it says it is in no Galera cluster and in no group".to_owned(),
+            "it is declared a node, but it says it is in no Galera cluster and in no group"
+                .to_owned(),
             "declare a primary and its replicas instead, or check the cluster",
         )),
         (Some(Role::Node), Relation::Channel { source, .. }) => Some((
-            format!("it is declared a node, but it is not in the writer's cluster: it replicates from {}", named(*source)),
+            format!(
+                "it is declared a node, but it is not in the writer's cluster: it replicates from {}",
+                named(*source)
+            ),
             ROLES,
         )),
-        (Some(Role::Replica), Relation::Galera) => {
-            Some(("it is declared a replica, but it says it is a node of the primary's Galera cluster".to_owned(), ROLES))
-        }
-        (Some(Role::Replica), Relation::Group) => {
-            Some(("it is declared a replica, but it says it is a member of the primary's group".to_owned(), ROLES))
-        }
-        (Some(Role::Replica), Relation::Writer) => {
-            Some(("it is declared a replica, but it is the one that takes the writes".to_owned(), ROLES))
-        }
+        (Some(Role::Replica), Relation::Galera) => Some((
+            "it is declared a replica, but it says it is a node of the primary's Galera cluster"
+                .to_owned(),
+            ROLES,
+        )),
+        (Some(Role::Replica), Relation::Group) => Some((
+            "it is declared a replica, but it says it is a member of the primary's group"
+                .to_owned(),
+            ROLES,
+        )),
+        (Some(Role::Replica), Relation::Writer) => Some((
+            "it is declared a replica, but it is the one that takes the writes".to_owned(),
+            ROLES,
+        )),
         _ => None,
     };
     of_role.or_else(|| match (declared.source.as_deref()?, found) {

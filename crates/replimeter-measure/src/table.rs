@@ -27,7 +27,8 @@ const PATIENT: Duration = Duration::from_secs(30);
 const HURRIED: Duration = Duration::from_millis(500);
 
 /// The statement that writes one row.
-pub const INSERT: &str = "INSERT INTO `replimeter`.`lag_probe` (id, sequence, sent_us, payload) VALUES (?, ?, ?, ?)";
+pub const INSERT: &str =
+    "INSERT INTO `replimeter`.`lag_probe` (id, sequence, sent_us, payload) VALUES (?, ?, ?, ?)";
 /// The statement that reads every row not seen yet.
 pub const UNSEEN: &str = "SELECT id FROM `replimeter`.`lag_probe` WHERE id > ?";
 /// The statement whose round trip is the yardstick of the floor.
@@ -73,15 +74,30 @@ pub(crate) struct Found {
 
 pub(crate) fn find(session: &mut Session) -> Result<Found, ServerError> {
     let doing = "cannot look into the schema `replimeter`";
-    let schema = session.value(doing, "SELECT schema_name FROM information_schema.schemata WHERE schema_name = 'replimeter'")?;
+    let schema = session.value(
+        doing,
+        "SELECT schema_name FROM information_schema.schemata WHERE schema_name = 'replimeter'",
+    )?;
     let tables = session.rows(
         doing,
         "SELECT table_name AS name, table_comment AS comment FROM information_schema.tables WHERE table_schema = 'replimeter'",
     )?;
-    let get = |row: &replimeter_server::session::StatusRow, name: &str| row.get(name).cloned().unwrap_or_default();
-    let comment = tables.iter().find(|row| get(row, "name") == TABLE).map(|row| get(row, "comment"));
-    let others = tables.iter().filter(|row| get(row, "name") != TABLE).count() as u64;
-    Ok(Found { schema: schema.is_some(), comment, others })
+    let get = |row: &replimeter_server::session::StatusRow, name: &str| {
+        row.get(name).cloned().unwrap_or_default()
+    };
+    let comment = tables
+        .iter()
+        .find(|row| get(row, "name") == TABLE)
+        .map(|row| get(row, "comment"));
+    let others = tables
+        .iter()
+        .filter(|row| get(row, "name") != TABLE)
+        .count() as u64;
+    Ok(Found {
+        schema: schema.is_some(),
+        comment,
+        others,
+    })
 }
 
 fn refuse_foreign(session: &Session, found: &Found) -> Result<(), ServerError> {
@@ -104,7 +120,10 @@ impl ProbeTable {
     /// # Errors
     /// When something is in its place, somebody else is measuring, or a server
     /// refuses.
-    pub fn create(cluster: &mut Cluster, patience: Duration) -> Result<(Self, Vec<Warning>), ServerError> {
+    pub fn create(
+        cluster: &mut Cluster,
+        patience: Duration,
+    ) -> Result<(Self, Vec<Warning>), ServerError> {
         Self::create_with(cluster, patience, LAG_COLUMNS)
     }
 
@@ -112,7 +131,11 @@ impl ProbeTable {
     ///
     /// # Errors
     /// As of [`create`](Self::create).
-    pub fn create_with(cluster: &mut Cluster, patience: Duration, columns: &str) -> Result<(Self, Vec<Warning>), ServerError> {
+    pub fn create_with(
+        cluster: &mut Cluster,
+        patience: Duration,
+        columns: &str,
+    ) -> Result<(Self, Vec<Warning>), ServerError> {
         let mut warnings = Vec::new();
         let session = &mut cluster.primary.session;
         take_lock(session)?;
@@ -124,7 +147,9 @@ impl ProbeTable {
             let delay = replica.delay();
             let session = &mut replica.server.session;
             // A lock does not replicate: in a cluster another run may write to this server.
-            if let Some(holder) = session.value("cannot begin", &format!("SELECT IS_USED_LOCK('{LOCK}')"))? {
+            if let Some(holder) =
+                session.value("cannot begin", &format!("SELECT IS_USED_LOCK('{LOCK}')"))?
+            {
                 return Err(busy(session, &holder));
             }
             let mut on_replica = find(session)?;
@@ -147,24 +172,46 @@ impl ProbeTable {
         if let Some(comment) = &found.comment {
             // We hold the lock, so the run that made it is over. A replica from which
             // it was removed by hand must not stumble.
-            session.run("cannot remove an earlier run's table", "DROP TABLE IF EXISTS `replimeter`.`lag_probe`")?;
+            session.run(
+                "cannot remove an earlier run's table",
+                "DROP TABLE IF EXISTS `replimeter`.`lag_probe`",
+            )?;
             made_schema = comment.contains(MADE_SCHEMA) && others == 0;
             warnings.push(Warning::new(
                 WarningCode::LeftoverRemoved,
-                format!("{} ({}): removed the table that an earlier, killed run had left", session.name(), session.address()),
+                format!(
+                    "{} ({}): removed the table that an earlier, killed run had left",
+                    session.name(),
+                    session.address()
+                ),
                 "nothing to do",
             ));
         }
         if !found.schema {
-            session.run("cannot make the schema", "CREATE DATABASE IF NOT EXISTS `replimeter`")?;
+            session.run(
+                "cannot make the schema",
+                "CREATE DATABASE IF NOT EXISTS `replimeter`",
+            )?;
         }
-        let run = session.value("cannot name the run", "SELECT UUID()")?.unwrap_or_default();
-        let comment = format!("{MARK}{}; run {run}", if made_schema { MADE_SCHEMA } else { "" });
-        let table = Self { primary: cluster.primary.node.clone(), comment: comment.clone(), made_schema, removed: false };
+        let run = session
+            .value("cannot name the run", "SELECT UUID()")?
+            .unwrap_or_default();
+        let comment = format!(
+            "{MARK}{}; run {run}",
+            if made_schema { MADE_SCHEMA } else { "" }
+        );
+        let table = Self {
+            primary: cluster.primary.node.clone(),
+            comment: comment.clone(),
+            made_schema,
+            removed: false,
+        };
         // The default schema is ours, so that filters by default schema treat the
         // definition as they treat the rows.
         session.run("cannot use the schema", "USE `replimeter`")?;
-        let create = format!("CREATE TABLE `replimeter`.`lag_probe` ({columns}) ENGINE=InnoDB COMMENT='{comment}'");
+        let create = format!(
+            "CREATE TABLE `replimeter`.`lag_probe` ({columns}) ENGINE=InnoDB COMMENT='{comment}'"
+        );
         session.run("cannot make the table", &create)?;
         Ok((table, warnings))
     }
@@ -178,20 +225,34 @@ impl ProbeTable {
     /// anything into it; then waits, for `patience` and any deliberate delay, until
     /// the replicas have done the same, or until `stop`. Returns warnings about
     /// whatever could not be removed.
-    pub fn remove(mut self, cluster: &mut Cluster, patience: Duration, stop: &AtomicBool) -> Vec<Warning> {
+    pub fn remove(
+        mut self,
+        cluster: &mut Cluster,
+        patience: Duration,
+        stop: &AtomicBool,
+    ) -> Vec<Warning> {
         self.removed = true;
         let dropped = self.drop_on(&mut cluster.primary.session).or_else(|_| {
             // The session may have been lost with what ended the run, or the disk may stall: a
             // removal that is under way holds the next one up, so this one is patient.
-            cluster.primary.session = Session::open(&Node { answer: PATIENT, ..cluster.primary.node.clone() })?;
+            cluster.primary.session = Session::open(&Node {
+                answer: PATIENT,
+                ..cluster.primary.node.clone()
+            })?;
             self.drop_on(&mut cluster.primary.session)
         });
         if let Err(error) = dropped {
-            return vec![incomplete(format!("{error}; its table `replimeter`.`lag_probe` is still there"))];
+            return vec![incomplete(format!(
+                "{error}; its table `replimeter`.`lag_probe` is still there"
+            ))];
         }
         let mut warnings = Vec::new();
         for replica in &mut cluster.replicas {
-            let wait = if stop.load(Ordering::Relaxed) { HURRIED } else { patience + replica.delay() };
+            let wait = if stop.load(Ordering::Relaxed) {
+                HURRIED
+            } else {
+                patience + replica.delay()
+            };
             // The run's own session may have idled out, and the replica be frozen.
             let session = &replica.server.session;
             match Session::open(&replica.server.impatient()) {
@@ -219,12 +280,21 @@ impl ProbeTable {
     /// and is empty.
     fn drop_on(&self, session: &mut Session) -> Result<(), ServerError> {
         if find(session)?.comment.as_ref() == Some(&self.comment) {
-            session.run("cannot remove the table", "DROP TABLE IF EXISTS `replimeter`.`lag_probe`")?;
+            session.run(
+                "cannot remove the table",
+                "DROP TABLE IF EXISTS `replimeter`.`lag_probe`",
+            )?;
         }
         if self.made_schema && is_empty(session)? {
-            session.run("cannot remove the schema", "DROP DATABASE IF EXISTS `replimeter`")?;
+            session.run(
+                "cannot remove the schema",
+                "DROP DATABASE IF EXISTS `replimeter`",
+            )?;
         }
-        let _ = session.value("cannot release the lock", &format!("SELECT RELEASE_LOCK('{LOCK}')"));
+        let _ = session.value(
+            "cannot release the lock",
+            &format!("SELECT RELEASE_LOCK('{LOCK}')"),
+        );
         Ok(())
     }
 }
@@ -238,7 +308,10 @@ impl ProbeTable {
 pub fn keep_alive(cluster: &mut Cluster) -> Result<(), ServerError> {
     let doing = "cannot keep the session alive";
     let Surveyed { node, session, .. } = &mut cluster.primary;
-    match session.value(doing, &format!("SELECT IS_USED_LOCK('{LOCK}') = CONNECTION_ID()")) {
+    match session.value(
+        doing,
+        &format!("SELECT IS_USED_LOCK('{LOCK}') = CONNECTION_ID()"),
+    ) {
         Ok(Some(held)) if held == "1" => {}
         Ok(_) => take_lock(session)?,
         Err(_) => {
@@ -282,10 +355,16 @@ fn gone(session: &mut Session, deadline: Instant) -> bool {
 
 pub(crate) fn take_lock(session: &mut Session) -> Result<(), ServerError> {
     let doing = "cannot begin";
-    if session.value(doing, &format!("SELECT GET_LOCK('{LOCK}', 0)"))?.as_deref() == Some("1") {
+    if session
+        .value(doing, &format!("SELECT GET_LOCK('{LOCK}', 0)"))?
+        .as_deref()
+        == Some("1")
+    {
         return Ok(());
     }
-    let holder = session.value(doing, &format!("SELECT IS_USED_LOCK('{LOCK}')"))?.unwrap_or_default();
+    let holder = session
+        .value(doing, &format!("SELECT IS_USED_LOCK('{LOCK}')"))?
+        .unwrap_or_default();
     Err(busy(session, &holder))
 }
 

@@ -56,7 +56,9 @@ pub enum Change {
 }
 
 /// A word that tells figures of the same name apart.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 pub struct Dimension {
     /// What it is: `shape`, `replica`, `method`, `threads`, …
     pub name: String,
@@ -261,11 +263,13 @@ impl CompareDocument {
     #[must_use]
     pub fn failed(&self) -> bool {
         let doubt = self.fail_when == FailWhen::Possible;
-        self.conditions.iter().any(|condition| match condition.outcome {
-            Outcome::Failed => true,
-            Outcome::NotJudged => doubt,
-            Outcome::Passed => false,
-        })
+        self.conditions
+            .iter()
+            .any(|condition| match condition.outcome {
+                Outcome::Failed => true,
+                Outcome::NotJudged => doubt,
+                Outcome::Passed => false,
+            })
     }
 
     /// Runs of both sides together.

@@ -40,7 +40,14 @@ pub enum CostKind {
 
 impl CostKind {
     /// All of them, the cheapest first as far as one can expect.
-    pub const ALL: [Self; 6] = [Self::None, Self::Binlog, Self::Async, Self::SemiSync, Self::Galera, Self::Group];
+    pub const ALL: [Self; 6] = [
+        Self::None,
+        Self::Binlog,
+        Self::Async,
+        Self::SemiSync,
+        Self::Galera,
+        Self::Group,
+    ];
 
     /// The word for it.
     #[must_use]
@@ -114,11 +121,17 @@ impl CostMode {
     /// # Errors
     /// When there is no such sandbox.
     pub fn shape(self, replicas: u32) -> Result<Shape, String> {
-        let engine = self.engine.map_or_else(String::new, |engine| format!("{}/", engine.name()));
+        let engine = self
+            .engine
+            .map_or_else(String::new, |engine| format!("{}/", engine.name()));
         let text = match self.kind {
             CostKind::None | CostKind::Binlog => format!("{engine}none"),
             kind => {
-                let usual = if kind.has_members() { replicas.saturating_add(1) } else { replicas };
+                let usual = if kind.has_members() {
+                    replicas.saturating_add(1)
+                } else {
+                    replicas
+                };
                 format!("{engine}{}:{}", kind.name(), self.count.unwrap_or(usual))
             }
         };
@@ -144,17 +157,35 @@ impl FromStr for CostMode {
             Some(_) => return Err(unknown()),
             None => (None, text),
         };
-        let (word, count) = rest.split_once(':').map_or((rest, None), |(word, count)| (word, Some(count)));
-        let kind = CostKind::ALL.into_iter().find(|kind| kind.name() == word).ok_or_else(unknown)?;
+        let (word, count) = rest
+            .split_once(':')
+            .map_or((rest, None), |(word, count)| (word, Some(count)));
+        let kind = CostKind::ALL
+            .into_iter()
+            .find(|kind| kind.name() == word)
+            .ok_or_else(unknown)?;
         if count.is_some() && !kind.replicates() {
-            return Err(format!("`{text}`: {} is a lone server and takes no number", kind.name()));
+            return Err(format!(
+                "`{text}`: {} is a lone server and takes no number",
+                kind.name()
+            ));
         }
-        let digits = |count: &&str| !count.is_empty() && count.bytes().all(|byte| byte.is_ascii_digit());
+        let digits =
+            |count: &&str| !count.is_empty() && count.bytes().all(|byte| byte.is_ascii_digit());
         let count = match count {
             None => None,
-            Some(text) => Some(Some(text).filter(digits).and_then(|text| text.parse().ok()).ok_or_else(unknown)?),
+            Some(text) => Some(
+                Some(text)
+                    .filter(digits)
+                    .and_then(|text| text.parse().ok())
+                    .ok_or_else(unknown)?,
+            ),
         };
-        let mode = Self { engine, kind, count };
+        let mode = Self {
+            engine,
+            kind,
+            count,
+        };
         // What no sandbox can be is refused here, with the sandbox's own words.
         mode.shape(1).map(|_| mode)
     }
@@ -191,7 +222,13 @@ impl CostModes {
     #[must_use]
     pub fn list(&self) -> Vec<CostMode> {
         match self {
-            Self::All => CostKind::ALL.map(|kind| CostMode { engine: None, kind, count: None }).to_vec(),
+            Self::All => CostKind::ALL
+                .map(|kind| CostMode {
+                    engine: None,
+                    kind,
+                    count: None,
+                })
+                .to_vec(),
             Self::Named(modes) => modes.clone(),
         }
     }
@@ -220,7 +257,13 @@ impl fmt::Display for CostModes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::All => f.write_str("all"),
-            Self::Named(modes) => f.write_str(&modes.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")),
+            Self::Named(modes) => f.write_str(
+                &modes
+                    .iter()
+                    .map(ToString::to_string)
+                    .collect::<Vec<_>>()
+                    .join(","),
+            ),
         }
     }
 }
@@ -576,14 +619,20 @@ impl CostDocument {
     /// Whether servers of several engines stand side by side.
     #[must_use]
     pub fn several_engines(&self) -> bool {
-        self.results.iter().any(|row| row.engine != self.results[0].engine)
+        self.results
+            .iter()
+            .any(|row| row.engine != self.results[0].engine)
     }
 
     /// How people call a row's mode in this document.
     #[must_use]
     pub fn label_of(&self, engine: &str, mode: &str, wait_point: Option<&str>) -> String {
         let label = label(mode, wait_point);
-        if self.several_engines() { format!("{engine}/{label}") } else { label }
+        if self.several_engines() {
+            format!("{engine}/{label}")
+        } else {
+            label
+        }
     }
 }
 
@@ -595,7 +644,15 @@ mod tests {
 
     #[test]
     fn modes_by_name() {
-        for text in ["none", "mysql/binlog", "async", "semi-sync:2", "galera:3", "mariadb/async:1", "mysql/group"] {
+        for text in [
+            "none",
+            "mysql/binlog",
+            "async",
+            "semi-sync:2",
+            "galera:3",
+            "mariadb/async:1",
+            "mysql/group",
+        ] {
             assert_eq!(text.parse::<CostMode>().unwrap().to_string(), text);
         }
         for text in [
@@ -614,7 +671,13 @@ mod tests {
         ] {
             assert!(text.parse::<CostMode>().is_err(), "{text}");
         }
-        let shape = |text: &str| text.parse::<CostMode>().unwrap().shape(1).unwrap().to_string();
+        let shape = |text: &str| {
+            text.parse::<CostMode>()
+                .unwrap()
+                .shape(1)
+                .unwrap()
+                .to_string()
+        };
         assert_eq!(
             ["none", "mysql/binlog", "async", "galera", "group:3"].map(shape),
             ["none", "mysql/none", "async:1", "galera:2", "group:3"]
@@ -625,8 +688,16 @@ mod tests {
     fn lists_of_modes() {
         assert_eq!("all".parse(), Ok(CostModes::All));
         let modes: CostModes = "none, async,mysql/semi-sync".parse().unwrap();
-        assert_eq!((modes.list().len(), modes.to_string().as_str()), (3, "none,async,mysql/semi-sync"));
-        assert!("async,async".parse::<CostModes>().unwrap_err().contains("twice"));
+        assert_eq!(
+            (modes.list().len(), modes.to_string().as_str()),
+            (3, "none,async,mysql/semi-sync")
+        );
+        assert!(
+            "async,async"
+                .parse::<CostModes>()
+                .unwrap_err()
+                .contains("twice")
+        );
         assert!("".parse::<CostModes>().is_err());
         assert_eq!(CostModes::All.list().len(), CostKind::ALL.len());
     }

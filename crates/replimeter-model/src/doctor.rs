@@ -13,7 +13,9 @@ use serde::{Deserialize, Serialize};
 pub const DOCTOR_SCHEMA: &str = "replimeter.doctor/1";
 
 /// How grave a finding is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum Severity {
     /// Good to know; nothing to do.
@@ -373,13 +375,20 @@ impl Diagnosis {
     /// How many findings have this severity.
     #[must_use]
     pub fn count(&self, severity: Severity) -> usize {
-        self.findings.iter().filter(|finding| finding.severity == severity).count()
+        self.findings
+            .iter()
+            .filter(|finding| finding.severity == severity)
+            .count()
     }
 
     /// Names of the servers that could not be examined.
     #[must_use]
     pub fn not_reached(&self) -> Vec<&str> {
-        self.results.iter().filter(|row| !row.reached).map(|row| row.name.as_str()).collect()
+        self.results
+            .iter()
+            .filter(|row| !row.reached)
+            .map(|row| row.name.as_str())
+            .collect()
     }
 }
 
@@ -432,13 +441,25 @@ impl DoctorDocument {
     #[must_use]
     pub fn new(shape: &str, sandbox: bool, diagnosis: Diagnosis) -> Self {
         let status = diagnosis.status();
-        let grave = diagnosis.findings.iter().filter(|finding| finding.severity > Severity::Info);
+        let grave = diagnosis
+            .findings
+            .iter()
+            .filter(|finding| finding.severity > Severity::Info);
         let warnings = grave
-            .map(|finding| DoctorWarning { code: finding.code, message: finding.message.clone(), hint: finding.hint.clone() })
+            .map(|finding| DoctorWarning {
+                code: finding.code,
+                message: finding.message.clone(),
+                hint: finding.hint.clone(),
+            })
             .collect();
         Self {
             schema: DOCTOR_SCHEMA.to_owned(),
-            target: DoctorTarget { shape: shape.to_owned(), sandbox, mode: diagnosis.mode, writer: diagnosis.writer },
+            target: DoctorTarget {
+                shape: shape.to_owned(),
+                sandbox,
+                mode: diagnosis.mode,
+                writer: diagnosis.writer,
+            },
             results: diagnosis.results,
             clocks: diagnosis.clocks,
             findings: diagnosis.findings,
@@ -453,30 +474,61 @@ mod tests {
     use super::*;
 
     fn finding(severity: Severity) -> Finding {
-        Finding { severity, code: FindingCode::BinlogOff, node: None, message: "m".to_owned(), hint: "h".to_owned() }
+        Finding {
+            severity,
+            code: FindingCode::BinlogOff,
+            node: None,
+            message: "m".to_owned(),
+            hint: "h".to_owned(),
+        }
     }
 
     #[test]
     fn the_gravest_finding_is_the_status() {
         let of = |severities: &[Severity]| {
             let findings = severities.iter().copied().map(finding).collect();
-            DoctorDocument::new("async:1", true, Diagnosis { findings, ..Diagnosis::default() })
+            DoctorDocument::new(
+                "async:1",
+                true,
+                Diagnosis {
+                    findings,
+                    ..Diagnosis::default()
+                },
+            )
         };
         assert_eq!(of(&[]).status, DoctorStatus::Ok);
         assert_eq!(of(&[Severity::Info]).status, DoctorStatus::Ok);
         assert_eq!(of(&[Severity::Info]).warnings, []);
-        assert_eq!(of(&[Severity::Info, Severity::Warning]).status, DoctorStatus::Warnings);
+        assert_eq!(
+            of(&[Severity::Info, Severity::Warning]).status,
+            DoctorStatus::Warnings
+        );
         let errors = of(&[Severity::Error, Severity::Warning, Severity::Info]);
-        assert_eq!((errors.status, errors.warnings.len()), (DoctorStatus::Errors, 2));
+        assert_eq!(
+            (errors.status, errors.warnings.len()),
+            (DoctorStatus::Errors, 2)
+        );
     }
 
     #[test]
     fn codes_are_kebab_case_and_explained() {
         let page = include_str!("../../../docs/doctor.md");
         for code in FindingCode::ALL {
-            assert!(code.name().bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-'), "{code}");
-            assert!(page.contains(&format!("| `{code}` |")), "docs/doctor.md does not explain {code}");
+            assert!(
+                code.name()
+                    .bytes()
+                    .all(|byte| byte.is_ascii_lowercase() || byte == b'-'),
+                "{code}"
+            );
+            assert!(
+                page.contains(&format!("| `{code}` |")),
+                "docs/doctor.md does not explain {code}"
+            );
         }
-        assert_eq!(page.matches("\n| `").count(), FindingCode::ALL.len(), "docs/doctor.md explains a code that is none");
+        assert_eq!(
+            page.matches("\n| `").count(),
+            FindingCode::ALL.len(),
+            "docs/doctor.md explains a code that is none"
+        );
     }
 }

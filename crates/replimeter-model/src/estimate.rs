@@ -18,7 +18,11 @@ impl Estimate {
     /// A figure without an interval.
     #[must_use]
     pub fn of(value: f64) -> Self {
-        Self { value: Some(value), low: None, high: None }
+        Self {
+            value: Some(value),
+            low: None,
+            high: None,
+        }
     }
 
     /// Both ends of the interval.

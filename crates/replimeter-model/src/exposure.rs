@@ -87,8 +87,9 @@ impl ExposureWindow {
     /// Joins the window that follows.
     pub fn extend(&mut self, next: &Self) {
         let looks = (self.looks + next.looks).max(1) as f64;
-        self.transactions_mean =
-            (self.transactions_mean * self.looks as f64 + next.transactions_mean * next.looks as f64) / looks;
+        self.transactions_mean = (self.transactions_mean * self.looks as f64
+            + next.transactions_mean * next.looks as f64)
+            / looks;
         self.end_us = next.end_us;
         self.looks += next.looks;
         self.committed += next.committed;

@@ -57,20 +57,29 @@ impl FromStr for Size {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let refuse = || format!("`{text}` is no size; write rows, such as 100000, or bytes with a unit, such as 300MB or 1GiB");
+        let refuse = || {
+            format!(
+                "`{text}` is no size; write rows, such as 100000, or bytes with a unit, such as 300MB or 1GiB"
+            )
+        };
         let digits = text.bytes().take_while(u8::is_ascii_digit).count();
         let number: u64 = text[..digits].parse().map_err(|_| refuse())?;
         let size = match text[digits..].trim_start() {
             "" | "rows" => Self::Rows(number),
             unit => {
-                let known = UNITS.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit)).ok_or_else(refuse)?;
+                let known = UNITS
+                    .iter()
+                    .find(|(name, _)| name.eq_ignore_ascii_case(unit))
+                    .ok_or_else(refuse)?;
                 Self::Bytes(number.checked_mul(known.1).ok_or_else(refuse)?)
             }
         };
         // No row has less than a byte.
         let (Self::Rows(most) | Self::Bytes(most)) = size;
         match most {
-            0 => Err(format!("`{text}` is no data set: there would be nothing to read")),
+            0 => Err(format!(
+                "`{text}` is no data set: there would be nothing to read"
+            )),
             _ if most > MOST_ROWS => Err(format!("`{text}` is more than any server of ours takes")),
             _ => Ok(size),
         }
@@ -83,7 +92,10 @@ impl fmt::Display for Size {
             Self::Rows(rows) => write!(f, "{rows}"),
             Self::Bytes(bytes) => {
                 // The largest unit that divides it, of the decimal ones first.
-                let exact = UNITS.iter().rev().find(|(_, unit)| *bytes > 0 && bytes % unit == 0);
+                let exact = UNITS
+                    .iter()
+                    .rev()
+                    .find(|(_, unit)| *bytes > 0 && bytes % unit == 0);
                 match exact {
                     Some((name, unit)) => write!(f, "{}{name}", bytes / unit),
                     // What people write always has a unit that divides it.
@@ -122,9 +134,9 @@ impl<'de> Deserialize<'de> for Size {
             Rows(u64),
             Text(String),
         }
-        match Written::deserialize(deserializer)
-            .map_err(|_| serde::de::Error::custom("write a number of rows, or a size such as \"300MB\""))?
-        {
+        match Written::deserialize(deserializer).map_err(|_| {
+            serde::de::Error::custom("write a number of rows, or a size such as \"300MB\"")
+        })? {
             Written::Rows(rows) => Ok(Self::Rows(rows)),
             Written::Text(text) => text.parse().map_err(serde::de::Error::custom),
         }
@@ -229,17 +241,30 @@ impl FromStr for LoadSpec {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let refuse = || format!("`{text}` is no load; write WORKLOAD:THREADS@NODE, such as insert:8@primary or load.sql:4@node1");
+        let refuse = || {
+            format!(
+                "`{text}` is no load; write WORKLOAD:THREADS@NODE, such as insert:8@primary or load.sql:4@node1"
+            )
+        };
         // From the right, since a path may hold both signs.
         let (rest, node) = text.rsplit_once('@').ok_or_else(refuse)?;
         let (workload, threads) = rest.rsplit_once(':').ok_or_else(refuse)?;
         if workload.is_empty() || node.is_empty() {
             return Err(refuse());
         }
-        let known = threads.bytes().all(|byte| byte.is_ascii_digit()).then(|| threads.parse().ok()).flatten();
+        let known = threads
+            .bytes()
+            .all(|byte| byte.is_ascii_digit())
+            .then(|| threads.parse().ok())
+            .flatten();
         let threads = known.filter(|threads| (1..=MOST_THREADS).contains(threads));
-        let threads = threads.ok_or_else(|| format!("`{text}`: a load has 1 to {MOST_THREADS} threads"))?;
-        Ok(Self { workload: workload.to_owned(), threads, node: node.to_owned() })
+        let threads =
+            threads.ok_or_else(|| format!("`{text}`: a load has 1 to {MOST_THREADS} threads"))?;
+        Ok(Self {
+            workload: workload.to_owned(),
+            threads,
+            node: node.to_owned(),
+        })
     }
 }
 
@@ -274,7 +299,10 @@ impl LoadPlan {
     /// The open loop, if it is one.
     #[must_use]
     pub fn open_loop(&self) -> Option<OpenLoop> {
-        self.rate.map(|rate| OpenLoop { rate, arrivals: self.arrivals })
+        self.rate.map(|rate| OpenLoop {
+            rate,
+            arrivals: self.arrivals,
+        })
     }
 }
 
@@ -471,10 +499,21 @@ mod tests {
     #[test]
     fn reads_names_and_paths() {
         let load: LoadSpec = "/a:b@c/x.sql:8@node1".parse().unwrap();
-        assert_eq!((load.workload.as_str(), load.threads, load.node.as_str()), ("/a:b@c/x.sql", 8, "node1"));
-        for text in
-            ["", "insert", "insert:8", "insert@primary", ":8@primary", "insert:8@", "insert:0@a", "insert:+1@a", "insert:9999@a"]
-        {
+        assert_eq!(
+            (load.workload.as_str(), load.threads, load.node.as_str()),
+            ("/a:b@c/x.sql", 8, "node1")
+        );
+        for text in [
+            "",
+            "insert",
+            "insert:8",
+            "insert@primary",
+            ":8@primary",
+            "insert:8@",
+            "insert:0@a",
+            "insert:+1@a",
+            "insert:9999@a",
+        ] {
             assert!(text.parse::<LoadSpec>().is_err(), "{text}");
         }
     }
@@ -492,7 +531,17 @@ mod tests {
             assert_eq!(text.parse(), Ok(size), "{text}");
             assert_eq!(size.to_string().parse(), Ok(size), "{size}");
         }
-        for text in ["", "MB", "0", "0MB", "-5", "1.5GB", "300 megabytes", "99999999999999999999", "99999999TB"] {
+        for text in [
+            "",
+            "MB",
+            "0",
+            "0MB",
+            "-5",
+            "1.5GB",
+            "300 megabytes",
+            "99999999999999999999",
+            "99999999TB",
+        ] {
             assert!(text.parse::<Size>().is_err(), "{text}");
         }
     }

@@ -52,30 +52,50 @@ impl ServerRecord {
     /// Product and number for people: `MariaDB 10.11.6`.
     #[must_use]
     pub fn title(&self) -> String {
-        let product = [Engine::MariaDb, Engine::MySql].into_iter().find(|engine| engine.name() == self.flavour);
-        let number = self.version.split(['-', ' ']).next().unwrap_or(&self.version);
-        format!("{} {number}", product.map_or(self.flavour.as_str(), |engine| engine.product()))
+        let product = [Engine::MariaDb, Engine::MySql]
+            .into_iter()
+            .find(|engine| engine.name() == self.flavour);
+        let number = self
+            .version
+            .split(['-', ' '])
+            .next()
+            .unwrap_or(&self.version);
+        format!(
+            "{} {number}",
+            product.map_or(self.flavour.as_str(), |engine| engine.product())
+        )
     }
 
     /// The value of the first of these variables that it has; engines and versions spell them differently.
     #[must_use]
     pub fn variable(&self, spellings: &[&str]) -> Option<&str> {
-        spellings.iter().find_map(|name| self.variables.get(*name)).map(String::as_str)
+        spellings
+            .iter()
+            .find_map(|name| self.variables.get(*name))
+            .map(String::as_str)
     }
 
     /// Whether one of these variables is on.
     fn is_on(&self, spellings: &[&str]) -> bool {
-        self.variable(spellings).is_some_and(|value| matches!(value, "ON" | "1"))
+        self.variable(spellings)
+            .is_some_and(|value| matches!(value, "ON" | "1"))
     }
 
     /// The cluster that it is a member of, by its settings: `galera` or `group`, and the cluster's name. A server that
     /// replicates by a channel is none.
     #[must_use]
     pub fn cluster(&self) -> Option<(&'static str, &str)> {
-        let named = |name: &str| self.variables.get(name).map(String::as_str).filter(|value| !value.is_empty());
+        let named = |name: &str| {
+            self.variables
+                .get(name)
+                .map(String::as_str)
+                .filter(|value| !value.is_empty())
+        };
         if !self.replication.is_empty() {
             None
-        } else if self.is_on(&["wsrep_on"]) && named("wsrep_provider").is_some_and(|provider| provider != "none") {
+        } else if self.is_on(&["wsrep_on"])
+            && named("wsrep_provider").is_some_and(|provider| provider != "none")
+        {
             Some(("galera", named("wsrep_cluster_name").unwrap_or_default()))
         } else {
             named("group_replication_group_name").map(|name| ("group", name))
@@ -91,17 +111,26 @@ impl ServerRecord {
     /// Whether it acknowledges what it received, as a replica.
     #[must_use]
     pub fn acknowledges(&self) -> bool {
-        self.is_on(&["rpl_semi_sync_slave_enabled", "rpl_semi_sync_replica_enabled"])
+        self.is_on(&[
+            "rpl_semi_sync_slave_enabled",
+            "rpl_semi_sync_replica_enabled",
+        ])
     }
 
     /// When it waits for a replica, as a semi-synchronous primary: `after-sync` or `after-commit`; none when it does not
     /// wait.
     #[must_use]
     pub fn wait_point(&self) -> Option<&'static str> {
-        if !self.is_on(&["rpl_semi_sync_master_enabled", "rpl_semi_sync_source_enabled"]) {
+        if !self.is_on(&[
+            "rpl_semi_sync_master_enabled",
+            "rpl_semi_sync_source_enabled",
+        ]) {
             return None;
         }
-        let stated = self.variable(&["rpl_semi_sync_master_wait_point", "rpl_semi_sync_source_wait_point"]);
+        let stated = self.variable(&[
+            "rpl_semi_sync_master_wait_point",
+            "rpl_semi_sync_source_wait_point",
+        ]);
         Some(match stated {
             Some("AFTER_SYNC") => "after-sync",
             Some("AFTER_COMMIT") => "after-commit",
@@ -216,27 +245,65 @@ mod tests {
     fn clusters_and_wait_points_come_from_settings() {
         let with = |flavour: &str, pairs: &[(&str, &str)]| ServerRecord {
             flavour: flavour.to_owned(),
-            variables: pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
+            variables: pairs
+                .iter()
+                .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+                .collect(),
             ..ServerRecord::default()
         };
-        let node = with("mariadb", &[("wsrep_on", "ON"), ("wsrep_provider", "/galera.so"), ("wsrep_cluster_name", "c")]);
+        let node = with(
+            "mariadb",
+            &[
+                ("wsrep_on", "ON"),
+                ("wsrep_provider", "/galera.so"),
+                ("wsrep_cluster_name", "c"),
+            ],
+        );
         assert_eq!(node.cluster(), Some(("galera", "c")));
-        let lone =
-            with("mariadb", &[("wsrep_on", "OFF"), ("wsrep_provider", "none"), ("wsrep_cluster_name", "my_wsrep_cluster")]);
+        let lone = with(
+            "mariadb",
+            &[
+                ("wsrep_on", "OFF"),
+                ("wsrep_provider", "none"),
+                ("wsrep_cluster_name", "my_wsrep_cluster"),
+            ],
+        );
         assert_eq!((lone.cluster(), lone.wait_point()), (None, None));
-        let member = with("mysql", &[("group_replication_group_name", "g"), ("group_replication_single_primary_mode", "ON")]);
+        let member = with(
+            "mysql",
+            &[
+                ("group_replication_group_name", "g"),
+                ("group_replication_single_primary_mode", "ON"),
+            ],
+        );
         assert!(member.cluster() == Some(("group", "g")) && member.single_primary());
-        assert_eq!(with("mysql", &[("group_replication_group_name", "")]).cluster(), None);
-        assert_eq!(with("mysql", &[("rpl_semi_sync_source_enabled", "ON")]).wait_point(), Some("after-sync"));
-        assert_eq!(with("mariadb", &[("rpl_semi_sync_master_enabled", "ON")]).wait_point(), Some("after-commit"));
-        let said = [("rpl_semi_sync_master_enabled", "ON"), ("rpl_semi_sync_master_wait_point", "AFTER_SYNC")];
+        assert_eq!(
+            with("mysql", &[("group_replication_group_name", "")]).cluster(),
+            None
+        );
+        assert_eq!(
+            with("mysql", &[("rpl_semi_sync_source_enabled", "ON")]).wait_point(),
+            Some("after-sync")
+        );
+        assert_eq!(
+            with("mariadb", &[("rpl_semi_sync_master_enabled", "ON")]).wait_point(),
+            Some("after-commit")
+        );
+        let said = [
+            ("rpl_semi_sync_master_enabled", "ON"),
+            ("rpl_semi_sync_master_wait_point", "AFTER_SYNC"),
+        ];
         assert_eq!(with("mariadb", &said).wait_point(), Some("after-sync"));
     }
 
     #[test]
     fn titles_are_short() {
         let version = "10.11.6-MariaDB-0+deb12u1 Debian 12".to_owned();
-        let server = ServerRecord { flavour: "mariadb".to_owned(), version, ..ServerRecord::default() };
+        let server = ServerRecord {
+            flavour: "mariadb".to_owned(),
+            version,
+            ..ServerRecord::default()
+        };
         assert_eq!(server.title(), "MariaDB 10.11.6");
     }
 }

@@ -6,7 +6,9 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{backlog::BacklogRow, load::LoadRecord, plan::LagSpec, stages::Stages, warning::Warning};
+use crate::{
+    backlog::BacklogRow, load::LoadRecord, plan::LagSpec, stages::Stages, warning::Warning,
+};
 
 /// The schema's name and version in every `lag` document.
 pub const LAG_SCHEMA: &str = "replimeter.lag/1";
@@ -355,9 +357,12 @@ pub struct ClientRecord {
 /// for it.
 #[must_use]
 pub fn missing_rows<'a>(rows: impl Iterator<Item = &'a LagRow>) -> u64 {
-    let mut most: std::collections::BTreeMap<(&str, &str, Option<u64>), u64> = std::collections::BTreeMap::new();
+    let mut most: std::collections::BTreeMap<(&str, &str, Option<u64>), u64> =
+        std::collections::BTreeMap::new();
     for row in rows {
-        let of = most.entry((&row.shape, &row.replica, row.size_bytes)).or_default();
+        let of = most
+            .entry((&row.shape, &row.replica, row.size_bytes))
+            .or_default();
         *of = (*of).max(row.missing);
     }
     most.values().sum()
@@ -416,14 +421,24 @@ impl LagDocument {
     /// Whether rows were observed in several ways.
     #[must_use]
     pub fn several_methods(&self) -> bool {
-        self.results.iter().any(|row| row.method != self.results[0].method)
+        self.results
+            .iter()
+            .any(|row| row.method != self.results[0].method)
     }
 
     /// How people tell a replica's series from the others.
     #[must_use]
     pub fn label(&self, shape: &str, replica: &str, method: &str) -> String {
-        let name = if self.several() { format!("{shape} {replica}") } else { replica.to_owned() };
-        if self.several_methods() { format!("{name} {method}") } else { name }
+        let name = if self.several() {
+            format!("{shape} {replica}")
+        } else {
+            replica.to_owned()
+        };
+        if self.several_methods() {
+            format!("{name} {method}")
+        } else {
+            name
+        }
     }
 
     /// The label of a row.

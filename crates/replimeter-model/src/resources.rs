@@ -138,19 +138,27 @@ impl ServerUse {
     /// Processor time in percent of one core.
     #[must_use]
     pub fn cpu_percent(&self) -> Option<f64> {
-        self.cpu_us.filter(|_| self.length_us > 0.0).map(|cpu| cpu / self.length_us * 100.0)
+        self.cpu_us
+            .filter(|_| self.length_us > 0.0)
+            .map(|cpu| cpu / self.length_us * 100.0)
     }
 
     /// One of its figures per second.
     #[must_use]
     pub fn per_s(&self, figure: Option<f64>) -> Option<f64> {
-        figure.filter(|_| self.length_us > 0.0).map(|figure| figure / self.length_us * 1e6)
+        figure
+            .filter(|_| self.length_us > 0.0)
+            .map(|figure| figure / self.length_us * 1e6)
     }
 
     /// The same for each of so many operations; all null when there were none.
     #[must_use]
     pub fn per_operation(&self, operations: u64) -> PerOperation {
-        let per = |figure: Option<f64>| figure.filter(|_| operations > 0).map(|figure| figure / operations as f64);
+        let per = |figure: Option<f64>| {
+            figure
+                .filter(|_| operations > 0)
+                .map(|figure| figure / operations as f64)
+        };
         PerOperation {
             name: self.name.clone(),
             role: self.role.clone(),
@@ -190,7 +198,10 @@ mod tests {
     #[test]
     fn per_operation_leaves_the_unknown_blank() {
         let per = used().per_operation(1000);
-        assert_eq!((per.cpu_us_per_op, per.write_bytes_per_op, per.fsyncs_per_op), (Some(1000.0), Some(4.0), None));
+        assert_eq!(
+            (per.cpu_us_per_op, per.write_bytes_per_op, per.fsyncs_per_op),
+            (Some(1000.0), Some(4.0), None)
+        );
         assert_eq!(used().per_operation(0).cpu_us_per_op, None);
         assert_eq!(used().cpu_percent(), Some(50.0));
         assert_eq!(used().per_s(Some(4000.0)), Some(2000.0));
@@ -199,7 +210,13 @@ mod tests {
     #[test]
     fn what_is_unknown_once_is_unknown_in_the_sum() {
         let mut sum = used();
-        sum.add(&ServerUse { write_bytes: None, ..used() });
-        assert_eq!((sum.length_us, sum.cpu_us, sum.write_bytes), (4e6, Some(2e6), None));
+        sum.add(&ServerUse {
+            write_bytes: None,
+            ..used()
+        });
+        assert_eq!(
+            (sum.length_us, sum.cpu_us, sum.write_bytes),
+            (4e6, Some(2e6), None)
+        );
     }
 }

@@ -34,7 +34,15 @@ impl Phase {
     /// The phase of that name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
-        [Self::Floor, Self::Yardstick, Self::WarmUp, Self::Settle, Self::Measure].into_iter().find(|phase| phase.name() == name)
+        [
+            Self::Floor,
+            Self::Yardstick,
+            Self::WarmUp,
+            Self::Settle,
+            Self::Measure,
+        ]
+        .into_iter()
+        .find(|phase| phase.name() == name)
     }
 }
 
@@ -116,7 +124,8 @@ impl LagSample {
     /// The bracket's lower end: no row is visible before it was sent.
     #[must_use]
     pub fn lower(&self) -> Option<Nanos> {
-        self.sighting.map(|sighting| sighting.after.max(self.write.send))
+        self.sighting
+            .map(|sighting| sighting.after.max(self.write.send))
     }
 
     /// The bracket's upper end.
@@ -164,7 +173,9 @@ impl LagSample {
     /// How long the read that showed the row took; only `poll` reads for it.
     #[must_use]
     pub fn retrieval(&self) -> Option<Nanos> {
-        self.sighting.filter(|_| self.method == Method::Poll).map(|sighting| sighting.until - sighting.hit_began)
+        self.sighting
+            .filter(|_| self.method == Method::Poll)
+            .map(|sighting| sighting.until - sighting.hit_began)
     }
 
     /// From the same event on the primary: from execution to execution (`stamp`), from
@@ -248,9 +259,18 @@ mod tests {
     #[test]
     fn a_read_before_the_send_does_not_widen_the_bracket() {
         let mut sample = sample();
-        sample.sighting =
-            Some(Sighting { seq: 1, after: Nanos(0), hit_began: Nanos(120), until: Nanos(150), beside: Beside::Nothing });
+        sample.sighting = Some(Sighting {
+            seq: 1,
+            after: Nanos(0),
+            hit_began: Nanos(120),
+            until: Nanos(150),
+            beside: Beside::Nothing,
+        });
         assert_eq!(sample.lower(), Some(Nanos(100)));
-        assert_eq!(sample.from_ack(), Some(Nanos(-50)), "visible before the acknowledgement keeps its sign");
+        assert_eq!(
+            sample.from_ack(),
+            Some(Nanos(-50)),
+            "visible before the acknowledgement keeps its sign"
+        );
     }
 }

@@ -42,19 +42,38 @@ impl FromStr for NodeOption {
 
     fn from_str(text: &str) -> Result<Self, ServerOptionError> {
         let name_ends = text.find('=').unwrap_or(text.len());
-        let Some((node, option)) = text[..name_ends].split_once(':').map(|(node, _)| (node, &text[node.len() + 1..])) else {
-            return Ok(Self { node: None, option: text.parse()? });
-        };
-        let known =
-            [("replica", true), ("node", true), ("primary", false), (REPLICAS, false)].into_iter().any(|(word, numbered)| {
-                node.strip_prefix(word).is_some_and(|rest| {
-                    if numbered { !rest.starts_with('0') && rest.parse::<u32>().is_ok() } else { rest.is_empty() }
-                })
+        let Some((node, option)) = text[..name_ends]
+            .split_once(':')
+            .map(|(node, _)| (node, &text[node.len() + 1..]))
+        else {
+            return Ok(Self {
+                node: None,
+                option: text.parse()?,
             });
+        };
+        let known = [
+            ("replica", true),
+            ("node", true),
+            ("primary", false),
+            (REPLICAS, false),
+        ]
+        .into_iter()
+        .any(|(word, numbered)| {
+            node.strip_prefix(word).is_some_and(|rest| {
+                if numbered {
+                    !rest.starts_with('0') && rest.parse::<u32>().is_ok()
+                } else {
+                    rest.is_empty()
+                }
+            })
+        });
         if !known {
             return Err(ServerOptionError::Node(node.to_owned()));
         }
-        Ok(Self { node: Some(node.to_owned()), option: option.parse()? })
+        Ok(Self {
+            node: Some(node.to_owned()),
+            option: option.parse()?,
+        })
     }
 }
 
@@ -111,7 +130,12 @@ pub struct Bandwidth {
 }
 
 /// Units of a [`Bandwidth`], largest first.
-const UNITS: [(&str, u64); 4] = [("gbit", 1_000_000_000), ("mbit", 1_000_000), ("kbit", 1_000), ("bit", 1)];
+const UNITS: [(&str, u64); 4] = [
+    ("gbit", 1_000_000_000),
+    ("mbit", 1_000_000),
+    ("kbit", 1_000),
+    ("bit", 1),
+];
 
 impl Bandwidth {
     /// Bytes per second.
@@ -125,12 +149,25 @@ impl FromStr for Bandwidth {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let refuse = || format!("`{text}` is not a bandwidth; write a whole number with a unit, such as 100mbit or 1gbit");
-        let (unit, factor) = UNITS.into_iter().find(|(unit, _)| text.ends_with(unit)).ok_or_else(refuse)?;
+        let refuse = || {
+            format!(
+                "`{text}` is not a bandwidth; write a whole number with a unit, such as 100mbit or 1gbit"
+            )
+        };
+        let (unit, factor) = UNITS
+            .into_iter()
+            .find(|(unit, _)| text.ends_with(unit))
+            .ok_or_else(refuse)?;
         let number = text[..text.len() - unit.len()].trim_end();
-        let bits = number.parse::<u64>().ok().and_then(|number| number.checked_mul(factor)).ok_or_else(refuse)?;
+        let bits = number
+            .parse::<u64>()
+            .ok()
+            .and_then(|number| number.checked_mul(factor))
+            .ok_or_else(refuse)?;
         if bits < 8_000 {
-            return Err(format!("`{text}` is too little for replication to work; the least is 8kbit"));
+            return Err(format!(
+                "`{text}` is too little for replication to work; the least is 8kbit"
+            ));
         }
         Ok(Self { bits })
     }
@@ -138,7 +175,10 @@ impl FromStr for Bandwidth {
 
 impl fmt::Display for Bandwidth {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (unit, factor) = UNITS.into_iter().find(|(_, factor)| self.bits.is_multiple_of(*factor)).unwrap_or(("bit", 1));
+        let (unit, factor) = UNITS
+            .into_iter()
+            .find(|(_, factor)| self.bits.is_multiple_of(*factor))
+            .unwrap_or(("bit", 1));
         write!(f, "{}{unit}", self.bits / factor)
     }
 }
@@ -174,17 +214,33 @@ impl FromStr for Cpus {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let refuse = || format!("`{text}` is no number of cores; write 1, 2 or a fraction such as 0.5, from 0.05 to 1024");
+        let refuse = || {
+            format!(
+                "`{text}` is no number of cores; write 1, 2 or a fraction such as 0.5, from 0.05 to 1024"
+            )
+        };
         let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
         let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
-        if whole.is_empty() || fraction.is_empty() || fraction.len() > 3 || !digits(whole) || !digits(fraction) {
+        if whole.is_empty()
+            || fraction.is_empty()
+            || fraction.len() > 3
+            || !digits(whole)
+            || !digits(fraction)
+        {
             return Err(refuse());
         }
         let whole: u32 = whole.parse().map_err(|_| refuse())?;
         let fraction: u32 = format!("{fraction:0<3}").parse().map_err(|_| refuse())?;
-        let milli = whole.checked_mul(1000).and_then(|milli| milli.checked_add(fraction)).ok_or_else(refuse)?;
+        let milli = whole
+            .checked_mul(1000)
+            .and_then(|milli| milli.checked_add(fraction))
+            .ok_or_else(refuse)?;
         // Below that a server does not come up in time.
-        if (50..=1_024_000).contains(&milli) { Ok(Self { milli }) } else { Err(refuse()) }
+        if (50..=1_024_000).contains(&milli) {
+            Ok(Self { milli })
+        } else {
+            Err(refuse())
+        }
     }
 }
 
@@ -283,11 +339,19 @@ impl SandboxSpec {
     /// When a setting concerns none of them, or cannot be had.
     pub fn resolve(shapes: &[Shape], common: &Self) -> Result<Vec<Self>, String> {
         let any = |mode: Mode| shapes.iter().any(|shape| shape.mode() == mode);
-        if (common.wait_point.is_some() || common.wait_for_replicas.is_some()) && !any(Mode::SemiSync) {
-            return Err("a wait point, or a number of replicas to wait for, belongs to semi-sync:N".to_owned());
+        if (common.wait_point.is_some() || common.wait_for_replicas.is_some())
+            && !any(Mode::SemiSync)
+        {
+            return Err(
+                "a wait point, or a number of replicas to wait for, belongs to semi-sync:N"
+                    .to_owned(),
+            );
         }
         if common.multi_primary && !any(Mode::Group) {
-            return Err("multi-primary belongs to group:N (every Galera node takes writes anyway)".to_owned());
+            return Err(
+                "multi-primary belongs to group:N (every Galera node takes writes anyway)"
+                    .to_owned(),
+            );
         }
         let replicating = |shape: &Shape| shape.servers() > 1;
         if common.link.is_some() && !shapes.iter().any(replicating) {
@@ -306,7 +370,9 @@ impl SandboxSpec {
         }
         let has_replicas = |shape: &Shape| !shape.mode().has_members() && replicating(shape);
         if common.replica_server.is_some() && !shapes.iter().any(has_replicas) {
-            return Err("a server for the replicas needs a shape with replicas, such as async:1".to_owned());
+            return Err(
+                "a server for the replicas needs a shape with replicas, such as async:1".to_owned(),
+            );
         }
         let names: BTreeSet<String> = shapes.iter().flat_map(|shape| shape.nodes()).collect();
         for option in &common.server_options {
@@ -322,7 +388,10 @@ impl SandboxSpec {
         if let Some(wanted) = common.wait_for_replicas {
             for shape in shapes.iter().filter(|shape| shape.mode() == Mode::SemiSync) {
                 if wanted == 0 || wanted >= shape.servers() {
-                    return Err(format!("{shape} cannot wait for {wanted} replicas; it can for 1 to {}", shape.servers() - 1));
+                    return Err(format!(
+                        "{shape} cannot wait for {wanted} replicas; it can for 1 to {}",
+                        shape.servers() - 1
+                    ));
                 }
                 if shape.engine() == Some(Engine::MariaDb) && wanted > 1 {
                     return Err("MariaDB waits for the first replica only; a number to wait for is MySQL's (mysql/semi-sync:N)"
@@ -339,9 +408,14 @@ impl SandboxSpec {
                 .cloned()
                 .collect(),
             servers: common.servers.clone(),
-            replica_server: common.replica_server.clone().filter(|_| has_replicas(shape)),
+            replica_server: common
+                .replica_server
+                .clone()
+                .filter(|_| has_replicas(shape)),
             wait_point: common.wait_point.filter(|_| shape.mode() == Mode::SemiSync),
-            wait_for_replicas: common.wait_for_replicas.filter(|_| shape.mode() == Mode::SemiSync),
+            wait_for_replicas: common
+                .wait_for_replicas
+                .filter(|_| shape.mode() == Mode::SemiSync),
             multi_primary: common.multi_primary && shape.mode() == Mode::Group,
             link: common.link.filter(|_| replicating(shape)),
             udf: common.udf,
@@ -371,14 +445,18 @@ impl FromStr for SandboxName {
     fn from_str(text: &str) -> Result<Self, String> {
         let valid = text.len() <= 32
             && text.starts_with(|first: char| first.is_ascii_alphabetic())
-            && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'));
+            && text
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'));
         if !valid {
             return Err(format!(
                 "`{text}` is no name for a sandbox; use up to 32 letters, digits, - and _, beginning with a letter"
             ));
         }
         if Mode::ALL.into_iter().any(|mode| mode.name() == text) {
-            return Err(format!("`{text}` is a shape's word and no name for a sandbox"));
+            return Err(format!(
+                "`{text}` is a shape's word and no name for a sandbox"
+            ));
         }
         Ok(Self(text.to_owned()))
     }
@@ -413,7 +491,10 @@ impl FromStr for SandboxRef {
             Ok(shape) => Ok(Self::Shape(shape)),
             // A name has neither a colon nor a slash; a mode's word is no name.
             Err(error) if text.contains([':', '/']) || text.is_empty() => Err(error.to_string()),
-            Err(error) => text.parse().map(Self::Running).map_err(|_| error.to_string()),
+            Err(error) => text
+                .parse()
+                .map(Self::Running)
+                .map_err(|_| error.to_string()),
         }
     }
 }
@@ -450,32 +531,83 @@ mod tests {
         assert_eq!(one.to_string(), "replica1:slave_parallel_threads=4");
         let all: NodeOption = "init_connect=SET a:=1".parse().unwrap();
         assert!(all.node.is_none() && all.is_for("node3"));
-        assert!("replicas:sync_binlog=0".parse::<NodeOption>().unwrap().is_for("replica9"));
-        for text in ["replica:x=1", "replica0:x=1", "master:x=1", "replica1:port=1", "node1:"] {
+        assert!(
+            "replicas:sync_binlog=0"
+                .parse::<NodeOption>()
+                .unwrap()
+                .is_for("replica9")
+        );
+        for text in [
+            "replica:x=1",
+            "replica0:x=1",
+            "master:x=1",
+            "replica1:port=1",
+            "node1:",
+        ] {
             assert!(text.parse::<NodeOption>().is_err(), "{text}");
         }
     }
 
     #[test]
     fn bandwidths() {
-        for (text, bits) in [("100mbit", 100_000_000), ("1gbit", 1_000_000_000), ("64kbit", 64_000)] {
+        for (text, bits) in [
+            ("100mbit", 100_000_000),
+            ("1gbit", 1_000_000_000),
+            ("64kbit", 64_000),
+        ] {
             let bandwidth: Bandwidth = text.parse().unwrap();
-            assert_eq!((bandwidth.bits, bandwidth.to_string().as_str()), (bits, text));
+            assert_eq!(
+                (bandwidth.bits, bandwidth.to_string().as_str()),
+                (bits, text)
+            );
         }
-        for text in ["", "5", "mbit", "-1mbit", "1.5gbit", "7kbit", "99999999999gbit", "1MB"] {
+        for text in [
+            "",
+            "5",
+            "mbit",
+            "-1mbit",
+            "1.5gbit",
+            "7kbit",
+            "99999999999gbit",
+            "1MB",
+        ] {
             assert!(text.parse::<Bandwidth>().is_err(), "{text}");
         }
     }
 
     #[test]
     fn shares_of_the_machine() {
-        for (text, milli) in [("1", 1000), ("0.5", 500), ("2", 2000), ("1.25", 1250), ("0.333", 333)] {
+        for (text, milli) in [
+            ("1", 1000),
+            ("0.5", 500),
+            ("2", 2000),
+            ("1.25", 1250),
+            ("0.333", 333),
+        ] {
             let cpus: Cpus = text.parse().unwrap();
             assert_eq!((cpus.milli, cpus.to_string().as_str()), (milli, text));
         }
         assert_eq!("1.50".parse::<Cpus>().unwrap().to_string(), "1.5");
-        assert_eq!(("2".parse::<Cpus>().unwrap().whole(), "0.5".parse::<Cpus>().unwrap().whole()), (Some(2), None));
-        for text in ["", "0", "0.01", "-1", "+1", "1.", ".5", "1e3", "0.5000", "all", "9999999999"] {
+        assert_eq!(
+            (
+                "2".parse::<Cpus>().unwrap().whole(),
+                "0.5".parse::<Cpus>().unwrap().whole()
+            ),
+            (Some(2), None)
+        );
+        for text in [
+            "",
+            "0",
+            "0.01",
+            "-1",
+            "+1",
+            "1.",
+            ".5",
+            "1e3",
+            "0.5000",
+            "all",
+            "9999999999",
+        ] {
             assert!(text.parse::<Cpus>().is_err(), "{text}");
         }
     }
@@ -484,30 +616,85 @@ mod tests {
     fn settings_go_to_the_shapes_they_concern() {
         let common = SandboxSpec {
             wait_point: Some(WaitPoint::AfterSync),
-            server_options: vec!["replica2:sync_binlog=1".parse().unwrap(), "expire_logs_days=1".parse().unwrap()],
+            server_options: vec![
+                "replica2:sync_binlog=1".parse().unwrap(),
+                "expire_logs_days=1".parse().unwrap(),
+            ],
             ..SandboxSpec::of("none".parse().unwrap())
         };
         let all = SandboxSpec::resolve(&shapes(&["async:1", "semi-sync:2"]), &common).unwrap();
         assert_eq!((all[0].wait_point, all[0].server_options.len()), (None, 1));
-        assert_eq!((all[1].wait_point, all[1].server_options.len()), (Some(WaitPoint::AfterSync), 2));
+        assert_eq!(
+            (all[1].wait_point, all[1].server_options.len()),
+            (Some(WaitPoint::AfterSync), 2)
+        );
     }
 
     #[test]
     fn settings_that_concern_nothing_are_refused() {
         let none = || SandboxSpec::of("none".parse().unwrap());
-        let link = Some(LinkSpec { delay: Span::from_millis(1), jitter: Span::from_millis(2), bandwidth: None });
+        let link = Some(LinkSpec {
+            delay: Span::from_millis(1),
+            jitter: Span::from_millis(2),
+            bandwidth: None,
+        });
         for (shape, common, want) in [
-            ("async:1", SandboxSpec { wait_point: Some(WaitPoint::AfterSync), ..none() }, "semi-sync"),
-            ("semi-sync:2", SandboxSpec { wait_for_replicas: Some(3), ..none() }, "1 to 2"),
-            ("mariadb/semi-sync:2", SandboxSpec { wait_for_replicas: Some(2), ..none() }, "first replica"),
-            ("galera:3", SandboxSpec { multi_primary: true, ..none() }, "group:N"),
-            ("none", SandboxSpec { link, ..none() }, "replicates"),
-            ("async:1", SandboxSpec { binary_log: false, ..none() }, "binary log"),
-            ("async:1", SandboxSpec { link, ..none() }, "jitter"),
-            ("group:3", SandboxSpec { replica_server: Some("9".to_owned()), ..none() }, "replicas"),
             (
                 "async:1",
-                SandboxSpec { server_options: vec!["replica2:sync_binlog=1".parse().unwrap()], ..none() },
+                SandboxSpec {
+                    wait_point: Some(WaitPoint::AfterSync),
+                    ..none()
+                },
+                "semi-sync",
+            ),
+            (
+                "semi-sync:2",
+                SandboxSpec {
+                    wait_for_replicas: Some(3),
+                    ..none()
+                },
+                "1 to 2",
+            ),
+            (
+                "mariadb/semi-sync:2",
+                SandboxSpec {
+                    wait_for_replicas: Some(2),
+                    ..none()
+                },
+                "first replica",
+            ),
+            (
+                "galera:3",
+                SandboxSpec {
+                    multi_primary: true,
+                    ..none()
+                },
+                "group:N",
+            ),
+            ("none", SandboxSpec { link, ..none() }, "replicates"),
+            (
+                "async:1",
+                SandboxSpec {
+                    binary_log: false,
+                    ..none()
+                },
+                "binary log",
+            ),
+            ("async:1", SandboxSpec { link, ..none() }, "jitter"),
+            (
+                "group:3",
+                SandboxSpec {
+                    replica_server: Some("9".to_owned()),
+                    ..none()
+                },
+                "replicas",
+            ),
+            (
+                "async:1",
+                SandboxSpec {
+                    server_options: vec!["replica2:sync_binlog=1".parse().unwrap()],
+                    ..none()
+                },
                 "primary, replica1",
             ),
         ] {

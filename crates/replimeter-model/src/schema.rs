@@ -74,15 +74,27 @@ pub fn schema(name: &str) -> Option<Value> {
 #[must_use]
 pub fn text(name: &str) -> Option<String> {
     // A value without maps of other keys than texts can always be written.
-    schema(name).and_then(|schema| serde_json::to_string_pretty(&schema).ok()).map(|text| text + "\n")
+    schema(name)
+        .and_then(|schema| serde_json::to_string_pretty(&schema).ok())
+        .map(|text| text + "\n")
 }
 
 /// The sections of a plan in which this key stands.
 pub(crate) fn sections_of(key: &str) -> Vec<String> {
     let schema = plan();
-    let Some(sections) = schema.get("properties").and_then(Value::as_object) else { return Vec::new() };
-    let has = |section: &Value| resolve(&schema, section).get("properties").is_some_and(|keys| keys.get(key).is_some());
-    sections.iter().filter(|(_, section)| has(section)).map(|(name, _)| name.clone()).collect()
+    let Some(sections) = schema.get("properties").and_then(Value::as_object) else {
+        return Vec::new();
+    };
+    let has = |section: &Value| {
+        resolve(&schema, section)
+            .get("properties")
+            .is_some_and(|keys| keys.get(key).is_some())
+    };
+    sections
+        .iter()
+        .filter(|(_, section)| has(section))
+        .map(|(name, _)| name.clone())
+        .collect()
 }
 
 /// What a place in a schema stands for: references are followed, and of a value that may be
@@ -91,13 +103,22 @@ pub(crate) fn sections_of(key: &str) -> Vec<String> {
 pub fn resolve<'a>(root: &'a Value, mut part: &'a Value) -> &'a Value {
     // Deeper than any chain of references is.
     for _ in 0..16 {
-        let reference = part.get("$ref").and_then(Value::as_str).and_then(|text| text.strip_prefix('#'));
+        let reference = part
+            .get("$ref")
+            .and_then(Value::as_str)
+            .and_then(|text| text.strip_prefix('#'));
         if let Some(target) = reference.and_then(|pointer| root.pointer(pointer)) {
             part = target;
             continue;
         }
-        let choices = ["allOf", "anyOf"].iter().find_map(|word| part.get(*word).and_then(Value::as_array));
-        match choices.and_then(|choices| choices.iter().find(|one| one.get("type") != Some(&json!("null")))) {
+        let choices = ["allOf", "anyOf"]
+            .iter()
+            .find_map(|word| part.get(*word).and_then(Value::as_array));
+        match choices.and_then(|choices| {
+            choices
+                .iter()
+                .find(|one| one.get("type") != Some(&json!("null")))
+        }) {
             Some(choice) => part = choice,
             None => break,
         }
@@ -110,7 +131,11 @@ fn plan() -> Value {
     let mut value = tidy(generator.into_root_schema_for::<PlanFile>());
     // TOML has no null: a key is there or it is not.
     without_null(&mut value);
-    head(&mut value, "A plan of Replimeter", "docs/plans.md explains every key");
+    head(
+        &mut value,
+        "A plan of Replimeter",
+        "docs/plans.md explains every key",
+    );
     value
 }
 
@@ -120,7 +145,11 @@ fn document<T: JsonSchema>(schema: &str) -> Value {
     if let Some(stated) = value.pointer_mut("/properties/schema") {
         *stated = json!({ "const": schema, "description": "What this document is, and in which version" });
     }
-    head(&mut value, schema, "Times are microseconds and their names end in _us; null is what the sample cannot carry");
+    head(
+        &mut value,
+        schema,
+        "Times are microseconds and their names end in _us; null is what the sample cannot carry",
+    );
     value
 }
 
@@ -136,7 +165,12 @@ fn tidy(schema: Schema) -> Value {
     let mut value = schema.to_value();
     each_object(&mut value, &mut |object| {
         if let Some(Value::String(text)) = object.get_mut("description") {
-            *text = text.replace("[`", "`").replace("`]", "`").replace("\n\n", "\r").replace('\n', " ").replace('\r', "\n\n");
+            *text = text
+                .replace("[`", "`")
+                .replace("`]", "`")
+                .replace("\n\n", "\r")
+                .replace('\n', " ")
+                .replace('\r', "\n\n");
         }
         // Ranges of integers of the source's language say nothing about the figure.
         if matches!(object.get("format"), Some(Value::String(format)) if format != "uri") {
@@ -171,9 +205,13 @@ fn each_object(value: &mut Value, change: &mut impl FnMut(&mut Map<String, Value
     match value {
         Value::Object(object) => {
             change(object);
-            object.values_mut().for_each(|inner| each_object(inner, change));
+            object
+                .values_mut()
+                .for_each(|inner| each_object(inner, change));
         }
-        Value::Array(array) => array.iter_mut().for_each(|inner| each_object(inner, change)),
+        Value::Array(array) => array
+            .iter_mut()
+            .for_each(|inner| each_object(inner, change)),
         _ => {}
     }
 }
@@ -185,15 +223,20 @@ mod tests {
     #[test]
     fn what_is_kept_in_docs_is_what_the_types_say() {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/schema");
-        let mut kept: Vec<String> =
-            std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        let mut kept: Vec<String> = std::fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
         kept.sort();
         let mut names: Vec<String> = NAMES.iter().map(|name| format!("{name}.json")).collect();
         names.sort();
         assert_eq!(kept, names, "docs/schema: run `make docs`");
         for name in NAMES {
             let found = std::fs::read_to_string(format!("{folder}/{name}.json")).unwrap();
-            assert!(found == text(name).unwrap(), "docs/schema/{name}.json is out of date: run `make docs`");
+            assert!(
+                found == text(name).unwrap(),
+                "docs/schema/{name}.json is out of date: run `make docs`"
+            );
         }
     }
 
@@ -205,7 +248,9 @@ mod tests {
         for (name, section) in sections {
             let section = resolve(&schema, section);
             for (key, value) in section["properties"].as_object().into_iter().flatten() {
-                let said = value.get("description").or_else(|| resolve(&schema, value).get("description"));
+                let said = value
+                    .get("description")
+                    .or_else(|| resolve(&schema, value).get("description"));
                 assert!(said.is_some(), "[{name}] {key} has no description: {value}");
             }
         }

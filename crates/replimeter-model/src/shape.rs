@@ -32,7 +32,14 @@ pub enum Mode {
 
 impl Mode {
     /// Every mode, in the order in which help texts name them.
-    pub const ALL: [Self; 6] = [Self::None, Self::Async, Self::SemiSync, Self::Chain, Self::Galera, Self::Group];
+    pub const ALL: [Self; 6] = [
+        Self::None,
+        Self::Async,
+        Self::SemiSync,
+        Self::Chain,
+        Self::Galera,
+        Self::Group,
+    ];
 
     /// The word for it in shapes and reports.
     #[must_use]
@@ -95,7 +102,9 @@ pub enum ShapeError {
     )]
     Unknown(String),
     /// The number is missing, out of range, or no number.
-    #[error("sandbox shape `{text}` needs a number from {low} to {high} after the colon, such as {mode}:{example}")]
+    #[error(
+        "sandbox shape `{text}` needs a number from {low} to {high} after the colon, such as {mode}:{example}"
+    )]
     Count {
         /// The whole text.
         text: String,
@@ -146,7 +155,11 @@ impl Shape {
     /// How many servers it has.
     #[must_use]
     pub fn servers(self) -> u32 {
-        if self.mode.has_members() { self.count } else { self.count + 1 }
+        if self.mode.has_members() {
+            self.count
+        } else {
+            self.count + 1
+        }
     }
 
     /// The names of its servers: `primary`, `replica1` …, or `node1` ….
@@ -156,7 +169,13 @@ impl Shape {
         if self.mode.has_members() {
             return names.map(node_name).collect();
         }
-        names.map(|index| index.checked_sub(1).map_or_else(|| PRIMARY.to_owned(), replica_name)).collect()
+        names
+            .map(|index| {
+                index
+                    .checked_sub(1)
+                    .map_or_else(|| PRIMARY.to_owned(), replica_name)
+            })
+            .collect()
     }
 }
 
@@ -181,16 +200,28 @@ impl FromStr for Shape {
             Some((mode, count)) => (mode, Some(count)),
             None => (shape, None),
         };
-        let mode = Mode::ALL.into_iter().find(|mode| mode.name() == word).ok_or_else(unknown)?;
+        let mode = Mode::ALL
+            .into_iter()
+            .find(|mode| mode.name() == word)
+            .ok_or_else(unknown)?;
         if let (Some(engine), Some(only)) = (engine, mode.only_engine())
             && engine != only
         {
             let (product, other) = (engine.product(), only.product());
-            return Err(ShapeError::Engine { text: text.to_owned(), product, mode: mode.name(), other });
+            return Err(ShapeError::Engine {
+                text: text.to_owned(),
+                product,
+                mode: mode.name(),
+                other,
+            });
         }
         if mode == Mode::None {
             return match count {
-                None => Ok(Self { engine, mode, count: 0 }),
+                None => Ok(Self {
+                    engine,
+                    mode,
+                    count: 0,
+                }),
                 Some(_) => Err(ShapeError::Lone(text.to_owned())),
             };
         }
@@ -206,7 +237,11 @@ impl FromStr for Shape {
                 high: *counts.end(),
                 example: if mode.has_members() { 3 } else { 1 },
             })?;
-        Ok(Self { engine, mode, count })
+        Ok(Self {
+            engine,
+            mode,
+            count,
+        })
     }
 }
 
@@ -241,7 +276,16 @@ mod tests {
 
     #[test]
     fn reads_and_prints_every_mode() {
-        for text in ["none", "mysql/none", "async:2", "mariadb/async:0", "semi-sync:1", "chain:3", "galera:3", "mysql/group:9"] {
+        for text in [
+            "none",
+            "mysql/none",
+            "async:2",
+            "mariadb/async:0",
+            "semi-sync:1",
+            "chain:3",
+            "galera:3",
+            "mysql/group:9",
+        ] {
             assert_eq!(shape(text).to_string(), text);
         }
     }
@@ -249,7 +293,10 @@ mod tests {
     #[test]
     fn names_follow_the_mode() {
         assert_eq!(shape("none").nodes(), ["primary"]);
-        assert_eq!(shape("chain:2").nodes(), ["primary", "replica1", "replica2"]);
+        assert_eq!(
+            shape("chain:2").nodes(),
+            ["primary", "replica1", "replica2"]
+        );
         assert_eq!(shape("galera:3").nodes(), ["node1", "node2", "node3"]);
     }
 
@@ -259,21 +306,48 @@ mod tests {
         assert_eq!(shape("group:3").engine(), Some(Engine::MySql));
         assert_eq!(shape("async:1").engine(), None);
         for text in ["mysql/galera:3", "mariadb/group:3"] {
-            assert!(matches!(text.parse::<Shape>(), Err(ShapeError::Engine { .. })), "{text}");
+            assert!(
+                matches!(text.parse::<Shape>(), Err(ShapeError::Engine { .. })),
+                "{text}"
+            );
         }
     }
 
     #[test]
     fn refuses_unknown_modes_and_counts() {
-        for text in ["ring:3", "", "oracle/async:1", "mysql/", "Async:1", "fan-in:2"] {
-            assert!(matches!(text.parse::<Shape>(), Err(ShapeError::Unknown(_))), "{text}");
+        for text in [
+            "ring:3",
+            "",
+            "oracle/async:1",
+            "mysql/",
+            "Async:1",
+            "fan-in:2",
+        ] {
+            assert!(
+                matches!(text.parse::<Shape>(), Err(ShapeError::Unknown(_))),
+                "{text}"
+            );
         }
-        for text in
-            ["async", "async:", "async:-1", "async:+1", "async:1.5", "async:65", "async:99999999999", "group:10", "chain:0"]
-        {
-            assert!(matches!(text.parse::<Shape>(), Err(ShapeError::Count { .. })), "{text}");
+        for text in [
+            "async",
+            "async:",
+            "async:-1",
+            "async:+1",
+            "async:1.5",
+            "async:65",
+            "async:99999999999",
+            "group:10",
+            "chain:0",
+        ] {
+            assert!(
+                matches!(text.parse::<Shape>(), Err(ShapeError::Count { .. })),
+                "{text}"
+            );
         }
-        assert!(matches!("none:1".parse::<Shape>(), Err(ShapeError::Lone(_))));
+        assert!(matches!(
+            "none:1".parse::<Shape>(),
+            Err(ShapeError::Lone(_))
+        ));
     }
 
     proptest! {

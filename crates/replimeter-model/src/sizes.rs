@@ -62,7 +62,9 @@ impl FromStr for Sizes {
                 steps.push(number(part, part)?);
                 continue;
             };
-            let (to, step) = rest.split_once(':').ok_or_else(|| SizesError::Syntax(part.to_owned()))?;
+            let (to, step) = rest
+                .split_once(':')
+                .ok_or_else(|| SizesError::Syntax(part.to_owned()))?;
             let (from, to) = (number(from, part)?, number(to, part)?);
             let step = match step {
                 "0" => return Err(SizesError::NoStep(part.to_owned())),
@@ -79,7 +81,10 @@ impl FromStr for Sizes {
         if steps.len() > MOST_STEPS {
             return Err(SizesError::TooMany(text.to_owned()));
         }
-        Ok(Self { text: text.to_owned(), steps })
+        Ok(Self {
+            text: text.to_owned(),
+            steps,
+        })
     }
 }
 
@@ -119,8 +124,19 @@ mod tests {
         assert!(matches!(steps("10..1:5"), Err(SizesError::Downwards(_))));
         assert!(matches!(steps("1..10:0"), Err(SizesError::NoStep(_))));
         assert!(matches!(steps("0"), Err(SizesError::Zero(_))));
-        assert!(matches!(steps("1..18446744073709551615:1"), Err(SizesError::TooMany(_))));
-        for text in ["", "1..2", "a..b:c", "1k", "-1", "1,,2", "99999999999999999999"] {
+        assert!(matches!(
+            steps("1..18446744073709551615:1"),
+            Err(SizesError::TooMany(_))
+        ));
+        for text in [
+            "",
+            "1..2",
+            "a..b:c",
+            "1k",
+            "-1",
+            "1,,2",
+            "99999999999999999999",
+        ] {
             assert!(matches!(steps(text), Err(SizesError::Syntax(_))), "{text}");
         }
     }

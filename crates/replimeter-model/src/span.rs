@@ -32,7 +32,9 @@ impl FromStr for Span {
     type Err = SpanError;
 
     fn from_str(text: &str) -> Result<Self, SpanError> {
-        let refuse = || SpanError { text: text.to_owned() };
+        let refuse = || SpanError {
+            text: text.to_owned(),
+        };
         // ISO 8601 ("PT1S") is understood by the parser but is not our notation.
         if !text.starts_with(|first: char| first.is_ascii_digit()) {
             return Err(refuse());
@@ -88,7 +90,16 @@ mod tests {
 
     #[test]
     fn refuses_what_has_no_unit_or_is_negative() {
-        for text in ["", "10", "-5ms", "ten ms", "PT1S", "5 parsecs", "1e9999s", "99999999999999999999s"] {
+        for text in [
+            "",
+            "10",
+            "-5ms",
+            "ten ms",
+            "PT1S",
+            "5 parsecs",
+            "1e9999s",
+            "99999999999999999999s",
+        ] {
             assert!(text.parse::<Span>().is_err(), "{text}");
         }
     }

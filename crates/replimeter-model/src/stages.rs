@@ -6,7 +6,9 @@ use serde::{Deserialize, Serialize};
 use crate::record::Distribution;
 
 /// A moment on the way of a transaction, in the order of asynchronous replication.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mark {
     /// The client is about to hand the statement to the socket.
@@ -28,8 +30,15 @@ pub enum Mark {
 
 impl Mark {
     /// All of them.
-    pub const ALL: [Self; 7] =
-        [Self::Send, Self::InBinlog, Self::Received, Self::ApplyBegan, Self::Applied, Self::Visible, Self::Ack];
+    pub const ALL: [Self; 7] = [
+        Self::Send,
+        Self::InBinlog,
+        Self::Received,
+        Self::ApplyBegan,
+        Self::Applied,
+        Self::Visible,
+        Self::Ack,
+    ];
 
     /// For people.
     #[must_use]
@@ -57,7 +66,8 @@ impl Mark {
             (Self::InBinlog, Self::Visible) => "transfer and apply",
             (Self::Received, Self::ApplyBegan) => "queue",
             (Self::Received, Self::Applied) => "queue and apply",
-            (Self::ApplyBegan | Self::Ack, Self::Applied) | (Self::Ack | Self::Received, Self::Visible) => "apply",
+            (Self::ApplyBegan | Self::Ack, Self::Applied)
+            | (Self::Ack | Self::Received, Self::Visible) => "apply",
             (Self::ApplyBegan, Self::Visible) => "apply and show",
             (Self::Applied, Self::Visible) => "show",
             _ => "rest",

@@ -159,13 +159,16 @@ impl StaleRound {
     /// that other one: who reads the one after the other goes back in time.
     #[must_use]
     pub fn across(&self) -> Option<(&StaleRead, &StaleRead)> {
-        let shown = self.reads.iter().filter_map(|read| Some((read.fresh_end?, read)));
-        let (end, first) = shown.min_by_key(|(end, _)| *end)?;
-        let late = self
+        let shown = self
             .reads
             .iter()
-            .filter(|read| read.verdict != Verdict::Foreign && read.last_stale.is_some_and(|issued| issued > end));
-        late.max_by_key(|read| read.last_stale).map(|late| (first, late))
+            .filter_map(|read| Some((read.fresh_end?, read)));
+        let (end, first) = shown.min_by_key(|(end, _)| *end)?;
+        let late = self.reads.iter().filter(|read| {
+            read.verdict != Verdict::Foreign && read.last_stale.is_some_and(|issued| issued > end)
+        });
+        late.max_by_key(|read| read.last_stale)
+            .map(|late| (first, late))
     }
 }
 
@@ -420,7 +423,11 @@ pub struct StaleWindow {
 impl StaleWindow {
     /// Joins the window that follows.
     pub fn extend(&mut self, next: &Self) {
-        let sum = |window: &Self| window.write_mean_us.map_or(0.0, |mean| mean * window.rounds as f64);
+        let sum = |window: &Self| {
+            window
+                .write_mean_us
+                .map_or(0.0, |mean| mean * window.rounds as f64)
+        };
         let all = sum(self) + sum(next);
         self.end_us = next.end_us;
         self.rounds += next.rounds;
@@ -437,7 +444,11 @@ impl StaleWindow {
         for (name, value) in &next.counters {
             let mine = self.counters.entry(name.clone()).or_insert(0.0);
             // What grows is summed; of what stands, the largest is kept.
-            *mine = if name.ends_with('+') { *mine + value } else { mine.max(*value) };
+            *mine = if name.ends_with('+') {
+                *mine + value
+            } else {
+                mine.max(*value)
+            };
         }
     }
 }
@@ -538,8 +549,13 @@ mod tests {
     #[test]
     fn one_reader_after_another_may_go_back_in_time() {
         let back = round(vec![read(0, None, Some(10)), read(1, Some(12), Some(20))]);
-        assert_eq!(back.across().map(|(first, late)| (first.reader, late.reader)), Some((0, 1)));
-        let both_read_at_the_same_time = round(vec![read(0, None, Some(10)), read(1, Some(9), Some(20))]);
+        assert_eq!(
+            back.across()
+                .map(|(first, late)| (first.reader, late.reader)),
+            Some((0, 1))
+        );
+        let both_read_at_the_same_time =
+            round(vec![read(0, None, Some(10)), read(1, Some(9), Some(20))]);
         assert!(both_read_at_the_same_time.across().is_none());
         assert!(round(vec![read(0, Some(5), Some(10))]).across().is_none());
     }
@@ -554,6 +570,9 @@ mod tests {
         };
         let mut one = window(1, 10.0, "node1 paused+");
         one.extend(&window(3, 30.0, "node1 paused+"));
-        assert_eq!((one.rounds, one.write_mean_us, one.counters["node1 paused+"]), (4, Some(25.0), 4.0));
+        assert_eq!(
+            (one.rounds, one.write_mean_us, one.counters["node1 paused+"]),
+            (4, Some(25.0), 4.0)
+        );
     }
 }

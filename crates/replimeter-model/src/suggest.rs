@@ -14,8 +14,12 @@ pub fn nearest<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>) -> Opt
         }
         strsim::damerau_levenshtein(&wrong, word)
     };
-    let near = known.into_iter().map(|word| (distance(word), word)).filter(|(distance, _)| *distance <= slips);
-    near.min_by_key(|(distance, _)| *distance).map(|(_, word)| word)
+    let near = known
+        .into_iter()
+        .map(|word| (distance(word), word))
+        .filter(|(distance, _)| *distance <= slips);
+    near.min_by_key(|(distance, _)| *distance)
+        .map(|(_, word)| word)
 }
 
 /// The same as a piece of a sentence, ` (did you mean ...?)`; empty when nothing is near.
@@ -32,7 +36,9 @@ pub(crate) fn word_of(text: &str) -> &str {
 
 /// What serde says of an unknown key or value, taken apart: the word, and those that it knows.
 pub(crate) fn unknown(message: &str) -> Option<(&str, Vec<&str>)> {
-    let rest = message.strip_prefix("unknown field ").or_else(|| message.strip_prefix("unknown variant "))?;
+    let rest = message
+        .strip_prefix("unknown field ")
+        .or_else(|| message.strip_prefix("unknown variant "))?;
     let mut quoted = rest.split('`').skip(1).step_by(2);
     Some((quoted.next()?, quoted.collect()))
 }
@@ -59,9 +65,18 @@ mod tests {
 
     #[test]
     fn what_serde_says_is_taken_apart() {
-        assert_eq!(unknown("unknown field `x`, expected `a` or `b`"), Some(("x", vec!["a", "b"])));
-        assert_eq!(unknown("unknown variant `x`, expected one of `a`, `b`, `c`"), Some(("x", vec!["a", "b", "c"])));
-        assert_eq!(unknown("unknown field `x`, there are no fields"), Some(("x", vec![])));
+        assert_eq!(
+            unknown("unknown field `x`, expected `a` or `b`"),
+            Some(("x", vec!["a", "b"]))
+        );
+        assert_eq!(
+            unknown("unknown variant `x`, expected one of `a`, `b`, `c`"),
+            Some(("x", vec!["a", "b", "c"]))
+        );
+        assert_eq!(
+            unknown("unknown field `x`, there are no fields"),
+            Some(("x", vec![]))
+        );
         assert_eq!(unknown("invalid type: string"), None);
     }
 }

@@ -113,7 +113,8 @@ pub struct TapWindow {
 impl TapWindow {
     /// Joins the window that follows.
     pub fn extend(&mut self, next: &Self) {
-        let larger = |one: Option<f64>, other: Option<f64>| one.into_iter().chain(other).reduce(f64::max);
+        let larger =
+            |one: Option<f64>, other: Option<f64>| one.into_iter().chain(other).reduce(f64::max);
         self.end_us = next.end_us;
         self.transactions += next.transactions;
         self.bytes += next.bytes;

@@ -85,7 +85,9 @@ pub enum EndpointError {
     #[error("ssl-cert and ssl-key belong together; one of them is missing")]
     HalfCertificate,
     /// A CA that nothing would check.
-    #[error("ssl-ca is given but ssl-mode={0} does not verify; use ssl-mode=verify-ca or verify-identity")]
+    #[error(
+        "ssl-ca is given but ssl-mode={0} does not verify; use ssl-mode=verify-ca or verify-identity"
+    )]
     UnusedCa(SslMode),
 }
 
@@ -134,9 +136,13 @@ impl fmt::Debug for Secret {
 
 /// The URL's text with any password between the user and the host cut out.
 fn without_password(text: &str) -> String {
-    let Some((scheme, rest)) = text.split_once("://") else { return text.to_owned() };
+    let Some((scheme, rest)) = text.split_once("://") else {
+        return text.to_owned();
+    };
     let authority_end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
-    let Some(at) = rest[..authority_end].rfind('@') else { return text.to_owned() };
+    let Some(at) = rest[..authority_end].rfind('@') else {
+        return text.to_owned();
+    };
     let user = rest[..at].split(':').next().unwrap_or_default();
     format!("{scheme}://{user}{}", &rest[at..])
 }
@@ -146,7 +152,9 @@ fn decoded(text: &str, url: &Url) -> Result<String, EndpointError> {
     let mut rest = text.as_bytes();
     while let Some((&first, tail)) = rest.split_first() {
         match (first, tail) {
-            (b'%', [high, low, after @ ..]) if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() => {
+            (b'%', [high, low, after @ ..])
+                if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() =>
+            {
                 let digit = |byte: u8| (byte as char).to_digit(16).unwrap_or_default() as u8;
                 bytes.push(digit(*high) << 4 | digit(*low));
                 rest = after;
@@ -157,7 +165,8 @@ fn decoded(text: &str, url: &Url) -> Result<String, EndpointError> {
             }
         }
     }
-    String::from_utf8(bytes).map_err(|_| EndpointError::Encoding(url.host_str().unwrap_or_default().to_owned()))
+    String::from_utf8(bytes)
+        .map_err(|_| EndpointError::Encoding(url.host_str().unwrap_or_default().to_owned()))
 }
 
 impl Endpoint {
@@ -168,22 +177,36 @@ impl Endpoint {
     /// When the text is no `mysql://` or `mariadb://` URL with a host, or has
     /// parameters that are unknown or contradict each other.
     pub fn parse(text: &str) -> Result<(Self, Option<Secret>), EndpointError> {
-        let url =
-            Url::parse(text).map_err(|error| EndpointError::Syntax { url: without_password(text), reason: error.to_string() })?;
+        let url = Url::parse(text).map_err(|error| EndpointError::Syntax {
+            url: without_password(text),
+            reason: error.to_string(),
+        })?;
         if !matches!(url.scheme(), "mysql" | "mariadb") {
             return Err(EndpointError::Scheme(url.scheme().to_owned()));
         }
         let host = url.host_str().filter(|host| !host.is_empty());
         let host = host.ok_or_else(|| EndpointError::Host(without_password(text)))?;
         if !matches!(url.path(), "" | "/") {
-            return Err(EndpointError::Schema(url.path().trim_matches('/').to_owned()));
+            return Err(EndpointError::Schema(
+                url.path().trim_matches('/').to_owned(),
+            ));
         }
-        let user = Some(url.username()).filter(|user| !user.is_empty()).map(|user| decoded(user, &url)).transpose()?;
-        let password = url.password().map(|password| decoded(password, &url)).transpose()?.map(Secret::new);
+        let user = Some(url.username())
+            .filter(|user| !user.is_empty())
+            .map(|user| decoded(user, &url))
+            .transpose()?;
+        let password = url
+            .password()
+            .map(|password| decoded(password, &url))
+            .transpose()?
+            .map(Secret::new);
         let mut endpoint = Self {
             user,
             // An IPv6 address stands in brackets in a URL, not in a socket address.
-            host: host.trim_start_matches('[').trim_end_matches(']').to_owned(),
+            host: host
+                .trim_start_matches('[')
+                .trim_end_matches(']')
+                .to_owned(),
             port: url.port().unwrap_or(3306),
             ssl_mode: SslMode::default(),
             ssl_ca: None,
@@ -220,13 +243,21 @@ impl Endpoint {
     /// Whether the address stays on its machine.
     #[must_use]
     pub fn is_loopback(&self) -> bool {
-        self.host == "localhost" || self.host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+        self.host == "localhost"
+            || self
+                .host
+                .parse::<IpAddr>()
+                .is_ok_and(|address| address.is_loopback())
     }
 
     /// Host and port, as errors name a server.
     #[must_use]
     pub fn address(&self) -> String {
-        if self.host.contains(':') { format!("[{}]:{}", self.host, self.port) } else { format!("{}:{}", self.host, self.port) }
+        if self.host.contains(':') {
+            format!("[{}]:{}", self.host, self.port)
+        } else {
+            format!("{}:{}", self.host, self.port)
+        }
     }
 }
 
@@ -241,11 +272,17 @@ impl fmt::Display for Endpoint {
             let _ = url.set_username(user);
         }
         if self.ssl_mode != SslMode::default() {
-            url.query_pairs_mut().append_pair("ssl-mode", &self.ssl_mode.to_string());
+            url.query_pairs_mut()
+                .append_pair("ssl-mode", &self.ssl_mode.to_string());
         }
-        for (key, path) in [("ssl-ca", &self.ssl_ca), ("ssl-cert", &self.ssl_cert), ("ssl-key", &self.ssl_key)] {
+        for (key, path) in [
+            ("ssl-ca", &self.ssl_ca),
+            ("ssl-cert", &self.ssl_cert),
+            ("ssl-key", &self.ssl_key),
+        ] {
             if let Some(path) = path {
-                url.query_pairs_mut().append_pair(key, &path.to_string_lossy());
+                url.query_pairs_mut()
+                    .append_pair(key, &path.to_string_lossy());
             }
         }
         f.write_str(url.as_str())
@@ -303,7 +340,9 @@ pub enum ServerOptionError {
     #[error("`{0}` is not a server option; write name=value, such as sync_binlog=1")]
     Syntax(String),
     /// The text in front of the colon names no server.
-    #[error("`{0}` names no server of a sandbox; write primary, replica1 …, replicas (all of them) or node1 … before the colon")]
+    #[error(
+        "`{0}` names no server of a sandbox; write primary, replica1 …, replicas (all of them) or node1 … before the colon"
+    )]
     Node(String),
     /// The sandbox needs this option for itself.
     #[error("the sandbox sets `{0}` itself; it cannot be changed")]
@@ -370,14 +409,18 @@ impl FromStr for ServerOption {
             None => (bare, None),
         };
         let valid = name.starts_with(|first: char| first.is_ascii_alphabetic())
-            && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.'))
+            && name
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.'))
             && !text.contains(['\0', '\n']);
         if !valid {
             return Err(ServerOptionError::Syntax(text.to_owned()));
         }
         let name = name.replace('-', "_");
         let plain = name.strip_prefix("loose_").unwrap_or(&name);
-        let bare = ["skip_", "disable_", "enable_", "maximum_"].iter().find_map(|prefix| plain.strip_prefix(prefix));
+        let bare = ["skip_", "disable_", "enable_", "maximum_"]
+            .iter()
+            .find_map(|prefix| plain.strip_prefix(prefix));
         // Servers take any beginning of a name that is unambiguous.
         let reserved = |name: &str| RESERVED.iter().any(|reserved| reserved.starts_with(name));
         // Merged with our own, which is possible by its whole name only.
@@ -478,8 +521,10 @@ mod tests {
 
     #[test]
     fn reads_a_full_url_and_keeps_the_password_apart() {
-        let (endpoint, password) =
-            Endpoint::parse("mysql://dba:p%40ss@db.example:3307/?ssl-mode=verify-ca&ssl-ca=/etc/ca.pem").unwrap();
+        let (endpoint, password) = Endpoint::parse(
+            "mysql://dba:p%40ss@db.example:3307/?ssl-mode=verify-ca&ssl-ca=/etc/ca.pem",
+        )
+        .unwrap();
         assert_eq!(password.unwrap().reveal(), "p@ss");
         assert_eq!(endpoint.user.as_deref(), Some("dba"));
         assert_eq!(endpoint.address(), "db.example:3307");
@@ -489,11 +534,17 @@ mod tests {
 
     #[test]
     fn prints_what_it_reads() {
-        for text in
-            ["mysql://h:3306/", "mysql://u@[::1]:3307/?ssl-mode=required", "mysql://a%2Fb@h:1/?ssl-mode=verify-ca&ssl-ca=%2Fx"]
-        {
+        for text in [
+            "mysql://h:3306/",
+            "mysql://u@[::1]:3307/?ssl-mode=required",
+            "mysql://a%2Fb@h:1/?ssl-mode=verify-ca&ssl-ca=%2Fx",
+        ] {
             let (endpoint, _) = Endpoint::parse(text).unwrap();
-            assert_eq!(Endpoint::parse(&endpoint.to_string()).unwrap().0, endpoint, "{text}");
+            assert_eq!(
+                Endpoint::parse(&endpoint.to_string()).unwrap().0,
+                endpoint,
+                "{text}"
+            );
         }
     }
 
@@ -515,12 +566,17 @@ mod tests {
 
     #[test]
     fn a_named_authority_is_checked() {
-        assert_eq!(Endpoint::parse("mysql://h/?ssl-ca=/x").unwrap().0.ssl_mode, SslMode::VerifyCa);
+        assert_eq!(
+            Endpoint::parse("mysql://h/?ssl-ca=/x").unwrap().0.ssl_mode,
+            SslMode::VerifyCa
+        );
     }
 
     #[test]
     fn errors_do_not_repeat_the_password() {
-        let error = Endpoint::parse("mysql://u:hunter2@h:99999/").unwrap_err().to_string();
+        let error = Endpoint::parse("mysql://u:hunter2@h:99999/")
+            .unwrap_err()
+            .to_string();
         assert!(!error.contains("hunter2"), "{error}");
         assert!(!format!("{:?}", Secret::new("hunter2")).contains("hunter2"));
     }
@@ -528,14 +584,41 @@ mod tests {
     #[test]
     fn server_options() {
         let option: ServerOption = "sync-binlog=1".parse().unwrap();
-        assert_eq!((option.name.as_str(), option.value.as_deref()), ("sync_binlog", Some("1")));
-        assert!(matches!("port=3306".parse::<ServerOption>(), Err(ServerOptionError::Reserved(_))));
-        assert!(matches!("bind-addr=0.0.0.0".parse::<ServerOption>(), Err(ServerOptionError::Reserved(_))));
-        assert!(matches!("--loose-datadir=/".parse::<ServerOption>(), Err(ServerOptionError::Reserved(_))));
-        for text in ["loose_wsrep_provider_options=x", "wsrep_provider_opt=x", "skip-log-bin", "disable_gtid_mode"] {
-            assert!(matches!(text.parse::<ServerOption>(), Err(ServerOptionError::Reserved(_))), "{text}");
+        assert_eq!(
+            (option.name.as_str(), option.value.as_deref()),
+            ("sync_binlog", Some("1"))
+        );
+        assert!(matches!(
+            "port=3306".parse::<ServerOption>(),
+            Err(ServerOptionError::Reserved(_))
+        ));
+        assert!(matches!(
+            "bind-addr=0.0.0.0".parse::<ServerOption>(),
+            Err(ServerOptionError::Reserved(_))
+        ));
+        assert!(matches!(
+            "--loose-datadir=/".parse::<ServerOption>(),
+            Err(ServerOptionError::Reserved(_))
+        ));
+        for text in [
+            "loose_wsrep_provider_options=x",
+            "wsrep_provider_opt=x",
+            "skip-log-bin",
+            "disable_gtid_mode",
+        ] {
+            assert!(
+                matches!(
+                    text.parse::<ServerOption>(),
+                    Err(ServerOptionError::Reserved(_))
+                ),
+                "{text}"
+            );
         }
-        for text in ["wsrep_provider_options=gcs.fc_limit=1", "skip_name_resolve", "sync_binlog=1"] {
+        for text in [
+            "wsrep_provider_options=gcs.fc_limit=1",
+            "skip_name_resolve",
+            "sync_binlog=1",
+        ] {
             assert!(text.parse::<ServerOption>().is_ok(), "{text}");
         }
         for text in ["", "=1", "a b=1", "1x", "x\n=1"] {

@@ -99,6 +99,10 @@ impl Warning {
     /// A warning with its hint.
     #[must_use]
     pub fn new(code: WarningCode, message: impl Into<String>, hint: impl Into<String>) -> Self {
-        Self { code, message: message.into(), hint: hint.into() }
+        Self {
+            code,
+            message: message.into(),
+            hint: hint.into(),
+        }
     }
 }

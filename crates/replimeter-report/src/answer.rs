@@ -13,11 +13,21 @@ use crate::{
 pub fn answer(document: &LagDocument) -> String {
     let overall: Vec<&LagRow> = overall_rows(document);
     // One method speaks for each replica; the others are held against it.
-    let first = overall.iter().filter(|row| row.against.is_none() || !document.several_methods());
-    let mut parts: Vec<String> = first.map(|row| of_row(&document.label_of(row), row, writer(document, row))).collect();
-    let others: Vec<String> = overall.iter().filter_map(|row| other(document, row)).collect();
+    let first = overall
+        .iter()
+        .filter(|row| row.against.is_none() || !document.several_methods());
+    let mut parts: Vec<String> = first
+        .map(|row| of_row(&document.label_of(row), row, writer(document, row)))
+        .collect();
+    let others: Vec<String> = overall
+        .iter()
+        .filter_map(|row| other(document, row))
+        .collect();
     if !others.is_empty() {
-        parts.push(format!("On the same rows, at the median: {}.", others.join(", ")));
+        parts.push(format!(
+            "On the same rows, at the median: {}.",
+            others.join(", ")
+        ));
     }
     parts.extend(backlog::answer(document));
     parts.extend(ending_or_void(document.status).map(str::to_owned));
@@ -27,8 +37,12 @@ pub fn answer(document: &LagDocument) -> String {
 /// How a run ended that did not come to its end.
 pub(crate) fn ending(status: RunStatus) -> Option<&'static str> {
     match status {
-        RunStatus::Interrupted => Some("The run was interrupted; this is what was measured until then."),
-        RunStatus::Failed => Some("The run ended with an error; this is what was measured until then."),
+        RunStatus::Interrupted => {
+            Some("The run was interrupted; this is what was measured until then.")
+        }
+        RunStatus::Failed => {
+            Some("The run ended with an error; this is what was measured until then.")
+        }
         RunStatus::Complete | RunStatus::Void => None,
     }
 }
@@ -36,7 +50,11 @@ pub(crate) fn ending(status: RunStatus) -> Option<&'static str> {
 /// The same where nothing else says that a run is void.
 pub(crate) fn ending_or_void(status: RunStatus) -> Option<&'static str> {
     let void = "The run is void: it did not measure what was to be measured.";
-    if status == RunStatus::Void { Some(void) } else { ending(status) }
+    if status == RunStatus::Void {
+        Some(void)
+    } else {
+        ending(status)
+    }
 }
 
 /// A finding, and how its run ended.
@@ -52,7 +70,11 @@ fn other(document: &LagDocument, row: &LagRow) -> Option<String> {
     let against = row.against.as_ref()?;
     let half = Precision::exact(&against.difference).quantile(0.5);
     let difference = time_within(against.difference.p50_us?, half);
-    let sign = if difference.starts_with(['-', '−']) { "" } else { "+" };
+    let sign = if difference.starts_with(['-', '−']) {
+        ""
+    } else {
+        "+"
+    };
     Some(format!("{} {sign}{difference}", document.label_of(row)))
 }
 
@@ -60,7 +82,11 @@ fn other(document: &LagDocument, row: &LagRow) -> Option<String> {
 #[must_use]
 pub fn overall_rows(document: &LagDocument) -> Vec<&LagRow> {
     let sweep = document.results.iter().any(|row| row.size_bytes.is_none());
-    document.results.iter().filter(|row| !sweep || row.size_bytes.is_none()).collect()
+    document
+        .results
+        .iter()
+        .filter(|row| !sweep || row.size_bytes.is_none())
+        .collect()
 }
 
 /// Who acknowledged the writes, in the words of how its servers replicate.
@@ -81,16 +107,20 @@ fn of_row(name: &str, row: &LagRow, writer: &str) -> String {
                 .ci95
                 .as_ref()
                 .and_then(|ci| ci.p50_us)
-                .map_or_else(String::new, |ends| format!(" [{}]", unit.show_interval(ends).join(", ")));
+                .map_or_else(String::new, |ends| {
+                    format!(" [{}]", unit.show_interval(ends).join(", "))
+                });
             let tail = match (lag.p99_us, lag.p90_us) {
                 (Some(p99), _) => format!(", p99 {}", time_within(p99, precision.quantile(0.99))),
                 (None, Some(p90)) => format!(", p90 {}", time_within(p90, precision.quantile(0.9))),
                 (None, None) => String::new(),
             };
-            let error = row
-                .error_us
-                .p50_us
-                .map_or_else(String::new, |error| format!("; too high by at most the bracket, {} at the median", time(error)));
+            let error = row.error_us.p50_us.map_or_else(String::new, |error| {
+                format!(
+                    "; too high by at most the bracket, {} at the median",
+                    time(error)
+                )
+            });
             format!(
                 "{name} shows a row {} after {writer} acknowledged it (median{interval}{tail}, {} rounds{error}).",
                 unit.with_within(p50, precision.quantile(0.5)),
@@ -106,10 +136,17 @@ fn of_row(name: &str, row: &LagRow, writer: &str) -> String {
         _ => format!("{name} showed no row."),
     };
     if row.missing > 0 {
-        text.push_str(&format!(" {} of {} rows were never seen.", count(row.missing), count(row.rounds)));
+        text.push_str(&format!(
+            " {} of {} rows were never seen.",
+            count(row.missing),
+            count(row.rounds)
+        ));
     }
     if let Some(delay) = row.configured_delay_us {
-        text.push_str(&format!(" This includes a deliberate delay of {}.", time(delay)));
+        text.push_str(&format!(
+            " This includes a deliberate delay of {}.",
+            time(delay)
+        ));
     }
     text
 }

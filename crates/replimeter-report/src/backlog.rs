@@ -15,7 +15,11 @@ use crate::{
 
 /// How a row's replica is called, with its workers when there are several numbers.
 pub(crate) fn name(document: &LagDocument, row: &BacklogRow) -> String {
-    let replica = if document.several() { format!("{} {}", row.shape, row.replica) } else { row.replica.clone() };
+    let replica = if document.several() {
+        format!("{} {}", row.shape, row.replica)
+    } else {
+        row.replica.clone()
+    };
     match row.workers {
         Some(1) => format!("{replica}, 1 worker"),
         Some(workers) if workers > 0 => format!("{replica}, {workers} workers"),
@@ -25,7 +29,11 @@ pub(crate) fn name(document: &LagDocument, row: &BacklogRow) -> String {
 
 /// The finding, a sentence or two for each row.
 pub(crate) fn answer(document: &LagDocument) -> Vec<String> {
-    document.backlog.iter().map(|row| of_row(&name(document, row), row)).collect()
+    document
+        .backlog
+        .iter()
+        .map(|row| of_row(&name(document, row), row))
+        .collect()
 }
 
 fn of_row(name: &str, row: &BacklogRow) -> String {
@@ -64,7 +72,9 @@ fn of_row(name: &str, row: &BacklogRow) -> String {
 
 /// The table, a line for each replica and number of workers.
 pub(crate) fn text(document: &LagDocument) -> String {
-    let Some(first) = document.backlog.first() else { return String::new() };
+    let Some(first) = document.backlog.first() else {
+        return String::new();
+    };
     let headings = [
         "replica",
         "workers",
@@ -79,16 +89,26 @@ pub(crate) fn text(document: &LagDocument) -> String {
     ];
     let mut table = plain_table(headings.map(str::to_owned).to_vec());
     for row in &document.backlog {
-        let replica = if document.several() { format!("{} {}", row.shape, row.replica) } else { row.replica.clone() };
+        let replica = if document.several() {
+            format!("{} {}", row.shape, row.replica)
+        } else {
+            row.replica.clone()
+        };
         table.add_row(vec![
             replica,
             row.workers.map_or_else(|| "–".to_owned(), count),
-            if row.parallel_mode.is_empty() { "–".to_owned() } else { row.parallel_mode.to_ascii_lowercase() },
+            if row.parallel_mode.is_empty() {
+                "–".to_owned()
+            } else {
+                row.parallel_mode.to_ascii_lowercase()
+            },
             count(row.backlog_transactions),
             with_interval(&row.load_per_s),
             with_interval(&row.load_while_applying_per_s),
             with_interval(&row.sustained_per_s),
-            row.keeps_up.map_or("–", |keeps_up| if keeps_up { "yes" } else { "no" }).to_owned(),
+            row.keeps_up
+                .map_or("–", |keeps_up| if keeps_up { "yes" } else { "no" })
+                .to_owned(),
             with_interval(&row.catch_up_per_s),
             row.caught_up_after_us.map_or_else(|| "–".to_owned(), time),
         ]);
@@ -117,18 +137,34 @@ const WIDTH: usize = 50;
 
 /// The backlog over time in one line.
 fn course(row: &BacklogRow) -> Option<String> {
-    let most = row.windows.iter().map(|window| window.behind).max().filter(|most| *most > 0)?;
+    let most = row
+        .windows
+        .iter()
+        .map(|window| window.behind)
+        .max()
+        .filter(|most| *most > 0)?;
     let end = row.windows.last()?.end_us;
-    let at = |us: f64| row.windows.iter().find(|window| window.end_us >= us).map_or(0, |window| window.behind);
+    let at = |us: f64| {
+        row.windows
+            .iter()
+            .find(|window| window.end_us >= us)
+            .map_or(0, |window| window.behind)
+    };
     let line: String = (1..=WIDTH)
-        .map(|index| HEIGHTS[(at(end * index as f64 / WIDTH as f64) as f64 / most as f64 * 8.0).round() as usize])
+        .map(|index| {
+            HEIGHTS[(at(end * index as f64 / WIDTH as f64) as f64 / most as f64 * 8.0).round()
+                as usize]
+        })
         .collect();
     Some(format!("{line}│ {} at most, {}", count(most), time(end)))
 }
 
 /// Points of the backlog over time: seconds, transactions, and what the applier did.
 pub(crate) fn points(row: &BacklogRow) -> Vec<(f64, u64, BacklogPhase)> {
-    row.windows.iter().map(|window| (window.end_us / 1e6, window.behind, window.phase)).collect()
+    row.windows
+        .iter()
+        .map(|window| (window.end_us / 1e6, window.behind, window.phase))
+        .collect()
 }
 
 #[cfg(test)]
@@ -138,7 +174,12 @@ mod tests {
     use super::*;
 
     fn row() -> BacklogRow {
-        let rate = |mean: f64| Rate { mean: Some(mean), stdev: None, low: Some(mean - 14.0), high: Some(mean + 14.0) };
+        let rate = |mean: f64| Rate {
+            mean: Some(mean),
+            stdev: None,
+            low: Some(mean - 14.0),
+            high: Some(mean + 14.0),
+        };
         BacklogRow {
             shape: "async:1".to_owned(),
             replica: "replica1".to_owned(),
@@ -170,16 +211,38 @@ mod tests {
     #[test]
     fn a_row_in_words_says_whether_it_keeps_up() {
         let text = of_row("replica1, 4 workers", &row());
-        assert!(text.contains("keeps up") && text.contains("1,512 [1,498, 1,526]"), "{text}");
-        let text = of_row("r", &BacklogRow { keeps_up: Some(false), caught_up_after_us: None, ..row() });
-        assert!(text.contains("does not keep up") && text.contains("not seen to catch up"), "{text}");
-        let text = of_row("r", &BacklogRow { backlog_transactions: 0, ..row() });
+        assert!(
+            text.contains("keeps up") && text.contains("1,512 [1,498, 1,526]"),
+            "{text}"
+        );
+        let text = of_row(
+            "r",
+            &BacklogRow {
+                keeps_up: Some(false),
+                caught_up_after_us: None,
+                ..row()
+            },
+        );
+        assert!(
+            text.contains("does not keep up") && text.contains("not seen to catch up"),
+            "{text}"
+        );
+        let text = of_row(
+            "r",
+            &BacklogRow {
+                backlog_transactions: 0,
+                ..row()
+            },
+        );
         assert!(text.contains("no backlog grew"), "{text}");
     }
 
     #[test]
     fn the_course_is_one_line() {
         let line = course(&row()).unwrap();
-        assert!(line.starts_with("███") && line.contains("1,000 at most"), "{line}");
+        assert!(
+            line.starts_with("███") && line.contains("1,000 at most"),
+            "{line}"
+        );
     }
 }

@@ -127,20 +127,44 @@ impl Columns for Blocks {
     const GROUP: usize = 2048;
 
     fn write(&self, group: &mut RowGroup<'_>, held: &[BlockRow]) -> Result<(), ParquetError> {
-        let words = |pick: fn(&BlockRow) -> &str| held.iter().map(|row| ByteArray::from(pick(row))).collect::<Vec<_>>();
-        let whole = |pick: fn(&BlockRow) -> u32| held.iter().map(|row| i64::from(pick(row))).collect::<Vec<_>>();
+        let words = |pick: fn(&BlockRow) -> &str| {
+            held.iter()
+                .map(|row| ByteArray::from(pick(row)))
+                .collect::<Vec<_>>()
+        };
+        let whole = |pick: fn(&BlockRow) -> u32| {
+            held.iter()
+                .map(|row| i64::from(pick(row)))
+                .collect::<Vec<_>>()
+        };
         required::<ByteArrayType>(group, &words(|row| &row.shape))?;
         required::<Int64Type>(group, &whole(|row| row.replicas))?;
         required::<Int64Type>(group, &whole(|row| row.start))?;
         required::<Int64Type>(group, &whole(|row| row.block))?;
         required::<ByteArrayType>(group, &words(|row| &row.phase))?;
-        required::<BoolType>(group, &held.iter().map(|row| row.counts).collect::<Vec<_>>())?;
+        required::<BoolType>(
+            group,
+            &held.iter().map(|row| row.counts).collect::<Vec<_>>(),
+        )?;
         required::<ByteArrayType>(group, &words(kind))?;
         required::<ByteArrayType>(group, &words(|row| &row.name))?;
-        optional::<Int64Type>(group, held.iter().map(|row| row.second.map(i64::from)).collect())?;
-        required::<DoubleType>(group, &held.iter().map(|row| row.began_us).collect::<Vec<_>>())?;
-        required::<DoubleType>(group, &held.iter().map(|row| row.length_us).collect::<Vec<_>>())?;
-        let loads = |pick: fn(&About) -> Option<u64>| held.iter().map(|row| pick(&row.about).map(long)).collect::<Vec<_>>();
+        optional::<Int64Type>(
+            group,
+            held.iter().map(|row| row.second.map(i64::from)).collect(),
+        )?;
+        required::<DoubleType>(
+            group,
+            &held.iter().map(|row| row.began_us).collect::<Vec<_>>(),
+        )?;
+        required::<DoubleType>(
+            group,
+            &held.iter().map(|row| row.length_us).collect::<Vec<_>>(),
+        )?;
+        let loads = |pick: fn(&About) -> Option<u64>| {
+            held.iter()
+                .map(|row| pick(&row.about).map(long))
+                .collect::<Vec<_>>()
+        };
         optional::<Int64Type>(
             group,
             loads(|about| match about {
@@ -170,7 +194,9 @@ impl Columns for Blocks {
             }),
         )?;
         let caught_up = held.iter().map(|row| match &row.about {
-            About::Load { caught_up_after_us, .. } => *caught_up_after_us,
+            About::Load {
+                caught_up_after_us, ..
+            } => *caught_up_after_us,
             About::Server(_) => None,
         });
         optional::<DoubleType>(group, caught_up.collect())?;
@@ -222,12 +248,30 @@ mod tests {
             caught_up_after_us: None,
         };
         writer
-            .write(vec![BlockRow { about: load, phase: "mixed".to_owned(), ..BlockRow::default() }, BlockRow::default()])
+            .write(vec![
+                BlockRow {
+                    about: load,
+                    phase: "mixed".to_owned(),
+                    ..BlockRow::default()
+                },
+                BlockRow::default(),
+            ])
             .unwrap();
         writer.finish().unwrap();
         let reader = SerializedFileReader::new(std::fs::File::open(&path).unwrap()).unwrap();
         assert_eq!(reader.metadata().file_metadata().num_rows(), 2);
-        let row = reader.get_row_iter(None).unwrap().next().unwrap().unwrap().to_string();
-        assert!(row.contains("operations: 7") && row.contains("kind: \"load\"") && row.contains("max_us: 4.0"), "{row}");
+        let row = reader
+            .get_row_iter(None)
+            .unwrap()
+            .next()
+            .unwrap()
+            .unwrap()
+            .to_string();
+        assert!(
+            row.contains("operations: 7")
+                && row.contains("kind: \"load\"")
+                && row.contains("max_us: 4.0"),
+            "{row}"
+        );
     }
 }

@@ -31,7 +31,10 @@ fn show(value: Option<f64>) -> String {
 }
 
 fn range(ends: Option<[f64; 2]>) -> String {
-    ends.map_or_else(|| "–".to_owned(), |[low, high]| format!("{} to {}", Unit::Micro.show(low), Unit::Micro.show(high)))
+    ends.map_or_else(
+        || "–".to_owned(),
+        |[low, high]| format!("{} to {}", Unit::Micro.show(low), Unit::Micro.show(high)),
+    )
 }
 
 /// Lines of cells.
@@ -56,7 +59,11 @@ pub(crate) fn lines(document: &CalibrateDocument) -> Vec<Vec<String>> {
 
 /// How it was measured.
 pub(crate) fn sentences(document: &CalibrateDocument) -> Vec<String> {
-    let used: BTreeSet<&str> = document.results.iter().map(|row| row.method.as_str()).collect();
+    let used: BTreeSet<&str> = document
+        .results
+        .iter()
+        .map(|row| row.method.as_str())
+        .collect();
     let mut sentences = vec![
         "A TCP link of ours between primary and replica holds every byte back for the injected time, one way. Error is the lag through \
          the link with the delay, less the lag through the same link without, less the delay: p50 against p50, p99 against p99. The \
@@ -72,17 +79,38 @@ pub(crate) fn sentences(document: &CalibrateDocument) -> Vec<String> {
 /// The finding in one sentence.
 #[must_use]
 pub fn answer(document: &CalibrateDocument) -> String {
-    let methods: BTreeSet<&str> = document.results.iter().map(|row| row.method.as_str()).collect();
+    let methods: BTreeSet<&str> = document
+        .results
+        .iter()
+        .map(|row| row.method.as_str())
+        .collect();
     let mut parts = Vec::new();
     for method in methods {
-        let errors = document.results.iter().filter(|row| row.method == method).filter_map(|row| Some((row.error_p50_us?, row)));
+        let errors = document
+            .results
+            .iter()
+            .filter(|row| row.method == method)
+            .filter_map(|row| Some((row.error_p50_us?, row)));
         let worst = errors.max_by(|a, b| a.0.abs().total_cmp(&b.0.abs()));
         if let Some((error, row)) = worst {
-            parts.push(format!("{method} is off by at most {} at p50 (at {})", time(error.abs()), time(row.injected_us)));
+            parts.push(format!(
+                "{method} is off by at most {} at p50 (at {})",
+                time(error.abs()),
+                time(row.injected_us)
+            ));
         }
     }
-    let mut text = if parts.is_empty() { "Too few rounds for a median.".to_owned() } else { format!("{}.", parts.join("; ")) };
-    if !parts.is_empty() && document.results.iter().any(|row| row.error_p50_us.is_some() && row.error_p50_ci.is_none()) {
+    let mut text = if parts.is_empty() {
+        "Too few rounds for a median.".to_owned()
+    } else {
+        format!("{}.", parts.join("; "))
+    };
+    if !parts.is_empty()
+        && document
+            .results
+            .iter()
+            .any(|row| row.error_p50_us.is_some() && row.error_p50_ci.is_none())
+    {
         text.push_str(" There are too few rounds to say how sure that is.");
     }
     with_ending(text, document.status)
@@ -92,18 +120,36 @@ pub fn answer(document: &CalibrateDocument) -> String {
 #[must_use]
 pub fn text(document: &CalibrateDocument) -> String {
     let mut out = String::new();
-    let mut versions: Vec<&str> = document.target.nodes.iter().map(|node| node.version.as_str()).collect();
+    let mut versions: Vec<&str> = document
+        .target
+        .nodes
+        .iter()
+        .map(|node| node.version.as_str())
+        .collect();
     versions.dedup();
-    let _ = writeln!(out, "Replimeter calibrate · {} · {}\n", document.target.shape, versions.join(", "));
+    let _ = writeln!(
+        out,
+        "Replimeter calibrate · {} · {}\n",
+        document.target.shape,
+        versions.join(", ")
+    );
     let _ = writeln!(out, "{}\n", wrapped(&document.answer, 96, ""));
     let mut table = plain_table(HEADINGS.map(str::to_owned).to_vec());
     for line in lines(document) {
         table.add_row(line);
     }
-    let _ = writeln!(out, "What each method makes of each delay (µs)\n{}", aligned(table, 2).trim_end());
+    let _ = writeln!(
+        out,
+        "What each method makes of each delay (µs)\n{}",
+        aligned(table, 2).trim_end()
+    );
     out.push_str(&how_measured(&sentences(document)));
     for floor in &document.floors {
-        let _ = writeln!(out, "  {}", wrapped(&methods::floor_of(floor, ""), 118, "  "));
+        let _ = writeln!(
+            out,
+            "  {}",
+            wrapped(&methods::floor_of(floor, ""), 118, "  ")
+        );
     }
     out.push_str(&warnings(&document.warnings));
     out

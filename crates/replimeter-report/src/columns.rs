@@ -8,12 +8,30 @@ use crate::{
 };
 
 /// Their headings.
-pub(crate) const HEADINGS: [&str; 11] = ["n", "min", "mean", "stdev", "p50", "95 % of p50", "p90", "p95", "p99", "p99.9", "max"];
+pub(crate) const HEADINGS: [&str; 11] = [
+    "n",
+    "min",
+    "mean",
+    "stdev",
+    "p50",
+    "95 % of p50",
+    "p90",
+    "p95",
+    "p99",
+    "p99.9",
+    "max",
+];
 
 /// A distribution's cells; a dash for what the sample cannot carry, and no digit
 /// that is not known.
-pub(crate) fn cells(unit: Unit, distribution: &Distribution, precision: Precision<'_>) -> Vec<String> {
-    let show = |value: Option<f64>, half: f64| value.map_or_else(|| "–".to_owned(), |us| unit.show_within(us, half));
+pub(crate) fn cells(
+    unit: Unit,
+    distribution: &Distribution,
+    precision: Precision<'_>,
+) -> Vec<String> {
+    let show = |value: Option<f64>, half: f64| {
+        value.map_or_else(|| "–".to_owned(), |us| unit.show_within(us, half))
+    };
     let quantile = |value: Option<f64>, p: f64| show(value, precision.quantile(p));
     let interval = distribution.ci95.as_ref().and_then(|ci| ci.p50_us);
     vec![

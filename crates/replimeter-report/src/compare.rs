@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use replimeter_model::{
     compare::{
-        Better, Change, CompareDocument, CompareRow, CompareSide, Condition, FailWhen, Outcome, Quantity, SettingDifference,
-        SideFigure,
+        Better, Change, CompareDocument, CompareRow, CompareSide, Condition, FailWhen, Outcome,
+        Quantity, SettingDifference, SideFigure,
     },
     estimate::Estimate,
 };
@@ -94,13 +94,28 @@ fn sign(value: f64) -> &'static str {
 
 /// A difference with its sign and its interval.
 fn difference(unit: Quantity, estimate: &Estimate) -> String {
-    let Some(value) = estimate.value else { return "–".to_owned() };
-    let signed = |number: f64, size: f64| format!("{}{}", sign(number), bare(unit, number.abs(), size));
-    let symbol = |size: f64| if unit == Quantity::Percent { " pp".to_owned() } else { symbol(unit, size) };
+    let Some(value) = estimate.value else {
+        return "–".to_owned();
+    };
+    let signed =
+        |number: f64, size: f64| format!("{}{}", sign(number), bare(unit, number.abs(), size));
+    let symbol = |size: f64| {
+        if unit == Quantity::Percent {
+            " pp".to_owned()
+        } else {
+            symbol(unit, size)
+        }
+    };
     match estimate.ends() {
         Some([low, high]) => {
             let size = value.abs().max(low.abs()).max(high.abs());
-            format!("{}{} [{}, {}]", signed(value, size), symbol(size), signed(low, size), signed(high, size))
+            format!(
+                "{}{} [{}, {}]",
+                signed(value, size),
+                symbol(size),
+                signed(low, size),
+                signed(high, size)
+            )
         }
         None => format!("{}{}", signed(value, value.abs()), symbol(value.abs())),
     }
@@ -108,7 +123,9 @@ fn difference(unit: Quantity, estimate: &Estimate) -> String {
 
 /// What a ratio is more or less than 1, with its interval.
 fn change(ratio: &Estimate) -> String {
-    let Some(value) = ratio.value else { return "–".to_owned() };
+    let Some(value) = ratio.value else {
+        return "–".to_owned();
+    };
     let of = |ratio: f64| (ratio - 1.0) * 100.0;
     let ends = ratio.ends().map_or_else(String::new, |[low, high]| {
         let shown = |end: f64| format!("{}{}", sign(of(end)), percent_digits(of(end)));
@@ -140,8 +157,15 @@ fn size_of(row: &CompareRow) -> String {
         return format!("{} % {word}{ends}", percent_digits(of(ratio)));
     }
     let value = row.difference.value.unwrap_or(0.0).abs();
-    let size = row.difference.ends().map_or(value, |[low, high]| low.abs().max(high.abs()).max(value));
-    let symbol = if row.unit == Quantity::Percent { " percentage points".to_owned() } else { symbol(row.unit, size) };
+    let size = row
+        .difference
+        .ends()
+        .map_or(value, |[low, high]| low.abs().max(high.abs()).max(value));
+    let symbol = if row.unit == Quantity::Percent {
+        " percentage points".to_owned()
+    } else {
+        symbol(row.unit, size)
+    };
     let ends = row.difference.ends().map_or_else(String::new, |ends| {
         let [low, high] = ordered(ends).map(|end| bare(row.unit, end, size));
         format!(" [{low}, {high}]")
@@ -183,7 +207,9 @@ const ABSURD: f64 = 10.0;
 fn blind(row: &CompareRow) -> bool {
     match (row.seen_from_percent, row.seen_from) {
         (Some(percent), _) => percent > (ABSURD - 1.0) * 100.0,
-        (None, Some(from)) if row.unit == Quantity::Percent => from > row.a.value && from > 100.0 - row.a.value,
+        (None, Some(from)) if row.unit == Quantity::Percent => {
+            from > row.a.value && from > 100.0 - row.a.value
+        }
         (None, Some(from)) => row.a.value != 0.0 && from > (ABSURD - 1.0) * row.a.value.abs(),
         (None, None) => true,
     }
@@ -193,9 +219,13 @@ fn blind(row: &CompareRow) -> bool {
 fn seen(row: &CompareRow) -> Option<String> {
     let (percent, from) = (row.seen_from_percent, row.seen_from?);
     Some(match percent {
-        _ if blind(row) && row.unit == Quantity::Percent => "not even all or none would have been seen for sure".to_owned(),
+        _ if blind(row) && row.unit == Quantity::Percent => {
+            "not even all or none would have been seen for sure".to_owned()
+        }
         _ if blind(row) => "only a change of more than tenfold would have been seen".to_owned(),
-        Some(percent) if percent < 10.0 => format!("one of {} % would have been seen", percent_digits(percent)),
+        Some(percent) if percent < 10.0 => {
+            format!("one of {} % would have been seen", percent_digits(percent))
+        }
         // So much more is as far as so much less, on the scale of ratios.
         Some(percent) => format!(
             "{} % more or {} % less would have been seen",
@@ -203,7 +233,10 @@ fn seen(row: &CompareRow) -> Option<String> {
             percent_digits(percent / (1.0 + percent / 100.0))
         ),
         None if row.unit == Quantity::Percent => {
-            format!("one of {} percentage points would have been seen", bare(row.unit, from, from))
+            format!(
+                "one of {} percentage points would have been seen",
+                bare(row.unit, from, from)
+            )
         }
         None => format!("one of {} would have been seen", amount(row.unit, from)),
     })
@@ -211,30 +244,50 @@ fn seen(row: &CompareRow) -> Option<String> {
 
 /// Conditions that nothing could be said of.
 pub fn unjudged(document: &CompareDocument) -> impl Iterator<Item = &Condition> {
-    document.conditions.iter().filter(|condition| condition.outcome == Outcome::NotJudged)
+    document
+        .conditions
+        .iter()
+        .filter(|condition| condition.outcome == Outcome::NotJudged)
 }
 
 /// What came of a figure, in words.
 #[must_use]
 pub fn verdict(row: &CompareRow, among: u64) -> String {
     match row.change {
-        Change::Higher | Change::Lower => format!("{} is {}{}", short(&row.figure), size_of(row), meaning(row)),
+        Change::Higher | Change::Lower => {
+            format!("{} is {}{}", short(&row.figure), size_of(row), meaning(row))
+        }
         Change::NotAmongAll => {
-            format!("no difference shown: {} would count alone, among {among} figures it may be chance", size_of(row))
+            format!(
+                "no difference shown: {} would count alone, among {among} figures it may be chance",
+                size_of(row)
+            )
         }
-        Change::NotShown => {
-            seen(row).map_or_else(|| "no difference shown".to_owned(), |seen| format!("no difference shown; {seen}"))
-        }
+        Change::NotShown => seen(row).map_or_else(
+            || "no difference shown".to_owned(),
+            |seen| format!("no difference shown; {seen}"),
+        ),
         Change::Unknown => {
-            let why: Vec<String> = [unknown("A", &row.a), unknown("B", &row.b)].into_iter().flatten().collect();
-            if why.is_empty() { "cannot be told".to_owned() } else { format!("cannot be told: {}", why.join(", ")) }
+            let why: Vec<String> = [unknown("A", &row.a), unknown("B", &row.b)]
+                .into_iter()
+                .flatten()
+                .collect();
+            if why.is_empty() {
+                "cannot be told".to_owned()
+            } else {
+                format!("cannot be told: {}", why.join(", "))
+            }
         }
     }
 }
 
 /// What it is of, behind its name.
 fn full(row: &CompareRow) -> String {
-    if row.label.is_empty() { row.figure.clone() } else { format!("{} of {}", row.figure, row.label) }
+    if row.label.is_empty() {
+        row.figure.clone()
+    } else {
+        format!("{} of {}", row.figure, row.label)
+    }
 }
 
 /// How many conditions there are.
@@ -250,22 +303,51 @@ fn conditions_in_words(document: &CompareDocument) -> String {
 pub fn answer(document: &CompareDocument) -> String {
     let differing = |row: &&CompareRow| matches!(row.change, Change::Higher | Change::Lower);
     let mut found: Vec<&CompareRow> = document.results.iter().filter(differing).collect();
-    let judged = document.results.iter().filter(|row| row.change != Change::Unknown).count();
+    let judged = document
+        .results
+        .iter()
+        .filter(|row| row.change != Change::Unknown)
+        .count();
     let mut out = String::new();
-    let failed = document.conditions.iter().filter(|condition| condition.verdict.contains("failed")).count();
+    let failed = document
+        .conditions
+        .iter()
+        .filter(|condition| condition.verdict.contains("failed"))
+        .count();
     if failed > 0 {
-        let _ = write!(out, "{failed} of {} failed. ", conditions_in_words(document));
+        let _ = write!(
+            out,
+            "{failed} of {} failed. ",
+            conditions_in_words(document)
+        );
     }
-    let open = unjudged(document).filter(|condition| !condition.verdict.contains("failed")).count();
+    let open = unjudged(document)
+        .filter(|condition| !condition.verdict.contains("failed"))
+        .count();
     if open > 0 {
-        let _ = write!(out, "{open} of {} cannot be judged. ", conditions_in_words(document));
+        let _ = write!(
+            out,
+            "{open} of {} cannot be judged. ",
+            conditions_in_words(document)
+        );
     }
     if judged == 0 {
-        out.push_str("Whether A and B differ cannot be told: no figure has an interval on both sides.");
+        out.push_str(
+            "Whether A and B differ cannot be told: no figure has an interval on both sides.",
+        );
     } else if found.is_empty() {
-        let _ = write!(out, "No difference shown between A and B in {judged} figures.");
-        let told = document.results.iter().filter(|row| row.change == Change::NotShown);
-        if let Some((row, seen)) = told.filter(|row| !blind(row)).find_map(|row| Some((row, seen(row)?))) {
+        let _ = write!(
+            out,
+            "No difference shown between A and B in {judged} figures."
+        );
+        let told = document
+            .results
+            .iter()
+            .filter(|row| row.change == Change::NotShown);
+        if let Some((row, seen)) = told
+            .filter(|row| !blind(row))
+            .find_map(|row| Some((row, seen(row)?)))
+        {
             let _ = write!(out, " Of {}, {seen}.", full(row));
         }
     } else {
@@ -273,11 +355,16 @@ pub fn answer(document: &CompareDocument) -> String {
         // The surest first; of those that are as sure, the largest.
         found.sort_by(|one, other| {
             let rank = |row: &CompareRow| row.p_adjusted.unwrap_or(1.0).max(1e-9);
-            rank(one).total_cmp(&rank(other)).then(size(other).total_cmp(&size(one)))
+            rank(one)
+                .total_cmp(&rank(other))
+                .then(size(other).total_cmp(&size(one)))
         });
         let _ = write!(out, "{} of {judged} figures differ", found.len());
-        let told: Vec<String> =
-            found.iter().take(3).map(|row| format!("{} is {} in B{}", full(row), size_of(row), meaning(row))).collect();
+        let told: Vec<String> = found
+            .iter()
+            .take(3)
+            .map(|row| format!("{} is {} in B{}", full(row), size_of(row), meaning(row)))
+            .collect();
         let _ = write!(out, ": {}.", told.join("; "));
     }
     match document.differs.len() {
@@ -319,13 +406,23 @@ pub(crate) fn settings(differs: &[SettingDifference], all: bool) -> Vec<Vec<Stri
     let few = |one: &&SettingDifference| all || one.kind != "other variable";
     let deciding = differs.iter().filter(few);
     let others = differs.iter().filter(|one| !few(one)).take(FEW);
-    deciding.chain(others).map(|one| vec![one.kind.clone(), one.name.clone(), cut(&one.a), cut(&one.b)]).collect()
+    deciding
+        .chain(others)
+        .map(|one| vec![one.kind.clone(), one.name.clone(), cut(&one.a), cut(&one.b)])
+        .collect()
 }
 
 /// A line for each condition.
 pub(crate) fn conditions(document: &CompareDocument) -> Vec<Vec<String>> {
     let of = document.conditions.iter();
-    of.map(|one| vec![one.condition.clone(), one.label.clone(), one.verdict.clone()]).collect()
+    of.map(|one| {
+        vec![
+            one.condition.clone(),
+            one.label.clone(),
+            one.verdict.clone(),
+        ]
+    })
+    .collect()
 }
 
 /// A side's runs in words.
@@ -333,7 +430,11 @@ pub(crate) fn side(name: &str, side: &CompareSide) -> String {
     let mut shapes: Vec<&str> = side.runs.iter().map(|run| run.shape.as_str()).collect();
     shapes.dedup();
     let dirs: Vec<&str> = side.runs.iter().map(|run| run.run_dir.as_str()).collect();
-    let many = if dirs.len() == 1 { String::new() } else { format!("{} runs, ", dirs.len()) };
+    let many = if dirs.len() == 1 {
+        String::new()
+    } else {
+        format!("{} runs, ", dirs.len())
+    };
     format!("{name}: {many}{} ({})", shapes.join(", "), dirs.join(", "))
 }
 
@@ -361,11 +462,21 @@ pub(crate) fn sentences(document: &CompareDocument) -> Vec<String> {
             .to_owned(),
         "What \"would have been seen\" is what four of five such comparisons would show.".to_owned(),
     ];
-    let lengths =
-        document.results.iter().flat_map(|row| [&row.a, &row.b]).filter(|side| side.blocks > 0 && side.block_length > 1.0);
+    let lengths = document
+        .results
+        .iter()
+        .flat_map(|row| [&row.a, &row.b])
+        .filter(|side| side.blocks > 0 && side.block_length > 1.0);
     let lengths: Vec<f64> = lengths.map(|side| side.block_length).collect();
-    if let (Some(low), Some(high)) = (lengths.iter().copied().reduce(f64::min), lengths.iter().copied().reduce(f64::max)) {
-        sentences.push(format!("Blocks were {} to {} samples long.", rate(low, 0.0), rate(high, 0.0)));
+    if let (Some(low), Some(high)) = (
+        lengths.iter().copied().reduce(f64::min),
+        lengths.iter().copied().reduce(f64::max),
+    ) {
+        sentences.push(format!(
+            "Blocks were {} to {} samples long.",
+            rate(low, 0.0),
+            rate(high, 0.0)
+        ));
     }
     if document.a.runs.len() > 1 || document.b.runs.len() > 1 {
         sentences.push(
@@ -376,14 +487,19 @@ pub(crate) fn sentences(document: &CompareDocument) -> Vec<String> {
     if !document.conditions.is_empty() {
         let when = match document.fail_when {
             FailWhen::Proven => "when all of the interval is beyond the limit",
-            FailWhen::Estimated => "when the figure itself is beyond the limit, whatever its interval",
+            FailWhen::Estimated => {
+                "when the figure itself is beyond the limit, whatever its interval"
+            }
             FailWhen::Possible => "unless all of the interval is within the limit",
         };
         let hold = match document.conditions.len() {
             1 => "its interval holds".to_owned(),
             many => format!("the intervals of the {many} conditions hold together"),
         };
-        sentences.push(format!("A condition fails {when}; {hold} at {:.0} %.", document.level * 100.0));
+        sentences.push(format!(
+            "A condition fails {when}; {hold} at {:.0} %.",
+            document.level * 100.0
+        ));
     }
     sentences
 }
@@ -391,7 +507,15 @@ pub(crate) fn sentences(document: &CompareDocument) -> Vec<String> {
 /// Figures of one side alone, in words.
 pub(crate) fn only_on(document: &CompareDocument) -> Vec<String> {
     let of = document.only_on.iter();
-    of.map(|one| format!("{} figures of {} are only on {}.", count(one.figures), one.of, one.side.to_uppercase())).collect()
+    of.map(|one| {
+        format!(
+            "{} figures of {} are only on {}.",
+            count(one.figures),
+            one.of,
+            one.side.to_uppercase()
+        )
+    })
+    .collect()
 }
 
 /// The whole text.
@@ -400,25 +524,45 @@ pub fn text(document: &CompareDocument) -> String {
     let mut out = String::new();
     let _ = writeln!(out, "Replimeter compare · {}\n", document.command);
     let _ = writeln!(out, "  {}", wrapped(&side("A", &document.a), 118, "     "));
-    let _ = writeln!(out, "  {}\n", wrapped(&side("B", &document.b), 118, "     "));
+    let _ = writeln!(
+        out,
+        "  {}\n",
+        wrapped(&side("B", &document.b), 118, "     ")
+    );
     let _ = writeln!(out, "{}\n", wrapped(&document.answer, 96, ""));
     let table = |headings: &[&str], left: usize, lines: Vec<Vec<String>>| {
-        let mut table = plain_table(headings.iter().map(|heading| (*heading).to_owned()).collect());
+        let mut table = plain_table(
+            headings
+                .iter()
+                .map(|heading| (*heading).to_owned())
+                .collect(),
+        );
         lines.into_iter().for_each(|line| _ = table.add_row(line));
         aligned(table, left)
     };
     let shown = settings(&document.differs, false);
     if !shown.is_empty() {
         let more = document.differs.len() - shown.len();
-        let _ = writeln!(out, "What differs beside the figures\n{}", table(&SETTING_HEADINGS, 4, shown).trim_end());
+        let _ = writeln!(
+            out,
+            "What differs beside the figures\n{}",
+            table(&SETTING_HEADINGS, 4, shown).trim_end()
+        );
         if more > 0 {
-            let _ = writeln!(out, " and {more} other variables (--json and the page have them all)");
+            let _ = writeln!(
+                out,
+                " and {more} other variables (--json and the page have them all)"
+            );
         }
         out.push('\n');
     }
     if !document.varies.is_empty() {
         let shown = settings(&document.varies, false);
-        let _ = writeln!(out, "What differs among the runs of one side\n{}\n", table(&SETTING_HEADINGS, 4, shown).trim_end());
+        let _ = writeln!(
+            out,
+            "What differs among the runs of one side\n{}\n",
+            table(&SETTING_HEADINGS, 4, shown).trim_end()
+        );
     }
     let mut lines = lines(document);
     let mut headings = HEADINGS.to_vec();
@@ -429,7 +573,12 @@ pub fn text(document: &CompareDocument) -> String {
         left = 1;
     }
     let last = headings.len() - 1;
-    let mut figures = plain_table(headings.iter().map(|heading| (*heading).to_owned()).collect());
+    let mut figures = plain_table(
+        headings
+            .iter()
+            .map(|heading| (*heading).to_owned())
+            .collect(),
+    );
     lines.into_iter().for_each(|line| _ = figures.add_row(line));
     if let Some(verdicts) = figures.column_mut(last) {
         verdicts.set_cell_alignment(comfy_table::CellAlignment::Left);
@@ -440,14 +589,26 @@ pub fn text(document: &CompareDocument) -> String {
             column.set_cell_alignment(comfy_table::CellAlignment::Right);
         }
     }
-    let figures: String = figures.lines().map(|line| format!("{}\n", line.trim_end())).collect();
-    let _ = writeln!(out, "Figures, with {:.0} % intervals\n{}", document.level * 100.0, figures.trim_end());
+    let figures: String = figures
+        .lines()
+        .map(|line| format!("{}\n", line.trim_end()))
+        .collect();
+    let _ = writeln!(
+        out,
+        "Figures, with {:.0} % intervals\n{}",
+        document.level * 100.0,
+        figures.trim_end()
+    );
     for sentence in only_on(document) {
         let _ = writeln!(out, " {sentence}");
     }
     let conditions = conditions(document);
     if !conditions.is_empty() {
-        let _ = writeln!(out, "\nConditions\n{}", table(&CONDITION_HEADINGS, 3, conditions).trim_end());
+        let _ = writeln!(
+            out,
+            "\nConditions\n{}",
+            table(&CONDITION_HEADINGS, 3, conditions).trim_end()
+        );
     }
     let _ = writeln!(out, "\nHow it was compared");
     for sentence in sentences(document) {
@@ -462,11 +623,20 @@ pub(crate) mod tests {
     use super::*;
 
     fn estimate(value: f64, low: f64, high: f64) -> Estimate {
-        Estimate { value: Some(value), low: Some(low), high: Some(high) }
+        Estimate {
+            value: Some(value),
+            low: Some(low),
+            high: Some(high),
+        }
     }
 
     pub(crate) fn example() -> CompareDocument {
-        let side = |value: f64| SideFigure { value, low: Some(value * 0.97), high: Some(value * 1.03), ..SideFigure::default() };
+        let side = |value: f64| SideFigure {
+            value,
+            low: Some(value * 0.97),
+            high: Some(value * 1.03),
+            ..SideFigure::default()
+        };
         let mut slower = CompareRow {
             figure: "lag.p99".to_owned(),
             label: "replica1".to_owned(),
@@ -514,17 +684,52 @@ pub(crate) mod tests {
     #[test]
     fn verdicts_say_how_much_and_how_sure() {
         let document = example();
-        assert_eq!(document.results[0].verdict, "p99 is 12 % higher [4.0, 21]: slower");
-        assert_eq!(document.results[1].verdict, "no difference shown; one of 5.0 % would have been seen");
+        assert_eq!(
+            document.results[0].verdict,
+            "p99 is 12 % higher [4.0, 21]: slower"
+        );
+        assert_eq!(
+            document.results[1].verdict,
+            "no difference shown; one of 5.0 % would have been seen"
+        );
         let unseen = |unit, percent: Option<f64>, from: f64| {
-            let row = CompareRow { unit, seen_from: Some(from), seen_from_percent: percent, ..document.results[1].clone() };
-            verdict(&CompareRow { a: SideFigure { value: 50.0, ..SideFigure::default() }, ..row }, 1)
+            let row = CompareRow {
+                unit,
+                seen_from: Some(from),
+                seen_from_percent: percent,
+                ..document.results[1].clone()
+            };
+            verdict(
+                &CompareRow {
+                    a: SideFigure {
+                        value: 50.0,
+                        ..SideFigure::default()
+                    },
+                    ..row
+                },
+                1,
+            )
         };
-        assert!(unseen(Quantity::Us, Some(300.0), 150.0).ends_with("300 % more or 75 % less would have been seen"));
-        assert!(unseen(Quantity::Us, Some(1e12), 5e11).ends_with("only a change of more than tenfold would have been seen"));
-        assert!(unseen(Quantity::Us, None, 501.0).ends_with("only a change of more than tenfold would have been seen"));
-        assert!(unseen(Quantity::Percent, None, 30.0).ends_with("one of 30.0 percentage points would have been seen"));
-        assert!(unseen(Quantity::Percent, None, 101.5).ends_with("not even all or none would have been seen for sure"));
+        assert!(
+            unseen(Quantity::Us, Some(300.0), 150.0)
+                .ends_with("300 % more or 75 % less would have been seen")
+        );
+        assert!(
+            unseen(Quantity::Us, Some(1e12), 5e11)
+                .ends_with("only a change of more than tenfold would have been seen")
+        );
+        assert!(
+            unseen(Quantity::Us, None, 501.0)
+                .ends_with("only a change of more than tenfold would have been seen")
+        );
+        assert!(
+            unseen(Quantity::Percent, None, 30.0)
+                .ends_with("one of 30.0 percentage points would have been seen")
+        );
+        assert!(
+            unseen(Quantity::Percent, None, 101.5)
+                .ends_with("not even all or none would have been seen for sure")
+        );
         let less = CompareRow {
             change: Change::Lower,
             better: Better::Higher,
@@ -534,7 +739,10 @@ pub(crate) mod tests {
             ratio: estimate(0.92, 0.88, 0.96),
             ..CompareRow::default()
         };
-        assert_eq!(verdict(&less, 1), "throughput is 8.0 % lower [4.0, 12]: worse");
+        assert_eq!(
+            verdict(&less, 1),
+            "throughput is 8.0 % lower [4.0, 12]: worse"
+        );
         let points = CompareRow {
             change: Change::Higher,
             unit: Quantity::Percent,
@@ -542,14 +750,24 @@ pub(crate) mod tests {
             difference: estimate(2.0, 0.5, 3.5),
             ..CompareRow::default()
         };
-        assert_eq!(verdict(&points, 1), "percent is 2.00 percentage points higher [0.50, 3.50]: worse");
+        assert_eq!(
+            verdict(&points, 1),
+            "percent is 2.00 percentage points higher [0.50, 3.50]: worse"
+        );
     }
 
     #[test]
     fn the_text_has_settings_first() {
         let text = text(&example());
-        let place = |wanted: &str| text.find(wanted).unwrap_or_else(|| panic!("`{wanted}` is missing in {text}"));
+        let place = |wanted: &str| {
+            text.find(wanted)
+                .unwrap_or_else(|| panic!("`{wanted}` is missing in {text}"))
+        };
         assert!(place("sync_binlog") < place("p99 is 12 % higher"));
-        assert!(place("1 of 2 figures differ: lag.p99 of replica1 is 12 % higher [4.0, 21] in B: slower.") > 0);
+        assert!(
+            place(
+                "1 of 2 figures differ: lag.p99 of replica1 is 12 % higher [4.0, 21] in B: slower."
+            ) > 0
+        );
     }
 }

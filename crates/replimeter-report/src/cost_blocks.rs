@@ -71,17 +71,34 @@ impl Columns for CostBlocks {
     const GROUP: usize = 512;
 
     fn write(&self, group: &mut RowGroup<'_>, held: &[BlockRecord]) -> Result<(), ParquetError> {
-        let number = |pick: fn(&BlockRecord) -> u32| held.iter().map(|block| short(pick(block))).collect::<Vec<_>>();
-        let whole = |pick: fn(&BlockRecord) -> u64| held.iter().map(|block| long(pick(block))).collect::<Vec<_>>();
+        let number = |pick: fn(&BlockRecord) -> u32| {
+            held.iter()
+                .map(|block| short(pick(block)))
+                .collect::<Vec<_>>()
+        };
+        let whole = |pick: fn(&BlockRecord) -> u64| {
+            held.iter()
+                .map(|block| long(pick(block)))
+                .collect::<Vec<_>>()
+        };
         let text = |pick: fn(&BlockRecord) -> &String| {
-            held.iter().map(|block| ByteArray::from(pick(block).as_str())).collect::<Vec<_>>()
+            held.iter()
+                .map(|block| ByteArray::from(pick(block).as_str()))
+                .collect::<Vec<_>>()
         };
         let maybe_text = |pick: fn(&BlockRecord) -> &Option<String>| {
-            held.iter().map(|block| pick(block).as_deref().map(ByteArray::from)).collect::<Vec<_>>()
+            held.iter()
+                .map(|block| pick(block).as_deref().map(ByteArray::from))
+                .collect::<Vec<_>>()
         };
         let real = |pick: fn(&BlockRecord) -> f64| held.iter().map(pick).collect::<Vec<_>>();
-        let maybe = |pick: fn(&BlockRecord) -> Option<f64>| held.iter().map(pick).collect::<Vec<_>>();
-        let latency = |pick: fn(&Distribution) -> Option<f64>| held.iter().map(|block| pick(&block.latency)).collect::<Vec<_>>();
+        let maybe =
+            |pick: fn(&BlockRecord) -> Option<f64>| held.iter().map(pick).collect::<Vec<_>>();
+        let latency = |pick: fn(&Distribution) -> Option<f64>| {
+            held.iter()
+                .map(|block| pick(&block.latency))
+                .collect::<Vec<_>>()
+        };
         required::<Int32Type>(group, &number(|block| block.round))?;
         required::<ByteArrayType>(group, &text(|block| &block.engine))?;
         required::<ByteArrayType>(group, &text(|block| &block.mode))?;
@@ -105,7 +122,10 @@ impl Columns for CostBlocks {
         optional::<DoubleType>(group, maybe(|block| block.primary_cpu_us_per_op))?;
         optional::<DoubleType>(group, maybe(|block| block.all_cpu_us_per_op))?;
         optional::<DoubleType>(group, maybe(|block| block.client_cpu_us_per_op))?;
-        optional::<Int64Type>(group, held.iter().map(|block| block.behind.map(long)).collect())
+        optional::<Int64Type>(
+            group,
+            held.iter().map(|block| block.behind.map(long)).collect(),
+        )
     }
 }
 
@@ -125,12 +145,31 @@ mod tests {
         let mut writer = BlocksWriter::create(&path).unwrap();
         for block in 1..=3 {
             let void = (block == 2).then(|| "fell back".to_owned());
-            writer.write(BlockRecord { mode: "async".to_owned(), block, void, operations: 7, ..BlockRecord::default() }).unwrap();
+            writer
+                .write(BlockRecord {
+                    mode: "async".to_owned(),
+                    block,
+                    void,
+                    operations: 7,
+                    ..BlockRecord::default()
+                })
+                .unwrap();
         }
         writer.finish().unwrap();
         let reader = SerializedFileReader::new(std::fs::File::open(&path).unwrap()).unwrap();
-        let rows: Vec<_> = reader.get_row_iter(None).unwrap().map(Result::unwrap).collect();
-        assert_eq!((rows.len(), rows[2].get_int(7).unwrap(), rows[0].get_long(11).unwrap()), (3, 3, 7));
+        let rows: Vec<_> = reader
+            .get_row_iter(None)
+            .unwrap()
+            .map(Result::unwrap)
+            .collect();
+        assert_eq!(
+            (
+                rows.len(),
+                rows[2].get_int(7).unwrap(),
+                rows[0].get_long(11).unwrap()
+            ),
+            (3, 3, 7)
+        );
         assert_eq!(rows[1].get_string(8).unwrap(), "fell back");
         assert!(rows[0].get_string(8).is_err(), "null");
     }

@@ -88,11 +88,22 @@ impl Columns for Crashes {
     const GROUP: usize = 2048;
 
     fn write(&self, group: &mut RowGroup<'_>, held: &[Self::Row]) -> Result<(), ParquetError> {
-        let texts =
-            |pick: fn(&(String, CrashRecord)) -> &str| held.iter().map(|row| ByteArray::from(pick(row))).collect::<Vec<_>>();
-        let counts = |pick: fn(&CrashRecord) -> u64| held.iter().map(|(_, row)| long(pick(row))).collect::<Vec<_>>();
-        let times = |pick: fn(&CrashRecord) -> f64| held.iter().map(|(_, row)| pick(row)).collect::<Vec<_>>();
-        let maybe = |pick: fn(&CrashRecord) -> Option<f64>| held.iter().map(|(_, row)| pick(row)).collect::<Vec<_>>();
+        let texts = |pick: fn(&(String, CrashRecord)) -> &str| {
+            held.iter()
+                .map(|row| ByteArray::from(pick(row)))
+                .collect::<Vec<_>>()
+        };
+        let counts = |pick: fn(&CrashRecord) -> u64| {
+            held.iter()
+                .map(|(_, row)| long(pick(row)))
+                .collect::<Vec<_>>()
+        };
+        let times = |pick: fn(&CrashRecord) -> f64| {
+            held.iter().map(|(_, row)| pick(row)).collect::<Vec<_>>()
+        };
+        let maybe = |pick: fn(&CrashRecord) -> Option<f64>| {
+            held.iter().map(|(_, row)| pick(row)).collect::<Vec<_>>()
+        };
         required::<ByteArrayType>(group, &texts(|(_, row)| &row.shape))?;
         required::<ByteArrayType>(group, &texts(|(mode, _)| mode))?;
         required::<Int64Type>(group, &counts(|row| row.number))?;
@@ -117,12 +128,41 @@ impl Columns for Crashes {
         optional::<DoubleType>(group, maybe(|row| row.return_us))?;
         let errant = held.iter().map(|(_, row)| row.errant.as_ref());
         let number = |errant: Option<u64>| errant.map(long);
-        optional::<Int64Type>(group, errant.clone().map(|errant| number(errant?.transactions)).collect())?;
-        optional::<ByteArrayType>(group, errant.clone().map(|errant| Some(ByteArray::from(errant?.gtids.as_str()))).collect())?;
-        optional::<Int64Type>(group, errant.clone().map(|errant| number(Some(errant?.rows))).collect())?;
-        optional::<Int64Type>(group, errant.clone().map(|errant| number(Some(errant?.acknowledged))).collect())?;
-        optional::<Int64Type>(group, errant.map(|errant| number(Some(errant?.missing))).collect())?;
-        let errors = held.iter().map(|(_, row)| row.return_error.as_deref().map(ByteArray::from));
+        optional::<Int64Type>(
+            group,
+            errant
+                .clone()
+                .map(|errant| number(errant?.transactions))
+                .collect(),
+        )?;
+        optional::<ByteArrayType>(
+            group,
+            errant
+                .clone()
+                .map(|errant| Some(ByteArray::from(errant?.gtids.as_str())))
+                .collect(),
+        )?;
+        optional::<Int64Type>(
+            group,
+            errant
+                .clone()
+                .map(|errant| number(Some(errant?.rows)))
+                .collect(),
+        )?;
+        optional::<Int64Type>(
+            group,
+            errant
+                .clone()
+                .map(|errant| number(Some(errant?.acknowledged)))
+                .collect(),
+        )?;
+        optional::<Int64Type>(
+            group,
+            errant.map(|errant| number(Some(errant?.missing))).collect(),
+        )?;
+        let errors = held
+            .iter()
+            .map(|(_, row)| row.return_error.as_deref().map(ByteArray::from));
         optional::<ByteArrayType>(group, errors.collect())
     }
 }
@@ -141,7 +181,12 @@ impl LooksWriter {
     /// # Errors
     /// When it cannot be made.
     pub fn create(path: &Path, shape: &str) -> Result<Self, SamplesError> {
-        Self::begun(path, Looks { shape: shape.to_owned() })
+        Self::begun(
+            path,
+            Looks {
+                shape: shape.to_owned(),
+            },
+        )
     }
 
     /// Adds a look.
@@ -159,10 +204,18 @@ impl Columns for Looks {
     const GROUP: usize = 2048;
 
     fn write(&self, group: &mut RowGroup<'_>, held: &[ExposureSample]) -> Result<(), ParquetError> {
-        let counts = |pick: fn(&ExposureSample) -> u64| held.iter().map(|row| long(pick(row))).collect::<Vec<_>>();
-        required::<ByteArrayType>(group, &vec![ByteArray::from(self.shape.as_str()); held.len()])?;
+        let counts = |pick: fn(&ExposureSample) -> u64| {
+            held.iter().map(|row| long(pick(row))).collect::<Vec<_>>()
+        };
+        required::<ByteArrayType>(
+            group,
+            &vec![ByteArray::from(self.shape.as_str()); held.len()],
+        )?;
         required::<DoubleType>(group, &held.iter().map(|row| row.at_us).collect::<Vec<_>>())?;
-        required::<DoubleType>(group, &held.iter().map(|row| row.look_us).collect::<Vec<_>>())?;
+        required::<DoubleType>(
+            group,
+            &held.iter().map(|row| row.look_us).collect::<Vec<_>>(),
+        )?;
         required::<Int64Type>(group, &counts(|row| row.answered))?;
         required::<Int64Type>(group, &counts(|row| row.transactions))?;
         required::<Int64Type>(group, &counts(|row| row.bytes))?;

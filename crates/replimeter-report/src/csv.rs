@@ -26,15 +26,27 @@ struct Column {
 /// # Errors
 /// When the table cannot be written, which needs memory only.
 pub fn table(schema: &Value, document: &Value) -> Result<String, csv::Error> {
-    let rows = |name: &str| document.get(name).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-    let name = if rows("results").is_empty() && !rows("backlog").is_empty() { "backlog" } else { "results" };
+    let rows = |name: &str| {
+        document
+            .get(name)
+            .and_then(Value::as_array)
+            .map(Vec::as_slice)
+            .unwrap_or_default()
+    };
+    let name = if rows("results").is_empty() && !rows("backlog").is_empty() {
+        "backlog"
+    } else {
+        "results"
+    };
     let columns = columns(schema, name);
     let mut writer = csv::Writer::from_writer(Vec::new());
     writer.write_record(columns.iter().map(|column| column.name.as_str()))?;
     for row in rows(name) {
         writer.write_record(columns.iter().map(|column| cell(row, &column.way)))?;
     }
-    let bytes = writer.into_inner().map_err(|error| csv::Error::from(error.into_error()))?;
+    let bytes = writer
+        .into_inner()
+        .map_err(|error| csv::Error::from(error.into_error()))?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
@@ -48,11 +60,21 @@ fn columns(schema: &Value, table: &str) -> Vec<Column> {
     columns
 }
 
-fn descend(schema: &Value, part: &Value, way: &mut Vec<Step>, name: &str, columns: &mut Vec<Column>) {
+fn descend(
+    schema: &Value,
+    part: &Value,
+    way: &mut Vec<Step>,
+    name: &str,
+    columns: &mut Vec<Column>,
+) {
     let part = resolve(schema, part);
     if let Some(properties) = part.get("properties").and_then(Value::as_object) {
         for (key, property) in properties {
-            let name = if name.is_empty() { key.clone() } else { format!("{name}.{key}") };
+            let name = if name.is_empty() {
+                key.clone()
+            } else {
+                format!("{name}.{key}")
+            };
             way.push(Step::Key(key.clone()));
             descend(schema, property, way, &name, columns);
             way.pop();
@@ -65,10 +87,14 @@ fn descend(schema: &Value, part: &Value, way: &mut Vec<Step>, name: &str, column
         _ => false,
     };
     if is("array") {
-        let pair = part.get("minItems").is_some_and(|least| least == 2) && part.get("maxItems").is_some_and(|most| most == 2);
+        let pair = part.get("minItems").is_some_and(|least| least == 2)
+            && part.get("maxItems").is_some_and(|most| most == 2);
         for (index, end) in ["low", "high"].into_iter().enumerate().filter(|_| pair) {
             way.push(Step::Index(index));
-            columns.push(Column { name: format!("{name}.{end}"), way: way.clone() });
+            columns.push(Column {
+                name: format!("{name}.{end}"),
+                way: way.clone(),
+            });
             way.pop();
         }
         return;
@@ -77,7 +103,10 @@ fn descend(schema: &Value, part: &Value, way: &mut Vec<Step>, name: &str, column
         // With keys that are not known beforehand.
         return;
     }
-    columns.push(Column { name: name.to_owned(), way: way.clone() });
+    columns.push(Column {
+        name: name.to_owned(),
+        way: way.clone(),
+    });
 }
 
 fn cell(row: &Value, way: &[Step]) -> String {
@@ -104,33 +133,79 @@ mod tests {
     #[test]
     fn every_figure_has_its_column_whatever_was_measured() {
         let schema = schema("lag").unwrap();
-        let interval = Intervals { p50_us: Some([1.5, 2.5]), ..Intervals::default() };
-        let from_ack = Distribution { count: 7, p50_us: Some(-2.0), ci95: Some(interval), ..Distribution::default() };
-        let row = LagRow { shape: "a,\"b\"".to_owned(), from_ack, ..LagRow::default() };
-        let full = LagDocument { results: vec![row], ..LagDocument::default() };
+        let interval = Intervals {
+            p50_us: Some([1.5, 2.5]),
+            ..Intervals::default()
+        };
+        let from_ack = Distribution {
+            count: 7,
+            p50_us: Some(-2.0),
+            ci95: Some(interval),
+            ..Distribution::default()
+        };
+        let row = LagRow {
+            shape: "a,\"b\"".to_owned(),
+            from_ack,
+            ..LagRow::default()
+        };
+        let full = LagDocument {
+            results: vec![row],
+            ..LagDocument::default()
+        };
         let text = table(&schema, &serde_json::to_value(&full).unwrap()).unwrap();
-        let empty = table(&schema, &serde_json::to_value(LagDocument::default()).unwrap()).unwrap();
+        let empty = table(
+            &schema,
+            &serde_json::to_value(LagDocument::default()).unwrap(),
+        )
+        .unwrap();
         assert_eq!(text.lines().next(), empty.lines().next());
         let mut reader = csv::Reader::from_reader(text.as_bytes());
         let header = reader.headers().unwrap().clone();
-        assert_eq!(header.iter().take(4).collect::<Vec<_>>(), ["shape", "replica", "method", "size_bytes"]);
+        assert_eq!(
+            header.iter().take(4).collect::<Vec<_>>(),
+            ["shape", "replica", "method", "size_bytes"]
+        );
         let record = reader.records().next().unwrap().unwrap();
-        let of =
-            |name: &str| &record[header.iter().position(|known| known == name).unwrap_or_else(|| panic!("{name}: {header:?}"))];
+        let of = |name: &str| {
+            &record[header
+                .iter()
+                .position(|known| known == name)
+                .unwrap_or_else(|| panic!("{name}: {header:?}"))]
+        };
         assert_eq!(of("shape"), "a,\"b\"");
         assert_eq!(of("from_ack.count"), "7");
         assert_eq!(of("from_ack.p50_us"), "-2.0");
-        assert_eq!((of("from_ack.ci95.p50_us.low"), of("from_ack.ci95.p50_us.high")), ("1.5", "2.5"));
+        assert_eq!(
+            (
+                of("from_ack.ci95.p50_us.low"),
+                of("from_ack.ci95.p50_us.high")
+            ),
+            ("1.5", "2.5")
+        );
         assert_eq!(of("from_ack.p99_us"), "");
-        assert!(!header.iter().any(|name| name.starts_with("histogram")), "{header:?}");
+        assert!(
+            !header.iter().any(|name| name.starts_with("histogram")),
+            "{header:?}"
+        );
     }
 
     #[test]
     fn every_command_with_results_has_a_table() {
-        for name in ["lag", "calibrate", "tap", "load", "scale", "cost", "stale", "loss", "exposure"] {
+        for name in [
+            "lag",
+            "calibrate",
+            "tap",
+            "load",
+            "scale",
+            "cost",
+            "stale",
+            "loss",
+            "exposure",
+        ] {
             let columns = columns(&schema(name).unwrap(), "results");
             assert!(columns.len() > 5, "{name}: {}", columns.len());
-            let names: std::collections::BTreeSet<&str> = columns.iter().map(|column| column.name.as_str()).collect();
+            let names: std::collections::BTreeSet<&str> =
+                columns.iter().map(|column| column.name.as_str()).collect();
             assert_eq!(names.len(), columns.len(), "{name}");
         }
     }

@@ -3,7 +3,9 @@
 use std::fmt::Write as _;
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
-use replimeter_model::doctor::{DoctorDocument, DoctorRow, DoctorStatus, Finding, Relation, Severity};
+use replimeter_model::doctor::{
+    DoctorDocument, DoctorRow, DoctorStatus, Finding, Relation, Severity,
+};
 
 use crate::{
     figures::{Unit, count, time},
@@ -22,14 +24,21 @@ const VERSION: usize = 16;
 pub fn text(document: &DoctorDocument) -> String {
     let mut out = String::new();
     let target = &document.target;
-    let mode = target.mode.as_ref().map_or_else(String::new, |mode| format!(" · {mode}"));
+    let mode = target
+        .mode
+        .as_ref()
+        .map_or_else(String::new, |mode| format!(" · {mode}"));
     let _ = writeln!(out, "Replimeter doctor · {}{mode}\n", target.shape);
     let _ = writeln!(out, "Who replicates from whom");
     out.push_str(&tree(document));
     let _ = writeln!(out, "\nServers");
     out.push_str(&servers(document));
     out.push_str(&clocks(document));
-    for (severity, title) in [(Severity::Error, "Errors"), (Severity::Warning, "Warnings"), (Severity::Info, "Good to know")] {
+    for (severity, title) in [
+        (Severity::Error, "Errors"),
+        (Severity::Warning, "Warnings"),
+        (Severity::Info, "Good to know"),
+    ] {
         out.push_str(&findings(document, severity, title));
     }
     let _ = writeln!(out, "\n{}", wrapped(&conclusion(document), WIDTH, ""));
@@ -50,14 +59,21 @@ fn tree(document: &DoctorDocument) -> String {
     let parent = |row: &DoctorRow| match row.relation {
         Relation::Channel => row.source.clone(),
         // Members of a cluster stand beside the one that is written to.
-        Relation::Galera | Relation::Group => document.target.writer.clone().filter(|writer| *writer != row.name),
+        Relation::Galera | Relation::Group => document
+            .target
+            .writer
+            .clone()
+            .filter(|writer| *writer != row.name),
         Relation::Writer | Relation::None | Relation::Unknown => None,
     };
-    let parents: Vec<Option<usize>> =
-        rows.iter().map(|row| parent(row).and_then(|name| rows.iter().position(|row| row.name == name))).collect();
+    let parents: Vec<Option<usize>> = rows
+        .iter()
+        .map(|row| parent(row).and_then(|name| rows.iter().position(|row| row.name == name)))
+        .collect();
     let is_writer = |index: &usize| rows[*index].relation == Relation::Writer;
-    let roots =
-        (0..rows.len()).filter(is_writer).chain((0..rows.len()).filter(|index| !is_writer(index) && parents[*index].is_none()));
+    let roots = (0..rows.len())
+        .filter(is_writer)
+        .chain((0..rows.len()).filter(|index| !is_writer(index) && parents[*index].is_none()));
     for root in roots {
         draw(rows, &parents, root, "  ", "  ", &mut drawn, &mut lines);
     }
@@ -67,12 +83,23 @@ fn tree(document: &DoctorDocument) -> String {
             draw(rows, &parents, index, "  ", "  ", &mut drawn, &mut lines);
         }
     }
-    let widest = lines.iter().map(|line| line.label.chars().count()).max().unwrap_or(0).min(WIDTH / 2);
-    lines.iter().fold(String::new(), |mut out, Line { label, words }| {
-        let indent = " ".repeat(widest + 2);
-        let _ = writeln!(out, "{label:widest$}  {}", wrapped(words, WIDTH - widest - 2, &indent));
-        out
-    })
+    let widest = lines
+        .iter()
+        .map(|line| line.label.chars().count())
+        .max()
+        .unwrap_or(0)
+        .min(WIDTH / 2);
+    lines
+        .iter()
+        .fold(String::new(), |mut out, Line { label, words }| {
+            let indent = " ".repeat(widest + 2);
+            let _ = writeln!(
+                out,
+                "{label:widest$}  {}",
+                wrapped(words, WIDTH - widest - 2, &indent)
+            );
+            out
+        })
 }
 
 fn draw(
@@ -90,22 +117,50 @@ fn draw(
     let row = &rows[index];
     let words = [row.mode.as_deref().unwrap_or(""), row.state.as_str()];
     let words: Vec<&str> = words.into_iter().filter(|part| !part.is_empty()).collect();
-    lines.push(Line { label: format!("{own}{} ({})", row.name, row.address), words: words.join(" · ") });
+    lines.push(Line {
+        label: format!("{own}{} ({})", row.name, row.address),
+        words: words.join(" · "),
+    });
     // Sources that are not among the servers hang above nobody else.
     for channel in row.channels.iter().filter(|channel| !channel.source_named) {
-        let state = if channel.running { "running" } else { "not running" };
-        lines.push(Line { label: format!("{below}  also from {}", channel.source), words: format!("not named · {state}") });
+        let state = if channel.running {
+            "running"
+        } else {
+            "not running"
+        };
+        lines.push(Line {
+            label: format!("{below}  also from {}", channel.source),
+            words: format!("not named · {state}"),
+        });
     }
-    let children: Vec<usize> = (0..rows.len()).filter(|child| parents[*child] == Some(index) && !drawn[*child]).collect();
+    let children: Vec<usize> = (0..rows.len())
+        .filter(|child| parents[*child] == Some(index) && !drawn[*child])
+        .collect();
     for (place, child) in children.iter().enumerate() {
-        let (branch, under) = if place + 1 == children.len() { ("└─ ", "   ") } else { ("├─ ", "│  ") };
-        draw(rows, parents, *child, &format!("{below}{branch}"), &format!("{below}{under}"), drawn, lines);
+        let (branch, under) = if place + 1 == children.len() {
+            ("└─ ", "   ")
+        } else {
+            ("├─ ", "│  ")
+        };
+        draw(
+            rows,
+            parents,
+            *child,
+            &format!("{below}{branch}"),
+            &format!("{below}{under}"),
+            drawn,
+            lines,
+        );
     }
 }
 
 /// A value that fits into its column.
 fn cut(text: &str, most: usize) -> String {
-    if text.chars().count() <= most { text.to_owned() } else { format!("{}…", text.chars().take(most - 1).collect::<String>()) }
+    if text.chars().count() <= most {
+        text.to_owned()
+    } else {
+        format!("{}…", text.chars().take(most - 1).collect::<String>())
+    }
 }
 
 fn uptime(seconds: u64) -> String {
@@ -125,20 +180,30 @@ fn offset(offset_us: f64, bound_us: f64) -> String {
 }
 
 fn servers(document: &DoctorDocument) -> String {
-    let headings = ["server", "version", "role", "up", "connect", "trip min", "p50", "clock", "link"];
+    let headings = [
+        "server", "version", "role", "up", "connect", "trip min", "p50", "clock", "link",
+    ];
     let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled).set_header(headings);
+    table
+        .load_style(presets::NOTHING)
+        .set_content_arrangement(ContentArrangement::Disabled)
+        .set_header(headings);
     for row in &document.results {
         let none = || "–".to_owned();
         table.add_row([
             cut(&row.name, NAME),
-            row.version.as_deref().map_or_else(none, |version| cut(version, VERSION)),
+            row.version
+                .as_deref()
+                .map_or_else(none, |version| cut(version, VERSION)),
             row.role.clone().unwrap_or_else(none),
             row.uptime_s.map_or_else(none, uptime),
             row.connect_us.map_or_else(none, time),
-            row.round_trip_us.map_or_else(none, |trip| time(trip.min_us)),
-            row.round_trip_us.map_or_else(none, |trip| time(trip.p50_us)),
-            row.clock.map_or_else(none, |clock| offset(clock.offset_us, clock.bound_us)),
+            row.round_trip_us
+                .map_or_else(none, |trip| time(trip.min_us)),
+            row.round_trip_us
+                .map_or_else(none, |trip| time(trip.p50_us)),
+            row.clock
+                .map_or_else(none, |clock| offset(clock.offset_us, clock.bound_us)),
             match row.tls.as_deref() {
                 Some("encrypted") => "TLS".to_owned(),
                 Some(link) => link.to_owned(),
@@ -152,23 +217,37 @@ fn servers(document: &DoctorDocument) -> String {
             column.set_cell_alignment(CellAlignment::Right);
         }
     }
-    table.lines().map(|line| format!("{}\n", line.trim_end())).collect()
+    table
+        .lines()
+        .map(|line| format!("{}\n", line.trim_end()))
+        .collect()
 }
 
 fn clocks(document: &DoctorDocument) -> String {
     if document.results.iter().all(|row| row.clock.is_none()) {
         return String::new();
     }
-    let mut out =
-        String::from("  The clock is the server's less this machine's; it is surely within the bound (half a round trip).\n");
+    let mut out = String::from(
+        "  The clock is the server's less this machine's; it is surely within the bound (half a round trip).\n",
+    );
     for one in &document.clocks {
-        let _ = writeln!(out, "  {} less {}: {}", one.replica, one.source, offset(one.offset_us, one.bound_us));
+        let _ = writeln!(
+            out,
+            "  {} less {}: {}",
+            one.replica,
+            one.source,
+            offset(one.offset_us, one.bound_us)
+        );
     }
     out
 }
 
 fn findings(document: &DoctorDocument, severity: Severity, title: &str) -> String {
-    let of: Vec<&Finding> = document.findings.iter().filter(|finding| finding.severity == severity).collect();
+    let of: Vec<&Finding> = document
+        .findings
+        .iter()
+        .filter(|finding| finding.severity == severity)
+        .collect();
     if of.is_empty() {
         return String::new();
     }
@@ -178,7 +257,15 @@ fn findings(document: &DoctorDocument, severity: Severity, title: &str) -> Strin
         Severity::Info => '·',
     };
     of.iter().fold(format!("\n{title}\n"), |mut out, finding| {
-        let _ = writeln!(out, "  {mark} {}", wrapped(&format!("{} [{}]", finding.message, finding.code), WIDTH - 4, "    "));
+        let _ = writeln!(
+            out,
+            "  {mark} {}",
+            wrapped(
+                &format!("{} [{}]", finding.message, finding.code),
+                WIDTH - 4,
+                "    "
+            )
+        );
         if !finding.hint.is_empty() {
             let _ = writeln!(out, "    → {}", wrapped(&finding.hint, WIDTH - 6, "      "));
         }
@@ -193,17 +280,35 @@ fn number(count: usize, one: &str) -> String {
 /// The last line.
 #[must_use]
 pub fn conclusion(document: &DoctorDocument) -> String {
-    let count = |severity| document.findings.iter().filter(|finding| finding.severity == severity).count();
+    let count = |severity| {
+        document
+            .findings
+            .iter()
+            .filter(|finding| finding.severity == severity)
+            .count()
+    };
     let (errors, warnings) = (count(Severity::Error), count(Severity::Warning));
-    let absent: Vec<&str> = document.results.iter().filter(|row| !row.reached).map(|row| row.name.as_str()).collect();
+    let absent: Vec<&str> = document
+        .results
+        .iter()
+        .filter(|row| !row.reached)
+        .map(|row| row.name.as_str())
+        .collect();
     let rest = match (errors, warnings) {
         (0, 0) => "nothing to do".to_owned(),
         (0, warnings) => number(warnings, "warning"),
         (errors, 0) => number(errors, "error"),
-        (errors, warnings) => format!("{}, {}", number(errors, "error"), number(warnings, "warning")),
+        (errors, warnings) => format!(
+            "{}, {}",
+            number(errors, "error"),
+            number(warnings, "warning")
+        ),
     };
     if !absent.is_empty() {
-        return format!("{rest}; {} could not be examined, so nothing is sure of the whole.", absent.join(", "));
+        return format!(
+            "{rest}; {} could not be examined, so nothing is sure of the whole.",
+            absent.join(", ")
+        );
     }
     match document.status {
         DoctorStatus::Ok => "A measurement is possible; nothing to do.".to_owned(),
@@ -214,7 +319,9 @@ pub fn conclusion(document: &DoctorDocument) -> String {
 
 #[cfg(test)]
 mod tests {
-    use replimeter_model::doctor::{ClockDifference, ClockOffset, Diagnosis, FindingCode, RoundTrip};
+    use replimeter_model::doctor::{
+        ClockDifference, ClockOffset, Diagnosis, FindingCode, RoundTrip,
+    };
 
     use super::*;
 
@@ -234,8 +341,16 @@ mod tests {
             channels: Vec::new(),
             tls: Some("encrypted".to_owned()),
             connect_us: Some(1_234.5),
-            round_trip_us: Some(RoundTrip { min_us: 41.2, p50_us: 55.0, count: 30 }),
-            clock: Some(ClockOffset { offset_us: -12_345.6, bound_us: 1_021.0, count: 30 }),
+            round_trip_us: Some(RoundTrip {
+                min_us: 41.2,
+                p50_us: 55.0,
+                count: 30,
+            }),
+            clock: Some(ClockOffset {
+                offset_us: -12_345.6,
+                bound_us: 1_021.0,
+                count: 30,
+            }),
         }
     }
 
@@ -246,8 +361,13 @@ mod tests {
             offset_us: 3.0,
             bound_us: 40.0,
         }];
-        let diagnosis =
-            Diagnosis { mode: Some("chain".to_owned()), writer: Some("primary".to_owned()), results, clocks, findings };
+        let diagnosis = Diagnosis {
+            mode: Some("chain".to_owned()),
+            writer: Some("primary".to_owned()),
+            results,
+            clocks,
+            findings,
+        };
         DoctorDocument::new("endpoints:4", false, diagnosis)
     }
 
@@ -274,7 +394,10 @@ mod tests {
 
     #[test]
     fn a_circle_is_drawn_once() {
-        let rows = vec![row("a", Relation::Channel, Some("b")), row("b", Relation::Channel, Some("a"))];
+        let rows = vec![
+            row("a", Relation::Channel, Some("b")),
+            row("b", Relation::Channel, Some("a")),
+        ];
         let text = text(&document(rows, Vec::new()));
         assert_eq!(text.matches("127.0.0.1:33060").count(), 2, "{text}");
     }
@@ -292,11 +415,25 @@ mod tests {
         let mut rows = chain();
         rows[0].state = long.clone();
         rows[4].name = "a-server-with-a-long-name.example".to_owned();
-        let text = text(&document(rows, vec![finding(Severity::Error), finding(Severity::Warning), finding(Severity::Info)]));
+        let text = text(&document(
+            rows,
+            vec![
+                finding(Severity::Error),
+                finding(Severity::Warning),
+                finding(Severity::Info),
+            ],
+        ));
         for line in text.lines() {
-            assert!(line.chars().count() <= WIDTH, "{} columns: {line}", line.chars().count());
+            assert!(
+                line.chars().count() <= WIDTH,
+                "{} columns: {line}",
+                line.chars().count()
+            );
         }
-        assert!(text.contains("Errors") && text.contains("Warnings") && text.contains("Good to know"), "{text}");
+        assert!(
+            text.contains("Errors") && text.contains("Warnings") && text.contains("Good to know"),
+            "{text}"
+        );
     }
 
     #[test]
@@ -308,11 +445,27 @@ mod tests {
             message: "m".to_owned(),
             hint: "h".to_owned(),
         };
-        let healthy = || chain().into_iter().filter(|row| row.reached).collect::<Vec<_>>();
+        let healthy = || {
+            chain()
+                .into_iter()
+                .filter(|row| row.reached)
+                .collect::<Vec<_>>()
+        };
         let of = |findings| conclusion(&document(healthy(), findings));
-        assert_eq!(of(vec![finding(Severity::Info)]), "A measurement is possible; nothing to do.");
-        assert_eq!(of(vec![finding(Severity::Warning)]), "A measurement is possible; 1 warning to read first.");
-        assert!(of(vec![finding(Severity::Error), finding(Severity::Error)]).starts_with("2 errors: "));
-        assert!(conclusion(&document(chain(), vec![finding(Severity::Error)])).contains("lost could not be examined"));
+        assert_eq!(
+            of(vec![finding(Severity::Info)]),
+            "A measurement is possible; nothing to do."
+        );
+        assert_eq!(
+            of(vec![finding(Severity::Warning)]),
+            "A measurement is possible; 1 warning to read first."
+        );
+        assert!(
+            of(vec![finding(Severity::Error), finding(Severity::Error)]).starts_with("2 errors: ")
+        );
+        assert!(
+            conclusion(&document(chain(), vec![finding(Severity::Error)]))
+                .contains("lost could not be examined")
+        );
     }
 }

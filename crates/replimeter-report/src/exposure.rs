@@ -11,7 +11,15 @@ use crate::{
 };
 
 /// The columns.
-pub(crate) const HEADINGS: [&str; 7] = ["not received by any replica", "mean", "p50", "p90", "p99", "p99.9", "max"];
+pub(crate) const HEADINGS: [&str; 7] = [
+    "not received by any replica",
+    "mean",
+    "p50",
+    "p90",
+    "p99",
+    "p99.9",
+    "max",
+];
 
 fn amount(value: Option<f64>) -> String {
     match value {
@@ -27,13 +35,26 @@ pub(crate) fn lines(document: &ExposureDocument) -> Vec<Vec<String>> {
         if row.looks == 0 {
             return Vec::new();
         }
-        let amounts = [("transactions", &row.transactions), ("bytes", &row.bytes)].map(|(what, a)| {
-            std::iter::once(what.to_owned()).chain([a.mean, a.p50, a.p90, a.p99, a.p999, a.max].map(amount)).collect::<Vec<_>>()
-        });
+        let amounts =
+            [("transactions", &row.transactions), ("bytes", &row.bytes)].map(|(what, a)| {
+                std::iter::once(what.to_owned())
+                    .chain([a.mean, a.p50, a.p90, a.p99, a.p999, a.max].map(amount))
+                    .collect::<Vec<_>>()
+            });
         let age = &row.age;
         let milli = |us: Option<f64>| us.map_or_else(|| "–".to_owned(), |us| Unit::Milli.show(us));
         let ages = std::iter::once("age of the oldest (ms)".to_owned())
-            .chain([age.mean_us, age.p50_us, age.p90_us, age.p99_us, age.p999_us, age.max_us].map(milli))
+            .chain(
+                [
+                    age.mean_us,
+                    age.p50_us,
+                    age.p90_us,
+                    age.p99_us,
+                    age.p999_us,
+                    age.max_us,
+                ]
+                .map(milli),
+            )
             .collect();
         amounts.into_iter().chain([ages]).collect()
     };
@@ -62,7 +83,10 @@ fn of_row(row: &ExposureRow) -> String {
     if row.committed == 0 {
         return "Nothing was committed while it was looked, so nothing was exposed.".to_owned();
     }
-    let rate = row.transactions.p99.map_or_else(String::new, |p99| format!(", p99 {}", amount(Some(p99))));
+    let rate = row
+        .transactions
+        .p99
+        .map_or_else(String::new, |p99| format!(", p99 {}", amount(Some(p99))));
     format!(
         "A crash would have taken {} transactions on average{rate}, {} at most ({} bytes), the oldest of them {} old; in {:.1} % of the time there was any.",
         amount(Some(mean)),
@@ -83,7 +107,9 @@ pub fn answer(document: &ExposureDocument) -> String {
 
 /// How it was measured, and what belongs to it.
 pub(crate) fn sentences(document: &ExposureDocument) -> Vec<String> {
-    let Some(row) = document.results.first() else { return Vec::new() };
+    let Some(row) = document.results.first() else {
+        return Vec::new();
+    };
     if row.looks == 0 {
         return vec![
             "Nothing had to be measured: the mode itself makes it nought. `replimeter loss` tries it on a sandbox.".to_owned(),
@@ -109,7 +135,9 @@ pub(crate) fn sentences(document: &ExposureDocument) -> Vec<String> {
         ));
     }
     if let Some(percent) = row.fallen_back_percent {
-        sentences.push(format!("Semi-synchronous replication was not in effect for {percent:.1} % of the time."));
+        sentences.push(format!(
+            "Semi-synchronous replication was not in effect for {percent:.1} % of the time."
+        ));
     }
     sentences
 }
@@ -118,18 +146,40 @@ pub(crate) fn sentences(document: &ExposureDocument) -> Vec<String> {
 #[must_use]
 pub fn text(document: &ExposureDocument) -> String {
     let mut out = String::new();
-    let mut versions: Vec<&str> = document.target.nodes.iter().map(|node| node.version.as_str()).collect();
+    let mut versions: Vec<&str> = document
+        .target
+        .nodes
+        .iter()
+        .map(|node| node.version.as_str())
+        .collect();
     versions.sort_unstable();
     versions.dedup();
-    let _ = writeln!(out, "Replimeter exposure · {} · {}\n", document.target.shape, versions.join(", "));
+    let _ = writeln!(
+        out,
+        "Replimeter exposure · {} · {}\n",
+        document.target.shape,
+        versions.join(", ")
+    );
     let _ = writeln!(out, "{}\n", wrapped(&document.answer, 96, ""));
     let lines = lines(document);
     if !lines.is_empty() {
         let mut table = plain_table(HEADINGS.map(str::to_owned).to_vec());
         lines.into_iter().for_each(|line| _ = table.add_row(line));
-        let nought = document.results.iter().any(|row| row.zero_by_construction.is_some());
-        let what = if nought { "Under way, logged and not acknowledged yet" } else { "What a crash would have taken" };
-        let _ = writeln!(out, "{what}, over {}\n{}", time(document.measured_us), aligned(table, 1).trim_end());
+        let nought = document
+            .results
+            .iter()
+            .any(|row| row.zero_by_construction.is_some());
+        let what = if nought {
+            "Under way, logged and not acknowledged yet"
+        } else {
+            "What a crash would have taken"
+        };
+        let _ = writeln!(
+            out,
+            "{what}, over {}\n{}",
+            time(document.measured_us),
+            aligned(table, 1).trim_end()
+        );
     }
     out.push_str(&how_measured(&sentences(document)));
     out.push_str(&warnings(&document.warnings));
@@ -147,9 +197,15 @@ mod tests {
             zero_by_construction: Some("every node has it".to_owned()),
             ..ExposureRow::default()
         };
-        let document = ExposureDocument { results: vec![row], ..ExposureDocument::default() };
+        let document = ExposureDocument {
+            results: vec![row],
+            ..ExposureDocument::default()
+        };
         let text = answer(&document);
-        assert!(text.contains("by construction: every node has it"), "{text}");
+        assert!(
+            text.contains("by construction: every node has it"),
+            "{text}"
+        );
         assert!(self::text(&document).contains("Nothing had to be measured"));
     }
 }

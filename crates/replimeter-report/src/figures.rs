@@ -62,7 +62,10 @@ impl Unit {
     #[must_use]
     pub fn show_interval(self, [low, high]: [f64; 2]) -> [String; 2] {
         let half = (high - low) / 20.0;
-        [self.rounded(low, half, f64::floor), self.rounded(high, half, f64::ceil)]
+        [
+            self.rounded(low, half, f64::floor),
+            self.rounded(high, half, f64::ceil),
+        ]
     }
 
     /// Rounds to the place of the half-width's first digit, the way that `round`
@@ -70,12 +73,18 @@ impl Unit {
     fn rounded(self, us: f64, half_us: f64, round: fn(f64) -> f64) -> String {
         let value = us / self.scale();
         let most = self.decimals(value);
-        let Some(place) = place(half_us / self.scale()) else { return grouped(&format!("{value:.most$}")) };
+        let Some(place) = place(half_us / self.scale()) else {
+            return grouped(&format!("{value:.most$}"));
+        };
         // One digit is left of a value that is smaller than its error: 0 would say more.
         let place = self::place(value.abs()).map_or(place, |first| place.min(first));
         let decimals = usize::try_from(-place).unwrap_or(0).min(most);
         // Where fewer decimals are printed anyway, the rounding must be theirs.
-        let step = if place >= 0 { 10f64.powi(place) } else { 10f64.powi(-i32::try_from(decimals).unwrap_or(0)) };
+        let step = if place >= 0 {
+            10f64.powi(place)
+        } else {
+            10f64.powi(-i32::try_from(decimals).unwrap_or(0))
+        };
         // 0.3 / 0.1 is just below 3, and is 3.
         let steps = (value / step * 1e6).round() / 1e6;
         grouped(&format!("{:.decimals$}", round(steps) * step))
@@ -136,18 +145,30 @@ pub fn count(number: u64) -> String {
 pub fn rate(per_s: f64, error: f64) -> String {
     let two = |number: f64| 10f64.powf((number.abs().log10() + 1e-9).floor() - 1.0);
     let step = if error > 0.0 {
-        let own = if per_s == 0.0 { f64::INFINITY } else { two(per_s) };
+        let own = if per_s == 0.0 {
+            f64::INFINITY
+        } else {
+            two(per_s)
+        };
         two(error).min(own).max(0.01)
     } else {
         1.0
     };
-    let decimals = if step >= 1.0 { 0 } else { (-step.log10()).round() as usize };
+    let decimals = if step >= 1.0 {
+        0
+    } else {
+        (-step.log10()).round() as usize
+    };
     grouped(&format!("{:.decimals$}", (per_s / step).round() * step))
 }
 
 fn grouped(text: &str) -> String {
-    let (sign, digits) = text.strip_prefix('-').map_or(("", text), |digits| ("-", digits));
-    let (whole, rest) = digits.split_once('.').map_or((digits, None), |(whole, rest)| (whole, Some(rest)));
+    let (sign, digits) = text
+        .strip_prefix('-')
+        .map_or(("", text), |digits| ("-", digits));
+    let (whole, rest) = digits
+        .split_once('.')
+        .map_or((digits, None), |(whole, rest)| (whole, Some(rest)));
     let mut out = String::from(sign);
     for (index, digit) in whole.chars().enumerate() {
         if index > 0 && (whole.len() - index) % 3 == 0 {
@@ -160,7 +181,14 @@ fn grouped(text: &str) -> String {
         out.push_str(rest);
     }
     // "-0.0" says something that the digits do not.
-    if out.chars().all(|character| matches!(character, '-' | '0' | '.')) { out.trim_start_matches('-').to_owned() } else { out }
+    if out
+        .chars()
+        .all(|character| matches!(character, '-' | '0' | '.'))
+    {
+        out.trim_start_matches('-').to_owned()
+    } else {
+        out
+    }
 }
 
 #[cfg(test)]
@@ -203,7 +231,11 @@ mod tests {
         ] {
             assert_eq!(us(value, half), shown, "{value} ± {half}");
         }
-        assert_eq!(Unit::Milli.show_within(20_136.0, 4.0), "20.14", "never more digits than without an error");
+        assert_eq!(
+            Unit::Milli.show_within(20_136.0, 4.0),
+            "20.14",
+            "never more digits than without an error"
+        );
         assert_eq!(Unit::Milli.show_within(201_360.0, 40.0), "201.4");
         assert_eq!(Unit::Milli.show_within(20_136.0, 250.0), "20.1");
         assert_eq!(Unit::Milli.show_within(20_136.0, 2_500.0), "20");
@@ -228,11 +260,21 @@ mod tests {
         assert_eq!(rate(1234.567, 0.5), "1,234.57");
         assert_eq!(rate(1234.567, 2600.0), "1,200");
         assert_eq!(rate(8935.0, 110_000.0), "8,900");
-        assert_eq!((rate(5.0, 0.0).as_str(), rate(-3.21, 0.0).as_str()), ("5", "-3"));
+        assert_eq!(
+            (rate(5.0, 0.0).as_str(), rate(-3.21, 0.0).as_str()),
+            ("5", "-3")
+        );
     }
 
     #[test]
     fn counts_are_grouped() {
-        assert_eq!((count(7).as_str(), count(1_000).as_str(), count(12_345_678).as_str()), ("7", "1,000", "12,345,678"));
+        assert_eq!(
+            (
+                count(7).as_str(),
+                count(1_000).as_str(),
+                count(12_345_678).as_str()
+            ),
+            ("7", "1,000", "12,345,678")
+        );
     }
 }

@@ -25,7 +25,13 @@ const PER_MILLI: f64 = 1e6;
 #[must_use]
 pub fn tag(name: &str) -> String {
     name.chars()
-        .map(|character| if character == ',' || character.is_whitespace() || character.is_control() { '_' } else { character })
+        .map(|character| {
+            if character == ',' || character.is_whitespace() || character.is_control() {
+                '_'
+            } else {
+                character
+            }
+        })
         .collect()
 }
 
@@ -33,7 +39,11 @@ pub fn tag(name: &str) -> String {
 ///
 /// # Errors
 /// When a histogram cannot be packed, which no histogram of ours is too large for.
-pub fn log(begun: SystemTime, took: Duration, series: &[(String, &SignedHistogram)]) -> io::Result<Vec<u8>> {
+pub fn log(
+    begun: SystemTime,
+    took: Duration,
+    series: &[(String, &SignedHistogram)],
+) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let mut serializer = V2DeflateSerializer::new();
     let mut builder = IntervalLogWriterBuilder::new();
@@ -46,15 +56,26 @@ pub fn log(begun: SystemTime, took: Duration, series: &[(String, &SignedHistogra
     let mut writer = builder.begin_log_with(&mut bytes, &mut serializer)?;
     let wrap = |error: IntervalLogWriterError<V2DeflateSerializeError>| match error {
         IntervalLogWriterError::IoError(error) => error,
-        IntervalLogWriterError::SerializeError(error) => io::Error::other(format!("a histogram cannot be packed: {error:?}")),
+        IntervalLogWriterError::SerializeError(error) => {
+            io::Error::other(format!("a histogram cannot be packed: {error:?}"))
+        }
     };
     for (name, histogram) in series {
         let (positive, negative) = histogram.sides();
         let name = tag(name);
         let below = format!("{name}{BELOW_ZERO}");
-        let sides = [Some((&name, positive)), negative.map(|negative| (&below, negative))];
-        for (name, side) in sides.into_iter().flatten().filter(|(_, side)| !side.is_empty()) {
-            writer.write_histogram(side, Duration::ZERO, took, Tag::new(name)).map_err(wrap)?;
+        let sides = [
+            Some((&name, positive)),
+            negative.map(|negative| (&below, negative)),
+        ];
+        for (name, side) in sides
+            .into_iter()
+            .flatten()
+            .filter(|(_, side)| !side.is_empty())
+        {
+            writer
+                .write_histogram(side, Duration::ZERO, took, Tag::new(name))
+                .map_err(wrap)?;
         }
     }
     Ok(bytes)
@@ -81,7 +102,10 @@ mod tests {
         (1..=1000).for_each(|micros| lag.record(Nanos(micros * 1000)));
         (1..=10).for_each(|micros| lag.record(Nanos(-micros * 1000)));
         let empty = SignedHistogram::default();
-        let series = [("async:1/replica 1,x/poll".to_owned(), &lag), ("nobody".to_owned(), &empty)];
+        let series = [
+            ("async:1/replica 1,x/poll".to_owned(), &lag),
+            ("nobody".to_owned(), &empty),
+        ];
         let begun = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
         let bytes = log(begun, Duration::from_secs(7), &series).unwrap();
         let mut found: BTreeMap<String, Histogram<u64>> = BTreeMap::new();
@@ -93,17 +117,29 @@ mod tests {
                 LogEntry::Interval(interval) => {
                     assert_eq!(interval.duration(), Duration::from_secs(7));
                     let packed = base64(interval.encoded_histogram());
-                    let histogram = Deserializer::new().deserialize(&mut packed.as_slice()).unwrap();
+                    let histogram = Deserializer::new()
+                        .deserialize(&mut packed.as_slice())
+                        .unwrap();
                     found.insert(interval.tag().unwrap().as_str().to_owned(), histogram);
                 }
             }
         }
         assert_eq!(start, Some(Duration::from_secs(1_700_000_000)));
         let tags: Vec<&str> = found.keys().map(String::as_str).collect();
-        assert_eq!(tags, ["async:1/replica_1_x/poll", "async:1/replica_1_x/poll-below-zero"]);
+        assert_eq!(
+            tags,
+            [
+                "async:1/replica_1_x/poll",
+                "async:1/replica_1_x/poll-below-zero"
+            ]
+        );
         let (above, below) = (&found[tags[0]], &found[tags[1]]);
         assert_eq!((above.len(), below.len()), (1000, 10));
-        assert!(above.value_at_quantile(0.5).abs_diff(500_000) < 1000, "{}", above.value_at_quantile(0.5));
+        assert!(
+            above.value_at_quantile(0.5).abs_diff(500_000) < 1000,
+            "{}",
+            above.value_at_quantile(0.5)
+        );
         assert!(below.max().abs_diff(10_000) < 20, "{}", below.max());
     }
 
@@ -116,9 +152,15 @@ mod tests {
             b'+' => 62,
             _ => 63,
         };
-        let digits: Vec<u8> = text.bytes().filter(|byte| *byte != b'=').map(value).collect();
+        let digits: Vec<u8> = text
+            .bytes()
+            .filter(|byte| *byte != b'=')
+            .map(value)
+            .collect();
         let groups = digits.chunks(4).map(|group| {
-            let bits = group.iter().enumerate().fold(0u32, |bits, (place, digit)| bits | u32::from(*digit) << (18 - 6 * place));
+            let bits = group.iter().enumerate().fold(0u32, |bits, (place, digit)| {
+                bits | u32::from(*digit) << (18 - 6 * place)
+            });
             bits.to_be_bytes()[1..group.len()].to_vec()
         });
         groups.flatten().collect()

@@ -46,11 +46,21 @@ pub(crate) const CRASH_HEADINGS: [&str; 11] = [
 
 /// A share with its interval: `12 of 20 (60 %) 39–78 %`.
 fn share(share: &Share) -> String {
-    format!("{} of {}: {:.0}–{:.0} %", count(share.count), count(share.of), share.percent_low.floor(), share.percent_high.ceil())
+    format!(
+        "{} of {}: {:.0}–{:.0} %",
+        count(share.count),
+        count(share.of),
+        share.percent_low.floor(),
+        share.percent_high.ceil()
+    )
 }
 
 fn number(value: f64) -> String {
-    if value.abs() >= 10.0 { count(value.round() as u64) } else { format!("{value:.1}") }
+    if value.abs() >= 10.0 {
+        count(value.round() as u64)
+    } else {
+        format!("{value:.1}")
+    }
 }
 
 fn name(row: &LossRow) -> String {
@@ -61,7 +71,9 @@ fn name(row: &LossRow) -> String {
 pub(crate) fn lines(document: &LossDocument) -> Vec<Vec<String>> {
     let line = |row: &LossRow| {
         let per = &row.missing_per_crash;
-        let interval = per.mean_ci.map_or_else(String::new, |[low, high]| format!(" [{}, {}]", number(low), number(high)));
+        let interval = per.mean_ci.map_or_else(String::new, |[low, high]| {
+            format!(" [{}, {}]", number(low), number(high))
+        });
         let recovery = row.recovery_us.map_or_else(|| "–".to_owned(), time);
         vec![
             name(row),
@@ -69,7 +81,10 @@ pub(crate) fn lines(document: &LossDocument) -> Vec<Vec<String>> {
             count(row.acknowledged),
             count(row.missing),
             share(&row.lossy),
-            per.mean.map_or_else(|| "–".to_owned(), |mean| format!("{}{interval}", number(mean))),
+            per.mean.map_or_else(
+                || "–".to_owned(),
+                |mean| format!("{}{interval}", number(mean)),
+            ),
             per.max.map_or_else(|| "–".to_owned(), count),
             count(row.seen_then_lost),
             count(row.unacknowledged_present),
@@ -93,7 +108,10 @@ pub(crate) fn crashes(document: &LossDocument) -> Vec<Vec<String>> {
             count(crash.unacknowledged_present),
             crash.promoted.clone(),
             time(crash.recovery_us),
-            crash.errant.as_ref().map_or_else(|| "–".to_owned(), |errant| count(errant.rows)),
+            crash
+                .errant
+                .as_ref()
+                .map_or_else(|| "–".to_owned(), |errant| count(errant.rows)),
         ]
     };
     document.crashes.iter().map(line).collect()
@@ -111,9 +129,12 @@ fn of_row(row: &LossRow) -> String {
         )
     } else {
         let per = &row.missing_per_crash;
-        let interval = per.mean_ci.map_or_else(String::new, |[low, high]| format!(" [{}, {}]", number(low), number(high)));
-        let since =
-            row.missing_since_us.map_or_else(String::new, |us| format!(", the oldest acknowledged {} before the end", time(us)));
+        let interval = per.mean_ci.map_or_else(String::new, |[low, high]| {
+            format!(" [{}, {}]", number(low), number(high))
+        });
+        let since = row.missing_since_us.map_or_else(String::new, |us| {
+            format!(", the oldest acknowledged {} before the end", time(us))
+        });
         format!(
             "{}: {} of {of} {crashes} lost acknowledged transactions ({:.0} to {:.0} %, 95 %), {}{interval} on average and {} at most{since}",
             name(row),
@@ -189,12 +210,23 @@ pub(crate) fn sentences(document: &LossDocument) -> Vec<String> {
                 count(row.errant_rows),
                 count(row.errant_acknowledged)
             ));
-            let named = document.crashes.iter().filter(|crash| crash.shape == row.shape).filter_map(|crash| {
-                let errant = crash.errant.as_ref().filter(|errant| !errant.gtids.is_empty())?;
-                let gtids: String = errant.gtids.chars().take(GTIDS).collect();
-                let more = if errant.gtids.chars().count() > GTIDS { "…" } else { "" };
-                Some(format!("crash {}: {gtids}{more}", crash.number))
-            });
+            let named = document
+                .crashes
+                .iter()
+                .filter(|crash| crash.shape == row.shape)
+                .filter_map(|crash| {
+                    let errant = crash
+                        .errant
+                        .as_ref()
+                        .filter(|errant| !errant.gtids.is_empty())?;
+                    let gtids: String = errant.gtids.chars().take(GTIDS).collect();
+                    let more = if errant.gtids.chars().count() > GTIDS {
+                        "…"
+                    } else {
+                        ""
+                    };
+                    Some(format!("crash {}: {gtids}{more}", crash.number))
+                });
             let named: Vec<String> = named.take(3).collect();
             if !named.is_empty() {
                 sentences.push(format!("{}: by GTID, {}.", name(row), named.join("; ")));
@@ -216,22 +248,45 @@ pub(crate) fn sentences(document: &LossDocument) -> Vec<String> {
 #[must_use]
 pub fn text(document: &LossDocument) -> String {
     let mut out = String::new();
-    let mut versions: Vec<&str> = document.target.nodes.iter().map(|node| node.version.as_str()).collect();
+    let mut versions: Vec<&str> = document
+        .target
+        .nodes
+        .iter()
+        .map(|node| node.version.as_str())
+        .collect();
     versions.sort_unstable();
     versions.dedup();
     let crash = document.settings.crash.unwrap_or_default().name();
-    let _ = writeln!(out, "Replimeter loss · {} · {} · crash {crash}\n", document.target.shape, versions.join(", "));
+    let _ = writeln!(
+        out,
+        "Replimeter loss · {} · {} · crash {crash}\n",
+        document.target.shape,
+        versions.join(", ")
+    );
     let _ = writeln!(out, "{}\n", wrapped(&document.answer, 96, ""));
     let mut table = plain_table(HEADINGS.map(str::to_owned).to_vec());
-    lines(document).into_iter().for_each(|line| _ = table.add_row(line));
-    let _ = writeln!(out, "What the crashes took\n{}", aligned(table, 1).trim_end());
+    lines(document)
+        .into_iter()
+        .for_each(|line| _ = table.add_row(line));
+    let _ = writeln!(
+        out,
+        "What the crashes took\n{}",
+        aligned(table, 1).trim_end()
+    );
     let crashes = crashes(document);
     let mut table = plain_table(CRASH_HEADINGS.map(str::to_owned).to_vec());
     let hidden = crashes.len().saturating_sub(SHOWN);
-    crashes.into_iter().take(SHOWN).for_each(|line| _ = table.add_row(line));
+    crashes
+        .into_iter()
+        .take(SHOWN)
+        .for_each(|line| _ = table.add_row(line));
     let _ = writeln!(out, "\nEvery crash\n{}", aligned(table, 1).trim_end());
     if hidden > 0 {
-        let _ = writeln!(out, "  and {} more, in summary.json and samples.parquet", count(hidden as u64));
+        let _ = writeln!(
+            out,
+            "  and {} more, in summary.json and samples.parquet",
+            count(hidden as u64)
+        );
     }
     let recoveries: Vec<String> = document
         .results
@@ -239,15 +294,27 @@ pub fn text(document: &LossDocument) -> String {
         .filter_map(|row| {
             let [low, high] = row.recovery_ci?;
             let [low, high] = Unit::for_size(row.recovery_us?).show_interval([low, high]);
-            Some(format!("{} [{low}, {high}] {}", name(row), Unit::for_size(row.recovery_us?).symbol()))
+            Some(format!(
+                "{} [{low}, {high}] {}",
+                name(row),
+                Unit::for_size(row.recovery_us?).symbol()
+            ))
         })
         .collect();
     if !recoveries.is_empty() {
-        let _ = writeln!(out, "\nMedian recovery, 95 %: {}", wrapped(&recoveries.join("; "), 100, "  "));
+        let _ = writeln!(
+            out,
+            "\nMedian recovery, 95 %: {}",
+            wrapped(&recoveries.join("; "), 100, "  ")
+        );
     }
     out.push_str(&how_measured(&sentences(document)));
     if !document.target.options.is_empty() {
-        let _ = writeln!(out, "  Servers: {}.", wrapped(&document.target.options.join("; "), 108, "  "));
+        let _ = writeln!(
+            out,
+            "  Servers: {}.",
+            wrapped(&document.target.options.join("; "), 108, "  ")
+        );
     }
     out.push_str(&warnings(&document.warnings));
     out
@@ -259,12 +326,33 @@ mod tests {
 
     #[test]
     fn nothing_lost_is_never_a_bare_nought() {
-        let lossy = Share { count: 0, of: 20, percent: 0.0, percent_low: 0.0, percent_high: 16.1 };
-        let row =
-            LossRow { shape: "semi-sync:1 after-sync".to_owned(), crashes: 20, acknowledged: 1234, lossy, ..LossRow::default() };
-        let document = LossDocument { results: vec![row], ..LossDocument::default() };
+        let lossy = Share {
+            count: 0,
+            of: 20,
+            percent: 0.0,
+            percent_low: 0.0,
+            percent_high: 16.1,
+        };
+        let row = LossRow {
+            shape: "semi-sync:1 after-sync".to_owned(),
+            crashes: 20,
+            acknowledged: 1234,
+            lossy,
+            ..LossRow::default()
+        };
+        let document = LossDocument {
+            results: vec![row],
+            ..LossDocument::default()
+        };
         let text = answer(&document);
-        assert!(text.contains("none of 1,234") && text.contains("at most 17 % of crashes"), "{text}");
-        assert!(self::text(&document).lines().all(|line| line.chars().count() <= 190));
+        assert!(
+            text.contains("none of 1,234") && text.contains("at most 17 % of crashes"),
+            "{text}"
+        );
+        assert!(
+            self::text(&document)
+                .lines()
+                .all(|line| line.chars().count() <= 190)
+        );
     }
 }

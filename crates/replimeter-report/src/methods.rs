@@ -42,7 +42,11 @@ const MOST_TENTHS: usize = 60;
 
 /// The methods of a run.
 pub(crate) fn used(document: &LagDocument) -> BTreeSet<&str> {
-    document.results.iter().map(|row| row.method.as_str()).collect()
+    document
+        .results
+        .iter()
+        .map(|row| row.method.as_str())
+        .collect()
 }
 
 /// How each of these methods works, in a sentence or two.
@@ -67,12 +71,23 @@ pub(crate) fn sentences(used: &BTreeSet<&str>) -> Vec<String> {
              transaction was in the replica's binary log, not when it was visible."
         }
     };
-    Method::ALL.iter().filter(|method| used.contains(method.name())).map(|method| of(method).to_owned()).collect()
+    Method::ALL
+        .iter()
+        .filter(|method| used.contains(method.name()))
+        .map(|method| of(method).to_owned())
+        .collect()
 }
 
 /// What the method itself adds, in a sentence.
 pub(crate) fn floor(document: &LagDocument, floor: &Floor) -> String {
-    floor_of(floor, &if document.several() { format!(" of {}", floor.shape) } else { String::new() })
+    floor_of(
+        floor,
+        &if document.several() {
+            format!(" of {}", floor.shape)
+        } else {
+            String::new()
+        },
+    )
 }
 
 /// The same, with words for whose it is.
@@ -80,9 +95,14 @@ pub(crate) fn floor_of(floor: &Floor, of: &str) -> String {
     let us = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), time);
     let within = |lag: &Distribution| {
         let half = Precision::of_floor(floor, lag).quantile(0.5);
-        lag.p50_us.map_or_else(|| "–".to_owned(), |us| time_within(us, half))
+        lag.p50_us
+            .map_or_else(|| "–".to_owned(), |us| time_within(us, half))
     };
-    let head = format!("Floor of {}{of} (the primary as its own replica, {} rounds):", floor.method, count(floor.rounds));
+    let head = format!(
+        "Floor of {}{of} (the primary as its own replica, {} rounds):",
+        floor.method,
+        count(floor.rounds)
+    );
     match Method::from_name(&floor.method) {
         Some(Method::Tap) => format!(
             "{head} from one tap of the primary to a second one p50 {}, p99 {}; from ack p50 {}.",
@@ -91,7 +111,11 @@ pub(crate) fn floor_of(floor: &Floor, of: &str) -> String {
             us(floor.from_ack.p50_us)
         ),
         Some(Method::Wait) => {
-            format!("{head} lag from ack p50 {}, one round trip {}.", us(floor.from_ack.p50_us), us(floor.error_us.p50_us))
+            format!(
+                "{head} lag from ack p50 {}, one round trip {}.",
+                us(floor.from_ack.p50_us),
+                us(floor.error_us.p50_us)
+            )
         }
         _ => {
             let selects = match (floor.point_select.p50_us, floor.point_select_at_ack.p50_us) {
@@ -117,24 +141,42 @@ pub(crate) fn floor_of(floor: &Floor, of: &str) -> String {
 pub(crate) fn text(document: &LagDocument) -> String {
     let rows = overall_rows(document);
     let mut out = String::new();
-    let held: Vec<(&LagRow, &replimeter_model::record::Against)> =
-        rows.iter().filter_map(|row| Some((*row, row.against.as_ref()?))).collect();
+    let held: Vec<(&LagRow, &replimeter_model::record::Against)> = rows
+        .iter()
+        .filter_map(|row| Some((*row, row.against.as_ref()?)))
+        .collect();
     if !held.is_empty() {
         let unit = Unit::Micro;
-        let mut table = plain_table(["replica", "less"].into_iter().chain(HEADINGS).map(str::to_owned).collect());
+        let mut table = plain_table(
+            ["replica", "less"]
+                .into_iter()
+                .chain(HEADINGS)
+                .map(str::to_owned)
+                .collect(),
+        );
         for (row, against) in &held {
             let label = [document.label_of(row), against.method.clone()];
             table.add_row(
                 label
                     .into_iter()
-                    .chain(cells(unit, &against.difference, Precision::exact(&against.difference)))
+                    .chain(cells(
+                        unit,
+                        &against.difference,
+                        Precision::exact(&against.difference),
+                    ))
                     .collect::<Vec<_>>(),
             );
         }
-        let _ = writeln!(out, "\nHow the methods disagree on the same rows (µs, row by row)\n{}", aligned(table, 2).trim_end());
+        let _ = writeln!(
+            out,
+            "\nHow the methods disagree on the same rows (µs, row by row)\n{}",
+            aligned(table, 2).trim_end()
+        );
     }
     for row in &rows {
-        let Some(readable) = &row.readable else { continue };
+        let Some(readable) = &row.readable else {
+            continue;
+        };
         let _ = writeln!(
             out,
             "\n{}: of {} waits {} returned before the row could be read; from the wait's return to the end of the read that showed it: p50 {}, p99 {}, max {}.",
@@ -157,9 +199,17 @@ fn fullest(shown: &[i64], rows: &[&LagRow]) -> (usize, usize) {
     for bar in rows.iter().flat_map(|row| &row.tenths) {
         *of.entry(bar.tenth).or_default() += bar.count;
     }
-    let holds = |from: usize| shown[from..from + width].iter().filter_map(|tenth| of.get(tenth)).sum::<u64>();
+    let holds = |from: usize| {
+        shown[from..from + width]
+            .iter()
+            .filter_map(|tenth| of.get(tenth))
+            .sum::<u64>()
+    };
     // Of equal ones the first.
-    let from = (0..=shown.len() - width).rev().max_by_key(|from| holds(*from)).unwrap_or(0);
+    let from = (0..=shown.len() - width)
+        .rev()
+        .max_by_key(|from| holds(*from))
+        .unwrap_or(0);
     (from, from + width)
 }
 
@@ -169,15 +219,37 @@ fn tenths(document: &LagDocument, rows: &[&LagRow]) -> String {
     if !rows.iter().any(|row| stamped(&row)) {
         return String::new();
     }
-    let shown: BTreeSet<i64> = rows.iter().flat_map(|row| row.tenths.iter().map(|bar| bar.tenth)).collect();
-    let header = std::iter::once("ms".to_owned()).chain(rows.iter().map(|row| document.label_of(row)));
+    let shown: BTreeSet<i64> = rows
+        .iter()
+        .flat_map(|row| row.tenths.iter().map(|bar| bar.tenth))
+        .collect();
+    let header =
+        std::iter::once("ms".to_owned()).chain(rows.iter().map(|row| document.label_of(row)));
     let mut table = plain_table(header.collect());
     let shown: Vec<i64> = shown.into_iter().collect();
     let (from, to) = fullest(&shown, rows);
-    let number = |count_of: u64| if count_of == 0 { String::new() } else { count(count_of) };
+    let number = |count_of: u64| {
+        if count_of == 0 {
+            String::new()
+        } else {
+            count(count_of)
+        }
+    };
     let mut line = |name: String, holds: &dyn Fn(i64) -> bool| {
-        let of = |row: &&LagRow| number(row.tenths.iter().filter(|bar| holds(bar.tenth)).map(|bar| bar.count).sum());
-        table.add_row(std::iter::once(name).chain(rows.iter().map(of)).collect::<Vec<_>>());
+        let of = |row: &&LagRow| {
+            number(
+                row.tenths
+                    .iter()
+                    .filter(|bar| holds(bar.tenth))
+                    .map(|bar| bar.count)
+                    .sum(),
+            )
+        };
+        table.add_row(
+            std::iter::once(name)
+                .chain(rows.iter().map(of))
+                .collect::<Vec<_>>(),
+        );
     };
     let tenths = |tenth: i64| format!("{:.1}", tenth as f64 / 10.0);
     if let Some(first) = shown.get(from).filter(|_| from > 0) {
@@ -190,8 +262,14 @@ fn tenths(document: &LagDocument, rows: &[&LagRow]) -> String {
         line(format!("> {}", tenths(*last)), &|tenth| tenth > *last);
     }
     let further = shown.len() - (to - from);
-    let rest =
-        if further > 0 { format!("(all {} bars are in summary.json)\n", count(shown.len() as u64)) } else { String::new() };
+    let rest = if further > 0 {
+        format!(
+            "(all {} bars are in summary.json)\n",
+            count(shown.len() as u64)
+        )
+    } else {
+        String::new()
+    };
     format!(
         "\nRows by lag, rounded to 0.1 ms, as published in 2007 (stamp: from execution to execution, tap: from log to log, others: from ack)\n{}\n{rest}",
         aligned(table, 0).trim_end()

@@ -31,7 +31,8 @@ fn inside(value: f64, error: f64, [low, high]: [f64; 2]) -> f64 {
             break;
         }
         let step = 10f64.powf((error.log10() + 1e-9).floor());
-        if (low..=high).contains(&((value / step).round() * step)) || !(low..=high).contains(&value) {
+        if (low..=high).contains(&((value / step).round() * step)) || !(low..=high).contains(&value)
+        {
             break;
         }
         error /= 10.0;
@@ -47,34 +48,53 @@ fn of_brackets(widths: &Distribution) -> f64 {
 impl<'a> Precision<'a> {
     /// Of times that are known exactly.
     pub(crate) fn exact(distribution: &'a Distribution) -> Self {
-        Self { distribution, each_us: 0.0 }
+        Self {
+            distribution,
+            each_us: 0.0,
+        }
     }
 
     /// Of a lag that is the upper end of the row's brackets.
     pub(crate) fn of_lag(row: &LagRow, distribution: &'a Distribution) -> Self {
-        Self { distribution, each_us: of_brackets(&row.error_us) }
+        Self {
+            distribution,
+            each_us: of_brackets(&row.error_us),
+        }
     }
 
     /// Of the row's estimate.
     pub(crate) fn of_estimate(row: &'a LagRow) -> Self {
-        Self { distribution: &row.estimate, each_us: row.estimate_within.p50_us.map_or(0.0, half) }
+        Self {
+            distribution: &row.estimate,
+            each_us: row.estimate_within.p50_us.map_or(0.0, half),
+        }
     }
 
     /// Of a lag of the floor.
     pub(crate) fn of_floor(floor: &Floor, distribution: &'a Distribution) -> Self {
-        Self { distribution, each_us: of_brackets(&floor.error_us) }
+        Self {
+            distribution,
+            each_us: of_brackets(&floor.error_us),
+        }
     }
 
     /// Of lag by a tap, where two taps of one server differ by so much.
     pub(crate) fn of_tap(distribution: &'a Distribution, floor: Option<&TapFloor>) -> Self {
-        let each = floor.and_then(|floor| floor.difference_abs.p50_us.or(floor.difference_abs.mean_us));
-        Self { distribution, each_us: each.unwrap_or(0.0) }
+        let each =
+            floor.and_then(|floor| floor.difference_abs.p50_us.or(floor.difference_abs.mean_us));
+        Self {
+            distribution,
+            each_us: each.unwrap_or(0.0),
+        }
     }
 
     /// Of a stage of which each time is known to ± `error_us`, as a mean of them is,
     /// since the offsets of clocks do not average out.
     pub(crate) fn of_stage(distribution: &'a Distribution, error_us: f64) -> Self {
-        Self { distribution, each_us: error_us }
+        Self {
+            distribution,
+            each_us: error_us,
+        }
     }
 
     /// Of a single time, the smallest and the largest among them.
@@ -86,7 +106,12 @@ impl<'a> Precision<'a> {
     /// dependence. The standard deviation of times with a long tail is known hardly
     /// better than their mean (its variance is (κ − 1)/4 of the mean's, κ the kurtosis).
     pub(crate) fn mean(self) -> f64 {
-        let inflation = self.distribution.ci95.as_ref().and_then(|ci| ci.inflation).unwrap_or(1.0);
+        let inflation = self
+            .distribution
+            .ci95
+            .as_ref()
+            .and_then(|ci| ci.inflation)
+            .unwrap_or(1.0);
         let stdev = self.distribution.stdev_us.unwrap_or(0.0);
         let error = Z95 * stdev * (inflation / self.distribution.count.max(1) as f64).sqrt();
         error.max(self.each_us)
@@ -96,7 +121,9 @@ impl<'a> Precision<'a> {
     /// of the next one towards the median. It is never so large that the value, rounded to it, would lie outside of
     /// its own interval: they stand beside one another.
     pub(crate) fn quantile(self, p: f64) -> f64 {
-        let Some(ci) = &self.distribution.ci95 else { return self.each_us };
+        let Some(ci) = &self.distribution.ci95 else {
+            return self.each_us;
+        };
         let of = self.distribution;
         let levels = [
             (0.999, of.p999_us, ci.p999_us),
@@ -106,8 +133,12 @@ impl<'a> Precision<'a> {
             (0.5, of.p50_us, ci.p50_us),
         ];
         // Below the median the median's own must do.
-        let mut up_to = levels.into_iter().filter(|(level, ..)| *level <= p.max(0.5) + 1e-9);
-        let Some((level, value, ends)) = up_to.find_map(|(level, value, ends)| Some((level, value, ends?))) else {
+        let mut up_to = levels
+            .into_iter()
+            .filter(|(level, ..)| *level <= p.max(0.5) + 1e-9);
+        let Some((level, value, ends)) =
+            up_to.find_map(|(level, value, ends)| Some((level, value, ends?)))
+        else {
             return self.each_us;
         };
         let error = half(ends).max(self.each_us);
@@ -126,11 +157,21 @@ mod tests {
 
     #[test]
     fn a_rounded_value_stays_in_its_interval() {
-        for (value, ends, bracket, shown) in
-            [(549.6, [516.0, 579.0], 250.0, "550"), (127.5, [115.0, 141.0], 220.0, "130"), (100.4, [99.0, 102.0], 400.0, "100")]
-        {
-            let ci95 = Intervals { p50_us: Some(ends), ..Intervals::default() };
-            let of = Distribution { count: 9, p50_us: Some(value), ci95: Some(ci95), ..Distribution::default() };
+        for (value, ends, bracket, shown) in [
+            (549.6, [516.0, 579.0], 250.0, "550"),
+            (127.5, [115.0, 141.0], 220.0, "130"),
+            (100.4, [99.0, 102.0], 400.0, "100"),
+        ] {
+            let ci95 = Intervals {
+                p50_us: Some(ends),
+                ..Intervals::default()
+            };
+            let of = Distribution {
+                count: 9,
+                p50_us: Some(value),
+                ci95: Some(ci95),
+                ..Distribution::default()
+            };
             let mut row = LagRow::default();
             row.error_us.p50_us = Some(bracket);
             let half = Precision::of_lag(&row, &of).quantile(0.5);
@@ -140,17 +181,33 @@ mod tests {
 
     #[test]
     fn the_larger_of_interval_and_bracket() {
-        let ci95 = Intervals { p50_us: Some([90.0, 110.0]), p90_us: Some([100.0, 300.0]), ..Intervals::default() };
-        let distribution = Distribution { count: 100, stdev_us: Some(50.0), ci95: Some(ci95), ..Distribution::default() };
+        let ci95 = Intervals {
+            p50_us: Some([90.0, 110.0]),
+            p90_us: Some([100.0, 300.0]),
+            ..Intervals::default()
+        };
+        let distribution = Distribution {
+            count: 100,
+            stdev_us: Some(50.0),
+            ci95: Some(ci95),
+            ..Distribution::default()
+        };
         let mut row = LagRow::default();
         let of = |row: &LagRow| {
             let precision = Precision::of_lag(row, &distribution);
             [0.25, 0.5, 0.9, 0.99].map(|p| precision.quantile(p))
         };
-        assert_eq!(of(&row), [10.0, 10.0, 100.0, 100.0], "the next one towards the median");
+        assert_eq!(
+            of(&row),
+            [10.0, 10.0, 100.0, 100.0],
+            "the next one towards the median"
+        );
         row.error_us.p50_us = Some(60.0);
         assert_eq!(of(&row), [30.0, 30.0, 100.0, 100.0]);
         assert!((Precision::exact(&distribution).mean() - 9.8).abs() < 1e-9);
-        assert_eq!(Precision::exact(&Distribution::default()).quantile(0.5), 0.0);
+        assert_eq!(
+            Precision::exact(&Distribution::default()).quantile(0.5),
+            0.0
+        );
     }
 }

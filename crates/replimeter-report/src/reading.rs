@@ -31,21 +31,36 @@ impl Column {
     #[must_use]
     pub fn word(&self, row: usize) -> &str {
         match self {
-            Self::Words { distinct, places } => {
-                places.get(row).copied().flatten().and_then(|place| distinct.get(place as usize)).map_or("", String::as_str)
-            }
+            Self::Words { distinct, places } => places
+                .get(row)
+                .copied()
+                .flatten()
+                .and_then(|place| distinct.get(place as usize))
+                .map_or("", String::as_str),
             Self::Numbers(_) => "",
         }
     }
 
     /// What the word in a row stands for; each distinct word is asked for once. `None` for null, for numbers, and where
     /// `meaning` knows none.
-    pub fn parsed<'a, T: Copy + 'a>(&'a self, meaning: impl Fn(&str) -> Option<T>) -> impl Fn(usize) -> Option<T> + 'a {
+    pub fn parsed<'a, T: Copy + 'a>(
+        &'a self,
+        meaning: impl Fn(&str) -> Option<T>,
+    ) -> impl Fn(usize) -> Option<T> + 'a {
         let (known, places) = match self {
-            Self::Words { distinct, places } => (distinct.iter().map(|word| meaning(word)).collect(), places.as_slice()),
+            Self::Words { distinct, places } => (
+                distinct.iter().map(|word| meaning(word)).collect(),
+                places.as_slice(),
+            ),
             Self::Numbers(_) => (Vec::new(), [].as_slice()),
         };
-        move |row| places.get(row).copied().flatten().and_then(|place| known.get(place as usize).copied().flatten())
+        move |row| {
+            places
+                .get(row)
+                .copied()
+                .flatten()
+                .and_then(|place| known.get(place as usize).copied().flatten())
+        }
     }
 
     /// The number in a row; not a number for null and for words.
@@ -63,14 +78,24 @@ impl Column {
 ///
 /// # Errors
 /// When the file is missing, no Parquet, cut off, or lacks one of the columns.
-pub fn read(path: &Path, names: &[&str], mut each: impl FnMut(&[Column], usize)) -> Result<u64, SamplesError> {
+pub fn read(
+    path: &Path,
+    names: &[&str],
+    mut each: impl FnMut(&[Column], usize),
+) -> Result<u64, SamplesError> {
     let wrap = |error| reason(path, error);
-    let file = File::open(path).map_err(|source| SamplesError::File { path: path.to_owned(), source })?;
+    let file = File::open(path).map_err(|source| SamplesError::File {
+        path: path.to_owned(),
+        source,
+    })?;
     let reader = SerializedFileReader::new(file).map_err(wrap)?;
     let schema = reader.metadata().file_metadata().schema_descr_ptr();
     let mut places = Vec::with_capacity(names.len());
     for name in names {
-        let place = schema.columns().iter().position(|column| column.name() == *name);
+        let place = schema
+            .columns()
+            .iter()
+            .position(|column| column.name() == *name);
         places.push(place.ok_or_else(|| SamplesError::Format {
             path: path.to_owned(),
             reason: format!("it has no column `{name}`, which this version's samples have"),
@@ -80,7 +105,11 @@ pub fn read(path: &Path, names: &[&str], mut each: impl FnMut(&[Column], usize))
     for index in 0..reader.num_row_groups() {
         let group = reader.get_row_group(index).map_err(wrap)?;
         let rows = usize::try_from(group.metadata().num_rows()).unwrap_or(0);
-        let columns = places.iter().map(|place| column(&*group, *place, rows)).collect::<Result<Vec<_>, _>>().map_err(wrap)?;
+        let columns = places
+            .iter()
+            .map(|place| column(&*group, *place, rows))
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(wrap)?;
         each(&columns, rows);
         count += rows as u64;
     }
@@ -88,25 +117,53 @@ pub fn read(path: &Path, names: &[&str], mut each: impl FnMut(&[Column], usize))
 }
 
 fn column(group: &dyn RowGroupReader, place: usize, rows: usize) -> Result<Column, ParquetError> {
-    let optional = group.metadata().schema_descr().column(place).max_def_level() > 0;
+    let optional = group
+        .metadata()
+        .schema_descr()
+        .column(place)
+        .max_def_level()
+        > 0;
     Ok(match group.get_column_reader(place)? {
-        ColumnReader::BoolColumnReader(reader) => numbers(values(reader, rows, optional)?, f64::from),
-        ColumnReader::Int32ColumnReader(reader) => numbers(values(reader, rows, optional)?, f64::from),
-        ColumnReader::Int64ColumnReader(reader) => numbers(values(reader, rows, optional)?, |whole| whole as f64),
-        ColumnReader::DoubleColumnReader(reader) => numbers(values(reader, rows, optional)?, |real| real),
+        ColumnReader::BoolColumnReader(reader) => {
+            numbers(values(reader, rows, optional)?, f64::from)
+        }
+        ColumnReader::Int32ColumnReader(reader) => {
+            numbers(values(reader, rows, optional)?, f64::from)
+        }
+        ColumnReader::Int64ColumnReader(reader) => {
+            numbers(values(reader, rows, optional)?, |whole| whole as f64)
+        }
+        ColumnReader::DoubleColumnReader(reader) => {
+            numbers(values(reader, rows, optional)?, |real| real)
+        }
         ColumnReader::ByteArrayColumnReader(reader) => words(&values(reader, rows, optional)?)?,
-        _ => return Err(ParquetError::General("a column has a type that no samples have".to_owned())),
+        _ => {
+            return Err(ParquetError::General(
+                "a column has a type that no samples have".to_owned(),
+            ));
+        }
     })
 }
 
 /// All values of a column of a group, null as `None`.
-fn values<T: DataType>(mut reader: ColumnReaderImpl<T>, rows: usize, optional: bool) -> Result<Vec<Option<T::T>>, ParquetError> {
+fn values<T: DataType>(
+    mut reader: ColumnReaderImpl<T>,
+    rows: usize,
+    optional: bool,
+) -> Result<Vec<Option<T::T>>, ParquetError> {
     let (mut values, mut levels) = (Vec::new(), Vec::new());
     let mut read = 0;
     while read < rows {
-        let (records, ..) = reader.read_records(rows - read, optional.then_some(&mut levels), None, &mut values)?;
+        let (records, ..) = reader.read_records(
+            rows - read,
+            optional.then_some(&mut levels),
+            None,
+            &mut values,
+        )?;
         if records == 0 {
-            return Err(ParquetError::General("a column ends before its rows do".to_owned()));
+            return Err(ParquetError::General(
+                "a column ends before its rows do".to_owned(),
+            ));
         }
         read += records;
     }
@@ -114,11 +171,19 @@ fn values<T: DataType>(mut reader: ColumnReaderImpl<T>, rows: usize, optional: b
         return Ok(values.into_iter().map(Some).collect());
     }
     let mut values = values.into_iter();
-    Ok(levels.into_iter().map(|level| if level > 0 { values.next() } else { None }).collect())
+    Ok(levels
+        .into_iter()
+        .map(|level| if level > 0 { values.next() } else { None })
+        .collect())
 }
 
 fn numbers<T>(values: Vec<Option<T>>, number: impl Fn(T) -> f64) -> Column {
-    Column::Numbers(values.into_iter().map(|value| value.map_or(f64::NAN, &number)).collect())
+    Column::Numbers(
+        values
+            .into_iter()
+            .map(|value| value.map_or(f64::NAN, &number))
+            .collect(),
+    )
 }
 
 fn words(values: &[Option<ByteArray>]) -> Result<Column, ParquetError> {
@@ -161,7 +226,9 @@ mod tests {
         let path = folder.join("samples.parquet");
         let schema = "message m { required binary who (UTF8); optional int64 count; optional double us; required boolean well; }";
         let schema = Arc::new(parse_message_type(schema).unwrap());
-        let mut writer = SerializedFileWriter::new(File::create(&path).unwrap(), schema, Arc::default()).unwrap();
+        let mut writer =
+            SerializedFileWriter::new(File::create(&path).unwrap(), schema, Arc::default())
+                .unwrap();
         for _ in 0..2 {
             let mut group = writer.next_row_group().unwrap();
             required::<ByteArrayType>(&mut group, &["a", "b", "a"].map(ByteArray::from)).unwrap();
@@ -182,12 +249,25 @@ mod tests {
         let count = read(&path, &["us", "who", "well", "count"], |columns, rows| {
             for row in 0..rows {
                 let number = |column: usize| columns[column].number(row);
-                seen.push((number(0).to_string(), columns[1].word(row).to_owned(), number(2), number(3).to_string()));
+                seen.push((
+                    number(0).to_string(),
+                    columns[1].word(row).to_owned(),
+                    number(2),
+                    number(3).to_string(),
+                ));
             }
         });
-        let wanted = [("NaN", "a", 1.0, "7"), ("NaN", "b", 0.0, "NaN"), ("0.5", "a", 1.0, "-9")];
-        let wanted = wanted.map(|(us, who, well, count)| (us.to_owned(), who.to_owned(), well, count.to_owned()));
-        assert_eq!((count.unwrap(), &seen[..3], &seen[3..]), (6, &wanted[..], &wanted[..]));
+        let wanted = [
+            ("NaN", "a", 1.0, "7"),
+            ("NaN", "b", 0.0, "NaN"),
+            ("0.5", "a", 1.0, "-9"),
+        ];
+        let wanted = wanted
+            .map(|(us, who, well, count)| (us.to_owned(), who.to_owned(), well, count.to_owned()));
+        assert_eq!(
+            (count.unwrap(), &seen[..3], &seen[3..]),
+            (6, &wanted[..], &wanted[..])
+        );
     }
 
     #[test]

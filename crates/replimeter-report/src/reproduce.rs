@@ -23,20 +23,46 @@ use crate::{
 };
 
 fn table(headings: &[&str], lines: Vec<Vec<String>>) -> Table {
-    Table { headings: headings.iter().map(|heading| (*heading).to_owned()).collect(), lines }
+    Table {
+        headings: headings
+            .iter()
+            .map(|heading| (*heading).to_owned())
+            .collect(),
+        lines,
+    }
 }
 
 fn fixed(headings: &[&str], lines: &[&[&str]]) -> Table {
-    table(headings, lines.iter().map(|line| line.iter().map(|cell| (*cell).to_owned()).collect()).collect())
+    table(
+        headings,
+        lines
+            .iter()
+            .map(|line| line.iter().map(|cell| (*cell).to_owned()).collect())
+            .collect(),
+    )
 }
 
 fn claim(claim: &str, published: &str, ours: String, verdict: Verdict, why: &str) -> Claim {
-    let why = if verdict == Verdict::Agrees { String::new() } else { why.to_owned() };
-    Claim { claim: claim.to_owned(), published: published.to_owned(), ours, verdict, why }
+    let why = if verdict == Verdict::Agrees {
+        String::new()
+    } else {
+        why.to_owned()
+    };
+    Claim {
+        claim: claim.to_owned(),
+        published: published.to_owned(),
+        ours,
+        verdict,
+        why,
+    }
 }
 
 /// Agrees above one bound, differs below the other, open between them.
-fn judged(value: Option<f64>, agrees: impl Fn(f64) -> bool, differs: impl Fn(f64) -> bool) -> Verdict {
+fn judged(
+    value: Option<f64>,
+    agrees: impl Fn(f64) -> bool,
+    differs: impl Fn(f64) -> bool,
+) -> Verdict {
     match value {
         Some(value) if agrees(value) => Verdict::Agrees,
         Some(value) if differs(value) => Verdict::Differs,
@@ -46,7 +72,9 @@ fn judged(value: Option<f64>, agrees: impl Fn(f64) -> bool, differs: impl Fn(f64
 
 /// Whether a figure lies in a range: all of its interval, or none of it, or neither can be said.
 fn within(estimate: Option<Estimate>, least: f64, most: f64) -> Verdict {
-    let Some((value, ends)) = estimate.and_then(|estimate| Some((estimate.value?, estimate.ends()))) else {
+    let Some((value, ends)) =
+        estimate.and_then(|estimate| Some((estimate.value?, estimate.ends())))
+    else {
         return Verdict::Open;
     };
     let [low, high] = ends.unwrap_or([value, value]);
@@ -96,19 +124,42 @@ pub fn sweep_published() -> Table {
 /// Our sweep over sizes.
 #[must_use]
 pub fn sweep(document: &LagDocument) -> (Table, Vec<Claim>) {
-    let loops: Vec<_> = document.size_sweep.iter().flat_map(|sweep| &sweep.loops).collect();
+    let loops: Vec<_> = document
+        .size_sweep
+        .iter()
+        .flat_map(|sweep| &sweep.loops)
+        .collect();
     let span = |pick: fn(&replimeter_model::record::SweepLoop) -> f64| {
         let values = loops.iter().map(|row| pick(row));
-        let (low, high) = values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| (low.min(value), high.max(value)));
-        if loops.is_empty() { dash() } else { format!("{} to {}", ms(low), ms(high)) }
+        let (low, high) = values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| {
+            (low.min(value), high.max(value))
+        });
+        if loops.is_empty() {
+            dash()
+        } else {
+            format!("{} to {}", ms(low), ms(high))
+        }
     };
-    let bare_of = |keep: &dyn Fn(u64) -> bool| mean(loops.iter().filter(|row| keep(row.size_bytes)).map(|row| row.bare_us));
+    let bare_of = |keep: &dyn Fn(u64) -> bool| {
+        mean(
+            loops
+                .iter()
+                .filter(|row| keep(row.size_bytes))
+                .map(|row| row.bare_us),
+        )
+    };
     let average = bare_of(&|_| true);
     let lines = vec![
-        vec!["insert (fifth row of a step)".to_owned(), span(|row| row.insert_us)],
+        vec![
+            "insert (fifth row of a step)".to_owned(),
+            span(|row| row.insert_us),
+        ],
         vec!["retrieval".to_owned(), span(|row| row.retrieval_us)],
         vec!["total".to_owned(), span(|row| row.total_us)],
-        vec!["bare (total − insert − retrieval)".to_owned(), span(|row| row.bare_us)],
+        vec![
+            "bare (total − insert − retrieval)".to_owned(),
+            span(|row| row.bare_us),
+        ],
         vec!["average bare".to_owned(), average.map_or_else(dash, ms)],
     ];
     let total = mean(loops.iter().map(|row| row.total_us));
@@ -147,8 +198,14 @@ pub fn sweep(document: &LagDocument) -> (Table, Vec<Claim>) {
 /// all rows, with an interval by the delta method on the logarithm.
 fn longer(document: &LagDocument, largest: u64) -> Option<[f64; 3]> {
     let of = |size: u64| {
-        let row = document.results.iter().find(|row| row.size_bytes == Some(size))?;
-        let (mean, count) = (row.from_ack.mean_us.filter(|mean| *mean > 0.0)?, row.from_ack.count);
+        let row = document
+            .results
+            .iter()
+            .find(|row| row.size_bytes == Some(size))?;
+        let (mean, count) = (
+            row.from_ack.mean_us.filter(|mean| *mean > 0.0)?,
+            row.from_ack.count,
+        );
         (count > 1).then_some((mean, row.from_ack.stdev_us? / mean / (count as f64).sqrt()))
     };
     let ((large, large_error), (small, small_error)) = of(largest).zip(of(1000))?;
@@ -160,7 +217,13 @@ fn longer(document: &LagDocument, largest: u64) -> Option<[f64; 3]> {
 #[must_use]
 pub fn replicas_published() -> Table {
     fixed(
-        &["replicas", "insert alone /s", "select alone /s", "insert while selecting /s", "select while inserting /s"],
+        &[
+            "replicas",
+            "insert alone /s",
+            "select alone /s",
+            "insert while selecting /s",
+            "select while inserting /s",
+        ],
         &[
             &["0", "1,908", "609", "458", "69"],
             &["1", "925 (−51 %)", "–", "795 (+73 %)", "69"],
@@ -172,7 +235,12 @@ pub fn replicas_published() -> Table {
 /// Our read replicas.
 #[must_use]
 pub fn replicas(document: &ScaleDocument) -> (Table, Vec<Claim>) {
-    let row = |replicas: u32, phase: &str| document.results.iter().find(|row| row.replicas == replicas && row.phase == phase);
+    let row = |replicas: u32, phase: &str| {
+        document
+            .results
+            .iter()
+            .find(|row| row.replicas == replicas && row.phase == phase)
+    };
     let mut counts: Vec<u32> = document.results.iter().map(|row| row.replicas).collect();
     counts.sort_unstable();
     counts.dedup();
@@ -184,7 +252,9 @@ pub fn replicas(document: &ScaleDocument) -> (Table, Vec<Claim>) {
             (row.inserts_per_s, row.percent_of_none.inserts)
         };
         match of_none.filter(|_| row.replicas > 0) {
-            Some(percent) => format!("{} ({:+.0} %)", rate(value), percent - 100.0).replace('-', "−"),
+            Some(percent) => {
+                format!("{} ({:+.0} %)", rate(value), percent - 100.0).replace('-', "−")
+            }
             None => rate(value),
         }
     };
@@ -223,10 +293,19 @@ pub fn replicas(document: &ScaleDocument) -> (Table, Vec<Claim>) {
     let one = row(1, "insert").map(|row| row.percent_of_none);
     let mixed = row(1, "mixed").map(|row| row.percent_of_none);
     let per = |replicas, phase, select: bool| {
-        row(replicas, phase).and_then(|row| if select { row.selects_per_s } else { row.inserts_per_s })
+        row(replicas, phase).and_then(|row| {
+            if select {
+                row.selects_per_s
+            } else {
+                row.inserts_per_s
+            }
+        })
     };
     let ratio = |phase, select| {
-        per(2, phase, select).zip(per(1, phase, select)).filter(|(_, one)| *one > 0.0).map(|(two, one)| two / one)
+        per(2, phase, select)
+            .zip(per(1, phase, select))
+            .filter(|(_, one)| *one > 0.0)
+            .map(|(two, one)| two / one)
     };
     let second = ratio("insert", false);
     let doubled = ratio("mixed", true);
@@ -234,33 +313,49 @@ pub fn replicas(document: &ScaleDocument) -> (Table, Vec<Claim>) {
         claim(
             "The first replica lowers pure inserts",
             "49 % of none",
-            shown(one.and_then(|of| of.inserts), one.and_then(|of| of.inserts_ci)),
+            shown(
+                one.and_then(|of| of.inserts),
+                one.and_then(|of| of.inserts_ci),
+            ),
             below(one.and_then(|of| of.inserts_ci)),
             &here,
         ),
         claim(
             "The second takes another part",
             "80 % of one replica's",
-            second.map_or_else(dash, |ratio| format!("{:.0} % of one replica's", ratio * 100.0)),
+            second.map_or_else(dash, |ratio| {
+                format!("{:.0} % of one replica's", ratio * 100.0)
+            }),
             judged(second, |ratio| ratio < 0.95, |ratio| ratio > 1.05),
             &here,
         ),
         claim(
             "Under selects one replica raises inserts, since the primary no longer answers them",
             "173 % of none",
-            shown(mixed.and_then(|of| of.inserts), mixed.and_then(|of| of.inserts_ci)),
+            shown(
+                mixed.and_then(|of| of.inserts),
+                mixed.and_then(|of| of.inserts_ci),
+            ),
             above(mixed.and_then(|of| of.inserts_ci)),
             &here,
         ),
         claim(
             "Selects under inserts nearly double from one replica to two",
             "188 % of one replica's",
-            doubled.map_or_else(dash, |ratio| format!("{:.0} % of one replica's", ratio * 100.0)),
+            doubled.map_or_else(dash, |ratio| {
+                format!("{:.0} % of one replica's", ratio * 100.0)
+            }),
             judged(doubled, |ratio| ratio > 1.5, |ratio| ratio < 1.2),
             &here,
         ),
     ];
-    let headings = ["replicas", "insert alone /s", "select alone /s", "insert while selecting /s", "select while inserting /s"];
+    let headings = [
+        "replicas",
+        "insert alone /s",
+        "select alone /s",
+        "insert while selecting /s",
+        "select while inserting /s",
+    ];
     (table(&headings, lines), claims)
 }
 
@@ -284,22 +379,43 @@ const TENTHS: [(&str, &str); 13] = [
 /// What the histogram was published with.
 #[must_use]
 pub fn histogram_published() -> Table {
-    table(&["lag, ms", "rows"], TENTHS.iter().map(|(tenth, rows)| vec![(*tenth).to_owned(), (*rows).to_owned()]).collect())
+    table(
+        &["lag, ms", "rows"],
+        TENTHS
+            .iter()
+            .map(|(tenth, rows)| vec![(*tenth).to_owned(), (*rows).to_owned()])
+            .collect(),
+    )
 }
 
 /// Our histogram: that of the stamps, which are what was published.
 #[must_use]
 pub fn histogram(document: &LagDocument) -> (Table, Vec<Claim>) {
     let rows = overall_rows(document);
-    let stamps =
-        ["stamp-udf", "stamp"].iter().find_map(|method| rows.iter().find(|row| row.method == *method && !row.tenths.is_empty()));
-    let Some(row) = stamps else { return (Table::default(), Vec::new()) };
+    let stamps = ["stamp-udf", "stamp"].iter().find_map(|method| {
+        rows.iter()
+            .find(|row| row.method == *method && !row.tenths.is_empty())
+    });
+    let Some(row) = stamps else {
+        return (Table::default(), Vec::new());
+    };
     let all: u64 = row.tenths.iter().map(|bin| bin.count).sum();
-    let lines = row.tenths.iter().map(|bin| vec![format!("{:.1}", bin.tenth as f64 / 10.0), count(bin.count)]);
+    let lines = row
+        .tenths
+        .iter()
+        .map(|bin| vec![format!("{:.1}", bin.tenth as f64 / 10.0), count(bin.count)]);
     let lines: Vec<Vec<String>> = lines.collect();
-    let peak = row.tenths.iter().max_by_key(|bin| bin.count).map(|bin| bin.tenth);
-    let near: u64 =
-        row.tenths.iter().filter(|bin| peak.is_some_and(|peak| (bin.tenth - peak).abs() <= 1)).map(|bin| bin.count).sum();
+    let peak = row
+        .tenths
+        .iter()
+        .max_by_key(|bin| bin.count)
+        .map(|bin| bin.tenth);
+    let near: u64 = row
+        .tenths
+        .iter()
+        .filter(|bin| peak.is_some_and(|peak| (bin.tenth - peak).abs() <= 1))
+        .map(|bin| bin.count)
+        .sum();
     let share = (all > 0).then(|| near as f64 / all as f64);
     let (shown, tail) = of_stamps(row);
     let claims = vec![
@@ -307,7 +423,11 @@ pub fn histogram(document: &LagDocument) -> (Table, Vec<Claim>) {
             "Most rows lie within two or three tenths of a millisecond",
             "86 % in 0.1 and 0.2 ms; peak at 0.2 ms",
             share.map_or_else(dash, |share| {
-                format!("{:.0} % within 0.1 ms of the peak at {:.1} ms", share * 100.0, peak.unwrap_or(0) as f64 / 10.0)
+                format!(
+                    "{:.0} % within 0.1 ms of the peak at {:.1} ms",
+                    share * 100.0,
+                    peak.unwrap_or(0) as f64 / 10.0
+                )
             }),
             judged(share, |share| share >= 0.7, |share| share < 0.5),
             "servers and client share cores here, which spreads the lag",
@@ -316,14 +436,24 @@ pub fn histogram(document: &LagDocument) -> (Table, Vec<Claim>) {
             "The lag is short: a fraction of a millisecond",
             "0.2 ms at the median",
             shown,
-            judged(row.from_primary.p50_us.or(row.from_ack.p50_us), |us| us < 1000.0, |us| us >= 2000.0),
+            judged(
+                row.from_primary.p50_us.or(row.from_ack.p50_us),
+                |us| us < 1000.0,
+                |us| us >= 2000.0,
+            ),
             "the disk or the cores are slower or busier here",
         ),
         claim(
             "A few rows are far later than all others",
             "largest 24.3 ms, 120 times the median",
-            tail.map_or_else(dash, |(max, ratio)| format!("largest {}, {ratio:.0} times the median", time(max))),
-            judged(tail.map(|(_, ratio)| ratio), |ratio| ratio >= 10.0, |ratio| ratio < 4.0),
+            tail.map_or_else(dash, |(max, ratio)| {
+                format!("largest {}, {ratio:.0} times the median", time(max))
+            }),
+            judged(
+                tail.map(|(_, ratio)| ratio),
+                |ratio| ratio >= 10.0,
+                |ratio| ratio < 4.0,
+            ),
             "nothing stalled the replica during this run",
         ),
     ];
@@ -331,9 +461,21 @@ pub fn histogram(document: &LagDocument) -> (Table, Vec<Claim>) {
 }
 
 fn of_stamps(row: &LagRow) -> (String, Option<(f64, f64)>) {
-    let lag = if row.from_primary.count > 0 { &row.from_primary } else { &row.from_ack };
-    let tail = lag.max_us.zip(lag.p50_us).filter(|(_, p50)| *p50 > 0.0).map(|(max, p50)| (max, max / p50));
-    (lag.p50_us.map_or_else(dash, |us| format!("{} at the median", time(us))), tail)
+    let lag = if row.from_primary.count > 0 {
+        &row.from_primary
+    } else {
+        &row.from_ack
+    };
+    let tail = lag
+        .max_us
+        .zip(lag.p50_us)
+        .filter(|(_, p50)| *p50 > 0.0)
+        .map(|(max, p50)| (max, max / p50));
+    (
+        lag.p50_us
+            .map_or_else(dash, |us| format!("{} at the median", time(us))),
+        tail,
+    )
 }
 
 /// What stale reads were published with.
@@ -343,10 +485,30 @@ pub fn stale_published() -> Table {
         &["load", "on node", "stale", "min / max / avg ms"],
         &[
             &["none", "–", "0.94 %", "0.71 / 2.16 / 0.89"],
-            &["oltp-mix", "writer", "39.01 %, 38.93 %", "0.66 / 201.36 / 3.81; 0.66 / 42.9 / 3.76"],
-            &["oltp-mix", "reader", "37.47 %, 37.21 %", "0.86 / 108.15 / 8.62; 0.81 / 291.81 / 8.54"],
-            &["update-key", "writer", "10.62 %, 11.13 %", "0.71 / 285.07 / 3.21; 0.81 / 275.94 / 5.06"],
-            &["update-key", "reader", "53.49 %, 53.55 %", "0.81 / 519.61 / 5.02; 0.81 / 526.95 / 5.06"],
+            &[
+                "oltp-mix",
+                "writer",
+                "39.01 %, 38.93 %",
+                "0.66 / 201.36 / 3.81; 0.66 / 42.9 / 3.76",
+            ],
+            &[
+                "oltp-mix",
+                "reader",
+                "37.47 %, 37.21 %",
+                "0.86 / 108.15 / 8.62; 0.81 / 291.81 / 8.54",
+            ],
+            &[
+                "update-key",
+                "writer",
+                "10.62 %, 11.13 %",
+                "0.71 / 285.07 / 3.21; 0.81 / 275.94 / 5.06",
+            ],
+            &[
+                "update-key",
+                "reader",
+                "53.49 %, 53.55 %",
+                "0.81 / 519.61 / 5.02; 0.81 / 526.95 / 5.06",
+            ],
             &["update-key", "third", "8.33 %", "0.66 / 353.61 / 2.76"],
             &["big-update", "writer", "4.52 %", "0.66 / 46,526.7 / 104.28"],
         ],
@@ -356,9 +518,16 @@ pub fn stale_published() -> Table {
 /// Our stale reads.
 #[must_use]
 pub fn stale(document: &StaleDocument) -> (Table, Vec<Claim>) {
-    let plain: Vec<&StaleRow> =
-        document.results.iter().filter(|row| row.sync_reads == "off" && row.judged != "load" && !row.null_replica).collect();
-    let shown = |row: &StaleRow| match (row.stale_percent, row.stale_percent_low, row.stale_percent_high) {
+    let plain: Vec<&StaleRow> = document
+        .results
+        .iter()
+        .filter(|row| row.sync_reads == "off" && row.judged != "load" && !row.null_replica)
+        .collect();
+    let shown = |row: &StaleRow| match (
+        row.stale_percent,
+        row.stale_percent_low,
+        row.stale_percent_high,
+    ) {
         (Some(share), Some(low), Some(high)) => format!("{} %", percent(share, low, high)),
         _ => dash(),
     };
@@ -367,14 +536,27 @@ pub fn stale(document: &StaleDocument) -> (Table, Vec<Claim>) {
         let figure = |value: Option<f64>| value.map_or_else(dash, |us| format!("{:.2}", us / 1e3));
         vec![
             row.load.split(':').next().unwrap_or_default().to_owned(),
-            if row.load_on.is_empty() { dash() } else { row.load_on.clone() },
+            if row.load_on.is_empty() {
+                dash()
+            } else {
+                row.load_on.clone()
+            },
             shown(row),
-            format!("{} / {} / {}", figure(delay.min_us), figure(delay.max_us), figure(delay.mean_us)),
+            format!(
+                "{} / {} / {}",
+                figure(delay.min_us),
+                figure(delay.max_us),
+                figure(delay.mean_us)
+            ),
         ]
     });
     let lines: Vec<Vec<String>> = lines.collect();
     let idle = plain.iter().find(|row| row.load == "none");
-    let of = |load: &str, on: &str| plain.iter().find(|row| row.load.starts_with(load) && row.load.ends_with(on));
+    let of = |load: &str, on: &str| {
+        plain
+            .iter()
+            .find(|row| row.load.starts_with(load) && row.load.ends_with(on))
+    };
     let both = |a: Option<&&StaleRow>, b: Option<&&StaleRow>| {
         let words = |row: Option<&&StaleRow>| row.map_or_else(dash, |row| shown(row));
         format!("{} and {}", words(a), words(b))
@@ -382,26 +564,44 @@ pub fn stale(document: &StaleDocument) -> (Table, Vec<Claim>) {
     // Told apart where their intervals do not meet.
     let more = |a: Option<&&StaleRow>, b: Option<&&StaleRow>| {
         let (a, b) = (a?, b?);
-        Some((a.stale_percent_low? - b.stale_percent_high?, a.stale_percent_high? - b.stale_percent_low?))
+        Some((
+            a.stale_percent_low? - b.stale_percent_high?,
+            a.stale_percent_high? - b.stale_percent_low?,
+        ))
     };
     let ordered = |ends: Option<(f64, f64)>| match ends {
         Some((low, _)) if low > 0.0 => Verdict::Agrees,
         Some((_, high)) if high < 0.0 => Verdict::Differs,
         _ => Verdict::Open,
     };
-    let waiting: Vec<&StaleRow> = document.results.iter().filter(|row| row.sync_reads != "off" && row.judged != "load").collect();
+    let waiting: Vec<&StaleRow> = document
+        .results
+        .iter()
+        .filter(|row| row.sync_reads != "off" && row.judged != "load")
+        .collect();
     let broken: u64 = waiting.iter().map(|row| row.stale).sum();
     let asked: u64 = waiting.iter().map(|row| row.rounds).sum();
-    let bound = waiting.iter().map(|row| row.violations.read_your_writes_percent_high).fold(0.0, f64::max);
+    let bound = waiting
+        .iter()
+        .map(|row| row.violations.read_your_writes_percent_high)
+        .fold(0.0, f64::max);
     let shared = "all nodes, the load and the client share this machine's cores here";
-    let stalled =
-        of("big-update", "writer").and_then(|row| [row.write.max_us, row.delay.max_us].into_iter().flatten().reduce(f64::max));
+    let stalled = of("big-update", "writer").and_then(|row| {
+        [row.write.max_us, row.delay.max_us]
+            .into_iter()
+            .flatten()
+            .reduce(f64::max)
+    });
     let claims = vec![
         claim(
             "Idle, few reads at once are stale",
             "0.94 %",
             idle.map_or_else(dash, |row| shown(row)),
-            judged(idle.and_then(|row| row.stale_percent), |share| share < 10.0, |share| share > 20.0),
+            judged(
+                idle.and_then(|row| row.stale_percent),
+                |share| share < 10.0,
+                |share| share > 20.0,
+            ),
             "a local read comes so soon after the acknowledgement, and the cores are shared, that applying has hardly begun",
         ),
         claim(
@@ -423,7 +623,9 @@ pub fn stale(document: &StaleDocument) -> (Table, Vec<Claim>) {
             "up to 46.5 s",
             stalled.map_or_else(dash, |us| format!("up to {}", time(us))),
             judged(
-                stalled.zip(idle.and_then(|row| row.write.p50_us)).map(|(us, usual)| us / usual.max(1.0)),
+                stalled
+                    .zip(idle.and_then(|row| row.write.p50_us))
+                    .map(|(us, usual)| us / usual.max(1.0)),
                 |ratio| ratio >= 20.0,
                 |ratio| ratio < 5.0,
             ),
@@ -432,7 +634,14 @@ pub fn stale(document: &StaleDocument) -> (Table, Vec<Claim>) {
         claim(
             "With synchronous reads none is stale",
             "none",
-            if asked == 0 { dash() } else { format!("{broken} of {} (at most {bound:.2} % in any row)", count(asked)) },
+            if asked == 0 {
+                dash()
+            } else {
+                format!(
+                    "{broken} of {} (at most {bound:.2} % in any row)",
+                    count(asked)
+                )
+            },
             match (asked, broken) {
                 (0, _) => Verdict::Open,
                 (_, 0) => Verdict::Agrees,
@@ -441,7 +650,13 @@ pub fn stale(document: &StaleDocument) -> (Table, Vec<Claim>) {
             "see the witness in the run's report",
         ),
     ];
-    (table(&["load", "on node", "stale [95 %]", "min / max / avg ms"], lines), claims)
+    (
+        table(
+            &["load", "on node", "stale [95 %]", "min / max / avg ms"],
+            lines,
+        ),
+        claims,
+    )
 }
 
 /// What the price of semi-sync was published with.
@@ -450,8 +665,18 @@ pub fn price_published() -> Table {
     fixed(
         &cost::PUBLISHED_HEADINGS,
         &[
-            &["no replication", "7451.26 (969.24)", "134.31 (2904.26)", "110.00"],
-            &["semi-sync", "2377.10 (210.42)", "421.46 (2644.61)", "362.67"],
+            &[
+                "no replication",
+                "7451.26 (969.24)",
+                "134.31 (2904.26)",
+                "110.00",
+            ],
+            &[
+                "semi-sync",
+                "2377.10 (210.42)",
+                "421.46 (2644.61)",
+                "362.67",
+            ],
         ],
     )
 }
@@ -466,7 +691,9 @@ pub fn price(document: &CostDocument) -> (Table, Vec<Claim>) {
             .filter(|row| row.threads == 1 && row.mode == mode)
             .find(|row| row.relative.latency.mean.value.is_some())
     };
-    let shown = |estimate: Option<Estimate>| match estimate.and_then(|estimate| Some((estimate.value?, estimate.ends()))) {
+    let shown = |estimate: Option<Estimate>| match estimate
+        .and_then(|estimate| Some((estimate.value?, estimate.ends())))
+    {
         Some((value, Some([low, high]))) => format!("{value:.2} [{low:.2}, {high:.2}]"),
         Some((value, None)) => format!("{value:.2}"),
         None => dash(),
@@ -479,7 +706,9 @@ pub fn price(document: &CostDocument) -> (Table, Vec<Claim>) {
         _ => Verdict::Open,
     };
     let asynchronous = row("async").map(|row| row.relative.latency.mean);
-    let wait = semi.zip(asynchronous).and_then(|(semi, bare)| Some(semi.value? - bare.value?));
+    let wait = semi
+        .zip(asynchronous)
+        .and_then(|(semi, bare)| Some(semi.value? - bare.value?));
     let claims = vec![
         claim(
             "At one thread an insert takes longer with semi-sync than without replication",
@@ -507,15 +736,27 @@ pub fn price(document: &CostDocument) -> (Table, Vec<Claim>) {
             "the binary log, or the replica's share of the cores, costs as much as the wait here",
         ),
     ];
-    (table(&cost::PUBLISHED_HEADINGS, cost::published(document)), claims)
+    (
+        table(&cost::PUBLISHED_HEADINGS, cost::published(document)),
+        claims,
+    )
 }
 
 /// Every claim counted, in one sentence.
 #[must_use]
 pub fn answer(document: &ReproduceDocument) -> String {
-    let claims = || document.experiments.iter().flat_map(|experiment| &experiment.claims);
+    let claims = || {
+        document
+            .experiments
+            .iter()
+            .flat_map(|experiment| &experiment.claims)
+    };
     let of = |verdict| claims().filter(|claim| claim.verdict == verdict).count();
-    let failed = document.experiments.iter().filter(|experiment| experiment.error.is_some()).count();
+    let failed = document
+        .experiments
+        .iter()
+        .filter(|experiment| experiment.error.is_some())
+        .count();
     let mut text = format!(
         "Of {} published findings, {} have the same shape here, {} differ, and {} cannot be told.",
         claims().count(),
@@ -524,7 +765,11 @@ pub fn answer(document: &ReproduceDocument) -> String {
         of(Verdict::Open)
     );
     if failed > 0 {
-        let _ = write!(text, " {failed} of {} experiments did not come to their end.", document.experiments.len());
+        let _ = write!(
+            text,
+            " {failed} of {} experiments did not come to their end.",
+            document.experiments.len()
+        );
     }
     text
 }
@@ -557,16 +802,29 @@ pub fn text(document: &ReproduceDocument) -> String {
         let _ = writeln!(out, "\n{}. {}", experiment.number, experiment.title);
         let _ = writeln!(out, "   {}", wrapped(&experiment.question, 96, "   "));
         if let Some(error) = &experiment.error {
-            let _ = writeln!(out, "   It did not come to its end: {}", wrapped(error, 96, "   "));
+            let _ = writeln!(
+                out,
+                "   It did not come to its end: {}",
+                wrapped(error, 96, "   ")
+            );
         }
-        for (title, figures) in [("Published", &experiment.published), ("Here", &experiment.ours)] {
+        for (title, figures) in [
+            ("Published", &experiment.published),
+            ("Here", &experiment.ours),
+        ] {
             if figures.lines.is_empty() {
                 continue;
             }
             let mut shown = plain_table(figures.headings.clone());
-            figures.lines.iter().for_each(|line| _ = shown.add_row(line));
+            figures
+                .lines
+                .iter()
+                .for_each(|line| _ = shown.add_row(line));
             let _ = writeln!(out, "\n   {title}");
-            shown.to_string().lines().for_each(|line| _ = writeln!(out, "   {}", line.trim_end()));
+            shown
+                .to_string()
+                .lines()
+                .for_each(|line| _ = writeln!(out, "   {}", line.trim_end()));
         }
         out.push('\n');
         for claim in &experiment.claims {
@@ -574,10 +832,21 @@ pub fn text(document: &ReproduceDocument) -> String {
                 out,
                 "   {:<8} {}",
                 claim.verdict.name(),
-                wrapped(&format!("{}: {} published, {} here.", claim.claim, claim.published, claim.ours), 90, "            ")
+                wrapped(
+                    &format!(
+                        "{}: {} published, {} here.",
+                        claim.claim, claim.published, claim.ours
+                    ),
+                    90,
+                    "            "
+                )
             );
             if !claim.why.is_empty() {
-                let _ = writeln!(out, "            {}", wrapped(&format!("Why: {}.", claim.why), 90, "            "));
+                let _ = writeln!(
+                    out,
+                    "            {}",
+                    wrapped(&format!("Why: {}.", claim.why), 90, "            ")
+                );
             }
         }
     }
@@ -587,7 +856,10 @@ pub fn text(document: &ReproduceDocument) -> String {
 /// The whole for a ticket.
 #[must_use]
 pub fn ticket(document: &ReproduceDocument) -> String {
-    let mut out = format!("# The published experiments, run again\n\n{}\n", markdown::escaped(&document.answer));
+    let mut out = format!(
+        "# The published experiments, run again\n\n{}\n",
+        markdown::escaped(&document.answer)
+    );
     for experiment in &document.experiments {
         let _ = write!(
             out,
@@ -597,11 +869,30 @@ pub fn ticket(document: &ReproduceDocument) -> String {
             markdown::escaped(&experiment.question)
         );
         if let Some(error) = &experiment.error {
-            let _ = write!(out, "\nIt did not come to its end: {}\n", markdown::escaped(error));
+            let _ = write!(
+                out,
+                "\nIt did not come to its end: {}\n",
+                markdown::escaped(error)
+            );
         }
-        out.push_str(&markdown::section("Published", &experiment.published.headings, 1, &experiment.published.lines));
-        out.push_str(&markdown::section("Here", &experiment.ours.headings, 1, &experiment.ours.lines));
-        out.push_str(&markdown::section("What agrees", &CLAIM_HEADINGS, 5, &claim_lines(&experiment.claims)));
+        out.push_str(&markdown::section(
+            "Published",
+            &experiment.published.headings,
+            1,
+            &experiment.published.lines,
+        ));
+        out.push_str(&markdown::section(
+            "Here",
+            &experiment.ours.headings,
+            1,
+            &experiment.ours.lines,
+        ));
+        out.push_str(&markdown::section(
+            "What agrees",
+            &CLAIM_HEADINGS,
+            5,
+            &claim_lines(&experiment.claims),
+        ));
     }
     out
 }
@@ -618,7 +909,17 @@ pub(crate) mod tests {
 
     #[test]
     fn an_interval_across_an_end_of_the_range_is_open() {
-        let judge = |value, low, high| within(Some(Estimate { value: Some(value), low: Some(low), high: Some(high) }), 2.0, 4.0);
+        let judge = |value, low, high| {
+            within(
+                Some(Estimate {
+                    value: Some(value),
+                    low: Some(low),
+                    high: Some(high),
+                }),
+                2.0,
+                4.0,
+            )
+        };
         assert_eq!(judge(3.1, 2.4, 3.8), Verdict::Agrees);
         assert_eq!(judge(4.5, 3.9, 5.2), Verdict::Open);
         assert_eq!(judge(1.2, 1.0, 1.5), Verdict::Differs);
@@ -632,7 +933,11 @@ pub(crate) mod tests {
 
     #[test]
     fn the_published_figures_agree_with_themselves() {
-        let row = |replicas, phase: &str, inserts: Option<f64>, selects: Option<f64>, percent: Option<f64>| ScaleRow {
+        let row = |replicas,
+                   phase: &str,
+                   inserts: Option<f64>,
+                   selects: Option<f64>,
+                   percent: Option<f64>| ScaleRow {
             replicas,
             phase: phase.to_owned(),
             inserts_per_s: inserts,
@@ -657,7 +962,10 @@ pub(crate) mod tests {
         };
         let (ours, claims) = replicas(&published);
         assert_eq!(verdicts(&claims), [Verdict::Agrees; 4], "{claims:#?}");
-        assert_eq!(ours.lines[1], ["1", "925 (−52 %)", "–", "795 (+74 %)", "69"]);
+        assert_eq!(
+            ours.lines[1],
+            ["1", "925 (−52 %)", "–", "795 (+74 %)", "69"]
+        );
         assert!(claims.iter().all(|claim| claim.why.is_empty()));
     }
 
@@ -667,19 +975,39 @@ pub(crate) mod tests {
             tenth: (tenth.parse::<f64>().unwrap() * 10.0).round() as i64,
             count: rows.parse().unwrap(),
         });
-        let lag = Distribution { count: 1000, p50_us: Some(200.0), max_us: Some(24_300.0), ..Distribution::default() };
-        let row = LagRow { method: "stamp-udf".to_owned(), tenths: tenths.collect(), from_primary: lag, ..LagRow::default() };
-        let document = LagDocument { results: vec![row], ..LagDocument::default() };
+        let lag = Distribution {
+            count: 1000,
+            p50_us: Some(200.0),
+            max_us: Some(24_300.0),
+            ..Distribution::default()
+        };
+        let row = LagRow {
+            method: "stamp-udf".to_owned(),
+            tenths: tenths.collect(),
+            from_primary: lag,
+            ..LagRow::default()
+        };
+        let document = LagDocument {
+            results: vec![row],
+            ..LagDocument::default()
+        };
         let (ours, claims) = histogram(&document);
         assert_eq!(verdicts(&claims), [Verdict::Agrees; 3], "{claims:#?}");
         assert_eq!(ours.lines.len(), TENTHS.len());
-        assert!(histogram(&LagDocument::default()).1.is_empty(), "nothing is said of nothing");
+        assert!(
+            histogram(&LagDocument::default()).1.is_empty(),
+            "nothing is said of nothing"
+        );
     }
 
     #[test]
     fn stale_reads_are_ordered_by_their_intervals() {
         let row = |load: &str, on: &str, sync: &str, share: f64, rounds: u64| StaleRow {
-            load: if on.is_empty() { load.to_owned() } else { format!("{load}:32@{on}") },
+            load: if on.is_empty() {
+                load.to_owned()
+            } else {
+                format!("{load}:32@{on}")
+            },
             load_on: on.to_owned(),
             sync_reads: sync.to_owned(),
             rounds,
@@ -687,7 +1015,11 @@ pub(crate) mod tests {
             stale_percent: Some(share),
             stale_percent_low: Some((share - 1.0).max(0.0)),
             stale_percent_high: Some(share + 1.0),
-            write: Distribution { p50_us: Some(1000.0), max_us: Some(5e7), ..Distribution::default() },
+            write: Distribution {
+                p50_us: Some(1000.0),
+                max_us: Some(5e7),
+                ..Distribution::default()
+            },
             ..StaleRow::default()
         };
         let document = StaleDocument {
@@ -724,16 +1056,30 @@ pub(crate) mod tests {
         let of = |size, mean: f64, error: f64| LagRow {
             size_bytes: Some(size),
             // A hundred rows: the standard error is a tenth of this.
-            from_ack: Distribution { count: 100, mean_us: Some(mean), stdev_us: Some(error * 10.0), ..Distribution::default() },
+            from_ack: Distribution {
+                count: 100,
+                mean_us: Some(mean),
+                stdev_us: Some(error * 10.0),
+                ..Distribution::default()
+            },
             ..LagRow::default()
         };
         let document = |large: f64, half: f64| LagDocument {
-            size_sweep: vec![SweepTable { replica: String::new(), loops: vec![row(1000, 100.0), row(10_000, 120.0)] }],
+            size_sweep: vec![SweepTable {
+                replica: String::new(),
+                loops: vec![row(1000, 100.0), row(10_000, 120.0)],
+            }],
             results: vec![of(1000, 100.0, 5.0), of(10_000, large, half)],
             ..LagDocument::default()
         };
-        assert_eq!(verdicts(&sweep(&document(120.0, 9.0)).1), [Verdict::Agrees; 2]);
-        assert_eq!(verdicts(&sweep(&document(900.0, 9.0)).1), [Verdict::Agrees, Verdict::Differs]);
+        assert_eq!(
+            verdicts(&sweep(&document(120.0, 9.0)).1),
+            [Verdict::Agrees; 2]
+        );
+        assert_eq!(
+            verdicts(&sweep(&document(900.0, 9.0)).1),
+            [Verdict::Agrees, Verdict::Differs]
+        );
         assert_eq!(
             verdicts(&sweep(&document(300.0, 90.0)).1),
             [Verdict::Agrees, Verdict::Open],
@@ -752,9 +1098,16 @@ pub(crate) mod tests {
             claims,
             ..Experiment::default()
         };
-        let broken = Experiment { number: 4, error: Some("galera is missing".to_owned()), ..Experiment::default() };
-        let mut document =
-            ReproduceDocument { experiments: vec![broken, experiment], size: "small".to_owned(), ..ReproduceDocument::default() };
+        let broken = Experiment {
+            number: 4,
+            error: Some("galera is missing".to_owned()),
+            ..Experiment::default()
+        };
+        let mut document = ReproduceDocument {
+            experiments: vec![broken, experiment],
+            size: "small".to_owned(),
+            ..ReproduceDocument::default()
+        };
         document.answer = answer(&document);
         document
     }
@@ -762,10 +1115,21 @@ pub(crate) mod tests {
     #[test]
     fn every_form_has_both_tables_and_the_verdicts() {
         let document = example();
-        assert!(document.answer.contains("1 of 2 experiments did not come to their end"), "{}", document.answer);
+        assert!(
+            document
+                .answer
+                .contains("1 of 2 experiments did not come to their end"),
+            "{}",
+            document.answer
+        );
         let verdict = document.experiments[1].claims[0].verdict.name();
         for form in [text(&document), ticket(&document)] {
-            for wanted in ["7451.26 (969.24)", verdict, "galera is missing", "waiting cost"] {
+            for wanted in [
+                "7451.26 (969.24)",
+                verdict,
+                "galera is missing",
+                "waiting cost",
+            ] {
                 assert!(form.contains(wanted), "`{wanted}` is missing in {form}");
             }
         }

@@ -66,8 +66,16 @@ pub struct RowsWriter<C: Columns> {
 
 impl<C: Columns> RowsWriter<C> {
     pub(crate) fn begun(path: &Path, columns: C) -> Result<Self, SamplesError> {
-        let file = File::options().create(true).truncate(true).write(true).mode(0o600).open(path);
-        let file = file.map_err(|source| SamplesError::File { path: path.to_owned(), source })?;
+        let file = File::options()
+            .create(true)
+            .truncate(true)
+            .write(true)
+            .mode(0o600)
+            .open(path);
+        let file = file.map_err(|source| SamplesError::File {
+            path: path.to_owned(),
+            source,
+        })?;
         let properties = WriterProperties::builder()
             .set_compression(Compression::SNAPPY)
             // What is kept of every page until the end would grow with the run.
@@ -76,7 +84,12 @@ impl<C: Columns> RowsWriter<C> {
         let wrap = |error| reason(path, error);
         let schema = parse_message_type(C::SCHEMA).map(Arc::new).map_err(wrap)?;
         let writer = SerializedFileWriter::new(file, schema, Arc::new(properties)).map_err(wrap)?;
-        Ok(Self { path: path.to_owned(), columns, writer, held: Vec::new() })
+        Ok(Self {
+            path: path.to_owned(),
+            columns,
+            writer,
+            held: Vec::new(),
+        })
     }
 
     /// Goes on with other columns: what is held belongs to those before.
@@ -90,9 +103,16 @@ impl<C: Columns> RowsWriter<C> {
         &self.columns
     }
 
-    pub(crate) fn add(&mut self, rows: impl IntoIterator<Item = C::Row>) -> Result<(), SamplesError> {
+    pub(crate) fn add(
+        &mut self,
+        rows: impl IntoIterator<Item = C::Row>,
+    ) -> Result<(), SamplesError> {
         self.held.extend(rows);
-        if self.held.len() >= C::GROUP { self.flush() } else { Ok(()) }
+        if self.held.len() >= C::GROUP {
+            self.flush()
+        } else {
+            Ok(())
+        }
     }
 
     /// Writes what is held and the file's end; without it the file is unreadable.
@@ -101,7 +121,10 @@ impl<C: Columns> RowsWriter<C> {
     /// When the disk refuses.
     pub fn finish(mut self) -> Result<(), SamplesError> {
         self.flush()?;
-        self.writer.close().map(|_| ()).map_err(|error| reason(&self.path, error))
+        self.writer
+            .close()
+            .map(|_| ())
+            .map_err(|error| reason(&self.path, error))
     }
 
     fn flush(&mut self) -> Result<(), SamplesError> {
@@ -117,20 +140,35 @@ impl<C: Columns> RowsWriter<C> {
     }
 }
 
-fn column<T: DataType>(group: &mut RowGroup<'_>, values: &[T::T], present: Option<&[i16]>) -> Result<(), ParquetError> {
+fn column<T: DataType>(
+    group: &mut RowGroup<'_>,
+    values: &[T::T],
+    present: Option<&[i16]>,
+) -> Result<(), ParquetError> {
     let Some(mut column) = group.next_column()? else {
-        return Err(ParquetError::General("the schema has fewer columns than are written".to_owned()));
+        return Err(ParquetError::General(
+            "the schema has fewer columns than are written".to_owned(),
+        ));
     };
     column.typed::<T>().write_batch(values, present, None)?;
     column.close()
 }
 
-pub(crate) fn required<T: DataType>(group: &mut RowGroup<'_>, values: &[T::T]) -> Result<(), ParquetError> {
+pub(crate) fn required<T: DataType>(
+    group: &mut RowGroup<'_>,
+    values: &[T::T],
+) -> Result<(), ParquetError> {
     column::<T>(group, values, None)
 }
 
-pub(crate) fn optional<T: DataType>(group: &mut RowGroup<'_>, values: Vec<Option<T::T>>) -> Result<(), ParquetError> {
-    let present: Vec<i16> = values.iter().map(|value| i16::from(value.is_some())).collect();
+pub(crate) fn optional<T: DataType>(
+    group: &mut RowGroup<'_>,
+    values: Vec<Option<T::T>>,
+) -> Result<(), ParquetError> {
+    let present: Vec<i16> = values
+        .iter()
+        .map(|value| i16::from(value.is_some()))
+        .collect();
     let values: Vec<T::T> = values.into_iter().flatten().collect();
     column::<T>(group, &values, Some(&present))
 }

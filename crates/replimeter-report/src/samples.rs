@@ -95,9 +95,15 @@ pub(crate) fn reason(path: &Path, error: ParquetError) -> SamplesError {
         && let Some(source) = inner.downcast_ref::<io::Error>()
     {
         let source = io::Error::new(source.kind(), source.to_string());
-        return SamplesError::File { path: path.to_owned(), source };
+        return SamplesError::File {
+            path: path.to_owned(),
+            source,
+        };
     }
-    SamplesError::Format { path: path.to_owned(), reason: error.to_string() }
+    SamplesError::Format {
+        path: path.to_owned(),
+        reason: error.to_string(),
+    }
 }
 
 /// Samples of servers of this shape.
@@ -117,7 +123,14 @@ impl SamplesWriter {
     /// # Errors
     /// When it cannot be made.
     pub fn create(path: &Path, null_replica: &str) -> Result<Self, SamplesError> {
-        Self::begun(path, Samples { shape: String::new(), replicas: Vec::new(), null_replica: null_replica.to_owned() })
+        Self::begun(
+            path,
+            Samples {
+                shape: String::new(),
+                replicas: Vec::new(),
+                null_replica: null_replica.to_owned(),
+            },
+        )
     }
 
     /// Says whose samples come next: the shape, and the replicas' names by index.
@@ -126,7 +139,11 @@ impl SamplesWriter {
     /// When the disk refuses what is held of the shape before.
     pub fn begin(&mut self, shape: &str, replicas: Vec<String>) -> Result<(), SamplesError> {
         let null_replica = self.columns().null_replica.clone();
-        self.switch(Samples { shape: shape.to_owned(), replicas, null_replica })
+        self.switch(Samples {
+            shape: shape.to_owned(),
+            replicas,
+            null_replica,
+        })
     }
 
     /// Adds one sample.
@@ -142,7 +159,10 @@ impl Samples {
     fn name(&self, sample: &LagSample) -> ByteArray {
         let name = match sample.write.phase {
             Phase::Floor | Phase::Yardstick => self.null_replica.as_str(),
-            _ => self.replicas.get(sample.replica).map_or(self.null_replica.as_str(), String::as_str),
+            _ => self
+                .replicas
+                .get(sample.replica)
+                .map_or(self.null_replica.as_str(), String::as_str),
         };
         ByteArray::from(name)
     }
@@ -155,20 +175,46 @@ impl Columns for Samples {
 
     fn write(&self, group: &mut RowGroup<'_>, held: &[LagSample]) -> Result<(), ParquetError> {
         let each = |value: &dyn Fn(&LagSample) -> i64| held.iter().map(value).collect::<Vec<_>>();
-        let small = |value: &dyn Fn(&LagSample) -> u32| held.iter().map(|sample| short(value(sample))).collect::<Vec<_>>();
+        let small = |value: &dyn Fn(&LagSample) -> u32| {
+            held.iter()
+                .map(|sample| short(value(sample)))
+                .collect::<Vec<_>>()
+        };
         let maybe = |value: &dyn Fn(&LagSample) -> Option<Nanos>| {
-            held.iter().map(|sample| value(sample).map(|nanos| nanos.0)).collect::<Vec<_>>()
+            held.iter()
+                .map(|sample| value(sample).map(|nanos| nanos.0))
+                .collect::<Vec<_>>()
         };
         let micros = |value: &dyn Fn(&LagSample) -> Option<Nanos>| {
-            held.iter().map(|sample| value(sample).map(Nanos::as_micros)).collect::<Vec<_>>()
+            held.iter()
+                .map(|sample| value(sample).map(Nanos::as_micros))
+                .collect::<Vec<_>>()
         };
         required::<ByteArrayType>(
             group,
-            &held.iter().map(|sample| ByteArray::from(sample.write.phase.name())).collect::<Vec<_>>(),
+            &held
+                .iter()
+                .map(|sample| ByteArray::from(sample.write.phase.name()))
+                .collect::<Vec<_>>(),
         )?;
-        required::<ByteArrayType>(group, &vec![ByteArray::from(self.shape.as_str()); held.len()])?;
-        required::<ByteArrayType>(group, &held.iter().map(|sample| self.name(sample)).collect::<Vec<_>>())?;
-        required::<ByteArrayType>(group, &held.iter().map(|sample| ByteArray::from(sample.method.name())).collect::<Vec<_>>())?;
+        required::<ByteArrayType>(
+            group,
+            &vec![ByteArray::from(self.shape.as_str()); held.len()],
+        )?;
+        required::<ByteArrayType>(
+            group,
+            &held
+                .iter()
+                .map(|sample| self.name(sample))
+                .collect::<Vec<_>>(),
+        )?;
+        required::<ByteArrayType>(
+            group,
+            &held
+                .iter()
+                .map(|sample| ByteArray::from(sample.method.name()))
+                .collect::<Vec<_>>(),
+        )?;
         required::<Int32Type>(group, &small(&|sample| sample.write.sweep))?;
         required::<Int32Type>(group, &small(&|sample| sample.write.step))?;
         required::<Int32Type>(group, &small(&|sample| sample.write.row_in_step))?;
@@ -178,13 +224,36 @@ impl Columns for Samples {
         required::<Int64Type>(group, &each(&|sample| sample.write.send.0))?;
         required::<Int64Type>(group, &each(&|sample| sample.write.ack.0))?;
         optional::<Int64Type>(group, maybe(&LagSample::lower))?;
-        optional::<Int64Type>(group, maybe(&|sample| sample.sighting.map(|sighting| sighting.hit_began)))?;
-        optional::<Int64Type>(group, maybe(&LagSample::upper))?;
-        let beside = |sample: &LagSample| sample.sighting.map(|sighting| sighting.beside).unwrap_or_default();
-        optional::<Int64Type>(group, maybe(&|sample| if let Beside::Primary(at) = beside(sample) { Some(at) } else { None }))?;
         optional::<Int64Type>(
             group,
-            maybe(&|sample| if let Beside::Readable { at, .. } = beside(sample) { Some(at) } else { None }),
+            maybe(&|sample| sample.sighting.map(|sighting| sighting.hit_began)),
+        )?;
+        optional::<Int64Type>(group, maybe(&LagSample::upper))?;
+        let beside = |sample: &LagSample| {
+            sample
+                .sighting
+                .map(|sighting| sighting.beside)
+                .unwrap_or_default()
+        };
+        optional::<Int64Type>(
+            group,
+            maybe(&|sample| {
+                if let Beside::Primary(at) = beside(sample) {
+                    Some(at)
+                } else {
+                    None
+                }
+            }),
+        )?;
+        optional::<Int64Type>(
+            group,
+            maybe(&|sample| {
+                if let Beside::Readable { at, .. } = beside(sample) {
+                    Some(at)
+                } else {
+                    None
+                }
+            }),
         )?;
         let reads = held.iter().map(|sample| match beside(sample) {
             Beside::Readable { reads, .. } => Some(short(reads)),
@@ -195,7 +264,13 @@ impl Columns for Samples {
         optional::<DoubleType>(group, micros(&LagSample::from_send))?;
         optional::<DoubleType>(group, micros(&LagSample::from_intended))?;
         optional::<DoubleType>(group, micros(&LagSample::error))?;
-        required::<DoubleType>(group, &held.iter().map(|sample| sample.insert().as_micros()).collect::<Vec<_>>())
+        required::<DoubleType>(
+            group,
+            &held
+                .iter()
+                .map(|sample| sample.insert().as_micros())
+                .collect::<Vec<_>>(),
+        )
     }
 }
 
@@ -205,7 +280,10 @@ impl Columns for Samples {
 ///
 /// # Errors
 /// When the file is missing, no Parquet, cut off, or of another schema.
-pub fn read(path: &Path, mut each: impl FnMut(&str, &str, &LagSample)) -> Result<u64, SamplesError> {
+pub fn read(
+    path: &Path,
+    mut each: impl FnMut(&str, &str, &LagSample),
+) -> Result<u64, SamplesError> {
     let mut unknown = None;
     let count = reading::read(path, &READ, |columns, rows| {
         let phase = columns[0].parsed(Phase::from_name);
@@ -213,14 +291,27 @@ pub fn read(path: &Path, mut each: impl FnMut(&str, &str, &LagSample)) -> Result
         for row in 0..rows {
             match phase(row).zip(method(row)) {
                 Some((phase, method)) => {
-                    each(columns[1].word(row), columns[2].word(row), &sample_of(columns, row, phase, method));
+                    each(
+                        columns[1].word(row),
+                        columns[2].word(row),
+                        &sample_of(columns, row, phase, method),
+                    );
                 }
-                None => unknown = Some(format!("unknown phase `{}` or method `{}`", columns[0].word(row), columns[3].word(row))),
+                None => {
+                    unknown = Some(format!(
+                        "unknown phase `{}` or method `{}`",
+                        columns[0].word(row),
+                        columns[3].word(row)
+                    ))
+                }
             }
         }
     })?;
     match unknown {
-        Some(reason) => Err(SamplesError::Format { path: path.to_owned(), reason }),
+        Some(reason) => Err(SamplesError::Format {
+            path: path.to_owned(),
+            reason,
+        }),
         None => Ok(count),
     }
 }
@@ -232,7 +323,8 @@ fn sample_of(columns: &[Column], row: usize, phase: Phase, method: Method) -> La
     let number = |column| whole(column).unsigned_abs();
     let small = |column| u32::try_from(number(column)).unwrap_or(u32::MAX);
     let nanos = |column| Nanos(whole(column));
-    let told = |column: usize| Some(nanos(column)).filter(|_| !columns[column].number(row).is_nan());
+    let told =
+        |column: usize| Some(nanos(column)).filter(|_| !columns[column].number(row).is_nan());
     let write = Write {
         seq: number(7),
         phase,
@@ -246,15 +338,30 @@ fn sample_of(columns: &[Column], row: usize, phase: Phase, method: Method) -> La
     };
     let beside = match (told(15), told(16), told(17)) {
         (Some(primary), ..) => Beside::Primary(primary),
-        (_, Some(at), Some(_)) => Beside::Readable { at, reads: small(17) },
+        (_, Some(at), Some(_)) => Beside::Readable {
+            at,
+            reads: small(17),
+        },
         _ => Beside::Nothing,
     };
     // A missing row has no sighting: its columns are null.
     let sighting = match (told(12), told(13), told(14)) {
-        (Some(after), Some(hit_began), Some(until)) => Some(Sighting { seq: write.seq, after, hit_began, until, beside }),
+        (Some(after), Some(hit_began), Some(until)) => Some(Sighting {
+            seq: write.seq,
+            after,
+            hit_began,
+            until,
+            beside,
+        }),
         _ => None,
     };
-    LagSample { replica: 0, method, write, sighting, untold: false }
+    LagSample {
+        replica: 0,
+        method,
+        write,
+        sighting,
+        untold: false,
+    }
 }
 
 #[cfg(test)]
@@ -265,11 +372,19 @@ mod tests {
         let send = Nanos(seq as i64 * 1000);
         LagSample {
             replica: (seq % 2) as usize,
-            method: if seq.is_multiple_of(5) { Method::Wait } else { Method::Poll },
+            method: if seq.is_multiple_of(5) {
+                Method::Wait
+            } else {
+                Method::Poll
+            },
             untold: false,
             write: Write {
                 seq,
-                phase: if seq < 3 { Phase::Floor } else { Phase::Measure },
+                phase: if seq < 3 {
+                    Phase::Floor
+                } else {
+                    Phase::Measure
+                },
                 sweep: 1,
                 step: 2,
                 row_in_step: 3,
@@ -297,8 +412,15 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("samples.parquet");
         let mut writer = SamplesWriter::create(&path, "null").unwrap();
-        writer.begin("async:2", vec!["replica1".to_owned(), "replica2".to_owned()]).unwrap();
-        let samples: Vec<LagSample> = (1..=Samples::GROUP as u64 + 10).map(|seq| sample(seq, seq % 7 != 0)).collect();
+        writer
+            .begin(
+                "async:2",
+                vec!["replica1".to_owned(), "replica2".to_owned()],
+            )
+            .unwrap();
+        let samples: Vec<LagSample> = (1..=Samples::GROUP as u64 + 10)
+            .map(|seq| sample(seq, seq % 7 != 0))
+            .collect();
         for sample in &samples {
             writer.write(sample).unwrap();
         }
@@ -313,7 +435,10 @@ mod tests {
         assert_eq!(count.unwrap(), samples.len() as u64);
         assert_eq!(names[..4], ["null", "null", "replica2", "replica1"]);
         for (written, read) in samples.iter().zip(&back) {
-            assert_eq!((read.method, read.write, read.sighting), (written.method, written.write, written.sighting));
+            assert_eq!(
+                (read.method, read.write, read.sighting),
+                (written.method, written.write, written.sighting)
+            );
         }
     }
 

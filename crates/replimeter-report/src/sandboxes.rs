@@ -18,13 +18,29 @@ pub fn list(sandboxes: &[ListedSandbox]) -> String {
     let mut out = String::new();
     for (index, sandbox) in sandboxes.iter().enumerate() {
         let blank = if index == 0 { "" } else { "\n" };
-        let shape = sandbox.shape.as_deref().map_or_else(String::new, |shape| format!(" · {shape}"));
-        let since = sandbox.since.as_deref().map_or_else(String::new, |since| format!(" since {since}"));
-        let _ = writeln!(out, "{blank}{}{shape} · {}{since}", sandbox.name, sandbox.state);
+        let shape = sandbox
+            .shape
+            .as_deref()
+            .map_or_else(String::new, |shape| format!(" · {shape}"));
+        let since = sandbox
+            .since
+            .as_deref()
+            .map_or_else(String::new, |since| format!(" since {since}"));
+        let _ = writeln!(
+            out,
+            "{blank}{}{shape} · {}{since}",
+            sandbox.name, sandbox.state
+        );
         if sandbox.nodes.is_empty() {
             continue;
         }
-        let mut table = plain_table(["node", "role", "source", "port", "version", "state", "socket"].map(str::to_owned).to_vec());
+        let mut table = plain_table(
+            [
+                "node", "role", "source", "port", "version", "state", "socket",
+            ]
+            .map(str::to_owned)
+            .to_vec(),
+        );
         for node in &sandbox.nodes {
             table.add_row([
                 node.name.clone(),
@@ -48,7 +64,17 @@ pub fn list(sandboxes: &[ListedSandbox]) -> String {
 #[must_use]
 pub fn links(links: &[ListedLink]) -> String {
     let mut table = plain_table(
-        ["link", "state", "one way", "jitter", "bandwidth", "bytes to source", "from source"].map(str::to_owned).to_vec(),
+        [
+            "link",
+            "state",
+            "one way",
+            "jitter",
+            "bandwidth",
+            "bytes to source",
+            "from source",
+        ]
+        .map(str::to_owned)
+        .to_vec(),
     );
     for link in links {
         table.add_row([
@@ -56,7 +82,10 @@ pub fn links(links: &[ListedLink]) -> String {
             link.state.clone(),
             time(link.delay_us as f64),
             time(link.jitter_us as f64),
-            link.bandwidth_bits_per_s.map_or_else(|| "no limit".to_owned(), |bits| format!("{} bit/s", count(bits))),
+            link.bandwidth_bits_per_s.map_or_else(
+                || "no limit".to_owned(),
+                |bits| format!("{} bit/s", count(bits)),
+            ),
             count(link.bytes[0]),
             count(link.bytes[1]),
         ]);

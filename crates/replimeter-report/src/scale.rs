@@ -28,12 +28,24 @@ pub(crate) const HEADINGS: [&str; 9] = [
 ];
 
 /// The columns for updates.
-pub(crate) const UPDATE_HEADINGS: [&str; 7] =
-    ["replicas", "update alone/s", "% of none", "update while selecting/s", "% of none", "select while updating/s", "% of none"];
+pub(crate) const UPDATE_HEADINGS: [&str; 7] = [
+    "replicas",
+    "update alone/s",
+    "% of none",
+    "update while selecting/s",
+    "% of none",
+    "select while updating/s",
+    "% of none",
+];
 
 /// The columns of percent.
-pub(crate) const PERCENT_HEADINGS: [&str; 5] =
-    ["replicas", "insert alone", "select alone", "insert while selecting", "select while inserting"];
+pub(crate) const PERCENT_HEADINGS: [&str; 5] = [
+    "replicas",
+    "insert alone",
+    "select alone",
+    "insert while selecting",
+    "select while inserting",
+];
 
 /// The columns of servers.
 pub(crate) const SERVER_HEADINGS: [&str; 12] = [
@@ -52,14 +64,27 @@ pub(crate) const SERVER_HEADINGS: [&str; 12] = [
 ];
 
 /// The columns of laws.
-pub(crate) const LAW_HEADINGS: [&str; 7] = ["phase", "of", "λ (/s of one)", "σ", "κ", "off by", "one more stops paying at"];
+pub(crate) const LAW_HEADINGS: [&str; 7] = [
+    "phase",
+    "of",
+    "λ (/s of one)",
+    "σ",
+    "κ",
+    "off by",
+    "one more stops paying at",
+];
 
 /// A value with its interval, no finer than the interval supports.
 pub(crate) fn interval(value: Option<f64>, ends: Option<[f64; 2]>) -> String {
     match (value, ends) {
         (Some(value), Some([low, high])) => {
             let half = ((high - low) / 2.0).max(value.abs() * 1e-4);
-            format!("{} [{}, {}]", rate(value, half), rate(low, half), rate(high, half))
+            format!(
+                "{} [{}, {}]",
+                rate(value, half),
+                rate(low, half),
+                rate(high, half)
+            )
         }
         (Some(value), None) => format!("about {}", rate(value, value.abs() / 10.0)),
         (None, _) => "–".to_owned(),
@@ -72,7 +97,9 @@ fn percent(value: Option<f64>, ends: Option<[f64; 2]>) -> String {
         (Some(value), Some([low, high])) if low * 10.0 < value || high > value * 10.0 => {
             format!("share unknown: {value:.0} %, but not known to a factor of ten")
         }
-        (Some(value), Some([low, high])) => format!("{value:.0} % [{:.0}, {:.0}]", low.floor(), high.ceil()),
+        (Some(value), Some([low, high])) => {
+            format!("{value:.0} % [{:.0}, {:.0}]", low.floor(), high.ceil())
+        }
         // Itself.
         (Some(100.0), None) => "100 %".to_owned(),
         (Some(value), None) => format!("about {value:.0} %"),
@@ -104,15 +131,22 @@ fn counts(document: &ScaleDocument) -> Vec<u32> {
 
 /// The row of a phase.
 pub(crate) fn row(document: &ScaleDocument, replicas: u32, phase: ScalePhase) -> Option<&ScaleRow> {
-    document.results.iter().find(|row| row.replicas == replicas && row.phase == phase.name())
+    document
+        .results
+        .iter()
+        .find(|row| row.replicas == replicas && row.phase == phase.name())
 }
 
 fn primary(row: &ScaleRow) -> Option<&ScaleServer> {
-    row.servers.iter().find(|server| server.per_operation.role == "primary")
+    row.servers
+        .iter()
+        .find(|server| server.per_operation.role == "primary")
 }
 
 fn replicas(row: &ScaleRow) -> impl Iterator<Item = &ScaleServer> {
-    row.servers.iter().filter(|server| server.per_operation.role == "replica")
+    row.servers
+        .iter()
+        .filter(|server| server.per_operation.role == "replica")
 }
 
 /// One cell for several servers: their figures side by side, or from the smallest to
@@ -120,9 +154,17 @@ fn replicas(row: &ScaleRow) -> impl Iterator<Item = &ScaleServer> {
 fn several(values: Vec<f64>, show: impl Fn(f64) -> String) -> String {
     match values.len() {
         0 => "–".to_owned(),
-        1..=3 => values.iter().map(|value| show(*value)).collect::<Vec<_>>().join(", "),
+        1..=3 => values
+            .iter()
+            .map(|value| show(*value))
+            .collect::<Vec<_>>()
+            .join(", "),
         _ => {
-            let ends = values.iter().fold([f64::MAX, f64::MIN], |[low, high], value| [low.min(*value), high.max(*value)]);
+            let ends = values
+                .iter()
+                .fold([f64::MAX, f64::MIN], |[low, high], value| {
+                    [low.min(*value), high.max(*value)]
+                });
             format!("{} to {}", show(ends[0]), show(ends[1]))
         }
     }
@@ -136,15 +178,30 @@ fn whole_percent(value: f64) -> String {
 pub(crate) fn lines(document: &ScaleDocument) -> Vec<Vec<String>> {
     let of = |replicas: u32| {
         let row = |phase| row(document, replicas, phase);
-        let (insert, select, mixed) = (row(ScalePhase::Insert), row(ScalePhase::Select), row(ScalePhase::Mixed));
-        let inserts =
-            |row: Option<&ScaleRow>| row.map_or_else(|| "–".to_owned(), |row| interval(row.inserts_per_s, row.inserts_ci));
-        let selects =
-            |row: Option<&ScaleRow>| row.map_or_else(|| "–".to_owned(), |row| interval(row.selects_per_s, row.selects_ci));
-        let of_replicas = |pick: fn(&ScaleServer) -> Option<f64>| {
-            mixed.map(|row| self::replicas(row).filter_map(pick).collect::<Vec<_>>()).unwrap_or_default()
+        let (insert, select, mixed) = (
+            row(ScalePhase::Insert),
+            row(ScalePhase::Select),
+            row(ScalePhase::Mixed),
+        );
+        let inserts = |row: Option<&ScaleRow>| {
+            row.map_or_else(
+                || "–".to_owned(),
+                |row| interval(row.inserts_per_s, row.inserts_ci),
+            )
         };
-        let of_primary = |pick: fn(&ScaleServer) -> Option<f64>| mixed.and_then(primary).and_then(pick);
+        let selects = |row: Option<&ScaleRow>| {
+            row.map_or_else(
+                || "–".to_owned(),
+                |row| interval(row.selects_per_s, row.selects_ci),
+            )
+        };
+        let of_replicas = |pick: fn(&ScaleServer) -> Option<f64>| {
+            mixed
+                .map(|row| self::replicas(row).filter_map(pick).collect::<Vec<_>>())
+                .unwrap_or_default()
+        };
+        let of_primary =
+            |pick: fn(&ScaleServer) -> Option<f64>| mixed.and_then(primary).and_then(pick);
         vec![
             replicas.to_string(),
             inserts(insert),
@@ -153,8 +210,12 @@ pub(crate) fn lines(document: &ScaleDocument) -> Vec<Vec<String>> {
             selects(mixed),
             maybe(of_primary(|server| server.cpu_percent), whole_percent),
             several(of_replicas(|server| server.cpu_percent), whole_percent),
-            maybe(of_primary(|server| server.write_bytes_per_s), |value| format!("{}/s", bytes(value))),
-            several(of_replicas(|server| server.write_bytes_per_s), |value| format!("{}/s", bytes(value))),
+            maybe(of_primary(|server| server.write_bytes_per_s), |value| {
+                format!("{}/s", bytes(value))
+            }),
+            several(of_replicas(|server| server.write_bytes_per_s), |value| {
+                format!("{}/s", bytes(value))
+            }),
         ]
     };
     counts(document).into_iter().map(of).collect()
@@ -169,16 +230,28 @@ pub(crate) fn update_lines(document: &ScaleDocument) -> Vec<Vec<String>> {
             let of = row.map(|row| row.percent_of_none);
             of.map_or_else(
                 || "–".to_owned(),
-                |of| if select { percent(of.selects, of.selects_ci) } else { percent(of.updates, of.updates_ci) },
+                |of| {
+                    if select {
+                        percent(of.selects, of.selects_ci)
+                    } else {
+                        percent(of.updates, of.updates_ci)
+                    }
+                },
             )
         };
         Some(vec![
             replicas.to_string(),
             interval(alone.updates_per_s, alone.updates_ci),
             of_none(Some(alone), false),
-            mixed.map_or_else(|| "–".to_owned(), |row| interval(row.updates_per_s, row.updates_ci)),
+            mixed.map_or_else(
+                || "–".to_owned(),
+                |row| interval(row.updates_per_s, row.updates_ci),
+            ),
             of_none(mixed, false),
-            mixed.map_or_else(|| "–".to_owned(), |row| interval(row.selects_per_s, row.selects_ci)),
+            mixed.map_or_else(
+                || "–".to_owned(),
+                |row| interval(row.selects_per_s, row.selects_ci),
+            ),
             of_none(mixed, true),
         ])
     };
@@ -189,8 +262,12 @@ pub(crate) fn update_lines(document: &ScaleDocument) -> Vec<Vec<String>> {
 pub(crate) fn percent_lines(document: &ScaleDocument) -> Vec<Vec<String>> {
     let of = |replicas: u32| {
         let row = |phase| row(document, replicas, phase).map(|row| row.percent_of_none);
-        let inserts = |phase| row(phase).map_or_else(|| "–".to_owned(), |of| percent(of.inserts, of.inserts_ci));
-        let selects = |phase| row(phase).map_or_else(|| "–".to_owned(), |of| percent(of.selects, of.selects_ci));
+        let inserts = |phase| {
+            row(phase).map_or_else(|| "–".to_owned(), |of| percent(of.inserts, of.inserts_ci))
+        };
+        let selects = |phase| {
+            row(phase).map_or_else(|| "–".to_owned(), |of| percent(of.selects, of.selects_ci))
+        };
         vec![
             replicas.to_string(),
             inserts(ScalePhase::Insert),
@@ -241,7 +318,9 @@ fn small(value: f64) -> String {
 
 /// Where one more replica stops paying, in words.
 fn stops(fit: &ScaleFit) -> String {
-    let Some(at) = &fit.stops_paying else { return "–".to_owned() };
+    let Some(at) = &fit.stops_paying else {
+        return "–".to_owned();
+    };
     let end = |end: Option<f64>| end.map_or_else(|| "no end".to_owned(), |count| count.to_string());
     let range = format!("[{}, {}]", end(at.low), end(at.high));
     match at.value {
@@ -270,9 +349,16 @@ pub(crate) fn law_lines(document: &ScaleDocument) -> Vec<Vec<String>> {
 /// The residuals and the prediction of each law, in sentences.
 pub(crate) fn law_sentences(document: &ScaleDocument) -> Vec<String> {
     let mut sentences = Vec::new();
-    let mut refusals: Vec<&str> = document.fits.iter().filter_map(|fit| fit.refused.as_deref()).collect();
+    let mut refusals: Vec<&str> = document
+        .fits
+        .iter()
+        .filter_map(|fit| fit.refused.as_deref())
+        .collect();
     refusals.dedup();
-    if let ([reason], true) = (refusals.as_slice(), document.fits.iter().all(|fit| fit.refused.is_some())) {
+    if let ([reason], true) = (
+        refusals.as_slice(),
+        document.fits.iter().all(|fit| fit.refused.is_some()),
+    ) {
         return vec![format!("No law is fitted: {reason}.")];
     }
     for fit in &document.fits {
@@ -281,8 +367,15 @@ pub(crate) fn law_sentences(document: &ScaleDocument) -> Vec<String> {
             sentences.push(format!("{name}: no law is fitted: {reason}."));
             continue;
         }
-        let residuals: Vec<String> = fit.residuals.iter().map(|one| format!("{}: {:+.1} %", one.replicas, one.percent)).collect();
-        sentences.push(format!("{name}: each start's distance from the law, by replicas: {}.", residuals.join(", ")));
+        let residuals: Vec<String> = fit
+            .residuals
+            .iter()
+            .map(|one| format!("{}: {:+.1} %", one.replicas, one.percent))
+            .collect();
+        sentences.push(format!(
+            "{name}: each start's distance from the law, by replicas: {}.",
+            residuals.join(", ")
+        ));
         if let Some(prediction) = &fit.prediction {
             if prediction.predicted.value.is_none() {
                 sentences.push(format!(
@@ -307,7 +400,11 @@ pub(crate) fn law_sentences(document: &ScaleDocument) -> Vec<String> {
 }
 
 fn plural(replicas: u32) -> String {
-    if replicas == 1 { "1 replica".to_owned() } else { format!("{replicas} replicas") }
+    if replicas == 1 {
+        "1 replica".to_owned()
+    } else {
+        format!("{replicas} replicas")
+    }
 }
 
 fn times(count: u64) -> String {
@@ -333,31 +430,76 @@ pub fn answer(document: &ScaleDocument) -> String {
                 let (per_s, percent, ends) = of(row(document, *replicas, phase)?);
                 let per_s = rate(per_s?, per_s? / 100.0);
                 Some(match percent.filter(|_| *replicas > 0) {
-                    Some(share) => format!("{per_s} ({}) with {replicas}", self::percent(Some(share), ends)),
-                    None => format!("{per_s} with {}", if *replicas == 0 { "none".to_owned() } else { replicas.to_string() }),
+                    Some(share) => format!(
+                        "{per_s} ({}) with {replicas}",
+                        self::percent(Some(share), ends)
+                    ),
+                    None => format!(
+                        "{per_s} with {}",
+                        if *replicas == 0 {
+                            "none".to_owned()
+                        } else {
+                            replicas.to_string()
+                        }
+                    ),
                 })
             })
             .collect();
         (!steps.is_empty()).then(|| format!("{what} per second by replicas: {}.", steps.join(", ")))
     };
-    let inserts = |row: &ScaleRow| (row.inserts_per_s, row.percent_of_none.inserts, row.percent_of_none.inserts_ci);
-    let selects = |row: &ScaleRow| (row.selects_per_s, row.percent_of_none.selects, row.percent_of_none.selects_ci);
+    let inserts = |row: &ScaleRow| {
+        (
+            row.inserts_per_s,
+            row.percent_of_none.inserts,
+            row.percent_of_none.inserts_ci,
+        )
+    };
+    let selects = |row: &ScaleRow| {
+        (
+            row.selects_per_s,
+            row.percent_of_none.selects,
+            row.percent_of_none.selects_ci,
+        )
+    };
     parts.extend(course("Inserts alone", ScalePhase::Insert, inserts));
-    parts.extend(course("Inserts while selecting", ScalePhase::Mixed, inserts));
-    parts.extend(course("Selects while inserting", ScalePhase::Mixed, selects));
-    for fit in document.fits.iter().filter(|fit| fit.refused.is_none() && fit.phase == ScalePhase::Select.name()) {
-        let Some(at) = &fit.stops_paying else { continue };
+    parts.extend(course(
+        "Inserts while selecting",
+        ScalePhase::Mixed,
+        inserts,
+    ));
+    parts.extend(course(
+        "Selects while inserting",
+        ScalePhase::Mixed,
+        selects,
+    ));
+    for fit in document
+        .fits
+        .iter()
+        .filter(|fit| fit.refused.is_none() && fit.phase == ScalePhase::Select.name())
+    {
+        let Some(at) = &fit.stops_paying else {
+            continue;
+        };
         parts.push(match (at.value, at.low) {
             (Some(value), _) => format!(
                 "For selects alone one more replica stops paying at {value} [{}, {}].",
                 at.low.map_or_else(|| "?".to_owned(), |low| low.to_string()),
-                at.high.map_or_else(|| "no end".to_owned(), |high| high.to_string())
+                at.high
+                    .map_or_else(|| "no end".to_owned(), |high| high.to_string())
             ),
-            (None, Some(low)) => format!("For selects alone the law shows no end to what replicas add; it may come at {low}."),
-            (None, None) => "For selects alone the law shows no end to what replicas add.".to_owned(),
+            (None, Some(low)) => format!(
+                "For selects alone the law shows no end to what replicas add; it may come at {low}."
+            ),
+            (None, None) => {
+                "For selects alone the law shows no end to what replicas add.".to_owned()
+            }
         });
     }
-    let text = if parts.is_empty() { "No block came to its end.".to_owned() } else { parts.join(" ") };
+    let text = if parts.is_empty() {
+        "No block came to its end.".to_owned()
+    } else {
+        parts.join(" ")
+    };
     with_ending(text, document.status)
 }
 
@@ -370,7 +512,8 @@ pub(crate) fn sentences(document: &ScaleDocument) -> Vec<String> {
         settings.threads.unwrap_or_default(),
         settings.threads.unwrap_or_default(),
         match settings.reads.unwrap_or_default() {
-            replimeter_model::load::Reads::Replicas => "the replicas in turn (from the primary where there is none)",
+            replimeter_model::load::Reads::Replicas =>
+                "the replicas in turn (from the primary where there is none)",
             replimeter_model::load::Reads::Primary => "the primary",
             replimeter_model::load::Reads::All => "all servers in turn",
         },
@@ -410,7 +553,11 @@ pub(crate) fn sentences(document: &ScaleDocument) -> Vec<String> {
             document.cores
         ),
     });
-    let late = document.results.iter().filter_map(|row| Some((row.caught_up_after_us?, row))).max_by(|a, b| a.0.total_cmp(&b.0));
+    let late = document
+        .results
+        .iter()
+        .filter_map(|row| Some((row.caught_up_after_us?, row)))
+        .max_by(|a, b| a.0.total_cmp(&b.0));
     if let Some((late, row)) = late.filter(|(late, _)| *late > 1e6) {
         sentences.push(format!(
             "The replicas did not always keep up: after a block of {} with {} they needed {} until they had all of it.",
@@ -419,14 +566,24 @@ pub(crate) fn sentences(document: &ScaleDocument) -> Vec<String> {
             time(late)
         ));
     }
-    let busiest = document.results.iter().map(|row| row.client_cpu_percent).fold(0.0, f64::max);
-    let nearest = document.results.iter().filter_map(|row| row.client_limit_percent).reduce(f64::max);
+    let busiest = document
+        .results
+        .iter()
+        .map(|row| row.client_cpu_percent)
+        .fold(0.0, f64::max);
+    let nearest = document
+        .results
+        .iter()
+        .filter_map(|row| row.client_limit_percent)
+        .reduce(f64::max);
     let limit = nearest.map_or_else(String::new, |percent| {
         format!(
             ", and their statements came to at most {percent:.0} % of the empty questions that as many connections get answered"
         )
     });
-    sentences.push(format!("The load's own threads took at most {busiest:.0} % of one core{limit}."));
+    sentences.push(format!(
+        "The load's own threads took at most {busiest:.0} % of one core{limit}."
+    ));
     if document.fits.iter().any(|fit| fit.refused.is_none()) {
         sentences.push(
             "The law is X(N) = λN / (1 + σ(N − 1) + κN(N − 1)) (Universal Scalability Law, Gunther 2007), fitted to the starts' means by \
@@ -443,25 +600,55 @@ pub(crate) fn sentences(document: &ScaleDocument) -> Vec<String> {
 #[must_use]
 pub fn text(document: &ScaleDocument) -> String {
     let mut out = String::new();
-    let mut versions: Vec<&str> = document.target.nodes.iter().map(|node| node.version.as_str()).collect();
+    let mut versions: Vec<&str> = document
+        .target
+        .nodes
+        .iter()
+        .map(|node| node.version.as_str())
+        .collect();
     versions.sort_unstable();
     versions.dedup();
-    let _ = writeln!(out, "Replimeter scale · {} · {}\n", document.target.shape, versions.join(", "));
+    let _ = writeln!(
+        out,
+        "Replimeter scale · {} · {}\n",
+        document.target.shape,
+        versions.join(", ")
+    );
     let _ = writeln!(out, "{}\n", wrapped(&document.answer, 96, ""));
     let mut add = |title: &str, headings: &[&str], left: usize, lines: Vec<Vec<String>>| {
         if lines.is_empty() {
             return;
         }
-        let mut table = plain_table(headings.iter().map(|heading| (*heading).to_owned()).collect());
+        let mut table = plain_table(
+            headings
+                .iter()
+                .map(|heading| (*heading).to_owned())
+                .collect(),
+        );
         for line in lines {
             table.add_row(line);
         }
         let _ = writeln!(out, "{title}\n{}\n", aligned(table, left).trim_end());
     };
-    add("Throughput by replicas; processor time and writes while both run", &HEADINGS, 1, lines(document));
+    add(
+        "Throughput by replicas; processor time and writes while both run",
+        &HEADINGS,
+        1,
+        lines(document),
+    );
     add("Updates", &UPDATE_HEADINGS, 1, update_lines(document));
-    add("Percent of no replica", &PERCENT_HEADINGS, 1, percent_lines(document));
-    add("What each server spent", &SERVER_HEADINGS, 3, server_lines(document));
+    add(
+        "Percent of no replica",
+        &PERCENT_HEADINGS,
+        1,
+        percent_lines(document),
+    );
+    add(
+        "What each server spent",
+        &SERVER_HEADINGS,
+        3,
+        server_lines(document),
+    );
     add("Scaling law", &LAW_HEADINGS, 2, law_lines(document));
     out.push_str(&paragraphs(&law_sentences(document)));
     out.push_str(&how_measured(&sentences(document)));
@@ -481,7 +668,11 @@ pub(crate) mod tests {
     use super::*;
 
     fn server(name: &str, cpu: f64) -> ScaleServer {
-        let role = if name == "primary" { "primary" } else { "replica" };
+        let role = if name == "primary" {
+            "primary"
+        } else {
+            "replica"
+        };
         ScaleServer {
             per_operation: PerOperation {
                 name: name.to_owned(),
@@ -495,7 +686,12 @@ pub(crate) mod tests {
         }
     }
 
-    fn of(replicas: u32, phase: ScalePhase, inserts: Option<f64>, selects: Option<f64>) -> ScaleRow {
+    fn of(
+        replicas: u32,
+        phase: ScalePhase,
+        inserts: Option<f64>,
+        selects: Option<f64>,
+    ) -> ScaleRow {
         let mut servers = vec![server("primary", 50.0)];
         servers.extend((1..=replicas).map(|index| server(&format!("replica{index}"), 90.0)));
         ScaleRow {
@@ -516,9 +712,15 @@ pub(crate) mod tests {
 
     /// A document with the published figures.
     pub(crate) fn example() -> ScaleDocument {
-        let plan = PlanFile::from_toml("command = 'scale'").unwrap().resolve().unwrap();
+        let plan = PlanFile::from_toml("command = 'scale'")
+            .unwrap()
+            .resolve()
+            .unwrap();
         ScaleDocument {
-            target: TargetRecord { shape: "async:0..2".to_owned(), ..TargetRecord::default() },
+            target: TargetRecord {
+                shape: "async:0..2".to_owned(),
+                ..TargetRecord::default()
+            },
             settings: plan.to_file().scale.unwrap(),
             order: vec![vec![1, 0, 2], vec![0, 2, 1]],
             cores: 2,
@@ -535,12 +737,27 @@ pub(crate) mod tests {
                 ScaleFit {
                     phase: "select".to_owned(),
                     figure: "selects".to_owned(),
-                    stops_paying: Some(Estimate { value: Some(4.0), low: Some(3.0), high: None }),
-                    residuals: vec![Residual { replicas: 1, percent: -1.5, ..Residual::default() }],
-                    curve: vec![LawPoint { replicas: 1, per_s: 70.0 }],
+                    stops_paying: Some(Estimate {
+                        value: Some(4.0),
+                        low: Some(3.0),
+                        high: None,
+                    }),
+                    residuals: vec![Residual {
+                        replicas: 1,
+                        percent: -1.5,
+                        ..Residual::default()
+                    }],
+                    curve: vec![LawPoint {
+                        replicas: 1,
+                        per_s: 70.0,
+                    }],
                     prediction: Some(Prediction {
                         replicas: 3,
-                        predicted: Estimate { value: Some(180.0), low: Some(160.0), high: Some(200.0) },
+                        predicted: Estimate {
+                            value: Some(180.0),
+                            low: Some(160.0),
+                            high: Some(200.0),
+                        },
                         measured_per_s: Some(150.0),
                         measured_ci: None,
                         holds: Some(false),
@@ -550,7 +767,9 @@ pub(crate) mod tests {
                 ScaleFit {
                     phase: "insert".to_owned(),
                     figure: "inserts".to_owned(),
-                    refused: Some("3 numbers of replicas were measured, and 5 are needed".to_owned()),
+                    refused: Some(
+                        "3 numbers of replicas were measured, and 5 are needed".to_owned(),
+                    ),
                     ..ScaleFit::default()
                 },
             ],
@@ -563,9 +782,17 @@ pub(crate) mod tests {
         let document = example();
         let lines = lines(&document);
         assert_eq!(lines.len(), 3);
-        assert!(lines[1][3].starts_with("795 [") && lines[1][5] == "50 %" && lines[2][6] == "90 %, 90 %", "{lines:?}");
+        assert!(
+            lines[1][3].starts_with("795 [")
+                && lines[1][5] == "50 %"
+                && lines[2][6] == "90 %, 90 %",
+            "{lines:?}"
+        );
         let answer = answer(&document);
-        assert!(answer.contains("1,908 with none, 925.0 (48 % [47, 50]) with 1"), "{answer}");
+        assert!(
+            answer.contains("1,908 with none, 925.0 (48 % [47, 50]) with 1"),
+            "{answer}"
+        );
         assert!(answer.contains("stops paying at 4 [3, no end]"), "{answer}");
     }
 
@@ -574,7 +801,10 @@ pub(crate) mod tests {
         let document = example();
         assert_eq!(lines(&document)[2][1], "–");
         let text = text(&document);
-        assert!(text.contains("no law is fitted: 3 numbers") && text.contains("OUTSIDE"), "{text}");
+        assert!(
+            text.contains("no law is fitted: 3 numbers") && text.contains("OUTSIDE"),
+            "{text}"
+        );
         assert!(text.contains("share the 2 cores"), "{text}");
         let nothing = ScaleDocument::default();
         assert!(super::answer(&nothing).contains("No block"));
@@ -582,7 +812,17 @@ pub(crate) mod tests {
 
     #[test]
     fn sizes_and_many_servers() {
-        assert_eq!((bytes(18.4e6).as_str(), bytes(512.0).as_str(), bytes(2.5e9).as_str()), ("18.4 MB", "512 B", "2.5 GB"));
-        assert_eq!(several(vec![1.0, 5.0, 3.0, 4.0], whole_percent), "1 % to 5 %");
+        assert_eq!(
+            (
+                bytes(18.4e6).as_str(),
+                bytes(512.0).as_str(),
+                bytes(2.5e9).as_str()
+            ),
+            ("18.4 MB", "512 B", "2.5 GB")
+        );
+        assert_eq!(
+            several(vec![1.0, 5.0, 3.0, 4.0], whole_percent),
+            "1 % to 5 %"
+        );
     }
 }

@@ -64,19 +64,28 @@ pub fn write(path: &Path, rows: &[LoadRow], uses: &[ServerSeconds]) -> Result<()
     let mut writer = RowsWriter::begun(path, Seconds)?;
     for load in rows.iter().map(|row| &row.load) {
         let workload = ByteArray::from(load.workload.as_str());
-        writer.add(load.per_second.iter().enumerate().map(|(index, operations)| Second {
-            workload: Some(workload.clone()),
-            threads: load.threads,
-            second: index as u64 + 1,
-            operations: Some(*operations),
-            waiting: load.waiting_per_second.get(index).copied(),
-            used: None,
-        }))?;
+        writer.add(
+            load.per_second
+                .iter()
+                .enumerate()
+                .map(|(index, operations)| Second {
+                    workload: Some(workload.clone()),
+                    threads: load.threads,
+                    second: index as u64 + 1,
+                    operations: Some(*operations),
+                    waiting: load.waiting_per_second.get(index).copied(),
+                    used: None,
+                }),
+        )?;
     }
     for stretch in uses {
         for (second, servers) in (1..).zip(&stretch.course) {
-            let row =
-                |used: &ServerUse| Second { threads: stretch.threads, second, used: Some(used.clone()), ..Second::default() };
+            let row = |used: &ServerUse| Second {
+                threads: stretch.threads,
+                second,
+                used: Some(used.clone()),
+                ..Second::default()
+            };
             writer.add(servers.iter().map(row))?;
         }
     }
@@ -89,14 +98,34 @@ impl Columns for Seconds {
     const GROUP: usize = 4096;
 
     fn write(&self, group: &mut RowGroup<'_>, held: &[Second]) -> Result<(), ParquetError> {
-        let whole = |pick: fn(&Second) -> u64| held.iter().map(|second| long(pick(second))).collect::<Vec<_>>();
-        optional::<ByteArrayType>(group, held.iter().map(|second| second.workload.clone()).collect())?;
-        let server = |second: &Second| second.used.as_ref().map(|used| ByteArray::from(used.name.as_str()));
+        let whole = |pick: fn(&Second) -> u64| {
+            held.iter()
+                .map(|second| long(pick(second)))
+                .collect::<Vec<_>>()
+        };
+        optional::<ByteArrayType>(
+            group,
+            held.iter().map(|second| second.workload.clone()).collect(),
+        )?;
+        let server = |second: &Second| {
+            second
+                .used
+                .as_ref()
+                .map(|used| ByteArray::from(used.name.as_str()))
+        };
         optional::<ByteArrayType>(group, held.iter().map(server).collect())?;
         required::<Int64Type>(group, &whole(|second| second.threads.into()))?;
         required::<Int64Type>(group, &whole(|second| second.second))?;
-        optional::<Int64Type>(group, held.iter().map(|second| second.operations.map(long)).collect())?;
-        optional::<Int64Type>(group, held.iter().map(|second| second.waiting.map(long)).collect())?;
+        optional::<Int64Type>(
+            group,
+            held.iter()
+                .map(|second| second.operations.map(long))
+                .collect(),
+        )?;
+        optional::<Int64Type>(
+            group,
+            held.iter().map(|second| second.waiting.map(long)).collect(),
+        )?;
         let figures: [fn(&ServerUse) -> Option<f64>; 9] = [
             |used| used.cpu_us,
             |used| used.cpu_user_us,
@@ -109,7 +138,12 @@ impl Columns for Seconds {
             |used| used.fsyncs,
         ];
         for figure in figures {
-            optional::<DoubleType>(group, held.iter().map(|second| second.used.as_ref().and_then(figure)).collect())?;
+            optional::<DoubleType>(
+                group,
+                held.iter()
+                    .map(|second| second.used.as_ref().and_then(figure))
+                    .collect(),
+            )?;
         }
         Ok(())
     }
@@ -128,23 +162,55 @@ mod tests {
     #[test]
     fn seconds_are_counted_anew_for_every_row() {
         let row = |workload: &str, per_second: Vec<u64>, waiting_per_second: Vec<u64>| LoadRow {
-            load: LoadRecord { workload: workload.to_owned(), per_second, waiting_per_second, ..LoadRecord::default() },
+            load: LoadRecord {
+                workload: workload.to_owned(),
+                per_second,
+                waiting_per_second,
+                ..LoadRecord::default()
+            },
             ..LoadRow::default()
         };
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("samples.parquet");
-        let used = ServerUse { name: "primary".to_owned(), cpu_us: Some(7e5), ..ServerUse::default() };
-        let uses = [ServerSeconds { threads: 2, course: vec![vec![used]] }];
-        let rows = [row("a", vec![5, 6], vec![1, 0]), row("none", vec![], vec![]), row("b", vec![7], vec![])];
+        let used = ServerUse {
+            name: "primary".to_owned(),
+            cpu_us: Some(7e5),
+            ..ServerUse::default()
+        };
+        let uses = [ServerSeconds {
+            threads: 2,
+            course: vec![vec![used]],
+        }];
+        let rows = [
+            row("a", vec![5, 6], vec![1, 0]),
+            row("none", vec![], vec![]),
+            row("b", vec![7], vec![]),
+        ];
         write(&path, &rows, &uses).unwrap();
         let reader = SerializedFileReader::new(std::fs::File::open(&path).unwrap()).unwrap();
-        let rows: Vec<_> = reader.get_row_iter(None).unwrap().map(Result::unwrap).collect();
+        let rows: Vec<_> = reader
+            .get_row_iter(None)
+            .unwrap()
+            .map(Result::unwrap)
+            .collect();
         let of = |index: usize| {
-            (rows[index].get_string(0).unwrap().as_str(), rows[index].get_long(3).unwrap(), rows[index].get_long(4).unwrap())
+            (
+                rows[index].get_string(0).unwrap().as_str(),
+                rows[index].get_long(3).unwrap(),
+                rows[index].get_long(4).unwrap(),
+            )
         };
-        assert_eq!((rows.len(), of(0), of(1), of(2)), (4, ("a", 1, 5), ("a", 2, 6), ("b", 1, 7)));
-        assert!(rows[1].get_long(5).is_ok() && rows[2].get_long(5).is_err(), "null where nothing waits by a rate");
+        assert_eq!(
+            (rows.len(), of(0), of(1), of(2)),
+            (4, ("a", 1, 5), ("a", 2, 6), ("b", 1, 7))
+        );
+        assert!(
+            rows[1].get_long(5).is_ok() && rows[2].get_long(5).is_err(),
+            "null where nothing waits by a rate"
+        );
         assert!(rows[3].get_string(0).is_err() && rows[3].get_string(1).unwrap() == "primary");
-        assert!((rows[3].get_double(6).unwrap() - 7e5).abs() < 1e-9 && rows[3].get_double(7).is_err());
+        assert!(
+            (rows[3].get_double(6).unwrap() - 7e5).abs() < 1e-9 && rows[3].get_double(7).is_err()
+        );
     }
 }

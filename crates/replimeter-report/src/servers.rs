@@ -30,25 +30,39 @@ fn product(row: &ServerRow) -> String {
 
 fn table(rows: &[ServerRow]) -> String {
     let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+    table
+        .load_style(presets::NOTHING)
+        .set_content_arrangement(ContentArrangement::Disabled);
     table.set_header(["server", "origin", "program, and what it can do"]);
     for row in rows {
         table.add_row([product(row), row.origin.clone(), row.program.clone()]);
         // The list of abilities stands below its server: beside the path it would not fit.
         table.add_row([String::new(), String::new(), row.abilities.join(", ")]);
     }
-    table.lines().map(|line| format!("{}\n", line.trim_end())).collect()
+    table
+        .lines()
+        .map(|line| format!("{}\n", line.trim_end()))
+        .collect()
 }
 
 fn missing(rows: &[ServerRow]) -> String {
     let mut out = String::new();
     for row in rows {
         for missing in &row.missing {
-            let sentence = format!("{} cannot do {}: {}", product(row), missing.ability, missing.hint);
+            let sentence = format!(
+                "{} cannot do {}: {}",
+                product(row),
+                missing.ability,
+                missing.hint
+            );
             let _ = writeln!(out, "  – {}", terminal::wrapped(&sentence, 110, "    "));
         }
     }
-    if out.is_empty() { out } else { format!("\nMissing\n{out}") }
+    if out.is_empty() {
+        out
+    } else {
+        format!("\nMissing\n{out}")
+    }
 }
 
 #[cfg(test)]
@@ -68,11 +82,21 @@ mod tests {
             program: "/opt/mariadb/bin/mariadbd".to_owned(),
             origin: "system".to_owned(),
             abilities: vec!["async".to_owned(), "chain".to_owned()],
-            missing: vec![MissingAbility { ability: "galera".to_owned(), hint: "install galera-4".to_owned() }],
+            missing: vec![MissingAbility {
+                ability: "galera".to_owned(),
+                hint: "install galera-4".to_owned(),
+            }],
         };
-        let warning =
-            Warning::new(WarningCode::ServerUnusable, "/x/mysqld cannot be used: it is built for aarch64", "take another");
-        let document = ServersDocument { schema: SERVERS_SCHEMA.to_owned(), results: vec![row], warnings: vec![warning] };
+        let warning = Warning::new(
+            WarningCode::ServerUnusable,
+            "/x/mysqld cannot be used: it is built for aarch64",
+            "take another",
+        );
+        let document = ServersDocument {
+            schema: SERVERS_SCHEMA.to_owned(),
+            results: vec![row],
+            warnings: vec![warning],
+        };
         let text = list(&document);
         for wanted in [
             "MariaDB 11.4.2",

@@ -9,8 +9,19 @@ use crate::{
 };
 
 /// The columns.
-pub(crate) const HEADINGS: [&str; 11] =
-    ["shape", "mode", "replica", "n", "missing", "write p50", "p50", "95 % of p50", "p99", "from send p50", "bracket p50"];
+pub(crate) const HEADINGS: [&str; 11] = [
+    "shape",
+    "mode",
+    "replica",
+    "n",
+    "missing",
+    "write p50",
+    "p50",
+    "95 % of p50",
+    "p99",
+    "from send p50",
+    "bracket p50",
+];
 
 /// What a reader of the table must know.
 pub(crate) const NOTE: &str = "The shapes were measured one after another, in this order; of servers started for this run only one shape's ran at a time. \
@@ -20,12 +31,19 @@ pub(crate) const NOTE: &str = "The shapes were measured one after another, in th
 pub(crate) fn lines(document: &LagDocument) -> Vec<Vec<String>> {
     let rows = overall_rows(document);
     let unit = Unit::for_size(0.0);
-    let show = |value: Option<f64>, half: f64| value.map_or_else(|| "–".to_owned(), |us| unit.show_within(us, half));
-    let p50 = |distribution: &Distribution, precision: Precision<'_>| show(distribution.p50_us, precision.quantile(0.5));
+    let show = |value: Option<f64>, half: f64| {
+        value.map_or_else(|| "–".to_owned(), |us| unit.show_within(us, half))
+    };
+    let p50 = |distribution: &Distribution, precision: Precision<'_>| {
+        show(distribution.p50_us, precision.quantile(0.5))
+    };
     let shapes: Vec<&str> = document.target.shape.split(", ").collect();
     let lines = rows.iter().map(|row| {
         let index = shapes.iter().position(|shape| *shape == row.shape);
-        let mode = index.and_then(|index| document.target.modes.get(index)).cloned().unwrap_or_default();
+        let mode = index
+            .and_then(|index| document.target.modes.get(index))
+            .cloned()
+            .unwrap_or_default();
         let of = |distribution| Precision::of_lag(row, distribution);
         let interval = row.from_ack.ci95.as_ref().and_then(|ci| ci.p50_us);
         vec![

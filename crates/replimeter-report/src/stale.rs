@@ -4,7 +4,10 @@ use std::{collections::BTreeSet, fmt::Write as _};
 
 use replimeter_model::{
     record::{Distribution, RunStatus},
-    stale::{CurvePoint, LoadWindow, StaleCourse, StaleDocument, StaleLoad, StaleRow, StaleWindow, Witness},
+    stale::{
+        CurvePoint, LoadWindow, StaleCourse, StaleDocument, StaleLoad, StaleRow, StaleWindow,
+        Witness,
+    },
 };
 
 use crate::{
@@ -36,8 +39,19 @@ pub(crate) const HEADINGS: [&str; 14] = [
 ];
 
 /// The columns of the loads.
-pub(crate) const LOAD_HEADINGS: [&str; 11] =
-    ["load", "beside reads", "operations/s, 95 %", "operations", "min", "mean", "p50", "p99", "max", "retried", "failed"];
+pub(crate) const LOAD_HEADINGS: [&str; 11] = [
+    "load",
+    "beside reads",
+    "operations/s, 95 %",
+    "operations",
+    "min",
+    "mean",
+    "p50",
+    "p99",
+    "max",
+    "retried",
+    "failed",
+];
 
 /// A share in percent with its interval; of none the upper bound.
 pub(crate) fn percent(share: f64, low: f64, high: f64) -> String {
@@ -55,7 +69,11 @@ pub(crate) fn percent(share: f64, low: f64, high: f64) -> String {
 }
 
 fn share(row: &StaleRow) -> String {
-    match (row.stale_percent, row.stale_percent_low, row.stale_percent_high) {
+    match (
+        row.stale_percent,
+        row.stale_percent_low,
+        row.stale_percent_high,
+    ) {
         (Some(share), Some(low), Some(high)) => percent(share, low, high),
         _ => "–".to_owned(),
     }
@@ -88,14 +106,30 @@ pub(crate) fn way(sync_reads: &str, pool: &str) -> String {
 
 /// Who was read, with the shape where there are several.
 pub(crate) fn reader(document: &StaleDocument, row: &StaleRow) -> String {
-    let null = if row.null_replica { " (null replica)" } else { "" };
-    if document.target.modes.len() > 1 { format!("{} {}{null}", row.shape, row.reader) } else { format!("{}{null}", row.reader) }
+    let null = if row.null_replica {
+        " (null replica)"
+    } else {
+        ""
+    };
+    if document.target.modes.len() > 1 {
+        format!("{} {}{null}", row.shape, row.reader)
+    } else {
+        format!("{}{null}", row.reader)
+    }
 }
 
 /// A row's whole name.
 pub(crate) fn label(document: &StaleDocument, row: &StaleRow) -> String {
-    let load = if row.load == "none" { String::new() } else { format!(", {}", row.load) };
-    let sync = if row.sync_reads == "off" { String::new() } else { format!(", {}", way(&row.sync_reads, &row.pool)) };
+    let load = if row.load == "none" {
+        String::new()
+    } else {
+        format!(", {}", row.load)
+    };
+    let sync = if row.sync_reads == "off" {
+        String::new()
+    } else {
+        format!(", {}", way(&row.sync_reads, &row.pool))
+    };
     format!("{}{load}{sync}", reader(document, row))
 }
 
@@ -106,7 +140,11 @@ pub(crate) fn lines(document: &StaleDocument) -> Vec<Vec<String>> {
         let longest = row.write.p50_us.map_or_else(|| "–".to_owned(), time);
         vec![
             row.load.clone(),
-            if row.load_on.is_empty() { "–".to_owned() } else { row.load_on.clone() },
+            if row.load_on.is_empty() {
+                "–".to_owned()
+            } else {
+                row.load_on.clone()
+            },
             way(&row.sync_reads, &row.pool),
             reader(document, row),
             count(row.rounds),
@@ -128,9 +166,16 @@ pub(crate) fn lines(document: &StaleDocument) -> Vec<Vec<String>> {
 pub(crate) fn load_lines(document: &StaleDocument) -> Vec<Vec<String>> {
     let line = |load: &StaleLoad| {
         let record = &load.record;
-        let place =
-            if document.target.modes.len() > 1 { format!("{} {}", record.shape, record.node) } else { record.node.clone() };
-        let workload = record.workload.rsplit('/').next().unwrap_or(&record.workload);
+        let place = if document.target.modes.len() > 1 {
+            format!("{} {}", record.shape, record.node)
+        } else {
+            record.node.clone()
+        };
+        let workload = record
+            .workload
+            .rsplit('/')
+            .next()
+            .unwrap_or(&record.workload);
         vec![
             format!("{workload}:{}@{place}", record.threads),
             way(&load.sync_reads, &load.pool),
@@ -150,25 +195,51 @@ pub(crate) fn load_lines(document: &StaleDocument) -> Vec<Vec<String>> {
 
 /// The summaries as they were published in 2013, of rows of rounds.
 pub(crate) fn summaries(document: &StaleDocument) -> Vec<String> {
-    document.results.iter().filter(|row| row.judged != "load").map(|row| published(document, row)).collect()
+    document
+        .results
+        .iter()
+        .filter(|row| row.judged != "load")
+        .map(|row| published(document, row))
+        .collect()
 }
 
 /// The summary of a row as it was published in 2013.
 fn published(document: &StaleDocument, row: &StaleRow) -> String {
-    let mut text = format!("{}: Summary: {} out of {} rounds", label(document, row), row.stale, row.rounds);
+    let mut text = format!(
+        "{}: Summary: {} out of {} rounds",
+        label(document, row),
+        row.stale,
+        row.rounds
+    );
     if let Some(share) = row.stale_percent {
         let _ = write!(text, " ({share:.2}%)");
     }
-    let ms = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), |us| format!("{:.2} ms", us / 1e3));
+    let ms = |value: Option<f64>| {
+        value.map_or_else(|| "–".to_owned(), |us| format!("{:.2} ms", us / 1e3))
+    };
     if row.delay.count > 0 {
         let delay = &row.delay;
-        let _ = write!(text, "; delay min {}; max {}; avg {}", ms(delay.min_us), ms(delay.max_us), ms(delay.mean_us));
+        let _ = write!(
+            text,
+            "; delay min {}; max {}; avg {}",
+            ms(delay.min_us),
+            ms(delay.max_us),
+            ms(delay.mean_us)
+        );
     }
     text
 }
 
 /// The columns of the curves.
-pub(crate) const CURVE_HEADINGS: [&str; 7] = ["row", "asked", "after the ack (p50)", "reads", "stale", "% [95 %]", "p1 to p99"];
+pub(crate) const CURVE_HEADINGS: [&str; 7] = [
+    "row",
+    "asked",
+    "after the ack (p50)",
+    "reads",
+    "stale",
+    "% [95 %]",
+    "p1 to p99",
+];
 
 fn curve_line(row: &StaleRow, point: &CurvePoint) -> Vec<String> {
     let asked = match (row.judged.as_str(), point.asked_us) {
@@ -181,36 +252,67 @@ fn curve_line(row: &StaleRow, point: &CurvePoint) -> Vec<String> {
         time(point.after_us),
         count(point.reads),
         count(point.stale),
-        percent(point.probability * 100.0, point.low * 100.0, point.high * 100.0),
-        point.achieved_us.map_or_else(|| "–".to_owned(), |[low, high]| format!("{} to {}", time(low), time(high))),
+        percent(
+            point.probability * 100.0,
+            point.low * 100.0,
+            point.high * 100.0,
+        ),
+        point.achieved_us.map_or_else(
+            || "–".to_owned(),
+            |[low, high]| format!("{} to {}", time(low), time(high)),
+        ),
     ]
 }
 
 /// Lines of all curves.
 pub(crate) fn curve_lines(document: &StaleDocument) -> Vec<Vec<String>> {
     let rows = document.results.iter().filter(|row| row.curve.len() > 1);
-    let line = |row: &StaleRow, point: &CurvePoint| std::iter::once(label(document, row)).chain(curve_line(row, point)).collect();
-    rows.flat_map(|row| row.curve.iter().map(move |point| line(row, point)).collect::<Vec<_>>()).collect()
+    let line = |row: &StaleRow, point: &CurvePoint| {
+        std::iter::once(label(document, row))
+            .chain(curve_line(row, point))
+            .collect()
+    };
+    rows.flat_map(|row| {
+        row.curve
+            .iter()
+            .map(move |point| line(row, point))
+            .collect::<Vec<_>>()
+    })
+    .collect()
 }
 
 fn curve(row: &StaleRow) -> String {
-    let mut table = plain_table(CURVE_HEADINGS[1..].iter().map(|heading| (*heading).to_owned()).collect());
-    row.curve.iter().for_each(|point| _ = table.add_row(curve_line(row, point)));
+    let mut table = plain_table(
+        CURVE_HEADINGS[1..]
+            .iter()
+            .map(|heading| (*heading).to_owned())
+            .collect(),
+    );
+    row.curve
+        .iter()
+        .for_each(|point| _ = table.add_row(curve_line(row, point)));
     aligned(table, 0)
 }
 
 /// The 95 % interval of the difference of two medians that are known with theirs (Zou & Donner 2008).
 fn interval(with: &Distribution, without: &Distribution) -> Option<[f64; 2]> {
-    let of = |distribution: &Distribution| Some((distribution.p50_us?, distribution.ci95.as_ref()?.p50_us?));
-    let ((now, [now_low, now_high]), (before, [before_low, before_high])) = (of(with)?, of(without)?);
+    let of = |distribution: &Distribution| {
+        Some((distribution.p50_us?, distribution.ci95.as_ref()?.p50_us?))
+    };
+    let ((now, [now_low, now_high]), (before, [before_low, before_high])) =
+        (of(with)?, of(without)?);
     let difference = now - before;
-    Some([difference - (now - now_low).hypot(before_high - before), difference + (now_high - now).hypot(before - before_low)])
+    Some([
+        difference - (now - now_low).hypot(before_high - before),
+        difference + (now_high - now).hypot(before - before_low),
+    ])
 }
 
 fn difference(name: &str, with: &Distribution, without: &Distribution) -> Option<String> {
     // Of very few rounds there is no median.
     let median = with.p50_us.zip(without.p50_us).map(|both| ("p50", both));
-    let (what, (now, before)) = median.or_else(|| Some(("the mean", with.mean_us.zip(without.mean_us)?)))?;
+    let (what, (now, before)) =
+        median.or_else(|| Some(("the mean", with.mean_us.zip(without.mean_us)?)))?;
     let tail = match (with.p99_us, without.p99_us) {
         (Some(with), Some(without)) => format!(", p99 {} instead of {}", time(with), time(without)),
         _ => String::new(),
@@ -255,7 +357,12 @@ pub(crate) fn witnesses(document: &StaleDocument, row: &StaleRow) -> Vec<Vec<Str
 }
 
 fn told(document: &StaleDocument, row: &StaleRow, witness: &Witness) -> Vec<String> {
-    let mut lines = vec![format!("{}: {} violated in round {}:", label(document, row), witness.guarantee, count(witness.round))];
+    let mut lines = vec![format!(
+        "{}: {} violated in round {}:",
+        label(document, row),
+        witness.guarantee,
+        count(witness.round)
+    )];
     for step in &witness.steps {
         lines.push(format!(
             "{:>12} to {:>12}  {}: {}  → {}",
@@ -271,47 +378,84 @@ fn told(document: &StaleDocument, row: &StaleRow, witness: &Witness) -> Vec<Stri
 
 /// What became of promises, of rows that were read synchronously.
 pub(crate) fn verdicts(document: &StaleDocument) -> Vec<String> {
-    let synced = document.results.iter().filter(|row| row.sync_reads != "off" && row.rounds > 0);
+    let synced = document
+        .results
+        .iter()
+        .filter(|row| row.sync_reads != "off" && row.rounds > 0);
     let verdict = |row: &StaleRow| {
         let violations = &row.violations;
         let share = |events: u64, high: f64| {
-            if events == 0 { format!("none (below {})", bound(high)) } else { count(events) }
+            if events == 0 {
+                format!("none (below {})", bound(high))
+            } else {
+                count(events)
+            }
         };
-        let refused =
-            if row.refused > 0 { format!("; {} reads were refused after their wait", count(row.refused)) } else { String::new() };
+        let refused = if row.refused > 0 {
+            format!(
+                "; {} reads were refused after their wait",
+                count(row.refused)
+            )
+        } else {
+            String::new()
+        };
         format!(
             "{} ({}): violations of read-your-writes in {} reads, {} of them at once: {}; of monotonic reads in {} reads: {}{refused}.",
             label(document, row),
             row.guarantee,
             count(violations.read_your_writes_of),
             count(row.rounds),
-            share(violations.read_your_writes, violations.read_your_writes_percent_high),
+            share(
+                violations.read_your_writes,
+                violations.read_your_writes_percent_high
+            ),
             count(violations.monotonic_reads_of),
-            share(violations.monotonic_reads, violations.monotonic_reads_percent_high),
+            share(
+                violations.monotonic_reads,
+                violations.monotonic_reads_percent_high
+            ),
         )
     };
     synced.map(verdict).collect()
 }
 
 fn bound(percent: f64) -> String {
-    let places = if percent >= 0.1 { 2 } else { (-percent.log10()).ceil().clamp(2.0, 8.0) as usize + 1 };
+    let places = if percent >= 0.1 {
+        2
+    } else {
+        (-percent.log10()).ceil().clamp(2.0, 8.0) as usize + 1
+    };
     format!("{percent:.places$} % with 97.5 % confidence")
 }
 
 /// Stretches in which nothing of ours was answered, or a write was not shown, with what the servers said.
 fn stalls(course: &StaleCourse, judged: bool) -> Vec<String> {
-    let sync = if course.sync_reads == "off" { String::new() } else { format!(", {}", way(&course.sync_reads, &course.pool)) };
+    let sync = if course.sync_reads == "off" {
+        String::new()
+    } else {
+        format!(", {}", way(&course.sync_reads, &course.pool))
+    };
     type Long = fn(&StaleWindow) -> f64;
     let kinds: [(Long, &str); 2] = [
         (
             stall,
-            if judged { "a statement of the judged load stood for" } else { "a request of our own for a single row stood for" },
+            if judged {
+                "a statement of the judged load stood for"
+            } else {
+                "a request of our own for a single row stood for"
+            },
         ),
-        (|window| window.unshown_us, "a reader had not shown an acknowledged write for"),
+        (
+            |window| window.unshown_us,
+            "a reader had not shown an acknowledged write for",
+        ),
     ];
     let mut sentences = Vec::new();
     for (long, words) in kinds {
-        let worst = course.windows.iter().max_by(|a, b| long(a).total_cmp(&long(b)));
+        let worst = course
+            .windows
+            .iter()
+            .max_by(|a, b| long(a).total_cmp(&long(b)));
         if let Some(worst) = worst.filter(|worst| long(worst) >= STALL_US) {
             sentences.push(format!(
                 "{} · {}{sync}: {words} {} ({:.1} s after the beginning); in that stretch: {}.",
@@ -333,36 +477,72 @@ fn server(counter: &str) -> &str {
 
 /// What the servers' counters said in a stretch, and who said nothing.
 fn said(course: &StaleCourse, window: &StaleWindow) -> String {
-    let servers: BTreeSet<&str> =
-        course.windows.iter().flat_map(|window| window.counters.keys()).map(|counter| server(counter)).collect();
-    let silent = servers.into_iter().filter(|name| !window.counters.keys().any(|counter| server(counter) == *name));
+    let servers: BTreeSet<&str> = course
+        .windows
+        .iter()
+        .flat_map(|window| window.counters.keys())
+        .map(|counter| server(counter))
+        .collect();
+    let silent = servers.into_iter().filter(|name| {
+        !window
+            .counters
+            .keys()
+            .any(|counter| server(counter) == *name)
+    });
     let silent = silent.map(|name| format!("{name} did not answer"));
     let said = window
         .counters
         .iter()
         .filter(|(name, value)| **value > 0.0 && !name.ends_with("Threads_running"))
-        .map(|(name, value)| format!("{} {}", name.trim_end_matches('+'), count(value.round() as u64)));
+        .map(|(name, value)| {
+            format!(
+                "{} {}",
+                name.trim_end_matches('+'),
+                count(value.round() as u64)
+            )
+        });
     let said: Vec<String> = silent.chain(said).collect();
-    if said.is_empty() { "the servers' counters showed nothing".to_owned() } else { said.join(", ") }
+    if said.is_empty() {
+        "the servers' counters showed nothing".to_owned()
+    } else {
+        said.join(", ")
+    }
 }
 
 fn stall(window: &StaleWindow) -> f64 {
-    [window.write_max_us, window.read_max_us].into_iter().flatten().fold(window.under_way_us, f64::max)
+    [window.write_max_us, window.read_max_us]
+        .into_iter()
+        .flatten()
+        .fold(window.under_way_us, f64::max)
 }
 
 /// The stretch in which a load was slowest, where that is much slower than it was in most.
 fn slowed(course: &StaleCourse) -> Vec<String> {
-    let sync = if course.sync_reads == "off" { String::new() } else { format!(", {}", way(&course.sync_reads, &course.pool)) };
+    let sync = if course.sync_reads == "off" {
+        String::new()
+    } else {
+        format!(", {}", way(&course.sync_reads, &course.pool))
+    };
     let loads = course.windows.first().map_or(0, |window| window.load.len());
     let mut sentences = Vec::new();
     for at in 0..loads {
-        let stretches: Vec<(&StaleWindow, &LoadWindow)> =
-            course.windows.iter().filter_map(|window| Some((window, window.load.get(at)?))).collect();
-        let mut tails: Vec<f64> = stretches.iter().filter_map(|(_, load)| load.p99_us).collect();
+        let stretches: Vec<(&StaleWindow, &LoadWindow)> = course
+            .windows
+            .iter()
+            .filter_map(|window| Some((window, window.load.get(at)?)))
+            .collect();
+        let mut tails: Vec<f64> = stretches
+            .iter()
+            .filter_map(|(_, load)| load.p99_us)
+            .collect();
         tails.sort_by(f64::total_cmp);
         let longest = |load: &LoadWindow| load.max_us.unwrap_or(0.0).max(load.under_way_us);
-        let worst = stretches.iter().max_by(|(_, one), (_, other)| longest(one).total_cmp(&longest(other)));
-        let (Some((window, load)), Some(typical)) = (worst, tails.get(tails.len() / 2)) else { continue };
+        let worst = stretches
+            .iter()
+            .max_by(|(_, one), (_, other)| longest(one).total_cmp(&longest(other)));
+        let (Some((window, load)), Some(typical)) = (worst, tails.get(tails.len() / 2)) else {
+            continue;
+        };
         if longest(load) < STALL_US || longest(load) < 10.0 * typical {
             continue;
         }
@@ -407,10 +587,21 @@ pub(crate) fn sentences(document: &StaleDocument) -> Vec<String> {
                 .to_owned(),
         );
     }
-    for row in document.results.iter().filter(|row| row.behind.iter().any(|behind| behind.versions > 1)) {
-        let behind: Vec<String> =
-            row.behind.iter().map(|behind| format!("{} by {}", count(behind.reads), behind.versions)).collect();
-        sentences.push(format!("{}: stale reads behind by so many versions: {}.", label(document, row), behind.join(", ")));
+    for row in document
+        .results
+        .iter()
+        .filter(|row| row.behind.iter().any(|behind| behind.versions > 1))
+    {
+        let behind: Vec<String> = row
+            .behind
+            .iter()
+            .map(|behind| format!("{} by {}", count(behind.reads), behind.versions))
+            .collect();
+        sentences.push(format!(
+            "{}: stale reads behind by so many versions: {}.",
+            label(document, row),
+            behind.join(", ")
+        ));
     }
     for row in &document.results {
         if row.conflicts + row.foreign + row.refused > 0 {
@@ -430,10 +621,21 @@ pub(crate) fn sentences(document: &StaleDocument) -> Vec<String> {
             ));
         }
     }
-    sentences.extend(document.series.iter().flat_map(|course| stalls(course, judged)));
+    sentences.extend(
+        document
+            .series
+            .iter()
+            .flat_map(|course| stalls(course, judged)),
+    );
     sentences.extend(document.series.iter().flat_map(slowed));
     for load in &document.load {
-        let gap = load.record.per_second.split(|operations| *operations > 0).map(<[u64]>::len).max().unwrap_or(0);
+        let gap = load
+            .record
+            .per_second
+            .split(|operations| *operations > 0)
+            .map(<[u64]>::len)
+            .max()
+            .unwrap_or(0);
         if gap > 1 {
             sentences.push(format!(
                 "{}: the load on {} ({}) completed nothing for {gap} s in a row.",
@@ -443,7 +645,10 @@ pub(crate) fn sentences(document: &StaleDocument) -> Vec<String> {
             ));
         }
     }
-    let late = document.results.iter().filter_map(|row| Some((row.offset_error.p99_us?, row)));
+    let late = document
+        .results
+        .iter()
+        .filter_map(|row| Some((row.offset_error.p99_us?, row)));
     if let Some((p99, row)) = late.max_by(|a, b| a.0.total_cmp(&b.0)) {
         sentences.push(format!(
             "Reads were issued at most {} after their time at p99 ({}); the achieved times are what counts.",
@@ -458,8 +663,16 @@ pub(crate) fn sentences(document: &StaleDocument) -> Vec<String> {
 #[must_use]
 pub fn answer(document: &StaleDocument) -> String {
     let part = |row: &StaleRow| -> Option<String> {
-        let reads = if row.judged == "load" { "reads of the load" } else { "reads at once" };
-        let (share, low, high) = (row.stale_percent?, row.stale_percent_low?, row.stale_percent_high?);
+        let reads = if row.judged == "load" {
+            "reads of the load"
+        } else {
+            "reads at once"
+        };
+        let (share, low, high) = (
+            row.stale_percent?,
+            row.stale_percent_low?,
+            row.stale_percent_high?,
+        );
         let mut text = if row.stale == 0 {
             format!(
                 "{}: none of {} {reads} was stale (the share is below {})",
@@ -468,10 +681,18 @@ pub fn answer(document: &StaleDocument) -> String {
                 bound(high)
             )
         } else {
-            format!("{}: {} % of {} {reads} were stale", label(document, row), percent(share, low, high), count(row.rounds))
+            format!(
+                "{}: {} % of {} {reads} were stale",
+                label(document, row),
+                percent(share, low, high),
+                count(row.rounds)
+            )
         };
         let fresh = &row.fresh_after_us;
-        let best = fresh.p999.map(|us| (us, fresh.p999_ci, "99.9")).or_else(|| fresh.p99.map(|us| (us, fresh.p99_ci, "99")));
+        let best = fresh
+            .p999
+            .map(|us| (us, fresh.p999_ci, "99.9"))
+            .or_else(|| fresh.p99.map(|us| (us, fresh.p99_ci, "99")));
         match best {
             Some((us, ends, level)) if us > 0.0 => {
                 let _ = write!(text, "; wait {} for {level} % fresh", wait(Some(us), ends));
@@ -486,8 +707,17 @@ pub fn answer(document: &StaleDocument) -> String {
         1..=4 => parts.join(". "),
         // The table has them all; here the best and the worst.
         _ => {
-            let rows = || document.results.iter().filter(|row| row.stale_percent.is_some());
-            let by = |a: &&StaleRow, b: &&StaleRow| a.stale_percent.unwrap_or(0.0).total_cmp(&b.stale_percent.unwrap_or(0.0));
+            let rows = || {
+                document
+                    .results
+                    .iter()
+                    .filter(|row| row.stale_percent.is_some())
+            };
+            let by = |a: &&StaleRow, b: &&StaleRow| {
+                a.stale_percent
+                    .unwrap_or(0.0)
+                    .total_cmp(&b.stale_percent.unwrap_or(0.0))
+            };
             // Of several without any, the one that is known best.
             let least = |a: &&StaleRow, b: &&StaleRow| {
                 let high = |row: &StaleRow| row.stale_percent_high.unwrap_or(100.0);
@@ -495,7 +725,11 @@ pub fn answer(document: &StaleDocument) -> String {
             };
             let ends = [rows().min_by(least), rows().max_by(by)];
             let ends: Vec<String> = ends.into_iter().flatten().filter_map(part).collect();
-            format!("Least: {}. Most: {}", ends.first().map_or("–", String::as_str), ends.last().map_or("–", String::as_str))
+            format!(
+                "Least: {}. Most: {}",
+                ends.first().map_or("–", String::as_str),
+                ends.last().map_or("–", String::as_str)
+            )
         }
     };
     text.push('.');
@@ -509,36 +743,75 @@ pub fn answer(document: &StaleDocument) -> String {
 #[must_use]
 pub fn text(document: &StaleDocument) -> String {
     let mut out = String::new();
-    let mut versions: Vec<&str> = document.target.nodes.iter().map(|node| node.version.as_str()).collect();
+    let mut versions: Vec<&str> = document
+        .target
+        .nodes
+        .iter()
+        .map(|node| node.version.as_str())
+        .collect();
     versions.dedup();
-    let _ = writeln!(out, "Replimeter stale · {} · {}\n", document.target.shape, versions.join(", "));
+    let _ = writeln!(
+        out,
+        "Replimeter stale · {} · {}\n",
+        document.target.shape,
+        versions.join(", ")
+    );
     let _ = writeln!(out, "{}\n", wrapped(&document.answer, 96, ""));
     if !document.results.is_empty() {
         let mut table = plain_table(HEADINGS.map(str::to_owned).to_vec());
-        lines(document).into_iter().for_each(|line| _ = table.add_row(line));
-        let mut writers: Vec<&str> = document.results.iter().map(|row| row.writer.as_str()).collect();
+        lines(document)
+            .into_iter()
+            .for_each(|line| _ = table.add_row(line));
+        let mut writers: Vec<&str> = document
+            .results
+            .iter()
+            .map(|row| row.writer.as_str())
+            .collect();
         writers.dedup();
-        let writer = if let [writer] = writers[..] { writer } else { "the writer" };
-        let _ = writeln!(out, "Reads that missed the write just acknowledged on {writer}\n{}", aligned(table, 4).trim_end());
+        let writer = if let [writer] = writers[..] {
+            writer
+        } else {
+            "the writer"
+        };
+        let _ = writeln!(
+            out,
+            "Reads that missed the write just acknowledged on {writer}\n{}",
+            aligned(table, 4).trim_end()
+        );
         let published = summaries(document);
         if !published.is_empty() {
             let _ = writeln!(out, "\nAs published in 2013");
         }
-        published.iter().for_each(|line| _ = writeln!(out, "  {line}"));
+        published
+            .iter()
+            .for_each(|line| _ = writeln!(out, "  {line}"));
     }
     for row in document.results.iter().filter(|row| row.curve.len() > 1) {
-        let _ = writeln!(out, "\nStale reads by the time after the acknowledgement, {}", label(document, row));
+        let _ = writeln!(
+            out,
+            "\nStale reads by the time after the acknowledgement, {}",
+            label(document, row)
+        );
         let _ = write!(out, "{}", curve(row));
     }
     let verdicts = verdicts(document);
-    let prices: Vec<String> = document.results.iter().filter_map(|row| price(document, row)).collect();
+    let prices: Vec<String> = document
+        .results
+        .iter()
+        .filter_map(|row| price(document, row))
+        .collect();
     if !(verdicts.is_empty() && prices.is_empty()) {
         let _ = writeln!(out, "\nSynchronous reads");
         for verdict in verdicts.iter().chain(&prices) {
             let _ = writeln!(out, "  {}", wrapped(verdict, 118, "  "));
         }
     }
-    for lines in document.results.iter().filter(|row| row.sync_reads != "off").flat_map(|row| witnesses(document, row)) {
+    for lines in document
+        .results
+        .iter()
+        .filter(|row| row.sync_reads != "off")
+        .flat_map(|row| witnesses(document, row))
+    {
         for line in lines {
             let _ = writeln!(out, "  {line}");
         }
@@ -582,14 +855,22 @@ mod tests {
                 mean_us: Some(890.0),
                 ..Distribution::default()
             },
-            fresh_after_us: FreshAfter { p99: Some(0.0), p999: Some(3100.0), p99_ci: None, p999_ci: Some([2900.0, 3600.0]) },
+            fresh_after_us: FreshAfter {
+                p99: Some(0.0),
+                p999: Some(3100.0),
+                p99_ci: None,
+                p999_ci: Some([2900.0, 3600.0]),
+            },
             ..StaleRow::default()
         }
     }
 
     #[test]
     fn the_summary_reads_as_published() {
-        let document = StaleDocument { results: vec![row()], ..StaleDocument::default() };
+        let document = StaleDocument {
+            results: vec![row()],
+            ..StaleDocument::default()
+        };
         assert_eq!(
             published(&document, &document.results[0]),
             "node2: Summary: 94 out of 10000 rounds (0.94%); delay min 0.71 ms; max 2.16 ms; avg 0.89 ms"
@@ -605,18 +886,31 @@ mod tests {
         let known = |p50_us: f64, ends: [f64; 2]| Distribution {
             count: 400,
             p50_us: Some(p50_us),
-            ci95: Some(Intervals { p50_us: Some(ends), ..Intervals::default() }),
+            ci95: Some(Intervals {
+                p50_us: Some(ends),
+                ..Intervals::default()
+            }),
             ..Distribution::default()
         };
-        let told = difference("a write at", &known(1_000.0, [900.0, 1_300.0]), &known(1_200.0, [800.0, 1_500.0]));
+        let told = difference(
+            "a write at",
+            &known(1_000.0, [900.0, 1_300.0]),
+            &known(1_200.0, [800.0, 1_500.0]),
+        );
         // −200 − √(100² + 300²) to −200 + √(300² + 400²).
-        assert_eq!(told.unwrap(), "a write at p50 1,000 µs instead of 1,200 µs (-200 µs [-520, 300])");
+        assert_eq!(
+            told.unwrap(),
+            "a write at p50 1,000 µs instead of 1,200 µs (-200 µs [-520, 300])"
+        );
     }
 
     #[test]
     fn a_stall_is_told_with_what_the_servers_said_and_who_said_nothing() {
         let window = |counters: &[(&str, f64)], under_way_us: f64, unshown_us: f64| StaleWindow {
-            counters: counters.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect(),
+            counters: counters
+                .iter()
+                .map(|(name, value)| ((*name).to_owned(), *value))
+                .collect(),
             under_way_us,
             unshown_us,
             ..StaleWindow::default()
@@ -633,7 +927,11 @@ mod tests {
         };
         let told = stalls(&course, false);
         assert_eq!(told.len(), 1, "{told:?}");
-        assert!(told[0].contains("stood for 5,000 ms") && told[0].ends_with("node3 did not answer, node1 queue 7."), "{told:?}");
+        assert!(
+            told[0].contains("stood for 5,000 ms")
+                && told[0].ends_with("node3 did not answer, node1 queue 7."),
+            "{told:?}"
+        );
     }
 
     #[test]
@@ -656,9 +954,15 @@ mod tests {
             },
             ..row()
         };
-        let document = StaleDocument { results: vec![synced], ..StaleDocument::default() };
+        let document = StaleDocument {
+            results: vec![synced],
+            ..StaleDocument::default()
+        };
         let verdict = verdicts(&document).remove(0);
-        assert!(verdict.contains("none (below 0.0038 % with 97.5 % confidence)"), "{verdict}");
+        assert!(
+            verdict.contains("none (below 0.0038 % with 97.5 % confidence)"),
+            "{verdict}"
+        );
         assert!(!answer(&document).contains("0 %"), "{}", answer(&document));
     }
 }

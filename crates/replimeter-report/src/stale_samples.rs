@@ -88,8 +88,14 @@ impl StaleWriter {
     /// # Errors
     /// When the disk refuses.
     pub fn write(&mut self, round: &StaleRound) -> Result<(), SamplesError> {
-        let bare = StaleRound { reads: Vec::new(), ..round.clone() };
-        self.add(round.reads.iter().map(|read| Held { round: bare.clone(), read: *read }))
+        let bare = StaleRound {
+            reads: Vec::new(),
+            ..round.clone()
+        };
+        self.add(round.reads.iter().map(|read| Held {
+            round: bare.clone(),
+            read: *read,
+        }))
     }
 }
 
@@ -100,17 +106,34 @@ impl Columns for Labels {
 
     fn write(&self, group: &mut RowGroup<'_>, held: &[Held]) -> Result<(), ParquetError> {
         let same = |text: &str| vec![ByteArray::from(text); held.len()];
-        let text = |pick: &dyn Fn(&Held) -> &str| held.iter().map(|one| ByteArray::from(pick(one))).collect::<Vec<_>>();
-        let whole = |pick: fn(&Held) -> u64| held.iter().map(|one| long(pick(one))).collect::<Vec<_>>();
-        let small = |pick: fn(&Held) -> u32| held.iter().map(|one| short(pick(one))).collect::<Vec<_>>();
-        let time = |pick: fn(&Held) -> Nanos| held.iter().map(|one| pick(one).as_micros()).collect::<Vec<_>>();
-        let maybe = |pick: fn(&Held) -> Option<Nanos>| held.iter().map(|one| pick(one).map(Nanos::as_micros)).collect::<Vec<_>>();
+        let text = |pick: &dyn Fn(&Held) -> &str| {
+            held.iter()
+                .map(|one| ByteArray::from(pick(one)))
+                .collect::<Vec<_>>()
+        };
+        let whole =
+            |pick: fn(&Held) -> u64| held.iter().map(|one| long(pick(one))).collect::<Vec<_>>();
+        let small =
+            |pick: fn(&Held) -> u32| held.iter().map(|one| short(pick(one))).collect::<Vec<_>>();
+        let time = |pick: fn(&Held) -> Nanos| {
+            held.iter()
+                .map(|one| pick(one).as_micros())
+                .collect::<Vec<_>>()
+        };
+        let maybe = |pick: fn(&Held) -> Option<Nanos>| {
+            held.iter()
+                .map(|one| pick(one).map(Nanos::as_micros))
+                .collect::<Vec<_>>()
+        };
         required::<ByteArrayType>(group, &same(&self.shape))?;
         required::<ByteArrayType>(group, &same(&self.load))?;
         required::<ByteArrayType>(group, &same(&self.sync_reads))?;
         required::<ByteArrayType>(group, &same(&self.pool))?;
         let reader = |one: &Held| self.readers.get(one.read.reader).map_or("", String::as_str);
-        let names: Vec<ByteArray> = held.iter().map(|one| ByteArray::from(reader(one))).collect();
+        let names: Vec<ByteArray> = held
+            .iter()
+            .map(|one| ByteArray::from(reader(one)))
+            .collect();
         required::<ByteArrayType>(group, &names)?;
         required::<ByteArrayType>(group, &text(&|one| one.round.phase.name()))?;
         required::<Int64Type>(group, &whole(|one| one.round.round))?;
@@ -128,6 +151,12 @@ impl Columns for Labels {
         optional::<DoubleType>(group, maybe(|one| one.read.fresh_end))?;
         required::<Int32Type>(group, &small(|one| one.read.reads))?;
         required::<Int32Type>(group, &small(|one| one.round.conflicts))?;
-        required::<BoolType>(group, &held.iter().map(|one| one.read.went_back).collect::<Vec<_>>())
+        required::<BoolType>(
+            group,
+            &held
+                .iter()
+                .map(|one| one.read.went_back)
+                .collect::<Vec<_>>(),
+        )
     }
 }

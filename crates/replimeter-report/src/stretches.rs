@@ -46,7 +46,12 @@ impl StretchesWriter {
     /// # Errors
     /// When it cannot be made.
     pub fn create(path: &Path, shape: &str) -> Result<Self, SamplesError> {
-        Self::begun(path, Stretches { shape: shape.to_owned() })
+        Self::begun(
+            path,
+            Stretches {
+                shape: shape.to_owned(),
+            },
+        )
     }
 
     /// Adds stretches.
@@ -64,13 +69,32 @@ impl Columns for Stretches {
     const GROUP: usize = 512;
 
     fn write(&self, group: &mut RowGroup<'_>, held: &[TapWindow]) -> Result<(), ParquetError> {
-        let whole = |pick: fn(&TapWindow) -> u64| held.iter().map(|window| long(pick(window))).collect::<Vec<_>>();
+        let whole = |pick: fn(&TapWindow) -> u64| {
+            held.iter()
+                .map(|window| long(pick(window)))
+                .collect::<Vec<_>>()
+        };
         let maybe = |pick: fn(&TapWindow) -> Option<f64>| held.iter().map(pick).collect::<Vec<_>>();
-        required::<ByteArrayType>(group, &vec![ByteArray::from(self.shape.as_str()); held.len()])?;
-        let names: Vec<ByteArray> = held.iter().map(|window| ByteArray::from(window.replica.as_str())).collect();
+        required::<ByteArrayType>(
+            group,
+            &vec![ByteArray::from(self.shape.as_str()); held.len()],
+        )?;
+        let names: Vec<ByteArray> = held
+            .iter()
+            .map(|window| ByteArray::from(window.replica.as_str()))
+            .collect();
         required::<ByteArrayType>(group, &names)?;
-        required::<DoubleType>(group, &held.iter().map(|window| window.start_us).collect::<Vec<_>>())?;
-        required::<DoubleType>(group, &held.iter().map(|window| window.end_us).collect::<Vec<_>>())?;
+        required::<DoubleType>(
+            group,
+            &held
+                .iter()
+                .map(|window| window.start_us)
+                .collect::<Vec<_>>(),
+        )?;
+        required::<DoubleType>(
+            group,
+            &held.iter().map(|window| window.end_us).collect::<Vec<_>>(),
+        )?;
         required::<Int64Type>(group, &whole(|window| window.transactions))?;
         required::<Int64Type>(group, &whole(|window| window.bytes))?;
         required::<Int64Type>(group, &whole(|window| window.matched))?;

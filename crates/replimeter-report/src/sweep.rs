@@ -29,7 +29,15 @@ pub fn table(sweep: &SweepTable) -> String {
     }
     if !first.is_empty() {
         let average = first.iter().map(|row| row.bare_us).sum::<f64>() / first.len() as f64;
-        out.push_str(&format!("{:>4} {:>10} {:>13} {:>16} {:>12} {:>10}\n", "", "", "", "", "average", ms(average)));
+        out.push_str(&format!(
+            "{:>4} {:>10} {:>13} {:>16} {:>12} {:>10}\n",
+            "",
+            "",
+            "",
+            "",
+            "average",
+            ms(average)
+        ));
     }
     out
 }
@@ -38,7 +46,9 @@ pub fn table(sweep: &SweepTable) -> String {
 /// inserted (seconds, microseconds), fetched (seconds, microseconds).
 #[must_use]
 pub fn raw(sweep: &SweepTable, per_step: u32) -> String {
-    let mut out = String::from("step  row id  sequence  inserted sec  inserted us  fetched sec  fetched us\n");
+    let mut out = String::from(
+        "step  row id  sequence  inserted sec  inserted us  fetched sec  fetched us\n",
+    );
     for row in &sweep.loops {
         let (inserted, fetched) = (seconds(row.inserted_unix_us), seconds(row.fetched_unix_us));
         out.push_str(&format!(
@@ -72,20 +82,31 @@ mod tests {
             inserted_unix_us: 1_000_000_000_000_042,
             fetched_unix_us: 1_000_000_000_002_942,
         };
-        SweepTable { replica: "replica1".to_owned(), loops: vec![row(1, 1), row(1, 2), row(2, 1)] }
+        SweepTable {
+            replica: "replica1".to_owned(),
+            loops: vec![row(1, 1), row(1, 2), row(2, 1)],
+        }
     }
 
     #[test]
     fn one_line_per_loop_of_the_first_sweep_and_the_average() {
         let text = table(&sweep());
         assert_eq!(text.lines().count(), 4);
-        assert!(text.lines().last().is_some_and(|line| line.trim_end().ends_with("0.750")), "{text}");
+        assert!(
+            text.lines()
+                .last()
+                .is_some_and(|line| line.trim_end().ends_with("0.750")),
+            "{text}"
+        );
     }
 
     #[test]
     fn raw_lines_split_seconds_and_microseconds() {
         let text = raw(&sweep(), 5);
         assert_eq!(text.lines().count(), 4);
-        assert!(text.contains("1000000000           42   1000000000        2942"), "{text}");
+        assert!(
+            text.contains("1000000000           42   1000000000        2942"),
+            "{text}"
+        );
     }
 }

@@ -18,20 +18,48 @@ use crate::{
 const SHOWN: usize = 30;
 
 /// The columns.
-pub(crate) const HEADINGS: [&str; 12] =
-    ["replica", "transactions", "matched", "inverted", "no lag", "awaited", "min", "p50", "95 %", "p99", "p99.9", "max"];
+pub(crate) const HEADINGS: [&str; 12] = [
+    "replica",
+    "transactions",
+    "matched",
+    "inverted",
+    "no lag",
+    "awaited",
+    "min",
+    "p50",
+    "95 %",
+    "p99",
+    "p99.9",
+    "max",
+];
 
 /// The columns of lag by schema or table.
-pub(crate) const GROUP_HEADINGS: [&str; 8] = ["replica", "what", "transactions", "bytes", "min", "p50", "p99", "max"];
+pub(crate) const GROUP_HEADINGS: [&str; 8] = [
+    "replica",
+    "what",
+    "transactions",
+    "bytes",
+    "min",
+    "p50",
+    "p99",
+    "max",
+];
 
 /// The unit of the tables: that of the largest median.
 pub(crate) fn unit(document: &TapDocument) -> Unit {
-    let medians = document.results.iter().filter_map(|row| row.lag.p50_us.or(row.lag.max_us));
+    let medians = document
+        .results
+        .iter()
+        .filter_map(|row| row.lag.p50_us.or(row.lag.max_us));
     Unit::for_size(medians.fold(0.0, |most: f64, us| most.max(us.abs())))
 }
 
 /// Figures of lag, with the digits that their intervals and the method's own error support.
-fn figures(document: &TapDocument, lag: &Distribution, wanted: &[(Option<f64>, Option<f64>)]) -> Vec<String> {
+fn figures(
+    document: &TapDocument,
+    lag: &Distribution,
+    wanted: &[(Option<f64>, Option<f64>)],
+) -> Vec<String> {
     let unit = unit(document);
     let precision = Precision::of_tap(lag, document.floor.as_ref());
     let show = |(value, level): &(Option<f64>, Option<f64>)| {
@@ -45,14 +73,38 @@ fn figures(document: &TapDocument, lag: &Distribution, wanted: &[(Option<f64>, O
 pub(crate) fn lines(document: &TapDocument) -> Vec<Vec<String>> {
     let line = |row: &TapRow| {
         let mut line = vec![row.replica.clone()];
-        line.extend([row.transactions, row.matched, row.inverted, row.unmatched, row.pending].map(count));
+        line.extend(
+            [
+                row.transactions,
+                row.matched,
+                row.inverted,
+                row.unmatched,
+                row.pending,
+            ]
+            .map(count),
+        );
         let lag = &row.lag;
         let unit = unit(document);
         let interval = lag.ci95.as_ref().and_then(|ci| ci.p50_us);
-        let interval = interval.map_or_else(|| "–".to_owned(), |ends| unit.show_interval(ends).join(" to "));
-        line.extend(figures(document, lag, &[(lag.min_us, None), (lag.p50_us, Some(0.5))]));
+        let interval = interval.map_or_else(
+            || "–".to_owned(),
+            |ends| unit.show_interval(ends).join(" to "),
+        );
+        line.extend(figures(
+            document,
+            lag,
+            &[(lag.min_us, None), (lag.p50_us, Some(0.5))],
+        ));
         line.push(interval);
-        line.extend(figures(document, lag, &[(lag.p99_us, Some(0.99)), (lag.p999_us, Some(0.999)), (lag.max_us, None)]));
+        line.extend(figures(
+            document,
+            lag,
+            &[
+                (lag.p99_us, Some(0.99)),
+                (lag.p999_us, Some(0.999)),
+                (lag.max_us, None),
+            ],
+        ));
         line
     };
     document.results.iter().map(line).collect()
@@ -66,9 +118,19 @@ pub(crate) fn groups(document: &TapDocument) -> Vec<Vec<String>> {
                 (schema, "") => schema.to_owned(),
                 (schema, table) => format!("{schema}.{table}"),
             };
-            let mut line = vec![row.replica.clone(), what, count(group.transactions), count(group.bytes)];
+            let mut line = vec![
+                row.replica.clone(),
+                what,
+                count(group.transactions),
+                count(group.bytes),
+            ];
             let lag = &group.lag;
-            let wanted = [(lag.min_us, None), (lag.p50_us, Some(0.5)), (lag.p99_us, Some(0.99)), (lag.max_us, None)];
+            let wanted = [
+                (lag.min_us, None),
+                (lag.p50_us, Some(0.5)),
+                (lag.p99_us, Some(0.99)),
+                (lag.max_us, None),
+            ];
             line.extend(figures(document, lag, &wanted));
             line
         });
@@ -119,11 +181,22 @@ pub(crate) fn sentences(document: &TapDocument) -> Vec<String> {
             ));
         }
         for reason in &row.unmatched_reasons {
-            sentences.push(format!("{}: {} transactions {}.", row.replica, count(reason.count), reason.reason));
+            sentences.push(format!(
+                "{}: {} transactions {}.",
+                row.replica,
+                count(reason.count),
+                reason.reason
+            ));
         }
         if row.pending > 0 {
-            let behind = row.behind_us.map_or_else(String::new, |us| format!(", the oldest since {}", time(us)));
-            sentences.push(format!("{}: {} transactions were awaited at the end{behind}.", row.replica, count(row.pending)));
+            let behind = row
+                .behind_us
+                .map_or_else(String::new, |us| format!(", the oldest since {}", time(us)));
+            sentences.push(format!(
+                "{}: {} transactions were awaited at the end{behind}.",
+                row.replica,
+                count(row.pending)
+            ));
         }
         if let Some(servers) = &row.by_servers {
             sentences.push(format!(
@@ -140,7 +213,10 @@ pub(crate) fn sentences(document: &TapDocument) -> Vec<String> {
             ));
         }
     }
-    if document.settings.by.is_some() || !document.settings.only.is_empty() || !document.settings.except.is_empty() {
+    if document.settings.by.is_some()
+        || !document.settings.only.is_empty()
+        || !document.settings.except.is_empty()
+    {
         sentences.push(
             "A transaction that was logged as a statement counts for the default schema of its session, whatever it touched; only rows \
              name their tables."
@@ -148,7 +224,11 @@ pub(crate) fn sentences(document: &TapDocument) -> Vec<String> {
         );
     }
     for clock in &document.clocks {
-        let steps = if clock.steps > 0 { format!(", set {} times meanwhile", clock.steps) } else { String::new() };
+        let steps = if clock.steps > 0 {
+            format!(", set {} times meanwhile", clock.steps)
+        } else {
+            String::new()
+        };
         sentences.push(format!(
             "{}: its clock was {:+.0} µs from the client's, changed by {:+.0} µs{steps}; times of it are placed to ± {}.",
             clock.name,
@@ -158,8 +238,11 @@ pub(crate) fn sentences(document: &TapDocument) -> Vec<String> {
         ));
     }
     for stream in &document.streams {
-        let cpu =
-            stream.cpu_us_per_transaction.map_or_else(String::new, |us| format!(", {us:.1} µs of our processor time for each"));
+        let cpu = stream
+            .cpu_us_per_transaction
+            .map_or_else(String::new, |us| {
+                format!(", {us:.1} µs of our processor time for each")
+            });
         let tls = if stream.tls { ", encrypted" } else { "" };
         sentences.push(format!(
             "{}: {} transactions in {} bytes, {} changes of the file, {} connections made again{tls}{cpu}.",
@@ -176,16 +259,33 @@ pub(crate) fn sentences(document: &TapDocument) -> Vec<String> {
 /// The finding in one sentence.
 #[must_use]
 pub fn answer(document: &TapDocument) -> String {
-    let of_primary = document.streams.first().map_or(0, |stream| stream.transactions);
+    let of_primary = document
+        .streams
+        .first()
+        .map_or(0, |stream| stream.transactions);
     let part = |row: &TapRow| {
-        let share = if row.transactions == 0 { 100.0 } else { row.matched as f64 / row.transactions as f64 * 100.0 };
+        let share = if row.transactions == 0 {
+            100.0
+        } else {
+            row.matched as f64 / row.transactions as f64 * 100.0
+        };
         match (row.transactions, row.lag.p50_us, row.lag.max_us) {
             (0, ..) if of_primary > 0 => {
-                format!("{}: none of {} transactions touched what was asked for", row.replica, count(of_primary))
+                format!(
+                    "{}: none of {} transactions touched what was asked for",
+                    row.replica,
+                    count(of_primary)
+                )
             }
-            (0, ..) => format!("{}: nothing was committed on the primary meanwhile", row.replica),
+            (0, ..) => format!(
+                "{}: nothing was committed on the primary meanwhile",
+                row.replica
+            ),
             (_, Some(p50), _) => {
-                let p99 = row.lag.p99_us.map_or_else(String::new, |us| format!(", {} at p99", time(us)));
+                let p99 = row
+                    .lag
+                    .p99_us
+                    .map_or_else(String::new, |us| format!(", {} at p99", time(us)));
                 format!(
                     "{} is {} behind at p50{p99} ({share:.2} % of {} transactions)",
                     row.replica,
@@ -194,18 +294,38 @@ pub fn answer(document: &TapDocument) -> String {
                 )
             }
             (_, None, Some(max)) => {
-                format!("{} is at most {} behind ({} transactions)", row.replica, time(max), count(row.transactions))
+                format!(
+                    "{} is at most {} behind ({} transactions)",
+                    row.replica,
+                    time(max),
+                    count(row.transactions)
+                )
             }
-            (_, None, None) => format!("{} has shown none of {} transactions", row.replica, count(row.transactions)),
+            (_, None, None) => format!(
+                "{} has shown none of {} transactions",
+                row.replica,
+                count(row.transactions)
+            ),
         }
     };
-    let mut text = document.results.iter().map(part).collect::<Vec<_>>().join("; ");
+    let mut text = document
+        .results
+        .iter()
+        .map(part)
+        .collect::<Vec<_>>()
+        .join("; ");
     if text.is_empty() {
         text = "There is no replica; only the primary was followed".to_owned();
     }
-    let awaited = document.results.iter().filter(|row| row.pending > 0).max_by_key(|row| row.pending);
+    let awaited = document
+        .results
+        .iter()
+        .filter(|row| row.pending > 0)
+        .max_by_key(|row| row.pending);
     if let Some(row) = awaited {
-        let since = row.behind_us.map_or_else(String::new, |us| format!(", the oldest for {}", time(us)));
+        let since = row
+            .behind_us
+            .map_or_else(String::new, |us| format!(", the oldest for {}", time(us)));
         let _ = write!(
             text,
             "; {} had still to show {} transactions at the end{since}, so that lag is larger than these figures say",
@@ -231,7 +351,10 @@ pub fn watched(window: &TapWindow) -> String {
         return rate;
     }
     let figure = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), time);
-    let behind = window.behind_us.filter(|_| window.pending > 0).map_or_else(String::new, |us| format!("  oldest {}", time(us)));
+    let behind = window
+        .behind_us
+        .filter(|_| window.pending > 0)
+        .map_or_else(String::new, |us| format!("  oldest {}", time(us)));
     format!(
         "{rate}  {}: p50 {}  p99 {}  max {}  awaited {}{behind}",
         window.replica,
@@ -243,8 +366,7 @@ pub fn watched(window: &TapWindow) -> String {
 }
 
 /// The header of [`csv()`].
-pub const CSV_HEADER: &str =
-    "time,start_s,end_s,replica,transactions,bytes,matched,inverted,min_us,p50_us,p99_us,max_us,pending,behind_us";
+pub const CSV_HEADER: &str = "time,start_s,end_s,replica,transactions,bytes,matched,inverted,min_us,p50_us,p99_us,max_us,pending,behind_us";
 
 /// A stretch as a line of CSV, with the calendar time of its end (RFC 3339); what is not
 /// known is empty.
@@ -291,21 +413,35 @@ pub fn openmetrics(windows: &[TapWindow], totals: &mut Totals) -> String {
         totals.bytes += first.bytes;
     }
     let mut out = String::new();
-    let escaped = |name: &str| name.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+    let escaped = |name: &str| {
+        name.replace('\\', "\\\\")
+            .replace('"', "\\\"")
+            .replace('\n', "\\n")
+    };
     for window in windows.iter().filter(|window| !window.replica.is_empty()) {
-        match totals.replicas.iter_mut().find(|(name, ..)| *name == window.replica) {
+        match totals
+            .replicas
+            .iter_mut()
+            .find(|(name, ..)| *name == window.replica)
+        {
             Some((_, matched, inverted)) => {
                 *matched += window.matched;
                 *inverted += window.inverted;
             }
-            None => totals.replicas.push((window.replica.clone(), window.matched, window.inverted)),
+            None => totals
+                .replicas
+                .push((window.replica.clone(), window.matched, window.inverted)),
         }
     }
     let _ = writeln!(
         out,
         "# TYPE replimeter_tap_transactions counter\n# HELP replimeter_tap_transactions Transactions from the primary."
     );
-    let _ = writeln!(out, "replimeter_tap_transactions_total {}", totals.transactions);
+    let _ = writeln!(
+        out,
+        "replimeter_tap_transactions_total {}",
+        totals.transactions
+    );
     let _ = writeln!(
         out,
         "# TYPE replimeter_tap_bytes counter\n# UNIT replimeter_tap_bytes bytes\n# HELP replimeter_tap_bytes Their bytes."
@@ -315,10 +451,17 @@ pub fn openmetrics(windows: &[TapWindow], totals: &mut Totals) -> String {
         ("matched", "Transactions that the replica has shown.", 1),
         ("inverted", "Transactions that the replica showed first.", 2),
     ] {
-        let _ = writeln!(out, "# TYPE replimeter_tap_{name} counter\n# HELP replimeter_tap_{name} {help}");
+        let _ = writeln!(
+            out,
+            "# TYPE replimeter_tap_{name} counter\n# HELP replimeter_tap_{name} {help}"
+        );
         for (replica, matched, inverted) in &totals.replicas {
             let value = if of == 1 { matched } else { inverted };
-            let _ = writeln!(out, "replimeter_tap_{name}_total{{replica=\"{}\"}} {value}", escaped(replica));
+            let _ = writeln!(
+                out,
+                "replimeter_tap_{name}_total{{replica=\"{}\"}} {value}",
+                escaped(replica)
+            );
         }
     }
     let replicas = || windows.iter().filter(|window| !window.replica.is_empty());
@@ -327,7 +470,12 @@ pub fn openmetrics(windows: &[TapWindow], totals: &mut Totals) -> String {
         "# TYPE replimeter_tap_lag_seconds gauge\n# UNIT replimeter_tap_lag_seconds seconds\n# HELP replimeter_tap_lag_seconds Lag of what arrived in the last stretch."
     );
     for window in replicas() {
-        for (what, value) in [("min", window.min_us), ("p50", window.p50_us), ("p99", window.p99_us), ("max", window.max_us)] {
+        for (what, value) in [
+            ("min", window.min_us),
+            ("p50", window.p50_us),
+            ("p99", window.p99_us),
+            ("max", window.max_us),
+        ] {
             if let Some(us) = value {
                 let _ = writeln!(
                     out,
@@ -343,7 +491,12 @@ pub fn openmetrics(windows: &[TapWindow], totals: &mut Totals) -> String {
         "# TYPE replimeter_tap_pending gauge\n# HELP replimeter_tap_pending Transactions that the replica has still to show."
     );
     for window in replicas() {
-        let _ = writeln!(out, "replimeter_tap_pending{{replica=\"{}\"}} {}", escaped(&window.replica), window.pending);
+        let _ = writeln!(
+            out,
+            "replimeter_tap_pending{{replica=\"{}\"}} {}",
+            escaped(&window.replica),
+            window.pending
+        );
     }
     let _ = writeln!(
         out,
@@ -351,7 +504,12 @@ pub fn openmetrics(windows: &[TapWindow], totals: &mut Totals) -> String {
     );
     for window in replicas() {
         let behind = window.behind_us.unwrap_or(0.0);
-        let _ = writeln!(out, "replimeter_tap_behind_seconds{{replica=\"{}\"}} {}", escaped(&window.replica), behind / 1e6);
+        let _ = writeln!(
+            out,
+            "replimeter_tap_behind_seconds{{replica=\"{}\"}} {}",
+            escaped(&window.replica),
+            behind / 1e6
+        );
     }
     out.push_str("# EOF\n");
     out
@@ -361,13 +519,25 @@ pub fn openmetrics(windows: &[TapWindow], totals: &mut Totals) -> String {
 #[must_use]
 pub fn text(document: &TapDocument) -> String {
     let mut out = String::new();
-    let mut versions: Vec<&str> = document.target.nodes.iter().map(|node| node.version.as_str()).collect();
+    let mut versions: Vec<&str> = document
+        .target
+        .nodes
+        .iter()
+        .map(|node| node.version.as_str())
+        .collect();
     versions.dedup();
-    let _ = writeln!(out, "Replimeter tap · {} · {}\n", document.target.headline(), versions.join(", "));
+    let _ = writeln!(
+        out,
+        "Replimeter tap · {} · {}\n",
+        document.target.headline(),
+        versions.join(", ")
+    );
     let _ = writeln!(out, "{}\n", wrapped(&document.answer, 96, ""));
     if !document.results.is_empty() {
         let mut table = plain_table(HEADINGS.map(str::to_owned).to_vec());
-        lines(document).into_iter().for_each(|line| _ = table.add_row(line));
+        lines(document)
+            .into_iter()
+            .for_each(|line| _ = table.add_row(line));
         let _ = writeln!(
             out,
             "Lag of the real traffic ({}), followed for {}\n{}",
@@ -380,7 +550,12 @@ pub fn text(document: &TapDocument) -> String {
     if !groups.is_empty() {
         let mut table = plain_table(GROUP_HEADINGS.map(str::to_owned).to_vec());
         groups.into_iter().for_each(|line| _ = table.add_row(line));
-        let _ = writeln!(out, "\nBy what the transactions touch ({})\n{}", unit(document).symbol(), aligned(table, 2).trim_end());
+        let _ = writeln!(
+            out,
+            "\nBy what the transactions touch ({})\n{}",
+            unit(document).symbol(),
+            aligned(table, 2).trim_end()
+        );
     }
     out.push_str(&how_measured(&sentences(document)));
     out.push_str(&warnings(&document.warnings));
@@ -412,7 +587,10 @@ mod tests {
     #[test]
     fn a_line_of_csv_has_as_many_fields_as_its_header() {
         let line = csv(&window(), "2026-01-02T03:04:05.678Z");
-        assert_eq!(line, "2026-01-02T03:04:05.678Z,1.000,2.000,replica1,20,4000,19,1,-3.500,120.250,,900.000,1,50.000");
+        assert_eq!(
+            line,
+            "2026-01-02T03:04:05.678Z,1.000,2.000,replica1,20,4000,19,1,-3.500,120.250,,900.000,1,50.000"
+        );
         assert_eq!(line.split(',').count(), CSV_HEADER.split(',').count());
     }
 
@@ -424,7 +602,12 @@ mod tests {
         assert!(text.ends_with("# EOF\n"));
         assert!(text.contains("replimeter_tap_transactions_total 40\n"));
         assert!(text.contains("replimeter_tap_inverted_total{replica=\"replica1\"} 2\n"));
-        assert!(text.contains("replimeter_tap_lag_seconds{replica=\"replica1\",level=\"p50\"} 0.00012025\n"));
-        assert!(!text.contains("level=\"p99\""), "what is not known is left out");
+        assert!(text.contains(
+            "replimeter_tap_lag_seconds{replica=\"replica1\",level=\"p50\"} 0.00012025\n"
+        ));
+        assert!(
+            !text.contains("level=\"p99\""),
+            "what is not known is left out"
+        );
     }
 }

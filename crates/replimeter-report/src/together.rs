@@ -78,7 +78,10 @@ impl Way {
         for server in &manifest.servers {
             ways.entry(server.shape.clone()).or_insert_with(|| {
                 let found = target.mode_of(&server.shape).filter(|_| !target.sandbox);
-                Self { mode: found.map(|mode| format!("{}/{mode}", server.flavour)), wait_point: server.wait_point() }
+                Self {
+                    mode: found.map(|mode| format!("{}/{mode}", server.flavour)),
+                    wait_point: server.wait_point(),
+                }
             });
         }
         ways
@@ -90,7 +93,10 @@ impl Side<'_> {
     fn mode(&self, shape: &str, wait_point: Option<&str>) -> String {
         let way = self.ways.get(shape);
         let wait_point = wait_point.or_else(|| way.and_then(|way| way.wait_point));
-        mode_of(way.and_then(|way| way.mode.as_deref()).unwrap_or(shape), wait_point)
+        mode_of(
+            way.and_then(|way| way.mode.as_deref()).unwrap_or(shape),
+            wait_point,
+        )
     }
 }
 
@@ -163,41 +169,64 @@ pub(crate) fn mode_map(sides: &[Side<'_>]) -> BTreeMap<String, ModePoint> {
             Findings::Lag(document) => {
                 for row in overall_rows(document) {
                     // The first replica and the first method speak for a shape.
-                    at(side.mode(&row.shape, None), letter, &mut |point| point.lag_us = point.lag_us.or(row.from_ack.p50_us));
+                    at(side.mode(&row.shape, None), letter, &mut |point| {
+                        point.lag_us = point.lag_us.or(row.from_ack.p50_us)
+                    });
                 }
             }
             Findings::Stale(document) => {
                 let plain = |row: &&replimeter_model::stale::StaleRow| {
-                    row.load == "none" && row.sync_reads == "off" && !row.null_replica && matches!(row.pool.as_str(), "" | "keep")
+                    row.load == "none"
+                        && row.sync_reads == "off"
+                        && !row.null_replica
+                        && matches!(row.pool.as_str(), "" | "keep")
                 };
                 for row in document.results.iter().filter(plain) {
-                    let share = row.stale_percent.zip(row.stale_percent_low.zip(row.stale_percent_high));
+                    let share = row
+                        .stale_percent
+                        .zip(row.stale_percent_low.zip(row.stale_percent_high));
                     let share = share.map(|(value, (low, high))| Percent { value, low, high });
-                    at(side.mode(&row.shape, None), letter, &mut |point| point.stale = point.stale.or(share));
+                    at(side.mode(&row.shape, None), letter, &mut |point| {
+                        point.stale = point.stale.or(share)
+                    });
                 }
             }
             Findings::Cost(document) => {
                 let most = document.results.iter().map(|row| row.threads).max();
-                let rows =
-                    document.results.iter().filter(|row| Some(row.threads) == most && row.link_delay_us.unwrap_or(0.0) == 0.0);
+                let rows = document.results.iter().filter(|row| {
+                    Some(row.threads) == most && row.link_delay_us.unwrap_or(0.0) == 0.0
+                });
                 for row in rows {
                     let engine = row.engine.to_lowercase();
-                    at(mode_of(&format!("{engine}/{}", row.mode), row.wait_point.as_deref()), letter, &mut |point| {
-                        if point.commit_us.is_none() {
-                            (point.commit_us, point.per_s, point.threads) =
-                                (row.latency.p50_us, row.throughput.mean, Some(row.threads));
-                        }
-                    });
+                    at(
+                        mode_of(&format!("{engine}/{}", row.mode), row.wait_point.as_deref()),
+                        letter,
+                        &mut |point| {
+                            if point.commit_us.is_none() {
+                                (point.commit_us, point.per_s, point.threads) =
+                                    (row.latency.p50_us, row.throughput.mean, Some(row.threads));
+                            }
+                        },
+                    );
                 }
             }
             Findings::Loss(document) => {
                 for row in &document.results {
-                    let lossy = Percent { value: row.lossy.percent, low: row.lossy.percent_low, high: row.lossy.percent_high };
-                    at(side.mode(&row.shape, row.wait_point.as_deref()), letter, &mut |point| {
-                        if point.lossy.is_none() {
-                            (point.lossy, point.missing) = (Some(lossy), row.missing_per_crash.mean);
-                        }
-                    });
+                    let lossy = Percent {
+                        value: row.lossy.percent,
+                        low: row.lossy.percent_low,
+                        high: row.lossy.percent_high,
+                    };
+                    at(
+                        side.mode(&row.shape, row.wait_point.as_deref()),
+                        letter,
+                        &mut |point| {
+                            if point.lossy.is_none() {
+                                (point.lossy, point.missing) =
+                                    (Some(lossy), row.missing_per_crash.mean);
+                            }
+                        },
+                    );
                 }
             }
             Findings::Load(_) | Findings::Other => {}
@@ -225,12 +254,18 @@ pub(crate) fn mode_lines(map: &BTreeMap<String, ModePoint>) -> Vec<Vec<String>> 
     let line = |(mode, point): (&String, &ModePoint)| {
         vec![
             mode.clone(),
-            point.threads.map_or_else(dash, |threads| threads.to_string()),
+            point
+                .threads
+                .map_or_else(dash, |threads| threads.to_string()),
             point.commit_us.map_or_else(dash, time),
-            point.per_s.map_or_else(dash, |per_s| count(per_s.max(0.0).round() as u64)),
+            point
+                .per_s
+                .map_or_else(dash, |per_s| count(per_s.max(0.0).round() as u64)),
             point.stale.map_or_else(dash, Percent::shown),
             point.lossy.map_or_else(dash, Percent::shown),
-            point.missing.map_or_else(dash, |missing| format!("{missing:.1}")),
+            point
+                .missing
+                .map_or_else(dash, |missing| format!("{missing:.1}")),
             point.lag_us.map_or_else(dash, time),
             point.from.join(", "),
         ]
@@ -243,13 +278,25 @@ pub(crate) fn answer(sides: &[Side<'_>]) -> String {
     let mut commands: Vec<&str> = sides.iter().map(|side| side.command).collect();
     commands.sort_unstable();
     commands.dedup();
-    format!("{} runs beside one another ({}). Each finding is that of its own run.", sides.len(), commands.join(", "))
+    format!(
+        "{} runs beside one another ({}). Each finding is that of its own run.",
+        sides.len(),
+        commands.join(", ")
+    )
 }
 
 /// The label of a mode of a price list, as [`cost::CostDocument`] spells it.
 pub(crate) fn price_label(side: &Side<'_>, row: &cost::CostRow) -> String {
-    let wait = row.wait_point.as_deref().map_or_else(String::new, |point| format!(" {point}"));
-    format!("{}: {}/{}{wait}", side.letter, row.engine.to_lowercase(), row.mode)
+    let wait = row
+        .wait_point
+        .as_deref()
+        .map_or_else(String::new, |point| format!(" {point}"));
+    format!(
+        "{}: {}/{}{wait}",
+        side.letter,
+        row.engine.to_lowercase(),
+        row.mode
+    )
 }
 
 #[cfg(test)]
@@ -263,7 +310,11 @@ pub(crate) mod tests {
 
     use super::*;
 
-    pub(crate) fn side<'a>(letter: &str, command: &'static str, findings: Findings<'a>) -> Side<'a> {
+    pub(crate) fn side<'a>(
+        letter: &str,
+        command: &'static str,
+        findings: Findings<'a>,
+    ) -> Side<'a> {
         Side {
             letter: letter.to_owned(),
             dir: "/runs/<b>",
@@ -285,9 +336,16 @@ pub(crate) mod tests {
 
     #[test]
     fn a_mode_gathers_what_each_run_knows_of_it() {
-        let times = Distribution { p50_us: Some(100.0), ..Distribution::default() };
+        let times = Distribution {
+            p50_us: Some(100.0),
+            ..Distribution::default()
+        };
         let lag = LagDocument {
-            results: vec![LagRow { shape: "semi-sync:1".to_owned(), from_ack: times.clone(), ..LagRow::default() }],
+            results: vec![LagRow {
+                shape: "semi-sync:1".to_owned(),
+                from_ack: times.clone(),
+                ..LagRow::default()
+            }],
             ..LagDocument::default()
         };
         let row = StaleRow {
@@ -299,30 +357,59 @@ pub(crate) mod tests {
             stale_percent_high: Some(5.0),
             ..StaleRow::default()
         };
-        let loaded = StaleRow { load: "insert:8@writer".to_owned(), stale_percent: Some(90.0), ..row.clone() };
-        let stale = StaleDocument { results: vec![loaded, row], ..StaleDocument::default() };
+        let loaded = StaleRow {
+            load: "insert:8@writer".to_owned(),
+            stale_percent: Some(90.0),
+            ..row.clone()
+        };
+        let stale = StaleDocument {
+            results: vec![loaded, row],
+            ..StaleDocument::default()
+        };
         let price = |threads, per_s| CostRow {
             engine: "MariaDB".to_owned(),
             mode: "semi-sync".to_owned(),
             wait_point: Some("after-sync".to_owned()),
             threads,
-            throughput: replimeter_model::load::Rate { mean: Some(per_s), ..Default::default() },
+            throughput: replimeter_model::load::Rate {
+                mean: Some(per_s),
+                ..Default::default()
+            },
             latency: times.clone(),
             ..CostRow::default()
         };
-        let cost = CostDocument { results: vec![price(1, 10.0), price(8, 50.0)], ..CostDocument::default() };
+        let cost = CostDocument {
+            results: vec![price(1, 10.0), price(8, 50.0)],
+            ..CostDocument::default()
+        };
         let loss = LossDocument {
             results: vec![LossRow {
                 shape: "mysql/async:1".to_owned(),
-                lossy: Share { count: 3, of: 4, percent: 75.0, percent_low: 30.0, percent_high: 95.0 },
+                lossy: Share {
+                    count: 3,
+                    of: 4,
+                    percent: 75.0,
+                    percent_low: 30.0,
+                    percent_high: 95.0,
+                },
                 ..LossRow::default()
             }],
             ..LossDocument::default()
         };
-        let waits = Way { mode: None, wait_point: Some("after-sync") };
-        let joined = Side { ways: BTreeMap::from([("semi-sync:1".to_owned(), waits)]), ..side("A", "lag", Findings::Lag(&lag)) };
+        let waits = Way {
+            mode: None,
+            wait_point: Some("after-sync"),
+        };
+        let joined = Side {
+            ways: BTreeMap::from([("semi-sync:1".to_owned(), waits)]),
+            ..side("A", "lag", Findings::Lag(&lag))
+        };
         let dear = side("C", "cost", Findings::Cost(&cost));
-        assert_eq!(mode_map(&[joined, dear]).len(), 1, "a lag run joins its wait point's prices");
+        assert_eq!(
+            mode_map(&[joined, dear]).len(),
+            1,
+            "a lag run joins its wait point's prices"
+        );
         let sides = [
             side("A", "lag", Findings::Lag(&lag)),
             side("B", "stale", Findings::Stale(&stale)),
@@ -330,13 +417,33 @@ pub(crate) mod tests {
             side("D", "loss", Findings::Loss(&loss)),
         ];
         let map = mode_map(&sides);
-        assert_eq!(map.keys().collect::<Vec<_>>(), ["mariadb/semi-sync", "mariadb/semi-sync after-sync", "mysql/async"]);
+        assert_eq!(
+            map.keys().collect::<Vec<_>>(),
+            [
+                "mariadb/semi-sync",
+                "mariadb/semi-sync after-sync",
+                "mysql/async"
+            ]
+        );
         let plain = &map["mariadb/semi-sync"];
-        assert_eq!((plain.lag_us, plain.stale.map(|share| share.value)), (Some(100.0), Some(4.0)));
+        assert_eq!(
+            (plain.lag_us, plain.stale.map(|share| share.value)),
+            (Some(100.0), Some(4.0))
+        );
         assert_eq!(plain.from, ["A", "B"]);
-        assert_eq!(map["mariadb/semi-sync after-sync"].per_s, Some(50.0), "that of the most threads");
-        assert_eq!(map["mysql/async"].lossy.map(|share| share.value), Some(75.0));
+        assert_eq!(
+            map["mariadb/semi-sync after-sync"].per_s,
+            Some(50.0),
+            "that of the most threads"
+        );
+        assert_eq!(
+            map["mysql/async"].lossy.map(|share| share.value),
+            Some(75.0)
+        );
         assert_eq!(mode_lines(&map)[0][6], "–", "nobody measured it");
-        assert_eq!(answer(&sides), "4 runs beside one another (cost, lag, loss, stale). Each finding is that of its own run.");
+        assert_eq!(
+            answer(&sides),
+            "4 runs beside one another (cost, lag, loss, stale). Each finding is that of its own run."
+        );
     }
 }

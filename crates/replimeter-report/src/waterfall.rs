@@ -31,21 +31,38 @@ pub(crate) struct Table {
 /// The rows of a document that have stages.
 pub(crate) fn rows(document: &LagDocument) -> Vec<(String, &LagRow, &Stages)> {
     let rows = overall_rows(document).into_iter();
-    rows.filter_map(|row| Some((document.label_of(row), row, row.stages.as_ref()?))).collect()
+    rows.filter_map(|row| Some((document.label_of(row), row, row.stages.as_ref()?)))
+        .collect()
 }
 
 /// The waterfalls of a document; empty when stages were not observed.
 pub(crate) fn tables(document: &LagDocument) -> Vec<Table> {
-    rows(document).into_iter().map(|(name, _, stages)| table(name, stages)).collect()
+    rows(document)
+        .into_iter()
+        .map(|(name, _, stages)| table(name, stages))
+        .collect()
 }
 
 fn table(name: String, stages: &Stages) -> Table {
-    let unit = Unit::for_size(stages.end_to_end.p50_us.or(stages.end_to_end.mean_us).unwrap_or(0.0));
-    let mut headings: Vec<String> = ["stage", "from", "to", "mean", "p50", "p99"].map(str::to_owned).to_vec();
+    let unit = Unit::for_size(
+        stages
+            .end_to_end
+            .p50_us
+            .or(stages.end_to_end.mean_us)
+            .unwrap_or(0.0),
+    );
+    let mut headings: Vec<String> = ["stage", "from", "to", "mean", "p50", "p99"]
+        .map(str::to_owned)
+        .to_vec();
     headings.extend(NEAR.map(|quantile| format!("at {quantile}")));
     headings.extend(["±", "inverted"].map(str::to_owned));
-    let show = |value: Option<f64>, half: f64| value.map_or_else(|| "–".to_owned(), |us| unit.show_within(us, half));
-    let line = |words: [&str; 3], distribution: &Distribution, half: f64, near: &dyn Fn(&Near) -> Option<f64>| {
+    let show = |value: Option<f64>, half: f64| {
+        value.map_or_else(|| "–".to_owned(), |us| unit.show_within(us, half))
+    };
+    let line = |words: [&str; 3],
+                distribution: &Distribution,
+                half: f64,
+                near: &dyn Fn(&Near) -> Option<f64>| {
         let precision = Precision::of_stage(distribution, half);
         let mut cells: Vec<String> = words.map(str::to_owned).to_vec();
         cells.push(show(distribution.mean_us, precision.mean()));
@@ -72,27 +89,51 @@ fn table(name: String, stages: &Stages) -> Table {
         .collect();
     // The end-to-end time has the errors of its ends only.
     let of = |mark: Option<replimeter_model::stages::Mark>| {
-        stages.marks.iter().find(|one| Some(one.mark) == mark).and_then(|one| one.error_mean_us).unwrap_or(0.0)
+        stages
+            .marks
+            .iter()
+            .find(|one| Some(one.mark) == mark)
+            .and_then(|one| one.error_mean_us)
+            .unwrap_or(0.0)
     };
-    let ends = of(stages.stages.first().map(|stage| stage.from)) + of(stages.stages.last().map(|stage| stage.to));
+    let ends = of(stages.stages.first().map(|stage| stage.from))
+        + of(stages.stages.last().map(|stage| stage.to));
     let closed = |mut cells: Vec<String>, error: String, beyond: String| {
         cells.extend([error, beyond]);
         cells
     };
     lines.push(closed(
-        line(["residue", "", ""], &stages.residue, 0.0, &|near| Some(near.residue_us)),
+        line(["residue", "", ""], &stages.residue, 0.0, &|near| {
+            Some(near.residue_us)
+        }),
         String::new(),
         count(stages.residue_beyond),
     ));
     let (first, last) = (stages.stages.first(), stages.stages.last());
-    let whole = ["end to end", first.map_or("", |stage| stage.from.words()), last.map_or("", |stage| stage.to.words())];
-    lines.push(closed(line(whole, &stages.end_to_end, ends, &|near| Some(near.end_to_end_us)), unit.show(ends), String::new()));
+    let whole = [
+        "end to end",
+        first.map_or("", |stage| stage.from.words()),
+        last.map_or("", |stage| stage.to.words()),
+    ];
+    lines.push(closed(
+        line(whole, &stages.end_to_end, ends, &|near| {
+            Some(near.end_to_end_us)
+        }),
+        unit.show(ends),
+        String::new(),
+    ));
     lines.extend(stages.beside.iter().map(|stage| {
         let mut cells = of_stage(stage, &none);
         cells[0] = format!("({})", cells[0]);
         cells
     }));
-    Table { name, unit, headings, lines, notes: notes(unit, stages) }
+    Table {
+        name,
+        unit,
+        headings,
+        lines,
+        notes: notes(unit, stages),
+    }
 }
 
 fn notes(unit: Unit, stages: &Stages) -> Vec<String> {
@@ -101,7 +142,10 @@ fn notes(unit: Unit, stages: &Stages) -> Vec<String> {
         count(stages.covered),
         count(stages.transactions),
         if stages.overwritten > 0 {
-            format!("; of {} the server had overwritten what it knew before it was asked", count(stages.overwritten))
+            format!(
+                "; of {} the server had overwritten what it knew before it was asked",
+                count(stages.overwritten)
+            )
         } else {
             String::new()
         }
@@ -115,11 +159,17 @@ fn notes(unit: Unit, stages: &Stages) -> Vec<String> {
         .marks
         .iter()
         .map(|one| {
-            let error = one.error_mean_us.filter(|us| *us > 0.0).map_or_else(String::new, |us| format!(" ± {}", unit.with(us)));
+            let error = one
+                .error_mean_us
+                .filter(|us| *us > 0.0)
+                .map_or_else(String::new, |us| format!(" ± {}", unit.with(us)));
             format!("{} ({}{error})", one.mark.words(), one.clock)
         })
         .collect();
-    notes.push(format!("By whose clock, and how well it is known on ours: {}.", marks.join("; ")));
+    notes.push(format!(
+        "By whose clock, and how well it is known on ours: {}.",
+        marks.join("; ")
+    ));
     let inverted: u64 = stages.stages.iter().map(|stage| stage.inversions).sum();
     if inverted > 0 || stages.residue_beyond > 0 {
         notes.push(
@@ -147,7 +197,11 @@ pub(crate) fn example() -> LagDocument {
             (Mark::Visible, "client"),
         ]);
         for round in 0..2_000i64 {
-            let tail = if round % 50 == 49 { 900 * slow } else { (round * 37) % 60 };
+            let tail = if round % 50 == 49 {
+                900 * slow
+            } else {
+                (round * 37) % 60
+            };
             let mut at = 0;
             let mut next = |us: i64, error: i64| {
                 at += us;
@@ -162,7 +216,16 @@ pub(crate) fn example() -> LagDocument {
             let visible = next(25, 12);
             let lost = round % 40 == 0;
             let received = received.filter(|_| !lost);
-            waterfall.record(&Points { send, in_binlog, received, apply_began, applied, visible, ack, overwritten: lost });
+            waterfall.record(&Points {
+                send,
+                in_binlog,
+                received,
+                apply_began,
+                applied,
+                visible,
+                ack,
+                overwritten: lost,
+            });
         }
         LagRow {
             replica: replica.to_owned(),
@@ -172,7 +235,10 @@ pub(crate) fn example() -> LagDocument {
             ..LagRow::default()
         }
     };
-    LagDocument { results: vec![row("replica1", 1), row("replica2", 3)], ..LagDocument::default() }
+    LagDocument {
+        results: vec![row("replica1", 1), row("replica2", 3)],
+        ..LagDocument::default()
+    }
 }
 
 #[cfg(test)]
@@ -182,12 +248,37 @@ mod tests {
     #[test]
     fn a_line_per_stage_the_residue_and_the_whole() {
         let tables = tables(&example());
-        let names: Vec<&str> = tables[0].lines.iter().map(|line| line[0].as_str()).collect();
-        assert_eq!(names, ["commit", "transfer", "queue", "apply", "show", "residue", "end to end", "(acknowledge)"]);
-        assert!(tables[0].lines.iter().all(|line| line.len() == tables[0].headings.len()));
+        let names: Vec<&str> = tables[0]
+            .lines
+            .iter()
+            .map(|line| line[0].as_str())
+            .collect();
+        assert_eq!(
+            names,
+            [
+                "commit",
+                "transfer",
+                "queue",
+                "apply",
+                "show",
+                "residue",
+                "end to end",
+                "(acknowledge)"
+            ]
+        );
+        assert!(
+            tables[0]
+                .lines
+                .iter()
+                .all(|line| line.len() == tables[0].headings.len())
+        );
         assert_eq!(tables[0].lines[4][3], "30", "25 ± 21 has no second digit");
         assert_eq!(tables[0].lines[5][3], "0.0");
-        assert!(tables[0].notes[0].contains("1,950 of 2,000") && tables[0].notes[0].contains("of 50 "), "{:?}", tables[0].notes);
+        assert!(
+            tables[0].notes[0].contains("1,950 of 2,000") && tables[0].notes[0].contains("of 50 "),
+            "{:?}",
+            tables[0].notes
+        );
         assert!(super::tables(&LagDocument::default()).is_empty());
     }
 }

@@ -26,8 +26,15 @@ pub enum Ability {
 
 impl Ability {
     /// All of them, in the order in which they are listed.
-    pub const ALL: [Self; 7] =
-        [Self::Async, Self::Chain, Self::SemiSync, Self::Galera, Self::StateTransfer, Self::Group, Self::Federated];
+    pub const ALL: [Self; 7] = [
+        Self::Async,
+        Self::Chain,
+        Self::SemiSync,
+        Self::Galera,
+        Self::StateTransfer,
+        Self::Group,
+        Self::Federated,
+    ];
 
     /// The word for it in lists.
     #[must_use]
@@ -119,13 +126,26 @@ pub(crate) struct Files<'a> {
 impl Abilities {
     /// Looks at the files.
     pub(crate) fn of(files: &Files<'_>) -> Self {
-        let plugin = |name: &str| files.plugins.is_some_and(|folder| folder.join(name).is_file());
-        let tool = |name: &str| files.tools.iter().map(|folder| folder.join(name)).find(|path| path.is_file());
+        let plugin = |name: &str| {
+            files
+                .plugins
+                .is_some_and(|folder| folder.join(name).is_file())
+        };
+        let tool = |name: &str| {
+            files
+                .tools
+                .iter()
+                .map(|folder| folder.join(name))
+                .find(|path| path.is_file())
+        };
         let mariadb = files.engine == Engine::MariaDb;
         let state_transfer = || {
             // The script asks one of these which ports are taken, and does nothing without.
             ["ss", "lsof", "sockstat"].into_iter().find_map(tool)?;
-            Some(StateTransfer { script: tool("wsrep_sst_rsync")?, rsync: tool("rsync")? })
+            Some(StateTransfer {
+                script: tool("wsrep_sst_rsync")?,
+                rsync: tool("rsync")?,
+            })
         };
         Self {
             engine: files.engine,
@@ -153,15 +173,26 @@ impl Abilities {
     /// The names of what it can do.
     #[must_use]
     pub fn names(&self) -> Vec<&'static str> {
-        Ability::ALL.into_iter().filter(|ability| self.has(*ability)).map(Ability::name).collect()
+        Ability::ALL
+            .into_iter()
+            .filter(|ability| self.has(*ability))
+            .map(Ability::name)
+            .collect()
     }
 
     /// What a complete installation of its engine could do and this one cannot.
     #[must_use]
     pub fn missing(&self) -> Vec<Missing> {
-        let unknown = |ability: Ability| ability == Ability::Federated && self.engine == Engine::MySql;
-        let lacks = |ability: &Ability| ability.is_of(self.engine) && !self.has(*ability) && !unknown(*ability);
-        Ability::ALL.into_iter().filter(lacks).map(|ability| self.lack(ability)).collect()
+        let unknown =
+            |ability: Ability| ability == Ability::Federated && self.engine == Engine::MySql;
+        let lacks = |ability: &Ability| {
+            ability.is_of(self.engine) && !self.has(*ability) && !unknown(*ability)
+        };
+        Ability::ALL
+            .into_iter()
+            .filter(lacks)
+            .map(|ability| self.lack(ability))
+            .collect()
     }
 
     /// Checks that it can do this.
@@ -169,7 +200,11 @@ impl Abilities {
     /// # Errors
     /// What was not found, and what to install.
     pub fn require(&self, ability: Ability) -> Result<(), Missing> {
-        if self.has(ability) { Ok(()) } else { Err(self.lack(ability)) }
+        if self.has(ability) {
+            Ok(())
+        } else {
+            Err(self.lack(ability))
+        }
     }
 
     fn lack(&self, ability: Ability) -> Missing {
@@ -203,34 +238,58 @@ impl Abilities {
                 "ha_federatedx.so was not found among its plugins; install mariadb-server (Debian, Ubuntu) or run `make servers`"
             }
         };
-        Missing { ability, hint: hint.to_owned() }
+        Missing {
+            ability,
+            hint: hint.to_owned(),
+        }
     }
 }
 
 fn semi_sync(files: &Files<'_>, plugin: impl Fn(&str) -> bool) -> Option<SemiSync> {
     // A server that has both generations prefers the new one, and must load both
     // plugins of the same.
-    for (source, replica) in [("semisync_source.so", "semisync_replica.so"), ("semisync_master.so", "semisync_slave.so")] {
+    for (source, replica) in [
+        ("semisync_source.so", "semisync_replica.so"),
+        ("semisync_master.so", "semisync_slave.so"),
+    ] {
         if plugin(source) && plugin(replica) {
-            return Some(SemiSync::Plugins { source: source.to_owned(), replica: replica.to_owned() });
+            return Some(SemiSync::Plugins {
+                source: source.to_owned(),
+                replica: replica.to_owned(),
+            });
         }
     }
     // No file tells what is built in: the one place where a version number counts.
-    (files.engine == Engine::MariaDb && version_numbers(files.version) >= vec![10, 3, 3]).then_some(SemiSync::BuiltIn)
+    (files.engine == Engine::MariaDb && version_numbers(files.version) >= vec![10, 3, 3])
+        .then_some(SemiSync::BuiltIn)
 }
 
 fn galera(files: &Files<'_>) -> Option<PathBuf> {
-    let inside = ["lib/galera-4", "lib/galera", "lib64/galera-4", "lib64/galera", "lib", "lib64"];
+    let inside = [
+        "lib/galera-4",
+        "lib/galera",
+        "lib64/galera-4",
+        "lib64/galera",
+        "lib",
+        "lib64",
+    ];
     let usr = files.root.join("usr");
     let roots = [files.base, usr.as_path()];
-    let folders = roots.into_iter().flat_map(|root| inside.map(|folder| root.join(folder)));
+    let folders = roots
+        .into_iter()
+        .flat_map(|root| inside.map(|folder| root.join(folder)));
     // A link, where there is one, names no version; both lead to the same file.
-    folders.map(|folder| folder.join("libgalera_smm.so")).find(|path| path.is_file())
+    folders
+        .map(|folder| folder.join("libgalera_smm.so"))
+        .find(|path| path.is_file())
 }
 
 /// The numbers of a version, so that 10.11 is newer than 10.6.
 pub(crate) fn version_numbers(version: &str) -> Vec<u64> {
-    version.split('.').map(|part| part.parse().unwrap_or(0)).collect()
+    version
+        .split('.')
+        .map(|part| part.parse().unwrap_or(0))
+        .collect()
 }
 
 #[cfg(test)]
@@ -247,7 +306,11 @@ mod tests {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, b"").unwrap();
         }
-        let base = if root.path().join("usr").is_dir() { root.path().join("usr") } else { root.path().to_owned() };
+        let base = if root.path().join("usr").is_dir() {
+            root.path().join("usr")
+        } else {
+            root.path().to_owned()
+        };
         let plugins = ["lib/mysql/plugin", "lib/plugin"].map(|folder| base.join(folder));
         let tools = [base.join("bin")];
         let found = Abilities::of(&Files {
@@ -255,7 +318,10 @@ mod tests {
             version,
             base: &base,
             root: root.path(),
-            plugins: plugins.iter().find(|folder| folder.is_dir()).map(PathBuf::as_path),
+            plugins: plugins
+                .iter()
+                .find(|folder| folder.is_dir())
+                .map(PathBuf::as_path),
             tools: &tools,
         });
         (root, found)
@@ -274,11 +340,30 @@ mod tests {
                 "usr/bin/lsof",
             ],
         );
-        assert_eq!(found.names(), ["async", "chain", "semi-sync", "galera", "state-transfer", "federated"]);
+        assert_eq!(
+            found.names(),
+            [
+                "async",
+                "chain",
+                "semi-sync",
+                "galera",
+                "state-transfer",
+                "federated"
+            ]
+        );
         assert_eq!(found.semi_sync, Some(SemiSync::BuiltIn));
-        assert_eq!(found.galera.as_deref(), Some(&*root.path().join("usr/lib/galera/libgalera_smm.so")));
+        assert_eq!(
+            found.galera.as_deref(),
+            Some(&*root.path().join("usr/lib/galera/libgalera_smm.so"))
+        );
         assert_eq!(found.missing(), []);
-        assert!(found.require(Ability::Group).unwrap_err().hint.contains("part of MySQL"));
+        assert!(
+            found
+                .require(Ability::Group)
+                .unwrap_err()
+                .hint
+                .contains("part of MySQL")
+        );
     }
 
     #[test]
@@ -286,41 +371,88 @@ mod tests {
         let (_root, found) = abilities(Engine::MariaDb, "11.4.2", &["bin/mariadbd"]);
         assert_eq!(found.names(), ["async", "chain", "semi-sync"]);
         let missing = found.missing();
-        let names: Vec<_> = missing.iter().map(|missing| missing.ability.name()).collect();
+        let names: Vec<_> = missing
+            .iter()
+            .map(|missing| missing.ability.name())
+            .collect();
         assert_eq!(names, ["galera", "state-transfer", "federated"]);
-        assert!(missing[0].hint.contains("libgalera_smm.so was not found; install galera-4"));
+        assert!(
+            missing[0]
+                .hint
+                .contains("libgalera_smm.so was not found; install galera-4")
+        );
     }
 
     #[test]
     fn galera_beside_a_vendors_binary() {
-        let (root, found) = abilities(Engine::MariaDb, "11.4.2", &["lib/galera-4/libgalera_smm.so"]);
-        assert_eq!(found.galera.as_deref(), Some(&*root.path().join("lib/galera-4/libgalera_smm.so")));
+        let (root, found) = abilities(
+            Engine::MariaDb,
+            "11.4.2",
+            &["lib/galera-4/libgalera_smm.so"],
+        );
+        assert_eq!(
+            found.galera.as_deref(),
+            Some(&*root.path().join("lib/galera-4/libgalera_smm.so"))
+        );
     }
 
     #[test]
     fn semi_sync_by_generation() {
-        let plugins =
-            |source: &str, replica: &str| Some(SemiSync::Plugins { source: source.to_owned(), replica: replica.to_owned() });
-        let old = ["lib/plugin/semisync_master.so", "lib/plugin/semisync_slave.so"];
+        let plugins = |source: &str, replica: &str| {
+            Some(SemiSync::Plugins {
+                source: source.to_owned(),
+                replica: replica.to_owned(),
+            })
+        };
+        let old = [
+            "lib/plugin/semisync_master.so",
+            "lib/plugin/semisync_slave.so",
+        ];
         let (_root, found) = abilities(Engine::MySql, "5.7.44", &old);
-        assert_eq!(found.semi_sync, plugins("semisync_master.so", "semisync_slave.so"));
+        assert_eq!(
+            found.semi_sync,
+            plugins("semisync_master.so", "semisync_slave.so")
+        );
         let (_root, found) = abilities(Engine::MariaDb, "10.2.44", &old);
-        assert_eq!(found.semi_sync, plugins("semisync_master.so", "semisync_slave.so"));
+        assert_eq!(
+            found.semi_sync,
+            plugins("semisync_master.so", "semisync_slave.so")
+        );
         let (_root, found) = abilities(Engine::MariaDb, "10.2.44", &[]);
         assert_eq!(found.semi_sync, None);
-        let both = [old[0], old[1], "lib/plugin/semisync_source.so", "lib/plugin/semisync_replica.so"];
+        let both = [
+            old[0],
+            old[1],
+            "lib/plugin/semisync_source.so",
+            "lib/plugin/semisync_replica.so",
+        ];
         let (_root, found) = abilities(Engine::MySql, "8.0.36", &both);
-        assert_eq!(found.semi_sync, plugins("semisync_source.so", "semisync_replica.so"));
+        assert_eq!(
+            found.semi_sync,
+            plugins("semisync_source.so", "semisync_replica.so")
+        );
         let (_root, found) = abilities(Engine::MySql, "8.0.36", &[old[0]]);
-        assert_eq!(found.semi_sync, None, "a primary's plugin alone is of no use");
+        assert_eq!(
+            found.semi_sync, None,
+            "a primary's plugin alone is of no use"
+        );
     }
 
     #[test]
     fn mysql_has_no_galera_even_beside_its_library() {
-        let files = ["usr/lib/galera/libgalera_smm.so", "usr/lib/mysql/plugin/group_replication.so"];
+        let files = [
+            "usr/lib/galera/libgalera_smm.so",
+            "usr/lib/mysql/plugin/group_replication.so",
+        ];
         let (_root, found) = abilities(Engine::MySql, "9.7.4", &files);
         assert_eq!(found.names(), ["async", "chain", "group"]);
-        assert!(found.require(Ability::Galera).unwrap_err().hint.contains("part of MariaDB"));
+        assert!(
+            found
+                .require(Ability::Galera)
+                .unwrap_err()
+                .hint
+                .contains("part of MariaDB")
+        );
         let missing = found.missing();
         assert_eq!(missing.len(), 1);
         assert!(missing[0].hint.contains("semisync_source.so"));

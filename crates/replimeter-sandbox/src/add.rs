@@ -78,7 +78,12 @@ fn add_within(
     stop: &AtomicBool,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Added, SandboxError> {
-    let task = Task { home, path: &search.path, source, stop };
+    let task = Task {
+        home,
+        path: &search.path,
+        source,
+        stop,
+    };
     let meta = fs::metadata(source).map_err(|error| task.unreadable(&error))?;
     if meta.is_dir() {
         progress(Progress::Checking);
@@ -86,7 +91,10 @@ fn add_within(
     } else if meta.is_file() {
         task.unpack(meta.len(), limits, progress)
     } else {
-        Err(task.refuse("it is neither a folder nor a file".to_owned(), "give a folder or an archive"))
+        Err(task.refuse(
+            "it is neither a folder nor a file".to_owned(),
+            "give a folder or an archive",
+        ))
     }
 }
 
@@ -99,40 +107,77 @@ struct Task<'a> {
 
 impl Task<'_> {
     fn refuse(&self, reason: String, hint: impl Into<String>) -> SandboxError {
-        SandboxError::Refused { path: self.source.to_owned(), reason, hint: hint.into() }
+        SandboxError::Refused {
+            path: self.source.to_owned(),
+            reason,
+            hint: hint.into(),
+        }
     }
 
     fn unreadable(&self, error: &io::Error) -> SandboxError {
-        self.refuse(format!("it cannot be read: {error}"), "give a folder or an archive that this user may read")
+        self.refuse(
+            format!("it cannot be read: {error}"),
+            "give a folder or an archive that this user may read",
+        )
     }
 
     fn unusable(&self, unusable: Unusable, root: &Path) -> SandboxError {
         // Below a hidden folder that will be gone: the path inside of the server says more.
-        let path = unusable.path.strip_prefix(root).unwrap_or(&unusable.path).display();
-        self.refuse(format!("its server {path} cannot be used: {}", unusable.cause), unusable.hint)
+        let path = unusable
+            .path
+            .strip_prefix(root)
+            .unwrap_or(&unusable.path)
+            .display();
+        self.refuse(
+            format!("its server {path} cannot be used: {}", unusable.cause),
+            unusable.hint,
+        )
     }
 
     fn link(&self) -> Result<Added, SandboxError> {
-        let folder = self.source.canonicalize().map_err(|error| self.unreadable(&error))?;
+        let folder = self
+            .source
+            .canonicalize()
+            .map_err(|error| self.unreadable(&error))?;
         fs::read_dir(&folder).map_err(|error| self.unreadable(&error))?;
         if let Some(path) = self.home.user().blocked_at(&folder) {
-            return Err(SandboxError::Unreachable { path, user: self.home.user().name.clone() });
+            return Err(SandboxError::Unreachable {
+                path,
+                user: self.home.user().name.clone(),
+            });
         }
         let (root, programs) = self.locate(&folder)?;
-        if let Some(path) = programs.iter().find_map(|program| self.home.user().blocked_at(program)) {
-            return Err(SandboxError::Unreachable { path, user: self.home.user().name.clone() });
+        if let Some(path) = programs
+            .iter()
+            .find_map(|program| self.home.user().blocked_at(program))
+        {
+            return Err(SandboxError::Unreachable {
+                path,
+                user: self.home.user().name.clone(),
+            });
         }
-        let root = root.canonicalize().map_err(|error| self.unreadable(&error))?;
+        let root = root
+            .canonicalize()
+            .map_err(|error| self.unreadable(&error))?;
         let install = self.examine(&root, &programs)?;
         let ground = Ground::prepare(self.home)?;
         let place = self.free_place(&ground, &install)?;
         self.interrupted()?;
         symlink(&root, &place).map_err(|error| self.taken(&place, error))?;
         ground.keep();
-        Ok(Added { install, place, linked_to: Some(root) })
+        Ok(Added {
+            install,
+            place,
+            linked_to: Some(root),
+        })
     }
 
-    fn unpack(&self, total: u64, limits: Limits, progress: &mut dyn FnMut(Progress)) -> Result<Added, SandboxError> {
+    fn unpack(
+        &self,
+        total: u64,
+        limits: Limits,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Added, SandboxError> {
         let file = File::open(self.source).map_err(|error| self.unreadable(&error))?;
         let ground = Ground::prepare(self.home)?;
         let workshop = Workshop::open(&ground.servers)?;
@@ -149,21 +194,36 @@ impl Task<'_> {
             .map_err(SandboxError::disk("set the permissions of", tree))?;
         let (root, mut programs) = self.locate(tree)?;
         // A folder around the server is left away: links must not have counted on it.
-        if let Some((link, target)) = links.leading_out_of(root.strip_prefix(tree).unwrap_or(Path::new(""))) {
+        if let Some((link, target)) =
+            links.leading_out_of(root.strip_prefix(tree).unwrap_or(Path::new("")))
+        {
             return Err(blame(archive::leads_out(&link, &target)));
         }
-        programs.retain(|program| program.parent().and_then(Path::parent).is_some_and(|base| base.starts_with(&root)));
+        programs.retain(|program| {
+            program
+                .parent()
+                .and_then(Path::parent)
+                .is_some_and(|base| base.starts_with(&root))
+        });
         let install = self.examine(&root, &programs)?;
         let place = self.free_place(&ground, &install)?;
         self.interrupted()?;
         fs::rename(&root, &place).map_err(|error| self.taken(&place, error))?;
-        let moved = install.program.strip_prefix(&root).map(|inside| place.join(inside)).unwrap_or(install.program);
+        let moved = install
+            .program
+            .strip_prefix(&root)
+            .map(|inside| place.join(inside))
+            .unwrap_or(install.program);
         let install = Install::examine(&moved, Origin::Private, self.path).map_err(|unusable| {
             let _ = fs::remove_dir_all(&place);
             self.unusable(unusable, &place)
         })?;
         ground.keep();
-        Ok(Added { install, place, linked_to: None })
+        Ok(Added {
+            install,
+            place,
+            linked_to: None,
+        })
     }
 
     /// The server's own folder, this one or one directly below it, and its programs.
@@ -174,7 +234,10 @@ impl Task<'_> {
         }
         let mut names: Vec<String> = Vec::new();
         let mut found = Vec::new();
-        for entry in fs::read_dir(folder).map_err(|error| self.unreadable(&error))?.flatten() {
+        for entry in fs::read_dir(folder)
+            .map_err(|error| self.unreadable(&error))?
+            .flatten()
+        {
             names.push(entry.file_name().to_string_lossy().into_owned());
             let programs = programs_of(&entry.path());
             if !programs.is_empty() {
@@ -183,10 +246,16 @@ impl Task<'_> {
         }
         names.sort();
         if found.len() > 1 {
-            let mut names: Vec<String> =
-                found.iter().filter_map(|(root, _)| root.file_name()).map(|name| name.to_string_lossy().into_owned()).collect();
+            let mut names: Vec<String> = found
+                .iter()
+                .filter_map(|(root, _)| root.file_name())
+                .map(|name| name.to_string_lossy().into_owned())
+                .collect();
             names.sort();
-            return Err(self.refuse(format!("it holds several servers: {}", listed(&names)), "add them one by one"));
+            return Err(self.refuse(
+                format!("it holds several servers: {}", listed(&names)),
+                "add them one by one",
+            ));
         }
         found.pop().ok_or_else(|| {
             self.refuse(
@@ -209,12 +278,17 @@ impl Task<'_> {
         }
         Err(match first {
             Some(unusable) => self.unusable(unusable, root),
-            None => self.refuse("its server is not in a folder of its own, such as bin".to_owned(), "pack the server whole"),
+            None => self.refuse(
+                "its server is not in a folder of its own, such as bin".to_owned(),
+                "pack the server whole",
+            ),
         })
     }
 
     fn free_place(&self, ground: &Ground, install: &Install) -> Result<PathBuf, SandboxError> {
-        let place = ground.servers.join(format!("{}-{}", install.engine.name(), install.version));
+        let place = ground
+            .servers
+            .join(format!("{}-{}", install.engine.name(), install.version));
         // A link that leads nowhere takes the place, too.
         if fs::symlink_metadata(&place).is_ok() {
             return Err(self.there_already(&place));
@@ -236,15 +310,19 @@ impl Task<'_> {
     /// The error when the last step fails: somebody else may have been faster.
     fn taken(&self, place: &Path, error: io::Error) -> SandboxError {
         match error.kind() {
-            io::ErrorKind::AlreadyExists | io::ErrorKind::DirectoryNotEmpty | io::ErrorKind::NotADirectory => {
-                self.there_already(place)
-            }
+            io::ErrorKind::AlreadyExists
+            | io::ErrorKind::DirectoryNotEmpty
+            | io::ErrorKind::NotADirectory => self.there_already(place),
             _ => SandboxError::disk("create", place)(error),
         }
     }
 
     fn interrupted(&self) -> Result<(), SandboxError> {
-        if self.stop.load(Ordering::Relaxed) { Err(SandboxError::Interrupted) } else { Ok(()) }
+        if self.stop.load(Ordering::Relaxed) {
+            Err(SandboxError::Interrupted)
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -254,7 +332,11 @@ fn listed(names: &[String]) -> String {
     match names {
         [] => "nothing".to_owned(),
         names if names.len() <= MOST => names.join(", "),
-        names => format!("{} and {} more", names[..MOST].join(", "), names.len() - MOST),
+        names => format!(
+            "{} and {} more",
+            names[..MOST].join(", "),
+            names.len() - MOST
+        ),
     }
 }
 
@@ -270,8 +352,15 @@ impl Ground {
         let servers = home.servers();
         let root = servers.parent().unwrap_or(&servers).to_owned();
         // As root, servers run as another user, who must reach them.
-        let (outer, inner) = if home.user().become_ids.is_some() { (0o711, 0o755) } else { (0o700, 0o700) };
-        let mut ground = Self { servers: servers.clone(), made: Vec::new() };
+        let (outer, inner) = if home.user().become_ids.is_some() {
+            (0o711, 0o755)
+        } else {
+            (0o700, 0o700)
+        };
+        let mut ground = Self {
+            servers: servers.clone(),
+            made: Vec::new(),
+        };
         for (folder, mode) in [(root, outer), (servers, inner)] {
             if !folder.exists() {
                 ground.made.push(folder.clone());
@@ -279,7 +368,10 @@ impl Ground {
             make_folder(&folder, mode)?;
         }
         if let Some(path) = home.user().blocked_at(&ground.servers) {
-            return Err(SandboxError::Unreachable { path, user: home.user().name.clone() });
+            return Err(SandboxError::Unreachable {
+                path,
+                user: home.user().name.clone(),
+            });
         }
         Ok(ground)
     }
@@ -311,9 +403,15 @@ impl Workshop {
         remove_abandoned(servers);
         let disk = |error| SandboxError::disk("create a file in", servers)(error);
         loop {
-            let lock = tempfile::Builder::new().prefix(HIDDEN).suffix(LOCK).tempfile_in(servers).map_err(disk)?;
+            let lock = tempfile::Builder::new()
+                .prefix(HIDDEN)
+                .suffix(LOCK)
+                .tempfile_in(servers)
+                .map_err(disk)?;
             // Somebody who cleans up may have taken it, in the moment before it was locked.
-            if flock(lock.as_file(), FlockOperation::NonBlockingLockExclusive).is_err() || !lock.path().exists() {
+            if flock(lock.as_file(), FlockOperation::NonBlockingLockExclusive).is_err()
+                || !lock.path().exists()
+            {
                 continue;
             }
             let tree = tree_of(lock.path());
@@ -345,7 +443,9 @@ fn remove_abandoned(servers: &Path) {
             continue;
         }
         let path = entry.path();
-        let Ok(lock) = File::options().write(true).open(&path) else { continue };
+        let Ok(lock) = File::options().write(true).open(&path) else {
+            continue;
+        };
         if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok() {
             let _ = fs::remove_dir_all(tree_of(&path));
             let _ = fs::remove_file(&path);
@@ -388,7 +488,9 @@ mod tests {
                 let mut header = Header::new_gnu();
                 header.set_mode(if path.contains("bin/") { 0o700 } else { 0o600 });
                 header.set_size(content.len() as u64);
-                builder.append_data(&mut header, path, content.as_bytes()).unwrap();
+                builder
+                    .append_data(&mut header, path, content.as_bytes())
+                    .unwrap();
             }
             let path = self.path("server.tar");
             fs::write(&path, builder.into_inner().unwrap()).unwrap();
@@ -407,7 +509,13 @@ mod tests {
         }
 
         fn add(&self, source: &Path) -> Result<Added, SandboxError> {
-            add(&self.home(), &Search::default(), source, &NEVER, &mut |_| {})
+            add(
+                &self.home(),
+                &Search::default(),
+                source,
+                &NEVER,
+                &mut |_| {},
+            )
         }
 
         /// Checks that it is refused with these words and that nothing is left of it.
@@ -415,7 +523,10 @@ mod tests {
             let error = self.add(source).unwrap_err();
             let text = format!("{error} {}", error.hint());
             assert!(text.contains(wanted), "{text}");
-            assert!(!self.path("home").exists(), "something was left behind after: {text}");
+            assert!(
+                !self.path("home").exists(),
+                "something was left behind after: {text}"
+            );
         }
 
         fn entries(&self) -> Vec<String> {
@@ -432,16 +543,34 @@ mod tests {
     fn an_archive_with_or_without_a_folder_around_it() {
         for around in ["", "mysql-9.9.1-linux/"] {
             let area = Area::new();
-            let (program, text) = (format!("{around}bin/mysqld"), format!("{around}share/english/errmsg.sys"));
+            let (program, text) = (
+                format!("{around}bin/mysqld"),
+                format!("{around}share/english/errmsg.sys"),
+            );
             let mut heard = Vec::new();
             let archive = area.archive(&[(&program, SERVER), (&text, "x")]);
-            let added = add(&area.home(), &Search::default(), &archive, &NEVER, &mut |progress| heard.push(progress)).unwrap();
+            let added = add(
+                &area.home(),
+                &Search::default(),
+                &archive,
+                &NEVER,
+                &mut |progress| heard.push(progress),
+            )
+            .unwrap();
             assert_eq!(added.install.version, "9.9.1");
             assert_eq!(area.entries(), ["mysql-9.9.1"]);
-            assert!(added.install.program.ends_with("servers/mysql-9.9.1/bin/mysqld"));
+            assert!(
+                added
+                    .install
+                    .program
+                    .ends_with("servers/mysql-9.9.1/bin/mysqld")
+            );
             assert_eq!(added.linked_to, None);
             assert_eq!(heard.last(), Some(&Progress::Checking));
-            let search = Search { private: area.home().servers(), ..Search::default() };
+            let search = Search {
+                private: area.home().servers(),
+                ..Search::default()
+            };
             let found = Install::all(&search);
             assert!(found.contains(&added.install), "{found:?}");
 
@@ -455,7 +584,10 @@ mod tests {
     #[test]
     fn a_folder_is_linked_and_the_link_says_where_to() {
         let area = Area::new();
-        let folder = area.folder(&[("top/usr/sbin/mysqld", SERVER), ("top/usr/share/mysql/english/errmsg.sys", "x")]);
+        let folder = area.folder(&[
+            ("top/usr/sbin/mysqld", SERVER),
+            ("top/usr/share/mysql/english/errmsg.sys", "x"),
+        ]);
         let added = area.add(&folder).unwrap();
         let root = folder.join("top").canonicalize().unwrap();
         assert_eq!(added.linked_to.as_ref(), Some(&root));
@@ -463,8 +595,16 @@ mod tests {
         let error = area.add(&folder).unwrap_err();
         assert!(error.hint().contains("`rm /"), "{}", error.hint());
         fs::remove_dir_all(&folder).unwrap();
-        let search = Search { private: area.home().servers(), ..Search::default() };
-        assert!(Install::survey(&search).unusable.iter().any(|found| found.path == added.place));
+        let search = Search {
+            private: area.home().servers(),
+            ..Search::default()
+        };
+        assert!(
+            Install::survey(&search)
+                .unusable
+                .iter()
+                .any(|found| found.path == added.place)
+        );
     }
 
     #[test]
@@ -473,16 +613,31 @@ mod tests {
         area.refused(&area.path("nothing"), "cannot be read");
         let empty = area.path("empty");
         fs::create_dir(&empty).unwrap();
-        area.refused(&empty, "it is not a server: no mariadbd or mysqld inside; it holds nothing");
+        area.refused(
+            &empty,
+            "it is not a server: no mariadbd or mysqld inside; it holds nothing",
+        );
         let text = area.path("letter.tar.gz");
         fs::write(&text, "Dear reader").unwrap();
         area.refused(&text, "it is no archive");
         area.refused(Path::new("/dev/null"), "neither a folder nor a file");
-        area.refused(&area.archive(&[("src/sql/main.cc", "int main;"), ("README", "x")]), "it holds README, src");
-        area.refused(&area.archive(&[("mysqld", SERVER), ("share/english/x", "")]), "not in a folder of its own");
-        area.refused(&area.archive(&[("bin/mysqld", SERVER)]), "its server bin/mysqld cannot be used: its messages");
+        area.refused(
+            &area.archive(&[("src/sql/main.cc", "int main;"), ("README", "x")]),
+            "it holds README, src",
+        );
+        area.refused(
+            &area.archive(&[("mysqld", SERVER), ("share/english/x", "")]),
+            "not in a folder of its own",
+        );
+        area.refused(
+            &area.archive(&[("bin/mysqld", SERVER)]),
+            "its server bin/mysqld cannot be used: its messages",
+        );
         let fails = "#!/bin/sh\necho 'GLIBC_9.99 not found' >&2\nexit 1\n";
-        area.refused(&area.archive(&[("bin/mysqld", fails), ("share/english/x", "")]), "GLIBC_9.99 not found");
+        area.refused(
+            &area.archive(&[("bin/mysqld", fails), ("share/english/x", "")]),
+            "GLIBC_9.99 not found",
+        );
         let two = [("a/bin/mysqld", SERVER), ("b/bin/mysqld", SERVER)];
         area.refused(&area.archive(&two), "it holds several servers: a, b");
         area.refused(&area.folder(&two), "it holds several servers: a, b");
@@ -492,11 +647,32 @@ mod tests {
     fn too_large_or_unwanted_leaves_nothing() {
         let area = Area::new();
         let archive = area.archive(&[("bin/mysqld", SERVER), ("share/english/x", "")]);
-        let limits = Limits { bytes: 1000, entries: 10 };
-        let error = add_within(&area.home(), &Search::default(), &archive, limits, &NEVER, &mut |_| {}).unwrap_err();
-        assert!(error.to_string().contains("larger than any server"), "{error}");
+        let limits = Limits {
+            bytes: 1000,
+            entries: 10,
+        };
+        let error = add_within(
+            &area.home(),
+            &Search::default(),
+            &archive,
+            limits,
+            &NEVER,
+            &mut |_| {},
+        )
+        .unwrap_err();
+        assert!(
+            error.to_string().contains("larger than any server"),
+            "{error}"
+        );
         let stop = AtomicBool::new(true);
-        let error = add(&area.home(), &Search::default(), &archive, &stop, &mut |_| {}).unwrap_err();
+        let error = add(
+            &area.home(),
+            &Search::default(),
+            &archive,
+            &stop,
+            &mut |_| {},
+        )
+        .unwrap_err();
         assert!(matches!(error, SandboxError::Interrupted));
         assert!(!area.path("home").exists());
     }
@@ -505,18 +681,24 @@ mod tests {
     fn a_link_into_a_folder_that_is_left_away_is_refused() {
         let area = Area::new();
         let mut builder = Builder::new(Vec::new());
-        for (path, mode, content) in
-            [("top/bin/mysqld", 0o755, SERVER), ("top/share/english/x", 0o644, ""), ("beside/x", 0o644, "")]
-        {
+        for (path, mode, content) in [
+            ("top/bin/mysqld", 0o755, SERVER),
+            ("top/share/english/x", 0o644, ""),
+            ("beside/x", 0o644, ""),
+        ] {
             let mut header = Header::new_gnu();
             header.set_mode(mode);
             header.set_size(content.len() as u64);
-            builder.append_data(&mut header, path, content.as_bytes()).unwrap();
+            builder
+                .append_data(&mut header, path, content.as_bytes())
+                .unwrap();
         }
         let mut header = Header::new_gnu();
         header.set_entry_type(tar::EntryType::Symlink);
         header.set_size(0);
-        builder.append_link(&mut header, "top/lib", "../beside").unwrap();
+        builder
+            .append_link(&mut header, "top/lib", "../beside")
+            .unwrap();
         let path = area.path("server.tar");
         fs::write(&path, builder.into_inner().unwrap()).unwrap();
         area.refused(&path, "the link lib leads out of the archive, to ../beside");

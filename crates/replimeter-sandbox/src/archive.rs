@@ -33,7 +33,10 @@ pub(crate) struct Limits {
 }
 
 /// Ten times the largest server there is.
-pub(crate) const LIMITS: Limits = Limits { bytes: 20 << 30, entries: 500_000 };
+pub(crate) const LIMITS: Limits = Limits {
+    bytes: 20 << 30,
+    entries: 500_000,
+};
 
 /// What may stand between two entries: long names, extended attributes. The
 /// library keeps it in memory.
@@ -67,7 +70,10 @@ impl From<SandboxError> for Fault {
 }
 
 fn hostile(reason: String) -> Fault {
-    Fault::Archive { reason, hint: "do not trust this archive; take the server from its vendor or a distribution" }
+    Fault::Archive {
+        reason,
+        hint: "do not trust this archive; take the server from its vendor or a distribution",
+    }
 }
 
 /// The links of an unpacked tree: where each is, and what it says.
@@ -77,10 +83,15 @@ pub(crate) struct Links(BTreeMap<PathBuf, PathBuf>);
 impl Links {
     /// The first link below `root` that leads out of it.
     pub(crate) fn leading_out_of(&self, root: &Path) -> Option<(PathBuf, PathBuf)> {
-        let below = self.0.iter().filter_map(|(link, target)| Some((link.strip_prefix(root).ok()?.to_owned(), target.clone())));
+        let below = self.0.iter().filter_map(|(link, target)| {
+            Some((link.strip_prefix(root).ok()?.to_owned(), target.clone()))
+        });
         let inner: BTreeMap<PathBuf, PathBuf> = below.collect();
         let inner = Self(inner);
-        let found = inner.0.iter().find(|(link, target)| !inner.stays_inside(link, target));
+        let found = inner
+            .0
+            .iter()
+            .find(|(link, target)| !inner.stays_inside(link, target));
         found.map(|(link, target)| (link.clone(), target.clone()))
     }
 
@@ -114,7 +125,9 @@ impl Links {
                             return true;
                         }
                         here.pop();
-                        next.iter().rev().for_each(|step| ahead.push_front(step.to_owned()));
+                        next.iter()
+                            .rev()
+                            .for_each(|step| ahead.push_front(step.to_owned()));
                     }
                 }
             }
@@ -154,7 +167,9 @@ struct Counted {
 impl Read for Counted {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.file.read(buffer)?;
-        self.gauge.packed.set(self.gauge.packed.get() + count as u64);
+        self.gauge
+            .packed
+            .set(self.gauge.packed.get() + count as u64);
         Ok(count)
     }
 }
@@ -183,10 +198,20 @@ impl Read for Bounded<'_> {
         if unpacked > self.most {
             return refuse(Refusal::TooLarge);
         }
-        let Some(left) = self.gauge.allowance.get().checked_sub(read) else { return refuse(Refusal::HeaderTooLarge) };
+        let Some(left) = self.gauge.allowance.get().checked_sub(read) else {
+            return refuse(Refusal::HeaderTooLarge);
+        };
         self.gauge.allowance.set(left);
-        let zeros = buffer[..count].iter().rev().take_while(|byte| **byte == 0).count() as u64;
-        self.gauge.zeros.set(if zeros == read { self.gauge.zeros.get() + zeros } else { zeros });
+        let zeros = buffer[..count]
+            .iter()
+            .rev()
+            .take_while(|byte| **byte == 0)
+            .count() as u64;
+        self.gauge.zeros.set(if zeros == read {
+            self.gauge.zeros.get() + zeros
+        } else {
+            zeros
+        });
         Ok(count)
     }
 }
@@ -207,15 +232,22 @@ impl<R: BufRead> Read for Zstd<R> {
                 }
                 match self.decoder.reset(&mut self.source) {
                     Ok(()) => self.inside = true,
-                    Err(FrameDecoderError::ReadFrameHeaderError(ReadFrameHeaderError::SkipFrame { length, .. })) => {
-                        io::copy(&mut self.source.by_ref().take(u64::from(length)), &mut io::sink())?;
+                    Err(FrameDecoderError::ReadFrameHeaderError(
+                        ReadFrameHeaderError::SkipFrame { length, .. },
+                    )) => {
+                        io::copy(
+                            &mut self.source.by_ref().take(u64::from(length)),
+                            &mut io::sink(),
+                        )?;
                         continue;
                     }
                     Err(error) => return Err(io::Error::other(error)),
                 }
             }
             while self.decoder.can_collect() == 0 && !self.decoder.is_finished() {
-                self.decoder.decode_blocks(&mut self.source, BlockDecodingStrategy::UptoBlocks(1)).map_err(io::Error::other)?;
+                self.decoder
+                    .decode_blocks(&mut self.source, BlockDecodingStrategy::UptoBlocks(1))
+                    .map_err(io::Error::other)?;
             }
             let count = self.decoder.read(buffer)?;
             if count > 0 {
@@ -223,7 +255,10 @@ impl<R: BufRead> Read for Zstd<R> {
             }
             let stated = self.decoder.get_checksum_from_data();
             if stated.is_some() && stated != self.decoder.get_calculated_checksum() {
-                return Err(io::Error::new(io::ErrorKind::InvalidData, "the checksum is wrong"));
+                return Err(io::Error::new(
+                    io::ErrorKind::InvalidData,
+                    "the checksum is wrong",
+                ));
             }
             self.inside = false;
         }
@@ -232,26 +267,49 @@ impl<R: BufRead> Read for Zstd<R> {
 
 /// The reader of a packed file by its first bytes; names lie.
 fn decoder(file: File, gauge: &Rc<Gauge>) -> Result<Box<dyn Read>, Fault> {
-    let mut packed = BufReader::with_capacity(1 << 18, Counted { file, gauge: Rc::clone(gauge) });
+    let mut packed = BufReader::with_capacity(
+        1 << 18,
+        Counted {
+            file,
+            gauge: Rc::clone(gauge),
+        },
+    );
     let head = packed.fill_buf().map_err(|error| damaged(&error))?;
-    let refuse = |what: &str, hint| Err(Fault::Archive { reason: format!("it is {what}"), hint });
+    let refuse = |what: &str, hint| {
+        Err(Fault::Archive {
+            reason: format!("it is {what}"),
+            hint,
+        })
+    };
     const UNPACK: &str = "unpack it yourself, and add the folder";
     Ok(match head {
         [0x1f, 0x8b, ..] => Box::new(MultiGzDecoder::new(packed)),
-        [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => Box::new(XzReader::new_mem_limit(packed, true, DECODER_KIB)),
-        // The second is a frame to be skipped, which parallel packers begin with.
-        [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => {
-            Box::new(Zstd { source: packed, decoder: FrameDecoder::new(), inside: false })
+        [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => {
+            Box::new(XzReader::new_mem_limit(packed, true, DECODER_KIB))
         }
+        // The second is a frame to be skipped, which parallel packers begin with.
+        [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Box::new(Zstd {
+            source: packed,
+            decoder: FrameDecoder::new(),
+            inside: false,
+        }),
         _ if head.get(257..262) == Some(b"ustar") => Box::new(packed),
         [] => return refuse("an empty file", "was it downloaded to its end?"),
-        [b'B', b'Z', b'h', ..] => return refuse("packed with bzip2, which is not supported", UNPACK),
+        [b'B', b'Z', b'h', ..] => {
+            return refuse("packed with bzip2, which is not supported", UNPACK);
+        }
         [b'P', b'K', 3, 4, ..] => return refuse("a zip archive, which is not supported", UNPACK),
         [b'!', b'<', b'a', b'r', b'c', b'h', b'>', ..] => {
-            return refuse("a Debian package", "unpack it with `dpkg -x PACKAGE DIR`, with all it needs, and add the folder");
+            return refuse(
+                "a Debian package",
+                "unpack it with `dpkg -x PACKAGE DIR`, with all it needs, and add the folder",
+            );
         }
         [0xed, 0xab, 0xee, 0xdb, ..] => {
-            return refuse("an RPM package", "unpack it with `rpm2archive` or `rpm2cpio`, with all it needs, and add the folder");
+            return refuse(
+                "an RPM package",
+                "unpack it with `rpm2archive` or `rpm2cpio`, with all it needs, and add the folder",
+            );
         }
         _ => {
             return refuse(
@@ -282,19 +340,38 @@ pub(crate) fn unpack(
 ) -> Result<Links, Fault> {
     let gauge = Rc::new(Gauge::default());
     let inner = decoder(file, &gauge)?;
-    let bounded = Bounded { inner, gauge: Rc::clone(&gauge), most: limits.bytes, stop };
-    let unpacking = Unpacking { tree, limits, gauge: &gauge, links: Links::default(), folders: HashSet::new(), bytes: 0 };
-    unpacking.run(bounded, progress).map_err(|fault| match gauge.refused.get() {
-        // What the library made of our refusal says less than the refusal.
-        Some(Refusal::Stopped) => SandboxError::Interrupted.into(),
-        Some(Refusal::TooLarge) => too_large(limits),
-        Some(Refusal::HeaderTooLarge) => hostile("an entry has a name or attributes of several megabytes".to_owned()),
-        None => fault,
-    })
+    let bounded = Bounded {
+        inner,
+        gauge: Rc::clone(&gauge),
+        most: limits.bytes,
+        stop,
+    };
+    let unpacking = Unpacking {
+        tree,
+        limits,
+        gauge: &gauge,
+        links: Links::default(),
+        folders: HashSet::new(),
+        bytes: 0,
+    };
+    unpacking
+        .run(bounded, progress)
+        .map_err(|fault| match gauge.refused.get() {
+            // What the library made of our refusal says less than the refusal.
+            Some(Refusal::Stopped) => SandboxError::Interrupted.into(),
+            Some(Refusal::TooLarge) => too_large(limits),
+            Some(Refusal::HeaderTooLarge) => {
+                hostile("an entry has a name or attributes of several megabytes".to_owned())
+            }
+            None => fault,
+        })
 }
 
 fn too_large(limits: Limits) -> Fault {
-    hostile(format!("it is larger than any server: more than {} MiB unpacked", limits.bytes >> 20))
+    hostile(format!(
+        "it is larger than any server: more than {} MiB unpacked",
+        limits.bytes >> 20
+    ))
 }
 
 struct Unpacking<'a> {
@@ -319,7 +396,10 @@ impl Unpacking<'_> {
             self.gauge.allowance.set(u64::MAX);
             count += 1;
             if count > self.limits.entries {
-                return Err(hostile(format!("it holds more than {} entries", self.limits.entries)));
+                return Err(hostile(format!(
+                    "it holds more than {} entries",
+                    self.limits.entries
+                )));
             }
             self.entry(&mut entry, progress)?;
             // What an entry carries beyond what its kind has.
@@ -330,24 +410,34 @@ impl Unpacking<'_> {
         self.gauge.allowance.set(u64::MAX);
         io::copy(&mut archive.into_inner(), &mut io::sink()).map_err(|error| damaged(&error))?;
         if self.gauge.zeros.get() < 512 {
-            return Err(damaged(&io::Error::new(io::ErrorKind::UnexpectedEof, "the end of the archive is missing")));
+            return Err(damaged(&io::Error::new(
+                io::ErrorKind::UnexpectedEof,
+                "the end of the archive is missing",
+            )));
         }
         self.make_links()?;
         Ok(self.links)
     }
 
-    fn entry(&mut self, entry: &mut tar::Entry<'_, Bounded<'_>>, progress: &mut dyn FnMut(u64)) -> Result<(), Fault> {
+    fn entry(
+        &mut self,
+        entry: &mut tar::Entry<'_, Bounded<'_>>,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<(), Fault> {
         let kind = entry.header().entry_type();
         if kind == EntryType::XGlobalHeader {
             return Ok(());
         }
         let named = entry.path().map_err(|error| damaged(&error))?.into_owned();
-        let path = inner(&named).map_err(|how| hostile(format!("the entry {} {how}", named.display())))?;
+        let path =
+            inner(&named).map_err(|how| hostile(format!("the entry {} {how}", named.display())))?;
         // Archives from before 1988 know a folder by its last character.
         let folder = kind == EntryType::Directory || entry.path_bytes().ends_with(b"/");
         match kind {
             _ if folder => self.make_folders(&path),
-            _ if path.as_os_str().is_empty() => Err(hostile("an entry that is no folder has no name".to_owned())),
+            _ if path.as_os_str().is_empty() => {
+                Err(hostile("an entry that is no folder has no name".to_owned()))
+            }
             EntryType::Regular | EntryType::Continuous | EntryType::GNUSparse => {
                 self.make_parent(&path)?;
                 self.file(entry, &path, progress)
@@ -367,7 +457,9 @@ impl Unpacking<'_> {
                 self.make_parent(&path)?;
                 self.hard_link(&path, &original)
             }
-            EntryType::Char | EntryType::Block => Err(hostile(format!("the entry {} is a device", path.display()))),
+            EntryType::Char | EntryType::Block => {
+                Err(hostile(format!("the entry {} is a device", path.display())))
+            }
             EntryType::Fifo => Err(hostile(format!("the entry {} is a pipe", path.display()))),
             other => Err(hostile(format!(
                 "the entry {} is of a kind that no server has ({:?})",
@@ -378,7 +470,8 @@ impl Unpacking<'_> {
     }
 
     fn make_parent(&mut self, path: &Path) -> Result<(), Fault> {
-        path.parent().map_or(Ok(()), |parent| self.make_folders(parent))
+        path.parent()
+            .map_or(Ok(()), |parent| self.make_folders(parent))
     }
 
     /// Makes a folder and those above it. There are no links in the tree yet.
@@ -398,7 +491,12 @@ impl Unpacking<'_> {
         Ok(())
     }
 
-    fn file(&mut self, entry: &mut tar::Entry<'_, Bounded<'_>>, path: &Path, progress: &mut dyn FnMut(u64)) -> Result<(), Fault> {
+    fn file(
+        &mut self,
+        entry: &mut tar::Entry<'_, Bounded<'_>>,
+        path: &Path,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<(), Fault> {
         // A sparse file is larger than what the archive holds of it.
         self.bytes = self.bytes.saturating_add(entry.size());
         if self.bytes > self.limits.bytes {
@@ -407,7 +505,12 @@ impl Unpacking<'_> {
         let full = self.tree.join(path);
         let executable = entry.header().mode().map_err(|error| damaged(&error))? & 0o100 != 0;
         self.replace(path);
-        let mut file = match File::options().write(true).create_new(true).mode(0o600).open(&full) {
+        let mut file = match File::options()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&full)
+        {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Err(twice(path)),
             Err(error) => return Err(SandboxError::disk("create", &full)(error).into()),
@@ -418,7 +521,8 @@ impl Unpacking<'_> {
             if count == 0 {
                 break;
             }
-            file.write_all(&buffer[..count]).map_err(SandboxError::disk("write to", &full))?;
+            file.write_all(&buffer[..count])
+                .map_err(SandboxError::disk("write to", &full))?;
             progress(self.gauge.packed.get());
         }
         // Neither setuid nor setgid nor sticky survives this.
@@ -469,7 +573,9 @@ impl Unpacking<'_> {
             let full = self.tree.join(link);
             let _ = fs::remove_file(&full);
             match symlink(target, &full) {
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Err(twice(link)),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                    return Err(twice(link));
+                }
                 result => result.map_err(SandboxError::disk("create the link", &full))?,
             }
         }
@@ -480,21 +586,31 @@ impl Unpacking<'_> {
 fn set_mode(path: &Path, mode: u32) -> Result<(), Fault> {
     // By name, since the process's umask may be stricter.
     let permissions = fs::Permissions::from_mode(mode);
-    Ok(fs::set_permissions(path, permissions).map_err(SandboxError::disk("set the permissions of", path))?)
+    Ok(fs::set_permissions(path, permissions)
+        .map_err(SandboxError::disk("set the permissions of", path))?)
 }
 
 fn target(entry: &tar::Entry<'_, Bounded<'_>>) -> Result<PathBuf, Fault> {
     let target = entry.link_name().map_err(|error| damaged(&error))?;
-    target.map(std::borrow::Cow::into_owned).ok_or_else(|| damaged(&io::Error::other("a link without a target")))
+    target
+        .map(std::borrow::Cow::into_owned)
+        .ok_or_else(|| damaged(&io::Error::other("a link without a target")))
 }
 
 /// The error for a link that leads out of the tree.
 pub(crate) fn leads_out(link: &Path, target: &Path) -> Fault {
-    hostile(format!("the link {} leads out of the archive, to {}", link.display(), target.display()))
+    hostile(format!(
+        "the link {} leads out of the archive, to {}",
+        link.display(),
+        target.display()
+    ))
 }
 
 fn twice(path: &Path) -> Fault {
-    hostile(format!("{} is in it twice, as different things", path.display()))
+    hostile(format!(
+        "{} is in it twice, as different things",
+        path.display()
+    ))
 }
 
 /// A path inside of the tree, without `.` and doubled slashes.
@@ -520,7 +636,14 @@ mod tests {
     static NEVER: AtomicBool = AtomicBool::new(false);
 
     /// An archive entry: kind, path as it is (the library refuses hostile ones), content, link.
-    fn entry(builder: &mut Builder<Vec<u8>>, kind: EntryType, path: &str, mode: u32, content: &[u8], link: &str) {
+    fn entry(
+        builder: &mut Builder<Vec<u8>>,
+        kind: EntryType,
+        path: &str,
+        mode: u32,
+        content: &[u8],
+        link: &str,
+    ) {
         let mut header = Header::new_gnu();
         header.as_old_mut().name[..path.len()].copy_from_slice(path.as_bytes());
         header.as_old_mut().linkname[..link.len()].copy_from_slice(link.as_bytes());
@@ -558,10 +681,15 @@ mod tests {
 
         /// Checks that it was refused for this reason and that nothing lies beside the tree.
         fn refused(&self, why: &str) {
-            let Err(Fault::Archive { reason, hint }) = &self.result else { panic!("{:?}", self.result) };
+            let Err(Fault::Archive { reason, hint }) = &self.result else {
+                panic!("{:?}", self.result)
+            };
             assert!(reason.contains(why), "{reason}");
             assert!(!hint.is_empty());
-            let names: Vec<_> = fs::read_dir(self.outer.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+            let names: Vec<_> = fs::read_dir(self.outer.path())
+                .unwrap()
+                .map(|entry| entry.unwrap().file_name())
+                .collect();
             assert_eq!(names.len(), 2, "{names:?}");
         }
     }
@@ -571,7 +699,13 @@ mod tests {
         let (packed, tree) = (outer.path().join("packed"), outer.path().join("tree"));
         fs::write(&packed, bytes).unwrap();
         fs::create_dir(&tree).unwrap();
-        let result = unpack(File::open(packed).unwrap(), &tree, limits, stop, &mut |_| {});
+        let result = unpack(
+            File::open(packed).unwrap(),
+            &tree,
+            limits,
+            stop,
+            &mut |_| {},
+        );
         Unpacked { outer, result }
     }
 
@@ -583,7 +717,14 @@ mod tests {
         tar_of(|tar| {
             entry(tar, EntryType::Directory, "./", 0o700, b"", "");
             entry(tar, EntryType::Directory, "bin/", 0o2700, b"", "");
-            entry(tar, EntryType::Regular, "bin/server", 0o6755, &[7; 100_000], "");
+            entry(
+                tar,
+                EntryType::Regular,
+                "bin/server",
+                0o6755,
+                &[7; 100_000],
+                "",
+            );
             file(tar, "share/deep/text");
             link(tar, "bin/daemon", "server");
             link(tar, "lib64", "share/../share");
@@ -595,7 +736,13 @@ mod tests {
     fn check_good(unpacked: &Unpacked) {
         assert!(unpacked.result.is_ok(), "{:?}", unpacked.result);
         let tree = unpacked.tree();
-        let mode = |path: &str| fs::symlink_metadata(tree.join(path)).unwrap().permissions().mode() & 0o7777;
+        let mode = |path: &str| {
+            fs::symlink_metadata(tree.join(path))
+                .unwrap()
+                .permissions()
+                .mode()
+                & 0o7777
+        };
         assert_eq!(mode("bin"), 0o755);
         assert_eq!(mode("bin/server"), 0o755, "neither setuid nor setgid");
         assert_eq!(mode("share/deep/text"), 0o644);
@@ -603,7 +750,10 @@ mod tests {
         assert_eq!(fs::read(tree.join("bin/again")).unwrap(), [7; 100_000]);
         assert_eq!(fs::read(tree.join("lib64/deep/text")).unwrap(), b"hello");
         use std::os::unix::fs::MetadataExt;
-        assert_eq!(fs::metadata(tree.join("bin/server")).unwrap().uid(), rustix::process::geteuid().as_raw());
+        assert_eq!(
+            fs::metadata(tree.join("bin/server")).unwrap().uid(),
+            rustix::process::geteuid().as_raw()
+        );
     }
 
     fn gzip(bytes: &[u8]) -> Vec<u8> {
@@ -613,7 +763,8 @@ mod tests {
     }
 
     fn xz(bytes: &[u8]) -> Vec<u8> {
-        let mut encoder = lzma_rust2::XzWriter::new(Vec::new(), lzma_rust2::XzOptions::with_preset(1)).unwrap();
+        let mut encoder =
+            lzma_rust2::XzWriter::new(Vec::new(), lzma_rust2::XzOptions::with_preset(1)).unwrap();
         encoder.write_all(bytes).unwrap();
         encoder.finish().unwrap()
     }
@@ -631,7 +782,11 @@ mod tests {
             check_good(&unpacked(&pack(&plain)));
             check_good(&unpacked(&[pack(front), pack(back)].concat()));
         }
-        let skipped = [&[0x50, 0x2a, 0x4d, 0x18, 3, 0, 0, 0, 1, 2, 3][..], &zstd(&plain)].concat();
+        let skipped = [
+            &[0x50, 0x2a, 0x4d, 0x18, 3, 0, 0, 0, 1, 2, 3][..],
+            &zstd(&plain),
+        ]
+        .concat();
         check_good(&unpacked(&skipped));
     }
 
@@ -658,7 +813,11 @@ mod tests {
             let middle = packed.len() / 2;
             packed[middle] ^= 0x10;
             let unpacked = unpacked(&packed);
-            assert!(matches!(unpacked.result, Err(Fault::Archive { .. })), "{:?}", unpacked.result);
+            assert!(
+                matches!(unpacked.result, Err(Fault::Archive { .. })),
+                "{:?}",
+                unpacked.result
+            );
         }
     }
 
@@ -678,7 +837,10 @@ mod tests {
         unpacked(&tar_of(|tar| file(tar, "../x"))).refused("climbs out");
         unpacked(&tar_of(|tar| file(tar, "a/../../x"))).refused("climbs out");
         unpacked(&tar_of(|tar| file(tar, "/tmp/replimeter-x"))).refused("absolute path");
-        unpacked(&tar_of(|tar| entry(tar, EntryType::Directory, "../d/", 0o755, b"", ""))).refused("climbs out");
+        unpacked(&tar_of(|tar| {
+            entry(tar, EntryType::Directory, "../d/", 0o755, b"", "")
+        }))
+        .refused("climbs out");
     }
 
     #[test]
@@ -693,8 +855,14 @@ mod tests {
             link(tar, "out", "x/y/up/../secret");
         });
         unpacked(&together).refused("leads out");
-        unpacked(&tar_of(|tar| entry(tar, EntryType::Link, "a", 0o644, b"", "/etc/passwd"))).refused("leads out");
-        unpacked(&tar_of(|tar| entry(tar, EntryType::Link, "a", 0o644, b"", "../packed"))).refused("leads out");
+        unpacked(&tar_of(|tar| {
+            entry(tar, EntryType::Link, "a", 0o644, b"", "/etc/passwd")
+        }))
+        .refused("leads out");
+        unpacked(&tar_of(|tar| {
+            entry(tar, EntryType::Link, "a", 0o644, b"", "../packed")
+        }))
+        .refused("leads out");
         let dangling = tar_of(|tar| entry(tar, EntryType::Link, "a", 0o644, b"", "nothing"));
         unpacked(&dangling).refused("not before it in the archive");
     }
@@ -742,20 +910,42 @@ mod tests {
 
     #[test]
     fn devices_and_pipes() {
-        unpacked(&tar_of(|tar| entry(tar, EntryType::Char, "null", 0o666, b"", ""))).refused("a device");
-        unpacked(&tar_of(|tar| entry(tar, EntryType::Block, "disk", 0o666, b"", ""))).refused("a device");
-        unpacked(&tar_of(|tar| entry(tar, EntryType::Fifo, "pipe", 0o666, b"", ""))).refused("a pipe");
-        unpacked(&tar_of(|tar| entry(tar, EntryType::new(b'Q'), "odd", 0o666, b"", ""))).refused("a kind that no server has");
+        unpacked(&tar_of(|tar| {
+            entry(tar, EntryType::Char, "null", 0o666, b"", "")
+        }))
+        .refused("a device");
+        unpacked(&tar_of(|tar| {
+            entry(tar, EntryType::Block, "disk", 0o666, b"", "")
+        }))
+        .refused("a device");
+        unpacked(&tar_of(|tar| {
+            entry(tar, EntryType::Fifo, "pipe", 0o666, b"", "")
+        }))
+        .refused("a pipe");
+        unpacked(&tar_of(|tar| {
+            entry(tar, EntryType::new(b'Q'), "odd", 0o666, b"", "")
+        }))
+        .refused("a kind that no server has");
     }
 
     #[test]
     fn bounds_on_size_and_number() {
-        let small = Limits { bytes: 50_000, entries: 3 };
+        let small = Limits {
+            bytes: 50_000,
+            entries: 3,
+        };
         unpacked_with(&gzip(&good()), small, &NEVER).refused("larger than any server");
         let many = tar_of(|tar| (0..4).for_each(|number| file(tar, &format!("f{number}"))));
         unpacked_with(&many, small, &NEVER).refused("more than 3 entries");
         let long_name = tar_of(|tar| {
-            entry(tar, EntryType::GNULongName, "././@LongLink", 0o644, &vec![b'n'; 5 << 20], "");
+            entry(
+                tar,
+                EntryType::GNULongName,
+                "././@LongLink",
+                0o644,
+                &vec![b'n'; 5 << 20],
+                "",
+            );
             file(tar, "x");
         });
         unpacked(&gzip(&long_name)).refused("several megabytes");
@@ -764,6 +954,13 @@ mod tests {
     #[test]
     fn the_users_wish_to_end_is_heard() {
         let unpacked = unpacked_with(&good(), LIMITS, &AtomicBool::new(true));
-        assert!(matches!(unpacked.result, Err(Fault::Sandbox(SandboxError::Interrupted))), "{:?}", unpacked.result);
+        assert!(
+            matches!(
+                unpacked.result,
+                Err(Fault::Sandbox(SandboxError::Interrupted))
+            ),
+            "{:?}",
+            unpacked.result
+        );
     }
 }

@@ -48,7 +48,15 @@ const USUAL: [&str; 8] = [
 ];
 
 /// Folders of a server's root in which its binary may lie.
-const INSIDE: [&str; 7] = ["usr/sbin", "usr/libexec", "usr/bin", "sbin", "bin", "libexec", ""];
+const INSIDE: [&str; 7] = [
+    "usr/sbin",
+    "usr/libexec",
+    "usr/bin",
+    "sbin",
+    "bin",
+    "libexec",
+    "",
+];
 
 /// The names of a server's binary.
 const NAMES: [&str; 2] = ["mariadbd", "mysqld"];
@@ -161,7 +169,10 @@ impl Surroundings {
             environment.push(("PATH".to_owned(), path));
         }
         if let (None, Some(libraries)) = (&self.loader, &self.libraries) {
-            environment.push(("LD_LIBRARY_PATH".to_owned(), libraries.clone().into_os_string()));
+            environment.push((
+                "LD_LIBRARY_PATH".to_owned(),
+                libraries.clone().into_os_string(),
+            ));
         }
         environment
     }
@@ -210,7 +221,12 @@ impl Install {
             }
         }
         // Stable: of two equal ones the system's comes first.
-        survey.installs.sort_by_key(|install| (install.engine != Engine::MariaDb, Reverse(version_numbers(&install.version))));
+        survey.installs.sort_by_key(|install| {
+            (
+                install.engine != Engine::MariaDb,
+                Reverse(version_numbers(&install.version)),
+            )
+        });
         survey
     }
 
@@ -235,8 +251,14 @@ impl Install {
         ability: Ability,
     ) -> Result<Self, SandboxError> {
         let survey = Self::survey(search);
-        let of_engine = || survey.installs.iter().filter(|install| engine.is_none_or(|engine| install.engine == engine));
-        let mut fitting = of_engine().filter(|install| version.is_none_or(|version| is_version(&install.version, version)));
+        let of_engine = || {
+            survey
+                .installs
+                .iter()
+                .filter(|install| engine.is_none_or(|engine| install.engine == engine))
+        };
+        let mut fitting = of_engine()
+            .filter(|install| version.is_none_or(|version| is_version(&install.version, version)));
         let Some(first) = fitting.clone().next() else {
             return Err(match version {
                 None => survey.none(search, engine),
@@ -265,14 +287,28 @@ impl Install {
         let lacking = first.abilities.require(ability).err();
         let hint = lacking.map_or_else(String::new, |missing| missing.hint);
         Err(SandboxError::Impossible {
-            what: format!("{} {} ({}) has no {}", first.engine.product(), first.version, first.program.display(), ability.name()),
+            what: format!(
+                "{} {} ({}) has no {}",
+                first.engine.product(),
+                first.version,
+                first.program.display(),
+                ability.name()
+            ),
             hint,
         })
     }
 
     /// Looks at one program and asks it who it is.
-    pub(crate) fn examine(program: &Path, origin: Origin, path: &[PathBuf]) -> Result<Self, Unusable> {
-        let refuse = |cause: String, hint: &str| Unusable { path: program.to_owned(), cause, hint: hint.to_owned() };
+    pub(crate) fn examine(
+        program: &Path,
+        origin: Origin,
+        path: &[PathBuf],
+    ) -> Result<Self, Unusable> {
+        let refuse = |cause: String, hint: &str| Unusable {
+            path: program.to_owned(),
+            cause,
+            hint: hint.to_owned(),
+        };
         let user = SystemUser::choose();
         if let Some(folder) = user.blocked_at(program) {
             let cause = format!(
@@ -280,26 +316,60 @@ impl Install {
                 folder.display(),
                 user.name
             );
-            return Err(refuse(cause, "let every user enter the folder (chmod o+x), or put the server somewhere else"));
+            return Err(refuse(
+                cause,
+                "let every user enter the folder (chmod o+x), or put the server somewhere else",
+            ));
         }
-        check_kind(program)
-            .map_err(|cause| refuse(cause, "install a server that is built for this machine, or run `make servers`"))?;
-        let base = program.parent().and_then(Path::parent).unwrap_or(Path::new("/")).to_owned();
+        check_kind(program).map_err(|cause| {
+            refuse(
+                cause,
+                "install a server that is built for this machine, or run `make servers`",
+            )
+        })?;
+        let base = program
+            .parent()
+            .and_then(Path::parent)
+            .unwrap_or(Path::new("/"))
+            .to_owned();
         let share = ["share/mysql", "share/mariadb", "share"]
             .into_iter()
             .map(|share| base.join(share))
             .find(|share| share.join("english").is_dir() || share.join("charsets").is_dir())
             .ok_or_else(|| {
-                let cause = format!("its messages and character sets are not in {}", base.join("share").display());
-                refuse(cause, "install or unpack the server whole, with its folder share/")
+                let cause = format!(
+                    "its messages and character sets are not in {}",
+                    base.join("share").display()
+                );
+                refuse(
+                    cause,
+                    "install or unpack the server whole, with its folder share/",
+                )
             })?;
-        let root = if base.ends_with("usr") { base.parent().unwrap_or(&base) } else { &base }.to_owned();
-        let (loader, libraries) = if root == Path::new("/") { (None, None) } else { own_libraries(&root) };
+        let root = if base.ends_with("usr") {
+            base.parent().unwrap_or(&base)
+        } else {
+            &base
+        }
+        .to_owned();
+        let (loader, libraries) = if root == Path::new("/") {
+            (None, None)
+        } else {
+            own_libraries(&root)
+        };
         let tools = tools(&root, &base, loader.is_some(), path);
-        let surroundings = Surroundings { loader, libraries, tools };
+        let surroundings = Surroundings {
+            loader,
+            libraries,
+            tools,
+        };
         let question = || {
             let mut command = surroundings.command(program);
-            command.args(["--no-defaults", "--version"]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+            command
+                .args(["--no-defaults", "--version"])
+                .stdin(Stdio::null())
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped());
             command
         };
         let text = ask(question, &user).map_err(|cause| {
@@ -312,8 +382,14 @@ impl Install {
             refuse(cause, hint)
         })?;
         let (engine, version) = stated(&text).ok_or_else(|| {
-            let cause = format!("it does not answer --version as MariaDB or MySQL do, but: {}", short(&text));
-            refuse(cause, "is it a wrapper? name the folder of the server itself with --servers DIR")
+            let cause = format!(
+                "it does not answer --version as MariaDB or MySQL do, but: {}",
+                short(&text)
+            );
+            refuse(
+                cause,
+                "is it a wrapper? name the folder of the server itself with --servers DIR",
+            )
         })?;
         let plugins = plugins(&base);
         let abilities = Abilities::of(&Files {
@@ -324,13 +400,25 @@ impl Install {
             plugins: plugins.as_deref(),
             tools: &surroundings.tools,
         });
-        Ok(Self { engine, version, program: program.to_owned(), base, share, plugins, origin, abilities, surroundings })
+        Ok(Self {
+            engine,
+            version,
+            program: program.to_owned(),
+            base,
+            share,
+            plugins,
+            origin,
+            abilities,
+            surroundings,
+        })
     }
 }
 
 /// Whether a version is the one named, or one of that series: 10.11 is not 10.1.
 fn is_version(version: &str, wanted: &str) -> bool {
-    version.strip_prefix(wanted).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    version
+        .strip_prefix(wanted)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
 impl Survey {
@@ -338,20 +426,33 @@ impl Survey {
     #[must_use]
     pub fn none(&self, search: &Search, engine: Option<Engine>) -> SandboxError {
         SandboxError::NoBinary {
-            wanted: engine.map_or("MariaDB or MySQL", Engine::product).to_owned(),
+            wanted: engine
+                .map_or("MariaDB or MySQL", Engine::product)
+                .to_owned(),
             searched: match &search.servers {
                 Some(servers) => vec![servers.display().to_string()],
-                None => vec!["PATH".to_owned(), USUAL.join(", "), search.private.display().to_string()],
+                None => vec![
+                    "PATH".to_owned(),
+                    USUAL.join(", "),
+                    search.private.display().to_string(),
+                ],
             },
-            unusable: self.unusable.iter().map(|found| format!("{}: {}", found.path.display(), found.cause)).collect(),
+            unusable: self
+                .unusable
+                .iter()
+                .map(|found| format!("{}: {}", found.path.display(), found.cause))
+                .collect(),
         }
     }
 }
 
 /// The servers' programs in a folder, links resolved, each once.
 fn programs(folder: &Path) -> Vec<PathBuf> {
-    let mut programs: Vec<PathBuf> =
-        NAMES.iter().filter_map(|name| folder.join(name).canonicalize().ok()).filter(|program| program.is_file()).collect();
+    let mut programs: Vec<PathBuf> = NAMES
+        .iter()
+        .filter_map(|name| folder.join(name).canonicalize().ok())
+        .filter(|program| program.is_file())
+        .collect();
     programs.dedup();
     programs
 }
@@ -359,7 +460,9 @@ fn programs(folder: &Path) -> Vec<PathBuf> {
 /// The programs of the server whose root this folder is.
 pub(crate) fn programs_of(root: &Path) -> Vec<PathBuf> {
     let mut seen = BTreeSet::new();
-    let all = INSIDE.iter().flat_map(|folder| programs(&root.join(folder)));
+    let all = INSIDE
+        .iter()
+        .flat_map(|folder| programs(&root.join(folder)));
     all.filter(|program| seen.insert(program.clone())).collect()
 }
 
@@ -372,8 +475,19 @@ fn folders(search: &Search, unusable: &mut Vec<Unusable>) -> Vec<(PathBuf, Origi
         return roots.flat_map(|root| inside(root, Origin::Named)).collect();
     }
     let private = roots_in(&search.private, unusable);
-    let system = search.path.iter().cloned().chain(USUAL.map(PathBuf::from)).map(|folder| (folder, Origin::System));
-    system.chain(private.iter().flat_map(|root| inside(root, Origin::Private))).collect()
+    let system = search
+        .path
+        .iter()
+        .cloned()
+        .chain(USUAL.map(PathBuf::from))
+        .map(|folder| (folder, Origin::System));
+    system
+        .chain(
+            private
+                .iter()
+                .flat_map(|root| inside(root, Origin::Private)),
+        )
+        .collect()
 }
 
 /// The folders in a folder of servers. Those with a leading dot are still being
@@ -390,8 +504,14 @@ fn roots_in(folder: &Path, unusable: &mut Vec<Unusable>) -> Vec<PathBuf> {
             Err(error) if path.is_symlink() => {
                 let target = fs::read_link(&path).unwrap_or_default();
                 unusable.push(Unusable {
-                    cause: format!("it links to {}, which cannot be used: {error}", target.display()),
-                    hint: format!("put the folder back, or forget it with `rm {}`", path.display()),
+                    cause: format!(
+                        "it links to {}, which cannot be used: {error}",
+                        target.display()
+                    ),
+                    hint: format!(
+                        "put the folder back, or forget it with `rm {}`",
+                        path.display()
+                    ),
                     path,
                 });
             }
@@ -403,20 +523,35 @@ fn roots_in(folder: &Path, unusable: &mut Vec<Unusable>) -> Vec<PathBuf> {
 }
 
 fn plugins(base: &Path) -> Option<PathBuf> {
-    ["lib/mysql/plugin", "lib/plugin", "lib64/mysql/plugin", "lib64/mariadb/plugin", "lib/mariadb/plugin"]
-        .into_iter()
-        .map(|folder| base.join(folder))
-        .find(|folder| folder.is_dir())
+    [
+        "lib/mysql/plugin",
+        "lib/plugin",
+        "lib64/mysql/plugin",
+        "lib64/mariadb/plugin",
+        "lib/mariadb/plugin",
+    ]
+    .into_iter()
+    .map(|folder| base.join(folder))
+    .find(|folder| folder.is_dir())
 }
 
 /// Where a server's scripts look for programs.
 fn tools(root: &Path, base: &Path, foreign: bool, path: &[PathBuf]) -> Vec<PathBuf> {
-    let own = [base.join("bin"), base.join("sbin"), root.join("usr/bin"), root.join("usr/sbin"), root.join("bin")];
+    let own = [
+        base.join("bin"),
+        base.join("sbin"),
+        root.join("usr/bin"),
+        root.join("usr/sbin"),
+        root.join("bin"),
+    ];
     // Programs made for a C library that the system lacks run by their own loader
     // only, and would hide the system's.
     let own = own.into_iter().filter(|folder| !foreign && folder.is_dir());
     let mut tools: Vec<PathBuf> = Vec::new();
-    for folder in own.chain(path.iter().cloned()).chain(STANDARD.map(PathBuf::from)) {
+    for folder in own
+        .chain(path.iter().cloned())
+        .chain(STANDARD.map(PathBuf::from))
+    {
         if !tools.contains(&folder) {
             tools.push(folder);
         }
@@ -431,17 +566,35 @@ fn check_kind(program: &Path) -> Result<(), String> {
     let mut file = fs::File::open(program).map_err(|error| error.to_string())?;
     let script = |head: &[u8]| head.starts_with(b"#!");
     match file.read_exact(&mut head) {
-        Err(_) if !script(&head) => return Err("it is no program, but a file of a few bytes".to_owned()),
+        Err(_) if !script(&head) => {
+            return Err("it is no program, but a file of a few bytes".to_owned());
+        }
         _ if script(&head) => return Ok(()),
-        _ if !head.starts_with(b"\x7fELF") => return Err("it is no program for this system".to_owned()),
+        _ if !head.starts_with(b"\x7fELF") => {
+            return Err("it is no program for this system".to_owned());
+        }
         _ => {}
     }
-    let machine = if head[5] == 2 { u16::from_be_bytes([head[18], head[19]]) } else { u16::from_le_bytes([head[18], head[19]]) };
+    let machine = if head[5] == 2 {
+        u16::from_be_bytes([head[18], head[19]])
+    } else {
+        u16::from_le_bytes([head[18], head[19]])
+    };
     // The numbers of the ELF specification.
-    let known = [(3, "x86"), (62, "x86_64"), (40, "arm"), (183, "aarch64"), (21, "powerpc64"), (22, "s390x"), (243, "riscv64")];
+    let known = [
+        (3, "x86"),
+        (62, "x86_64"),
+        (40, "arm"),
+        (183, "aarch64"),
+        (21, "powerpc64"),
+        (22, "s390x"),
+        (243, "riscv64"),
+    ];
     let ours = std::env::consts::ARCH;
     match known.iter().find(|(number, _)| *number == machine) {
-        Some((_, built_for)) if *built_for != ours => Err(format!("it is built for {built_for}, and this machine is {ours}")),
+        Some((_, built_for)) if *built_for != ours => Err(format!(
+            "it is built for {built_for}, and this machine is {ours}"
+        )),
         _ => Ok(()),
     }
 }
@@ -454,7 +607,9 @@ fn ask(command: impl Fn() -> Command, user: &SystemUser) -> Result<String, Strin
             Ok(child) => break child,
             // A process that another thread is just forking has our files open for a
             // moment; one that was unpacked just now may be among them.
-            Err(error) if error.kind() == std::io::ErrorKind::ExecutableFileBusy && attempts < 50 => {
+            Err(error)
+                if error.kind() == std::io::ErrorKind::ExecutableFileBusy && attempts < 50 =>
+            {
                 attempts += 1;
                 thread::sleep(Duration::from_millis(10));
             }
@@ -467,18 +622,29 @@ fn ask(command: impl Fn() -> Command, user: &SystemUser) -> Result<String, Strin
         None => {
             let _ = child.kill();
             let _ = child.wait();
-            return Err(format!("it did not answer --version within {} s", PATIENCE.as_secs()));
+            return Err(format!(
+                "it did not answer --version within {} s",
+                PATIENCE.as_secs()
+            ));
         }
     };
     // A child of its own may hold the pipes open.
-    let heard = |channel: mpsc::Receiver<String>| channel.recv_timeout(Duration::from_secs(1)).unwrap_or_default();
+    let heard = |channel: mpsc::Receiver<String>| {
+        channel
+            .recv_timeout(Duration::from_secs(1))
+            .unwrap_or_default()
+    };
     let (out, err) = (heard(out), heard(err));
     if status.success() {
         return Ok(out);
     }
     let complaint = err.lines().rev().find(|line| !line.trim().is_empty());
     Err(match complaint {
-        Some(line) => format!("it does not run ({}): {}", process::describe(status), short(line)),
+        Some(line) => format!(
+            "it does not run ({}): {}",
+            process::describe(status),
+            short(line)
+        ),
         None => format!("it does not run ({})", process::describe(status)),
     })
 }
@@ -509,7 +675,13 @@ fn wait(child: &mut Child) -> Option<std::process::ExitStatus> {
 
 /// A line of an error message.
 fn short(text: &str) -> String {
-    text.trim().lines().next().unwrap_or_default().chars().take(300).collect()
+    text.trim()
+        .lines()
+        .next()
+        .unwrap_or_default()
+        .chars()
+        .take(300)
+        .collect()
 }
 
 /// The loader and library folder of an unpacked server's own root.
@@ -517,11 +689,19 @@ fn own_libraries(root: &Path) -> (Option<PathBuf>, Option<PathBuf>) {
     let triplets = ["x86_64-linux-gnu", "aarch64-linux-gnu"];
     let folder = triplets
         .into_iter()
-        .flat_map(|triplet| [root.join("usr/lib").join(triplet), root.join("lib").join(triplet)])
+        .flat_map(|triplet| {
+            [
+                root.join("usr/lib").join(triplet),
+                root.join("lib").join(triplet),
+            ]
+        })
         .chain([root.join("usr/lib64")])
         .find(|folder| folder.is_dir());
     let loader = folder.as_ref().and_then(|folder| {
-        ["ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"].into_iter().map(|name| folder.join(name)).find(|loader| loader.exists())
+        ["ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"]
+            .into_iter()
+            .map(|name| folder.join(name))
+            .find(|loader| loader.exists())
     });
     (loader, folder)
 }
@@ -529,15 +709,28 @@ fn own_libraries(root: &Path) -> (Option<PathBuf>, Option<PathBuf>) {
 /// Engine and number from the answer to `--version`.
 fn stated(text: &str) -> Option<(Engine, String)> {
     let (_, rest) = text.split_once(" Ver ")?;
-    let number: String = rest.trim_start().chars().take_while(|byte| byte.is_ascii_digit() || *byte == '.').collect();
-    let engine = if rest.contains("MariaDB") { Engine::MariaDb } else { Engine::MySql };
+    let number: String = rest
+        .trim_start()
+        .chars()
+        .take_while(|byte| byte.is_ascii_digit() || *byte == '.')
+        .collect();
+    let engine = if rest.contains("MariaDB") {
+        Engine::MariaDb
+    } else {
+        Engine::MySql
+    };
     (!number.is_empty()).then_some((engine, number))
 }
 
 /// Splits a `PATH` variable.
 #[must_use]
 pub fn split_path(path: Option<OsString>) -> Vec<PathBuf> {
-    path.map(|path| std::env::split_paths(&path).filter(|folder| folder.is_absolute()).collect()).unwrap_or_default()
+    path.map(|path| {
+        std::env::split_paths(&path)
+            .filter(|folder| folder.is_absolute())
+            .collect()
+    })
+    .unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -559,7 +752,14 @@ mod tests {
     fn fake(root: &Path, program: &str, text: &str) {
         let path = root.join(program);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::create_dir_all(path.parent().unwrap().parent().unwrap().join("share/english")).unwrap();
+        fs::create_dir_all(
+            path.parent()
+                .unwrap()
+                .parent()
+                .unwrap()
+                .join("share/english"),
+        )
+        .unwrap();
         fs::write(&path, text).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
     }
@@ -578,21 +778,50 @@ mod tests {
     fn the_best_server_comes_first_and_each_once() {
         let folder = open_folder();
         fake(folder.path(), "a/bin/mysqld", &answer("9.7.4"));
-        fake(folder.path(), "b/usr/sbin/mariadbd", &answer("10.6.20-MariaDB"));
+        fake(
+            folder.path(),
+            "b/usr/sbin/mariadbd",
+            &answer("10.6.20-MariaDB"),
+        );
         fake(folder.path(), "c/bin/mariadbd", &answer("10.11.6-MariaDB"));
         symlink("mariadbd", folder.path().join("c/bin/mysqld")).unwrap();
         symlink("c", folder.path().join("linked")).unwrap();
-        fake(folder.path(), ".hidden/bin/mariadbd", &answer("12.0.1-MariaDB"));
-        let search = Search { servers: Some(folder.path().to_owned()), ..Search::default() };
+        fake(
+            folder.path(),
+            ".hidden/bin/mariadbd",
+            &answer("12.0.1-MariaDB"),
+        );
+        let search = Search {
+            servers: Some(folder.path().to_owned()),
+            ..Search::default()
+        };
         let survey = Install::survey(&search);
-        let versions: Vec<&str> = survey.installs.iter().map(|install| install.version.as_str()).collect();
+        let versions: Vec<&str> = survey
+            .installs
+            .iter()
+            .map(|install| install.version.as_str())
+            .collect();
         assert_eq!(versions, ["10.11.6", "10.6.20", "9.7.4"], "{survey:?}");
         assert_eq!(survey.unusable, []);
         assert_eq!(Install::find(&search, None).unwrap().version, "10.11.6");
-        assert_eq!(Install::find(&search, Some(Engine::MySql)).unwrap().version, "9.7.4");
-        assert!(Install::all(&search).iter().all(|install| install.origin == Origin::Named));
-        let search = Search { private: folder.path().to_owned(), ..Search::default() };
-        assert!(Install::all(&search).iter().any(|install| install.origin == Origin::Private));
+        assert_eq!(
+            Install::find(&search, Some(Engine::MySql)).unwrap().version,
+            "9.7.4"
+        );
+        assert!(
+            Install::all(&search)
+                .iter()
+                .all(|install| install.origin == Origin::Named)
+        );
+        let search = Search {
+            private: folder.path().to_owned(),
+            ..Search::default()
+        };
+        assert!(
+            Install::all(&search)
+                .iter()
+                .any(|install| install.origin == Origin::Private)
+        );
     }
 
     #[test]
@@ -614,48 +843,91 @@ mod tests {
         fake(folder.path(), "bare/bin/mysqld", &answer("9.7.4"));
         fs::remove_dir_all(folder.path().join("bare/share")).unwrap();
         symlink("/no/such/folder", folder.path().join("gone")).unwrap();
-        let survey = Install::survey(&Search { servers: Some(folder.path().to_owned()), ..Search::default() });
+        let survey = Install::survey(&Search {
+            servers: Some(folder.path().to_owned()),
+            ..Search::default()
+        });
         assert_eq!(survey.installs, []);
         for (root, cause, hint) in [
-            ("foreign", "it is built for powerpc64, and this machine is", "make servers"),
+            (
+                "foreign",
+                "it is built for powerpc64, and this machine is",
+                "make servers",
+            ),
             ("letter", "no program", "make servers"),
             ("library", "libaio.so.1", "install the library"),
             ("wrapper", "but: hello", "--servers DIR"),
-            ("bare", "its messages and character sets are not in", "whole"),
+            (
+                "bare",
+                "its messages and character sets are not in",
+                "whole",
+            ),
             ("gone", "links to /no/such/folder", "rm "),
         ] {
-            let found =
-                survey.unusable.iter().find(|found| found.path.starts_with(folder.path().canonicalize().unwrap().join(root)));
+            let found = survey.unusable.iter().find(|found| {
+                found
+                    .path
+                    .starts_with(folder.path().canonicalize().unwrap().join(root))
+            });
             let found = found.unwrap_or_else(|| panic!("{root} is missing in {survey:?}"));
-            assert!(found.cause.contains(cause) && found.hint.contains(hint), "{found:?}");
+            assert!(
+                found.cause.contains(cause) && found.hint.contains(hint),
+                "{found:?}"
+            );
         }
         let error = survey.none(&Search::default(), None).to_string();
-        assert!(error.contains("cannot be used") && error.contains("libaio.so.1"), "{error}");
+        assert!(
+            error.contains("cannot be used") && error.contains("libaio.so.1"),
+            "{error}"
+        );
     }
 
     #[test]
     fn scripts_find_the_servers_own_tools_first() {
         let folder = open_folder();
-        fake(folder.path(), "usr/sbin/mariadbd", &answer("10.11.6-MariaDB"));
+        fake(
+            folder.path(),
+            "usr/sbin/mariadbd",
+            &answer("10.11.6-MariaDB"),
+        );
         fake(folder.path(), "usr/bin/wsrep_sst_rsync", "");
         fs::create_dir_all(folder.path().join("usr/lib/x86_64-linux-gnu")).unwrap();
         let path = vec![PathBuf::from("/usr/local/bin")];
-        let search = Search { servers: Some(folder.path().to_owned()), path, ..Search::default() };
+        let search = Search {
+            servers: Some(folder.path().to_owned()),
+            path,
+            ..Search::default()
+        };
         let install = Install::find(&search, None).unwrap();
-        let environment: std::collections::BTreeMap<_, _> = install.environment().into_iter().collect();
+        let environment: std::collections::BTreeMap<_, _> =
+            install.environment().into_iter().collect();
         let root = folder.path().canonicalize().unwrap();
         let path = environment["PATH"].to_str().unwrap();
-        assert!(path.starts_with(&format!("{}:", root.join("usr/bin").display())), "{path}");
+        assert!(
+            path.starts_with(&format!("{}:", root.join("usr/bin").display())),
+            "{path}"
+        );
         assert!(path.contains(":/usr/local/bin:/usr/bin:/bin"), "{path}");
-        assert_eq!(environment["LD_LIBRARY_PATH"], root.join("usr/lib/x86_64-linux-gnu"));
+        assert_eq!(
+            environment["LD_LIBRARY_PATH"],
+            root.join("usr/lib/x86_64-linux-gnu")
+        );
     }
 
     #[test]
     fn a_folder_without_servers_is_named() {
         let folder = tempfile::tempdir().unwrap();
-        let search = Search { servers: Some(folder.path().to_owned()), ..Search::default() };
+        let search = Search {
+            servers: Some(folder.path().to_owned()),
+            ..Search::default()
+        };
         let error = Install::find(&search, None).unwrap_err();
-        assert!(error.to_string().contains(&folder.path().display().to_string()), "{error}");
+        assert!(
+            error
+                .to_string()
+                .contains(&folder.path().display().to_string()),
+            "{error}"
+        );
         assert!(error.hint().contains("make servers"));
     }
 }

@@ -23,15 +23,19 @@ pub(crate) fn folder(from: &Path, to: &Path, user: &SystemUser) -> Result<(), Sa
     for entry in entries {
         let entry = entry.map_err(SandboxError::disk("read the folder", from))?;
         let (source, target) = (entry.path(), to.join(entry.file_name()));
-        let kind = entry.file_type().map_err(SandboxError::disk("examine", &source))?;
+        let kind = entry
+            .file_type()
+            .map_err(SandboxError::disk("examine", &source))?;
         if kind.is_dir() {
             folder(&source, &target, user)?;
         } else if kind.is_file() {
             file(&source, &target).map_err(SandboxError::disk("copy to", &target))?;
-            user.own(&target).map_err(SandboxError::disk("change the owner of", &target))?;
+            user.own(&target)
+                .map_err(SandboxError::disk("change the owner of", &target))?;
         }
     }
-    user.own(to).map_err(SandboxError::disk("change the owner of", to))
+    user.own(to)
+        .map_err(SandboxError::disk("change the owner of", to))
 }
 
 fn file(from: &Path, to: &Path) -> io::Result<()> {
@@ -86,9 +90,21 @@ mod tests {
         holes.write_all(b"tail").unwrap();
         holes.set_len(9_000_000).unwrap();
         let to = folder_of_test.path().join("to");
-        folder(&from, &to, &SystemUser { name: String::new(), become_ids: None }).unwrap();
+        folder(
+            &from,
+            &to,
+            &SystemUser {
+                name: String::new(),
+                become_ids: None,
+            },
+        )
+        .unwrap();
         for name in ["inner/full", "empty", "holes"] {
-            assert_eq!(fs::read(from.join(name)).unwrap(), fs::read(to.join(name)).unwrap(), "{name}");
+            assert_eq!(
+                fs::read(from.join(name)).unwrap(),
+                fs::read(to.join(name)).unwrap(),
+                "{name}"
+            );
         }
     }
 }

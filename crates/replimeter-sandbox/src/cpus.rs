@@ -34,7 +34,11 @@ pub(crate) enum Shares {
     /// Cores that no other server of the sandbox has.
     Cores { each: u32, sets: Vec<Vec<usize>> },
     /// A quota, by a control group for each server.
-    Quota { cpus: Cpus, groups: Vec<PathBuf>, version: u8 },
+    Quota {
+        cpus: Cpus,
+        groups: Vec<PathBuf>,
+        version: u8,
+    },
 }
 
 /// A control group of ours; removed when dropped, once nobody is in it.
@@ -53,16 +57,34 @@ impl Shares {
     ///
     /// # Errors
     /// When there is not so much of it, or no group may be made.
-    pub(crate) fn make(cpus: Option<Cpus>, shape: Shape, entry: &Entry) -> Result<Self, SandboxError> {
-        let Some(cpus) = cpus else { return Ok(Self::Free) };
+    pub(crate) fn make(
+        cpus: Option<Cpus>,
+        shape: Shape,
+        entry: &Entry,
+    ) -> Result<Self, SandboxError> {
+        let Some(cpus) = cpus else {
+            return Ok(Self::Free);
+        };
         check(cpus, shape)?;
         let (servers, allowed) = (shape.servers(), allowed_cores());
         if let Some(each) = cpus.whole() {
-            let sets = allowed.chunks(each as usize).take(servers as usize).map(<[usize]>::to_vec).collect();
+            let sets = allowed
+                .chunks(each as usize)
+                .take(servers as usize)
+                .map(<[usize]>::to_vec)
+                .collect();
             return Ok(Self::Cores { each, sets });
         }
-        let names: Vec<String> =
-            shape.nodes().iter().map(|node| format!("{PREFIX}{}-{node}", &entry.token[..entry.token.len().min(12)])).collect();
+        let names: Vec<String> = shape
+            .nodes()
+            .iter()
+            .map(|node| {
+                format!(
+                    "{PREFIX}{}-{node}",
+                    &entry.token[..entry.token.len().min(12)]
+                )
+            })
+            .collect();
         let places = places(Path::new("/proc/self"));
         let mut refused = "no hierarchy with the controller `cpu` is mounted".to_owned();
         for (version, parent) in places {
@@ -70,8 +92,16 @@ impl Shares {
             match make_groups(version, &parent, &names, cpus) {
                 Ok(groups) => {
                     let paths = groups.iter().map(|group| group.0.clone()).collect();
-                    entry.groups.lock().unwrap_or_else(PoisonError::into_inner).extend(groups);
-                    return Ok(Self::Quota { cpus, groups: paths, version });
+                    entry
+                        .groups
+                        .lock()
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .extend(groups);
+                    return Ok(Self::Quota {
+                        cpus,
+                        groups: paths,
+                        version,
+                    });
                 }
                 Err(error) => refused = format!("{}: {error}", parent.display()),
             }
@@ -85,11 +115,16 @@ impl Shares {
 
     /// Has a server begin on its own cores.
     pub(crate) fn prepare(&self, command: &mut Command, index: usize) {
-        let Self::Cores { sets, .. } = self else { return };
+        let Self::Cores { sets, .. } = self else {
+            return;
+        };
         let Some(cores) = sets.get(index) else { return };
         let mut set = CpuSet::new();
         cores.iter().for_each(|core| set.set(*core));
-        #[allow(unsafe_code, reason = "a server's threads take over its affinity only if it is set before exec")]
+        #[allow(
+            unsafe_code,
+            reason = "a server's threads take over its affinity only if it is set before exec"
+        )]
         // SAFETY: one system call; the set was made before the fork, nothing is allocated.
         unsafe {
             command.pre_exec(move || Ok(sched_setaffinity(None, &set)?));
@@ -101,8 +136,12 @@ impl Shares {
     /// # Errors
     /// When the system refuses.
     pub(crate) fn hold(&self, pid: u32, index: usize) -> Result<(), SandboxError> {
-        let Self::Quota { groups, .. } = self else { return Ok(()) };
-        let Some(group) = groups.get(index) else { return Ok(()) };
+        let Self::Quota { groups, .. } = self else {
+            return Ok(());
+        };
+        let Some(group) = groups.get(index) else {
+            return Ok(());
+        };
         let file = group.join("cgroup.procs");
         fs::write(&file, pid.to_string()).map_err(SandboxError::disk("write", &file))
     }
@@ -112,9 +151,10 @@ impl Shares {
         match self {
             Self::Free => None,
             Self::Cores { each, .. } => Some(format!("{each}, as cores of its own")),
-            Self::Quota { cpus, version, .. } => {
-                Some(format!("{cpus}, by a quota in each {} ms (control groups, version {version})", PERIOD_US / 1000))
-            }
+            Self::Quota { cpus, version, .. } => Some(format!(
+                "{cpus}, by a quota in each {} ms (control groups, version {version})",
+                PERIOD_US / 1000
+            )),
         }
     }
 }
@@ -130,7 +170,9 @@ pub(crate) fn check(cpus: Cpus, shape: Shape) -> Result<(), SandboxError> {
     }
     let shares = |servers: u32| (allowed as f64 / f64::from(servers) * 100.0).floor() / 100.0;
     Err(SandboxError::Impossible {
-        what: format!("{shape} has {servers} servers, and {cpus} of {allowed} cores for each is more than there are"),
+        what: format!(
+            "{shape} has {servers} servers, and {cpus} of {allowed} cores for each is more than there are"
+        ),
         hint: format!(
             "give each at most {:.2}, and leave something for the load: --cpus-per-server {:.2}",
             shares(servers),
@@ -141,8 +183,12 @@ pub(crate) fn check(cpus: Cpus, shape: Shape) -> Result<(), SandboxError> {
 
 /// The cores that this process may use.
 fn allowed_cores() -> Vec<usize> {
-    let Ok(set) = sched_getaffinity(None) else { return vec![0] };
-    (0..CpuSet::MAX_CPU).filter(|core| set.is_set(*core)).collect()
+    let Ok(set) = sched_getaffinity(None) else {
+        return vec![0];
+    };
+    (0..CpuSet::MAX_CPU)
+        .filter(|core| set.is_set(*core))
+        .collect()
 }
 
 /// Where groups may be made: the hierarchy's version and the folder, the nearest first.
@@ -151,7 +197,9 @@ fn places(process: &Path) -> Vec<(u8, PathBuf)> {
     let own = fs::read_to_string(process.join("cgroup")).unwrap_or_default();
     let mut places = Vec::new();
     for mount in mounts.lines() {
-        let Some((version, root)) = hierarchy(mount) else { continue };
+        let Some((version, root)) = hierarchy(mount) else {
+            continue;
+        };
         let inside = own_group(&own, version).unwrap_or_default();
         let mut folder = root.join(inside.trim_start_matches('/'));
         while folder.starts_with(&root) {
@@ -175,7 +223,11 @@ fn hierarchy(mount: &str) -> Option<(u8, PathBuf)> {
     let mut right = right.split(' ');
     match right.next()? {
         "cgroup2" => Some((2, root)),
-        "cgroup" => right.nth(1)?.split(',').any(|option| option == "cpu").then_some((1, root)),
+        "cgroup" => right
+            .nth(1)?
+            .split(',')
+            .any(|option| option == "cpu")
+            .then_some((1, root)),
         _ => None,
     }
 }
@@ -189,12 +241,15 @@ fn own_group(text: &str, version: u8) -> Option<String> {
     text.lines().find_map(|line| {
         let mut parts = line.splitn(3, ':');
         let controllers = parts.nth(1)?;
-        fits(controllers).then(|| parts.next().map(str::to_owned)).flatten()
+        fits(controllers)
+            .then(|| parts.next().map(str::to_owned))
+            .flatten()
     })
 }
 
 fn hands_on(folder: &Path) -> bool {
-    fs::read_to_string(folder.join("cgroup.subtree_control")).is_ok_and(|text| text.split_whitespace().any(|name| name == "cpu"))
+    fs::read_to_string(folder.join("cgroup.subtree_control"))
+        .is_ok_and(|text| text.split_whitespace().any(|name| name == "cpu"))
 }
 
 /// A group for each server, with its quota.
@@ -219,9 +274,18 @@ fn make_groups(version: u8, parent: &Path, names: &[String], cpus: Cpus) -> io::
 
 /// Removes what killed tools have left: groups of ours that nobody is in.
 fn remove_abandoned(parent: &Path) {
-    let Ok(entries) = fs::read_dir(parent) else { return };
-    for entry in entries.flatten().filter(|entry| entry.file_name().to_string_lossy().starts_with(PREFIX)) {
-        let age = entry.metadata().and_then(|meta| meta.modified()).ok().and_then(|made| made.elapsed().ok());
+    let Ok(entries) = fs::read_dir(parent) else {
+        return;
+    };
+    for entry in entries
+        .flatten()
+        .filter(|entry| entry.file_name().to_string_lossy().starts_with(PREFIX))
+    {
+        let age = entry
+            .metadata()
+            .and_then(|meta| meta.modified())
+            .ok()
+            .and_then(|made| made.elapsed().ok());
         if age.is_some_and(|age| age > ABANDONED) {
             // Refused by the kernel while somebody is in it.
             let _ = fs::remove_dir(entry.path());
@@ -238,10 +302,16 @@ mod tests {
         let v2 = "41 31 0:38 / /sys/fs/cgroup rw,relatime - cgroup2 cgroup2 rw";
         assert_eq!(hierarchy(v2), Some((2, PathBuf::from("/sys/fs/cgroup"))));
         let v1 = "32 31 0:29 / /sys/fs/cgroup/cpu,cpuacct rw,nosuid shared:9 - cgroup cgroup rw,cpu,cpuacct";
-        assert_eq!(hierarchy(v1), Some((1, PathBuf::from("/sys/fs/cgroup/cpu,cpuacct"))));
-        for other in
-            ["33 31 0:30 / /sys/fs/cgroup/cpuset rw - cgroup cgroup rw,cpuset", "23 1 8:1 / / rw - ext4 /dev/sda1 rw", "", "- "]
-        {
+        assert_eq!(
+            hierarchy(v1),
+            Some((1, PathBuf::from("/sys/fs/cgroup/cpu,cpuacct")))
+        );
+        for other in [
+            "33 31 0:30 / /sys/fs/cgroup/cpuset rw - cgroup cgroup rw,cpuset",
+            "23 1 8:1 / / rw - ext4 /dev/sda1 rw",
+            "",
+            "- ",
+        ] {
             assert_eq!(hierarchy(other), None, "{other}");
         }
     }
@@ -256,12 +326,28 @@ mod tests {
 
     #[test]
     fn more_than_there_is_cannot_be_given() {
-        let entry = Entry::register(PathBuf::from("/nonexistent/replimeter-test"), "0123456789abcdef".to_owned());
+        let entry = Entry::register(
+            PathBuf::from("/nonexistent/replimeter-test"),
+            "0123456789abcdef".to_owned(),
+        );
         let cores = allowed_cores().len();
-        let made = Shares::make(Some(Cpus { milli: cores as u32 * 1000 }), "async:1".parse().unwrap(), &entry);
-        let Err(error) = made else { panic!("two servers cannot each have all cores") };
+        let made = Shares::make(
+            Some(Cpus {
+                milli: cores as u32 * 1000,
+            }),
+            "async:1".parse().unwrap(),
+            &entry,
+        );
+        let Err(error) = made else {
+            panic!("two servers cannot each have all cores")
+        };
         assert!(error.to_string().contains("2 servers"), "{error}");
-        let whole = Shares::make(Some(Cpus { milli: 1000 }), "none".parse().unwrap(), &entry).ok().unwrap();
-        assert!(matches!(&whole, Shares::Cores { sets, .. } if sets.len() == 1), "one server, one core");
+        let whole = Shares::make(Some(Cpus { milli: 1000 }), "none".parse().unwrap(), &entry)
+            .ok()
+            .unwrap();
+        assert!(
+            matches!(&whole, Shares::Cores { sets, .. } if sets.len() == 1),
+            "one server, one core"
+        );
     }
 }

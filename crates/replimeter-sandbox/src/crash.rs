@@ -37,10 +37,13 @@ const INIT_FILE: &str = "--init-file=";
 
 impl Sandbox {
     fn member(&self, name: &str) -> Result<&Member, SandboxError> {
-        self.members().iter().find(|member| member.node.name == name).ok_or_else(|| SandboxError::Impossible {
-            what: format!("the sandbox has no server {name}"),
-            hint: "please report this as a defect".to_owned(),
-        })
+        self.members()
+            .iter()
+            .find(|member| member.node.name == name)
+            .ok_or_else(|| SandboxError::Impossible {
+                what: format!("the sandbox has no server {name}"),
+                hint: "please report this as a defect".to_owned(),
+            })
     }
 
     fn shape(&self) -> Option<Shape> {
@@ -57,17 +60,28 @@ impl Sandbox {
     /// # Errors
     /// When its replication does not go through links of ours.
     pub fn isolate(&self, name: &str) -> Result<(), SandboxError> {
-        let cut = LinkChange { cut: Some(true), delay_ns: None, jitter_ns: None, bandwidth_bits: None };
+        let cut = LinkChange {
+            cut: Some(true),
+            delay_ns: None,
+            jitter_ns: None,
+            bandwidth_bits: None,
+        };
         let links: Vec<String> = self.links().into_iter().map(|link| link.name).collect();
-        let own: Vec<&String> = links.iter().filter(|link| link.split('-').any(|end| end == name)).collect();
+        let own: Vec<&String> = links
+            .iter()
+            .filter(|link| link.split('-').any(|end| end == name))
+            .collect();
         let refuse = |what: String| SandboxError::Impossible {
             what,
             hint: "start the sandbox with a link (--link-delay; 0 for the link alone)".to_owned(),
         };
         if own.is_empty() {
-            return Err(refuse(format!("{name} cannot be cut off: there is no link of ours to it")));
+            return Err(refuse(format!(
+                "{name} cannot be cut off: there is no link of ours to it"
+            )));
         }
-        own.into_iter().try_for_each(|link| self.change_link(Some(link), &cut).map_err(refuse))
+        own.into_iter()
+            .try_for_each(|link| self.change_link(Some(link), &cut).map_err(refuse))
     }
 
     /// Kills a server (SIGKILL), and does not wait for its end.
@@ -87,9 +101,16 @@ impl Sandbox {
     ///
     /// # Errors
     /// When the server refuses, or the cluster does not agree in time.
-    pub fn promote(&self, wished: &str, dead: &str, stop: &AtomicBool) -> Result<String, SandboxError> {
+    pub fn promote(
+        &self,
+        wished: &str,
+        dead: &str,
+        stop: &AtomicBool,
+    ) -> Result<String, SandboxError> {
         match self.mode() {
-            Mode::None | Mode::Async | Mode::SemiSync | Mode::Chain => self.promote_replica(wished)?,
+            Mode::None | Mode::Async | Mode::SemiSync | Mode::Chain => {
+                self.promote_replica(wished)?
+            }
             Mode::Galera => self.promote_node(wished, stop)?,
             Mode::Group => return self.promote_elected(dead, stop),
         }
@@ -103,7 +124,10 @@ impl Sandbox {
         let (stop, writable): (&[&str], &str) = match self.install().engine {
             Engine::MariaDb => (&["STOP SLAVE"], "SET GLOBAL read_only = OFF"),
             // Turns super_read_only off with it.
-            Engine::MySql => (&["STOP REPLICA", "STOP SLAVE"], "SET GLOBAL read_only = OFF"),
+            Engine::MySql => (
+                &["STOP REPLICA", "STOP SLAVE"],
+                "SET GLOBAL read_only = OFF",
+            ),
         };
         let stop: Vec<String> = stop.iter().map(|sql| (*sql).to_owned()).collect();
         session.run_first(doing, &stop)?;
@@ -119,12 +143,17 @@ impl Sandbox {
         let member = self.member(name)?;
         let mut bootstrapped = false;
         self.look(member, stop, |session| {
-            let Some(state) = galera::node_state(session)? else { return Ok(Some("it is no Galera node".to_owned())) };
+            let Some(state) = galera::node_state(session)? else {
+                return Ok(Some("it is no Galera node".to_owned()));
+            };
             if state.size == 1 && state.synced() {
                 return Ok(None);
             }
             if state.component != "Primary" && !bootstrapped {
-                session.run("cannot go on alone", "SET GLOBAL wsrep_provider_options = 'pc.bootstrap=true'")?;
+                session.run(
+                    "cannot go on alone",
+                    "SET GLOBAL wsrep_provider_options = 'pc.bootstrap=true'",
+                )?;
                 bootstrapped = true;
             }
             Ok(Some(state.words()))
@@ -133,28 +162,62 @@ impl Sandbox {
 
     /// Waits until the group has another primary than the dead one.
     fn promote_elected(&self, dead: &str, stop: &AtomicBool) -> Result<String, SandboxError> {
-        let survivors: Vec<&Member> = self.members().iter().filter(|member| member.node.name != dead).collect();
+        let survivors: Vec<&Member> = self
+            .members()
+            .iter()
+            .filter(|member| member.node.name != dead)
+            .collect();
         let Some(first) = survivors.first().copied() else {
-            return Err(SandboxError::Impossible { what: "nobody is left of the group".to_owned(), hint: String::new() });
+            return Err(SandboxError::Impossible {
+                what: "nobody is left of the group".to_owned(),
+                hint: String::new(),
+            });
         };
         let dead_port = self.member(dead)?.node.endpoint.port;
         let alone = survivors.len() == 1;
         let mut forced = false;
         let mut elected = None;
         self.look(first, stop, |session| {
-            let Some(state) = group::group_state(session)? else { return Ok(Some("it is no member".to_owned())) };
-            let port = |address: &str| address.rsplit(':').next().and_then(|port| port.parse::<u16>().ok());
-            let unreachable = state.members.iter().any(|member| member.state == "UNREACHABLE");
+            let Some(state) = group::group_state(session)? else {
+                return Ok(Some("it is no member".to_owned()));
+            };
+            let port = |address: &str| {
+                address
+                    .rsplit(':')
+                    .next()
+                    .and_then(|port| port.parse::<u16>().ok())
+            };
+            let unreachable = state
+                .members
+                .iter()
+                .any(|member| member.state == "UNREACHABLE");
             if alone && unreachable && !forced {
                 let doing = "cannot go on alone";
-                let own = session.value(doing, "SELECT @@GLOBAL.group_replication_local_address")?.unwrap_or_default();
-                session.run(doing, &format!("SET GLOBAL group_replication_force_members = '{own}'"))?;
+                let own = session
+                    .value(doing, "SELECT @@GLOBAL.group_replication_local_address")?
+                    .unwrap_or_default();
+                session.run(
+                    doing,
+                    &format!("SET GLOBAL group_replication_force_members = '{own}'"),
+                )?;
                 forced = true;
             }
-            let primaries = state.members.iter().filter(|member| member.state == "ONLINE" && member.role == "PRIMARY");
-            let mut ports = primaries.filter_map(|member| port(&member.address)).filter(|port| *port != dead_port);
-            let gone = !state.members.iter().any(|member| port(&member.address) == Some(dead_port));
-            let next = ports.find_map(|port| survivors.iter().find(|member| member.node.endpoint.port == port));
+            let primaries = state
+                .members
+                .iter()
+                .filter(|member| member.state == "ONLINE" && member.role == "PRIMARY");
+            let mut ports = primaries
+                .filter_map(|member| port(&member.address))
+                .filter(|port| *port != dead_port);
+            let gone = !state
+                .members
+                .iter()
+                .any(|member| port(&member.address) == Some(dead_port));
+            let next = ports.find_map(|port| {
+                survivors
+                    .iter()
+                    .find(|member| member.node.endpoint.port == port)
+            });
             if let (true, Some(next)) = (gone || state.single_primary, next) {
                 elected = Some(next.node.name.clone());
                 return Ok(None);
@@ -177,7 +240,9 @@ impl Sandbox {
             if stop.load(Ordering::Relaxed) {
                 return Err(SandboxError::Interrupted);
             }
-            let Some(words) = state(&mut session)? else { return Ok(()) };
+            let Some(words) = state(&mut session)? else {
+                return Ok(());
+            };
             if began.elapsed() > PATIENCE {
                 return Err(SandboxError::NotReady {
                     node: member.node.name.clone(),
@@ -199,11 +264,21 @@ impl Sandbox {
         let member = self.member(name)?.clone();
         // Its end is awaited: two servers on one folder would ruin it.
         self.servers().kill(member.number);
-        let words = self.record().command_lines.get(name).cloned().unwrap_or_default();
+        let words = self
+            .record()
+            .command_lines
+            .get(name)
+            .cloned()
+            .unwrap_or_default();
         let Some((program, arguments)) = words.split_first() else {
-            return Err(SandboxError::Impossible { what: format!("{name} was never started"), hint: String::new() });
+            return Err(SandboxError::Impossible {
+                what: format!("{name} was never started"),
+                hint: String::new(),
+            });
         };
-        let arguments = arguments.iter().filter(|word| !word.starts_with(INIT_FILE) && !word.starts_with(OF_A_CLUSTER));
+        let arguments = arguments
+            .iter()
+            .filter(|word| !word.starts_with(INIT_FILE) && !word.starts_with(OF_A_CLUSTER));
         let mut command = std::process::Command::new(program);
         command.args(arguments).envs(self.install().environment());
         let number = self.adopt(&member, command)?;

@@ -155,13 +155,23 @@ impl SandboxError {
         }
     }
 
-    pub(crate) fn disk(doing: &'static str, path: &std::path::Path) -> impl FnOnce(io::Error) -> Self {
+    pub(crate) fn disk(
+        doing: &'static str,
+        path: &std::path::Path,
+    ) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();
-        move |source| Self::Disk { doing, path, source }
+        move |source| Self::Disk {
+            doing,
+            path,
+            source,
+        }
     }
 }
 
 /// What a search met and could not use, as the end of a sentence.
 fn passed_over(unusable: &[String]) -> String {
-    unusable.iter().map(|found| format!("\n  cannot be used: {found}")).collect()
+    unusable
+        .iter()
+        .map(|found| format!("\n  cannot be used: {found}"))
+        .collect()
 }

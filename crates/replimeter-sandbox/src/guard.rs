@@ -48,13 +48,21 @@ impl Guard {
             // What ends the tool's group must not end its guard too.
             .process_group(0);
         let child = command.spawn()?;
-        *self.child.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(child);
+        *self
+            .child
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner) = Some(child);
         Ok(())
     }
 
     /// Lets the guard go: nothing is left to watch.
     pub(crate) fn end(&self) {
-        if let Some(mut child) = self.child.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take() {
+        if let Some(mut child) = self
+            .child
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+            .take()
+        {
             let _ = child.kill();
             let _ = child.wait();
         }

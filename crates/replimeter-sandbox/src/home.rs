@@ -41,7 +41,10 @@ impl Home {
                 return Err(SandboxError::Untrusted { path: root });
             }
         }
-        Ok(Self { root, user: SystemUser::choose() })
+        Ok(Self {
+            root,
+            user: SystemUser::choose(),
+        })
     }
 
     /// Where unpacked server binaries are kept.
@@ -81,18 +84,30 @@ impl Home {
         if !parent.is_dir() {
             return Ok(Vec::new());
         }
-        let entries = fs::read_dir(&parent).map_err(SandboxError::disk("read the folder", &parent))?;
+        let entries =
+            fs::read_dir(&parent).map_err(SandboxError::disk("read the folder", &parent))?;
         let named = |path: &PathBuf| {
             path.is_dir()
-                && path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.parse::<SandboxName>().is_ok())
+                && path
+                    .file_name()
+                    .and_then(|name| name.to_str())
+                    .is_some_and(|name| name.parse::<SandboxName>().is_ok())
         };
-        Ok(entries.filter_map(Result::ok).map(|entry| entry.path()).filter(named).collect())
+        Ok(entries
+            .filter_map(Result::ok)
+            .map(|entry| entry.path())
+            .filter(named)
+            .collect())
     }
 
     /// Removes a sandbox's folder when nobody holds it; also when it is gone already.
     pub(crate) fn remove_if_abandoned(&self, folder: &Path) -> Result<(), SandboxError> {
         let _gate = self.gate()?;
-        if folder.is_dir() && !held(folder)? { remove_folder(folder) } else { Ok(()) }
+        if folder.is_dir() && !held(folder)? {
+            remove_folder(folder)
+        } else {
+            Ok(())
+        }
     }
 
     fn gate(&self) -> Result<File, SandboxError> {
@@ -103,14 +118,21 @@ impl Home {
     /// name when it is to be kept.
     pub(crate) fn claim(&self, name: Option<&SandboxName>) -> Result<Place, SandboxError> {
         // Other users may pass through to the servers they run, and list nothing.
-        let mode = if self.user.become_ids.is_some() { 0o711 } else { 0o700 };
+        let mode = if self.user.become_ids.is_some() {
+            0o711
+        } else {
+            0o700
+        };
         for folder in [&self.root, &self.sandboxes()] {
             make_folder(folder, mode)?;
         }
         let parent = self.sandboxes();
         make_folder(&self.seeds(), 0o700)?;
         if let Some(path) = self.user.blocked_at(&parent) {
-            return Err(SandboxError::Unreachable { path, user: self.user.name.clone() });
+            return Err(SandboxError::Unreachable {
+                path,
+                user: self.user.name.clone(),
+            });
         }
         let _gate = self.gate()?;
         remove_abandoned(&parent)?;
@@ -119,19 +141,26 @@ impl Home {
                 return Err(SandboxError::Kept {
                     name: name.to_string(),
                     state: crate::kept::TAKEN.to_owned(),
-                    hint: format!("choose another with --name, or end it first: replimeter sandbox down {name}"),
+                    hint: format!(
+                        "choose another with --name, or end it first: replimeter sandbox down {name}"
+                    ),
                 });
             }
             Some(name) => self.place_of(name),
             None => (0u32..)
                 .map(|number| parent.join(format!("{}-{number}", std::process::id())))
                 .find(|path| !path.exists())
-                .ok_or_else(|| SandboxError::disk("create a folder in", &parent)(io::Error::other("every name is taken")))?,
+                .ok_or_else(|| {
+                    SandboxError::disk("create a folder in", &parent)(io::Error::other(
+                        "every name is taken",
+                    ))
+                })?,
         };
         make_folder(&path, mode)?;
         let lock = lock_file(&path.join("lock"))?;
         // Somebody may just be looking whether it is held.
-        flock(&lock, FlockOperation::LockExclusive).map_err(|error| SandboxError::disk("lock", &path)(error.into()))?;
+        flock(&lock, FlockOperation::LockExclusive)
+            .map_err(|error| SandboxError::disk("lock", &path)(error.into()))?;
         // For people who look: the number is theirs to read, not ours to trust.
         let _ = (&lock).write_all(format!("{}\n", std::process::id()).as_bytes());
         Ok(Place { path, _lock: lock })
@@ -142,13 +171,23 @@ pub(crate) fn make_folder(path: &Path, mode: u32) -> Result<(), SandboxError> {
     if path.is_dir() {
         return Ok(());
     }
-    DirBuilder::new().recursive(true).mode(0o755).create(path).map_err(SandboxError::disk("create the folder", path))?;
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o755)
+        .create(path)
+        .map_err(SandboxError::disk("create the folder", path))?;
     // The mode by name, since the process's umask may be stricter.
-    fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(SandboxError::disk("set the permissions of", path))
+    fs::set_permissions(path, fs::Permissions::from_mode(mode))
+        .map_err(SandboxError::disk("set the permissions of", path))
 }
 
 fn lock_file(path: &Path) -> Result<File, SandboxError> {
-    File::options().create(true).truncate(false).write(true).open(path).map_err(SandboxError::disk("open the lock file", path))
+    File::options()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(path)
+        .map_err(SandboxError::disk("open the lock file", path))
 }
 
 /// Whether somebody holds a sandbox's folder.
@@ -166,7 +205,8 @@ pub(crate) fn held(folder: &Path) -> Result<bool, SandboxError> {
 /// looks abandoned.
 fn gate(parent: &Path) -> Result<File, SandboxError> {
     let gate = lock_file(&parent.join(".lock"))?;
-    flock(&gate, FlockOperation::LockExclusive).map_err(|error| SandboxError::disk("lock", parent)(error.into()))?;
+    flock(&gate, FlockOperation::LockExclusive)
+        .map_err(|error| SandboxError::disk("lock", parent)(error.into()))?;
     Ok(gate)
 }
 
@@ -194,11 +234,14 @@ fn remove_abandoned(parent: &Path) -> Result<(), SandboxError> {
 /// Takes a sandbox's folder out of the way, so that its name is free, and removes it.
 pub(crate) fn retire(path: &Path) -> Result<(), SandboxError> {
     kill_all_inside(path);
-    let Some(parent) = path.parent() else { return remove_folder(path) };
+    let Some(parent) = path.parent() else {
+        return remove_folder(path);
+    };
     let aside = {
         let _gate = gate(parent)?;
-        let aside =
-            (0u32..).map(|number| parent.join(format!(".gone-{}-{number}", std::process::id()))).find(|path| !path.exists());
+        let aside = (0u32..)
+            .map(|number| parent.join(format!(".gone-{}-{number}", std::process::id())))
+            .find(|path| !path.exists());
         aside.filter(|aside| fs::rename(path, aside).is_ok())
     };
     remove_folder(aside.as_deref().unwrap_or(path))
@@ -225,7 +268,9 @@ pub(crate) fn remove_folder(path: &Path) -> Result<(), SandboxError> {
         }
         std::thread::sleep(std::time::Duration::from_millis(2 * attempt));
     }
-    Err(SandboxError::disk("remove the folder", path)(last.unwrap_or_else(|| io::Error::other("it keeps filling"))))
+    Err(SandboxError::disk("remove the folder", path)(
+        last.unwrap_or_else(|| io::Error::other("it keeps filling")),
+    ))
 }
 
 #[cfg(test)]
@@ -236,7 +281,10 @@ mod tests {
     fn a_folder_that_others_may_write_to_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).unwrap();
-        assert!(matches!(Home::at(folder.path().to_owned()), Err(SandboxError::Untrusted { .. })));
+        assert!(matches!(
+            Home::at(folder.path().to_owned()),
+            Err(SandboxError::Untrusted { .. })
+        ));
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
         assert!(Home::at(folder.path().to_owned()).is_ok());
     }

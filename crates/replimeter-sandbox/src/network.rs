@@ -34,7 +34,10 @@ impl Wire {
 pub(crate) fn create() -> io::Result<Namespace> {
     // On a thread of its own, which ends in its new namespace.
     let made = thread::spawn(|| -> io::Result<Namespace> {
-        #[allow(unsafe_code, reason = "unsharing affects the calling thread alone, which ends at once")]
+        #[allow(
+            unsafe_code,
+            reason = "unsharing affects the calling thread alone, which ends at once"
+        )]
         // SAFETY: no file descriptor table or memory is unshared.
         unsafe {
             unshare_unsafe(UnshareFlags::NEWNET)?;
@@ -42,7 +45,8 @@ pub(crate) fn create() -> io::Result<Namespace> {
         raise_loopback()?;
         File::open("/proc/thread-self/ns/net").map(Namespace::of)
     });
-    made.join().unwrap_or_else(|_| Err(io::Error::other("a thread ended unexpectedly")))
+    made.join()
+        .unwrap_or_else(|_| Err(io::Error::other("a thread ended unexpectedly")))
 }
 
 /// Brings up the loopback of the calling thread's namespace.
@@ -59,18 +63,29 @@ fn raise_loopback() -> io::Result<()> {
         request.ifr_ifru.ifru_flags = libc::IFF_UP as libc::c_short;
         libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS as _, &request)
     };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
 }
 
 /// A link whose port is in one namespace (the caller's when `None`) and whose target
 /// is the same port in another.
-pub(crate) fn link(name: &str, from: Option<&Namespace>, to: &Namespace, port: u16, settings: LinkSettings) -> io::Result<Link> {
+pub(crate) fn link(
+    name: &str,
+    from: Option<&Namespace>,
+    to: &Namespace,
+    port: u16,
+    settings: LinkSettings,
+) -> io::Result<Link> {
     let bind = || TcpListener::bind((Ipv4Addr::LOCALHOST, port));
     let listener = match from {
         Some(from) => from.run(bind)??,
         None => bind()?,
     };
     let to = to.clone();
-    let connect = move || to.run(|| TcpStream::connect(SocketAddr::from((Ipv4Addr::LOCALHOST, port))))?;
+    let connect =
+        move || to.run(|| TcpStream::connect(SocketAddr::from((Ipv4Addr::LOCALHOST, port))))?;
     Link::start(name, listener, Box::new(connect), settings)
 }

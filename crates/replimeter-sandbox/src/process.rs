@@ -12,7 +12,10 @@ use std::{
 };
 
 use replimeter_server::namespace::Namespace;
-use rustix::process::{Pid, PidfdFlags, Signal, getpid, getppid, pidfd_open, pidfd_send_signal, set_parent_process_death_signal};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, getpid, getppid, pidfd_open, pidfd_send_signal,
+    set_parent_process_death_signal,
+};
 
 use crate::user::SystemUser;
 
@@ -27,7 +30,9 @@ fn spawner() -> &'static mpsc::Sender<Request> {
         thread::spawn(move || {
             for (mut command, namespace, reply) in receiver {
                 // When nobody waits for the answer any more the child must not stay.
-                if let Err(mpsc::SendError(Ok(mut orphan))) = reply.send(spawn_inside(&mut command, namespace.as_ref())) {
+                if let Err(mpsc::SendError(Ok(mut orphan))) =
+                    reply.send(spawn_inside(&mut command, namespace.as_ref()))
+                {
                     let _ = orphan.kill();
                     let _ = orphan.wait();
                 }
@@ -40,7 +45,9 @@ fn spawner() -> &'static mpsc::Sender<Request> {
 /// Spawns in a network namespace: the child takes over the one of the thread that
 /// spawns it. (Afterwards, as another user, it could not enter it any more.)
 fn spawn_inside(command: &mut Command, namespace: Option<&Namespace>) -> io::Result<Child> {
-    let Some(namespace) = namespace else { return command.spawn() };
+    let Some(namespace) = namespace else {
+        return command.spawn();
+    };
     let own = Namespace::open(Path::new("/proc/thread-self/ns/net"))?;
     namespace.enter()?;
     let child = command.spawn();
@@ -59,7 +66,11 @@ fn spawn_inside(command: &mut Command, namespace: Option<&Namespace>) -> io::Res
 
 /// Spawns `command` as `user`, in a process group of its own (a Ctrl-C at the
 /// terminal is ours to handle), with a death signal.
-pub(crate) fn spawn(mut command: Command, user: &SystemUser, namespace: Option<&Namespace>) -> io::Result<Child> {
+pub(crate) fn spawn(
+    mut command: Command,
+    user: &SystemUser,
+    namespace: Option<&Namespace>,
+) -> io::Result<Child> {
     let tool = getpid();
     command.process_group(0);
     if let Some((uid, gid)) = user.become_ids {
@@ -77,7 +88,9 @@ pub(crate) fn spawn(mut command: Command, user: &SystemUser, namespace: Option<&
     }
     let (reply, answer) = mpsc::channel();
     let gone = || io::Error::other("the spawning thread is gone");
-    spawner().send((command, namespace.cloned(), reply)).map_err(|_| gone())?;
+    spawner()
+        .send((command, namespace.cloned(), reply))
+        .map_err(|_| gone())?;
     answer.recv().map_err(|_| gone())?
 }
 
@@ -93,7 +106,10 @@ fn die_with(tool: Pid) -> io::Result<()> {
 /// Redirects both outputs of `command` to the end of a log file.
 pub(crate) fn log_to(command: &mut Command, log: &Path) -> io::Result<()> {
     let file = File::options().create(true).append(true).open(log)?;
-    command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
+    command
+        .stdin(Stdio::null())
+        .stdout(file.try_clone()?)
+        .stderr(file);
     Ok(())
 }
 
@@ -111,8 +127,14 @@ pub(crate) fn log_tail(log: &Path) -> String {
     };
     match read() {
         Ok(text) => {
-            let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
-            lines[lines.len().saturating_sub(MOST_LINES)..].iter().map(|line| format!("  {line}\n")).collect()
+            let lines: Vec<&str> = text
+                .lines()
+                .filter(|line| !line.trim().is_empty())
+                .collect();
+            lines[lines.len().saturating_sub(MOST_LINES)..]
+                .iter()
+                .map(|line| format!("  {line}\n"))
+                .collect()
         }
         Err(error) => format!("  (cannot be read: {error})\n"),
     }
@@ -131,7 +153,9 @@ pub(crate) const TOKEN: &str = "REPLIMETER_SANDBOX_TOKEN";
 /// started with, never by a remembered number, which may be another process's by
 /// now, nor by folder alone, in which somebody may be reading a log.
 pub(crate) fn kill_inside(folder: &Path) -> usize {
-    kill_matching(|process| serves_below(process, folder) || is_marked(process, MARK, folder.as_os_str()))
+    kill_matching(|process| {
+        serves_below(process, folder) || is_marked(process, MARK, folder.as_os_str())
+    })
 }
 
 /// Kills what carries a sandbox's token. Returns how many there were.
@@ -140,15 +164,21 @@ pub(crate) fn kill_marked(token: &str) -> usize {
 }
 
 fn kill_matching(matches: impl Fn(&procfs::process::Process) -> bool) -> usize {
-    let Ok(processes) = procfs::process::all_processes() else { return 0 };
+    let Ok(processes) = procfs::process::all_processes() else {
+        return 0;
+    };
     let mut found = 0;
     for process in processes.flatten() {
-        let Some(pid) = Pid::from_raw(process.pid).filter(|pid| *pid != getpid()) else { continue };
+        let Some(pid) = Pid::from_raw(process.pid).filter(|pid| *pid != getpid()) else {
+            continue;
+        };
         if !matches(&process) {
             continue;
         }
         // Held first and looked at again: the number may pass to another process meanwhile.
-        let Ok(held) = pidfd_open(pid, PidfdFlags::empty()) else { continue };
+        let Ok(held) = pidfd_open(pid, PidfdFlags::empty()) else {
+            continue;
+        };
         if procfs::process::Process::new(process.pid).is_ok_and(|again| matches(&again)) {
             // A dead one that nobody has waited for yet is none.
             found += usize::from(process.stat().is_ok_and(|stat| stat.state != 'Z'));
@@ -159,12 +189,19 @@ fn kill_matching(matches: impl Fn(&procfs::process::Process) -> bool) -> usize {
 }
 
 fn serves_below(process: &procfs::process::Process, folder: &Path) -> bool {
-    let below = |word: &String| word.strip_prefix("--datadir=").is_some_and(|data| Path::new(data).starts_with(folder));
+    let below = |word: &String| {
+        word.strip_prefix("--datadir=")
+            .is_some_and(|data| Path::new(data).starts_with(folder))
+    };
     process.cmdline().is_ok_and(|words| words.iter().any(below))
 }
 
 fn is_marked(process: &procfs::process::Process, name: &str, mark: &OsStr) -> bool {
-    process.environ().is_ok_and(|environment| environment.get(OsStr::new(name)).is_some_and(|value| value == mark))
+    process.environ().is_ok_and(|environment| {
+        environment
+            .get(OsStr::new(name))
+            .is_some_and(|value| value == mark)
+    })
 }
 
 /// How a process ended, for people.
@@ -182,7 +219,13 @@ mod tests {
     fn the_tail_of_a_log_is_short() {
         let folder = tempfile::tempdir().unwrap();
         let log = folder.path().join("log");
-        fs::write(&log, (0..5000).map(|line| format!("line {line}\n")).collect::<String>()).unwrap();
+        fs::write(
+            &log,
+            (0..5000)
+                .map(|line| format!("line {line}\n"))
+                .collect::<String>(),
+        )
+        .unwrap();
         let tail = log_tail(&log);
         assert_eq!(tail.lines().count(), 15);
         assert!(tail.ends_with("line 4999\n"));
@@ -190,11 +233,17 @@ mod tests {
 
     #[test]
     fn a_child_has_its_own_group_and_can_be_ended() {
-        let user = SystemUser { name: String::new(), become_ids: None };
+        let user = SystemUser {
+            name: String::new(),
+            become_ids: None,
+        };
         let mut command = Command::new("sleep");
         command.arg("1000");
         let mut child = spawn(command, &user, None).unwrap();
-        let stat = procfs::process::Process::new(i32::try_from(child.id()).unwrap()).unwrap().stat().unwrap();
+        let stat = procfs::process::Process::new(i32::try_from(child.id()).unwrap())
+            .unwrap()
+            .stat()
+            .unwrap();
         assert_eq!(stat.pgrp, stat.pid);
         child.kill().unwrap();
         child.wait().unwrap();

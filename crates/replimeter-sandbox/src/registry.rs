@@ -41,7 +41,12 @@ impl Servers {
 
     /// How the process ended, if it did.
     pub(crate) fn ended(&self, number: usize) -> Option<ExitStatus> {
-        open(&self.state).children.get_mut(number)?.try_wait().ok().flatten()
+        open(&self.state)
+            .children
+            .get_mut(number)?
+            .try_wait()
+            .ok()
+            .flatten()
     }
 
     /// Its process id.

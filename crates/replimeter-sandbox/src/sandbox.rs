@@ -53,7 +53,12 @@ impl Settings {
     /// A sandbox of this shape and nothing special.
     #[must_use]
     pub fn of(shape: Shape, search: Search, home: Home) -> Self {
-        Self { spec: SandboxSpec::of(shape), search, home, guard: None }
+        Self {
+            spec: SandboxSpec::of(shape),
+            search,
+            home,
+            guard: None,
+        }
     }
 }
 
@@ -146,19 +151,34 @@ impl Installs {
             None => primary.clone(),
             // A folder, or what a version begins with.
             Some(wanted) if !is_number(wanted) && Path::new(wanted).is_dir() => {
-                let search = Search { servers: Some(PathBuf::from(wanted)), ..settings.search.clone() };
-                Install::pick(&search, Some(primary.engine), None, ability)
-                    .or_else(|error| Install::pick(&search, None, None, ability).map_err(|_| error))?
+                let search = Search {
+                    servers: Some(PathBuf::from(wanted)),
+                    ..settings.search.clone()
+                };
+                Install::pick(&search, Some(primary.engine), None, ability).or_else(|error| {
+                    Install::pick(&search, None, None, ability).map_err(|_| error)
+                })?
             }
-            Some(wanted) => Install::pick(&settings.search, Some(primary.engine), Some(wanted), ability)?,
+            Some(wanted) => Install::pick(
+                &settings.search,
+                Some(primary.engine),
+                Some(wanted),
+                ability,
+            )?,
         };
         if replica.engine != primary.engine {
             return Err(SandboxError::Impossible {
-                what: format!("{} cannot replicate from {} by GTID", replica.engine.product(), primary.engine.product()),
+                what: format!(
+                    "{} cannot replicate from {} by GTID",
+                    replica.engine.product(),
+                    primary.engine.product()
+                ),
                 hint: "choose a server of the same family for the replicas".to_owned(),
             });
         }
-        if spec.wait_for_replicas.is_some_and(|wanted| wanted > 1) && primary.engine == Engine::MariaDb {
+        if spec.wait_for_replicas.is_some_and(|wanted| wanted > 1)
+            && primary.engine == Engine::MariaDb
+        {
             return Err(SandboxError::Impossible {
                 what: "MariaDB waits for the first replica only".to_owned(),
                 hint: "a number of replicas to wait for is MySQL's: mysql/semi-sync:N".to_owned(),
@@ -166,14 +186,25 @@ impl Installs {
         }
         if spec.federated && primary.engine == Engine::MariaDb {
             for install in [&primary, &replica] {
-                install.abilities.require(Ability::Federated).map_err(|missing| SandboxError::Impossible {
-                    what: format!("{} {} has no engine FEDERATED", install.engine.product(), install.version),
-                    hint: missing.hint,
-                })?;
+                install
+                    .abilities
+                    .require(Ability::Federated)
+                    .map_err(|missing| SandboxError::Impossible {
+                        what: format!(
+                            "{} {} has no engine FEDERATED",
+                            install.engine.product(),
+                            install.version
+                        ),
+                        hint: missing.hint,
+                    })?;
             }
         }
         let udf = spec.udf.then(|| library(&settings.search)).transpose()?;
-        Ok(Self { primary, replica, udf })
+        Ok(Self {
+            primary,
+            replica,
+            udf,
+        })
     }
 }
 
@@ -191,7 +222,8 @@ fn library(search: &Search) -> Result<PathBuf, SandboxError> {
 
 /// Whether a text can only be a version.
 fn is_number(text: &str) -> bool {
-    text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.')
+    text.bytes()
+        .all(|byte| byte.is_ascii_digit() || byte == b'.')
 }
 
 impl Sandbox {
@@ -201,7 +233,10 @@ impl Sandbox {
     /// # Errors
     /// As [`start`](Self::start) has them.
     pub fn possible(settings: &Settings) -> Result<(), SandboxError> {
-        settings.spec.cpus.map_or(Ok(()), |cpus| cpus::check(cpus, settings.spec.shape))?;
+        settings
+            .spec
+            .cpus
+            .map_or(Ok(()), |cpus| cpus::check(cpus, settings.spec.shape))?;
         Installs::find(settings).map(|_| ())
     }
 
@@ -227,11 +262,16 @@ impl Sandbox {
     }
 
     /// As [`start`](Self::start), in a folder of this name.
-    pub(crate) fn start_named(settings: &Settings, name: Option<&SandboxName>, stop: &AtomicBool) -> Result<Self, SandboxError> {
+    pub(crate) fn start_named(
+        settings: &Settings,
+        name: Option<&SandboxName>,
+        stop: &AtomicBool,
+    ) -> Result<Self, SandboxError> {
         let began = Instant::now();
         let installs = Installs::find(settings)?;
         let place = settings.home.claim(name)?;
-        let random = || random_password().map_err(SandboxError::disk("read", Path::new("/dev/urandom")));
+        let random =
+            || random_password().map_err(SandboxError::disk("read", Path::new("/dev/urandom")));
         let (password, token) = (random()?, random()?);
         let mut sandbox = Self {
             entry: Entry::register(place.path.clone(), token),
@@ -243,9 +283,16 @@ impl Sandbox {
             record: SandboxRecord {
                 shape: settings.spec.shape.to_string(),
                 binaries: installs.primary.program.display().to_string(),
-                replica_binaries: settings.spec.replica_server.as_ref().map(|_| installs.replica.program.display().to_string()),
+                replica_binaries: settings
+                    .spec
+                    .replica_server
+                    .as_ref()
+                    .map(|_| installs.replica.program.display().to_string()),
                 link: settings.spec.link.map(|link| link.to_string()),
-                udf: installs.udf.as_ref().map(|library| library.display().to_string()),
+                udf: installs
+                    .udf
+                    .as_ref()
+                    .map(|library| library.display().to_string()),
                 federated: settings.spec.federated,
                 without_binary_log: !settings.spec.binary_log,
                 file_system: file_system(&place.path),
@@ -261,19 +308,44 @@ impl Sandbox {
         if let (Mode::Galera, Some(guard)) = (settings.spec.shape.mode(), &settings.guard) {
             let program = guard.program.display().to_string();
             let spawn = |source| SandboxError::Spawn { program, source };
-            sandbox.entry.guard.start(guard, &sandbox.entry.token).map_err(spawn)?;
+            sandbox
+                .entry
+                .guard
+                .start(guard, &sandbox.entry.token)
+                .map_err(spawn)?;
         }
-        let starter = Starter::prepare(settings, &installs, &password, &sandbox._place, &sandbox.entry, stop)?;
+        let starter = Starter::prepare(
+            settings,
+            &installs,
+            &password,
+            &sandbox._place,
+            &sandbox.entry,
+            stop,
+        )?;
         sandbox.record.seed_from_cache = starter.seeds_from_cache();
         sandbox.shares = starter.shares();
         sandbox.record.cpus_per_server = sandbox.shares.words();
-        let start::Running { started, links, doors } = starter.start()?;
+        let start::Running {
+            started,
+            links,
+            doors,
+        } = starter.start()?;
         (sandbox.links, sandbox._doors) = (links, doors);
         sandbox.record.start_us = began.elapsed().as_secs_f64() * 1e6;
         settle(&sandbox.entry.folder);
-        sandbox.nodes = started.iter().map(|server| server.member.node.clone()).collect();
-        for start::Started { member, command_line } in started {
-            sandbox.record.command_lines.insert(member.node.name.clone(), command_line);
+        sandbox.nodes = started
+            .iter()
+            .map(|server| server.member.node.clone())
+            .collect();
+        for start::Started {
+            member,
+            command_line,
+        } in started
+        {
+            sandbox
+                .record
+                .command_lines
+                .insert(member.node.name.clone(), command_line);
             sandbox.members.push(member);
         }
         Ok(sandbox)
@@ -320,16 +392,33 @@ impl Sandbox {
     }
 
     /// Spawns a server as a member of this name was, with the same share of the machine, and returns its number.
-    pub(crate) fn adopt(&self, member: &Member, mut command: Command) -> Result<usize, SandboxError> {
-        let index = self.members.iter().position(|one| one.node.name == member.node.name).unwrap_or_default();
-        command.env(process::MARK, &self.entry.folder).env(process::TOKEN, &self.entry.token);
+    pub(crate) fn adopt(
+        &self,
+        member: &Member,
+        mut command: Command,
+    ) -> Result<usize, SandboxError> {
+        let index = self
+            .members
+            .iter()
+            .position(|one| one.node.name == member.node.name)
+            .unwrap_or_default();
+        command
+            .env(process::MARK, &self.entry.folder)
+            .env(process::TOKEN, &self.entry.token);
         self.shares.prepare(&mut command, index);
         let log = member.log();
         process::log_to(&mut command, &log).map_err(SandboxError::disk("open the log", &log))?;
-        let spawn = |source| SandboxError::Spawn { program: self.install.program.display().to_string(), source };
-        let child = process::spawn(command, &self.user, member.node.namespace.as_ref()).map_err(spawn)?;
+        let spawn = |source| SandboxError::Spawn {
+            program: self.install.program.display().to_string(),
+            source,
+        };
+        let child =
+            process::spawn(command, &self.user, member.node.namespace.as_ref()).map_err(spawn)?;
         let number = self.entry.servers.adopt(child);
-        if let Err(error) = self.shares.hold(self.entry.servers.pid(number).unwrap_or_default(), index) {
+        if let Err(error) = self
+            .shares
+            .hold(self.entry.servers.pid(number).unwrap_or_default(), index)
+        {
             self.entry.servers.kill(number);
             return Err(error);
         }
@@ -339,7 +428,11 @@ impl Sandbox {
     /// The member of this name is another process now.
     pub(crate) fn replace(&mut self, name: &str, number: usize) {
         let pid = self.entry.servers.pid(number).unwrap_or_default();
-        if let Some(member) = self.members.iter_mut().find(|member| member.node.name == name) {
+        if let Some(member) = self
+            .members
+            .iter_mut()
+            .find(|member| member.node.name == name)
+        {
             (member.number, member.pid) = (number, pid);
         }
     }
@@ -348,7 +441,10 @@ impl Sandbox {
     #[must_use]
     pub fn ended(&self, index: usize) -> Option<String> {
         let member = self.members.get(index)?;
-        self.entry.servers.ended(member.number).map(process::describe)
+        self.entry
+            .servers
+            .ended(member.number)
+            .map(process::describe)
     }
 
     /// The replication links that are links of ours, as they are now.
@@ -378,12 +474,21 @@ impl Sandbox {
     /// # Errors
     /// When there is none of this name, or the result would make no sense.
     pub fn change_link(&self, name: Option<&str>, change: &LinkChange) -> Result<(), String> {
-        let chosen: Vec<&Wire> = self.links.iter().filter(|wire| name.is_none_or(|name| wire.name == name)).collect();
+        let chosen: Vec<&Wire> = self
+            .links
+            .iter()
+            .filter(|wire| name.is_none_or(|name| wire.name == name))
+            .collect();
         if chosen.is_empty() {
             let names: Vec<&str> = self.links.iter().map(|wire| wire.name.as_str()).collect();
             return Err(match (name, names.as_slice()) {
-                (_, []) => "it has no links of ours; start it with --link-delay (0 for the link alone)".to_owned(),
-                (Some(name), _) => format!("there is no link `{name}`; there are {}", names.join(", ")),
+                (_, []) => {
+                    "it has no links of ours; start it with --link-delay (0 for the link alone)"
+                        .to_owned()
+                }
+                (Some(name), _) => {
+                    format!("there is no link `{name}`; there are {}", names.join(", "))
+                }
                 (None, _) => "it has no links".to_owned(),
             });
         }
@@ -400,8 +505,14 @@ impl Sandbox {
             }
         };
         // All or none.
-        if let Some(wire) = chosen.iter().find(|wire| changed(wire).jitter > changed(wire).delay) {
-            return Err(format!("the jitter of {} would be larger than its delay", wire.name));
+        if let Some(wire) = chosen
+            .iter()
+            .find(|wire| changed(wire).jitter > changed(wire).delay)
+        {
+            return Err(format!(
+                "the jitter of {} would be larger than its delay",
+                wire.name
+            ));
         }
         for wire in chosen {
             let settings = changed(wire);
@@ -434,7 +545,10 @@ impl Sandbox {
     /// The password, where the user who started the sandbox finds it.
     fn write_credentials(&self, password: &str) -> Result<(), SandboxError> {
         let path = self.entry.folder.join(CREDENTIALS);
-        let text = format!("[client]\nuser={}\npassword={password}\nhost=127.0.0.1\n", engine::ADMIN_USER);
+        let text = format!(
+            "[client]\nuser={}\npassword={password}\nhost=127.0.0.1\n",
+            engine::ADMIN_USER
+        );
         write_private(&path, &text).map_err(SandboxError::disk("write", &path))
     }
 }
@@ -461,7 +575,12 @@ fn settle(folder: &Path) {
 }
 
 pub(crate) fn write_private(path: &Path, text: &str) -> io::Result<()> {
-    fs::OpenOptions::new().create_new(true).write(true).mode(0o600).open(path)?.write_all(text.as_bytes())
+    fs::OpenOptions::new()
+        .create_new(true)
+        .write(true)
+        .mode(0o600)
+        .open(path)?
+        .write_all(text.as_bytes())
 }
 
 /// 128 random bits in hexadecimal digits.
@@ -473,7 +592,9 @@ pub(crate) fn random_password() -> io::Result<String> {
 
 /// The name of the file system under a folder; its number when it has none here.
 fn file_system(path: &Path) -> String {
-    let Ok(stat) = rustix::fs::statfs(path) else { return "unknown".to_owned() };
+    let Ok(stat) = rustix::fs::statfs(path) else {
+        return "unknown".to_owned();
+    };
     // Numbers from statfs(2).
     match stat.f_type as u64 {
         0xEF53 => "ext4".to_owned(),

@@ -55,7 +55,11 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 impl Maker<'_> {
     fn shaping(&self) -> Vec<ServerOption> {
-        self.options.iter().filter(|option| engine::shapes_seed(option)).cloned().collect()
+        self.options
+            .iter()
+            .filter(|option| engine::shapes_seed(option))
+            .cloned()
+            .collect()
     }
 
     /// The seed for this binary and these options; made when there is none.
@@ -63,13 +67,19 @@ impl Maker<'_> {
         let shaping = self.shaping();
         let path = self.home.seeds().join(key(install, &shaping, "")?);
         if path.join(COMPLETE).exists() {
-            return Ok(Seed { path, from_cache: true });
+            return Ok(Seed {
+                path,
+                from_cache: true,
+            });
         }
         let (scratch, data) = self.scratch(install, "seed")?;
         fs::create_dir(&data).map_err(SandboxError::disk("create the folder", &data))?;
         fs::set_permissions(&data, fs::Permissions::from_mode(0o700))
             .map_err(SandboxError::disk("set the permissions of", &data))?;
-        self.home.user().own(&data).map_err(SandboxError::disk("change the owner of", &data))?;
+        self.home
+            .user()
+            .own(&data)
+            .map_err(SandboxError::disk("change the owner of", &data))?;
         let log = scratch.join("log");
         let (mut command, input) = engine::initialise(install, &data, &shaping, &scratch)
             .map_err(SandboxError::disk("prepare the bootstrap in", &scratch))?;
@@ -90,9 +100,16 @@ impl Maker<'_> {
     /// and need no state transfer from one another.
     pub(crate) fn galera(&self, install: &Install) -> Result<Seed, SandboxError> {
         let library = install.abilities.galera.clone().unwrap_or_default();
-        let path = self.home.seeds().join(key(install, &self.shaping(), &format!("galera {}", library.display()))?);
+        let path = self.home.seeds().join(key(
+            install,
+            &self.shaping(),
+            &format!("galera {}", library.display()),
+        )?);
         if path.join(COMPLETE).exists() {
-            return Ok(Seed { path, from_cache: true });
+            return Ok(Seed {
+                path,
+                from_cache: true,
+            });
         }
         let plain = self.plain(install)?;
         let (scratch, data) = self.scratch(install, "galera-seed")?;
@@ -115,7 +132,11 @@ impl Maker<'_> {
             }
             if began.elapsed() > PATIENCE {
                 return Err(SandboxError::NotReady {
-                    node: format!("{} {} (founding a Galera cluster)", install.engine.product(), install.version),
+                    node: format!(
+                        "{} {} (founding a Galera cluster)",
+                        install.engine.product(),
+                        install.version
+                    ),
                     seconds: PATIENCE.as_secs(),
                     state: "it does not say that it is ready".to_owned(),
                     log: process::log_tail(&log),
@@ -144,12 +165,21 @@ impl Maker<'_> {
     }
 
     fn spawn(&self, install: &Install, command: Command) -> Result<usize, SandboxError> {
-        let spawn = |source| SandboxError::Spawn { program: install.program.display().to_string(), source };
-        Ok(self.servers.adopt(process::spawn(command, self.home.user(), None).map_err(spawn)?))
+        let spawn = |source| SandboxError::Spawn {
+            program: install.program.display().to_string(),
+            source,
+        };
+        Ok(self
+            .servers
+            .adopt(process::spawn(command, self.home.user(), None).map_err(spawn)?))
     }
 
     /// Waits for a process; with patience when its log is given.
-    fn await_end(&self, number: usize, limited: Option<(&Install, &Path)>) -> Result<ExitStatus, SandboxError> {
+    fn await_end(
+        &self,
+        number: usize,
+        limited: Option<(&Install, &Path)>,
+    ) -> Result<ExitStatus, SandboxError> {
         let began = Instant::now();
         loop {
             if let Some(status) = self.servers.ended(number) {
@@ -162,7 +192,11 @@ impl Maker<'_> {
                 && began.elapsed() > PATIENCE
             {
                 return Err(SandboxError::NotReady {
-                    node: format!("{} {} (making its data directory)", install.engine.product(), install.version),
+                    node: format!(
+                        "{} {} (making its data directory)",
+                        install.engine.product(),
+                        install.version
+                    ),
                     seconds: PATIENCE.as_secs(),
                     state: "it does not shut down".to_owned(),
                     log: process::log_tail(log),
@@ -175,11 +209,21 @@ impl Maker<'_> {
     fn finish(&self, data: &Path, path: PathBuf) -> Result<Seed, SandboxError> {
         // auto.cnf holds the server's UUID, which every copy must have of its own;
         // the cache of write sets and the view belong to one node.
-        for transient in ["auto.cnf", "ib_buffer_pool", "galera.cache", "gvwstate.dat", "server.pid", "server.sock"] {
+        for transient in [
+            "auto.cnf",
+            "ib_buffer_pool",
+            "galera.cache",
+            "gvwstate.dat",
+            "server.pid",
+            "server.sock",
+        ] {
             let _ = fs::remove_file(data.join(transient));
         }
         keep(data, &path)?;
-        Ok(Seed { path, from_cache: false })
+        Ok(Seed {
+            path,
+            from_cache: false,
+        })
     }
 }
 
@@ -189,7 +233,11 @@ fn contains(text: &[u8], wanted: &[u8]) -> bool {
 
 fn died(install: &Install, status: ExitStatus, log: &Path) -> SandboxError {
     SandboxError::Died {
-        node: format!("{} {} (making its data directory)", install.engine.product(), install.version),
+        node: format!(
+            "{} {} (making its data directory)",
+            install.engine.product(),
+            install.version
+        ),
         status: process::describe(status),
         log: process::log_tail(log),
     }
@@ -204,12 +252,17 @@ fn keep(data: &Path, path: &Path) -> Result<(), SandboxError> {
     match fs::rename(data, path) {
         Ok(()) => Ok(()),
         Err(_) if path.join(COMPLETE).exists() => Ok(()),
-        Err(source) => Err(SandboxError::Disk { doing: "move the seed to", path: path.to_owned(), source }),
+        Err(source) => Err(SandboxError::Disk {
+            doing: "move the seed to",
+            path: path.to_owned(),
+            source,
+        }),
     }
 }
 
 fn key(install: &Install, shaping: &[ServerOption], kind: &str) -> Result<String, SandboxError> {
-    let meta = fs::metadata(&install.program).map_err(SandboxError::disk("examine", &install.program))?;
+    let meta =
+        fs::metadata(&install.program).map_err(SandboxError::disk("examine", &install.program))?;
     let mut options: Vec<String> = shaping.iter().map(ToString::to_string).collect();
     options.sort();
     let text = format!(
@@ -222,6 +275,14 @@ fn key(install: &Install, shaping: &[ServerOption], kind: &str) -> Result<String
         options.join("\n")
     );
     let digest = Sha256::digest(text.as_bytes());
-    let hex: String = digest.iter().take(10).map(|byte| format!("{byte:02x}")).collect();
-    Ok(format!("{}-{}-{hex}", install.engine.name(), install.version))
+    let hex: String = digest
+        .iter()
+        .take(10)
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    Ok(format!(
+        "{}-{}-{hex}",
+        install.engine.name(),
+        install.version
+    ))
 }

@@ -20,14 +20,20 @@ impl SystemUser {
         let uid = rustix::process::geteuid();
         if !uid.is_root() {
             let name = by_uid(&passwd, uid.as_raw()).unwrap_or_else(|| uid.as_raw().to_string());
-            return Self { name, become_ids: None };
+            return Self {
+                name,
+                become_ids: None,
+            };
         }
         let (name, ids) = ["mysql", "nobody"]
             .into_iter()
             .find_map(|name| Some((name, by_name(&passwd, name)?)))
             // The kernel's own number for nobody, where the system names none.
             .unwrap_or(("65534", (65534, 65534)));
-        Self { name: name.to_owned(), become_ids: Some(ids) }
+        Self {
+            name: name.to_owned(),
+            become_ids: Some(ids),
+        }
     }
 
     /// Gives a file or folder to the user; of a link the link itself, since the
@@ -50,8 +56,10 @@ impl SystemUser {
         self.become_ids?;
         let mut ancestors: Vec<&Path> = path.ancestors().collect();
         ancestors.reverse();
-        let closed =
-            |folder: &&Path| fs::metadata(folder).is_ok_and(|meta| meta.is_dir() && meta.permissions().mode() & 0o001 == 0);
+        let closed = |folder: &&Path| {
+            fs::metadata(folder)
+                .is_ok_and(|meta| meta.is_dir() && meta.permissions().mode() & 0o001 == 0)
+        };
         ancestors.into_iter().find(closed).map(Path::to_owned)
     }
 }
@@ -60,16 +68,24 @@ fn fields(passwd: &str) -> impl Iterator<Item = (&str, u32, u32)> {
     passwd.lines().filter_map(|line| {
         let mut parts = line.split(':');
         let name = parts.next()?;
-        Some((name, parts.nth(1)?.parse().ok()?, parts.next()?.parse().ok()?))
+        Some((
+            name,
+            parts.nth(1)?.parse().ok()?,
+            parts.next()?.parse().ok()?,
+        ))
     })
 }
 
 fn by_name(passwd: &str, wanted: &str) -> Option<(u32, u32)> {
-    fields(passwd).find(|(name, uid, _)| *name == wanted && *uid != 0).map(|(_, uid, gid)| (uid, gid))
+    fields(passwd)
+        .find(|(name, uid, _)| *name == wanted && *uid != 0)
+        .map(|(_, uid, gid)| (uid, gid))
 }
 
 fn by_uid(passwd: &str, wanted: u32) -> Option<String> {
-    fields(passwd).find(|(_, uid, _)| *uid == wanted).map(|(name, ..)| name.to_owned())
+    fields(passwd)
+        .find(|(_, uid, _)| *uid == wanted)
+        .map(|(name, ..)| name.to_owned())
 }
 
 #[cfg(test)]

@@ -71,7 +71,13 @@ pub mod code {
 impl ServerError {
     /// An error that we judge ourselves.
     #[must_use]
-    pub fn unfit(node: &str, address: &str, doing: &str, cause: impl Into<String>, hint: impl Into<String>) -> Self {
+    pub fn unfit(
+        node: &str,
+        address: &str,
+        doing: &str,
+        cause: impl Into<String>,
+        hint: impl Into<String>,
+    ) -> Self {
         Self {
             node: node.to_owned(),
             address: address.to_owned(),
@@ -84,7 +90,14 @@ impl ServerError {
 
     pub(crate) fn from_driver(node: &str, address: &str, doing: &str, error: &Error) -> Self {
         let (kind, cause, hint) = explain(error);
-        Self { node: node.to_owned(), address: address.to_owned(), doing: doing.to_owned(), cause, hint: hint.to_owned(), kind }
+        Self {
+            node: node.to_owned(),
+            address: address.to_owned(),
+            doing: doing.to_owned(),
+            cause,
+            hint: hint.to_owned(),
+            kind,
+        }
     }
 }
 
@@ -96,23 +109,39 @@ fn explain(error: &Error) -> (ErrorKind, String, &'static str) {
                     ErrorKind::AccessDenied,
                     "give the password in an option file (--defaults-file, ~/.my.cnf), in REPLIMETER_PASSWORD, or at the prompt (--ask-password)",
                 ),
-                1130 | 1129 => {
-                    (ErrorKind::AccessDenied, "create the user for this client's host, or unblock the host on the server")
-                }
-                code::TABLE_DENIED | code::SPECIAL_DENIED | code::SCHEMA_DENIED | 1370 => {
-                    (ErrorKind::Privilege, "grant the privilege; docs/privileges.md lists what each role needs")
-                }
+                1130 | 1129 => (
+                    ErrorKind::AccessDenied,
+                    "create the user for this client's host, or unblock the host on the server",
+                ),
+                code::TABLE_DENIED | code::SPECIAL_DENIED | code::SCHEMA_DENIED | 1370 => (
+                    ErrorKind::Privilege,
+                    "grant the privilege; docs/privileges.md lists what each role needs",
+                ),
                 1040 => (
                     ErrorKind::Statement(error.code),
                     "raise max_connections, or close other clients; a run takes four on the primary and two on each replica",
                 ),
-                code::READ_ONLY | 1836 => (ErrorKind::Statement(error.code), "name the writable primary with --primary"),
-                1021 | 1030 | 1114 | 28 => {
-                    (ErrorKind::Statement(error.code), "free disk space on the server, or raise its table-size limits")
-                }
-                _ => (ErrorKind::Statement(error.code), "the server's error log says more"),
+                code::READ_ONLY | 1836 => (
+                    ErrorKind::Statement(error.code),
+                    "name the writable primary with --primary",
+                ),
+                1021 | 1030 | 1114 | 28 => (
+                    ErrorKind::Statement(error.code),
+                    "free disk space on the server, or raise its table-size limits",
+                ),
+                _ => (
+                    ErrorKind::Statement(error.code),
+                    "the server's error log says more",
+                ),
             };
-            (kind, format!("{} (error {}, SQLSTATE {})", error.message, error.code, error.state), hint)
+            (
+                kind,
+                format!(
+                    "{} (error {}, SQLSTATE {})",
+                    error.message, error.code, error.state
+                ),
+                hint,
+            )
         }
         Error::DriverError(DriverError::TlsNotSupported) => (
             ErrorKind::Tls,
@@ -124,17 +153,31 @@ fn explain(error: &Error) -> (ErrorKind, String, &'static str) {
             error.to_string(),
             "check ssl-ca and the server's certificate; ssl-mode=verify-ca does not compare the host name, ssl-mode=required verifies nothing",
         ),
-        Error::DriverError(DriverError::CouldNotConnect(Some((_, cause, kind)))) => unreachable_cause(cause, *kind),
-        Error::DriverError(DriverError::ConnectTimeout | DriverError::Timeout) => {
-            (ErrorKind::Unreachable, "no answer in time".to_owned(), "check host, port and firewall")
+        Error::DriverError(DriverError::CouldNotConnect(Some((_, cause, kind)))) => {
+            unreachable_cause(cause, *kind)
         }
+        Error::DriverError(DriverError::ConnectTimeout | DriverError::Timeout) => (
+            ErrorKind::Unreachable,
+            "no answer in time".to_owned(),
+            "check host, port and firewall",
+        ),
         Error::IoError(error) => io_cause(error),
         // A broken or silent connection shows itself in the middle of a packet too.
-        Error::CodecError(error) => match std::error::Error::source(error).and_then(|source| source.downcast_ref()) {
-            Some(error) => io_cause(error),
-            None => (ErrorKind::Lost, error.to_string(), "check that the address is a MariaDB or MySQL server's"),
-        },
-        other => (ErrorKind::Lost, other.to_string(), "check that the address is a MariaDB or MySQL server's"),
+        Error::CodecError(error) => {
+            match std::error::Error::source(error).and_then(|source| source.downcast_ref()) {
+                Some(error) => io_cause(error),
+                None => (
+                    ErrorKind::Lost,
+                    error.to_string(),
+                    "check that the address is a MariaDB or MySQL server's",
+                ),
+            }
+        }
+        other => (
+            ErrorKind::Lost,
+            other.to_string(),
+            "check that the address is a MariaDB or MySQL server's",
+        ),
     }
 }
 
@@ -162,6 +205,10 @@ fn io_cause(error: &io::Error) -> (ErrorKind, String, &'static str) {
         ),
         // The resolver's failures have no kind of their own.
         _ if text.contains("lookup") => (ErrorKind::Unreachable, text, "check the host name"),
-        _ => (ErrorKind::Lost, text, "did the server stop? its error log says more"),
+        _ => (
+            ErrorKind::Lost,
+            text,
+            "did the server stop? its error log says more",
+        ),
     }
 }

@@ -30,7 +30,9 @@ pub struct Identity {
 
 /// Names whose values may hold a secret and are blanked in records.
 fn secret(name: &str) -> bool {
-    ["password", "passwd", "auth", "secret", "private_key"].iter().any(|word| name.contains(word))
+    ["password", "passwd", "auth", "secret", "private_key"]
+        .iter()
+        .any(|word| name.contains(word))
         && !name.starts_with("have_")
         && !name.ends_with("_plugin")
 }
@@ -41,10 +43,17 @@ impl Facts {
     /// # Errors
     /// When the connection breaks.
     pub fn read(session: &mut Session) -> Result<Self, ServerError> {
-        let variables = session.pairs("cannot read the server's variables", "SHOW GLOBAL VARIABLES")?;
+        let variables = session.pairs(
+            "cannot read the server's variables",
+            "SHOW GLOBAL VARIABLES",
+        )?;
         let get = |name: &str| variables.get(name).cloned().unwrap_or_default();
         let version = get("version");
-        Ok(Self { engine: flavour::detect(&version, &get("version_comment")), version, variables })
+        Ok(Self {
+            engine: flavour::detect(&version, &get("version_comment")),
+            version,
+            variables,
+        })
     }
 
     /// A global variable's value; "" when the server does not have it.
@@ -63,7 +72,9 @@ impl Facts {
     #[must_use]
     pub fn read_only(&self) -> Option<&'static str> {
         // MariaDB 12 knows more than ON and OFF.
-        ["super_read_only", "read_only"].into_iter().find(|name| !matches!(self.get(name), "" | "OFF" | "0"))
+        ["super_read_only", "read_only"]
+            .into_iter()
+            .find(|name| !matches!(self.get(name), "" | "OFF" | "0"))
     }
 
     /// The largest packet it accepts, in bytes.
@@ -78,7 +89,12 @@ impl Facts {
         Identity {
             server_id: self.get("server_id").parse().unwrap_or(0),
             uuid: self.get("server_uuid").to_owned(),
-            place: format!("{}:{} {}", self.get("hostname"), self.get("port"), self.get("datadir")),
+            place: format!(
+                "{}:{} {}",
+                self.get("hostname"),
+                self.get("port"),
+                self.get("datadir")
+            ),
         }
     }
 
@@ -87,7 +103,11 @@ impl Facts {
     pub fn record(&self, session: &Session) -> ServerRecord {
         let blanked = self.variables.iter().map(|(name, value)| {
             let shown =
-                if secret(name) && !value.is_empty() && !matches!(value.as_str(), "ON" | "OFF") { "(blanked)" } else { value };
+                if secret(name) && !value.is_empty() && !matches!(value.as_str(), "ON" | "OFF") {
+                    "(blanked)"
+                } else {
+                    value
+                };
             (name.clone(), shown.to_owned())
         });
         ServerRecord {
@@ -95,8 +115,14 @@ impl Facts {
             name: session.name().to_owned(),
             address: session.address().to_owned(),
             flavour: self.engine.name().to_owned(),
-            version: format!("{} {}", self.version, self.get("version_comment")).trim().to_owned(),
-            tls: if session.tls() { "encrypted".to_owned() } else { "plain".to_owned() },
+            version: format!("{} {}", self.version, self.get("version_comment"))
+                .trim()
+                .to_owned(),
+            tls: if session.tls() {
+                "encrypted".to_owned()
+            } else {
+                "plain".to_owned()
+            },
             variables: blanked.collect(),
             replication: BTreeMap::new(),
         }
@@ -118,8 +144,12 @@ pub fn grants(session: &mut Session, engine: Engine) -> Result<Option<Grants>, S
         statement = format!("SHOW GRANTS FOR CURRENT_USER() USING {roles}");
     }
     match session.rows(doing, &statement) {
-        Ok(rows) => Ok(Some(Grants::parse(rows.iter().flat_map(|row| row.values()).map(String::as_str)))),
-        Err(error) if matches!(error.kind, ErrorKind::Privilege | ErrorKind::Statement(_)) => Ok(None),
+        Ok(rows) => Ok(Some(Grants::parse(
+            rows.iter().flat_map(|row| row.values()).map(String::as_str),
+        ))),
+        Err(error) if matches!(error.kind, ErrorKind::Privilege | ErrorKind::Statement(_)) => {
+            Ok(None)
+        }
         Err(error) => Err(error),
     }
 }
@@ -129,20 +159,37 @@ mod tests {
     use super::*;
 
     fn facts(variables: &[(&str, &str)]) -> Facts {
-        let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        Facts { engine: Engine::MariaDb, version: "10.11.6-MariaDB".to_owned(), variables }
+        let variables = variables
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .collect();
+        Facts {
+            engine: Engine::MariaDb,
+            version: "10.11.6-MariaDB".to_owned(),
+            variables,
+        }
     }
 
     #[test]
     fn read_only_in_all_its_words() {
         assert_eq!(facts(&[("read_only", "OFF")]).read_only(), None);
-        assert_eq!(facts(&[("read_only", "NO_LOCK_NO_ADMIN")]).read_only(), Some("read_only"));
-        assert_eq!(facts(&[("read_only", "ON"), ("super_read_only", "ON")]).read_only(), Some("super_read_only"));
+        assert_eq!(
+            facts(&[("read_only", "NO_LOCK_NO_ADMIN")]).read_only(),
+            Some("read_only")
+        );
+        assert_eq!(
+            facts(&[("read_only", "ON"), ("super_read_only", "ON")]).read_only(),
+            Some("super_read_only")
+        );
     }
 
     #[test]
     fn secrets_are_recognised() {
-        for name in ["report_password", "wsrep_sst_auth", "rpl_semi_sync_password"] {
+        for name in [
+            "report_password",
+            "wsrep_sst_auth",
+            "rpl_semi_sync_password",
+        ] {
             assert!(secret(name), "{name}");
         }
         for name in ["default_authentication_plugin", "sync_binlog"] {

@@ -22,7 +22,11 @@ pub struct Filters {
 /// Splits a server's comma-separated list.
 #[must_use]
 pub fn list(text: &str) -> Vec<String> {
-    text.split(',').map(str::trim).filter(|part| !part.is_empty()).map(str::to_owned).collect()
+    text.split(',')
+        .map(str::trim)
+        .filter(|part| !part.is_empty())
+        .map(str::to_owned)
+        .collect()
 }
 
 impl Filters {
@@ -32,25 +36,53 @@ impl Filters {
     pub fn swallows(&self, schema: &str, table: &str) -> Option<String> {
         let full = format!("{schema}.{table}");
         if self.ignore_schemas.iter().any(|name| name == schema) {
-            return Some(format!("ignores the schema: Ignore_DB={}", self.ignore_schemas.join(",")));
+            return Some(format!(
+                "ignores the schema: Ignore_DB={}",
+                self.ignore_schemas.join(",")
+            ));
         }
         if !self.do_schemas.is_empty() && !self.do_schemas.iter().any(|name| name == schema) {
-            return Some(format!("passes other schemas only: Do_DB={}", self.do_schemas.join(",")));
+            return Some(format!(
+                "passes other schemas only: Do_DB={}",
+                self.do_schemas.join(",")
+            ));
         }
         if self.ignore_tables.contains(&full) {
-            return Some(format!("ignores the table: Ignore_Table={}", self.ignore_tables.join(",")));
+            return Some(format!(
+                "ignores the table: Ignore_Table={}",
+                self.ignore_tables.join(",")
+            ));
         }
-        if let Some(pattern) = self.wild_ignore_tables.iter().find(|pattern| like(pattern, &full)) {
+        if let Some(pattern) = self
+            .wild_ignore_tables
+            .iter()
+            .find(|pattern| like(pattern, &full))
+        {
             return Some(format!("ignores the table: Wild_Ignore_Table={pattern}"));
         }
-        let wanted = self.do_tables.contains(&full) || self.wild_do_tables.iter().any(|pattern| like(pattern, &full));
+        let wanted = self.do_tables.contains(&full)
+            || self
+                .wild_do_tables
+                .iter()
+                .any(|pattern| like(pattern, &full));
         let selective = !self.do_tables.is_empty() || !self.wild_do_tables.is_empty();
         if selective && !wanted {
-            let named: Vec<&str> = self.do_tables.iter().chain(&self.wild_do_tables).map(String::as_str).collect();
-            return Some(format!("passes other tables only: Do_Table={}", named.join(",")));
+            let named: Vec<&str> = self
+                .do_tables
+                .iter()
+                .chain(&self.wild_do_tables)
+                .map(String::as_str)
+                .collect();
+            return Some(format!(
+                "passes other tables only: Do_Table={}",
+                named.join(",")
+            ));
         }
         if rewritten_schemas(&self.rewrites).any(|from| from == schema) {
-            return Some(format!("applies the schema under another name: Rewrite_DB={}", self.rewrites));
+            return Some(format!(
+                "applies the schema under another name: Rewrite_DB={}",
+                self.rewrites
+            ));
         }
         None
     }
@@ -59,8 +91,13 @@ impl Filters {
 /// The schemas that rewrite rules take away; MariaDB writes `from->to,…`,
 /// MySQL `(from,to),…`.
 fn rewritten_schemas(rules: &str) -> impl Iterator<Item = &str> {
-    let arrows = rules.split(',').filter_map(|rule| rule.split_once("->").map(|(from, _)| from.trim()));
-    let pairs = rules.split('(').skip(1).filter_map(|rule| rule.split_once(',').map(|(from, _)| from.trim()));
+    let arrows = rules
+        .split(',')
+        .filter_map(|rule| rule.split_once("->").map(|(from, _)| from.trim()));
+    let pairs = rules
+        .split('(')
+        .skip(1)
+        .filter_map(|rule| rule.split_once(',').map(|(from, _)| from.trim()));
     arrows.chain(pairs)
 }
 
@@ -114,18 +151,57 @@ mod tests {
     fn each_filter_by_itself() {
         let names = |text: &str| list(text);
         assert!(!swallowed(Filters::default()));
-        assert!(swallowed(Filters { do_schemas: names("shop"), ..Filters::default() }));
-        assert!(!swallowed(Filters { do_schemas: names("shop,replimeter"), ..Filters::default() }));
-        assert!(swallowed(Filters { ignore_schemas: names("replimeter"), ..Filters::default() }));
-        assert!(swallowed(Filters { ignore_tables: names("replimeter.lag_probe"), ..Filters::default() }));
-        assert!(swallowed(Filters { wild_ignore_tables: names("repli%.%"), ..Filters::default() }));
-        assert!(swallowed(Filters { wild_do_tables: names("shop.%"), ..Filters::default() }));
-        assert!(!swallowed(Filters { do_tables: names("a.b"), wild_do_tables: names("replimeter.%"), ..Filters::default() }));
-        for rewrites in ["replimeter->elsewhere", "a->b,replimeter->c", "(replimeter,elsewhere)", "(a,b),(replimeter,c)"] {
-            assert!(swallowed(Filters { rewrites: rewrites.to_owned(), ..Filters::default() }), "{rewrites}");
+        assert!(swallowed(Filters {
+            do_schemas: names("shop"),
+            ..Filters::default()
+        }));
+        assert!(!swallowed(Filters {
+            do_schemas: names("shop,replimeter"),
+            ..Filters::default()
+        }));
+        assert!(swallowed(Filters {
+            ignore_schemas: names("replimeter"),
+            ..Filters::default()
+        }));
+        assert!(swallowed(Filters {
+            ignore_tables: names("replimeter.lag_probe"),
+            ..Filters::default()
+        }));
+        assert!(swallowed(Filters {
+            wild_ignore_tables: names("repli%.%"),
+            ..Filters::default()
+        }));
+        assert!(swallowed(Filters {
+            wild_do_tables: names("shop.%"),
+            ..Filters::default()
+        }));
+        assert!(!swallowed(Filters {
+            do_tables: names("a.b"),
+            wild_do_tables: names("replimeter.%"),
+            ..Filters::default()
+        }));
+        for rewrites in [
+            "replimeter->elsewhere",
+            "a->b,replimeter->c",
+            "(replimeter,elsewhere)",
+            "(a,b),(replimeter,c)",
+        ] {
+            assert!(
+                swallowed(Filters {
+                    rewrites: rewrites.to_owned(),
+                    ..Filters::default()
+                }),
+                "{rewrites}"
+            );
         }
         for rewrites in ["a->replimeter", "(a,replimeter)", "(a,b)"] {
-            assert!(!swallowed(Filters { rewrites: rewrites.to_owned(), ..Filters::default() }), "{rewrites}");
+            assert!(
+                !swallowed(Filters {
+                    rewrites: rewrites.to_owned(),
+                    ..Filters::default()
+                }),
+                "{rewrites}"
+            );
         }
     }
 

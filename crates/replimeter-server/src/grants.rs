@@ -32,7 +32,9 @@ impl Grants {
     /// tables (roles, proxies, routines) are passed over.
     #[must_use]
     pub fn parse<'a>(lines: impl IntoIterator<Item = &'a str>) -> Self {
-        Self { lines: lines.into_iter().filter_map(parse_line).collect() }
+        Self {
+            lines: lines.into_iter().filter_map(parse_line).collect(),
+        }
     }
 
     /// Whether the user holds `privilege` on every table of `schema`, or on the
@@ -44,19 +46,38 @@ impl Grants {
             Scope::Schema(pattern) => like(pattern, schema),
             Scope::Table(of, name) => of == schema && name == table,
         };
-        let names =
-            |line: &Line| line.privileges.iter().any(|name| name == privilege || name == "ALL PRIVILEGES" || name == "ALL");
-        let granted = self.lines.iter().filter(applies).any(|line| !line.revoke && names(line));
+        let names = |line: &Line| {
+            line.privileges
+                .iter()
+                .any(|name| name == privilege || name == "ALL PRIVILEGES" || name == "ALL")
+        };
+        let granted = self
+            .lines
+            .iter()
+            .filter(applies)
+            .any(|line| !line.revoke && names(line));
         // MySQL's partial revokes take a schema out of a server-wide grant.
-        let revoked = self.lines.iter().filter(applies).any(|line| line.revoke && names(line));
-        let again = self.lines.iter().filter(applies).any(|line| !line.revoke && line.scope != Scope::Server && names(line));
+        let revoked = self
+            .lines
+            .iter()
+            .filter(applies)
+            .any(|line| line.revoke && names(line));
+        let again = self
+            .lines
+            .iter()
+            .filter(applies)
+            .any(|line| !line.revoke && line.scope != Scope::Server && names(line));
         granted && (!revoked || again)
     }
 
     /// Those of `privileges` that the user lacks on `schema.table`.
     #[must_use]
     pub fn missing<'p>(&self, privileges: &[&'p str], schema: &str, table: &str) -> Vec<&'p str> {
-        privileges.iter().copied().filter(|privilege| !self.has(privilege, schema, table)).collect()
+        privileges
+            .iter()
+            .copied()
+            .filter(|privilege| !self.has(privilege, schema, table))
+            .collect()
     }
 }
 
@@ -75,7 +96,11 @@ fn split_outside<'t>(text: &'t str, separator: &str) -> Option<(&'t str, &'t str
             (None, b')') => depth = depth.saturating_sub(1),
             _ => {}
         }
-        if quote.is_none() && depth == 0 && text.is_char_boundary(at) && text[at..].starts_with(separator) {
+        if quote.is_none()
+            && depth == 0
+            && text.is_char_boundary(at)
+            && text[at..].starts_with(separator)
+        {
             return Some((&text[..at], &text[at + separator.len()..]));
         }
     }
@@ -89,10 +114,16 @@ fn parse_line(line: &str) -> Option<Line> {
     };
     let (mut privileges, rest) = split_outside(rest, " ON ")?;
     let (object, _) = split_outside(rest, if revoke { " FROM " } else { " TO " })?;
-    let scope = parse_scope(object.trim().strip_prefix("TABLE ").unwrap_or(object.trim()))?;
+    let scope = parse_scope(
+        object
+            .trim()
+            .strip_prefix("TABLE ")
+            .unwrap_or(object.trim()),
+    )?;
     let mut names = Vec::new();
     loop {
-        let (one, after) = split_outside(privileges, ",").map_or((privileges, None), |(one, after)| (one, Some(after)));
+        let (one, after) = split_outside(privileges, ",")
+            .map_or((privileges, None), |(one, after)| (one, Some(after)));
         // A privilege on some columns is none on the table.
         if !one.contains('(') {
             names.push(one.trim().to_ascii_uppercase());
@@ -102,7 +133,11 @@ fn parse_line(line: &str) -> Option<Line> {
             None => break,
         }
     }
-    Some(Line { revoke, privileges: names, scope })
+    Some(Line {
+        revoke,
+        privileges: names,
+        scope,
+    })
 }
 
 fn parse_scope(object: &str) -> Option<Scope> {
@@ -111,7 +146,11 @@ fn parse_scope(object: &str) -> Option<Scope> {
     }
     let (schema, table) = split_outside(object, ".")?;
     let schema = unquoted(schema)?;
-    if table == "*" { Some(Scope::Schema(schema)) } else { Some(Scope::Table(schema, unquoted(table)?)) }
+    if table == "*" {
+        Some(Scope::Schema(schema))
+    } else {
+        Some(Scope::Table(schema, unquoted(table)?))
+    }
 }
 
 fn unquoted(name: &str) -> Option<String> {
@@ -134,27 +173,69 @@ mod tests {
 
     #[test]
     fn server_wide_schema_and_table_grants() {
-        assert!(has(&["GRANT ALL PRIVILEGES ON *.* TO `root`@`localhost` WITH GRANT OPTION"], "CREATE"));
-        assert!(has(&["GRANT SELECT, INSERT ON `replimeter`.* TO `u`@`%`"], "INSERT"));
-        assert!(!has(&["GRANT SELECT, INSERT ON `replimeter`.* TO `u`@`%`"], "CREATE"));
-        assert!(!has(&["GRANT ALL PRIVILEGES ON `shop`.* TO `u`@`%`"], "SELECT"));
-        assert!(has(&["GRANT SELECT ON `replimeter`.`lag_probe` TO `u`@`%`"], "SELECT"));
-        assert!(!has(&["GRANT USAGE ON *.* TO `u`@`%` IDENTIFIED BY PASSWORD '*AB ON `replimeter`.* TO '"], "SELECT"));
+        assert!(has(
+            &["GRANT ALL PRIVILEGES ON *.* TO `root`@`localhost` WITH GRANT OPTION"],
+            "CREATE"
+        ));
+        assert!(has(
+            &["GRANT SELECT, INSERT ON `replimeter`.* TO `u`@`%`"],
+            "INSERT"
+        ));
+        assert!(!has(
+            &["GRANT SELECT, INSERT ON `replimeter`.* TO `u`@`%`"],
+            "CREATE"
+        ));
+        assert!(!has(
+            &["GRANT ALL PRIVILEGES ON `shop`.* TO `u`@`%`"],
+            "SELECT"
+        ));
+        assert!(has(
+            &["GRANT SELECT ON `replimeter`.`lag_probe` TO `u`@`%`"],
+            "SELECT"
+        ));
+        assert!(!has(
+            &["GRANT USAGE ON *.* TO `u`@`%` IDENTIFIED BY PASSWORD '*AB ON `replimeter`.* TO '"],
+            "SELECT"
+        ));
     }
 
     #[test]
     fn patterns_columns_roles_and_revokes() {
         assert!(has(&[r"GRANT DROP ON `repli%`.* TO `u`@`%`"], "DROP"));
-        assert!(!has(&["GRANT SELECT (`a`, `b`) ON `replimeter`.`lag_probe` TO `u`@`%`"], "SELECT"));
-        assert!(!has(&["GRANT `SELECT`@`%` TO `u`@`%`", "GRANT PROXY ON ''@'%' TO 'root'@'localhost'"], "SELECT"));
-        assert!(!has(&["GRANT CREATE ON *.* TO `u`@`%`", "REVOKE CREATE ON `replimeter`.* FROM `u`@`%`"], "CREATE"));
-        assert!(has(&["GRANT CREATE ON *.* TO `u`@`%`", "REVOKE CREATE ON `shop`.* FROM `u`@`%`"], "CREATE"));
+        assert!(!has(
+            &["GRANT SELECT (`a`, `b`) ON `replimeter`.`lag_probe` TO `u`@`%`"],
+            "SELECT"
+        ));
+        assert!(!has(
+            &[
+                "GRANT `SELECT`@`%` TO `u`@`%`",
+                "GRANT PROXY ON ''@'%' TO 'root'@'localhost'"
+            ],
+            "SELECT"
+        ));
+        assert!(!has(
+            &[
+                "GRANT CREATE ON *.* TO `u`@`%`",
+                "REVOKE CREATE ON `replimeter`.* FROM `u`@`%`"
+            ],
+            "CREATE"
+        ));
+        assert!(has(
+            &[
+                "GRANT CREATE ON *.* TO `u`@`%`",
+                "REVOKE CREATE ON `shop`.* FROM `u`@`%`"
+            ],
+            "CREATE"
+        ));
     }
 
     #[test]
     fn the_missing_are_named_in_order() {
         let grants = Grants::parse(["GRANT SELECT ON `replimeter`.* TO `u`@`%`"]);
-        assert_eq!(grants.missing(&["CREATE", "SELECT", "DROP"], "replimeter", "lag_probe"), ["CREATE", "DROP"]);
+        assert_eq!(
+            grants.missing(&["CREATE", "SELECT", "DROP"], "replimeter", "lag_probe"),
+            ["CREATE", "DROP"]
+        );
     }
 
     proptest! {

@@ -15,7 +15,9 @@ impl Namespace {
     /// The one behind an open file of `/proc/…/ns/net`.
     #[must_use]
     pub fn of(file: File) -> Self {
-        Self { file: Arc::new(file) }
+        Self {
+            file: Arc::new(file),
+        }
     }
 
     /// The one behind a path such as `/proc/1/ns/net`.
@@ -38,7 +40,10 @@ impl Namespace {
     /// When the system does not permit it.
     pub fn enter(&self) -> io::Result<()> {
         use std::os::fd::AsFd;
-        Ok(move_into_link_name_space(self.file.as_fd(), Some(LinkNameSpaceType::Network))?)
+        Ok(move_into_link_name_space(
+            self.file.as_fd(),
+            Some(LinkNameSpaceType::Network),
+        )?)
     }
 
     /// Does something inside, on a thread of its own; sockets made there stay there.
@@ -48,7 +53,9 @@ impl Namespace {
     pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> io::Result<T> {
         thread::scope(|scope| {
             let inside = scope.spawn(|| self.enter().map(|()| work()));
-            inside.join().unwrap_or_else(|_| Err(io::Error::other("a thread ended unexpectedly")))
+            inside
+                .join()
+                .unwrap_or_else(|_| Err(io::Error::other("a thread ended unexpectedly")))
         })
     }
 }

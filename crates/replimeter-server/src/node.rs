@@ -39,18 +39,34 @@ impl Node {
     /// # Errors
     /// Naming the file and the reason, before any connection is tried.
     pub fn check_files(&self) -> Result<(), ServerError> {
-        let files =
-            [("ssl-ca", &self.endpoint.ssl_ca), ("ssl-cert", &self.endpoint.ssl_cert), ("ssl-key", &self.endpoint.ssl_key)];
+        let files = [
+            ("ssl-ca", &self.endpoint.ssl_ca),
+            ("ssl-cert", &self.endpoint.ssl_cert),
+            ("ssl-key", &self.endpoint.ssl_key),
+        ];
         for (parameter, path) in files {
             let Some(path) = path else { continue };
             let refuse = |cause: String, hint: &str| ServerError {
                 kind: ErrorKind::Tls,
-                ..ServerError::unfit(&self.name, &self.endpoint.address(), &format!("cannot use {parameter}"), cause, hint)
+                ..ServerError::unfit(
+                    &self.name,
+                    &self.endpoint.address(),
+                    &format!("cannot use {parameter}"),
+                    cause,
+                    hint,
+                )
             };
-            let bytes = fs::read(path)
-                .map_err(|error| refuse(format!("{}: {error}", path.display()), "give the path of a PEM file on this machine"))?;
+            let bytes = fs::read(path).map_err(|error| {
+                refuse(
+                    format!("{}: {error}", path.display()),
+                    "give the path of a PEM file on this machine",
+                )
+            })?;
             if !bytes.windows(11).any(|window| window == b"-----BEGIN ") {
-                return Err(refuse(format!("{} holds no PEM block", path.display()), "give the path of a PEM file"));
+                return Err(refuse(
+                    format!("{} holds no PEM block", path.display()),
+                    "give the path of a PEM file",
+                ));
             }
         }
         Ok(())
@@ -62,7 +78,11 @@ impl Node {
             .ip_or_hostname(Some(self.endpoint.host.clone()))
             .tcp_port(self.endpoint.port)
             .user(Some(self.user.clone()))
-            .pass(self.password.as_ref().map(|password| password.reveal().to_owned()))
+            .pass(
+                self.password
+                    .as_ref()
+                    .map(|password| password.reveal().to_owned()),
+            )
             // A switch to the server's socket would measure another path than asked for.
             .prefer_socket(false)
             .tcp_nodelay(true)
@@ -80,8 +100,15 @@ impl Node {
     }
 
     fn ssl_opts(&self) -> SslOpts {
-        let verify = matches!(self.endpoint.ssl_mode, SslMode::VerifyCa | SslMode::VerifyIdentity);
-        let identity = self.endpoint.ssl_cert.clone().zip(self.endpoint.ssl_key.clone());
+        let verify = matches!(
+            self.endpoint.ssl_mode,
+            SslMode::VerifyCa | SslMode::VerifyIdentity
+        );
+        let identity = self
+            .endpoint
+            .ssl_cert
+            .clone()
+            .zip(self.endpoint.ssl_key.clone());
         SslOpts::default()
             .with_root_cert_path(self.endpoint.ssl_ca.clone())
             .with_client_identity(identity.map(|(cert, key)| ClientIdentity::new(cert, key)))

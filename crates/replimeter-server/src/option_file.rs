@@ -55,12 +55,22 @@ pub fn read(path: &Path) -> Result<Credentials, OptionFileError> {
     Ok(credentials)
 }
 
-fn read_into(path: &Path, depth: usize, credentials: &mut Credentials) -> Result<(), OptionFileError> {
-    let failed = |source| OptionFileError::Read { path: path.to_owned(), source };
+fn read_into(
+    path: &Path,
+    depth: usize,
+    credentials: &mut Credentials,
+) -> Result<(), OptionFileError> {
+    let failed = |source| OptionFileError::Read {
+        path: path.to_owned(),
+        source,
+    };
     let bytes = fs::read(path).map_err(failed)?;
     let text = String::from_utf8_lossy(&bytes);
-    let includes =
-        parse(&text, credentials).map_err(|(line, reason)| OptionFileError::Syntax { path: path.to_owned(), line, reason })?;
+    let includes = parse(&text, credentials).map_err(|(line, reason)| OptionFileError::Syntax {
+        path: path.to_owned(),
+        line,
+        reason,
+    })?;
     if depth >= MOST_DEPTH {
         return Ok(());
     }
@@ -68,8 +78,14 @@ fn read_into(path: &Path, depth: usize, credentials: &mut Credentials) -> Result
         match include {
             Include::File(file) => read_into(&file, depth + 1, credentials)?,
             Include::Folder(folder) => {
-                let entries = fs::read_dir(&folder).map_err(|source| OptionFileError::Read { path: folder.clone(), source })?;
-                let mut files: Vec<PathBuf> = entries.filter_map(Result::ok).map(|entry| entry.path()).collect();
+                let entries = fs::read_dir(&folder).map_err(|source| OptionFileError::Read {
+                    path: folder.clone(),
+                    source,
+                })?;
+                let mut files: Vec<PathBuf> = entries
+                    .filter_map(Result::ok)
+                    .map(|entry| entry.path())
+                    .collect();
                 files.retain(|file| file.extension().is_some_and(|extension| extension == "cnf"));
                 files.sort();
                 for file in files {
@@ -100,8 +116,11 @@ fn parse(text: &str, credentials: &mut Credentials) -> Result<Vec<Include>, (usi
         } else if let Some(file) = line.strip_prefix("!include") {
             includes.push(Include::File(file.trim().into()));
         } else if let Some(group) = line.strip_prefix('[') {
-            let name =
-                group.split(']').next().filter(|_| group.contains(']')).ok_or((index + 1, "the group has no closing bracket"))?;
+            let name = group
+                .split(']')
+                .next()
+                .filter(|_| group.contains(']'))
+                .ok_or((index + 1, "the group has no closing bracket"))?;
             ours = GROUPS.contains(&name.trim());
         } else if let Some((name, value)) = option(line)
             && ours
@@ -121,14 +140,24 @@ fn parse(text: &str, credentials: &mut Credentials) -> Result<Vec<Include>, (usi
 fn option(line: &str) -> Option<(String, String)> {
     let (name, value) = line.split_once('=')?;
     let value = value.trim();
-    let quote = value.chars().next().filter(|first| matches!(first, '"' | '\''));
+    let quote = value
+        .chars()
+        .next()
+        .filter(|first| matches!(first, '"' | '\''));
     let body = match quote {
         Some(quote) => {
             let inner = &value[1..];
             &inner[..closing(inner, quote).unwrap_or(inner.len())]
         }
         // Unquoted, a comment begins at a hash behind white space.
-        None => value.split(" #").next().unwrap_or(value).split("\t#").next().unwrap_or(value).trim_end(),
+        None => value
+            .split(" #")
+            .next()
+            .unwrap_or(value)
+            .split("\t#")
+            .next()
+            .unwrap_or(value)
+            .trim_end(),
     };
     Some((name.trim().replace('_', "-"), unescaped(body)))
 }
@@ -184,20 +213,29 @@ mod tests {
 
     #[test]
     fn groups_quotes_comments_and_escapes() {
-        let credentials =
-            parsed("password=outside\n[mysqld]\nuser=mysql\n[client]\nuser = dba # who\npassword = \"a#b\\\"c\\s\" # secret\n");
+        let credentials = parsed(
+            "password=outside\n[mysqld]\nuser=mysql\n[client]\nuser = dba # who\npassword = \"a#b\\\"c\\s\" # secret\n",
+        );
         assert_eq!(credentials.user.as_deref(), Some("dba"));
         assert_eq!(credentials.password.unwrap().reveal(), "a#b\"c ");
     }
 
     #[test]
     fn a_hash_inside_an_unquoted_password_stays() {
-        assert_eq!(parsed("[client]\npassword=a#b").password.unwrap().reveal(), "a#b");
+        assert_eq!(
+            parsed("[client]\npassword=a#b").password.unwrap().reveal(),
+            "a#b"
+        );
     }
 
     #[test]
     fn our_own_group_overrides() {
-        assert_eq!(parsed("[client]\nuser=a\n[replimeter]\nuser=b").user.as_deref(), Some("b"));
+        assert_eq!(
+            parsed("[client]\nuser=a\n[replimeter]\nuser=b")
+                .user
+                .as_deref(),
+            Some("b")
+        );
     }
 
     #[test]
@@ -208,8 +246,18 @@ mod tests {
 
     #[test]
     fn includes_are_noticed() {
-        let includes = parse("!includedir /etc/x.d\n!include /etc/y.cnf", &mut Credentials::default()).unwrap();
-        assert_eq!(includes, [Include::Folder("/etc/x.d".into()), Include::File("/etc/y.cnf".into())]);
+        let includes = parse(
+            "!includedir /etc/x.d\n!include /etc/y.cnf",
+            &mut Credentials::default(),
+        )
+        .unwrap();
+        assert_eq!(
+            includes,
+            [
+                Include::Folder("/etc/x.d".into()),
+                Include::File("/etc/y.cnf".into())
+            ]
+        );
     }
 
     proptest! {

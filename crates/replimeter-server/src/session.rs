@@ -32,18 +32,27 @@ impl Session {
     pub fn open(node: &Node) -> Result<Self, ServerError> {
         let connect = |tls: bool| match &node.namespace {
             None => Conn::new(node.opts(tls)),
-            Some(namespace) => namespace.run(|| Conn::new(node.opts(tls))).map_err(Error::IoError)?,
+            Some(namespace) => namespace
+                .run(|| Conn::new(node.opts(tls)))
+                .map_err(Error::IoError)?,
         };
         let wants_tls = node.endpoint.ssl_mode != SslMode::Disabled;
         let (conn, tls) = match connect(wants_tls) {
-            Err(Error::DriverError(DriverError::TlsNotSupported)) if node.endpoint.ssl_mode == SslMode::Preferred => {
+            Err(Error::DriverError(DriverError::TlsNotSupported))
+                if node.endpoint.ssl_mode == SslMode::Preferred =>
+            {
                 (connect(false), false)
             }
             first => (first, wants_tls),
         };
         let (name, address) = (node.name.clone(), node.endpoint.address());
         match conn {
-            Ok(conn) => Ok(Self { conn, name, address, tls }),
+            Ok(conn) => Ok(Self {
+                conn,
+                name,
+                address,
+                tls,
+            }),
             Err(error) => {
                 let mut error = ServerError::from_driver(&name, &address, "cannot connect", &error);
                 // Before the session stands, a broken connection is one that was never made.
@@ -96,7 +105,11 @@ impl Session {
         // SAFETY: the session owns the socket and lives until the end of this function.
         let borrowed = unsafe { BorrowedFd::borrow_raw(raw) };
         rustix::io::fcntl_dupfd_cloexec(borrowed, 0).map_err(|error| {
-            self.unfit("cannot share the connection's socket", error.to_string(), "raise the limit of open files (ulimit -n)")
+            self.unfit(
+                "cannot share the connection's socket",
+                error.to_string(),
+                "raise the limit of open files (ulimit -n)",
+            )
         })
     }
 
@@ -113,7 +126,12 @@ impl Session {
 
     /// An error about this server that we judge ourselves.
     #[must_use]
-    pub fn unfit(&self, doing: &str, cause: impl Into<String>, hint: impl Into<String>) -> ServerError {
+    pub fn unfit(
+        &self,
+        doing: &str,
+        cause: impl Into<String>,
+        hint: impl Into<String>,
+    ) -> ServerError {
         ServerError::unfit(&self.name, &self.address, doing, cause, hint)
     }
 
@@ -122,7 +140,9 @@ impl Session {
     /// # Errors
     /// When the server refuses it or the connection breaks.
     pub fn run(&mut self, doing: &str, sql: &str) -> Result<(), ServerError> {
-        self.conn.query_drop(sql).map_err(|error| ServerError::from_driver(&self.name, &self.address, doing, &error))
+        self.conn
+            .query_drop(sql)
+            .map_err(|error| ServerError::from_driver(&self.name, &self.address, doing, &error))
     }
 
     /// Runs the first of several statements that this server's grammar knows.
@@ -133,7 +153,8 @@ impl Session {
         let mut last = Ok(());
         for sql in alternatives {
             last = self.run(doing, sql);
-            if !matches!(&last, Err(error) if error.kind == ErrorKind::Statement(crate::error::code::SYNTAX)) {
+            if !matches!(&last, Err(error) if error.kind == ErrorKind::Statement(crate::error::code::SYNTAX))
+            {
                 break;
             }
         }
@@ -145,11 +166,19 @@ impl Session {
     /// # Errors
     /// When the server refuses it or the connection breaks.
     pub fn rows(&mut self, doing: &str, sql: &str) -> Result<Vec<StatusRow>, ServerError> {
-        let wrap = |error: Error| ServerError::from_driver(&self.name, &self.address, doing, &error);
+        let wrap =
+            |error: Error| ServerError::from_driver(&self.name, &self.address, doing, &error);
         let rows: Vec<mysql::Row> = self.conn.query(sql).map_err(wrap)?;
         let texts = rows.into_iter().map(|row| {
-            let names: Vec<String> = row.columns_ref().iter().map(|column| column.name_str().into_owned()).collect();
-            names.into_iter().zip(row.unwrap().into_iter().map(text)).collect()
+            let names: Vec<String> = row
+                .columns_ref()
+                .iter()
+                .map(|column| column.name_str().into_owned())
+                .collect();
+            names
+                .into_iter()
+                .zip(row.unwrap().into_iter().map(text))
+                .collect()
         });
         Ok(texts.collect())
     }
@@ -159,10 +188,18 @@ impl Session {
     ///
     /// # Errors
     /// When the server refuses it or the connection breaks.
-    pub fn pairs(&mut self, doing: &str, sql: &str) -> Result<BTreeMap<String, String>, ServerError> {
-        let wrap = |error: Error| ServerError::from_driver(&self.name, &self.address, doing, &error);
+    pub fn pairs(
+        &mut self,
+        doing: &str,
+        sql: &str,
+    ) -> Result<BTreeMap<String, String>, ServerError> {
+        let wrap =
+            |error: Error| ServerError::from_driver(&self.name, &self.address, doing, &error);
         let rows: Vec<(String, Option<String>)> = self.conn.query(sql).map_err(wrap)?;
-        Ok(rows.into_iter().map(|(name, value)| (name, value.unwrap_or_default())).collect())
+        Ok(rows
+            .into_iter()
+            .map(|(name, value)| (name, value.unwrap_or_default()))
+            .collect())
     }
 
     /// Runs a statement and returns the first column of its first row; `None`
@@ -171,9 +208,13 @@ impl Session {
     /// # Errors
     /// When the server refuses it or the connection breaks.
     pub fn value(&mut self, doing: &str, sql: &str) -> Result<Option<String>, ServerError> {
-        let wrap = |error: Error| ServerError::from_driver(&self.name, &self.address, doing, &error);
+        let wrap =
+            |error: Error| ServerError::from_driver(&self.name, &self.address, doing, &error);
         let row: Option<mysql::Row> = self.conn.query_first(sql).map_err(wrap)?;
-        Ok(row.and_then(|row| row.unwrap().into_iter().next()).filter(|value| *value != Value::NULL).map(text))
+        Ok(row
+            .and_then(|row| row.unwrap().into_iter().next())
+            .filter(|value| *value != Value::NULL)
+            .map(text))
     }
 }
 

@@ -25,9 +25,22 @@ impl Excess {
     pub fn over(count: u64, of: u64, expected: f64) -> Self {
         let count = count.min(of);
         let (happened, not) = (count as f64, (of - count) as f64);
-        let low = if count == 0 { Some(0.0) } else { beta(happened, not + 1.0).map(|beta| beta.inverse_cdf(0.025)) };
-        let high = if count == of { Some(1.0) } else { beta(happened + 1.0, not).map(|beta| beta.inverse_cdf(0.975)) };
-        Self { count, of, p_value: at_least(count, of, expected), share: [low.unwrap_or(0.0), high.unwrap_or(1.0)] }
+        let low = if count == 0 {
+            Some(0.0)
+        } else {
+            beta(happened, not + 1.0).map(|beta| beta.inverse_cdf(0.025))
+        };
+        let high = if count == of {
+            Some(1.0)
+        } else {
+            beta(happened + 1.0, not).map(|beta| beta.inverse_cdf(0.975))
+        };
+        Self {
+            count,
+            of,
+            p_value: at_least(count, of, expected),
+            share: [low.unwrap_or(0.0), high.unwrap_or(1.0)],
+        }
     }
 
     /// Whether the share is significantly above the expected one (at 5 %).
@@ -71,7 +84,14 @@ mod tests {
         assert!((at_least(2, 20, 0.05) - 0.264_160_475_5).abs() < 1e-9);
         assert!((at_least(4, 20, 0.05) - 0.015_901_527).abs() < 1e-7);
         assert!((at_least(5, 5, 0.5) - 1.0 / 32.0).abs() < 1e-12);
-        assert_eq!((at_least(0, 9, 0.1), at_least(10, 9, 0.1), at_least(3, 9, 0.0)), (1.0, 0.0, 0.0));
+        assert_eq!(
+            (
+                at_least(0, 9, 0.1),
+                at_least(10, 9, 0.1),
+                at_least(3, 9, 0.0)
+            ),
+            (1.0, 0.0, 0.0)
+        );
     }
 
     #[test]
@@ -80,7 +100,10 @@ mod tests {
         let four = Excess::over(4, 20, 0.05);
         assert!(four.significant());
         // R: binom.test(4, 20)$conf.int is 0.0573 … 0.4366.
-        assert!((four.share[0] - 0.057_334).abs() < 1e-5 && (four.share[1] - 0.436_614).abs() < 1e-5, "{four:?}");
+        assert!(
+            (four.share[0] - 0.057_334).abs() < 1e-5 && (four.share[1] - 0.436_614).abs() < 1e-5,
+            "{four:?}"
+        );
         assert_eq!(Excess::over(0, 20, 0.05).share[0], 0.0);
         assert_eq!(Excess::over(20, 20, 0.05).share[1], 1.0);
     }

@@ -10,10 +10,20 @@ use crate::signed::SignedHistogram;
 /// picture. Empty for no samples.
 #[must_use]
 pub fn bins(histogram: &SignedHistogram, most: usize) -> Vec<Bin> {
-    let (Some(min), Some(max)) = (histogram.min(), histogram.max()) else { return Vec::new() };
+    let (Some(min), Some(max)) = (histogram.min(), histogram.max()) else {
+        return Vec::new();
+    };
     let count = histogram.count();
-    let central = |p: f64| histogram.at_rank(crate::signed::rank_of(p, count)).map_or(0, |nanos| nanos.0);
-    let (low, high) = if count < 100 { (min.0, max.0) } else { (central(0.01), central(0.99)) };
+    let central = |p: f64| {
+        histogram
+            .at_rank(crate::signed::rank_of(p, count))
+            .map_or(0, |nanos| nanos.0)
+    };
+    let (low, high) = if count < 100 {
+        (min.0, max.0)
+    } else {
+        (central(0.01), central(0.99))
+    };
     let width = round_width(high - low, most.max(1));
     let first = low.div_euclid(width);
     let bars = usize::try_from((high.div_euclid(width) - first) + 1).unwrap_or(1);
@@ -31,14 +41,26 @@ pub fn bins(histogram: &SignedHistogram, most: usize) -> Vec<Bin> {
     let us = |nanos: i64| Nanos(nanos).as_micros();
     let mut bins = Vec::with_capacity(bars + 2);
     if before > 0 {
-        bins.push(Bin { low_us: us(min.0), high_us: us(start), count: before });
+        bins.push(Bin {
+            low_us: us(min.0),
+            high_us: us(start),
+            count: before,
+        });
     }
     for (index, count) in counts.into_iter().enumerate() {
         let low = start + index as i64 * width;
-        bins.push(Bin { low_us: us(low), high_us: us(low + width), count });
+        bins.push(Bin {
+            low_us: us(low),
+            high_us: us(low + width),
+            count,
+        });
     }
     if after > 0 {
-        bins.push(Bin { low_us: us(end), high_us: us(max.0), count: after });
+        bins.push(Bin {
+            low_us: us(end),
+            high_us: us(max.0),
+            count: after,
+        });
     }
     bins
 }

@@ -50,7 +50,11 @@ impl Group {
     /// `None` without a start that has a block, and for what is no number.
     fn of(values: &Starts) -> Option<Self> {
         let values: Vec<&Vec<f64>> = values.iter().filter(|blocks| !blocks.is_empty()).collect();
-        if values.is_empty() || values.iter().any(|blocks| blocks.iter().any(|value| !value.is_finite())) {
+        if values.is_empty()
+            || values
+                .iter()
+                .any(|blocks| blocks.iter().any(|value| !value.is_finite()))
+        {
             return None;
         }
         let count = values.len() as f64;
@@ -66,21 +70,39 @@ impl Group {
                 let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
                 within += squares / (size * (size - 1.0)) / count;
             }
-            let scale = if values.len() > 1 { (size / (size - 1.0)).sqrt() } else { 0.0 };
+            let scale = if values.len() > 1 {
+                (size / (size - 1.0)).sqrt()
+            } else {
+                0.0
+            };
             blocks.push(values.iter().map(|value| (value - mean) * scale).collect());
         }
-        let by_starts = if values.len() > 1 { between / (count * (count - 1.0)) } else { 0.0 };
+        let by_starts = if values.len() > 1 {
+            between / (count * (count - 1.0))
+        } else {
+            0.0
+        };
         let variance = by_starts.max(within / count);
         // What is left for the starts when the blocks have contributed theirs.
         let rest = (variance * count - within).max(0.0);
-        let scale = if between > 0.0 { (rest * count / between).sqrt() } else { 0.0 };
+        let scale = if between > 0.0 {
+            (rest * count / between).sqrt()
+        } else {
+            0.0
+        };
         let starts = means.iter().map(|mean| (mean - middle) * scale).collect();
         // Starts that differ no more than their blocks do are as good as one long start.
         let freedom = match by_starts * count >= within {
             true => count - 1.0,
             false => values.iter().map(|blocks| blocks.len() as f64 - 1.0).sum(),
         };
-        Some(Self { mean: middle, starts, blocks, variance, freedom })
+        Some(Self {
+            mean: middle,
+            starts,
+            blocks,
+            variance,
+            freedom,
+        })
     }
 
     /// The mean of one resample.
@@ -115,19 +137,27 @@ fn stretch(parts: &[(f64, &Group)]) -> Option<f64> {
     if whole <= 0.0 {
         return Some(1.0);
     }
-    let squares: f64 = parts.iter().map(|(variance, group)| variance.powi(2) / group.freedom).sum();
+    let squares: f64 = parts
+        .iter()
+        .map(|(variance, group)| variance.powi(2) / group.freedom)
+        .sum();
     let freedom = whole.powi(2) / squares;
     let student = StudentsT::new(0.0, 1.0, freedom).ok()?;
     Some(student.inverse_cdf(0.975) / Z95)
 }
 
 /// The interval around `value`, from what `draw` makes of resamples.
-fn interval(value: f64, stretch: Option<f64>, mut draw: impl FnMut(&mut Random) -> f64) -> Option<[f64; 2]> {
+fn interval(
+    value: f64,
+    stretch: Option<f64>,
+    mut draw: impl FnMut(&mut Random) -> f64,
+) -> Option<[f64; 2]> {
     let stretch = stretch?;
     let mut random = Random::new(SEED);
     let mut drawn: Vec<f64> = (0..RESAMPLES).map(|_| draw(&mut random)).collect();
     drawn.sort_unstable_by(f64::total_cmp);
-    let ends = [RESAMPLES / 40, RESAMPLES - 1 - RESAMPLES / 40].map(|rank| value + (drawn[rank] - value) * stretch);
+    let ends = [RESAMPLES / 40, RESAMPLES - 1 - RESAMPLES / 40]
+        .map(|rank| value + (drawn[rank] - value) * stretch);
     // Below, a logarithm may have no end, and the value itself then has 0; above, that is no interval.
     if ends[0].is_nan() || !ends[1].is_finite() {
         return None;
@@ -149,21 +179,30 @@ fn log_ratio(of: f64, to: f64) -> f64 {
 /// The mean over all starts, each counting alike.
 #[must_use]
 pub fn of_mean(values: &Starts) -> Estimate {
-    let Some(group) = Group::of(values) else { return Estimate::default() };
+    let Some(group) = Group::of(values) else {
+        return Estimate::default();
+    };
     let stretch = stretch(&[(group.variance, &group)]);
-    estimate(group.mean, interval(group.mean, stretch, |random| group.draw(random)))
+    estimate(
+        group.mean,
+        interval(group.mean, stretch, |random| group.draw(random)),
+    )
 }
 
 /// The same of positive values: the interval is made on the logarithm, and so is positive
 /// too, however few starts there are.
 #[must_use]
 pub fn of_positive_mean(values: &Starts) -> Estimate {
-    let Some(group) = Group::of(values) else { return Estimate::default() };
+    let Some(group) = Group::of(values) else {
+        return Estimate::default();
+    };
     if group.mean <= 0.0 {
         return Estimate::of(group.mean);
     }
     let stretch = stretch(&[(group.variance, &group)]);
-    let ends = interval(group.mean.ln(), stretch, |random| log_ratio(group.draw(random), 1.0));
+    let ends = interval(group.mean.ln(), stretch, |random| {
+        log_ratio(group.draw(random), 1.0)
+    });
     estimate(group.mean, ends.map(|ends| ends.map(f64::exp)))
 }
 
@@ -174,27 +213,43 @@ pub fn of_positive_mean(values: &Starts) -> Estimate {
 /// values spread so far that it would have no upper end.
 #[must_use]
 pub fn of_ratio(of: &Starts, to: &Starts) -> Estimate {
-    let (Some(of), Some(to)) = (Group::of(of), Group::of(to)) else { return Estimate::default() };
+    let (Some(of), Some(to)) = (Group::of(of), Group::of(to)) else {
+        return Estimate::default();
+    };
     if of.mean <= 0.0 || to.mean <= 0.0 {
         return Estimate::default();
     }
     let value = (of.mean / to.mean).ln();
-    let stretch = stretch(&[(of.variance / of.mean.powi(2), &of), (to.variance / to.mean.powi(2), &to)]);
-    let ends = interval(value, stretch, |random| log_ratio(of.draw(random), to.draw(random)));
+    let stretch = stretch(&[
+        (of.variance / of.mean.powi(2), &of),
+        (to.variance / to.mean.powi(2), &to),
+    ]);
+    let ends = interval(value, stretch, |random| {
+        log_ratio(of.draw(random), to.draw(random))
+    });
     estimate(of.mean / to.mean, ends.map(|ends| ends.map(f64::exp)))
 }
 
 /// The mean of one less the mean of the other.
 #[must_use]
 pub fn of_difference(of: &Starts, less: &Starts) -> Estimate {
-    let (Some(of), Some(less)) = (Group::of(of), Group::of(less)) else { return Estimate::default() };
+    let (Some(of), Some(less)) = (Group::of(of), Group::of(less)) else {
+        return Estimate::default();
+    };
     let value = of.mean - less.mean;
     let stretch = stretch(&[(of.variance, &of), (less.variance, &less)]);
-    estimate(value, interval(value, stretch, |random| of.draw(random) - less.draw(random)))
+    estimate(
+        value,
+        interval(value, stretch, |random| of.draw(random) - less.draw(random)),
+    )
 }
 
 fn estimate(value: f64, ends: Option<[f64; 2]>) -> Estimate {
-    Estimate { value: Some(value), low: ends.map(|[low, _]| low), high: ends.map(|[_, high]| high) }
+    Estimate {
+        value: Some(value),
+        low: ends.map(|[low, _]| low),
+        high: ends.map(|[_, high]| high),
+    }
 }
 
 #[cfg(test)]
@@ -214,21 +269,53 @@ mod tests {
         skewed: bool,
     }
 
-    fn measured(random: &mut Random, world: World, mean: f64, starts: usize, blocks: usize) -> Vec<Vec<f64>> {
+    fn measured(
+        random: &mut Random,
+        world: World,
+        mean: f64,
+        starts: usize,
+        blocks: usize,
+    ) -> Vec<Vec<f64>> {
         let start = |random: &mut Random| {
-            let deviation = if world.skewed { -random.uniform().ln() - 1.0 } else { random.normal() };
+            let deviation = if world.skewed {
+                -random.uniform().ln() - 1.0
+            } else {
+                random.normal()
+            };
             let own = mean * (1.0 + world.between * deviation);
-            (0..blocks).map(|_| own * (1.0 + world.within * random.normal())).collect()
+            (0..blocks)
+                .map(|_| own * (1.0 + world.within * random.normal()))
+                .collect()
         };
         (0..starts).map(|_| start(random)).collect()
     }
 
     const WORLDS: [World; 5] = [
-        World { between: 0.05, within: 0.05, skewed: false },
-        World { between: 0.15, within: 0.03, skewed: false },
-        World { between: 0.0, within: 0.10, skewed: false },
-        World { between: 0.02, within: 0.05, skewed: false },
-        World { between: 0.05, within: 0.05, skewed: true },
+        World {
+            between: 0.05,
+            within: 0.05,
+            skewed: false,
+        },
+        World {
+            between: 0.15,
+            within: 0.03,
+            skewed: false,
+        },
+        World {
+            between: 0.0,
+            within: 0.10,
+            skewed: false,
+        },
+        World {
+            between: 0.02,
+            within: 0.05,
+            skewed: false,
+        },
+        World {
+            between: 0.05,
+            within: 0.05,
+            skewed: true,
+        },
     ];
 
     /// The share of simulated measurements whose interval covers the truth.
@@ -248,10 +335,16 @@ mod tests {
                     let to = measured(random, world, 1000.0, starts, 6);
                     of_ratio(&of, &to).excludes(0.4) == Some(false)
                 });
-                println!("{world:?}, {starts} starts: {:.1} % of ratios", share * 100.0);
+                println!(
+                    "{world:?}, {starts} starts: {:.1} % of ratios",
+                    share * 100.0
+                );
                 // Three standard errors of a share of 400 are 3.3 %. What the blocks alone spread is
                 // counted even where starts do not differ at all: those intervals are a little wide.
-                assert!((0.917..=0.995).contains(&share), "{world:?}, {starts} starts: {share}");
+                assert!(
+                    (0.917..=0.995).contains(&share),
+                    "{world:?}, {starts} starts: {share}"
+                );
             }
         }
     }
@@ -266,12 +359,19 @@ mod tests {
                     of_difference(&of, &less).excludes(220.0) == Some(false)
                 });
                 let mean = coverage(world, starts, |random| {
-                    of_mean(&measured(random, world, 350.0, starts, 6)).excludes(350.0) == Some(false)
+                    of_mean(&measured(random, world, 350.0, starts, 6)).excludes(350.0)
+                        == Some(false)
                 });
                 // Of one group with skewed starts no symmetric interval covers in full.
                 let least = if world.skewed { 0.87 } else { 0.917 };
-                assert!(difference >= least, "{world:?}, {starts} starts: a difference {difference}");
-                assert!(mean >= least - if world.skewed { 0.03 } else { 0.0 }, "{world:?}, {starts} starts: a mean {mean}");
+                assert!(
+                    difference >= least,
+                    "{world:?}, {starts} starts: a difference {difference}"
+                );
+                assert!(
+                    mean >= least - if world.skewed { 0.03 } else { 0.0 },
+                    "{world:?}, {starts} starts: a mean {mean}"
+                );
             }
         }
     }
@@ -294,7 +394,13 @@ mod tests {
         // What this module is for: one start of many blocks taken as if blocks were starts.
         let world = WORLDS[1];
         let share = coverage(world, 1, |random| {
-            let blocks = |values: Vec<Vec<f64>>| values.concat().into_iter().map(|value| vec![value]).collect::<Vec<_>>();
+            let blocks = |values: Vec<Vec<f64>>| {
+                values
+                    .concat()
+                    .into_iter()
+                    .map(|value| vec![value])
+                    .collect::<Vec<_>>()
+            };
             let of = blocks(measured(random, world, 400.0, 4, 6));
             let to = blocks(measured(random, world, 1000.0, 4, 6));
             of_ratio(&of, &to).excludes(0.4) == Some(false)
@@ -307,7 +413,10 @@ mod tests {
         for world in WORLDS {
             let mut random = Random::new(5);
             let differs = |_: &usize| {
-                let (a, b) = (measured(&mut random, world, 900.0, 4, 6), measured(&mut random, world, 900.0, 4, 6));
+                let (a, b) = (
+                    measured(&mut random, world, 900.0, 4, 6),
+                    measured(&mut random, world, 900.0, 4, 6),
+                );
                 of_ratio(&a, &b).excludes(1.0) == Some(true)
             };
             let differences = (0..600).filter(differs).count() as u64;
@@ -318,9 +427,15 @@ mod tests {
 
     #[test]
     fn known_answers() {
-        let (of, to) = (vec![vec![10.0, 14.0], vec![12.0]], vec![vec![3.0], vec![5.0]]);
+        let (of, to) = (
+            vec![vec![10.0, 14.0], vec![12.0]],
+            vec![vec![3.0], vec![5.0]],
+        );
         let ratio = of_ratio(&of, &to);
-        assert_eq!((ratio.value, of_difference(&of, &to).value), (Some(3.0), Some(8.0)));
+        assert_eq!(
+            (ratio.value, of_difference(&of, &to).value),
+            (Some(3.0), Some(8.0))
+        );
         let [low, high] = ratio.ends().unwrap();
         assert!(low < 3.0 && 3.0 < high, "{ratio:?}");
         // The other way about it is the inverse.
@@ -330,7 +445,12 @@ mod tests {
         let still = [vec![7.0, 7.0], vec![7.0, 7.0]];
         assert_eq!(of_mean(&still).ends(), Some([7.0, 7.0]));
         // Starts that stood still now and then may have been anything below.
-        let stalled = [vec![9_000.0, 1.0], vec![1.0, 2.0], vec![1.0, 1.0], vec![8_000.0, 1.0]];
+        let stalled = [
+            vec![9_000.0, 1.0],
+            vec![1.0, 2.0],
+            vec![1.0, 1.0],
+            vec![8_000.0, 1.0],
+        ];
         let steady = [vec![100.0, 101.0], vec![99.0, 100.0]];
         assert_eq!(of_ratio(&stalled, &steady).low, Some(0.0));
         assert_eq!(of_ratio(&steady, &stalled).ends(), None);

@@ -63,8 +63,13 @@ impl Brackets {
     /// end. Ends that are the same stand for a time that is known exactly.
     pub fn record(&mut self, low: Option<Nanos>, high: Nanos) {
         let high_number = grid::ceil(high.0);
-        let low_number = low.map_or(OPEN, |low| grid::floor(low.0.min(high.0)).min(high_number - 1));
-        *self.pairs.entry(coarsened((low_number, high_number), self.coarse)).or_insert(0) += 1;
+        let low_number = low.map_or(OPEN, |low| {
+            grid::floor(low.0.min(high.0)).min(high_number - 1)
+        });
+        *self
+            .pairs
+            .entry(coarsened((low_number, high_number), self.coarse))
+            .or_insert(0) += 1;
         self.count += 1;
         while self.pairs.len() > MOST_PAIRS && self.coarse < COARSEST {
             self.coarse += 1;
@@ -83,7 +88,11 @@ impl Brackets {
     /// The estimate; `None` without brackets.
     #[must_use]
     pub fn estimate(&self) -> Option<Npmle> {
-        let mut pairs: Vec<((i32, i32), u64)> = self.pairs.iter().map(|(pair, count)| (*pair, *count)).collect();
+        let mut pairs: Vec<((i32, i32), u64)> = self
+            .pairs
+            .iter()
+            .map(|(pair, count)| (*pair, *count))
+            .collect();
         if pairs.is_empty() {
             return None;
         }
@@ -92,15 +101,33 @@ impl Brackets {
         let problem = Problem::new(&pairs, &intervals);
         let even = vec![1.0 / intervals.len() as f64; intervals.len()];
         let fit = problem.fit(&problem.weights, even, TOLERANCE, MOST_STEPS);
-        let place = |number: i32| if number == OPEN { Nanos(i64::MIN) } else { Nanos(grid::at(number)) };
-        let intervals: Vec<(Nanos, Nanos)> = intervals.into_iter().map(|(low, high)| (place(low), place(high))).collect();
-        Some(Npmle { intervals, problem, fit, count: self.count })
+        let place = |number: i32| {
+            if number == OPEN {
+                Nanos(i64::MIN)
+            } else {
+                Nanos(grid::at(number))
+            }
+        };
+        let intervals: Vec<(Nanos, Nanos)> = intervals
+            .into_iter()
+            .map(|(low, high)| (place(low), place(high)))
+            .collect();
+        Some(Npmle {
+            intervals,
+            problem,
+            fit,
+            count: self.count,
+        })
     }
 }
 
 /// Moves both ends outwards to points that are left after so many coarsenings.
 fn coarsened((low, high): (i32, i32), coarse: u32) -> (i32, i32) {
-    let low = if low == OPEN { OPEN } else { (low >> coarse) << coarse };
+    let low = if low == OPEN {
+        OPEN
+    } else {
+        (low >> coarse) << coarse
+    };
     (low, -((-high >> coarse) << coarse))
 }
 
@@ -108,7 +135,9 @@ fn coarsened((low, high): (i32, i32), coarse: u32) -> (i32, i32) {
 /// (Peto 1973); ascending and disjoint.
 fn innermost(pairs: impl Iterator<Item = (i32, i32)>) -> Vec<(i32, i32)> {
     // Of equal ends the high one comes first: (a, b] and (b, c] share nothing.
-    let mut ends: Vec<(i32, bool)> = pairs.flat_map(|(low, high)| [(low, true), (high, false)]).collect();
+    let mut ends: Vec<(i32, bool)> = pairs
+        .flat_map(|(low, high)| [(low, true), (high, false)])
+        .collect();
     ends.sort_unstable();
     ends.dedup();
     ends.windows(2)
@@ -154,7 +183,11 @@ impl Problem {
             same
         });
         let (runs, weights) = weighted.into_iter().unzip();
-        Self { runs, weights, intervals: intervals.len() }
+        Self {
+            runs,
+            weights,
+            intervals: intervals.len(),
+        }
     }
 
     /// The masses that maximise Σ w·ln P(bracket), from `masses` on.
@@ -194,7 +227,11 @@ impl Problem {
             self.convex_minorant(weights, &mut masses, &mut sums);
         }
         normalise(&mut masses);
-        Fit { masses, steps, gap: gap.max(0.0) }
+        Fit {
+            masses,
+            steps,
+            gap: gap.max(0.0),
+        }
     }
 
     /// The log-likelihood of a distribution function.
@@ -204,7 +241,11 @@ impl Problem {
                 return 0.0;
             }
             let share = sums[to] - sums[from];
-            if share > 0.0 { weight * share.ln() } else { f64::NEG_INFINITY }
+            if share > 0.0 {
+                weight * share.ln()
+            } else {
+                f64::NEG_INFINITY
+            }
         };
         self.runs.iter().zip(weights).map(one).sum()
     }
@@ -225,7 +266,13 @@ impl Problem {
             bend[from] += second;
         }
         let wanted: Vec<(f64, f64)> = (1..last)
-            .map(|at| if bend[at] > 0.0 { (sums[at] + slope[at] / bend[at], bend[at]) } else { (sums[at], 1e-12) })
+            .map(|at| {
+                if bend[at] > 0.0 {
+                    (sums[at] + slope[at] / bend[at], bend[at])
+                } else {
+                    (sums[at], 1e-12)
+                }
+            })
             .collect();
         let monotone = isotonic(&wanted);
         let before = self.likelihood(weights, sums);
@@ -276,12 +323,19 @@ fn isotonic(values: &[(f64, f64)]) -> Vec<f64> {
                 break;
             }
             let weight = its_weight + block.1;
-            block = ((before * its_weight + block.0 * block.1) / weight, weight, members + block.2);
+            block = (
+                (before * its_weight + block.0 * block.1) / weight,
+                weight,
+                members + block.2,
+            );
             blocks.pop();
         }
         blocks.push(block);
     }
-    blocks.into_iter().flat_map(|(value, _, members)| std::iter::repeat_n(value, members)).collect()
+    blocks
+        .into_iter()
+        .flat_map(|(value, _, members)| std::iter::repeat_n(value, members))
+        .collect()
 }
 
 /// A quantile of an estimate: somewhere in (`low`, `high`], the brackets do not
@@ -309,7 +363,10 @@ impl Npmle {
     /// The innermost intervals (low, high], ascending, with their masses, which
     /// sum to 1. A low end of `i64::MIN` is none.
     pub fn intervals(&self) -> impl Iterator<Item = (Nanos, Nanos, f64)> + '_ {
-        self.intervals.iter().zip(&self.fit.masses).map(|(&(low, high), &mass)| (low, high, mass))
+        self.intervals
+            .iter()
+            .zip(&self.fit.masses)
+            .map(|(&(low, high), &mass)| (low, high, mass))
     }
 
     /// How far the log-likelihood is below its maximum, at most.
@@ -336,20 +393,34 @@ impl Npmle {
     pub fn telling(&self, p: f64) -> f64 {
         let at = Self::reached(&self.fit.masses, p);
         let runs = self.problem.runs.iter().zip(&self.problem.weights);
-        runs.filter(|((from, to), _)| !(*from..*to).contains(&at) || to - from == 1).map(|(_, weight)| weight).sum()
+        runs.filter(|((from, to), _)| !(*from..*to).contains(&at) || to - from == 1)
+            .map(|(_, weight)| weight)
+            .sum()
     }
 
     fn quantile_of(&self, masses: &[f64], p: f64) -> Quantile {
-        let (low, high) = self.intervals.get(Self::reached(masses, p)).copied().unwrap_or_default();
+        let (low, high) = self
+            .intervals
+            .get(Self::reached(masses, p))
+            .copied()
+            .unwrap_or_default();
         let low = (low.0 != i64::MIN).then_some(low);
-        Quantile { low, point: low.map_or(high, |low| low.midpoint(high)), high }
+        Quantile {
+            low,
+            point: low.map_or(high, |low| low.midpoint(high)),
+            high,
+        }
     }
 
     /// The number of the innermost interval in which the distribution passes `p`.
     fn reached(masses: &[f64], p: f64) -> usize {
         let mut sum = 0.0;
         let mut last = 0;
-        for (at, mass) in masses.iter().enumerate().filter(|(_, mass)| **mass > NOTHING) {
+        for (at, mass) in masses
+            .iter()
+            .enumerate()
+            .filter(|(_, mass)| **mass > NOTHING)
+        {
             sum += mass;
             last = at;
             if sum >= p - NOTHING {
@@ -376,13 +447,25 @@ impl Npmle {
         let mut found: Vec<[(Nanos, Nanos); N]> = Vec::with_capacity(RESAMPLES);
         let even = 1.0 / self.intervals.len() as f64;
         // Empty intervals may hold something in a resample.
-        let start: Vec<f64> = self.fit.masses.iter().map(|mass| 0.9 * mass + 0.1 * even).collect();
+        let start: Vec<f64> = self
+            .fit
+            .masses
+            .iter()
+            .map(|mass| 0.9 * mass + 0.1 * even)
+            .collect();
         for _ in 0..RESAMPLES {
-            let weights: Vec<f64> = self.problem.weights.iter().map(|weight| random.poisson(*weight)).collect();
+            let weights: Vec<f64> = self
+                .problem
+                .weights
+                .iter()
+                .map(|weight| random.poisson(*weight))
+                .collect();
             if weights.iter().all(|weight| *weight == 0.0) {
                 continue;
             }
-            let fit = self.problem.fit(&weights, start.clone(), RESAMPLE_TOLERANCE, RESAMPLE_STEPS);
+            let fit = self
+                .problem
+                .fit(&weights, start.clone(), RESAMPLE_TOLERANCE, RESAMPLE_STEPS);
             found.push(levels.map(|(p, _)| {
                 let quantile = self.quantile_of(&fit.masses, p);
                 (quantile.low.unwrap_or(quantile.high), quantile.high)
@@ -396,12 +479,20 @@ impl Npmle {
             at += 1;
             lows.sort_unstable();
             highs.sort_unstable();
-            let rank = |p: f64| usize::try_from(rank_of(p, found.len() as u64)).unwrap_or(1).saturating_sub(1);
+            let rank = |p: f64| {
+                usize::try_from(rank_of(p, found.len() as u64))
+                    .unwrap_or(1)
+                    .saturating_sub(1)
+            };
             let low = lows.get(rank(0.025)).copied().unwrap_or(own.point);
             let high = highs.get(rank(0.975)).copied().unwrap_or(own.point);
             let stretch = inflation.max(1.0).sqrt();
             [-1.0, 1.0].map(|side| {
-                let reach = if side < 0.0 { own.point - low } else { high - own.point };
+                let reach = if side < 0.0 {
+                    own.point - low
+                } else {
+                    high - own.point
+                };
                 own.point.as_micros() + side * reach.as_micros().max(0.0) * stretch
             })
         })
@@ -418,8 +509,11 @@ impl Npmle {
             (beyond >= BEYOND).then(|| self.quantile(p))
         };
         let point = |p: f64| stated(p).map(|quantile| quantile.point.as_micros());
-        let within =
-            |p: f64| stated(p).map(|quantile| [quantile.low.unwrap_or(quantile.high), quantile.high].map(Nanos::as_micros));
+        let within = |p: f64| {
+            stated(p).map(|quantile| {
+                [quantile.low.unwrap_or(quantile.high), quantile.high].map(Nanos::as_micros)
+            })
+        };
         let held: Vec<(f64, f64, f64)> = self
             .intervals()
             .filter(|(_, _, mass)| *mass > NOTHING)
@@ -428,8 +522,14 @@ impl Npmle {
                 (low.as_micros(), high.as_micros(), mass)
             })
             .collect();
-        let mean: f64 = held.iter().map(|(low, high, mass)| low.midpoint(*high) * mass).sum();
-        let variance: f64 = held.iter().map(|(low, high, mass)| (low.midpoint(*high) - mean).powi(2) * mass).sum();
+        let mean: f64 = held
+            .iter()
+            .map(|(low, high, mass)| low.midpoint(*high) * mass)
+            .sum();
+        let variance: f64 = held
+            .iter()
+            .map(|(low, high, mass)| (low.midpoint(*high) - mean).powi(2) * mass)
+            .sum();
         let samples = self.count as f64;
         let ci95 = stated(0.5).map(|median| {
             let of = |p: f64| stated(p).and_then(|quantile| inflation(quantile.point));
@@ -450,13 +550,21 @@ impl Npmle {
                 [None; LEVELS.len()]
             };
             let [p50_us, p90_us, p95_us, p99_us] = intervals;
-            Intervals { p50_us, p90_us, p95_us, p99_us, p999_us: None, inflation: inflation(median.point) }
+            Intervals {
+                p50_us,
+                p90_us,
+                p95_us,
+                p99_us,
+                p999_us: None,
+                inflation: inflation(median.point),
+            }
         });
         let distribution = Distribution {
             count: self.count,
             min_us: held.first().map(|(low, _, _)| *low),
             mean_us: Some(mean),
-            stdev_us: (self.count > 1).then(|| (variance * samples / (samples - 1.0)).max(0.0).sqrt()),
+            stdev_us: (self.count > 1)
+                .then(|| (variance * samples / (samples - 1.0)).max(0.0).sqrt()),
             p50_us: point(0.5),
             p90_us: point(0.9),
             p95_us: point(0.95),
@@ -500,7 +608,8 @@ mod tests {
     fn masses(estimate: &Npmle) -> Vec<(f64, f64, f64)> {
         let unit = UNIT as f64;
         let held = estimate.intervals().filter(|(_, _, mass)| *mass > 1e-4);
-        held.map(|(low, high, mass)| (low.0 as f64 / unit, high.0 as f64 / unit, mass)).collect()
+        held.map(|(low, high, mass)| (low.0 as f64 / unit, high.0 as f64 / unit, mass))
+            .collect()
     }
 
     fn assert_masses(brackets: &[(i64, i64)], wanted: &[(f64, f64, f64)]) {
@@ -508,8 +617,16 @@ mod tests {
         let got = masses(&estimate);
         let near = |a: f64, b: f64| (a - b).abs() < 0.02;
         let same = got.len() == wanted.len()
-            && got.iter().zip(wanted).all(|(a, b)| near(a.0, b.0) && near(a.1, b.1) && (a.2 - b.2).abs() < 0.01);
-        assert!(same, "{got:?} for {wanted:?}, {} steps, gap {}", estimate.steps(), estimate.gap());
+            && got
+                .iter()
+                .zip(wanted)
+                .all(|(a, b)| near(a.0, b.0) && near(a.1, b.1) && (a.2 - b.2).abs() < 0.01);
+        assert!(
+            same,
+            "{got:?} for {wanted:?}, {} steps, gap {}",
+            estimate.steps(),
+            estimate.gap()
+        );
         assert!(estimate.gap() <= TOLERANCE, "{}", estimate.gap());
     }
 
@@ -530,7 +647,10 @@ mod tests {
     fn the_chain_of_four_by_hand() {
         // (0,1], (0,2], (1,3], (2,3]: innermost are (0,1], (1,2], (2,3] with masses
         // a, b, c; a(a+b)(b+c)c under a+b+c = 1 is largest at a = c = ½, b = 0.
-        assert_masses(&[(0, 1), (0, 2), (1, 3), (2, 3)], &[(0.0, 1.0, 0.5), (2.0, 3.0, 0.5)]);
+        assert_masses(
+            &[(0, 1), (0, 2), (1, 3), (2, 3)],
+            &[(0.0, 1.0, 0.5), (2.0, 3.0, 0.5)],
+        );
     }
 
     #[test]
@@ -541,17 +661,35 @@ mod tests {
         let brackets = [(1, 100), (0, 2), (3, 100), (0, 4), (0, 5)];
         let estimate = of(&brackets);
         let at = |units: i64| -> f64 {
-            estimate.intervals().filter(|(_, high, _)| high.0 <= units * UNIT + UNIT / 50).map(|(_, _, mass)| mass).sum()
+            estimate
+                .intervals()
+                .filter(|(_, high, _)| high.0 <= units * UNIT + UNIT / 50)
+                .map(|(_, _, mass)| mass)
+                .sum()
         };
         for (units, wanted) in [(1, 0.0), (2, 0.5), (3, 0.5), (4, 1.0), (5, 1.0)] {
-            assert!((at(units) - wanted).abs() < 0.01, "F({units}) = {} for {wanted}", at(units));
+            assert!(
+                (at(units) - wanted).abs() < 0.01,
+                "F({units}) = {} for {wanted}",
+                at(units)
+            );
         }
     }
 
     #[test]
     fn self_consistent_as_turnbull_asks() {
         // Each mass is the mean share of the brackets that hold its interval.
-        let brackets = [(0, 3), (1, 5), (2, 4), (3, 7), (5, 8), (6, 9), (0, 9), (7, 8), (1, 2)];
+        let brackets = [
+            (0, 3),
+            (1, 5),
+            (2, 4),
+            (3, 7),
+            (5, 8),
+            (6, 9),
+            (0, 9),
+            (7, 8),
+            (1, 2),
+        ];
         let estimate = of(&brackets);
         let held: Vec<(Nanos, Nanos, f64)> = estimate.intervals().collect();
         for (low, high, mass) in &held {
@@ -559,13 +697,21 @@ mod tests {
                 .iter()
                 .map(|(from, to)| {
                     let inside = |low: &Nanos, high: &Nanos| {
-                        low.0 >= grid::at(grid::floor(from * UNIT)) && high.0 <= grid::at(grid::ceil(to * UNIT))
+                        low.0 >= grid::at(grid::floor(from * UNIT))
+                            && high.0 <= grid::at(grid::ceil(to * UNIT))
                     };
-                    let total: f64 = held.iter().filter(|(low, high, _)| inside(low, high)).map(|(_, _, mass)| mass).sum();
+                    let total: f64 = held
+                        .iter()
+                        .filter(|(low, high, _)| inside(low, high))
+                        .map(|(_, _, mass)| mass)
+                        .sum();
                     if inside(low, high) { mass / total } else { 0.0 }
                 })
                 .sum();
-            assert!((share / brackets.len() as f64 - mass).abs() < 1e-3, "{low:?} {high:?} {mass}");
+            assert!(
+                (share / brackets.len() as f64 - mass).abs() < 1e-3,
+                "{low:?} {high:?} {mass}"
+            );
         }
     }
 
@@ -579,13 +725,26 @@ mod tests {
         for p in [0.01, 0.1, 0.5, 0.9, 0.99] {
             let quantile = estimate.quantile(p);
             let exact = (p * 1e9) as i64;
-            assert!(quantile.low.unwrap().0 < exact && exact <= quantile.high.0, "{p}: {quantile:?}");
-            assert!((quantile.point.0 - exact).abs() <= exact / 127, "{p}: {quantile:?}");
+            assert!(
+                quantile.low.unwrap().0 < exact && exact <= quantile.high.0,
+                "{p}: {quantile:?}"
+            );
+            assert!(
+                (quantile.point.0 - exact).abs() <= exact / 127,
+                "{p}: {quantile:?}"
+            );
         }
         let (figures, within) = estimate.figures(|_| None);
         assert_eq!((figures.count, figures.p999_us), (1000, None));
-        assert!((figures.mean_us.unwrap() - 500_500.0).abs() < 500.0, "{figures:?}");
-        assert!(within.p50_us.is_some_and(|[low, high]| low < 500_000.0 && high >= 500_000.0));
+        assert!(
+            (figures.mean_us.unwrap() - 500_500.0).abs() < 500.0,
+            "{figures:?}"
+        );
+        assert!(
+            within
+                .p50_us
+                .is_some_and(|[low, high]| low < 500_000.0 && high >= 500_000.0)
+        );
     }
 
     #[test]
@@ -596,12 +755,21 @@ mod tests {
         all.record(Some(Nanos(UNIT)), Nanos(3 * UNIT));
         all.record(None, Nanos(2 * UNIT));
         let median = all.estimate().unwrap().quantile(0.5);
-        assert!(median.low.is_some_and(|low| low.0 >= UNIT - UNIT / 50) && median.high.0 <= 2 * UNIT + UNIT / 50, "{median:?}");
+        assert!(
+            median.low.is_some_and(|low| low.0 >= UNIT - UNIT / 50)
+                && median.high.0 <= 2 * UNIT + UNIT / 50,
+            "{median:?}"
+        );
     }
 
     /// Times with an exponential tail, seen by polls of a period with a random
     /// phase, in microseconds.
-    fn polled(random: &mut Random, rounds: usize, period: f64, truth: impl Fn(f64) -> f64) -> Vec<(i64, i64)> {
+    fn polled(
+        random: &mut Random,
+        rounds: usize,
+        period: f64,
+        truth: impl Fn(f64) -> f64,
+    ) -> Vec<(i64, i64)> {
         let ns = |us: f64| (us * 1e3) as i64;
         (0..rounds)
             .map(|_| {
@@ -620,15 +788,23 @@ mod tests {
         let truth = |uniform: f64| -100.0 * uniform.ln();
         let brackets = polled(&mut random, 20_000, 150.0, truth);
         let mut all = Brackets::default();
-        brackets.iter().for_each(|(low, high)| all.record(Some(Nanos(*low)), Nanos(*high)));
+        brackets
+            .iter()
+            .for_each(|(low, high)| all.record(Some(Nanos(*low)), Nanos(*high)));
         let estimate = all.estimate().unwrap();
-        let mut middles: Vec<f64> = brackets.iter().map(|(low, high)| (low + high) as f64 / 2e3).collect();
+        let mut middles: Vec<f64> = brackets
+            .iter()
+            .map(|(low, high)| (low + high) as f64 / 2e3)
+            .collect();
         middles.sort_by(f64::total_cmp);
         for p in [0.1, 0.25, 0.5, 0.9] {
             let wanted = truth(1.0 - p);
             let got = estimate.quantile(p).point.as_micros();
             let middle = middles[(p * middles.len() as f64) as usize];
-            assert!((got - wanted).abs() < 0.12 * wanted.max(60.0), "{p}: {got} for {wanted} (midpoint {middle})");
+            assert!(
+                (got - wanted).abs() < 0.12 * wanted.max(60.0),
+                "{p}: {got} for {wanted} (midpoint {middle})"
+            );
             if p < 0.5 {
                 assert!(
                     (middle - wanted).abs() > 2.0 * (got - wanted).abs(),
@@ -650,7 +826,9 @@ mod tests {
                 all.record(Some(Nanos(low)), Nanos(high));
             }
             let intervals = all.estimate().unwrap().bootstrap([(0.5, 1.0), (0.9, 1.0)]);
-            for ((p, [low, high]), covered) in [0.5, 0.9].into_iter().zip(intervals).zip(&mut covered) {
+            for ((p, [low, high]), covered) in
+                [0.5, 0.9].into_iter().zip(intervals).zip(&mut covered)
+            {
                 *covered += u32::from(low <= truth(1.0 - p) && truth(1.0 - p) <= high);
             }
         }
@@ -664,7 +842,10 @@ mod tests {
         let mut all = Brackets::default();
         for _ in 0..300_000 {
             let low = (random.uniform() * 1e9) as i64 - 100_000_000;
-            all.record(Some(Nanos(low)), Nanos(low + (random.uniform() * 1e8) as i64));
+            all.record(
+                Some(Nanos(low)),
+                Nanos(low + (random.uniform() * 1e8) as i64),
+            );
         }
         assert!(all.pairs.len() <= MOST_PAIRS, "{}", all.pairs.len());
         assert_eq!(all.pairs.values().sum::<u64>(), 300_000);

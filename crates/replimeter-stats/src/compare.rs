@@ -82,23 +82,38 @@ fn variance(values: &[f64]) -> f64 {
         return 0.0;
     }
     let middle = mean(values);
-    values.iter().map(|value| (value - middle).powi(2)).sum::<f64>() / (values.len() - 1) as f64
+    values
+        .iter()
+        .map(|value| (value - middle).powi(2))
+        .sum::<f64>()
+        / (values.len() - 1) as f64
 }
 
 impl Drawn {
     /// A figure of which nothing is known but itself.
     #[must_use]
     pub fn bare(value: f64, samples: u64) -> Self {
-        Self { value, samples, ..Self::default() }
+        Self {
+            value,
+            samples,
+            ..Self::default()
+        }
     }
 
     /// A figure with a 95 % interval from elsewhere: spread as two halves of normal distributions.
     #[must_use]
     pub fn of_interval(value: f64, ends: Option<[f64; 2]>, samples: u64) -> Self {
         let bare = Self::bare(value, samples);
-        let Some([low, high]) = ends.filter(|ends| ends.iter().all(|end| end.is_finite())) else { return bare };
-        let (below, above) = (((value - low) / Z95).max(0.0), ((high - value) / Z95).max(0.0));
-        let Ok(normal) = Normal::standard_checked() else { return bare };
+        let Some([low, high]) = ends.filter(|ends| ends.iter().all(|end| end.is_finite())) else {
+            return bare;
+        };
+        let (below, above) = (
+            ((value - low) / Z95).max(0.0),
+            ((high - value) / Z95).max(0.0),
+        );
+        let Ok(normal) = Normal::standard_checked() else {
+            return bare;
+        };
         let mut draws: Vec<f64> = (0..RESAMPLES)
             .map(|index| {
                 let z = normal.inverse_cdf((index as f64 + 0.5) / RESAMPLES as f64);
@@ -107,7 +122,11 @@ impl Drawn {
             .collect();
         Random::new(SEED).shuffle(&mut draws);
         // The interval is taken at its word: it has been stretched already where that was needed.
-        Self { draws, freedom: f64::INFINITY, ..bare }
+        Self {
+            draws,
+            freedom: f64::INFINITY,
+            ..bare
+        }
     }
 
     /// The same figure in another unit.
@@ -131,15 +150,27 @@ impl Drawn {
         if !low.is_finite() || !high.is_finite() {
             return None;
         }
-        let (below, above) = (((self.value - low) / Z95).max(0.0), ((high - self.value) / Z95).max(0.0));
-        Some(Spread { value: self.value, below, above, freedom: self.freedom })
+        let (below, above) = (
+            ((self.value - low) / Z95).max(0.0),
+            ((high - self.value) / Z95).max(0.0),
+        );
+        Some(Spread {
+            value: self.value,
+            below,
+            above,
+            freedom: self.freedom,
+        })
     }
 
     /// The figure with its 95 % interval.
     #[must_use]
     pub fn estimate(&self) -> Estimate {
         let ends = self.spread().map(|spread| spread.interval(LEVEL));
-        Estimate { value: Some(self.value), low: ends.map(|[low, _]| low), high: ends.map(|[_, high]| high) }
+        Estimate {
+            value: Some(self.value),
+            low: ends.map(|[low, _]| low),
+            high: ends.map(|[_, high]| high),
+        }
     }
 }
 
@@ -187,14 +218,21 @@ impl Spread {
     #[must_use]
     pub fn interval(&self, level: f64) -> [f64; 2] {
         let reach = student(0.5 + level / 2.0, self.freedom);
-        [self.value - reach * self.below, self.value + reach * self.above]
+        [
+            self.value - reach * self.below,
+            self.value + reach * self.above,
+        ]
     }
 
     /// The probability of a value so far from 0, or farther, were the truth 0 (two-sided). What resamples alone cannot
     /// tell is not said: where they did not spread at all it is one over their number, or 1 for a value of 0.
     #[must_use]
     pub fn p_value(&self) -> f64 {
-        let towards = if self.value > 0.0 { self.below } else { self.above };
+        let towards = if self.value > 0.0 {
+            self.below
+        } else {
+            self.above
+        };
         if self.value == 0.0 {
             return 1.0;
         }
@@ -220,7 +258,12 @@ impl Spread {
         }
         let below = (self.value / low).ln() / Z95;
         let above = ((self.value + Z95 * self.above) / self.value).ln() / Z95;
-        Some(Self { value: self.value.ln(), below, above, freedom: self.freedom })
+        Some(Self {
+            value: self.value.ln(),
+            below,
+            above,
+            freedom: self.freedom,
+        })
     }
 }
 
@@ -230,7 +273,9 @@ pub fn difference(a: &Spread, b: &Spread) -> Spread {
     let size = |spread: &Spread| (spread.below.powi(2) + spread.above.powi(2)) / 2.0;
     let (of_a, of_b) = (size(a), size(b));
     let freedom = match of_a + of_b {
-        whole if whole > 0.0 => whole.powi(2) / (of_a.powi(2) / a.freedom + of_b.powi(2) / b.freedom),
+        whole if whole > 0.0 => {
+            whole.powi(2) / (of_a.powi(2) / a.freedom + of_b.powi(2) / b.freedom)
+        }
         _ => a.freedom.min(b.freedom),
     };
     Spread {
@@ -238,7 +283,11 @@ pub fn difference(a: &Spread, b: &Spread) -> Spread {
         below: b.below.hypot(a.above),
         above: b.above.hypot(a.below),
         // Of two sides that are known for sure it is infinite over infinite.
-        freedom: if freedom.is_nan() { f64::INFINITY } else { freedom },
+        freedom: if freedom.is_nan() {
+            f64::INFINITY
+        } else {
+            freedom
+        },
     }
 }
 
@@ -281,12 +330,20 @@ pub fn of_units(units: &[Drawn]) -> Option<Drawn> {
     let whole = by_units.max(within / count);
     // What is left for the units when what is in them has contributed its part.
     let rest = (whole * count - within).max(0.0);
-    let scale = if between > 0.0 { (rest * count / between).sqrt() } else { 0.0 };
+    let scale = if between > 0.0 {
+        (rest * count / between).sqrt()
+    } else {
+        0.0
+    };
     let mut random = Random::new(SEED);
     let draws = (0..RESAMPLES).map(|_| {
         let one = |random: &mut Random| {
             let unit = &units[random.below(units.len())];
-            let inside = if unit.draws.is_empty() { 0.0 } else { unit.draws[random.below(unit.draws.len())] - unit.value };
+            let inside = if unit.draws.is_empty() {
+                0.0
+            } else {
+                unit.draws[random.below(unit.draws.len())] - unit.value
+            };
             (unit.value - middle) * scale + inside
         };
         middle + (0..units.len()).map(|_| one(&mut random)).sum::<f64>() / count
@@ -299,7 +356,9 @@ pub fn of_units(units: &[Drawn]) -> Option<Drawn> {
     let reached = (sorted[RESAMPLES - 1 - rank] - sorted[rank]) / (2.0 * Z95);
     if reached > 0.0 && reached < whole.sqrt() {
         let stretch = whole.sqrt() / reached;
-        draws.iter_mut().for_each(|draw| *draw = middle + (*draw - middle) * stretch);
+        draws
+            .iter_mut()
+            .for_each(|draw| *draw = middle + (*draw - middle) * stretch);
     }
     Some(Drawn {
         value: middle,
@@ -308,7 +367,12 @@ pub fn of_units(units: &[Drawn]) -> Option<Drawn> {
         freedom: count - 1.0,
         samples: units.iter().map(|unit| unit.samples).sum(),
         blocks: units.iter().map(|unit| unit.blocks).sum(),
-        block_length: mean(&units.iter().map(|unit| unit.block_length).collect::<Vec<_>>()),
+        block_length: mean(
+            &units
+                .iter()
+                .map(|unit| unit.block_length)
+                .collect::<Vec<_>>(),
+        ),
         short: units.iter().any(|unit| unit.short),
     })
 }
@@ -329,12 +393,20 @@ pub fn of_blocks(blocks: &[f64]) -> Option<Drawn> {
 #[must_use]
 pub fn of_rates(blocks: &[(f64, f64)]) -> Option<Drawn> {
     let total: f64 = blocks.iter().map(|(_, weight)| weight).sum();
-    if total <= 0.0 || blocks.iter().any(|(sum, weight)| !sum.is_finite() || *weight < 0.0) {
+    if total <= 0.0
+        || blocks
+            .iter()
+            .any(|(sum, weight)| !sum.is_finite() || *weight < 0.0)
+    {
         return None;
     }
     let value = blocks.iter().map(|(sum, _)| sum).sum::<f64>() / total;
     let size = blocks.len();
-    let mut drawn = Drawn { blocks: size as u64, block_length: 1.0, ..Drawn::bare(value, size as u64) };
+    let mut drawn = Drawn {
+        blocks: size as u64,
+        block_length: 1.0,
+        ..Drawn::bare(value, size as u64)
+    };
     if size > 1 {
         let scale = (size as f64 / (size as f64 - 1.0)).sqrt();
         let mut random = Random::new(SEED);
@@ -345,7 +417,11 @@ pub fn of_rates(blocks: &[(f64, f64)]) -> Option<Drawn> {
                 sum += more;
                 weight += by;
             }
-            if weight > 0.0 { value + (sum / weight - value) * scale } else { value }
+            if weight > 0.0 {
+                value + (sum / weight - value) * scale
+            } else {
+                value
+            }
         });
         drawn.draws = draws.collect();
         drawn.freedom = (size - 1) as f64;
@@ -358,15 +434,32 @@ pub fn of_rates(blocks: &[(f64, f64)]) -> Option<Drawn> {
 /// `None` when there is nothing to count by.
 #[must_use]
 pub fn of_rates_in_time(counts: &[(f64, f64)]) -> Option<Drawn> {
-    let shares: Vec<f64> = counts.iter().map(|(sum, weight)| if *weight > 0.0 { sum / weight } else { 0.0 }).collect();
+    let shares: Vec<f64> = counts
+        .iter()
+        .map(|(sum, weight)| if *weight > 0.0 { sum / weight } else { 0.0 })
+        .collect();
     let cut = Cut::of(counts.len(), &shares);
-    let joined: Vec<(f64, f64)> =
-        cut.ranges().map(|range| counts[range].iter().fold((0.0, 0.0), |sum, next| (sum.0 + next.0, sum.1 + next.1))).collect();
+    let joined: Vec<(f64, f64)> = cut
+        .ranges()
+        .map(|range| {
+            counts[range]
+                .iter()
+                .fold((0.0, 0.0), |sum, next| (sum.0 + next.0, sum.1 + next.1))
+        })
+        .collect();
     let drawn = of_rates(&joined)?;
     if counts.len() < 2 * FEWEST_BLOCKS {
-        return Some(Drawn { short: true, ..Drawn::bare(drawn.value, counts.len() as u64) });
+        return Some(Drawn {
+            short: true,
+            ..Drawn::bare(drawn.value, counts.len() as u64)
+        });
     }
-    Some(Drawn { samples: counts.len() as u64, block_length: cut.length(), short: cut.short, ..drawn })
+    Some(Drawn {
+        samples: counts.len() as u64,
+        block_length: cut.length(),
+        short: cut.short,
+        ..drawn
+    })
 }
 
 /// How long blocks of a series should be for the bootstrap of its mean (Politis & White 2004 for the circular
@@ -379,7 +472,14 @@ pub fn politis_white(series: &[f64]) -> f64 {
     }
     let middle = mean(series);
     let centred: Vec<f64> = series.iter().map(|value| value - middle).collect();
-    let covariance = |lag: usize| centred[lag..].iter().zip(&centred).map(|(one, other)| one * other).sum::<f64>() / count as f64;
+    let covariance = |lag: usize| {
+        centred[lag..]
+            .iter()
+            .zip(&centred)
+            .map(|(one, other)| one * other)
+            .sum::<f64>()
+            / count as f64
+    };
     let zero = covariance(0);
     if zero <= 0.0 || !zero.is_finite() {
         return 1.0;
@@ -389,21 +489,32 @@ pub fn politis_white(series: &[f64]) -> f64 {
     let most = ((count as f64).sqrt().ceil() as usize + quiet).min(count - 1);
     let bound = 2.0 * (decades / count as f64).sqrt();
     let covariances: Vec<f64> = (0..=most).map(covariance).collect();
-    let significant = |lag: usize| covariances.get(lag).is_some_and(|value| value.abs() / zero >= bound);
+    let significant = |lag: usize| {
+        covariances
+            .get(lag)
+            .is_some_and(|value| value.abs() / zero >= bound)
+    };
     // The last lag after which so many in a row are as good as none.
-    let last = (0..=most).find(|lag| (lag + 1..=lag + quiet).all(|next| !significant(next))).unwrap_or(most);
+    let last = (0..=most)
+        .find(|lag| (lag + 1..=lag + quiet).all(|next| !significant(next)))
+        .unwrap_or(most);
     let reach = (2 * last.max(1)).min(most);
     let (mut sum, mut spectrum) = (0.0, zero);
     for (lag, value) in covariances.iter().enumerate().skip(1).take(reach) {
         let share = lag as f64 / reach as f64;
-        let flat = if share <= 0.5 { 1.0 } else { 2.0 * (1.0 - share) };
+        let flat = if share <= 0.5 {
+            1.0
+        } else {
+            2.0 * (1.0 - share)
+        };
         sum += 2.0 * flat * lag as f64 * value;
         spectrum += 2.0 * flat * value;
     }
     if spectrum <= 0.0 {
         return 1.0;
     }
-    let length = (2.0 * sum.powi(2) / (4.0 / 3.0 * spectrum.powi(2))).cbrt() * (count as f64).cbrt();
+    let length =
+        (2.0 * sum.powi(2) / (4.0 / 3.0 * spectrum.powi(2))).cbrt() * (count as f64).cbrt();
     let ceiling = (3.0 * (count as f64).sqrt()).min(count as f64 / 3.0).ceil();
     length.clamp(1.0, ceiling)
 }
@@ -422,12 +533,21 @@ impl Cut {
         let wanted = (LONGER * politis_white(cells) * per_cell).max((count as f64).cbrt());
         let blocks = (count as f64 / wanted).floor() as usize;
         let short = blocks < FEWEST_BLOCKS;
-        let blocks = if short { UNCLEAR_BLOCKS.min(count).max(1) } else { blocks.min(MOST_BLOCKS) };
-        Self { count, blocks, short }
+        let blocks = if short {
+            UNCLEAR_BLOCKS.min(count).max(1)
+        } else {
+            blocks.min(MOST_BLOCKS)
+        };
+        Self {
+            count,
+            blocks,
+            short,
+        }
     }
 
     fn ranges(&self) -> impl Iterator<Item = std::ops::Range<usize>> + '_ {
-        (0..self.blocks).map(|block| block * self.count / self.blocks..(block + 1) * self.count / self.blocks)
+        (0..self.blocks)
+            .map(|block| block * self.count / self.blocks..(block + 1) * self.count / self.blocks)
     }
 
     fn length(&self) -> f64 {
@@ -446,7 +566,10 @@ impl Course {
     /// Takes samples in the order of time; what is no number is left out.
     #[must_use]
     pub fn new(values: impl IntoIterator<Item = f64>) -> Self {
-        let values: Vec<f64> = values.into_iter().filter(|value| value.is_finite()).collect();
+        let values: Vec<f64> = values
+            .into_iter()
+            .filter(|value| value.is_finite())
+            .collect();
         let mut sorted = values.clone();
         sorted.sort_unstable_by(f64::total_cmp);
         Self { values, sorted }
@@ -483,13 +606,23 @@ impl Course {
             return None;
         }
         let cut = Cut::of(count, &self.cells(|value| value));
-        let blocks: Vec<(f64, f64)> =
-            cut.ranges().map(|range| (self.values[range.clone()].iter().sum(), range.len() as f64)).collect();
+        let blocks: Vec<(f64, f64)> = cut
+            .ranges()
+            .map(|range| (self.values[range.clone()].iter().sum(), range.len() as f64))
+            .collect();
         let drawn = of_rates(&blocks)?;
         if count < 2 * FEWEST_BLOCKS {
-            return Some(Drawn { short: true, ..Drawn::bare(drawn.value, count as u64) });
+            return Some(Drawn {
+                short: true,
+                ..Drawn::bare(drawn.value, count as u64)
+            });
         }
-        Some(Drawn { samples: count as u64, block_length: cut.length(), short: cut.short, ..drawn })
+        Some(Drawn {
+            samples: count as u64,
+            block_length: cut.length(),
+            short: cut.short,
+            ..drawn
+        })
     }
 
     /// The quantile `p`, by the inverse of the distribution function. `None` when fewer than ten samples lie beyond it.
@@ -503,38 +636,68 @@ impl Course {
         }
         let rank = |share: f64| ((count as f64 * share).ceil() as usize).clamp(1, count) - 1;
         let value = self.sorted[rank(p)];
-        let cut = Cut::of(count, &self.cells(|sample| f64::from(u8::from(sample <= value))));
-        let bare = Drawn { short: cut.short, ..Drawn::bare(value, count as u64) };
+        let cut = Cut::of(
+            count,
+            &self.cells(|sample| f64::from(u8::from(sample <= value))),
+        );
+        let bare = Drawn {
+            short: cut.short,
+            ..Drawn::bare(value, count as u64)
+        };
         // By how much the blocks' shares differ more than those of independent samples would.
         let share = self.sorted.partition_point(|sample| *sample <= value) as f64 / count as f64;
-        let below = |range: std::ops::Range<usize>| self.values[range].iter().filter(|sample| **sample <= value).count() as f64;
+        let below = |range: std::ops::Range<usize>| {
+            self.values[range]
+                .iter()
+                .filter(|sample| **sample <= value)
+                .count() as f64
+        };
         let pearson: f64 = cut
             .ranges()
             .map(|range| {
                 let size = range.len() as f64;
-                (below(range) - size * share).powi(2) / (size * share * (1.0 - share)).max(f64::MIN_POSITIVE)
+                (below(range) - size * share).powi(2)
+                    / (size * share * (1.0 - share)).max(f64::MIN_POSITIVE)
             })
             .sum();
-        let inflation = if share < 1.0 { (pearson / (cut.blocks - 1).max(1) as f64).max(1.0) } else { 1.0 };
+        let inflation = if share < 1.0 {
+            (pearson / (cut.blocks - 1).max(1) as f64).max(1.0)
+        } else {
+            1.0
+        };
         // In the middle of the samples there are enough on both sides.
         let tail = !(0.25..=0.75).contains(&p);
         if tail && beyond + 1e-9 < BEYOND * inflation.min(count as f64) {
-            return Some(Drawn { short: true, ..bare });
+            return Some(Drawn {
+                short: true,
+                ..bare
+            });
         }
         // Where resamples' quantiles can be: eight standard errors of the share to either side.
         let half = 8.0 * (p * (1.0 - p) * inflation / count as f64).sqrt();
         let grid = self.grid(rank((p - half).max(0.0)), rank((p + half).min(1.0)));
         let draws = self.draws(p, &cut, &grid);
         let scale = (cut.blocks as f64 / (cut.blocks as f64 - 1.0)).sqrt();
-        let draws = draws.into_iter().map(|draw| value + (draw - value) * scale).collect();
+        let draws = draws
+            .into_iter()
+            .map(|draw| value + (draw - value) * scale)
+            .collect();
         let freedom = cut.blocks as f64 - 1.0;
-        Some(Drawn { draws, freedom, blocks: cut.blocks as u64, block_length: cut.length(), ..bare })
+        Some(Drawn {
+            draws,
+            freedom,
+            blocks: cut.blocks as u64,
+            block_length: cut.length(),
+            ..bare
+        })
     }
 
     /// Values between two ranks, each once, at most [`GRID`] of them and both ends among them.
     fn grid(&self, from: usize, to: usize) -> Vec<f64> {
         let many = (to - from + 1).min(GRID);
-        let mut grid: Vec<f64> = (0..many).map(|index| self.sorted[from + index * (to - from) / (many - 1).max(1)]).collect();
+        let mut grid: Vec<f64> = (0..many)
+            .map(|index| self.sorted[from + index * (to - from) / (many - 1).max(1)])
+            .collect();
         grid.dedup();
         grid
     }
@@ -564,16 +727,28 @@ impl Course {
         let one = |_: usize| {
             times.fill(0);
             (0..blocks).for_each(|_| times[random.below(blocks)] += 1);
-            let total: u64 = times.iter().zip(&sizes).map(|(times, size)| u64::from(*times) * size).sum();
+            let total: u64 = times
+                .iter()
+                .zip(&sizes)
+                .map(|(times, size)| u64::from(*times) * size)
+                .sum();
             let needed = (total as f64 * p).ceil() as u64;
             let reaches = |place: usize| {
                 let row = &at_most[place * blocks..(place + 1) * blocks];
-                row.iter().zip(&times).map(|(count, times)| u64::from(*count) * u64::from(*times)).sum::<u64>() >= needed
+                row.iter()
+                    .zip(&times)
+                    .map(|(count, times)| u64::from(*count) * u64::from(*times))
+                    .sum::<u64>()
+                    >= needed
             };
             let (mut low, mut high) = (0, grid.len() - 1);
             while low < high {
                 let middle = low.midpoint(high);
-                if reaches(middle) { high = middle } else { low = middle + 1 }
+                if reaches(middle) {
+                    high = middle
+                } else {
+                    low = middle + 1
+                }
             }
             grid[low]
         };
@@ -603,11 +778,36 @@ mod tests {
     }
 
     const WORLDS: [World; 5] = [
-        World { dependence: 0.0, spread: 0.5, stretches: None, between: 0.0 },
-        World { dependence: 0.5, spread: 0.8, stretches: None, between: 0.0 },
-        World { dependence: 0.9, spread: 0.5, stretches: None, between: 0.0 },
-        World { dependence: 0.3, spread: 0.3, stretches: Some((0.004, 15.0)), between: 0.0 },
-        World { dependence: 0.97, spread: 0.3, stretches: None, between: 0.0 },
+        World {
+            dependence: 0.0,
+            spread: 0.5,
+            stretches: None,
+            between: 0.0,
+        },
+        World {
+            dependence: 0.5,
+            spread: 0.8,
+            stretches: None,
+            between: 0.0,
+        },
+        World {
+            dependence: 0.9,
+            spread: 0.5,
+            stretches: None,
+            between: 0.0,
+        },
+        World {
+            dependence: 0.3,
+            spread: 0.3,
+            stretches: Some((0.004, 15.0)),
+            between: 0.0,
+        },
+        World {
+            dependence: 0.97,
+            spread: 0.3,
+            stretches: None,
+            between: 0.0,
+        },
     ];
 
     fn samples(random: &mut Random, world: World, count: usize, level: f64) -> Vec<f64> {
@@ -626,28 +826,47 @@ mod tests {
 
     /// The p-values of a comparison's figures: mean, p50, p90, p99.
     fn p_values(a: &[Vec<f64>], b: &[Vec<f64>]) -> Vec<f64> {
-        let figures: [fn(&Course) -> Option<Drawn>; 4] =
-            [Course::mean, |course| course.quantile(0.5), |course| course.quantile(0.9), |course| course.quantile(0.99)];
-        let courses = |side: &[Vec<f64>]| side.iter().map(|run| Course::new(run.iter().copied())).collect::<Vec<_>>();
+        let figures: [fn(&Course) -> Option<Drawn>; 4] = [
+            Course::mean,
+            |course| course.quantile(0.5),
+            |course| course.quantile(0.9),
+            |course| course.quantile(0.99),
+        ];
+        let courses = |side: &[Vec<f64>]| {
+            side.iter()
+                .map(|run| Course::new(run.iter().copied()))
+                .collect::<Vec<_>>()
+        };
         let (a, b) = (courses(a), courses(b));
         let of = |side: &[Course], figure: fn(&Course) -> Option<Drawn>| {
             of_units(&side.iter().map(figure).collect::<Option<Vec<_>>>()?)?.spread()
         };
         let one = |figure: fn(&Course) -> Option<Drawn>| {
             let (a, b) = (of(&a, figure)?, of(&b, figure)?);
-            Some(log_ratio(&a, &b).unwrap_or_else(|| difference(&a, &b)).p_value())
+            Some(
+                log_ratio(&a, &b)
+                    .unwrap_or_else(|| difference(&a, &b))
+                    .p_value(),
+            )
         };
         figures.into_iter().filter_map(one).collect()
     }
 
     fn alarms(world: World, pairs: u64, count: usize, runs: usize) -> (Excess, [u64; 4]) {
         let mut random = Random::new(count as u64 + (world.dependence * 100.0) as u64);
-        let mut side = || (0..runs).map(|_| samples(&mut random, world, count, 200.0)).collect::<Vec<_>>();
+        let mut side = || {
+            (0..runs)
+                .map(|_| samples(&mut random, world, count, 200.0))
+                .collect::<Vec<_>>()
+        };
         let (mut families, mut single) = (0, [0; 4]);
         for _ in 0..pairs {
             let found = p_values(&side(), &side());
             families += u64::from(holm(&found).iter().any(|p| *p < 0.05));
-            found.iter().zip(&mut single).for_each(|(p, count)| *count += u64::from(*p < 0.05));
+            found
+                .iter()
+                .zip(&mut single)
+                .for_each(|(p, count)| *count += u64::from(*p < 0.05));
         }
         (Excess::over(families, pairs, 0.05), single)
     }
@@ -656,7 +875,10 @@ mod tests {
     fn a_run_against_its_like_alarms_in_at_most_five_percent_of_pairs() {
         for (index, world) in WORLDS.into_iter().enumerate() {
             let (excess, single) = alarms(world, 300, if index % 2 == 0 { 4000 } else { 1000 }, 1);
-            assert!(!excess.significant(), "{world:?}: any of four figures, {excess:?}");
+            assert!(
+                !excess.significant(),
+                "{world:?}: any of four figures, {excess:?}"
+            );
             for (figure, count) in ["mean", "p50", "p90", "p99"].iter().zip(single) {
                 // Twenty figures are looked at: each by itself at a quarter of a percent.
                 let alone = Excess::over(count, 300, 0.05);
@@ -667,7 +889,10 @@ mod tests {
 
     #[test]
     fn sets_of_runs_that_differ_among_themselves_do_so_too() {
-        let world = World { between: 0.1, ..WORLDS[1] };
+        let world = World {
+            between: 0.1,
+            ..WORLDS[1]
+        };
         for runs in [2, 4] {
             let (excess, _) = alarms(world, 250, 600, runs);
             assert!(!excess.significant(), "{runs} runs: {excess:?}");
@@ -687,7 +912,9 @@ mod tests {
                 let samples = samples(&mut random, world, 1000, 200.0);
                 let half = Z95 * (variance(&samples) / samples.len() as f64).sqrt();
                 let middle = mean(&samples);
-                Drawn::of_interval(middle, Some([middle - half, middle + half]), 1000).spread().unwrap()
+                Drawn::of_interval(middle, Some([middle - half, middle + half]), 1000)
+                    .spread()
+                    .unwrap()
             };
             alarms += u64::from(difference(&one(), &one()).p_value() < 0.05);
         }
@@ -714,24 +941,46 @@ mod tests {
         for _ in 0..300 {
             let course = Course::new(samples(&mut random, WORLDS[1], 4000, 1.0));
             let covers = |drawn: Option<Drawn>, truth: f64| {
-                u32::from(drawn.unwrap().estimate().excludes(truth).is_some_and(|excludes| !excludes))
+                u32::from(
+                    drawn
+                        .unwrap()
+                        .estimate()
+                        .excludes(truth)
+                        .is_some_and(|excludes| !excludes),
+                )
             };
             median += covers(course.quantile(0.5), 1.0);
             ninetieth += covers(course.quantile(0.9), (0.8f64 * 1.281_551_565_545).exp());
         }
         // Three standard errors of a share of 300 are 3.8 %.
-        assert!(median >= 273 && ninetieth >= 273, "{median} and {ninetieth} of 300");
+        assert!(
+            median >= 273 && ninetieth >= 273,
+            "{median} and {ninetieth} of 300"
+        );
     }
 
     #[test]
     fn the_rule_for_blocks_knows_how_long_dependence_lasts() {
         let mut random = Random::new(5);
         let mut length = |dependence: f64| {
-            let world = World { dependence, spread: 1.0, stretches: None, between: 0.0 };
-            politis_white(&samples(&mut random, world, 4000, 1.0).iter().map(|value| value.ln()).collect::<Vec<_>>())
+            let world = World {
+                dependence,
+                spread: 1.0,
+                stretches: None,
+                between: 0.0,
+            };
+            politis_white(
+                &samples(&mut random, world, 4000, 1.0)
+                    .iter()
+                    .map(|value| value.ln())
+                    .collect::<Vec<_>>(),
+            )
         };
         let lengths = [0.0, 0.5, 0.9].map(&mut length);
-        assert!(lengths[0] < 6.0 && lengths[0] < lengths[1] && lengths[1] < lengths[2], "{lengths:?}");
+        assert!(
+            lengths[0] < 6.0 && lengths[0] < lengths[1] && lengths[1] < lengths[2],
+            "{lengths:?}"
+        );
         // The best length for an autoregressive course is (2 G² / D)^(1/3) n^(1/3) with G = 2ρ/((1 − ρ)(1 + ρ)) relative to
         // the spectrum (1 + ρ)/(1 − ρ): (1.5 (2ρ/(1 − ρ²))²)^(1/3) n^(1/3), 81 for ρ = 0.9 and n = 4,000.
         assert!((40.0..180.0).contains(&lengths[2]), "{lengths:?}");
@@ -741,15 +990,35 @@ mod tests {
     #[test]
     fn what_is_too_short_says_so() {
         let mut random = Random::new(8);
-        let slow = World { dependence: 0.995, spread: 0.5, stretches: None, between: 0.0 };
+        let slow = World {
+            dependence: 0.995,
+            spread: 0.5,
+            stretches: None,
+            between: 0.0,
+        };
         let course = Course::new(samples(&mut random, slow, 600, 100.0));
         let drawn = course.mean().unwrap();
-        assert!(drawn.short && drawn.blocks == UNCLEAR_BLOCKS as u64 && drawn.freedom == 3.0, "{drawn:?}");
-        assert_eq!(course.quantile(0.99).map(|drawn| drawn.value), None, "fewer than ten samples lie beyond it");
-        assert!(Course::new((0..1000).map(f64::from)).quantile(0.99).is_some_and(|drawn| drawn.value == 989.0));
+        assert!(
+            drawn.short && drawn.blocks == UNCLEAR_BLOCKS as u64 && drawn.freedom == 3.0,
+            "{drawn:?}"
+        );
+        assert_eq!(
+            course.quantile(0.99).map(|drawn| drawn.value),
+            None,
+            "fewer than ten samples lie beyond it"
+        );
+        assert!(
+            Course::new((0..1000).map(f64::from))
+                .quantile(0.99)
+                .is_some_and(|drawn| drawn.value == 989.0)
+        );
         let few = Course::new([1.0, 2.0, f64::NAN]);
         assert!((few.count(), few.mean().unwrap().spread()) == (2, None));
-        assert!(Course::default().mean().is_none() && of_units(&[]).is_none() && of_blocks(&[]).is_none());
+        assert!(
+            Course::default().mean().is_none()
+                && of_units(&[]).is_none()
+                && of_blocks(&[]).is_none()
+        );
         assert!(of_blocks(&[5.0]).unwrap().spread().is_none());
     }
 
@@ -759,16 +1028,40 @@ mod tests {
         assert_eq!(holm(&[0.01, 0.04, 0.03, 0.005]), [0.03, 0.06, 0.06, 0.02]);
         assert_eq!(holm(&[]), Vec::<f64>::new());
         // Two means of 10 ± 1.96 and 13 ± 1.96: a difference of 3 with a standard deviation of √2.
-        let of = |value: f64| Drawn::of_interval(value, Some([value - Z95, value + Z95]), 50).spread().unwrap();
+        let of = |value: f64| {
+            Drawn::of_interval(value, Some([value - Z95, value + Z95]), 50)
+                .spread()
+                .unwrap()
+        };
         let apart = difference(&of(10.0), &of(13.0));
         let [low, high] = apart.interval(LEVEL);
-        assert!((apart.value, apart.freedom) == (3.0, f64::INFINITY), "{apart:?}");
-        assert!((low - (3.0 - 1.96 * 2f64.sqrt())).abs() < 0.02 && (high - (3.0 + 1.96 * 2f64.sqrt())).abs() < 0.02);
-        assert!((apart.p_value() - 0.0339).abs() < 0.001, "{}", apart.p_value());
+        assert!(
+            (apart.value, apart.freedom) == (3.0, f64::INFINITY),
+            "{apart:?}"
+        );
+        assert!(
+            (low - (3.0 - 1.96 * 2f64.sqrt())).abs() < 0.02
+                && (high - (3.0 + 1.96 * 2f64.sqrt())).abs() < 0.02
+        );
+        assert!(
+            (apart.p_value() - 0.0339).abs() < 0.001,
+            "{}",
+            apart.p_value()
+        );
         assert!((apart.seen_from(LEVEL) - 2f64.sqrt() * (1.96 + 0.8416)).abs() < 0.02);
         // What is 0 on both sides does not differ; what has no spread is not believed for ever.
-        let still = |value: f64| Drawn::of_interval(value, Some([value, value]), 9).spread().unwrap();
-        assert_eq!((difference(&still(0.0), &still(0.0)).p_value(), difference(&still(0.0), &still(1.0)).p_value()), (1.0, 5e-4));
+        let still = |value: f64| {
+            Drawn::of_interval(value, Some([value, value]), 9)
+                .spread()
+                .unwrap()
+        };
+        assert_eq!(
+            (
+                difference(&still(0.0), &still(0.0)).p_value(),
+                difference(&still(0.0), &still(1.0)).p_value()
+            ),
+            (1.0, 5e-4)
+        );
         // Rates are sums over sums.
         assert_eq!(of_rates(&[(6.0, 2.0), (2.0, 2.0)]).unwrap().value, 2.0);
         assert!(of_rates(&[(1.0, 0.0)]).is_none());
@@ -777,8 +1070,14 @@ mod tests {
     #[test]
     fn runs_count_alike_and_are_drawn_first() {
         let run = |value: f64| Drawn::of_interval(value, Some([value - 1.0, value + 1.0]), 100);
-        let alike = of_units(&[run(10.0), run(10.1), run(9.9)]).unwrap().spread().unwrap();
-        let apart = of_units(&[run(5.0), run(10.0), run(15.0)]).unwrap().spread().unwrap();
+        let alike = of_units(&[run(10.0), run(10.1), run(9.9)])
+            .unwrap()
+            .spread()
+            .unwrap();
+        let apart = of_units(&[run(5.0), run(10.0), run(15.0)])
+            .unwrap()
+            .spread()
+            .unwrap();
         assert!((alike.value - 10.0).abs() < 1e-9 && (apart.value - 10.0).abs() < 1e-9);
         assert_eq!((alike.freedom, apart.freedom), (2.0, 2.0));
         // The standard error of 5, 10, 15 is 5/√3.

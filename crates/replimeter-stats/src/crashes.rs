@@ -21,10 +21,22 @@ const FEWEST: usize = 4;
 #[must_use]
 pub fn share(count: u64, of: u64) -> Share {
     if of == 0 {
-        return Share { count, of, percent: 0.0, percent_low: 0.0, percent_high: 100.0 };
+        return Share {
+            count,
+            of,
+            percent: 0.0,
+            percent_low: 0.0,
+            percent_high: 100.0,
+        };
     }
     let [low, high] = wilson(count as f64, of as f64).map(|end| end * 100.0);
-    Share { count, of, percent: count as f64 / of as f64 * 100.0, percent_low: low, percent_high: high }
+    Share {
+        count,
+        of,
+        percent: count as f64 / of as f64 * 100.0,
+        percent_low: low,
+        percent_high: high,
+    }
 }
 
 /// The ranks (from 1) between which the median lies with at least 95 % confidence, by
@@ -66,7 +78,10 @@ pub fn counts(values: &[u64]) -> Counts {
     let n = sorted.len() as f64;
     let mean = (!sorted.is_empty()).then(|| sorted.iter().sum::<f64>() / n);
     let stdev = mean.filter(|_| sorted.len() > 1).map(|mean| {
-        let squares: f64 = sorted.iter().map(|value| (value - mean) * (value - mean)).sum();
+        let squares: f64 = sorted
+            .iter()
+            .map(|value| (value - mean) * (value - mean))
+            .sum();
         (squares / (n - 1.0)).sqrt()
     });
     Counts {
@@ -92,7 +107,9 @@ fn mean_interval(values: &[f64], mean: f64) -> Option<[f64; 2]> {
     // Always the same resamples.
     let mut random = Random::new(0);
     let n = values.len();
-    let mut means: Vec<f64> = (0..RESAMPLES).map(|_| (0..n).map(|_| values[random.below(n)]).sum::<f64>() / n as f64).collect();
+    let mut means: Vec<f64> = (0..RESAMPLES)
+        .map(|_| (0..n).map(|_| values[random.below(n)]).sum::<f64>() / n as f64)
+        .collect();
     means.sort_by(f64::total_cmp);
     let wider = student(n - 1) / Z * (n as f64 / (n - 1) as f64).sqrt();
     let end = |level: f64| {
@@ -119,8 +136,14 @@ pub fn times(values_us: &[f64]) -> (Option<f64>, Option<[f64; 2]>, Distribution)
     let mut sorted = values_us.to_vec();
     sorted.sort_by(f64::total_cmp);
     let mut histogram = SignedHistogram::default();
-    sorted.iter().for_each(|us| histogram.record(Nanos((us * 1e3) as i64)));
-    (median(&sorted), median_interval(&sorted), distribution(&histogram))
+    sorted
+        .iter()
+        .for_each(|us| histogram.record(Nanos((us * 1e3) as i64)));
+    (
+        median(&sorted),
+        median_interval(&sorted),
+        distribution(&histogram),
+    )
 }
 
 #[cfg(test)]
@@ -133,11 +156,20 @@ mod tests {
     fn shares_have_wilsons_interval() {
         // Newcombe 1998, table I: 0/20 and 1/29, method 3.
         let none = share(0, 20);
-        assert!((none.percent_high - 16.11).abs() < 0.01 && none.percent_low == 0.0, "{none:?}");
+        assert!(
+            (none.percent_high - 16.11).abs() < 0.01 && none.percent_low == 0.0,
+            "{none:?}"
+        );
         let one = share(1, 29);
-        assert!((one.percent_low - 0.61).abs() < 0.01 && (one.percent_high - 17.18).abs() < 0.01, "{one:?}");
+        assert!(
+            (one.percent_low - 0.61).abs() < 0.01 && (one.percent_high - 17.18).abs() < 0.01,
+            "{one:?}"
+        );
         let all = share(20, 20);
-        assert!((all.percent_low - 83.89).abs() < 0.01 && all.percent_high == 100.0, "{all:?}");
+        assert!(
+            (all.percent_low - 83.89).abs() < 0.01 && all.percent_high == 100.0,
+            "{all:?}"
+        );
     }
 
     #[test]
@@ -151,15 +183,27 @@ mod tests {
 
     #[test]
     fn students_quantile() {
-        for (freedom, want, error) in [(3, 3.182, 0.05), (9, 2.262, 0.001), (19, 2.093, 0.001), (1000, 1.962, 0.001)] {
-            assert!((student(freedom) - want).abs() < error, "{freedom}: {}", student(freedom));
+        for (freedom, want, error) in [
+            (3, 3.182, 0.05),
+            (9, 2.262, 0.001),
+            (19, 2.093, 0.001),
+            (1000, 1.962, 0.001),
+        ] {
+            assert!(
+                (student(freedom) - want).abs() < error,
+                "{freedom}: {}",
+                student(freedom)
+            );
         }
     }
 
     #[test]
     fn alike_values_tell_no_interval() {
         let zeros = counts(&[0; 20]);
-        assert_eq!((zeros.mean, zeros.mean_ci, zeros.max), (Some(0.0), None, Some(0)));
+        assert_eq!(
+            (zeros.mean, zeros.mean_ci, zeros.max),
+            (Some(0.0), None, Some(0))
+        );
         assert_eq!(counts(&[]).mean, None);
     }
 
@@ -169,8 +213,12 @@ mod tests {
         let mut random = Random::new(7);
         let covered = (0..400)
             .filter(|_| {
-                let values: Vec<u64> = (0..20).map(|_| (-100.0 * random.uniform().ln()).round() as u64).collect();
-                counts(&values).mean_ci.is_some_and(|[low, high]| low <= 100.0 && 100.0 <= high)
+                let values: Vec<u64> = (0..20)
+                    .map(|_| (-100.0 * random.uniform().ln()).round() as u64)
+                    .collect();
+                counts(&values)
+                    .mean_ci
+                    .is_some_and(|[low, high]| low <= 100.0 && 100.0 <= high)
             })
             .count();
         assert!((360..=396).contains(&covered), "{covered} of 400");

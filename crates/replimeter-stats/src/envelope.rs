@@ -15,7 +15,12 @@ impl Envelope {
     /// For at most `most` buckets (at least 2), that is, twice as many points.
     #[must_use]
     pub fn new(most: usize) -> Self {
-        Self { most: most.max(2), per_bucket: 1, in_last: 1, buckets: Vec::new() }
+        Self {
+            most: most.max(2),
+            per_bucket: 1,
+            in_last: 1,
+            buckets: Vec::new(),
+        }
     }
 
     /// Adds a point; they come in order of x.
@@ -28,7 +33,11 @@ impl Envelope {
             return;
         }
         if self.buckets.len() == self.most {
-            self.buckets = self.buckets.chunks(2).map(|pair| pair.iter().copied().reduce(wider).unwrap_or(pair[0])).collect();
+            self.buckets = self
+                .buckets
+                .chunks(2)
+                .map(|pair| pair.iter().copied().reduce(wider).unwrap_or(pair[0]))
+                .collect();
             self.per_bucket *= 2;
             // An odd bucket at the end is only half full now.
             if self.most % 2 == 1 {
@@ -45,7 +54,11 @@ impl Envelope {
     pub fn points(&self) -> Vec<(f64, f64)> {
         let mut points = Vec::with_capacity(self.buckets.len() * 2);
         for [low, high] in &self.buckets {
-            let (first, second) = if low.0 <= high.0 { (low, high) } else { (high, low) };
+            let (first, second) = if low.0 <= high.0 {
+                (low, high)
+            } else {
+                (high, low)
+            };
             points.push(*first);
             if first != second {
                 points.push(*second);
@@ -62,7 +75,10 @@ impl Envelope {
 }
 
 fn wider(a: [(f64, f64); 2], b: [(f64, f64); 2]) -> [(f64, f64); 2] {
-    [if b[0].1 < a[0].1 { b[0] } else { a[0] }, if b[1].1 > a[1].1 { b[1] } else { a[1] }]
+    [
+        if b[0].1 < a[0].1 { b[0] } else { a[0] },
+        if b[1].1 > a[1].1 { b[1] } else { a[1] },
+    ]
 }
 
 #[cfg(test)]

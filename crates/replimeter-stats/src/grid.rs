@@ -15,10 +15,17 @@ const LINEAR: u64 = 2 * PER_DOUBLING;
 /// very point.
 fn below(magnitude: u64) -> (i32, bool) {
     let units = magnitude >> FINEST;
-    let doublings = if units < LINEAR { 0 } else { units.ilog2() - PER_DOUBLING.ilog2() };
+    let doublings = if units < LINEAR {
+        0
+    } else {
+        units.ilog2() - PER_DOUBLING.ilog2()
+    };
     let number = u64::from(doublings) * PER_DOUBLING + (units >> doublings);
     // 64 doublings of 128 points fit easily.
-    (i32::try_from(number).unwrap_or(i32::MAX), magnitude.trailing_zeros() >= doublings + FINEST)
+    (
+        i32::try_from(number).unwrap_or(i32::MAX),
+        magnitude.trailing_zeros() >= doublings + FINEST,
+    )
 }
 
 /// The number of the last point at or below `value`.
@@ -44,9 +51,14 @@ pub(crate) fn ceil(value: i64) -> i32 {
 /// Where the point of that number is, in nanoseconds; saturates at the largest number.
 pub(crate) fn at(number: i32) -> i64 {
     let magnitude = u64::from(number.unsigned_abs());
-    let doublings = if magnitude < LINEAR { 0 } else { magnitude / PER_DOUBLING - 1 };
+    let doublings = if magnitude < LINEAR {
+        0
+    } else {
+        magnitude / PER_DOUBLING - 1
+    };
     let units = magnitude - doublings * PER_DOUBLING;
-    let place = i64::try_from(u128::from(units) << (doublings.min(63) + u64::from(FINEST))).unwrap_or(i64::MAX);
+    let place = i64::try_from(u128::from(units) << (doublings.min(63) + u64::from(FINEST)))
+        .unwrap_or(i64::MAX);
     if number < 0 { -place } else { place }
 }
 
@@ -61,7 +73,10 @@ mod tests {
         for number in -6000..6000 {
             let (here, next) = (at(number), at(number + 1));
             assert!(here < next, "{number}");
-            assert!(next - here <= 64.max(here.abs().max(next.abs()) / 127), "{number}: {here} {next}");
+            assert!(
+                next - here <= 64.max(here.abs().max(next.abs()) / 127),
+                "{number}: {here} {next}"
+            );
             assert_eq!((floor(here), ceil(here)), (number, number));
             assert_eq!((floor(next - 1), ceil(here + 1)), (number, number + 1));
         }

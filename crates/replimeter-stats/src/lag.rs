@@ -50,7 +50,12 @@ impl LagSummary {
         self.rounds += 1;
         self.insert.record(sample.insert());
         let at = sample.write.send;
-        match (sample.from_ack(), sample.from_send(), sample.from_intended(), sample.error()) {
+        match (
+            sample.from_ack(),
+            sample.from_send(),
+            sample.from_intended(),
+            sample.error(),
+        ) {
             (Some(ack), Some(send), Some(intended), Some(error)) => {
                 self.from_ack.record(at, ack);
                 self.from_send.record(at, send);
@@ -64,7 +69,10 @@ impl LagSummary {
                 if let Some(difference) = from_primary {
                     self.from_primary.record(at, difference);
                 }
-                *self.tenths.entry(tenth(from_primary.unwrap_or(ack))).or_default() += 1;
+                *self
+                    .tenths
+                    .entry(tenth(from_primary.unwrap_or(ack)))
+                    .or_default() += 1;
                 if let Some((gap, reads)) = sample.readable() {
                     self.gap.record(gap);
                     self.not_at_once += u64::from(reads > 1);
@@ -98,7 +106,9 @@ impl LagSummary {
     pub fn row(&self) -> LagRow {
         // Neighbouring rounds depend on one another by their lag; by the upper end
         // of a bracket as much as by what is inside.
-        let of = |estimate: crate::censored::Npmle| estimate.figures(|value| self.from_ack.inflation(value));
+        let of = |estimate: crate::censored::Npmle| {
+            estimate.figures(|value| self.from_ack.inflation(value))
+        };
         let (estimate, estimate_within) = self.brackets.estimate().map(of).unwrap_or_default();
         LagRow {
             rounds: self.rounds,
@@ -114,7 +124,14 @@ impl LagSummary {
             insert: distribution(&self.insert),
             retrieval: distribution(&self.retrieval),
             from_primary: self.from_primary.distribution(),
-            tenths: self.tenths.iter().map(|(tenth, count)| Tenth { tenth: *tenth, count: *count }).collect(),
+            tenths: self
+                .tenths
+                .iter()
+                .map(|(tenth, count)| Tenth {
+                    tenth: *tenth,
+                    count: *count,
+                })
+                .collect(),
             readable: (self.gap.count() > 0).then(|| Readable {
                 rounds: self.gap.count(),
                 not_at_once: self.not_at_once,
@@ -173,7 +190,10 @@ impl ReplicaSummary {
     pub fn record(&mut self, sample: &LagSample, by_size: bool) {
         self.all.record(sample);
         if by_size {
-            self.by_size.entry(sample.write.size_bytes).or_default().record(sample);
+            self.by_size
+                .entry(sample.write.size_bytes)
+                .or_default()
+                .record(sample);
         }
     }
 
@@ -235,13 +255,27 @@ mod tests {
         assert_eq!((row.rounds, row.missing, row.from_ack.count), (40, 10, 30));
         assert_eq!(row.from_ack.min_us, Some(100.001));
         // The middle of the bracket is 160.0xx after the send, 159 after the event on the primary.
-        assert_eq!(row.tenths, [Tenth { tenth: 2, count: 30 }]);
+        assert_eq!(
+            row.tenths,
+            [Tenth {
+                tenth: 2,
+                count: 30
+            }]
+        );
         assert_eq!(row.histogram.iter().map(|bin| bin.count).sum::<u64>(), 30);
     }
 
     #[test]
     fn tenths_round_to_the_nearest_on_both_sides_of_zero() {
-        for (nanos, want) in [(0, 0), (49_999, 0), (50_000, 1), (149_999, 1), (-50_000, 0), (-50_001, -1), (-149_999, -1)] {
+        for (nanos, want) in [
+            (0, 0),
+            (49_999, 0),
+            (50_000, 1),
+            (149_999, 1),
+            (-50_000, 0),
+            (-50_001, -1),
+            (-149_999, -1),
+        ] {
             assert_eq!(tenth(Nanos(nanos)), want, "{nanos}");
         }
     }
@@ -252,7 +286,13 @@ mod tests {
         for round in 1..=10 {
             summary.record(&sample(round, true), true);
         }
-        assert_eq!(summary.sizes().map(|(size, part)| (size, part.rounds())).collect::<Vec<_>>(), [(1000, 5), (1001, 5)]);
+        assert_eq!(
+            summary
+                .sizes()
+                .map(|(size, part)| (size, part.rounds()))
+                .collect::<Vec<_>>(),
+            [(1000, 5), (1001, 5)]
+        );
         assert_eq!(summary.all().rounds(), 10);
     }
 }

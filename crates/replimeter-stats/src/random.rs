@@ -91,7 +91,10 @@ mod tests {
             *seen.entry(items).or_insert(0u32) += 1;
         }
         // 1,000 each; five standard deviations are 144.
-        assert!(seen.len() == 6 && seen.values().all(|count| (856..=1144).contains(count)), "{seen:?}");
+        assert!(
+            seen.len() == 6 && seen.values().all(|count| (856..=1144).contains(count)),
+            "{seen:?}"
+        );
         assert_eq!(random.below(0), 0);
     }
 }

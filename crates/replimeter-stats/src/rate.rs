@@ -15,7 +15,9 @@ const WINDOWS: usize = 256;
 const FIRST_LENGTH: i64 = 50_000_000;
 
 /// The 97.5 % points of Student's distribution for 7 to 19 degrees of freedom.
-const T95: [f64; 13] = [2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093];
+const T95: [f64; 13] = [
+    2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093,
+];
 
 /// The rate of a count that grows, from readings `(when, count)` in order of time.
 ///
@@ -25,7 +27,9 @@ const T95: [f64; 13] = [2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 
 /// readings.
 #[must_use]
 pub fn of_readings(readings: &[(Nanos, u64)]) -> Rate {
-    let (Some(first), Some(last)) = (readings.first(), readings.last()) else { return Rate::default() };
+    let (Some(first), Some(last)) = (readings.first(), readings.last()) else {
+        return Rate::default();
+    };
     let per_s = |from: &(Nanos, u64), to: &(Nanos, u64)| {
         let seconds = (to.0 - from.0).0 as f64 / 1e9;
         (seconds > 0.0).then(|| (to.1 as f64 - from.1 as f64) / seconds)
@@ -33,7 +37,12 @@ pub fn of_readings(readings: &[(Nanos, u64)]) -> Rate {
     let steps = readings.len() - 1;
     let batches = steps.min(BATCHES);
     let rates: Vec<f64> = (0..batches)
-        .filter_map(|batch| per_s(&readings[batch * steps / batches], &readings[(batch + 1) * steps / batches]))
+        .filter_map(|batch| {
+            per_s(
+                &readings[batch * steps / batches],
+                &readings[(batch + 1) * steps / batches],
+            )
+        })
         .collect();
     with_interval(per_s(first, last), &rates)
 }
@@ -42,12 +51,24 @@ pub fn of_readings(readings: &[(Nanos, u64)]) -> Rate {
 fn with_interval(mean: Option<f64>, rates: &[f64]) -> Rate {
     let count = rates.len() as f64;
     let middle = rates.iter().sum::<f64>() / count;
-    let stdev = (rates.len() > 1).then(|| (rates.iter().map(|rate| (rate - middle).powi(2)).sum::<f64>() / (count - 1.0)).sqrt());
+    let stdev = (rates.len() > 1).then(|| {
+        (rates
+            .iter()
+            .map(|rate| (rate - middle).powi(2))
+            .sum::<f64>()
+            / (count - 1.0))
+            .sqrt()
+    });
     let half = stdev
         .filter(|_| rates.len() >= FEWEST)
         .map(|stdev| T95[(rates.len() - FEWEST).min(T95.len() - 1)] * stdev / count.sqrt());
     let end = |sign: f64| Some(mean? + sign * half?);
-    Rate { mean, stdev, low: end(-1.0), high: end(1.0) }
+    Rate {
+        mean,
+        stdev,
+        low: end(-1.0),
+        high: end(1.0),
+    }
 }
 
 /// Counts events in windows of time, in bounded memory.
@@ -67,7 +88,14 @@ impl Counter {
     /// Counts from `origin` on.
     #[must_use]
     pub fn new(origin: Nanos) -> Self {
-        Self { origin, length: FIRST_LENGTH, counts: Vec::new(), last: 0, begins: 0, ends: 0 }
+        Self {
+            origin,
+            length: FIRST_LENGTH,
+            counts: Vec::new(),
+            last: 0,
+            begins: 0,
+            ends: 0,
+        }
     }
 
     /// An event; those before the origin do not count.
@@ -100,7 +128,11 @@ impl Counter {
 
     /// Makes the windows twice as long.
     fn halve(&mut self) {
-        self.counts = self.counts.chunks(2).map(|pair| pair.iter().sum()).collect();
+        self.counts = self
+            .counts
+            .chunks(2)
+            .map(|pair| pair.iter().sum())
+            .collect();
         self.length *= 2;
         (self.begins, self.ends) = (0, 0);
     }
@@ -111,7 +143,12 @@ impl Counter {
         while self.length < other.length {
             self.halve();
         }
-        for (index, count) in other.counts.iter().enumerate().filter(|(_, count)| **count > 0) {
+        for (index, count) in other
+            .counts
+            .iter()
+            .enumerate()
+            .filter(|(_, count)| **count > 0)
+        {
             self.add(index as i64 * other.length + later.0, *count);
         }
     }
@@ -134,13 +171,19 @@ impl Counter {
             return rate;
         }
         let [low, high] = poisson(sum);
-        Rate { low: Some(low / seconds), high: Some(high / seconds), ..rate }
+        Rate {
+            low: Some(low / seconds),
+            high: Some(high / seconds),
+            ..rate
+        }
     }
 }
 
 /// The 95 % interval of the mean of a Poisson distribution that such a count was drawn from, by chi squared quantiles.
 fn poisson(count: u64) -> [f64; 2] {
-    let quantile = |freedom: u64, level: f64| ChiSquared::new(freedom as f64).map_or(0.0, |chi| chi.inverse_cdf(level) / 2.0);
+    let quantile = |freedom: u64, level: f64| {
+        ChiSquared::new(freedom as f64).map_or(0.0, |chi| chi.inverse_cdf(level) / 2.0)
+    };
     [quantile(2 * count, 0.025), quantile(2 * count + 2, 0.975)]
 }
 
@@ -153,31 +196,52 @@ mod tests {
     #[test]
     fn few_events_have_the_interval_of_a_count() {
         // Garwood's table: 0, 1, 5 and 30 events.
-        for (count, low, high) in [(0, 0.0, 3.689), (1, 0.025, 5.572), (5, 1.623, 11.668), (30, 20.241, 42.827)] {
+        for (count, low, high) in [
+            (0, 0.0, 3.689),
+            (1, 0.025, 5.572),
+            (5, 1.623, 11.668),
+            (30, 20.241, 42.827),
+        ] {
             let [below, above] = poisson(count);
-            assert!((below - low).abs() < 1e-3 && (above - high).abs() < 1e-3, "{count}: {below} {above}");
+            assert!(
+                (below - low).abs() < 1e-3 && (above - high).abs() < 1e-3,
+                "{count}: {below} {above}"
+            );
         }
         let mut counter = Counter::new(Nanos(0));
         let rate = counter.rate(Nanos(10_000_000_000));
         assert_eq!((rate.mean, rate.low), (Some(0.0), Some(0.0)));
-        assert!((rate.high.unwrap() - 0.3689).abs() < 1e-4, "none in ten seconds is not never: {rate:?}");
+        assert!(
+            (rate.high.unwrap() - 0.3689).abs() < 1e-4,
+            "none in ten seconds is not never: {rate:?}"
+        );
         counter.record(Nanos(9_900_000_000));
         let rate = counter.rate(Nanos(10_000_000_000));
-        assert!(rate.low.unwrap() > 0.0 && rate.high.unwrap() > rate.mean.unwrap(), "{rate:?}");
+        assert!(
+            rate.low.unwrap() > 0.0 && rate.high.unwrap() > rate.mean.unwrap(),
+            "{rate:?}"
+        );
     }
 
     #[test]
     fn a_steady_count_has_a_narrow_interval() {
-        let readings: Vec<(Nanos, u64)> = (0..=100i64).map(|at| (Nanos(at * 100_000_000), at as u64 * 50)).collect();
+        let readings: Vec<(Nanos, u64)> = (0..=100i64)
+            .map(|at| (Nanos(at * 100_000_000), at as u64 * 50))
+            .collect();
         let rate = of_readings(&readings);
-        assert_eq!((rate.mean, rate.low, rate.high), (Some(500.0), Some(500.0), Some(500.0)));
+        assert_eq!(
+            (rate.mean, rate.low, rate.high),
+            (Some(500.0), Some(500.0), Some(500.0))
+        );
     }
 
     #[test]
     fn too_few_readings_have_no_interval_and_one_no_rate() {
         assert_eq!(of_readings(&[]), Rate::default());
         assert_eq!(of_readings(&[(Nanos(0), 5)]).mean, None);
-        let few: Vec<(Nanos, u64)> = (0..5).map(|at| (Nanos(at * 1_000_000_000), at as u64)).collect();
+        let few: Vec<(Nanos, u64)> = (0..5)
+            .map(|at| (Nanos(at * 1_000_000_000), at as u64))
+            .collect();
         let rate = of_readings(&few);
         assert_eq!((rate.mean, rate.low), (Some(1.0), None));
     }
@@ -191,7 +255,10 @@ mod tests {
         }
         let rate = counter.rate(Nanos(10_000_000_000));
         assert_eq!(rate.mean, Some(100.0));
-        assert!(rate.stdev.unwrap() > 100.0 && rate.low.unwrap() < 0.0, "{rate:?}");
+        assert!(
+            rate.stdev.unwrap() > 100.0 && rate.low.unwrap() < 0.0,
+            "{rate:?}"
+        );
     }
 
     #[test]
@@ -202,7 +269,9 @@ mod tests {
             let mut counter = Counter::new(Nanos(0));
             let mut at = 0.0;
             loop {
-                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                state = state
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1_442_695_040_888_963_407);
                 let uniform = ((state >> 11) as f64 + 1.0) / (1u64 << 53) as f64;
                 at += -uniform.ln() * 1e9 / 200.0;
                 if at >= 10e9 {

@@ -58,7 +58,10 @@ impl Series {
         if low < 1.0 || high > count {
             return None;
         }
-        Some([self.all.at_rank(low as u64)?.as_micros(), self.all.at_rank(high as u64)?.as_micros()])
+        Some([
+            self.all.at_rank(low as u64)?.as_micros(),
+            self.all.at_rank(high as u64)?.as_micros(),
+        ])
     }
 
     /// The distribution as it is reported.
@@ -73,7 +76,10 @@ impl Series {
             p999_us: self.interval(0.999),
             inflation: self.windows.inflation(median),
         });
-        Distribution { ci95, ..distribution(&self.all) }
+        Distribution {
+            ci95,
+            ..distribution(&self.all)
+        }
     }
 }
 
@@ -108,8 +114,14 @@ mod tests {
             series.record(Nanos(value), Nanos(value * 1000));
         }
         let distribution = series.distribution();
-        assert_eq!((distribution.count, distribution.p50_us, distribution.ci95), (19, None, None));
-        assert_eq!((distribution.min_us, distribution.max_us), (Some(0.0), Some(18.0)));
+        assert_eq!(
+            (distribution.count, distribution.p50_us, distribution.ci95),
+            (19, None, None)
+        );
+        assert_eq!(
+            (distribution.min_us, distribution.max_us),
+            (Some(0.0), Some(18.0))
+        );
     }
 
     #[test]
@@ -120,7 +132,10 @@ mod tests {
         for _ in 0..400 {
             let mut series = Series::default();
             for round in 0..200i64 {
-                series.record(Nanos(round * 10_000_000), Nanos((random.bits() % 1_000_000) as i64));
+                series.record(
+                    Nanos(round * 10_000_000),
+                    Nanos((random.bits() % 1_000_000) as i64),
+                );
             }
             let [low, high] = series.interval(0.5).unwrap();
             covered += u32::from(low <= 500.0 && 500.0 <= high);

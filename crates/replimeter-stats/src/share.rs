@@ -45,9 +45,18 @@ pub fn wilson(events: f64, trials: f64) -> [f64; 2] {
     let squared = Z95 * Z95;
     let scale = 1.0 + squared / trials;
     let middle = (share + squared / (2.0 * trials)) / scale;
-    let half = Z95 / scale * (share * (1.0 - share) / trials + squared / (4.0 * trials * trials)).sqrt();
-    let low = if share == 0.0 { 0.0 } else { (middle - half).max(0.0) };
-    let high = if share == 1.0 { 1.0 } else { (middle + half).min(1.0) };
+    let half =
+        Z95 / scale * (share * (1.0 - share) / trials + squared / (4.0 * trials * trials)).sqrt();
+    let low = if share == 0.0 {
+        0.0
+    } else {
+        (middle - half).max(0.0)
+    };
+    let high = if share == 1.0 {
+        1.0
+    } else {
+        (middle + half).min(1.0)
+    };
     [low, high]
 }
 
@@ -62,7 +71,11 @@ pub struct Share {
 
 impl Default for Share {
     fn default() -> Self {
-        Self { origin: None, length: FIRST_LENGTH, windows: Vec::new() }
+        Self {
+            origin: None,
+            length: FIRST_LENGTH,
+            windows: Vec::new(),
+        }
     }
 }
 
@@ -75,7 +88,10 @@ impl Share {
             self.windows = self
                 .windows
                 .chunks(2)
-                .map(|pair| pair.iter().fold((0, 0), |sum, next| (sum.0 + next.0, sum.1 + next.1)))
+                .map(|pair| {
+                    pair.iter()
+                        .fold((0, 0), |sum, next| (sum.0 + next.0, sum.1 + next.1))
+                })
                 .collect();
             self.length *= 2;
         }
@@ -90,7 +106,9 @@ impl Share {
     /// Trials and events so far.
     #[must_use]
     pub fn counts(&self) -> (u64, u64) {
-        self.windows.iter().fold((0, 0), |sum, next| (sum.0 + next.0, sum.1 + next.1))
+        self.windows
+            .iter()
+            .fold((0, 0), |sum, next| (sum.0 + next.0, sum.1 + next.1))
     }
 
     /// By how much dependence between neighbours inflates the variance: the Pearson dispersion of the share between
@@ -128,7 +146,10 @@ impl Share {
         if !(p > 0.0 && p < 1.0) {
             return Some(1.0);
         }
-        let pearson: f64 = stretches.iter().map(|(count, hit)| (hit - count * p).powi(2) / (count * p * (1.0 - p))).sum();
+        let pearson: f64 = stretches
+            .iter()
+            .map(|(count, hit)| (hit - count * p).powi(2) / (count * p * (1.0 - p)))
+            .sum();
         Some((pearson / (stretches.len() - 1) as f64).max(1.0))
     }
 
@@ -139,8 +160,19 @@ impl Share {
         let inflation = self.inflation();
         let effective = 1.0 / inflation.unwrap_or(1.0);
         let [low, high] = wilson(events as f64 * effective, trials as f64 * effective);
-        let share = if trials == 0 { 0.0 } else { events as f64 / trials as f64 };
-        Proportion { trials, events, share, low, high, inflation }
+        let share = if trials == 0 {
+            0.0
+        } else {
+            events as f64 / trials as f64
+        };
+        Proportion {
+            trials,
+            events,
+            share,
+            low,
+            high,
+            inflation,
+        }
     }
 }
 
@@ -165,11 +197,17 @@ mod tests {
     #[test]
     fn known_answers() {
         // Newcombe (1998), table I: 81 of 263, 15 of 148, 0 of 20, 1 of 29.
-        for (events, trials, low, high) in
-            [(81.0, 263.0, 0.2553, 0.3662), (15.0, 148.0, 0.0624, 0.1605), (0.0, 20.0, 0.0, 0.1611), (1.0, 29.0, 0.0061, 0.1718)]
-        {
+        for (events, trials, low, high) in [
+            (81.0, 263.0, 0.2553, 0.3662),
+            (15.0, 148.0, 0.0624, 0.1605),
+            (0.0, 20.0, 0.0, 0.1611),
+            (1.0, 29.0, 0.0061, 0.1718),
+        ] {
             let [got_low, got_high] = wilson(events, trials);
-            assert!((got_low - low).abs() < 5e-5 && (got_high - high).abs() < 5e-5, "{events}/{trials}: {got_low} {got_high}");
+            assert!(
+                (got_low - low).abs() < 5e-5 && (got_high - high).abs() < 5e-5,
+                "{events}/{trials}: {got_low} {got_high}"
+            );
         }
         assert_eq!(wilson(0.0, 0.0), [0.0, 1.0]);
         assert!(wilson(0.0, 100_000.0)[1] < 4e-5);
@@ -180,18 +218,29 @@ mod tests {
         let mut share = Share::default();
         (0..10_000i64).for_each(|at| share.record(Nanos(at * 500_000), false));
         let proportion = share.proportion();
-        assert_eq!((proportion.events, proportion.share, proportion.low), (0, 0.0, 0.0));
-        assert!(proportion.high > 0.0 && proportion.high < 4e-4, "{proportion:?}");
+        assert_eq!(
+            (proportion.events, proportion.share, proportion.low),
+            (0, 0.0, 0.0)
+        );
+        assert!(
+            proportion.high > 0.0 && proportion.high < 4e-4,
+            "{proportion:?}"
+        );
     }
 
     /// How often the interval covers the true share, of `runs` runs.
-    fn coverage(runs: u32, truth: f64, mut trial: impl FnMut(&mut Xorshift, &mut bool) -> bool) -> u32 {
+    fn coverage(
+        runs: u32,
+        truth: f64,
+        mut trial: impl FnMut(&mut Xorshift, &mut bool) -> bool,
+    ) -> u32 {
         let mut random = Xorshift(88_172_645_463_325_252);
         let mut covered = 0;
         for _ in 0..runs {
             let mut share = Share::default();
             let mut state = false;
-            (0..2000i64).for_each(|at| share.record(Nanos(at * 1_000_000), trial(&mut random, &mut state)));
+            (0..2000i64)
+                .for_each(|at| share.record(Nanos(at * 1_000_000), trial(&mut random, &mut state)));
             let proportion = share.proportion();
             covered += u32::from(proportion.low <= truth && truth <= proportion.high);
         }

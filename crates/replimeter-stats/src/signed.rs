@@ -31,7 +31,9 @@ pub struct SignedHistogram {
 fn histogram(digits: u8) -> Histogram<Count> {
     match Histogram::new(digits) {
         Ok(histogram) => histogram,
-        Err(error) => unreachable!("HDR histograms take 0 to 5 significant digits, not {digits}: {error}"),
+        Err(error) => {
+            unreachable!("HDR histograms take 0 to 5 significant digits, not {digits}: {error}")
+        }
     }
 }
 
@@ -62,7 +64,12 @@ impl SignedHistogram {
     pub fn record(&mut self, value: Nanos) {
         let Nanos(value) = value;
         let digits = self.digits;
-        let side = if value >= 0 { &mut self.positive } else { self.negative.get_or_insert_with(|| Box::new(histogram(digits))) };
+        let side = if value >= 0 {
+            &mut self.positive
+        } else {
+            self.negative
+                .get_or_insert_with(|| Box::new(histogram(digits)))
+        };
         // Grows as needed; cannot fail for magnitudes of 63 bits.
         let _ = side.record(value.unsigned_abs());
         self.count += 1;
@@ -82,7 +89,10 @@ impl SignedHistogram {
         let _ = self.positive.add(&other.positive);
         if let Some(negative) = &other.negative {
             let digits = self.digits;
-            let _ = self.negative.get_or_insert_with(|| Box::new(histogram(digits))).add(&**negative);
+            let _ = self
+                .negative
+                .get_or_insert_with(|| Box::new(histogram(digits)))
+                .add(&**negative);
         }
         let (a, b) = (self.count as f64, other.count as f64);
         let difference = other.mean - self.mean;
@@ -158,8 +168,16 @@ impl SignedHistogram {
     #[must_use]
     pub fn quantile(&self, p: f64) -> Option<Nanos> {
         let rank = rank_of(p, self.count);
-        let beyond = if p >= 0.5 { self.count.saturating_sub(rank) } else { rank.saturating_sub(1) };
-        if beyond < BEYOND { None } else { self.at_rank(rank) }
+        let beyond = if p >= 0.5 {
+            self.count.saturating_sub(rank)
+        } else {
+            rank.saturating_sub(1)
+        };
+        if beyond < BEYOND {
+            None
+        } else {
+            self.at_rank(rank)
+        }
     }
 
     /// How many samples are at most `value`, within the histogram's precision.
@@ -183,14 +201,21 @@ impl SignedHistogram {
                     .sum()
             }
         });
-        let positive = if value.0 < 0 { 0 } else { self.positive.count_between(0, value.0.unsigned_abs()) };
+        let positive = if value.0 < 0 {
+            0
+        } else {
+            self.positive.count_between(0, value.0.unsigned_abs())
+        };
         negative + positive
     }
 
     /// The bars of the histogram in ascending order: value and count.
     pub fn bars(&self) -> impl Iterator<Item = (Nanos, u64)> + '_ {
-        let mut negative: Vec<(Nanos, u64)> =
-            self.negative.iter().flat_map(|histogram| bars(histogram).map(|(value, count)| (Nanos(-value), count))).collect();
+        let mut negative: Vec<(Nanos, u64)> = self
+            .negative
+            .iter()
+            .flat_map(|histogram| bars(histogram).map(|(value, count)| (Nanos(-value), count)))
+            .collect();
         negative.reverse();
         let (min, max) = (self.min, self.max);
         negative
@@ -210,7 +235,10 @@ pub fn rank_of(p: f64, count: u64) -> u64 {
 fn bars(histogram: &Histogram<Count>) -> impl Iterator<Item = (i64, u64)> + '_ {
     histogram.iter_recorded().map(|bar| {
         let middle = histogram.median_equivalent(bar.value_iterated_to());
-        (i64::try_from(middle).unwrap_or(i64::MAX), u64::from(bar.count_at_value()))
+        (
+            i64::try_from(middle).unwrap_or(i64::MAX),
+            u64::from(bar.count_at_value()),
+        )
     })
 }
 
@@ -242,7 +270,15 @@ mod tests {
     #[test]
     fn nothing_has_no_figures() {
         let empty = SignedHistogram::new(3);
-        assert_eq!((empty.min(), empty.mean(), empty.stdev(), empty.quantile(0.5)), (None, None, None, None));
+        assert_eq!(
+            (
+                empty.min(),
+                empty.mean(),
+                empty.stdev(),
+                empty.quantile(0.5)
+            ),
+            (None, None, None, None)
+        );
     }
 
     #[test]
@@ -253,13 +289,19 @@ mod tests {
         assert!((histogram.stdev().unwrap() - 29.011_491_975_882_016).abs() < 1e-9);
         assert_eq!(histogram.quantile(0.5), Some(Nanos(50)));
         assert_eq!(histogram.quantile(0.9), Some(Nanos(90)));
-        assert_eq!(histogram.quantile(0.95), None, "five samples beyond are too few");
+        assert_eq!(
+            histogram.quantile(0.95),
+            None,
+            "five samples beyond are too few"
+        );
     }
 
     #[test]
     fn negatives_are_kept_and_ordered() {
         let histogram = of(&[-500, -20, -10, 0, 10, 20, 30]);
-        let ranked: Vec<i64> = (1..=7).map(|rank| histogram.at_rank(rank).unwrap().0).collect();
+        let ranked: Vec<i64> = (1..=7)
+            .map(|rank| histogram.at_rank(rank).unwrap().0)
+            .collect();
         assert_eq!(ranked, [-500, -20, -10, 0, 10, 20, 30]);
         assert_eq!(histogram.count_at_most(Nanos(-10)), 3);
         assert_eq!(histogram.count_at_most(Nanos(9)), 4);

@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 
 use replimeter_model::{
     record::{Distribution, Intervals},
-    stale::{Behind, CurvePoint, FreshAfter, Price, StalePhase, StaleRead, StaleRound, StaleRow, Verdict, Violations},
+    stale::{
+        Behind, CurvePoint, FreshAfter, Price, StalePhase, StaleRead, StaleRound, StaleRow,
+        Verdict, Violations,
+    },
     time::Nanos,
 };
 
@@ -61,7 +64,8 @@ impl StaleSummary {
             StalePhase::WarmUp => return,
             StalePhase::Plain | StalePhase::Synced => {
                 if matches!(read.verdict, Verdict::Fresh | Verdict::Stale) {
-                    let (reads, writes) = &mut self.price[usize::from(round.phase == StalePhase::Synced)];
+                    let (reads, writes) =
+                        &mut self.price[usize::from(round.phase == StalePhase::Synced)];
                     reads.record(read.end - read.begin);
                     writes.record(round.ack - round.send);
                 }
@@ -74,7 +78,9 @@ impl StaleSummary {
         if judged || round.phase == StalePhase::AtOnce {
             self.all_at_once += 1;
             let over = read.fresh_end.unwrap_or(read.end);
-            self.span = Some(self.span.map_or((read.begin, over), |(first, last)| (first.min(read.begin), last.max(over))));
+            self.span = Some(self.span.map_or((read.begin, over), |(first, last)| {
+                (first.min(read.begin), last.max(over))
+            }));
         }
         match read.verdict {
             Verdict::Refused => return self.refused += 1,
@@ -107,7 +113,10 @@ impl StaleSummary {
             }
         }
         if let Some(fresh) = read.fresh_begin {
-            self.visible.record(read.last_stale.map(|last| last - round.ack), fresh - round.ack);
+            self.visible.record(
+                read.last_stale.map(|last| last - round.ack),
+                fresh - round.ack,
+            );
         }
     }
 
@@ -153,12 +162,20 @@ impl StaleSummary {
                 monotonic_reads_of: self.judged,
                 monotonic_same_connection: self.backwards,
                 read_your_writes_percent_high: all.high * 100.0,
-                monotonic_reads_percent_high: wilson(monotonic as f64, self.judged as f64)[1] * 100.0,
+                monotonic_reads_percent_high: wilson(monotonic as f64, self.judged as f64)[1]
+                    * 100.0,
             },
             refused: self.refused,
             conflicts: self.conflicts,
             foreign: self.foreign,
-            behind: self.behind.iter().map(|(versions, reads)| Behind { versions: *versions, reads: *reads }).collect(),
+            behind: self
+                .behind
+                .iter()
+                .map(|(versions, reads)| Behind {
+                    versions: *versions,
+                    reads: *reads,
+                })
+                .collect(),
             curve: self.curve(),
             fresh_after_us: self.fresh_after(),
             write: distribution(&self.write),
@@ -186,7 +203,10 @@ impl StaleSummary {
         let points = self.points.iter().map(|(asked, point)| {
             let share = point.share.proportion();
             let rank = |p: f64| point.achieved.quantile(p).map(Nanos::as_micros);
-            let middle = point.achieved.at_rank(point.achieved.count().div_ceil(2)).unwrap_or_default();
+            let middle = point
+                .achieved
+                .at_rank(point.achieved.count().div_ceil(2))
+                .unwrap_or_default();
             CurvePoint {
                 after_us: middle.as_micros(),
                 asked_us: asked.as_micros(),
@@ -205,7 +225,9 @@ impl StaleSummary {
     /// reads bracket. Its interval is that of an order statistic: which quantiles of the estimate the share `p` may be, of as many
     /// brackets as tell, taken for as many independent ones as their dependence leaves (Wilson's).
     fn fresh_after(&self) -> FreshAfter {
-        let Some(estimate) = self.visible.estimate() else { return FreshAfter::default() };
+        let Some(estimate) = self.visible.estimate() else {
+            return FreshAfter::default();
+        };
         let count = self.visible.count();
         let inflation = self.stale.inflation();
         let of = |p: f64| {
@@ -215,19 +237,30 @@ impl StaleSummary {
             // Without a lower end: it was visible when the first read came.
             let wait = |p: f64, of: fn(Quantile) -> Nanos| {
                 let quantile = estimate.quantile(p);
-                quantile.low.map_or(0.0, |_| of(quantile).as_micros().max(0.0))
+                quantile
+                    .low
+                    .map_or(0.0, |_| of(quantile).as_micros().max(0.0))
             };
             let ends = inflation.and_then(|inflation| {
                 let trials = estimate.telling(p) / inflation.max(1.0);
                 let [low, high] = wilson(p * trials, trials);
                 // Beyond the last time that was seen nothing is known.
-                (rank_of(high, count) < count)
-                    .then(|| [wait(low, |quantile| quantile.low.unwrap_or(quantile.high)), wait(high, |quantile| quantile.high)])
+                (rank_of(high, count) < count).then(|| {
+                    [
+                        wait(low, |quantile| quantile.low.unwrap_or(quantile.high)),
+                        wait(high, |quantile| quantile.high),
+                    ]
+                })
             });
             (Some(wait(p, |quantile| quantile.point)), ends)
         };
         let ((p99, p99_ci), (p999, p999_ci)) = (of(0.99), of(0.999));
-        FreshAfter { p99, p999, p99_ci, p999_ci }
+        FreshAfter {
+            p99,
+            p999,
+            p99_ci,
+            p999_ci,
+        }
     }
 }
 
@@ -236,10 +269,17 @@ impl StaleSummary {
 fn with_interval(histogram: &SignedHistogram) -> Distribution {
     let figures = distribution(histogram);
     let count = histogram.count() as f64;
-    let [low, high] = wilson(count / 2.0, count).map(|share| (share * count).round().clamp(1.0, count.max(1.0)) as u64);
-    let ends = histogram.at_rank(low).zip(histogram.at_rank(high)).map(|(low, high)| [low.as_micros(), high.as_micros()]);
-    let ci95 =
-        figures.p50_us.and(ends).map(|ends| Intervals { p50_us: Some(ends), inflation: Some(1.0), ..Intervals::default() });
+    let [low, high] = wilson(count / 2.0, count)
+        .map(|share| (share * count).round().clamp(1.0, count.max(1.0)) as u64);
+    let ends = histogram
+        .at_rank(low)
+        .zip(histogram.at_rank(high))
+        .map(|(low, high)| [low.as_micros(), high.as_micros()]);
+    let ci95 = figures.p50_us.and(ends).map(|ends| Intervals {
+        p50_us: Some(ends),
+        inflation: Some(1.0),
+        ..Intervals::default()
+    });
     Distribution { ci95, ..figures }
 }
 
@@ -247,7 +287,10 @@ fn with_interval(histogram: &SignedHistogram) -> Distribution {
 /// 10 µs on.
 #[must_use]
 pub fn offsets(longest: Option<Nanos>, most: Nanos) -> Vec<Nanos> {
-    let longest = longest.unwrap_or(Nanos(100_000)).0.clamp(50_000, most.0.max(50_000));
+    let longest = longest
+        .unwrap_or(Nanos(100_000))
+        .0
+        .clamp(50_000, most.0.max(50_000));
     let mut offsets = vec![Nanos(0)];
     let mut decade = 10_000i64;
     while offsets.last().is_some_and(|last| last.0 < longest) {
@@ -255,7 +298,10 @@ pub fn offsets(longest: Option<Nanos>, most: Nanos) -> Vec<Nanos> {
         decade *= 10;
     }
     // One beyond the longest is enough.
-    let keep = offsets.iter().position(|offset| offset.0 >= longest).map_or(offsets.len(), |at| at + 1);
+    let keep = offsets
+        .iter()
+        .position(|offset| offset.0 >= longest)
+        .map_or(offsets.len(), |at| at + 1);
     offsets.truncate(keep);
     offsets
 }
@@ -278,16 +324,29 @@ mod tests {
             reads += 1;
         }
         let stale = last_stale.is_some();
-        let verdict = if stale { Verdict::Stale } else { Verdict::Fresh };
+        let verdict = if stale {
+            Verdict::Stale
+        } else {
+            Verdict::Fresh
+        };
         let read = StaleRead {
             behind: u32::from(stale),
             last_stale,
             fresh_begin: Some(ack + Nanos(at)),
             fresh_end: Some(ack + Nanos(at + 20_000)),
             reads,
-            ..StaleRead::new(0, ack + Nanos(offset), ack + Nanos(offset + 20_000), verdict)
+            ..StaleRead::new(
+                0,
+                ack + Nanos(offset),
+                ack + Nanos(offset + 20_000),
+                verdict,
+            )
         };
-        let phase = if offset == 0 { StalePhase::AtOnce } else { StalePhase::Curve };
+        let phase = if offset == 0 {
+            StalePhase::AtOnce
+        } else {
+            StalePhase::Curve
+        };
         StaleRound {
             phase,
             round: number,
@@ -305,7 +364,13 @@ mod tests {
     fn the_summary_knows_share_delay_curve_and_how_long_to_wait() {
         let mut summary = StaleSummary::default();
         // A tenth becomes visible 0 to 1 ms after the acknowledgement, the rest before it.
-        let visible = |number: u64| if number % 10 == 3 { (number / 10 % 100) as i64 * 10_000 + 5_000 } else { -5 };
+        let visible = |number: u64| {
+            if number % 10 == 3 {
+                (number / 10 % 100) as i64 * 10_000 + 5_000
+            } else {
+                -5
+            }
+        };
         for number in 0..20_000 {
             let round = round(number, 0, visible(number));
             summary.record(&round, &round.reads[0], true);
@@ -316,7 +381,10 @@ mod tests {
         }
         let row = summary.row();
         assert_eq!((row.rounds, row.stale), (20_000, 2_000));
-        assert!(row.stale_percent_low.unwrap() < 10.0 && row.stale_percent_high.unwrap() > 10.0, "{row:?}");
+        assert!(
+            row.stale_percent_low.unwrap() < 10.0 && row.stale_percent_high.unwrap() > 10.0,
+            "{row:?}"
+        );
         assert_eq!(row.delay.count, 2_000);
         assert_eq!(row.curve.len(), 2);
         let half = row.curve[1];
@@ -324,9 +392,15 @@ mod tests {
         assert!((half.probability - 0.05).abs() < 0.002, "{half:?}");
         // 99 % are visible after 900 µs, 99.9 % after 990.
         let fresh = row.fresh_after_us;
-        assert!((fresh.p99.unwrap() - 905.0).abs() < 25.0 && (fresh.p999.unwrap() - 995.0).abs() < 25.0, "{fresh:?}");
+        assert!(
+            (fresh.p99.unwrap() - 905.0).abs() < 25.0 && (fresh.p999.unwrap() - 995.0).abs() < 25.0,
+            "{fresh:?}"
+        );
         let [low, high] = fresh.p999_ci.unwrap();
-        assert!(low <= fresh.p999.unwrap() && fresh.p999.unwrap() <= high && high < 1_100.0, "{fresh:?}");
+        assert!(
+            low <= fresh.p999.unwrap() && fresh.p999.unwrap() <= high && high < 1_100.0,
+            "{fresh:?}"
+        );
     }
 
     #[test]
@@ -338,8 +412,14 @@ mod tests {
         }
         let row = summary.row();
         assert_eq!((row.stale, row.stale_percent), (0, Some(0.0)));
-        assert!(row.stale_percent_high.unwrap() > 0.0 && row.violations.read_your_writes_percent_high > 0.0);
-        assert_eq!((row.fresh_after_us.p99, row.fresh_after_us.p999), (Some(0.0), Some(0.0)));
+        assert!(
+            row.stale_percent_high.unwrap() > 0.0
+                && row.violations.read_your_writes_percent_high > 0.0
+        );
+        assert_eq!(
+            (row.fresh_after_us.p99, row.fresh_after_us.p999),
+            (Some(0.0), Some(0.0))
+        );
         assert_eq!(row.delay.count, 0);
     }
 
@@ -359,14 +439,29 @@ mod tests {
         let (mut covered, mut told) = (0, 0);
         for _ in 0..200 {
             // 27 % are visible too late for a read at once, by 300 µs on average: 99 % after 300 µs × ln 27.
-            let row = run(2_000, || if random.uniform() < 0.27 { (-300e3 * random.uniform().ln()) as i64 } else { -5 });
-            let Some([low, high]) = row.fresh_after_us.p99_ci else { continue };
+            let row = run(2_000, || {
+                if random.uniform() < 0.27 {
+                    (-300e3 * random.uniform().ln()) as i64
+                } else {
+                    -5
+                }
+            });
+            let Some([low, high]) = row.fresh_after_us.p99_ci else {
+                continue;
+            };
             let truth = 300.0 * 27f64.ln();
             told += 1;
             covered += u32::from(low <= truth && truth <= high);
-            assert!(low > 100.0, "so many are stale at once: {:?}", row.fresh_after_us);
+            assert!(
+                low > 100.0,
+                "so many are stale at once: {:?}",
+                row.fresh_after_us
+            );
         }
-        assert!(told >= 190 && f64::from(covered) >= 0.93 * f64::from(told), "{covered} of {told}");
+        assert!(
+            told >= 190 && f64::from(covered) >= 0.93 * f64::from(told),
+            "{covered} of {told}"
+        );
     }
 
     #[test]
@@ -380,15 +475,24 @@ mod tests {
                 (left, slow) = (100, random.uniform() < 0.4);
             }
             left -= 1;
-            if slow && random.uniform() < 0.7 { (-700e3 * random.uniform().ln()) as i64 } else { -5 }
+            if slow && random.uniform() < 0.7 {
+                (-700e3 * random.uniform().ln()) as i64
+            } else {
+                -5
+            }
         });
         let fresh = row.fresh_after_us;
         assert!(row.inflation.unwrap() > 5.0, "{row:?}");
         let [low, high] = fresh.p99_ci.unwrap();
-        assert!(0.0 < low && low < fresh.p99.unwrap() && fresh.p99.unwrap() < high, "{fresh:?}");
+        assert!(
+            0.0 < low && low < fresh.p99.unwrap() && fresh.p99.unwrap() < high,
+            "{fresh:?}"
+        );
         // The outer end of 99.9 % lies beyond all that was seen, unless the clumps are few enough.
         assert!(
-            fresh.p999_ci.is_none_or(|[low, high]| low >= fresh.p99.unwrap() / 2.0 && high >= fresh.p999.unwrap()),
+            fresh.p999_ci.is_none_or(
+                |[low, high]| low >= fresh.p99.unwrap() / 2.0 && high >= fresh.p999.unwrap()
+            ),
             "{fresh:?}"
         );
     }
@@ -407,11 +511,18 @@ mod tests {
     #[test]
     fn offsets_reach_one_step_beyond_the_longest_delay() {
         let us = |longest: Option<i64>| -> Vec<i64> {
-            offsets(longest.map(Nanos), Nanos(10_000_000_000)).into_iter().map(|offset| offset.0 / 1000).collect()
+            offsets(longest.map(Nanos), Nanos(10_000_000_000))
+                .into_iter()
+                .map(|offset| offset.0 / 1000)
+                .collect()
         };
         assert_eq!(us(Some(900_000)), [0, 10, 20, 50, 100, 200, 500, 1000]);
         assert_eq!(us(None), [0, 10, 20, 50, 100]);
         assert_eq!(us(Some(3)), [0, 10, 20, 50]);
-        assert_eq!(*us(Some(500_000_000_000)).last().unwrap(), 10_000_000, "no longer than the most");
+        assert_eq!(
+            *us(Some(500_000_000_000)).last().unwrap(),
+            10_000_000,
+            "no longer than the most"
+        );
     }
 }

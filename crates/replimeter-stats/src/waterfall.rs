@@ -49,7 +49,11 @@ impl Point {
     /// A moment on the run's clock, known to ± `error`.
     #[must_use]
     pub fn new(at: Nanos, error: Nanos) -> Self {
-        Self { at, error, stamp: None }
+        Self {
+            at,
+            error,
+            stamp: None,
+        }
     }
 
     /// A moment that lies in (`low`, `high`]: the middle, and half of the width.
@@ -117,7 +121,14 @@ struct Leg {
 
 impl Leg {
     fn new(from: Mark, to: Mark) -> Self {
-        Self { from, to, durations: SignedHistogram::default(), errors: SignedHistogram::new(1), inversions: 0, worst: None }
+        Self {
+            from,
+            to,
+            durations: SignedHistogram::default(),
+            errors: SignedHistogram::new(1),
+            inversions: 0,
+            worst: None,
+        }
     }
 
     fn record(&mut self, duration: Nanos, error: Nanos) {
@@ -175,9 +186,15 @@ impl Waterfall {
     /// binary log on.
     #[must_use]
     pub fn new(chain: &[(Mark, &str)]) -> Self {
-        let legs = chain.windows(2).map(|pair| Leg::new(pair[0].0, pair[1].0)).collect();
+        let legs = chain
+            .windows(2)
+            .map(|pair| Leg::new(pair[0].0, pair[1].0))
+            .collect();
         let has = |mark| chain.iter().any(|(one, _)| *one == mark);
-        let mut marks: Vec<_> = chain.iter().map(|(mark, clock)| (*mark, (*clock).to_owned(), SignedHistogram::new(1))).collect();
+        let mut marks: Vec<_> = chain
+            .iter()
+            .map(|(mark, clock)| (*mark, (*clock).to_owned(), SignedHistogram::new(1)))
+            .collect();
         let mut beside = Vec::new();
         if has(Mark::InBinlog) && !has(Mark::Ack) {
             beside.push(Leg::new(Mark::InBinlog, Mark::Ack));
@@ -201,10 +218,16 @@ impl Waterfall {
     /// counted.
     pub fn record(&mut self, points: &Points) {
         self.transactions += 1;
-        let known: Option<Vec<(Nanos, Nanos)>> =
-            self.chain.iter().map(|leg| Some(length(points.at(leg.from)?, points.at(leg.to)?))).collect();
-        let ends =
-            self.chain.first().and_then(|leg| points.at(leg.from)).zip(self.chain.last().and_then(|leg| points.at(leg.to)));
+        let known: Option<Vec<(Nanos, Nanos)>> = self
+            .chain
+            .iter()
+            .map(|leg| Some(length(points.at(leg.from)?, points.at(leg.to)?)))
+            .collect();
+        let ends = self
+            .chain
+            .first()
+            .and_then(|leg| points.at(leg.from))
+            .zip(self.chain.last().and_then(|leg| points.at(leg.to)));
         let (Some(lengths), Some((first, last))) = (known, ends) else {
             self.overwritten += u64::from(points.overwritten);
             return;
@@ -225,20 +248,27 @@ impl Waterfall {
             leg.record(*duration, *error);
         }
         let total = last.at - first.at;
-        let sum = lengths.iter().fold(Nanos(0), |sum, (duration, _)| sum + *duration);
+        let sum = lengths
+            .iter()
+            .fold(Nanos(0), |sum, (duration, _)| sum + *duration);
         // The ends' own errors are in the first and the last stage.
-        let error = lengths.iter().fold(Nanos(0), |sum, (_, error)| sum + *error);
+        let error = lengths
+            .iter()
+            .fold(Nanos(0), |sum, (_, error)| sum + *error);
         let residue = total - sum;
         self.end_to_end.record(total);
         self.residue.record(residue);
         self.residue_beyond += u64::from(residue.0.abs() > error.0);
         let stages = lengths.len();
-        let cell = self.cells.entry(grid::floor(total.0)).or_insert_with(|| Cell {
-            count: 0,
-            end_to_end: 0.0,
-            residue: 0.0,
-            stages: vec![0.0; stages],
-        });
+        let cell = self
+            .cells
+            .entry(grid::floor(total.0))
+            .or_insert_with(|| Cell {
+                count: 0,
+                end_to_end: 0.0,
+                residue: 0.0,
+                stages: vec![0.0; stages],
+            });
         cell.count += 1;
         cell.end_to_end += total.as_micros();
         cell.residue += residue.as_micros();
@@ -272,10 +302,18 @@ impl Waterfall {
             marks: marks.collect(),
             end_to_end: distribution(&self.end_to_end),
             stages: self.chain.iter().map(Leg::record_of).collect(),
-            beside: self.beside.iter().filter(|leg| leg.durations.count() > 0).map(Leg::record_of).collect(),
+            beside: self
+                .beside
+                .iter()
+                .filter(|leg| leg.durations.count() > 0)
+                .map(Leg::record_of)
+                .collect(),
             residue: distribution(&self.residue),
             residue_beyond: self.residue_beyond,
-            near: LEVELS.iter().filter_map(|(name, p)| self.near(name, *p)).collect(),
+            near: LEVELS
+                .iter()
+                .filter_map(|(name, p)| self.near(name, *p))
+                .collect(),
         })
     }
 
@@ -306,7 +344,10 @@ impl Waterfall {
             near.count += cell.count;
             near.end_to_end_us += cell.end_to_end;
             near.residue_us += cell.residue;
-            near.stages_us.iter_mut().zip(&cell.stages).for_each(|(sum, more)| *sum += more);
+            near.stages_us
+                .iter_mut()
+                .zip(&cell.stages)
+                .for_each(|(sum, more)| *sum += more);
         }
         let count = near.count.max(1) as f64;
         near.end_to_end_us /= count;
@@ -337,8 +378,18 @@ mod tests {
 
     /// A transaction with these times in microseconds, each known to ± 5 µs.
     fn points(times: [i64; 6]) -> Points {
-        let [send, in_binlog, received, apply_began, applied, visible] = times.map(|at| Some(Point::new(us(at), us(5))));
-        Points { send, in_binlog, received, apply_began, applied, visible, ack: None, overwritten: false }
+        let [send, in_binlog, received, apply_began, applied, visible] =
+            times.map(|at| Some(Point::new(us(at), us(5))));
+        Points {
+            send,
+            in_binlog,
+            received,
+            apply_began,
+            applied,
+            visible,
+            ack: None,
+            overwritten: false,
+        }
     }
 
     #[test]
@@ -351,16 +402,50 @@ mod tests {
             waterfall.record(&one);
         }
         let stages = waterfall.stages().unwrap();
-        assert_eq!((stages.transactions, stages.covered, stages.overwritten), (30, 30, 0));
-        let means: Vec<(&str, f64)> =
-            stages.stages.iter().map(|stage| (stage.name.as_str(), stage.duration.mean_us.unwrap().round())).collect();
-        assert_eq!(means, [("commit", 40.0), ("transfer", 60.0), ("queue", 10.0), ("apply", 50.0), ("show", 10.0)]);
+        assert_eq!(
+            (stages.transactions, stages.covered, stages.overwritten),
+            (30, 30, 0)
+        );
+        let means: Vec<(&str, f64)> = stages
+            .stages
+            .iter()
+            .map(|stage| (stage.name.as_str(), stage.duration.mean_us.unwrap().round()))
+            .collect();
+        assert_eq!(
+            means,
+            [
+                ("commit", 40.0),
+                ("transfer", 60.0),
+                ("queue", 10.0),
+                ("apply", 50.0),
+                ("show", 10.0)
+            ]
+        );
         assert_eq!(stages.beside[0].duration.max_us, Some(50.0));
         assert_eq!(stages.beside[0].name, "acknowledge");
-        assert_eq!((stages.residue.min_us, stages.residue.max_us, stages.residue_beyond), (Some(0.0), Some(0.0), 0));
-        assert!(stages.stages.iter().all(|stage| (stage.error_mean_us - 10.0).abs() < 1e-9 && stage.inversions == 0));
+        assert_eq!(
+            (
+                stages.residue.min_us,
+                stages.residue.max_us,
+                stages.residue_beyond
+            ),
+            (Some(0.0), Some(0.0), 0)
+        );
+        assert!(
+            stages
+                .stages
+                .iter()
+                .all(|stage| (stage.error_mean_us - 10.0).abs() < 1e-9 && stage.inversions == 0)
+        );
         assert_eq!(stages.near.len(), 1, "only the median has ten beyond");
-        assert_eq!(stages.near[0].stages_us.iter().map(|us| us.round()).collect::<Vec<_>>(), [40.0, 60.0, 10.0, 50.0, 10.0]);
+        assert_eq!(
+            stages.near[0]
+                .stages_us
+                .iter()
+                .map(|us| us.round())
+                .collect::<Vec<_>>(),
+            [40.0, 60.0, 10.0, 50.0, 10.0]
+        );
     }
 
     #[test]
@@ -368,7 +453,11 @@ mod tests {
         // A fast commit with a slow transfer, and the other way round in every tenth.
         let mut waterfall = Waterfall::new(&CHAIN);
         for round in 0..2_000 {
-            let [commit, transfer] = if round % 10 == 9 { [10, 5_000] } else { [100, 50] };
+            let [commit, transfer] = if round % 10 == 9 {
+                [10, 5_000]
+            } else {
+                [100, 50]
+            };
             let (a, b) = (commit, commit + transfer);
             waterfall.record(&points([0, a, b, b + 10, b + 20, b + 30 + round % 7]));
         }
@@ -376,7 +465,13 @@ mod tests {
         let near: Vec<(&str, f64, f64)> = stages
             .near
             .iter()
-            .map(|near| (near.quantile.as_str(), near.stages_us[0].round(), near.stages_us[1].round()))
+            .map(|near| {
+                (
+                    near.quantile.as_str(),
+                    near.stages_us[0].round(),
+                    near.stages_us[1].round(),
+                )
+            })
             .collect();
         assert_eq!(near[0], ("p50", 100.0, 50.0));
         assert_eq!(near[2], ("p99", 10.0, 5_000.0));
@@ -387,10 +482,20 @@ mod tests {
     fn what_is_not_covered_is_counted_and_not_averaged_in() {
         let mut waterfall = Waterfall::new(&CHAIN);
         waterfall.record(&points([0, 10, 20, 30, 40, 50]));
-        waterfall.record(&Points { received: None, overwritten: true, ..points([0, 10, 20, 30, 40, 5_000]) });
-        waterfall.record(&Points { visible: None, ..points([0, 10, 20, 30, 40, 50]) });
+        waterfall.record(&Points {
+            received: None,
+            overwritten: true,
+            ..points([0, 10, 20, 30, 40, 5_000])
+        });
+        waterfall.record(&Points {
+            visible: None,
+            ..points([0, 10, 20, 30, 40, 50])
+        });
         let stages = waterfall.stages().unwrap();
-        assert_eq!((stages.transactions, stages.covered, stages.overwritten), (3, 1, 1));
+        assert_eq!(
+            (stages.transactions, stages.covered, stages.overwritten),
+            (3, 1, 1)
+        );
         assert_eq!(stages.end_to_end.max_us, Some(50.0));
         assert!(Waterfall::new(&CHAIN).stages().is_none());
     }
@@ -402,8 +507,18 @@ mod tests {
             waterfall.record(&points([0, 50, 50 - late, 60, 70, 80]));
         }
         let stages = waterfall.stages().unwrap();
-        assert_eq!((stages.stages[1].inversions, stages.stages[1].worst_inversion_us), (2, Some(-40.0)));
-        assert_eq!(stages.stages[1].duration.max_us, Some(-5.0), "never clamped");
+        assert_eq!(
+            (
+                stages.stages[1].inversions,
+                stages.stages[1].worst_inversion_us
+            ),
+            (2, Some(-40.0))
+        );
+        assert_eq!(
+            stages.stages[1].duration.max_us,
+            Some(-5.0),
+            "never clamped"
+        );
     }
 
     #[test]
@@ -411,26 +526,50 @@ mod tests {
         // The servers share a clock, of which the two offsets were measured 30 µs apart.
         let mut waterfall = Waterfall::new(&CHAIN);
         let mut one = points([0, 40, 130, 140, 190, 170]);
-        for (point, at) in
-            [(&mut one.in_binlog, 40), (&mut one.received, 100), (&mut one.apply_began, 110), (&mut one.applied, 160)]
-        {
-            point.as_mut().unwrap().stamp = Some(Stamp { clock: 1, at: us(at) });
+        for (point, at) in [
+            (&mut one.in_binlog, 40),
+            (&mut one.received, 100),
+            (&mut one.apply_began, 110),
+            (&mut one.applied, 160),
+        ] {
+            point.as_mut().unwrap().stamp = Some(Stamp {
+                clock: 1,
+                at: us(at),
+            });
         }
         waterfall.record(&one);
         let stages = waterfall.stages().unwrap();
         let mean = |at: usize| stages.stages[at].duration.mean_us.unwrap();
         assert_eq!([0, 1, 2, 3, 4].map(mean), [40.0, 60.0, 10.0, 50.0, -20.0]);
-        assert_eq!(stages.residue.max_us, Some(30.0), "which is how far the offsets contradict each other");
+        assert_eq!(
+            stages.residue.max_us,
+            Some(30.0),
+            "which is how far the offsets contradict each other"
+        );
         assert_eq!(stages.residue_beyond, 1, "more than the error bars allow");
     }
 
     #[test]
     fn a_galera_chain_has_the_acknowledgement_inside() {
-        let mut waterfall = Waterfall::new(&[(Mark::Send, "client"), (Mark::Ack, "client"), (Mark::Visible, "client")]);
-        waterfall.record(&Points { ack: Some(Point::new(us(30), us(0))), ..points([0, 1, 2, 3, 4, 50]) });
+        let mut waterfall = Waterfall::new(&[
+            (Mark::Send, "client"),
+            (Mark::Ack, "client"),
+            (Mark::Visible, "client"),
+        ]);
+        waterfall.record(&Points {
+            ack: Some(Point::new(us(30), us(0))),
+            ..points([0, 1, 2, 3, 4, 50])
+        });
         let stages = waterfall.stages().unwrap();
-        let names: Vec<&str> = stages.stages.iter().map(|stage| stage.name.as_str()).collect();
-        assert_eq!((names, stages.beside.len()), (vec!["replicate and certify", "apply"], 0));
+        let names: Vec<&str> = stages
+            .stages
+            .iter()
+            .map(|stage| stage.name.as_str())
+            .collect();
+        assert_eq!(
+            (names, stages.beside.len()),
+            (vec!["replicate and certify", "apply"], 0)
+        );
     }
 
     proptest! {

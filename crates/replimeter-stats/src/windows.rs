@@ -28,7 +28,11 @@ pub struct Windows {
 
 impl Default for Windows {
     fn default() -> Self {
-        Self { origin: None, length: FIRST_LENGTH, windows: Vec::new() }
+        Self {
+            origin: None,
+            length: FIRST_LENGTH,
+            windows: Vec::new(),
+        }
     }
 }
 
@@ -113,7 +117,10 @@ impl Windows {
         if !(p > 0.0 && p < 1.0) {
             return Some(1.0);
         }
-        let pearson: f64 = stretches.iter().map(|(count, below)| (below - count * p).powi(2) / (count * p * (1.0 - p))).sum();
+        let pearson: f64 = stretches
+            .iter()
+            .map(|(count, below)| (below - count * p).powi(2) / (count * p * (1.0 - p)))
+            .sum();
         Some((pearson / (stretches.len() - 1) as f64).max(1.0))
     }
 }
@@ -145,7 +152,11 @@ mod tests {
             windows.record(Nanos(7 + second * 1_000_000_000), Nanos(second));
         }
         let rows = windows.rows();
-        assert!(rows.len() <= MOST_WINDOWS && rows.len() > MOST_WINDOWS / 2 - 1, "{}", rows.len());
+        assert!(
+            rows.len() <= MOST_WINDOWS && rows.len() > MOST_WINDOWS / 2 - 1,
+            "{}",
+            rows.len()
+        );
         assert_eq!(rows.iter().map(|row| row.count).sum::<u64>(), 5_000);
     }
 
@@ -169,7 +180,10 @@ mod tests {
         let mut sparse = Windows::default();
         for round in 0..100i64 {
             // Two samples a second, ten slow ones after ten fast ones.
-            sparse.record(Nanos(round * 500_000_000), Nanos(if (round / 10) % 2 == 0 { 100 } else { 900 }));
+            sparse.record(
+                Nanos(round * 500_000_000),
+                Nanos(if (round / 10) % 2 == 0 { 100 } else { 900 }),
+            );
         }
         assert!(sparse.inflation(Nanos(500)).unwrap() > 3.0);
         let mut short = Windows::default();

@@ -10,7 +10,11 @@
     unsafe_code,
     reason = "the macro of crate `udf` writes the functions that the server calls by C's conventions; it wraps the safe ones below"
 )]
-#![allow(missing_docs, unreachable_pub, reason = "the same functions: their names are the server's business")]
+#![allow(
+    missing_docs,
+    unreachable_pub,
+    reason = "the same functions: their names are the server's business"
+)]
 
 mod text;
 
@@ -25,14 +29,18 @@ use crate::text::{write, LENGTH};
 
 /// Nanoseconds since 1970; until 2262 they fit. A clock before 1970 is 0.
 fn now_ns() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
     i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
 }
 
 /// What both functions tell the server beforehand.
 fn declare(cfg: &UdfCfg<Init>, args: &ArgList<'_, Init>, name: &str) -> Result<(), String> {
     if !args.is_empty() {
-        return Err(format!("{name}() takes no arguments: it reads the server's clock"));
+        return Err(format!(
+            "{name}() takes no arguments: it reads the server's clock"
+        ));
     }
     // A function without arguments is a constant to the server unless it says otherwise.
     cfg.set_is_const(false);
@@ -52,7 +60,9 @@ impl BasicUdf for NowUsec {
     fn init(cfg: &UdfCfg<Init>, args: &ArgList<'_, Init>) -> Result<Self, String> {
         declare(cfg, args, "NOW_USEC")?;
         cfg.set_max_len(LENGTH as u64);
-        Ok(Self { text: [b'0'; LENGTH] })
+        Ok(Self {
+            text: [b'0'; LENGTH],
+        })
     }
 
     fn process<'a>(

@@ -11,14 +11,19 @@ use std::{
 };
 
 use replimeter_model::{
-    compare::{COMPARE_SCHEMA, Change, CompareDocument, CompareRow, CompareSide, Dimension, OnlyOn, SideFigure},
+    compare::{
+        COMPARE_SCHEMA, Change, CompareDocument, CompareRow, CompareSide, Dimension, OnlyOn,
+        SideFigure,
+    },
     estimate::Estimate,
     manifest::Manifest,
     record::RunStatus,
     warning::{Warning, WarningCode},
 };
 use replimeter_report::{compare as report, html, markdown};
-use replimeter_stats::compare::{Drawn, LEVEL, RESAMPLES, Spread, difference, holm, log_ratio, of_units};
+use replimeter_stats::compare::{
+    Drawn, LEVEL, RESAMPLES, Spread, difference, holm, log_ratio, of_units,
+};
 use serde::Deserialize as _;
 
 use self::{conditions::FailIf, figures::Figure, sides::Run};
@@ -33,16 +38,31 @@ use crate::{
 const ALPHA: f64 = 1.0 - LEVEL;
 
 /// Figures of different values here are not of the same thing: they are never held against one another.
-const NEVER_ALIKE: [&str; 6] = ["injected_us", "judged", "method", "operation", "phase", "size"];
+const NEVER_ALIKE: [&str; 6] = [
+    "injected_us",
+    "judged",
+    "method",
+    "operation",
+    "phase",
+    "size",
+];
 
 /// Compares two sets of runs.
 pub(crate) fn run(args: &CompareArgs, a: &[String], b: &[String]) -> Result<(), Failure> {
-    let conditions = args.fail_if.iter().map(|text| FailIf::parse(text)).collect::<Result<Vec<_>, _>>()?;
+    let conditions = args
+        .fail_if
+        .iter()
+        .map(|text| FailIf::parse(text))
+        .collect::<Result<Vec<_>, _>>()?;
     let [a, b] = sides::read(a, b)?;
     let mut run_dir = RunDir::create(args.run_dir.as_deref(), "compare")?;
     let (document, manifest, plans) = compare(&a, &b, &conditions, args, &run_dir)?;
-    let page = html::compare(&document, &manifest, &plans)
-        .map_err(|error| Failure::failed(format!("cannot render the page: {error}"), "please report this as a defect"));
+    let page = html::compare(&document, &manifest, &plans).map_err(|error| {
+        Failure::failed(
+            format!("cannot render the page: {error}"),
+            "please report this as a defect",
+        )
+    });
     let dir = run_dir.path().to_owned();
     run_dir.keep();
     let written = write_json(&dir.join(SUMMARY), &document)
@@ -63,7 +83,9 @@ pub(crate) fn run(args: &CompareArgs, a: &[String], b: &[String]) -> Result<(), 
         }
     }
     written?;
-    let unjudged: Vec<String> = report::unjudged(&document).map(|one| format!("{} ({})", one.condition, one.label)).collect();
+    let unjudged: Vec<String> = report::unjudged(&document)
+        .map(|one| format!("{} ({})", one.condition, one.label))
+        .collect();
     if !unjudged.is_empty() && !document.failed() {
         let message = format!(
             "warning: {} of {} conditions cannot be judged and so did not fail: {}\n  try: measure longer or several runs on each side; with --fail-when possible doubt fails, with --fail-when estimated the figure itself decides",
@@ -79,7 +101,12 @@ pub(crate) fn run(args: &CompareArgs, a: &[String], b: &[String]) -> Result<(), 
             .conditions
             .iter()
             .filter(|condition| condition.verdict.contains("failed"))
-            .map(|condition| format!("{} ({}: {})", condition.condition, condition.label, condition.verdict))
+            .map(|condition| {
+                format!(
+                    "{} ({}: {})",
+                    condition.condition, condition.label, condition.verdict
+                )
+            })
             .collect();
         return Err(Failure::void(
             format!("what must not be is: {}", failed.join("; ")),
@@ -99,7 +126,10 @@ struct Side {
 impl Side {
     /// Reads samples run by run, so that no more than one run's are in memory.
     fn gather(runs: &[Run]) -> Result<Self, Failure> {
-        let mut side = Self { order: Vec::new(), known: BTreeMap::new() };
+        let mut side = Self {
+            order: Vec::new(),
+            known: BTreeMap::new(),
+        };
         for run in runs {
             for figure in figures::of(run)? {
                 let key = (figure.name.clone(), figure.of.clone());
@@ -118,7 +148,12 @@ impl Side {
     /// All values of a dimension, in order.
     fn values(&self, name: &str) -> Vec<String> {
         let mut values: Vec<String> = Vec::new();
-        for dimension in self.order.iter().flat_map(|(_, of)| of).filter(|dimension| dimension.name == name) {
+        for dimension in self
+            .order
+            .iter()
+            .flat_map(|(_, of)| of)
+            .filter(|dimension| dimension.name == name)
+        {
             if !values.contains(&dimension.value) {
                 values.push(dimension.value.clone());
             }
@@ -127,7 +162,10 @@ impl Side {
     }
 
     fn names(&self) -> BTreeSet<&str> {
-        self.order.iter().flat_map(|(_, of)| of.iter().map(|dimension| dimension.name.as_str())).collect()
+        self.order
+            .iter()
+            .flat_map(|(_, of)| of.iter().map(|dimension| dimension.name.as_str()))
+            .collect()
     }
 }
 
@@ -143,8 +181,15 @@ struct Matching {
 impl Matching {
     fn of(a: &Side, b: &Side, warnings: &mut Vec<Warning>) -> Self {
         let mut matching = Self::default();
-        let names: BTreeSet<String> = a.names().union(&b.names()).map(|name| (*name).to_owned()).collect();
-        for name in names.into_iter().filter(|name| !NEVER_ALIKE.contains(&name.as_str())) {
+        let names: BTreeSet<String> = a
+            .names()
+            .union(&b.names())
+            .map(|name| (*name).to_owned())
+            .collect();
+        for name in names
+            .into_iter()
+            .filter(|name| !NEVER_ALIKE.contains(&name.as_str()))
+        {
             let (of_a, of_b) = (a.values(&name), b.values(&name));
             if of_a.iter().any(|value| of_b.contains(value)) {
                 continue;
@@ -162,7 +207,9 @@ impl Matching {
                     "is that the pairing you mean? compare runs of fewer at a time otherwise",
                 ));
                 let pairs = of_b.into_iter().zip(of_a);
-                matching.renamed.extend(pairs.map(|(of_b, of_a)| ((name.clone(), of_b), of_a)));
+                matching
+                    .renamed
+                    .extend(pairs.map(|(of_b, of_a)| ((name.clone(), of_b), of_a)));
             }
         }
         matching
@@ -170,11 +217,16 @@ impl Matching {
 
     /// What a figure of B is called on A.
     fn key(&self, of: &[Dimension], b: bool) -> Vec<Dimension> {
-        let kept = of.iter().filter(|dimension| !self.dropped.contains(&dimension.name));
+        let kept = of
+            .iter()
+            .filter(|dimension| !self.dropped.contains(&dimension.name));
         kept.map(|dimension| {
             let pair = (dimension.name.clone(), dimension.value.clone());
             match self.renamed.get(&pair).filter(|_| b) {
-                Some(value) => Dimension { value: value.clone(), ..dimension.clone() },
+                Some(value) => Dimension {
+                    value: value.clone(),
+                    ..dimension.clone()
+                },
                 None => dimension.clone(),
             }
         })
@@ -192,7 +244,9 @@ fn word(dimension: &Dimension) -> String {
         "link_delay_us" => format!("links of {} µs", dimension.value),
         "injected_us" => format!("{} µs injected", dimension.value),
         "judged" if dimension.value == "load" => "the load's own reads".to_owned(),
-        "load" | "sync_reads" | "pool" => format!("{} {}", dimension.name.replace('_', " "), dimension.value),
+        "load" | "sync_reads" | "pool" => {
+            format!("{} {}", dimension.name.replace('_', " "), dimension.value)
+        }
         _ => dimension.value.clone(),
     }
 }
@@ -201,12 +255,22 @@ fn word(dimension: &Dimension) -> String {
 fn label(rows: &mut [CompareRow]) {
     let mut values: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for dimension in rows.iter().flat_map(|row| &row.of) {
-        values.entry(&dimension.name).or_default().insert(&dimension.value);
+        values
+            .entry(&dimension.name)
+            .or_default()
+            .insert(&dimension.value);
     }
-    let several: BTreeSet<String> =
-        values.iter().filter(|(name, values)| values.len() > 1 || **name == "size").map(|(name, _)| (*name).to_owned()).collect();
+    let several: BTreeSet<String> = values
+        .iter()
+        .filter(|(name, values)| values.len() > 1 || **name == "size")
+        .map(|(name, _)| (*name).to_owned())
+        .collect();
     for row in rows {
-        let words = row.of.iter().filter(|dimension| several.contains(&dimension.name)).map(word);
+        let words = row
+            .of
+            .iter()
+            .filter(|dimension| several.contains(&dimension.name))
+            .map(word);
         row.label = words.collect::<Vec<_>>().join(" ");
     }
 }
@@ -226,14 +290,23 @@ fn side_figure(drawn: &Drawn, runs: usize) -> SideFigure {
 }
 
 /// What both sides are held against each other by: the ratio, or the difference where there is none.
-fn contrast(row: &CompareRow, by_difference: bool, a: &Drawn, b: &Drawn) -> (Estimate, Estimate, Option<(Spread, bool)>) {
+fn contrast(
+    row: &CompareRow,
+    by_difference: bool,
+    a: &Drawn,
+    b: &Drawn,
+) -> (Estimate, Estimate, Option<(Spread, bool)>) {
     let both = a.spread().zip(b.spread());
     let apart = both.map(|(a, b)| difference(&a, &b));
     let times = both.and_then(|(a, b)| log_ratio(&a, &b));
     let ends = |spread: &Spread| spread.interval(LEVEL);
     let of = |value: f64, ends: Option<[f64; 2]>| {
         let ends = ends.filter(|ends| ends.iter().all(|end| end.is_finite()));
-        Estimate { value: Some(value), low: ends.map(|[low, _]| low), high: ends.map(|[_, high]| high) }
+        Estimate {
+            value: Some(value),
+            low: ends.map(|[low, _]| low),
+            high: ends.map(|[_, high]| high),
+        }
     };
     let absolute = of(row.b.value - row.a.value, apart.as_ref().map(ends));
     let positive = row.a.value > 0.0 && row.b.value > 0.0;
@@ -252,7 +325,11 @@ fn contrast(row: &CompareRow, by_difference: bool, a: &Drawn, b: &Drawn) -> (Est
 
 /// Judges all rows together.
 fn judge(rows: &mut [CompareRow], judged: &[Option<(Spread, bool)>]) -> u64 {
-    let p_values: Vec<f64> = judged.iter().flatten().map(|(spread, _)| spread.p_value()).collect();
+    let p_values: Vec<f64> = judged
+        .iter()
+        .flatten()
+        .map(|(spread, _)| spread.p_value())
+        .collect();
     let mut adjusted = holm(&p_values).into_iter();
     let among = p_values.len() as u64;
     for (row, judged) in rows.iter_mut().zip(judged) {
@@ -262,8 +339,11 @@ fn judge(rows: &mut [CompareRow], judged: &[Option<(Spread, bool)>]) -> u64 {
             row.p_adjusted = Some(corrected);
             let seen = spread.seen_from(1.0 - ALPHA / among as f64);
             // What follows the difference is not put as a percentage of A: a share of 203 % more would say nothing.
-            let (absolute, percent) =
-                if *logarithm { (row.a.value * seen.exp_m1(), Some(seen.exp_m1() * 100.0)) } else { (seen, None) };
+            let (absolute, percent) = if *logarithm {
+                (row.a.value * seen.exp_m1(), Some(seen.exp_m1() * 100.0))
+            } else {
+                (seen, None)
+            };
             row.seen_from = Some(absolute).filter(|seen| seen.is_finite());
             row.seen_from_percent = percent.filter(|seen| seen.is_finite());
             row.change = match (corrected < ALPHA, p < ALPHA) {
@@ -281,10 +361,17 @@ fn judge(rows: &mut [CompareRow], judged: &[Option<(Spread, bool)>]) -> u64 {
 fn nothing_in_common(a: &Side, b: &Side) -> Failure {
     let words = |side: &Side| {
         let names = side.names().into_iter();
-        names.map(|name| format!("{name} {}", side.values(name).join(", "))).collect::<Vec<_>>().join("; ")
+        names
+            .map(|name| format!("{name} {}", side.values(name).join(", ")))
+            .collect::<Vec<_>>()
+            .join("; ")
     };
     Failure::usage(
-        format!("the runs cannot be compared: they have no figure in common (A has {}; B has {})", words(a), words(b)),
+        format!(
+            "the runs cannot be compared: they have no figure in common (A has {}; B has {})",
+            words(a),
+            words(b)
+        ),
         "compare runs that observed the same replicas by the same methods",
     )
 }
@@ -303,19 +390,28 @@ fn compare(
     let mut warnings = warnings(a, b);
     let (side_a, side_b) = (Side::gather(a)?, Side::gather(b)?);
     let matching = Matching::of(&side_a, &side_b, &mut warnings);
-    let of_b: BTreeMap<Key, &Key> = side_b.order.iter().map(|key| ((key.0.clone(), matching.key(&key.1, true)), key)).collect();
+    let of_b: BTreeMap<Key, &Key> = side_b
+        .order
+        .iter()
+        .map(|key| ((key.0.clone(), matching.key(&key.1, true)), key))
+        .collect();
     let (mut rows, mut drawn, mut judged) = (Vec::new(), Vec::new(), Vec::new());
     let (mut only, mut matched) = (BTreeMap::<(bool, String), u64>::new(), BTreeSet::new());
     let words = |of: &[Dimension]| of.iter().map(word).collect::<Vec<_>>().join(" ");
     for key in &side_a.order {
         let of = matching.key(&key.1, false);
         let (figure, runs_a) = &side_a.known[key];
-        let Some((_, runs_b)) = of_b.get(&(key.0.clone(), of.clone())).map(|key| &side_b.known[*key]) else {
+        let Some((_, runs_b)) = of_b
+            .get(&(key.0.clone(), of.clone()))
+            .map(|key| &side_b.known[*key])
+        else {
             *only.entry((false, words(&key.1))).or_default() += 1;
             continue;
         };
         matched.insert((key.0.clone(), of.clone()));
-        let (Some(of_a), Some(of_b)) = (of_units(runs_a), of_units(runs_b)) else { continue };
+        let (Some(of_a), Some(of_b)) = (of_units(runs_a), of_units(runs_b)) else {
+            continue;
+        };
         let mut row = CompareRow {
             figure: figure.name.clone(),
             of,
@@ -349,7 +445,10 @@ fn compare(
         ));
     }
     // All that conditions look at is looked at together.
-    let chosen = conditions.iter().map(|condition| condition.rows(&rows)).collect::<Result<Vec<_>, _>>()?;
+    let chosen = conditions
+        .iter()
+        .map(|condition| condition.rows(&rows))
+        .collect::<Result<Vec<_>, _>>()?;
     let level = 1.0 - ALPHA / chosen.iter().map(Vec::len).sum::<usize>().max(1) as f64;
     let mut outcomes = Vec::new();
     for (condition, chosen) in conditions.iter().zip(chosen) {
@@ -358,14 +457,22 @@ fn compare(
             outcomes.push(condition.judge(row, a, b, args.when(), level)?);
         }
     }
-    let about = |runs: &[Run]| CompareSide { runs: runs.iter().map(Run::about).collect() };
-    let only = only.into_iter().map(|((b, of), figures)| OnlyOn { side: if b { "b" } else { "a" }.to_owned(), of, figures });
+    let about = |runs: &[Run]| CompareSide {
+        runs: runs.iter().map(Run::about).collect(),
+    };
+    let only = only.into_iter().map(|((b, of), figures)| OnlyOn {
+        side: if b { "b" } else { "a" }.to_owned(),
+        of,
+        figures,
+    });
     let mut document = CompareDocument {
         schema: COMPARE_SCHEMA.to_owned(),
         run_dir: run_dir.path().display().to_string(),
         command: a[0].command.clone(),
         answer: String::new(),
-        compared_at: jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+        compared_at: jiff::Timestamp::now()
+            .strftime("%Y-%m-%dT%H:%M:%SZ")
+            .to_string(),
         a: about(a),
         b: about(b),
         differs: settings.between,
@@ -380,22 +487,33 @@ fn compare(
         warnings,
     };
     document.answer = report::answer(&document);
-    let plans = [("A", &a[0]), ("B", &b[0])].map(|(side, run)| format!("# {side}: {}\n{}", run.dir.display(), run.plan));
-    Ok((document, both(&a[0].manifest, &b[0].manifest), plans.join("\n")))
+    let plans = [("A", &a[0]), ("B", &b[0])]
+        .map(|(side, run)| format!("# {side}: {}\n{}", run.dir.display(), run.plan));
+    Ok((
+        document,
+        both(&a[0].manifest, &b[0].manifest),
+        plans.join("\n"),
+    ))
 }
 
 /// One manifest with the servers of both sides, for the page.
 fn both(a: &Manifest, b: &Manifest) -> Manifest {
-    let mut both = Manifest { servers: Vec::new(), sandboxes: Vec::new(), ..b.clone() };
+    let mut both = Manifest {
+        servers: Vec::new(),
+        sandboxes: Vec::new(),
+        ..b.clone()
+    };
     for (side, manifest) in [("A", a), ("B", b)] {
-        both.servers.extend(manifest.servers.iter().cloned().map(|mut server| {
-            server.shape = format!("{side} · {}", server.shape);
-            server
-        }));
-        both.sandboxes.extend(manifest.sandboxes.iter().cloned().map(|mut sandbox| {
-            sandbox.shape = format!("{side} · {}", sandbox.shape);
-            sandbox
-        }));
+        both.servers
+            .extend(manifest.servers.iter().cloned().map(|mut server| {
+                server.shape = format!("{side} · {}", server.shape);
+                server
+            }));
+        both.sandboxes
+            .extend(manifest.sandboxes.iter().cloned().map(|mut sandbox| {
+                sandbox.shape = format!("{side} · {}", sandbox.shape);
+                sandbox
+            }));
     }
     both
 }
@@ -404,7 +522,10 @@ fn both(a: &Manifest, b: &Manifest) -> Manifest {
 fn warnings(a: &[Run], b: &[Run]) -> Vec<Warning> {
     let mut warnings = Vec::new();
     let commands = ["lag", "stale", "load", "exposure", "tap", "calibrate"];
-    if (a.len() == 1 || b.len() == 1) && a.first().is_some_and(|run| commands.contains(&run.command.as_str())) {
+    if (a.len() == 1 || b.len() == 1)
+        && a.first()
+            .is_some_and(|run| commands.contains(&run.command.as_str()))
+    {
         warnings.push(Warning::new(
             WarningCode::FewStarts,
             "one run on a side: what differs from run to run, and from start to start of the servers, is not in the intervals",
@@ -415,13 +536,18 @@ fn warnings(a: &[Run], b: &[Run]) -> Vec<Warning> {
         if run.about().status == RunStatus::Interrupted {
             warnings.push(Warning::new(
                 WarningCode::Interrupted,
-                format!("the run {} was interrupted; what was measured until then is compared", run.dir.display()),
+                format!(
+                    "the run {} was interrupted; what was measured until then is compared",
+                    run.dir.display()
+                ),
                 "run plan.toml in it again for as long as the other",
             ));
         }
     }
     let of = |runs: &[Run]| -> Vec<Warning> {
-        let lists = runs.iter().filter_map(|run| Vec::<Warning>::deserialize(run.record.get("warnings")?).ok());
+        let lists = runs
+            .iter()
+            .filter_map(|run| Vec::<Warning>::deserialize(run.record.get("warnings")?).ok());
         lists.flatten().collect()
     };
     let (of_a, of_b) = (of(a), of(b));
@@ -431,7 +557,10 @@ fn warnings(a: &[Run], b: &[Run]) -> Vec<Warning> {
             let shared = theirs.iter().any(|other| other.code == warning.code);
             if !shared && !said.contains(&warning.code) {
                 said.push(warning.code);
-                let message = format!("only {side} was measured with this warning: {}", warning.message);
+                let message = format!(
+                    "only {side} was measured with this warning: {}",
+                    warning.message
+                );
                 warnings.push(Warning::new(warning.code, message, warning.hint.clone()));
             }
         }

@@ -15,8 +15,8 @@ use replimeter_measure::{
 };
 use replimeter_model::{
     cost::{
-        BlockRecord, COST_SCHEMA, CostDocument, CostKind, CostMode, CostModes, SelfComparison, SelfTest, StartRecord, label,
-        wait_point_name,
+        BlockRecord, COST_SCHEMA, CostDocument, CostKind, CostMode, CostModes, SelfComparison,
+        SelfTest, StartRecord, label, wait_point_name,
     },
     engine::Engine,
     load::Size,
@@ -83,7 +83,10 @@ impl Entry {
 
     /// The mode and its wait point.
     fn mode(&self) -> String {
-        label(self.shape.mode.kind.name(), self.shape.wait_point.map(wait_point_name))
+        label(
+            self.shape.mode.kind.name(),
+            self.shape.wait_point.map(wait_point_name),
+        )
     }
 
     /// What the manifest calls its servers.
@@ -93,7 +96,10 @@ impl Entry {
             kind => kind.name().to_owned(),
         };
         let shape = shape.rsplit('/').next().unwrap_or(&shape).to_owned();
-        label(&format!("{}/{shape}", self.engine().name()), self.shape.wait_point.map(wait_point_name))
+        label(
+            &format!("{}/{shape}", self.engine().name()),
+            self.shape.wait_point.map(wait_point_name),
+        )
     }
 
     fn key(&self, threads: u32, delay: Option<Span>) -> Key {
@@ -111,10 +117,15 @@ impl Entry {
     /// Numbers of threads and distances that one start is measured at.
     fn cells(&self, work: &CostPlan) -> Vec<(u32, Option<Span>)> {
         let delays: Vec<Option<Span>> = match self.shape.spec.link {
-            Some(_) if !work.link_delays.is_empty() => work.link_delays.iter().copied().map(Some).collect(),
+            Some(_) if !work.link_delays.is_empty() => {
+                work.link_delays.iter().copied().map(Some).collect()
+            }
             _ => vec![None],
         };
-        work.threads.iter().flat_map(|threads| delays.iter().map(|delay| (*threads, *delay))).collect()
+        work.threads
+            .iter()
+            .flat_map(|threads| delays.iter().map(|delay| (*threads, *delay)))
+            .collect()
     }
 }
 
@@ -142,14 +153,19 @@ fn entries(plan: &Plan, work: &CostPlan) -> Result<(Vec<Entry>, Vec<String>), Fa
         let mut missing: Vec<Install> = Vec::new();
         for entry in &entries {
             let program = &entry.install.program;
-            let has_none =
-                entries.iter().any(|other| other.shape.mode.kind == CostKind::None && other.install.program == *program);
+            let has_none = entries.iter().any(|other| {
+                other.shape.mode.kind == CostKind::None && other.install.program == *program
+            });
             if !has_none && !missing.iter().any(|install| install.program == *program) {
                 missing.push(entry.install.clone());
             }
         }
         for install in missing {
-            let mode = CostMode { engine: Some(install.engine), kind: CostKind::None, count: None };
+            let mode = CostMode {
+                engine: Some(install.engine),
+                kind: CostKind::None,
+                count: None,
+            };
             entries.push(pinned(work.shape_of(mode, &plan.target, None)?, install));
         }
     }
@@ -233,7 +249,14 @@ pub(crate) fn carry_out(
             (Some(verdict(&entries[0], work, done)), result)
         }
     };
-    let Run { mut frame, writer, limits, order, durability, .. } = run;
+    let Run {
+        mut frame,
+        writer,
+        limits,
+        order,
+        durability,
+        ..
+    } = run;
     let kept_awake = frame.let_sleep();
     if all.iter().all(Gathered::is_empty) {
         let void = all.iter().any(|gathered| gathered.void() > 0);
@@ -251,7 +274,9 @@ pub(crate) fn carry_out(
     let finished = writer.finish();
     frame.run_dir.keep();
     let mut failure = result.err();
-    if let Some(gathered) = all.iter().find(|gathered| gathered.is_empty() && gathered.void() > 0)
+    if let Some(gathered) = all
+        .iter()
+        .find(|gathered| gathered.is_empty() && gathered.void() > 0)
         && failure.is_none()
     {
         failure = Some(Failure::void(
@@ -266,7 +291,9 @@ pub(crate) fn carry_out(
     if let Some(gathered) = all.iter().find(|gathered| gathered.idle())
         && failure.is_none()
     {
-        let errors = gathered.first_error().map_or_else(String::new, |error| format!(": {error}"));
+        let errors = gathered
+            .first_error()
+            .map_or_else(String::new, |error| format!(": {error}"));
         failure = Some(Failure::void(
             format!(
                 "{} at {} threads: no operation was completed in the counted time{errors}",
@@ -276,7 +303,10 @@ pub(crate) fn carry_out(
             "measure for longer (--for), or mend the statement",
         ));
     }
-    if let Some(test) = self_test.as_ref().filter(|test| test.significant && failure.is_none()) {
+    if let Some(test) = self_test
+        .as_ref()
+        .filter(|test| test.significant && failure.is_none())
+    {
         failure = Some(Failure::void(
             format!(
                 "a mode compared with itself was found to differ in {} of {} comparisons, which is significantly more than 5 %",
@@ -290,7 +320,9 @@ pub(crate) fn carry_out(
     let mut warnings = std::mem::take(&mut frame.warnings);
     let results = rows(&all, &limits, work.durability.name());
     warnings.extend(judge(work, &all, &results));
-    let idle = before.zip(machine::CoreTime::read()).and_then(|(before, after)| after.idle_share(before));
+    let idle = before
+        .zip(machine::CoreTime::read())
+        .and_then(|(before, after)| after.idle_share(before));
     if let (false, Some(share)) = (kept_awake, idle.filter(|share| *share > 0.2)) {
         warnings.push(Warning::new(
             WarningCode::KeepAwakeOff,
@@ -298,7 +330,9 @@ pub(crate) fn carry_out(
             "use --keep-awake on",
         ));
     }
-    let ended = failure.as_ref().filter(|failure| matches!(failure.kind, Kind::Interrupted | Kind::Failed));
+    let ended = failure
+        .as_ref()
+        .filter(|failure| matches!(failure.kind, Kind::Interrupted | Kind::Failed));
     warnings.extend(ended.map(Failure::warning));
     let labels: Vec<String> = entries.iter().map(Entry::label).collect();
     let mut document = CostDocument {
@@ -310,7 +344,11 @@ pub(crate) fn carry_out(
         answer: String::new(),
         started_at: frame.manifest.started_at.clone(),
         measured_us: frame.clock.now().as_micros(),
-        target: frame.target(plan, labels.join(", "), entries.iter().map(Entry::mode).collect()),
+        target: frame.target(
+            plan,
+            labels.join(", "),
+            entries.iter().map(Entry::mode).collect(),
+        ),
         settings: plan.to_file().cost.unwrap_or_default(),
         durability,
         results,
@@ -324,15 +362,28 @@ pub(crate) fn carry_out(
     };
     document.answer = answer(&document);
     let series: Vec<_> = all.iter().map(Gathered::latencies).collect();
-    let logged = frame.log(Nanos(all.iter().map(|gathered| gathered.counted().0).sum()), &series);
-    frame.publish(&Document::Cost(Box::new(document)), output, failure).and(logged)
+    let logged = frame.log(
+        Nanos(all.iter().map(|gathered| gathered.counted().0).sum()),
+        &series,
+    );
+    frame
+        .publish(&Document::Cost(Box::new(document)), output, failure)
+        .and(logged)
 }
 
 /// What a reader must know of the figures.
-fn judge(work: &CostPlan, all: &[Gathered], results: &[replimeter_model::cost::CostRow]) -> Vec<Warning> {
+fn judge(
+    work: &CostPlan,
+    all: &[Gathered],
+    results: &[replimeter_model::cost::CostRow],
+) -> Vec<Warning> {
     let mut warnings = Vec::new();
     let fewest = results.iter().map(|row| row.starts).min().unwrap_or(0);
-    let fewest = if work.self_test.is_some() { u64::from(work.starts) } else { fewest };
+    let fewest = if work.self_test.is_some() {
+        u64::from(work.starts)
+    } else {
+        fewest
+    };
     if fewest < 4 {
         let words = match fewest {
             few if work.self_test.is_some() => format!(
@@ -346,7 +397,11 @@ fn judge(work: &CostPlan, all: &[Gathered], results: &[replimeter_model::cost::C
                 "some modes have only {few} starts: with fewer than 4 the intervals are very wide and may still promise too much"
             ),
         };
-        warnings.push(Warning::new(WarningCode::FewStarts, words, "use --starts 5 or more"));
+        warnings.push(Warning::new(
+            WarningCode::FewStarts,
+            words,
+            "use --starts 5 or more",
+        ));
     }
     for gathered in all.iter().filter(|gathered| gathered.void() > 0) {
         warnings.push(Warning::new(
@@ -362,7 +417,11 @@ fn judge(work: &CostPlan, all: &[Gathered], results: &[replimeter_model::cost::C
     }
     for row in results {
         let what = format!("{}/{} at {} threads", row.engine, row.label(), row.threads);
-        if let Some(percent) = row.client.percent_of_limit.filter(|percent| *percent >= NEAR_LIMIT) {
+        if let Some(percent) = row
+            .client
+            .percent_of_limit
+            .filter(|percent| *percent >= NEAR_LIMIT)
+        {
             warnings.push(Warning::new(
                 WarningCode::ClientLimited,
                 format!("{what}: its statements are {percent:.0} % of what this client can send at all, so part of the figure is the client's"),
@@ -370,7 +429,11 @@ fn judge(work: &CostPlan, all: &[Gathered], results: &[replimeter_model::cost::C
             ));
         }
         if row.failed > 0 {
-            let first = row.errors.first().map(|error| error.message.clone()).unwrap_or_default();
+            let first = row
+                .errors
+                .first()
+                .map(|error| error.message.clone())
+                .unwrap_or_default();
             warnings.push(Warning::new(
                 WarningCode::LoadErrors,
                 format!(
@@ -387,9 +450,15 @@ fn judge(work: &CostPlan, all: &[Gathered], results: &[replimeter_model::cost::C
 
 /// What many comparisons of a mode with itself say.
 fn verdict(entry: &Entry, work: &CostPlan, comparisons: Vec<SelfComparison>) -> SelfTest {
-    let differences = comparisons.iter().filter(|comparison| comparison.differs).count() as u64;
+    let differences = comparisons
+        .iter()
+        .filter(|comparison| comparison.differs)
+        .count() as u64;
     // One without an interval has judged nothing.
-    let judged = comparisons.iter().filter(|comparison| comparison.throughput.ends().is_some()).count() as u64;
+    let judged = comparisons
+        .iter()
+        .filter(|comparison| comparison.throughput.ends().is_some())
+        .count() as u64;
     let excess = Excess::over(differences, judged, EXPECTED);
     SelfTest {
         engine: entry.engine().name().to_owned(),
@@ -412,7 +481,12 @@ impl Run<'_> {
         let mut first = Vec::new();
         for entry in entries {
             first.push(all.len());
-            all.extend(entry.cells(self.work).into_iter().map(|(threads, delay)| Gathered::new(entry.key(threads, delay))));
+            all.extend(
+                entry
+                    .cells(self.work)
+                    .into_iter()
+                    .map(|(threads, delay)| Gathered::new(entry.key(threads, delay))),
+            );
         }
         let each = |entry: &Entry| self.planned(entry.cells(self.work).len());
         self.all_s = entries.iter().map(each).sum::<f64>() * f64::from(self.work.starts);
@@ -423,7 +497,9 @@ impl Run<'_> {
             for index in order {
                 let entry = &entries[index];
                 let cells = entry.cells(self.work);
-                let mut own: Vec<&mut Gathered> = all[first[index]..first[index] + cells.len()].iter_mut().collect();
+                let mut own: Vec<&mut Gathered> = all[first[index]..first[index] + cells.len()]
+                    .iter_mut()
+                    .collect();
                 self.start(entry, &cells, &mut own)?;
             }
         }
@@ -438,12 +514,19 @@ impl Run<'_> {
         all: &mut Vec<Gathered>,
         done: &mut Vec<SelfComparison>,
     ) -> Result<(), Failure> {
-        let (threads, delay) = entry.cells(self.work).first().copied().ok_or_else(unexpected)?;
+        let (threads, delay) = entry
+            .cells(self.work)
+            .first()
+            .copied()
+            .ok_or_else(unexpected)?;
         let cell = [(threads, delay)];
         all.push(Gathered::new(entry.key(threads, delay)));
         self.all_s = self.planned(1) * f64::from(self.work.starts) * 2.0 * f64::from(comparisons);
         for _ in 0..comparisons {
-            let mut sides = [Gathered::new(entry.key(threads, delay)), Gathered::new(entry.key(threads, delay))];
+            let mut sides = [
+                Gathered::new(entry.key(threads, delay)),
+                Gathered::new(entry.key(threads, delay)),
+            ];
             for _ in 0..self.work.starts {
                 self.round += 1;
                 let mut order = [0, 1];
@@ -462,7 +545,9 @@ impl Run<'_> {
     /// Seconds that a start with so many cells is to take.
     fn planned(&self, cells: usize) -> f64 {
         let (blocks, length) = self.work.blocks();
-        STARTING_S + cells as f64 * (self.work.ramp.0.as_secs_f64() + f64::from(blocks) * length.0.as_secs_f64())
+        STARTING_S
+            + cells as f64
+                * (self.work.ramp.0.as_secs_f64() + f64::from(blocks) * length.0.as_secs_f64())
     }
 
     /// How long all the rest will take, in words.
@@ -473,19 +558,37 @@ impl Run<'_> {
             false => self.all_s - passed,
         };
         let left = left.max(0.0).round() as u64;
-        if left >= 60 { format!("{} min {:02} s left", left / 60, left % 60) } else { format!("{left} s left") }
+        if left >= 60 {
+            format!("{} min {:02} s left", left / 60, left % 60)
+        } else {
+            format!("{left} s left")
+        }
     }
 
     /// One start of one mode: every cell in shuffled order. Of each row what was whole is kept,
     /// whatever happens. In a self-test every block goes to all rows that are given.
-    fn start(&mut self, entry: &Entry, cells: &[(u32, Option<Span>)], own: &mut [&mut Gathered]) -> Result<(), Failure> {
+    fn start(
+        &mut self,
+        entry: &Entry,
+        cells: &[(u32, Option<Span>)],
+        own: &mut [&mut Gathered],
+    ) -> Result<(), Failure> {
         if self.stop.load(Ordering::Relaxed) {
             return Err(Failure::cut_short());
         }
         let what = format!("round {}, {}", self.round, entry.label());
-        self.frame.line.say(format!("{what}: starting · {}", self.left()));
+        self.frame
+            .line
+            .say(format!("{what}: starting · {}", self.left()));
         let target = Target::Sandbox(entry.shape.spec.clone());
-        let servers = servers::obtain(&target, &Passwords::new(), None, false, &self.frame.line, self.stop)?;
+        let servers = servers::obtain(
+            &target,
+            &Passwords::new(),
+            None,
+            false,
+            &self.frame.line,
+            self.stop,
+        )?;
         let result = match &servers.sandbox {
             Some(sandbox) => self.measure(entry, sandbox, &what, cells, own),
             None => Err(unexpected()),
@@ -510,17 +613,35 @@ impl Run<'_> {
         let metered = sandbox
             .members()
             .iter()
-            .map(|member| Metered { node: member.node.clone(), role: member.role, pid: Some(member.pid) })
+            .map(|member| Metered {
+                node: member.node.clone(),
+                role: member.role,
+                pid: Some(member.pid),
+            })
             .collect();
         let line = &self.frame.line;
         let mut filled = |filled: &Filled| line.say(format!("{what}: {}", load::filling(filled)));
         let kind = entry.shape.mode.kind;
-        let mut bench = Bench::open(metered, kind, self.workload, self.size, &self.frame.clock, &mut filled, self.stop)?;
+        let mut bench = Bench::open(
+            metered,
+            kind,
+            self.workload,
+            self.size,
+            &self.frame.clock,
+            &mut filled,
+            self.stop,
+        )?;
         self.met(entry, sandbox, &bench)?;
         if kind == CostKind::None {
             for (threads, _) in cells {
-                if !self.limits.iter().any(|(engine, known, _)| (*engine, *known) == (entry.engine(), *threads)) {
-                    self.frame.line.say(format!("{what}: the client's own limit at {threads} threads"));
+                if !self
+                    .limits
+                    .iter()
+                    .any(|(engine, known, _)| (*engine, *known) == (entry.engine(), *threads))
+                {
+                    self.frame.line.say(format!(
+                        "{what}: the client's own limit at {threads} threads"
+                    ));
                     if let Some(limit) = bench.limit(*threads)? {
                         self.limits.push((entry.engine(), *threads, limit));
                     }
@@ -534,33 +655,66 @@ impl Run<'_> {
         for (place, index) in order.into_iter().enumerate() {
             let (threads, delay) = cells[index];
             if place > 0 {
-                self.frame.line.say(format!("{what}: emptying the table, waiting for replicas · {}", self.left()));
+                self.frame.line.say(format!(
+                    "{what}: emptying the table, waiting for replicas · {}",
+                    self.left()
+                ));
                 bench.empty(self.stop)?;
             }
             if let Some(delay) = delay {
                 let delay_ns = Some(u64::try_from(delay.0.as_nanos()).unwrap_or(u64::MAX));
-                let change = LinkChange { delay_ns, cut: None, jitter_ns: None, bandwidth_bits: None };
-                sandbox.change_link(None, &change).map_err(|reason| Failure::failed(reason, "please report this as a defect"))?;
+                let change = LinkChange {
+                    delay_ns,
+                    cut: None,
+                    jitter_ns: None,
+                    bandwidth_bits: None,
+                };
+                sandbox
+                    .change_link(None, &change)
+                    .map_err(|reason| Failure::failed(reason, "please report this as a defect"))?;
             }
             let mut rows: Vec<&mut Gathered> = match several {
-                true => own.iter_mut().skip(index).take(1).map(|row| &mut **row).collect(),
+                true => own
+                    .iter_mut()
+                    .skip(index)
+                    .take(1)
+                    .map(|row| &mut **row)
+                    .collect(),
                 false => own.iter_mut().map(|row| &mut **row).collect(),
             };
             rows.iter_mut().for_each(|row| row.begin());
             let (blocks, length) = self.work.blocks();
-            let cell = Cell { threads, ramp: self.work.ramp.0, blocks, length: length.0 };
+            let cell = Cell {
+                threads,
+                ramp: self.work.ramp.0,
+                blocks,
+                length: length.0,
+            };
             let distance = delay.map_or_else(String::new, |delay| format!(", {delay} one way"));
             let left = self.left();
             let (line, writer, round) = (&self.frame.line, &mut self.writer, self.round);
-            let mut rate =
-                |per_s: f64| line.say(format!("{what}, {threads} threads{distance}: {}/s · {left}", count(per_s.round() as u64)));
+            let mut rate = |per_s: f64| {
+                line.say(format!(
+                    "{what}, {threads} threads{distance}: {}/s · {left}",
+                    count(per_s.round() as u64)
+                ))
+            };
             let mut number = 0;
             let mut told = |block: Block| {
                 number += 1;
                 rows.iter_mut().for_each(|row| row.record(&block));
-                writer.write(record(entry, round, number, threads, delay, &block)).map_err(|error| error.to_string())
+                writer
+                    .write(record(entry, round, number, threads, delay, &block))
+                    .map_err(|error| error.to_string())
             };
-            bench.run(cell, &mut Listener { rate: &mut rate, block: &mut told, stop: self.stop })?;
+            bench.run(
+                cell,
+                &mut Listener {
+                    rate: &mut rate,
+                    block: &mut told,
+                    stop: self.stop,
+                },
+            )?;
         }
         Ok(())
     }
@@ -580,13 +734,30 @@ impl Run<'_> {
             return Ok(());
         }
         manifest.schema = MANIFEST_SCHEMA.to_owned();
-        manifest.sandboxes.push(SandboxRecord { shape: label.clone(), ..record.clone() });
-        manifest.servers.extend(bench.records().iter().map(|server| ServerRecord { shape: label.clone(), ..server.clone() }));
+        manifest.sandboxes.push(SandboxRecord {
+            shape: label.clone(),
+            ..record.clone()
+        });
+        manifest
+            .servers
+            .extend(bench.records().iter().map(|server| ServerRecord {
+                shape: label.clone(),
+                ..server.clone()
+            }));
         write_json(&self.frame.run_dir.file(MANIFEST), &self.frame.manifest)?;
-        if sandbox.in_memory() && !self.frame.warnings.iter().any(|warning| warning.code == WarningCode::MemoryFileSystem) {
+        if sandbox.in_memory()
+            && !self
+                .frame
+                .warnings
+                .iter()
+                .any(|warning| warning.code == WarningCode::MemoryFileSystem)
+        {
             self.frame.warnings.push(Warning::new(
                 WarningCode::MemoryFileSystem,
-                format!("the servers' data lies in memory ({}), where a flush costs nothing", record.file_system),
+                format!(
+                    "the servers' data lies in memory ({}), where a flush costs nothing",
+                    record.file_system
+                ),
                 "set REPLIMETER_HOME to a folder on a disk",
             ));
         }
@@ -596,7 +767,13 @@ impl Run<'_> {
             }
         }
         if let Some(server) = bench.records().first() {
-            let value = |name: &str| server.variables.get(name).map_or("unknown", String::as_str).to_owned();
+            let value = |name: &str| {
+                server
+                    .variables
+                    .get(name)
+                    .map_or("unknown", String::as_str)
+                    .to_owned()
+            };
             let words = format!(
                 "{}: innodb_flush_log_at_trx_commit={}, sync_binlog={}",
                 entry.version(),
@@ -612,16 +789,27 @@ impl Run<'_> {
 }
 
 /// A block for `samples.parquet`.
-fn record(entry: &Entry, round: u32, number: u32, threads: u32, delay: Option<Span>, block: &Block) -> BlockRecord {
+fn record(
+    entry: &Entry,
+    round: u32,
+    number: u32,
+    threads: u32,
+    delay: Option<Span>,
+    block: &Block,
+) -> BlockRecord {
     let result = &block.result;
     let operations = (result.operations > 0).then_some(result.operations as f64);
     let cpu: Vec<Option<f64>> = block.uses.iter().map(|used| used.cpu_us).collect();
-    let per_operation = |us: Option<f64>| us.zip(operations).map(|(us, operations)| us / operations);
+    let per_operation =
+        |us: Option<f64>| us.zip(operations).map(|(us, operations)| us / operations);
     BlockRecord {
         round,
         engine: entry.engine().name().to_owned(),
         mode: entry.shape.mode.kind.name().to_owned(),
-        wait_point: entry.shape.wait_point.map(|point| wait_point_name(point).to_owned()),
+        wait_point: entry
+            .shape
+            .wait_point
+            .map(|point| wait_point_name(point).to_owned()),
         replicas: entry.replicas(),
         threads,
         link_delay_us: delay.map(|delay| delay.0.as_secs_f64() * 1e6),

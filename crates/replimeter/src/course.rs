@@ -15,7 +15,13 @@ pub(crate) struct Course<W> {
 impl<W: Clone> Course<W> {
     /// At most so many windows, of which one is joined to the next by this.
     pub(crate) fn new(most: usize, join: fn(&mut W, &W)) -> Self {
-        Self { windows: Vec::new(), most, join, joined: 1, under_way: 0 }
+        Self {
+            windows: Vec::new(),
+            most,
+            join,
+            joined: 1,
+            under_way: 0,
+        }
     }
 
     /// Adds a stretch: a window for each server, always in the same order.
@@ -26,7 +32,10 @@ impl<W: Clone> Course<W> {
             self.under_way = 1;
         } else {
             let from = self.windows.len() - servers;
-            self.windows[from..].iter_mut().zip(stretch).for_each(|(window, next)| (self.join)(window, next));
+            self.windows[from..]
+                .iter_mut()
+                .zip(stretch)
+                .for_each(|(window, next)| (self.join)(window, next));
             self.under_way += 1;
         }
         if self.windows.len() >= self.most.max(4 * servers) && self.under_way == self.joined {
@@ -39,7 +48,10 @@ impl<W: Clone> Course<W> {
         for pair in self.windows.chunks(2 * servers) {
             let (first, second) = pair.split_at(servers.min(pair.len()));
             let mut first = first.to_vec();
-            first.iter_mut().zip(second).for_each(|(window, next)| (self.join)(window, next));
+            first
+                .iter_mut()
+                .zip(second)
+                .for_each(|(window, next)| (self.join)(window, next));
             halved.append(&mut first);
         }
         // A last one without its neighbour is half of a window.

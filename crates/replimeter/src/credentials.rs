@@ -21,19 +21,44 @@ pub(crate) fn nodes(
     let file = read_option_file(defaults_file)?;
     let mut asked: Option<Secret> = None;
     let mut nodes = Vec::new();
-    for NodeSpec { name, url: endpoint, .. } in specs {
-        let user = endpoint.user.clone().or_else(|| file.user.clone()).unwrap_or_else(environment::login_name);
-        let known = from_urls.get(name).cloned().or_else(|| environment::password(name)).or_else(|| file.password.clone());
-        let mut node =
-            Node { name: name.clone(), endpoint: endpoint.clone(), user, password: known, answer: ANSWER, namespace: None };
+    for NodeSpec {
+        name,
+        url: endpoint,
+        ..
+    } in specs
+    {
+        let user = endpoint
+            .user
+            .clone()
+            .or_else(|| file.user.clone())
+            .unwrap_or_else(environment::login_name);
+        let known = from_urls
+            .get(name)
+            .cloned()
+            .or_else(|| environment::password(name))
+            .or_else(|| file.password.clone());
+        let mut node = Node {
+            name: name.clone(),
+            endpoint: endpoint.clone(),
+            user,
+            password: known,
+            answer: ANSWER,
+            namespace: None,
+        };
         node.check_files()?;
         if ask {
             node.password = Some(match &asked {
                 Some(password) => password.clone(),
                 None => asked.insert(prompt("Password for every server: ")?).clone(),
             });
-        } else if node.password.is_none() && std::io::stdin().is_terminal() && wants_password(&node) {
-            node.password = Some(prompt(&format!("Password for {}@{} ({}): ", node.user, node.endpoint.address(), node.name))?);
+        } else if node.password.is_none() && std::io::stdin().is_terminal() && wants_password(&node)
+        {
+            node.password = Some(prompt(&format!(
+                "Password for {}@{} ({}): ",
+                node.user,
+                node.endpoint.address(),
+                node.name
+            ))?);
         }
         nodes.push(node);
     }
@@ -42,11 +67,17 @@ pub(crate) fn nodes(
 
 fn read_option_file(named: Option<&Path>) -> Result<option_file::Credentials, Failure> {
     let refuse = |error: option_file::OptionFileError| {
-        Failure::failed(error.to_string(), "an option file has groups such as [client] with user=… and password=…")
+        Failure::failed(
+            error.to_string(),
+            "an option file has groups such as [client] with user=… and password=…",
+        )
     };
     match named {
         Some(path) => option_file::read(path).map_err(refuse),
-        None => match environment::home_folder().map(|home| home.join(".my.cnf")).filter(|path| path.exists()) {
+        None => match environment::home_folder()
+            .map(|home| home.join(".my.cnf"))
+            .filter(|path| path.exists())
+        {
             Some(path) => option_file::read(&path).map_err(refuse),
             None => Ok(option_file::Credentials::default()),
         },

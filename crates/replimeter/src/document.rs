@@ -79,19 +79,43 @@ impl Document {
         let refuse = |reason: String| unusable(&path, &reason);
         let wrong = |error: serde_json::Error| refuse(error.to_string());
         match schema.as_str() {
-            LAG_SCHEMA => Ok(Self::Lag(Box::new(serde_json::from_value(value).map_err(wrong)?))),
-            CALIBRATE_SCHEMA => Ok(Self::Calibrate(Box::new(serde_json::from_value(value).map_err(wrong)?))),
-            SCALE_SCHEMA => Ok(Self::Scale(Box::new(serde_json::from_value(value).map_err(wrong)?))),
-            TAP_SCHEMA => Ok(Self::Tap(Box::new(serde_json::from_value(value).map_err(wrong)?))),
-            LOAD_SCHEMA => Ok(Self::Load(Box::new(serde_json::from_value(value).map_err(wrong)?))),
-            COST_SCHEMA => Ok(Self::Cost(Box::new(serde_json::from_value(value).map_err(wrong)?))),
-            STALE_SCHEMA => Ok(Self::Stale(Box::new(serde_json::from_value(value).map_err(wrong)?))),
-            LOSS_SCHEMA => Ok(Self::Loss(Box::new(serde_json::from_value(value).map_err(wrong)?))),
-            EXPOSURE_SCHEMA => Ok(Self::Exposure(Box::new(serde_json::from_value(value).map_err(wrong)?))),
+            LAG_SCHEMA => Ok(Self::Lag(Box::new(
+                serde_json::from_value(value).map_err(wrong)?,
+            ))),
+            CALIBRATE_SCHEMA => Ok(Self::Calibrate(Box::new(
+                serde_json::from_value(value).map_err(wrong)?,
+            ))),
+            SCALE_SCHEMA => Ok(Self::Scale(Box::new(
+                serde_json::from_value(value).map_err(wrong)?,
+            ))),
+            TAP_SCHEMA => Ok(Self::Tap(Box::new(
+                serde_json::from_value(value).map_err(wrong)?,
+            ))),
+            LOAD_SCHEMA => Ok(Self::Load(Box::new(
+                serde_json::from_value(value).map_err(wrong)?,
+            ))),
+            COST_SCHEMA => Ok(Self::Cost(Box::new(
+                serde_json::from_value(value).map_err(wrong)?,
+            ))),
+            STALE_SCHEMA => Ok(Self::Stale(Box::new(
+                serde_json::from_value(value).map_err(wrong)?,
+            ))),
+            LOSS_SCHEMA => Ok(Self::Loss(Box::new(
+                serde_json::from_value(value).map_err(wrong)?,
+            ))),
+            EXPOSURE_SCHEMA => Ok(Self::Exposure(Box::new(
+                serde_json::from_value(value).map_err(wrong)?,
+            ))),
             other => {
-                let failure = refuse(format!("it has the schema {other}, this version reads {}", SCHEMAS.join(", ")));
+                let failure = refuse(format!(
+                    "it has the schema {other}, this version reads {}",
+                    SCHEMAS.join(", ")
+                ));
                 Err(match schema_hint(other, &SCHEMAS) {
-                    Some(hint) => Failure { hint: hint.to_owned(), ..failure },
+                    Some(hint) => Failure {
+                        hint: hint.to_owned(),
+                        ..failure
+                    },
                     None => failure,
                 })
             }
@@ -103,7 +127,11 @@ impl Document {
         let mut document = Self::read(dir)?;
         // The directory may have been moved or copied since.
         document.moved_to(&std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned()));
-        Ok((document, read_json(dir, MANIFEST, MANIFEST_SCHEMA)?, read_text(dir, PLAN)?))
+        Ok((
+            document,
+            read_json(dir, MANIFEST, MANIFEST_SCHEMA)?,
+            read_text(dir, PLAN)?,
+        ))
     }
 
     /// The finding in words.
@@ -143,7 +171,9 @@ impl Document {
             Self::Cost(run) => Findings::Cost(run),
             Self::Stale(run) => Findings::Stale(run),
             Self::Loss(run) => Findings::Loss(run),
-            Self::Calibrate(_) | Self::Tap(_) | Self::Scale(_) | Self::Exposure(_) => Findings::Other,
+            Self::Calibrate(_) | Self::Tap(_) | Self::Scale(_) | Self::Exposure(_) => {
+                Findings::Other
+            }
         };
         let (command, text) = (self.command(), self.text(false));
         whatever!(self, run => Side {
@@ -197,14 +227,24 @@ impl Document {
     /// The rows of its results as CSV.
     fn csv(&self) -> Result<String, Failure> {
         let value = whatever!(self, document => serde_json::to_value(document));
-        let refuse =
-            |reason: String| Failure::failed(format!("cannot write the table: {reason}"), "please report this as a defect");
+        let refuse = |reason: String| {
+            Failure::failed(
+                format!("cannot write the table: {reason}"),
+                "please report this as a defect",
+            )
+        };
         let schema = schema::schema(self.command()).ok_or_else(unexpected)?;
-        csv::table(&schema, &value.map_err(|error| refuse(error.to_string()))?).map_err(|error| refuse(error.to_string()))
+        csv::table(&schema, &value.map_err(|error| refuse(error.to_string()))?)
+            .map_err(|error| refuse(error.to_string()))
     }
 
     /// Writes the page of a run, and its report for a ticket.
-    pub(crate) fn render(&self, dir: &Path, manifest: &Manifest, plan: &str) -> Result<(), Failure> {
+    pub(crate) fn render(
+        &self,
+        dir: &Path,
+        manifest: &Manifest,
+        plan: &str,
+    ) -> Result<(), Failure> {
         let page = match self {
             Self::Lag(document) => html::lag(document, manifest, plan, &dir.join(SAMPLES)),
             Self::Calibrate(document) => html::calibrate(document, manifest, plan),
@@ -216,8 +256,10 @@ impl Document {
             Self::Loss(document) => html::loss(document, manifest, plan),
             Self::Exposure(document) => html::exposure(document, manifest, plan),
         };
-        let page = page.map_err(|error| Failure::failed(format!("cannot render the page: {error}"), CUT))?;
-        write_text(&dir.join(PAGE), &page).and_then(|()| write_text(&dir.join(TICKET), &self.markdown()))
+        let page =
+            page.map_err(|error| Failure::failed(format!("cannot render the page: {error}"), CUT))?;
+        write_text(&dir.join(PAGE), &page)
+            .and_then(|()| write_text(&dir.join(TICKET), &self.markdown()))
     }
 
     /// Prints the report in some form; `page` is whether there is a page of these figures.
@@ -246,7 +288,13 @@ impl Document {
 
     /// Writes the record and its page into the run's directory and shows the figures,
     /// which no full disk shall keep from being seen.
-    pub(crate) fn publish(&self, dir: &Path, manifest: &Manifest, plan: &str, output: &OutputArgs) -> Result<(), Failure> {
+    pub(crate) fn publish(
+        &self,
+        dir: &Path,
+        manifest: &Manifest,
+        plan: &str,
+        output: &OutputArgs,
+    ) -> Result<(), Failure> {
         let written = self.keep(dir, manifest, plan);
         self.show(output.form(), written.is_ok())?;
         written
@@ -264,13 +312,20 @@ fn schema_hint(stated: &str, known: &[&str]) -> Option<&'static str> {
         Some((name.to_owned(), version.parse::<u32>().ok()?))
     };
     if stated.starts_with("replimeter.reproduce/") {
-        return Some("it is a reproduction, which `replimeter report` takes by itself; each folder in it is a run");
+        return Some(
+            "it is a reproduction, which `replimeter report` takes by itself; each folder in it is a run",
+        );
     }
     if stated.starts_with("replimeter.compare/") {
-        return Some("it is a comparison: its report.html is beside it, and `replimeter compare` makes one anew");
+        return Some(
+            "it is a comparison: its report.html is beside it, and `replimeter compare` makes one anew",
+        );
     }
     let (name, number) = version(stated)?;
-    let newer = known.iter().filter_map(|known| version(known)).any(|(known, ours)| known == name && number > ours);
+    let newer = known
+        .iter()
+        .filter_map(|known| version(known))
+        .any(|(known, ours)| known == name && number > ours);
     newer.then_some("a newer Replimeter made this run: update this one (`replimeter --version`), or use the other's report.html")
 }
 
@@ -280,30 +335,54 @@ pub(crate) fn incomplete_hint() -> &'static str {
 
 fn read_text(dir: &Path, name: &str) -> Result<String, Failure> {
     let path = dir.join(name);
-    fs::read_to_string(&path)
-        .map_err(|error| Failure::failed(format!("cannot read {}: {error}", path.display()), incomplete_hint()))
+    fs::read_to_string(&path).map_err(|error| {
+        Failure::failed(
+            format!("cannot read {}: {error}", path.display()),
+            incomplete_hint(),
+        )
+    })
 }
 
 fn unusable(path: &Path, reason: &str) -> Failure {
-    Failure::failed(format!("cannot use {}: {reason}", path.display()), incomplete_hint())
+    Failure::failed(
+        format!("cannot use {}: {reason}", path.display()),
+        incomplete_hint(),
+    )
 }
 
 /// A JSON document and the schema that it states.
 pub(crate) fn read_value(dir: &Path, name: &str) -> Result<(String, serde_json::Value), Failure> {
     let text = read_text(dir, name)?;
     let path = dir.join(name);
-    let value: serde_json::Value = serde_json::from_str(&text).map_err(|error| unusable(&path, &error.to_string()))?;
-    let schema = value.get("schema").and_then(serde_json::Value::as_str).map(str::to_owned);
-    Ok((schema.ok_or_else(|| unusable(&path, "it states no schema"))?, value))
+    let value: serde_json::Value =
+        serde_json::from_str(&text).map_err(|error| unusable(&path, &error.to_string()))?;
+    let schema = value
+        .get("schema")
+        .and_then(serde_json::Value::as_str)
+        .map(str::to_owned);
+    Ok((
+        schema.ok_or_else(|| unusable(&path, "it states no schema"))?,
+        value,
+    ))
 }
 
-pub(crate) fn read_json<T: DeserializeOwned>(dir: &Path, name: &str, schema: &str) -> Result<T, Failure> {
+pub(crate) fn read_json<T: DeserializeOwned>(
+    dir: &Path,
+    name: &str,
+    schema: &str,
+) -> Result<T, Failure> {
     let (stated, value) = read_value(dir, name)?;
     let path = dir.join(name);
     if stated != schema {
-        let failure = unusable(&path, &format!("it has the schema {stated}, this version reads {schema}"));
+        let failure = unusable(
+            &path,
+            &format!("it has the schema {stated}, this version reads {schema}"),
+        );
         return Err(match schema_hint(&stated, &[schema]) {
-            Some(hint) => Failure { hint: hint.to_owned(), ..failure },
+            Some(hint) => Failure {
+                hint: hint.to_owned(),
+                ..failure
+            },
             None => failure,
         });
     }

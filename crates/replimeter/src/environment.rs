@@ -9,28 +9,43 @@ use crate::failure::Failure;
 
 /// `$HOME`.
 pub(crate) fn home_folder() -> Option<PathBuf> {
-    env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute())
+    env::var_os("HOME")
+        .map(PathBuf::from)
+        .filter(|home| home.is_absolute())
 }
 
 /// Replimeter's private folder: `$REPLIMETER_HOME`; for root a folder that the
 /// servers' user can reach; for others their cache folder.
 pub(crate) fn private_home() -> Result<Home, Failure> {
-    let absolute = |name: &str| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let cache = || absolute("XDG_CACHE_HOME").or_else(|| home_folder().map(|home| home.join(".cache")));
+    let absolute = |name: &str| {
+        env::var_os(name)
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute())
+    };
+    let cache =
+        || absolute("XDG_CACHE_HOME").or_else(|| home_folder().map(|home| home.join(".cache")));
     let usual = || match rustix::process::geteuid().is_root() {
         true => Some(PathBuf::from("/var/cache/replimeter")),
         false => cache().map(|cache| cache.join("replimeter")),
     };
     // No shared folder will do instead: what lies there is executed.
     let root = absolute("REPLIMETER_HOME").or_else(usual).ok_or_else(|| {
-        Failure::usage("no private folder is known: HOME is not set", "set HOME, or REPLIMETER_HOME to a folder of your own")
+        Failure::usage(
+            "no private folder is known: HOME is not set",
+            "set HOME, or REPLIMETER_HOME to a folder of your own",
+        )
     })?;
     Ok(Home::at(root)?)
 }
 
 /// Where server binaries are looked for.
 pub(crate) fn search(home: &Home, servers: Option<PathBuf>) -> Search {
-    Search { servers, path: split_path(env::var_os("PATH")), private: home.servers(), udf: udf_library() }
+    Search {
+        servers,
+        path: split_path(env::var_os("PATH")),
+        private: home.servers(),
+        udf: udf_library(),
+    }
 }
 
 /// Where the library of our functions may be: where `$REPLIMETER_UDF` says, or beside
@@ -43,7 +58,9 @@ fn udf_library() -> Vec<PathBuf> {
     let program = env::current_exe().ok();
     let folder = program.as_deref().and_then(std::path::Path::parent);
     let beside = folder.map(|folder| folder.join(NAME));
-    let installed = folder.and_then(std::path::Path::parent).map(|prefix| prefix.join("lib/replimeter").join(NAME));
+    let installed = folder
+        .and_then(std::path::Path::parent)
+        .map(|prefix| prefix.join("lib/replimeter").join(NAME));
     beside.into_iter().chain(installed).collect()
 }
 
@@ -57,16 +74,27 @@ pub(crate) fn password(node: &str) -> Option<Secret> {
     // What no variable's name can hold becomes an underscore.
     let name: String = node
         .chars()
-        .map(|character| if character.is_ascii_alphanumeric() { character.to_ascii_uppercase() } else { '_' })
+        .map(|character| {
+            if character.is_ascii_alphanumeric() {
+                character.to_ascii_uppercase()
+            } else {
+                '_'
+            }
+        })
         .collect();
     let own = format!("REPLIMETER_{name}_PASSWORD");
-    [own.as_str(), "REPLIMETER_PASSWORD", "MYSQL_PWD"].into_iter().find_map(|name| env::var(name).ok()).map(Secret::new)
+    [own.as_str(), "REPLIMETER_PASSWORD", "MYSQL_PWD"]
+        .into_iter()
+        .find_map(|name| env::var(name).ok())
+        .map(Secret::new)
 }
 
 /// This program as the guard of a sandbox.
 pub(crate) fn guard() -> Option<GuardProgram> {
     let arguments = ["sandbox", "guard"].map(str::to_owned).to_vec();
-    env::current_exe().ok().map(|program| GuardProgram { program, arguments })
+    env::current_exe()
+        .ok()
+        .map(|program| GuardProgram { program, arguments })
 }
 
 /// `$PATH`.
@@ -76,7 +104,9 @@ pub(crate) fn path() -> Option<std::ffi::OsString> {
 
 /// The user's login name.
 pub(crate) fn login_name() -> String {
-    env::var("USER").or_else(|_| env::var("LOGNAME")).unwrap_or_else(|_| "root".to_owned())
+    env::var("USER")
+        .or_else(|_| env::var("LOGNAME"))
+        .unwrap_or_else(|_| "root".to_owned())
 }
 
 /// A fault to commit on purpose, so that the tests can see what a defect of ours

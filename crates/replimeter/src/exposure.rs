@@ -23,11 +23,23 @@ use crate::{
 const MOST_WINDOWS: usize = 1800;
 
 /// Carries it out.
-pub(crate) fn carry_out(mut request: Request<'_, ExposurePlan>, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
+pub(crate) fn carry_out(
+    mut request: Request<'_, ExposurePlan>,
+    stop: &Arc<AtomicBool>,
+) -> Result<(), Failure> {
     let (plan, work, output) = (request.plan, request.work, request.output);
-    let [target] = plan.targets.as_slice() else { return Err(unexpected()) };
+    let [target] = plan.targets.as_slice() else {
+        return Err(unexpected());
+    };
     let warnings = std::mem::take(&mut request.warnings);
-    let mut frame = Frame::begin("exposure", plan, output, work.keep_awake, work.real_time, warnings)?;
+    let mut frame = Frame::begin(
+        "exposure",
+        plan,
+        output,
+        work.keep_awake,
+        work.real_time,
+        warnings,
+    )?;
     let servers = request.obtain(target, &frame.line, stop)?;
     let declared = servers.to_measure();
     frame.line.say("checking the servers");
@@ -35,10 +47,15 @@ pub(crate) fn carry_out(mut request: Request<'_, ExposurePlan>, stop: &Arc<Atomi
     frame.met(&servers, &mut cluster)?;
     let mut writer = LooksWriter::create(&frame.run_dir.file(SAMPLES), &servers.label)?;
     let mode = cluster.mode.to_owned();
-    frame.line.say(format!("looking at {} replicas for {}", cluster.replicas.len(), work.duration));
+    frame.line.say(format!(
+        "looking at {} replicas for {}",
+        cluster.replicas.len(),
+        work.duration
+    ));
     let mut course = Course::new(MOST_WINDOWS, ExposureWindow::extend);
     let line = &frame.line;
-    let mut sample = |sample: &ExposureSample| writer.write(sample).map_err(|error| error.to_string());
+    let mut sample =
+        |sample: &ExposureSample| writer.write(sample).map_err(|error| error.to_string());
     let mut window = |window: &ExposureWindow| {
         course.push(std::slice::from_ref(window));
         line.say(format!(
@@ -50,8 +67,19 @@ pub(crate) fn carry_out(mut request: Request<'_, ExposurePlan>, stop: &Arc<Atomi
         ));
     };
     let mut note = |text: &str| line.print(&plain(text));
-    let mut listener = exposure::Listener { sample: &mut sample, window: &mut window, note: &mut note, stop };
-    let result = exposure::run(&mut cluster, work, &frame.clock, frame.real_time, &mut listener);
+    let mut listener = exposure::Listener {
+        sample: &mut sample,
+        window: &mut window,
+        note: &mut note,
+        stop,
+    };
+    let result = exposure::run(
+        &mut cluster,
+        work,
+        &frame.clock,
+        frame.real_time,
+        &mut listener,
+    );
     drop(cluster);
     let label = servers.label.clone();
     frame.close(servers);
@@ -86,7 +114,10 @@ pub(crate) fn carry_out(mut request: Request<'_, ExposurePlan>, stop: &Arc<Atomi
         measured_us: outcome.measured.as_micros(),
         target: frame.target(plan, label.clone(), vec![mode]),
         settings: work.to_spec(),
-        results: vec![ExposureRow { shape: label, ..outcome.row }],
+        results: vec![ExposureRow {
+            shape: label,
+            ..outcome.row
+        }],
         windows: course.windows,
         written: outcome.written,
         keep_awake: kept_awake,
@@ -94,7 +125,9 @@ pub(crate) fn carry_out(mut request: Request<'_, ExposurePlan>, stop: &Arc<Atomi
         warnings,
     };
     document.answer = answer(&document);
-    frame.publish(&Document::Exposure(Box::new(document)), output, failure).and(logged)
+    frame
+        .publish(&Document::Exposure(Box::new(document)), output, failure)
+        .and(logged)
 }
 
 #[cfg(test)]
@@ -117,9 +150,23 @@ mod tests {
         }
         let windows = &course.windows;
         assert!(windows.len() <= MOST_WINDOWS, "{}", windows.len());
-        assert_eq!(windows.iter().map(|window| window.committed).sum::<u64>(), 3 * 10_007);
-        assert_eq!(windows.iter().map(|window| window.transactions_max).max(), Some(10_006));
-        assert!(windows.windows(2).all(|pair| pair[0].end_us == pair[1].start_us));
-        assert!(windows.iter().all(|window| (window.transactions_mean - 1.0).abs() < 1e-9));
+        assert_eq!(
+            windows.iter().map(|window| window.committed).sum::<u64>(),
+            3 * 10_007
+        );
+        assert_eq!(
+            windows.iter().map(|window| window.transactions_max).max(),
+            Some(10_006)
+        );
+        assert!(
+            windows
+                .windows(2)
+                .all(|pair| pair[0].end_us == pair[1].start_us)
+        );
+        assert!(
+            windows
+                .iter()
+                .all(|window| (window.transactions_mean - 1.0).abs() < 1e-9)
+        );
     }
 }

@@ -36,24 +36,43 @@ pub(crate) struct Failure {
 
 /// For what cannot happen.
 pub(crate) fn unexpected() -> Failure {
-    Failure::failed("the plan is for another command", "please report this as a defect")
+    Failure::failed(
+        "the plan is for another command",
+        "please report this as a defect",
+    )
 }
 
 impl Failure {
     pub(crate) fn usage(message: impl Into<String>, hint: impl Into<String>) -> Self {
-        Self { kind: Kind::Usage, message: message.into(), hint: hint.into() }
+        Self {
+            kind: Kind::Usage,
+            message: message.into(),
+            hint: hint.into(),
+        }
     }
 
     pub(crate) fn failed(message: impl Into<String>, hint: impl Into<String>) -> Self {
-        Self { kind: Kind::Failed, message: message.into(), hint: hint.into() }
+        Self {
+            kind: Kind::Failed,
+            message: message.into(),
+            hint: hint.into(),
+        }
     }
 
     pub(crate) fn void(message: impl Into<String>, hint: impl Into<String>) -> Self {
-        Self { kind: Kind::Void, message: message.into(), hint: hint.into() }
+        Self {
+            kind: Kind::Void,
+            message: message.into(),
+            hint: hint.into(),
+        }
     }
 
     pub(crate) fn interrupted(message: impl Into<String>) -> Self {
-        Self { kind: Kind::Interrupted, message: message.into(), hint: String::new() }
+        Self {
+            kind: Kind::Interrupted,
+            message: message.into(),
+            hint: String::new(),
+        }
     }
 
     /// The user ended a measurement that has figures already.
@@ -72,7 +91,11 @@ impl Failure {
     /// What a report says of a run that ended with it.
     pub(crate) fn warning(&self) -> Warning {
         match self.kind {
-            Kind::Interrupted => Warning::new(WarningCode::Interrupted, self.message.clone(), "run the plan again for the whole"),
+            Kind::Interrupted => Warning::new(
+                WarningCode::Interrupted,
+                self.message.clone(),
+                "run the plan again for the whole",
+            ),
             _ => Warning::new(WarningCode::Failed, self.message.clone(), self.hint.clone()),
         }
     }
@@ -94,7 +117,10 @@ impl Failure {
 
 impl From<PlanError> for Failure {
     fn from(error: PlanError) -> Self {
-        Self::usage(error.to_string(), "`replimeter COMMAND --help` explains every setting, docs/plans.md those of a plan")
+        Self::usage(
+            error.to_string(),
+            "`replimeter COMMAND --help` explains every setting, docs/plans.md those of a plan",
+        )
     }
 }
 

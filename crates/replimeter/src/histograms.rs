@@ -18,11 +18,15 @@ pub(crate) fn keep(
     took: Nanos,
     series: &[(String, &SignedHistogram)],
 ) -> Result<(), Failure> {
-    let begun = SystemTime::UNIX_EPOCH + Duration::from_micros(manifest.origin_unix_us.unsigned_abs());
+    let begun =
+        SystemTime::UNIX_EPOCH + Duration::from_micros(manifest.origin_unix_us.unsigned_abs());
     let took = Duration::from_nanos(took.0.unsigned_abs());
     let path = run_dir.file(HISTOGRAMS);
     let log = histograms::log(begun, took, series).map_err(|error| {
-        Failure::failed(format!("cannot write {}: {error}", path.display()), "please report this as a defect")
+        Failure::failed(
+            format!("cannot write {}: {error}", path.display()),
+            "please report this as a defect",
+        )
     })?;
     write_bytes(&path, &log)
 }

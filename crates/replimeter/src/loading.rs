@@ -50,12 +50,19 @@ pub(crate) fn check(work: &LoadingPlan) -> Result<(), Failure> {
 }
 
 fn workloads(work: &LoadingPlan) -> Result<Vec<Workload>, Failure> {
-    let workloads: Vec<Workload> = work.workloads.iter().map(|name| beside::workload(name)).collect::<Result<_, _>>()?;
+    let workloads: Vec<Workload> = work
+        .workloads
+        .iter()
+        .map(|name| beside::workload(name))
+        .collect::<Result<_, _>>()?;
     for (index, one) in workloads.iter().enumerate() {
         for other in &workloads[..index] {
             if let Some(table) = one.collides(other) {
                 return Err(Failure::usage(
-                    format!("{} and {} each define a table `{table}` of their own", other.name, one.name),
+                    format!(
+                        "{} and {} each define a table `{table}` of their own",
+                        other.name, one.name
+                    ),
                     "rename one of the tables",
                 ));
             }
@@ -76,7 +83,14 @@ impl Data {
     fn remove(&mut self) -> Vec<Warning> {
         let stays = self.stays;
         let sets = std::mem::take(&mut self.sets).into_iter().rev();
-        sets.flat_map(|set| if stays { Vec::new() } else { set.remove(&self.primary) }).collect()
+        sets.flat_map(|set| {
+            if stays {
+                Vec::new()
+            } else {
+                set.remove(&self.primary)
+            }
+        })
+        .collect()
     }
 }
 
@@ -99,9 +113,14 @@ struct Measured {
 }
 
 /// Carries it out.
-pub(crate) fn carry_out(mut request: Request<'_, LoadingPlan>, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
+pub(crate) fn carry_out(
+    mut request: Request<'_, LoadingPlan>,
+    stop: &Arc<AtomicBool>,
+) -> Result<(), Failure> {
     let (plan, work, output) = (request.plan, request.work, request.output);
-    let [target] = plan.targets.as_slice() else { return Err(unexpected()) };
+    let [target] = plan.targets.as_slice() else {
+        return Err(unexpected());
+    };
     let workloads = workloads(work)?;
     let warnings = std::mem::take(&mut request.warnings);
     let mut frame = Frame::begin("load", plan, output, work.keep_awake, false, warnings)?;
@@ -111,18 +130,33 @@ pub(crate) fn carry_out(mut request: Request<'_, LoadingPlan>, stop: &Arc<Atomic
     let mut cluster = load::check(&declared)?;
     load::hold(&mut cluster.primary.session)?;
     frame.met(&servers, &mut cluster)?;
-    let mut data =
-        Data { primary: cluster.primary.node.clone(), sets: Vec::new(), stays: work.keep_data || servers.sandbox.is_some() };
+    let mut data = Data {
+        primary: cluster.primary.node.clone(),
+        sets: Vec::new(),
+        stays: work.keep_data || servers.sandbox.is_some(),
+    };
     let mut measured = Measured::default();
     let meter = Meter::open(metered(&servers, &cluster), &frame.clock)?;
     measured.warnings.extend(meter.warnings());
     let watch = Watch::start(meter, GLANCE);
-    let result = measure(work, &workloads, &cluster, &frame, &watch, &mut data, &mut measured, stop);
+    let result = measure(
+        work,
+        &workloads,
+        &cluster,
+        &frame,
+        &watch,
+        &mut data,
+        &mut measured,
+        stop,
+    );
     watch.finish();
     // A load that no replica followed, or that did not wait as it was to, is not one of this mode.
     let fallen_back = cluster.fallen_back();
     let members = result.as_ref().err().and_then(|_| cluster.members_now());
-    let ended = measured.failure.take().or_else(|| cluster.verify().err().map(Failure::from));
+    let ended = measured
+        .failure
+        .take()
+        .or_else(|| cluster.verify().err().map(Failure::from));
     measured.failure = measure::with_causes(ended, fallen_back, members, target);
     frame.line.say("removing the data");
     measured.warnings.extend(data.remove());
@@ -139,7 +173,11 @@ pub(crate) fn carry_out(mut request: Request<'_, LoadingPlan>, stop: &Arc<Atomic
         measured.failure.get_or_insert(failure);
     }
     frame.run_dir.keep();
-    let written = seconds::write(&frame.run_dir.file(SAMPLES), &measured.results, &measured.uses);
+    let written = seconds::write(
+        &frame.run_dir.file(SAMPLES),
+        &measured.results,
+        &measured.uses,
+    );
     let mut failure = measured.failure.take();
     if let Err(error) = written {
         failure.get_or_insert(error.into());
@@ -167,20 +205,37 @@ pub(crate) fn carry_out(mut request: Request<'_, LoadingPlan>, stop: &Arc<Atomic
         warnings,
     };
     document.answer = answer(&document);
-    let series: Vec<_> = measured.histograms.iter().map(|(tag, histogram)| (tag.clone(), histogram)).collect();
+    let series: Vec<_> = measured
+        .histograms
+        .iter()
+        .map(|(tag, histogram)| (tag.clone(), histogram))
+        .collect();
     let logged = frame.log(Nanos((measured.measured_us * 1e3) as i64), &series);
-    frame.publish(&Document::Load(Box::new(document)), output, failure).and(logged)
+    frame
+        .publish(&Document::Load(Box::new(document)), output, failure)
+        .and(logged)
 }
 
 /// Every server, with its process where it is known.
 fn metered(servers: &servers::Servers, cluster: &Cluster) -> Vec<Metered> {
-    let nodes = std::iter::once((&cluster.primary.node, Role::Primary))
-        .chain(cluster.replicas.iter().map(|replica| (&replica.server.node, Role::Replica)));
-    let members = servers.sandbox.as_ref().map_or(&[][..], |sandbox| sandbox.members());
+    let nodes = std::iter::once((&cluster.primary.node, Role::Primary)).chain(
+        cluster
+            .replicas
+            .iter()
+            .map(|replica| (&replica.server.node, Role::Replica)),
+    );
+    let members = servers
+        .sandbox
+        .as_ref()
+        .map_or(&[][..], |sandbox| sandbox.members());
     nodes
         .map(|(node, role)| {
             let member = members.iter().find(|member| member.node.name == node.name);
-            Metered { node: node.clone(), role: member.map_or(role, |member| member.role), pid: member.map(|member| member.pid) }
+            Metered {
+                node: node.clone(),
+                role: member.map_or(role, |member| member.role),
+                pid: member.map(|member| member.pid),
+            }
         })
         .collect()
 }
@@ -191,13 +246,26 @@ fn places(workload: &Workload, reads: Reads, cluster: &Cluster) -> (Vec<Node>, b
     if !workload.reads_only() || reads == Reads::Primary || cluster.replicas.is_empty() {
         return (vec![primary], false);
     }
-    let reads_only = cluster.replicas.iter().any(|replica| matches!(replica.relation, Relation::Channel { .. }));
-    let replicas = cluster.replicas.iter().map(|replica| replica.server.node.clone());
-    let nodes = if reads == Reads::All { std::iter::once(primary).chain(replicas).collect() } else { replicas.collect() };
+    let reads_only = cluster
+        .replicas
+        .iter()
+        .any(|replica| matches!(replica.relation, Relation::Channel { .. }));
+    let replicas = cluster
+        .replicas
+        .iter()
+        .map(|replica| replica.server.node.clone());
+    let nodes = if reads == Reads::All {
+        std::iter::once(primary).chain(replicas).collect()
+    } else {
+        replicas.collect()
+    };
     (nodes, reads_only)
 }
 
-#[allow(clippy::too_many_arguments, reason = "the parts of one run, each used once")]
+#[allow(
+    clippy::too_many_arguments,
+    reason = "the parts of one run, each used once"
+)]
 fn measure(
     work: &LoadingPlan,
     workloads: &[Workload],
@@ -212,7 +280,10 @@ fn measure(
     // Which set each workload runs on.
     let mut set_of = Vec::new();
     for (index, workload) in workloads.iter().enumerate() {
-        if let Some(known) = workloads[..index].iter().position(|other| other.same_data(workload)) {
+        if let Some(known) = workloads[..index]
+            .iter()
+            .position(|other| other.same_data(workload))
+        {
             let set: usize = set_of[known];
             measured.data[set].workloads.push(workload.name.clone());
             set_of.push(set);
@@ -222,7 +293,10 @@ fn measure(
             load::refuse_foreign(&replica.server.node, workload)?;
         }
         line.say(format!("making the data of {}", workload.name));
-        let size = work.size.filter(|_| workload.has_data()).unwrap_or_else(|| workload.default_size());
+        let size = work
+            .size
+            .filter(|_| workload.has_data())
+            .unwrap_or_else(|| workload.default_size());
         let mut progress = |filled: &Filled| line.say(beside::filling(filled));
         let mut set = load::fill(&data.primary, workload, size, FILLERS, &mut progress, stop)?;
         measured.warnings.append(&mut set.warnings);
@@ -237,7 +311,11 @@ fn measure(
         set_of.push(data.sets.len());
         data.sets.push(set);
     }
-    let replicas: Vec<Node> = cluster.replicas.iter().map(|replica| replica.server.node.clone()).collect();
+    let replicas: Vec<Node> = cluster
+        .replicas
+        .iter()
+        .map(|replica| replica.server.node.clone())
+        .collect();
     for set in &data.sets {
         line.say("waiting for the replicas to receive the data");
         set.await_on(&replicas, work.timeout.0, stop)?;
@@ -248,10 +326,18 @@ fn measure(
             .zip(&set_of)
             .map(|(workload, set)| {
                 let (nodes, reads_only) = places(workload, work.reads, cluster);
-                Squad { data: Some(&data.sets[*set]), rate: work.rate, reads_only, ..Squad::new(workload, nodes, *threads) }
+                Squad {
+                    data: Some(&data.sets[*set]),
+                    rate: work.rate,
+                    reads_only,
+                    ..Squad::new(workload, nodes, *threads)
+                }
             })
             .collect();
-        line.say(format!("connecting {} threads", threads * squads.len() as u32));
+        line.say(format!(
+            "connecting {} threads",
+            threads * squads.len() as u32
+        ));
         let mut crew = Crew::open(&squads, &frame.clock)?;
         let before = crew.measure_limit(LIMIT);
         let mut told = |second: &Second| tell(line, work, &squads, second);
@@ -260,41 +346,83 @@ fn measure(
         // Nothing is known behind the last reading.
         let _ = watch.read();
         let operations: u64 = results.iter().map(|result| result.operations).sum();
-        let used = results.first().map(|first| watch.over(first.began, first.began + first.counted)).unwrap_or_default();
-        let servers: Vec<PerOperation> = used.iter().map(|used| used.per_operation(operations)).collect();
+        let used = results
+            .first()
+            .map(|first| watch.over(first.began, first.began + first.counted))
+            .unwrap_or_default();
+        let servers: Vec<PerOperation> = used
+            .iter()
+            .map(|used| used.per_operation(operations))
+            .collect();
         if let Some(first) = results.first() {
             let seconds = (first.counted.0 / SECOND.0).max(0);
             let until = first.began + Nanos(seconds * SECOND.0);
-            let course = watch.course(first.began, until, u32::try_from(seconds).unwrap_or(u32::MAX));
-            measured.uses.push(ServerSeconds { threads: *threads, course });
+            let course = watch.course(
+                first.began,
+                until,
+                u32::try_from(seconds).unwrap_or(u32::MAX),
+            );
+            measured.uses.push(ServerSeconds {
+                threads: *threads,
+                course,
+            });
         }
-        if results.iter().all(|result| result.failure.is_none() && !result.interrupted) {
+        if results
+            .iter()
+            .all(|result| result.failure.is_none() && !result.interrupted)
+        {
             // The higher of two is the limit: something else may have slowed one down.
             let after = crew.measure_limit(LIMIT);
             for ((result, before), after) in results.iter_mut().zip(before).zip(after) {
-                result.limit_per_s = before.zip(after).map(|(before, after)| before.max(after)).or(before);
+                result.limit_per_s = before
+                    .zip(after)
+                    .map(|(before, after)| before.max(after))
+                    .or(before);
             }
         }
         drop(crew);
         for result in results {
-            measured.measured_us = measured.measured_us.max(0.0) + result.counted.as_micros() / workloads.len() as f64;
+            measured.measured_us =
+                measured.measured_us.max(0.0) + result.counted.as_micros() / workloads.len() as f64;
             measured.warnings.extend(result.warnings());
-            let row = LoadRow { load: result.record(), servers: servers.clone() };
+            let row = LoadRow {
+                load: result.record(),
+                servers: servers.clone(),
+            };
             let tag = format!("{}:{threads}", result.workload);
-            measured.histograms.push((format!("{tag}/response"), result.response.clone()));
-            measured.histograms.push((format!("{tag}/service"), result.service.clone()));
+            measured
+                .histograms
+                .push((format!("{tag}/response"), result.response.clone()));
+            measured
+                .histograms
+                .push((format!("{tag}/service"), result.service.clone()));
             if let Some(error) = result.failure {
                 measured.failure.get_or_insert(error.into());
             } else if result.interrupted {
                 measured.failure.get_or_insert(Failure::cut_short());
             } else if result.operations == 0 {
-                let errors = row.load.errors.first().map_or_else(String::new, |error| format!(": {}", error.message));
-                let message = format!("{}: no operation was completed in the counted time{errors}", result.workload);
-                measured.failure.get_or_insert(Failure::void(message, "measure for longer, or mend the statement"));
+                let errors = row
+                    .load
+                    .errors
+                    .first()
+                    .map_or_else(String::new, |error| format!(": {}", error.message));
+                let message = format!(
+                    "{}: no operation was completed in the counted time{errors}",
+                    result.workload
+                );
+                measured.failure.get_or_insert(Failure::void(
+                    message,
+                    "measure for longer, or mend the statement",
+                ));
             }
             measured.results.push(row);
         }
-        if measured.failure.as_ref().is_some_and(|failure| failure.kind != Kind::Void) || stop.load(Ordering::Relaxed) {
+        if measured
+            .failure
+            .as_ref()
+            .is_some_and(|failure| failure.kind != Kind::Void)
+            || stop.load(Ordering::Relaxed)
+        {
             return Ok(());
         }
         if work.threads.last() != Some(threads) {
@@ -312,12 +440,30 @@ fn tell(line: &Line, work: &LoadingPlan, squads: &[Squad<'_>], second: &Second) 
         let waiting = told
             .waiting
             .filter(|waiting| *waiting > 0)
-            .map_or_else(String::new, |waiting| format!(", {} waiting", count(waiting)));
-        let failed = if told.failed > 0 { format!(", {} given up", count(told.failed)) } else { String::new() };
-        format!("{}:{} {}/s{waiting}{failed}", squad.workload.name, squad.threads, count(told.operations))
+            .map_or_else(String::new, |waiting| {
+                format!(", {} waiting", count(waiting))
+            });
+        let failed = if told.failed > 0 {
+            format!(", {} given up", count(told.failed))
+        } else {
+            String::new()
+        };
+        format!(
+            "{}:{} {}/s{waiting}{failed}",
+            squad.workload.name,
+            squad.threads,
+            count(told.operations)
+        )
     });
     let at = second.at.0 as f64 / 1e9;
     let whole = (work.ramp.0 + work.duration.0).as_secs_f64();
-    let phase = if second.counted { "" } else { " (not counted yet)" };
-    line.say(format!("{at:.0} of {whole:.0} s{phase}: {}", parts.collect::<Vec<_>>().join("; ")));
+    let phase = if second.counted {
+        ""
+    } else {
+        " (not counted yet)"
+    };
+    line.say(format!(
+        "{at:.0} of {whole:.0} s{phase}: {}",
+        parts.collect::<Vec<_>>().join("; ")
+    ));
 }

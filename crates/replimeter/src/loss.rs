@@ -47,7 +47,10 @@ fn of_sandbox(error: SandboxError) -> MeasureError {
     match error {
         SandboxError::Interrupted => MeasureError::Interrupted,
         SandboxError::Server(error) => error.into(),
-        error => MeasureError::Sandbox { message: error.to_string(), hint: error.hint() },
+        error => MeasureError::Sandbox {
+            message: error.to_string(),
+            hint: error.hint(),
+        },
     }
 }
 
@@ -61,11 +64,15 @@ impl Ground for Ring<'_> {
     }
 
     fn promote(&mut self, wished: &str) -> Result<String, MeasureError> {
-        self.sandbox.promote(wished, &self.primary, self.stop).map_err(of_sandbox)
+        self.sandbox
+            .promote(wished, &self.primary, self.stop)
+            .map_err(of_sandbox)
     }
 
     fn bring_back(&mut self) -> Result<Node, MeasureError> {
-        self.sandbox.bring_back(&self.primary, self.stop).map_err(of_sandbox)
+        self.sandbox
+            .bring_back(&self.primary, self.stop)
+            .map_err(of_sandbox)
     }
 }
 
@@ -97,8 +104,15 @@ pub(crate) fn carry_out(
     let mut frame = Frame::begin("loss", plan, output, work.keep_awake, false, warnings)?;
     let mut writer = CrashesWriter::create(&frame.run_dir.file(SAMPLES))?;
     let cases = work.cases(&plan.targets);
-    let mut cells: Vec<Cell> =
-        cases.into_iter().map(|case| Cell { case, engine: String::new(), mode: String::new(), records: Vec::new() }).collect();
+    let mut cells: Vec<Cell> = cases
+        .into_iter()
+        .map(|case| Cell {
+            case,
+            engine: String::new(),
+            mode: String::new(),
+            records: Vec::new(),
+        })
+        .collect();
     let mut failure: Option<Failure> = None;
     // The shapes take turns, so that whatever changes on the machine hits all alike.
     'crashes: for number in 1..=u64::from(work.crashes) {
@@ -110,7 +124,8 @@ pub(crate) fn carry_out(
             match crashed {
                 Ok(record) => cell.records.push(record),
                 Err(error) => {
-                    failure = Some(error.about(&format!("{}, crash {number}", cell.case.label), true));
+                    failure =
+                        Some(error.about(&format!("{}, crash {number}", cell.case.label), true));
                     break 'crashes;
                 }
             }
@@ -118,7 +133,9 @@ pub(crate) fn carry_out(
     }
     let kept_awake = frame.let_sleep();
     // The crash that was under way is lost, those before it are not.
-    if failure.as_ref().is_some_and(|failure| failure.kind == Kind::Interrupted)
+    if failure
+        .as_ref()
+        .is_some_and(|failure| failure.kind == Kind::Interrupted)
         && cells.iter().any(|cell| !cell.records.is_empty())
     {
         failure = Some(Failure::cut_short());
@@ -133,7 +150,11 @@ pub(crate) fn carry_out(
     let void = fell_back(&cells, &mut frame.warnings);
     failure = failure.or(void);
     for cell in &cells {
-        let stayed = cell.records.iter().filter_map(|record| record.return_error.as_ref()).collect::<Vec<_>>();
+        let stayed = cell
+            .records
+            .iter()
+            .filter_map(|record| record.return_error.as_ref())
+            .collect::<Vec<_>>();
         if let Some(first) = stayed.first() {
             frame.warnings.push(Warning::new(
                 WarningCode::Failed,
@@ -147,13 +168,21 @@ pub(crate) fn carry_out(
             ));
         }
     }
-    frame.warnings.extend(failure.as_ref().map(Failure::warning));
+    frame
+        .warnings
+        .extend(failure.as_ref().map(Failure::warning));
     let document = build(plan, work, &frame, cells, failure.as_ref(), kept_awake);
     frame.publish(&Document::Loss(Box::new(document)), output, failure)
 }
 
 /// Starts servers, crashes them once, and removes them.
-fn one(frame: &mut Frame, work: &LossPlan, cell: &mut Cell, number: u64, stop: &Arc<AtomicBool>) -> Result<CrashRecord, Failure> {
+fn one(
+    frame: &mut Frame,
+    work: &LossPlan,
+    cell: &mut Cell,
+    number: u64,
+    stop: &Arc<AtomicBool>,
+) -> Result<CrashRecord, Failure> {
     let target = Target::Sandbox(cell.case.spec.clone());
     let head = format!("crash {number} of {}, {}", work.crashes, cell.case.label);
     frame.line.say(format!("{head}: starting the servers"));
@@ -170,13 +199,33 @@ fn one(frame: &mut Frame, work: &LossPlan, cell: &mut Cell, number: u64, stop: &
     let crashed = {
         let line = &frame.line;
         let say = |text: &str| line.say(format!("{head}: {text}"));
-        let scene = Scene { plan: work, clock: &frame.clock, say: &say, stop, set_timeout: !timeout_chosen(&cell.case.spec) };
-        let Some(sandbox) = servers.sandbox.as_mut() else { return Err(unexpected()) };
-        loss::crash(&mut cluster, &scene, number, &mut Ring { sandbox, primary, stop })
+        let scene = Scene {
+            plan: work,
+            clock: &frame.clock,
+            say: &say,
+            stop,
+            set_timeout: !timeout_chosen(&cell.case.spec),
+        };
+        let Some(sandbox) = servers.sandbox.as_mut() else {
+            return Err(unexpected());
+        };
+        loss::crash(
+            &mut cluster,
+            &scene,
+            number,
+            &mut Ring {
+                sandbox,
+                primary,
+                stop,
+            },
+        )
     };
     drop(cluster);
     frame.close(servers);
-    Ok(CrashRecord { shape: cell.case.label.clone(), ..crashed? })
+    Ok(CrashRecord {
+        shape: cell.case.label.clone(),
+        ..crashed?
+    })
 }
 
 /// A semi-synchronous primary that fell back acknowledged what no replica had: the figures
@@ -184,7 +233,11 @@ fn one(frame: &mut Frame, work: &LossPlan, cell: &mut Cell, number: u64, stop: &
 fn fell_back(cells: &[Cell], warnings: &mut Vec<Warning>) -> Option<Failure> {
     let mut void = None;
     for cell in cells {
-        let crashes = cell.records.iter().filter(|record| record.fallen_back > 0).count();
+        let crashes = cell
+            .records
+            .iter()
+            .filter(|record| record.fallen_back > 0)
+            .count();
         if crashes == 0 {
             continue;
         }
@@ -196,7 +249,11 @@ fn fell_back(cells: &[Cell], warnings: &mut Vec<Warning>) -> Option<Failure> {
         let hint = "find out why no replica answered in time, and measure again";
         if timeout_chosen(&cell.case.spec) {
             let hint = "the time-out is the one that was asked for; leave the option out for one above every gap";
-            warnings.push(Warning::new(WarningCode::SemiSyncNotInEffect, message, hint));
+            warnings.push(Warning::new(
+                WarningCode::SemiSyncNotInEffect,
+                message,
+                hint,
+            ));
         } else {
             void.get_or_insert_with(|| Failure::void(message, hint));
         }
@@ -212,13 +269,28 @@ fn build(
     failure: Option<&Failure>,
     kept_awake: bool,
 ) -> LossDocument {
-    let measured: Vec<&Cell> = cells.iter().filter(|cell| !cell.records.is_empty()).collect();
-    let semi_sync = |cell: &&&Cell| cell.case.spec.shape.mode() == Mode::SemiSync && !timeout_chosen(&cell.case.spec);
+    let measured: Vec<&Cell> = cells
+        .iter()
+        .filter(|cell| !cell.records.is_empty())
+        .collect();
+    let semi_sync = |cell: &&&Cell| {
+        cell.case.spec.shape.mode() == Mode::SemiSync && !timeout_chosen(&cell.case.spec)
+    };
     let timeout = measured.iter().find(semi_sync).map(|_| SEMI_SYNC_TIMEOUT);
-    let shape = measured.iter().map(|cell| cell.case.label.as_str()).collect::<Vec<_>>().join(", ");
-    let mut target = frame.target(plan, shape, measured.iter().map(|cell| cell.mode.clone()).collect());
+    let shape = measured
+        .iter()
+        .map(|cell| cell.case.label.as_str())
+        .collect::<Vec<_>>()
+        .join(", ");
+    let mut target = frame.target(
+        plan,
+        shape,
+        measured.iter().map(|cell| cell.mode.clone()).collect(),
+    );
     if let Some(link) = measured.iter().find_map(|cell| cell.case.spec.link) {
-        target.options.push(format!("links of ours between the servers: {link}"));
+        target
+            .options
+            .push(format!("links of ours between the servers: {link}"));
     }
     let mut document = LossDocument {
         schema: LOSS_SCHEMA.to_owned(),
@@ -245,9 +317,15 @@ fn row(cell: &Cell, work: &LossPlan) -> LossRow {
     let records = &cell.records;
     let sum = |pick: fn(&CrashRecord) -> u64| records.iter().map(pick).sum::<u64>();
     let each = |pick: fn(&CrashRecord) -> u64| records.iter().map(pick).collect::<Vec<_>>();
-    let with = |pick: fn(&CrashRecord) -> u64| records.iter().filter(|record| pick(record) > 0).count() as u64;
+    let with = |pick: fn(&CrashRecord) -> u64| {
+        records.iter().filter(|record| pick(record) > 0).count() as u64
+    };
     let errant = |pick: fn(&replimeter_model::loss::Errant) -> u64| {
-        records.iter().filter_map(|record| record.errant.as_ref()).map(pick).sum()
+        records
+            .iter()
+            .filter_map(|record| record.errant.as_ref())
+            .map(pick)
+            .sum()
     };
     let crashes = records.len() as u64;
     let recoveries: Vec<f64> = records.iter().map(|record| record.recovery_us).collect();
@@ -261,7 +339,11 @@ fn row(cell: &Cell, work: &LossPlan) -> LossRow {
         shape: cell.case.label.clone(),
         engine: cell.engine.clone(),
         mode: cell.mode.clone(),
-        wait_point: cell.case.spec.wait_point.map(|point| point.name().to_owned()),
+        wait_point: cell
+            .case
+            .spec
+            .wait_point
+            .map(|point| point.name().to_owned()),
         crash: work.crash.name().to_owned(),
         crashes,
         acknowledged: sum(|record| record.acknowledged),
@@ -277,7 +359,10 @@ fn row(cell: &Cell, work: &LossPlan) -> LossRow {
         missing_per_crash: counts(&each(|record| record.missing)),
         seen_then_lost_per_crash: counts(&each(|record| record.seen_then_lost)),
         acknowledged_per_s: times(&rates).0,
-        missing_since_us: records.iter().filter_map(|record| record.missing_since_us).reduce(f64::max),
+        missing_since_us: records
+            .iter()
+            .filter_map(|record| record.missing_since_us)
+            .reduce(f64::max),
         errant_rows: errant(|errant| errant.rows),
         errant_acknowledged: errant(|errant| errant.acknowledged),
         fallen_back: with(|record| record.fallen_back),

@@ -5,7 +5,10 @@ use std::fs;
 use replimeter_model::manifest::Machine;
 
 fn line(path: &str, wanted: impl Fn(&str) -> Option<String>) -> String {
-    fs::read_to_string(path).ok().and_then(|text| text.lines().find_map(wanted)).unwrap_or_else(|| "unknown".to_owned())
+    fs::read_to_string(path)
+        .ok()
+        .and_then(|text| text.lines().find_map(wanted))
+        .unwrap_or_else(|| "unknown".to_owned())
 }
 
 /// What `/proc` and `/sys` say; "unknown" for what they do not.
@@ -17,14 +20,24 @@ pub(crate) fn describe() -> Machine {
         }
     };
     let whole = |line: &str| Some(line.trim().to_owned());
-    let kib: u64 = line("/proc/meminfo", after("MemTotal", ':')).trim_end_matches(" kB").parse().unwrap_or(0);
+    let kib: u64 = line("/proc/meminfo", after("MemTotal", ':'))
+        .trim_end_matches(" kB")
+        .parse()
+        .unwrap_or(0);
     Machine {
-        kernel: format!("{} {}", line("/proc/sys/kernel/ostype", whole), line("/proc/sys/kernel/osrelease", whole)),
+        kernel: format!(
+            "{} {}",
+            line("/proc/sys/kernel/ostype", whole),
+            line("/proc/sys/kernel/osrelease", whole)
+        ),
         distribution: line("/etc/os-release", after("PRETTY_NAME", '=')),
         cpu: line("/proc/cpuinfo", after("model name", ':')),
         cores: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
         memory_bytes: kib * 1024,
-        clock_source: line("/sys/devices/system/clocksource/clocksource0/current_clocksource", whole),
+        clock_source: line(
+            "/sys/devices/system/clocksource/clocksource0/current_clocksource",
+            whole,
+        ),
     }
 }
 
@@ -39,15 +52,27 @@ impl CoreTime {
     /// Now.
     pub(crate) fn read() -> Option<Self> {
         let text = fs::read_to_string("/proc/stat").ok()?;
-        let numbers: Vec<u64> =
-            text.lines().next()?.split_whitespace().skip(1).take(8).filter_map(|word| word.parse().ok()).collect();
+        let numbers: Vec<u64> = text
+            .lines()
+            .next()?
+            .split_whitespace()
+            .skip(1)
+            .take(8)
+            .filter_map(|word| word.parse().ok())
+            .collect();
         // Idle and waiting for a disk are the fourth and fifth (proc(5)).
-        Some(Self { idle: numbers.get(3)? + numbers.get(4)?, total: numbers.iter().sum() })
+        Some(Self {
+            idle: numbers.get(3)? + numbers.get(4)?,
+            total: numbers.iter().sum(),
+        })
     }
 
     /// The share of time since `before` in which cores were idle.
     pub(crate) fn idle_share(self, before: Self) -> Option<f64> {
-        let total = self.total.checked_sub(before.total).filter(|total| *total > 0)?;
+        let total = self
+            .total
+            .checked_sub(before.total)
+            .filter(|total| *total > 0)?;
         Some(self.idle.saturating_sub(before.idle) as f64 / total as f64)
     }
 }
@@ -65,7 +90,16 @@ mod tests {
 
     #[test]
     fn idle_share_of_an_interval() {
-        let (before, after) = (CoreTime { idle: 10, total: 100 }, CoreTime { idle: 60, total: 200 });
+        let (before, after) = (
+            CoreTime {
+                idle: 10,
+                total: 100,
+            },
+            CoreTime {
+                idle: 60,
+                total: 200,
+            },
+        );
         assert_eq!(after.idle_share(before), Some(0.5));
         assert_eq!(before.idle_share(before), None);
     }

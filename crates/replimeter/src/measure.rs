@@ -75,7 +75,10 @@ struct Run<'a> {
 }
 
 /// Carries out a plan.
-pub(crate) fn carry_out(mut request: Request<'_, LagPlan>, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
+pub(crate) fn carry_out(
+    mut request: Request<'_, LagPlan>,
+    stop: &Arc<AtomicBool>,
+) -> Result<(), Failure> {
     let (plan, lag, output) = (request.plan, request.work, request.output);
     check(&plan.targets, lag, output)?;
     let workloads = load::workloads(&lag.load)?;
@@ -85,7 +88,13 @@ pub(crate) fn carry_out(mut request: Request<'_, LagPlan>, stop: &Arc<AtomicBool
     let warnings = std::mem::take(&mut request.warnings);
     let frame = Frame::begin("lag", plan, output, lag.keep_awake, lag.real_time, warnings)?;
     let writer = frame.samples()?;
-    let mut run = Run { request: &request, frame, writer, workloads, stop };
+    let mut run = Run {
+        request: &request,
+        frame,
+        writer,
+        workloads,
+        stop,
+    };
     let mut parts: Vec<Part> = Vec::new();
     let failure = each(&plan.targets, |target| match run.part(target) {
         Ok(mut part) => {
@@ -95,7 +104,9 @@ pub(crate) fn carry_out(mut request: Request<'_, LagPlan>, stop: &Arc<AtomicBool
         }
         Err(error) => Some(error),
     });
-    let Run { mut frame, writer, .. } = run;
+    let Run {
+        mut frame, writer, ..
+    } = run;
     let kept_awake = frame.let_sleep();
     if parts.is_empty() {
         frame.give_up();
@@ -119,7 +130,9 @@ pub(crate) fn carry_out(mut request: Request<'_, LagPlan>, stop: &Arc<AtomicBool
     let document = document::build(&run, &parts, warnings);
     let measured = Nanos(parts.iter().map(|part| part.outcome.measured.0).sum());
     let logged = frame.log(measured, &document::histograms(&parts));
-    frame.publish(&Document::Lag(Box::new(document)), output, failure).and(logged)
+    frame
+        .publish(&Document::Lag(Box::new(document)), output, failure)
+        .and(logged)
 }
 
 impl Run<'_> {
@@ -138,7 +151,9 @@ impl Run<'_> {
         };
         self.writer.begin(&servers.label, names.clone())?;
         let possible = lag::possible(&mut cluster, &lag.methods)?;
-        self.frame.warnings.extend(possible.warnings.iter().cloned());
+        self.frame
+            .warnings
+            .extend(possible.warnings.iter().cloned());
         lag::check_stages(&mut cluster, lag)?;
         if let Some(wanted) = &lag.backlog {
             backlog::check(&mut cluster, wanted)?;
@@ -149,20 +164,35 @@ impl Run<'_> {
         let before = machine::CoreTime::read();
         let mut beside = Beside::default();
         let (clock, line) = (self.frame.clock, &self.frame.line);
-        let setting = Setting { plan: lag, workloads: &self.workloads, clock: &clock, line, stop: self.stop };
+        let setting = Setting {
+            plan: lag,
+            workloads: &self.workloads,
+            clock: &clock,
+            line,
+            stop: self.stop,
+        };
         let writer = &mut self.writer;
         let result = under_load(&setting, &mut cluster, &mut beside, |cluster| {
             measure(&setting, cluster, &possible, writer, &mut gathered)
         });
         self.frame.warnings.append(&mut beside.warnings);
-        let idle = before.zip(machine::CoreTime::read()).and_then(|(before, after)| after.idle_share(before));
+        let idle = before
+            .zip(machine::CoreTime::read())
+            .and_then(|(before, after)| after.idle_share(before));
         let fallen_back = cluster.fallen_back();
-        let members = result.as_ref().ok().filter(|outcome| outcome.failure.is_some()).and_then(|_| cluster.members_now());
+        let members = result
+            .as_ref()
+            .ok()
+            .filter(|outcome| outcome.failure.is_some())
+            .and_then(|_| cluster.members_now());
         // Whatever happened, our table goes first.
         self.frame.line.say("removing our table");
         match &servers.sandbox {
             Some(_) => table.abandon(),
-            None => self.frame.warnings.extend(table.remove(&mut cluster, REMOVAL, self.stop)),
+            None => self
+                .frame
+                .warnings
+                .extend(table.remove(&mut cluster, REMOVAL, self.stop)),
         }
         if let (false, Some(share)) = (self.frame.kept_awake(), idle.filter(|share| *share > 0.5)) {
             self.frame.warnings.push(Warning::new(
@@ -178,7 +208,15 @@ impl Run<'_> {
         self.frame.close(servers);
         let outcome = result?;
         let failure = with_causes(end_of(&outcome), fallen_back, members, target);
-        Ok(Part { label, mode, delays, gathered, outcome, beside, failure })
+        Ok(Part {
+            label,
+            mode,
+            delays,
+            gathered,
+            outcome,
+            beside,
+            failure,
+        })
     }
 }
 
@@ -193,21 +231,40 @@ fn measure(
     let panics = environment::fault().as_deref() == Some("panic-while-measuring");
     let gathered = RefCell::new(gathered);
     let mut sample = |sample: &LagSample| {
-        assert!(!(panics && sample.write.phase == Phase::Measure), "a fault was asked for");
+        assert!(
+            !(panics && sample.write.phase == Phase::Measure),
+            "a fault was asked for"
+        );
         gathered.borrow_mut().record(sample);
         writer.write(sample).map_err(|error| error.to_string())
     };
     let mut compared = |compared: &Compared| gathered.borrow_mut().compare(compared);
     let mut progress = |progress| setting.line.show(&progress);
-    let mut listener = Listener { sample: &mut sample, compared: &mut compared, progress: &mut progress, stop: setting.stop };
-    Ok(lag::run(cluster, setting.plan, possible, 1, setting.clock, &mut listener)?)
+    let mut listener = Listener {
+        sample: &mut sample,
+        compared: &mut compared,
+        progress: &mut progress,
+        stop: setting.stop,
+    };
+    Ok(lag::run(
+        cluster,
+        setting.plan,
+        possible,
+        1,
+        setting.clock,
+        &mut listener,
+    )?)
 }
 
 /// Measures one target after another; what ended that, if anything did.
-pub(crate) fn each(targets: &[Target], mut one: impl FnMut(&Target) -> Option<Failure>) -> Option<Failure> {
+pub(crate) fn each(
+    targets: &[Target],
+    mut one: impl FnMut(&Target) -> Option<Failure>,
+) -> Option<Failure> {
     let mut failure: Option<Failure> = None;
     for target in targets {
-        let ended = one(target).map(|ended| ended.about(&servers::label(target), targets.len() > 1));
+        let ended =
+            one(target).map(|ended| ended.about(&servers::label(target), targets.len() > 1));
         // A void shape does not keep the next one from being measured, and is not forgotten over it.
         if ended.as_ref().is_some_and(|ended| ended.kind != Kind::Void) {
             return ended;
@@ -234,7 +291,10 @@ pub(crate) fn with_causes(
         (None, Err(error)) => Some(error.into()),
         (Some(mut failure), fallen_back) => {
             // What happened beside it may be its cause.
-            let more = [fallen_back.ok().flatten(), members.map(|members| format!("the members say: {members}"))];
+            let more = [
+                fallen_back.ok().flatten(),
+                members.map(|members| format!("the members say: {members}")),
+            ];
             for more in more.into_iter().flatten() {
                 failure.message = format!("{}; {more}", failure.message);
             }
@@ -258,26 +318,46 @@ pub(crate) fn end_of(outcome: &Outcome) -> Option<Failure> {
 pub(crate) fn status(failure: Option<&Failure>) -> RunStatus {
     match failure {
         None => RunStatus::Complete,
-        Some(Failure { kind: Kind::Interrupted, .. }) => RunStatus::Interrupted,
-        Some(Failure { kind: Kind::Void, .. }) => RunStatus::Void,
+        Some(Failure {
+            kind: Kind::Interrupted,
+            ..
+        }) => RunStatus::Interrupted,
+        Some(Failure {
+            kind: Kind::Void, ..
+        }) => RunStatus::Void,
         Some(_) => RunStatus::Failed,
     }
 }
 
 /// Refuses what makes no sense, before anything is touched.
-pub(crate) fn check(targets: &[Target], plan: &LagPlan, output: &OutputArgs) -> Result<(), Failure> {
+pub(crate) fn check(
+    targets: &[Target],
+    plan: &LagPlan,
+    output: &OutputArgs,
+) -> Result<(), Failure> {
     if output.raw && !matches!(plan.writes, Writes::Sweep { .. }) {
-        return Err(Failure::usage("--raw needs a sweep over sizes", "add --sizes 1000..10000:1000, or leave --raw out"));
+        return Err(Failure::usage(
+            "--raw needs a sweep over sizes",
+            "add --sizes 1000..10000:1000, or leave --raw out",
+        ));
     }
     load::workloads(&plan.load)?;
     for target in targets {
-        let Target::Sandbox(spec) = target else { continue };
+        let Target::Sandbox(spec) = target else {
+            continue;
+        };
         let names = spec.shape.nodes();
         // `primary` is whoever is written to.
         let known = |name: &str| name == PRIMARY || names.iter().any(|known| known == name);
         if let Some(load) = plan.load.iter().find(|load| !known(&load.spec.node)) {
             return Err(Failure::usage(
-                format!("the load {}: {} has no server `{}`; it has {}", load.spec, spec.shape, load.spec.node, names.join(", ")),
+                format!(
+                    "the load {}: {} has no server `{}`; it has {}",
+                    load.spec,
+                    spec.shape,
+                    load.spec.node,
+                    names.join(", ")
+                ),
                 "name one of them behind the @ of --load",
             ));
         }
@@ -295,5 +375,11 @@ pub(crate) fn check(targets: &[Target], plan: &LagPlan, output: &OutputArgs) -> 
 }
 
 fn interrupted(stop: &AtomicBool) -> Result<(), Failure> {
-    if stop.load(Ordering::Relaxed) { Err(Failure::interrupted("interrupted before the measurement began")) } else { Ok(()) }
+    if stop.load(Ordering::Relaxed) {
+        Err(Failure::interrupted(
+            "interrupted before the measurement began",
+        ))
+    } else {
+        Ok(())
+    }
 }

@@ -8,8 +8,12 @@ use crate::failure::Failure;
 
 /// Prints the one document of a command.
 pub(crate) fn print_json(document: &impl Serialize) -> Result<(), Failure> {
-    let text = serde_json::to_string_pretty(document)
-        .map_err(|error| Failure::failed(format!("cannot write the document: {error}"), "please report this as a defect"))?;
+    let text = serde_json::to_string_pretty(document).map_err(|error| {
+        Failure::failed(
+            format!("cannot write the document: {error}"),
+            "please report this as a defect",
+        )
+    })?;
     print(&(text + "\n"))
 }
 
@@ -31,14 +35,23 @@ pub(crate) fn print_to_reader(text: &str) -> Result<Reader, Failure> {
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Ok(()) => Ok(Reader::There),
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(Reader::Gone),
-        Err(error) => {
-            Err(Failure::failed(format!("cannot write to standard output: {error}"), "the run directory has everything"))
-        }
+        Err(error) => Err(Failure::failed(
+            format!("cannot write to standard output: {error}"),
+            "the run directory has everything",
+        )),
     }
 }
 
 /// A text without control characters: names from plans and servers must not
 /// command the terminal.
 pub(crate) fn plain(text: &str) -> String {
-    text.chars().map(|character| if character.is_control() && character != '\n' { '\u{fffd}' } else { character }).collect()
+    text.chars()
+        .map(|character| {
+            if character.is_control() && character != '\n' {
+                '\u{fffd}'
+            } else {
+                character
+            }
+        })
+        .collect()
 }

@@ -17,7 +17,10 @@ impl Line {
     pub(crate) fn new() -> Self {
         let bar = ProgressBar::new_spinner();
         bar.enable_steady_tick(Duration::from_millis(120));
-        Self { bar, phase: RefCell::new(None) }
+        Self {
+            bar,
+            phase: RefCell::new(None),
+        }
     }
 
     /// Shows a step without a measure.
@@ -32,7 +35,9 @@ impl Line {
     /// Shows how much of a file was worked through.
     pub(crate) fn show_bytes(&self, what: &'static str, done: u64, total: u64) {
         if self.bar.length() != Some(total) {
-            if let Ok(style) = ProgressStyle::with_template("{msg} [{bar:30}] {bytes}/{total_bytes} ({eta} left)") {
+            if let Ok(style) =
+                ProgressStyle::with_template("{msg} [{bar:30}] {bytes}/{total_bytes} ({eta} left)")
+            {
                 self.bar.set_style(style.progress_chars("█▉▊▋▌▍▎▏ "));
             }
             self.bar.set_length(total);
@@ -65,9 +70,14 @@ impl Line {
             });
         }
         self.bar.set_position(progress.done);
-        let lag = progress.last_us.map_or_else(String::new, |us| format!("lag {}", time(us)));
-        let behind =
-            if progress.outstanding > 1 { format!(", {} under way", count(progress.outstanding)) } else { String::new() };
+        let lag = progress
+            .last_us
+            .map_or_else(String::new, |us| format!("lag {}", time(us)));
+        let behind = if progress.outstanding > 1 {
+            format!(", {} under way", count(progress.outstanding))
+        } else {
+            String::new()
+        };
         self.bar.set_prefix(format!("{lag}{behind}"));
     }
 
@@ -75,7 +85,8 @@ impl Line {
     pub(crate) fn print(&self, text: &str) {
         use std::io::Write;
         // Nothing can be done about a closed standard error.
-        self.bar.suspend(|| _ = writeln!(std::io::stderr(), "{text}"));
+        self.bar
+            .suspend(|| _ = writeln!(std::io::stderr(), "{text}"));
     }
 
     /// Takes the line away.

@@ -39,7 +39,9 @@ pub(crate) struct RunDir {
 
 fn failed(doing: &str, path: &Path, error: &io::Error) -> Failure {
     let hint = match error.kind() {
-        io::ErrorKind::StorageFull => "free some space there, or name another folder with --run-dir",
+        io::ErrorKind::StorageFull => {
+            "free some space there, or name another folder with --run-dir"
+        }
         _ => "name a folder that you may write to with --run-dir",
     };
     Failure::failed(format!("cannot {doing} {}: {error}", path.display()), hint)
@@ -54,7 +56,11 @@ impl RunDir {
             let empty = fs::read_dir(path).map(|mut entries| entries.next().is_none());
             return match empty {
                 Ok(true) => {
-                    let dir = Self { path: absolute(path), kept: false, made: false };
+                    let dir = Self {
+                        path: absolute(path),
+                        kept: false,
+                        made: false,
+                    };
                     dir.try_writing()?;
                     Ok(dir)
                 }
@@ -64,7 +70,11 @@ impl RunDir {
                 )),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
                     make(path).map_err(|error| failed("make the run directory", path, &error))?;
-                    Ok(Self { path: absolute(path), kept: false, made: true })
+                    Ok(Self {
+                        path: absolute(path),
+                        kept: false,
+                        made: true,
+                    })
                 }
                 Err(error) => Err(failed("use the run directory", path, &error)),
             };
@@ -75,12 +85,24 @@ impl RunDir {
             .mode(0o700)
             .create(&parent)
             .map_err(|error| failed("make the folder", &parent, &error))?;
-        let stamp = jiff::Timestamp::now().strftime("%Y%m%dT%H%M%SZ").to_string();
+        let stamp = jiff::Timestamp::now()
+            .strftime("%Y%m%dT%H%M%SZ")
+            .to_string();
         for number in 1u32.. {
-            let suffix = if number == 1 { String::new() } else { format!("-{number}") };
+            let suffix = if number == 1 {
+                String::new()
+            } else {
+                format!("-{number}")
+            };
             let path = parent.join(format!("{stamp}-{command}{suffix}"));
             match make(&path) {
-                Ok(()) => return Ok(Self { path, kept: false, made: true }),
+                Ok(()) => {
+                    return Ok(Self {
+                        path,
+                        kept: false,
+                        made: true,
+                    });
+                }
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(failed("make the run directory", &path, &error)),
             }
@@ -142,7 +164,12 @@ pub(crate) fn write_text(path: &Path, text: &str) -> Result<(), Failure> {
 pub(crate) fn write_bytes(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
     let partial = path.with_extension("partial");
     let write = || -> io::Result<()> {
-        let mut file = fs::File::options().create(true).truncate(true).write(true).mode(0o600).open(&partial)?;
+        let mut file = fs::File::options()
+            .create(true)
+            .truncate(true)
+            .write(true)
+            .mode(0o600)
+            .open(&partial)?;
         file.write_all(bytes)?;
         file.sync_all()?;
         fs::rename(&partial, path)
@@ -156,7 +183,10 @@ pub(crate) fn write_bytes(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
 /// Writes a value as JSON.
 pub(crate) fn write_json(path: &Path, value: &impl Serialize) -> Result<(), Failure> {
     let text = serde_json::to_string_pretty(value).map_err(|error| {
-        Failure::failed(format!("cannot write {}: {error}", path.display()), "please report this as a defect")
+        Failure::failed(
+            format!("cannot write {}: {error}", path.display()),
+            "please report this as a defect",
+        )
     })?;
     write_text(path, &(text + "\n"))
 }

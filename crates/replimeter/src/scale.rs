@@ -57,7 +57,10 @@ pub(crate) fn carry_out(
 ) -> Result<(), Failure> {
     servers::possible(&plan.targets)?;
     let workloads = Workloads::published().map_err(|error| {
-        Failure::failed(format!("a workload of ours cannot be read: {error}"), "please report this as a defect")
+        Failure::failed(
+            format!("a workload of ours cannot be read: {error}"),
+            "please report this as a defect",
+        )
     })?;
     let frame = Frame::begin("scale", plan, output, work.keep_awake, false, warnings)?;
     let writer = BlocksWriter::create(&frame.run_dir.file(SAMPLES))?;
@@ -65,7 +68,16 @@ pub(crate) fn carry_out(
     let rounds = work.starts as usize;
     let more = usize::from(work.check_prediction);
     let starts = (0, rounds * (counts.len() + more));
-    let mut run = Run { plan, work, workloads, frame, writer, gathered: Gathered::default(), stop, starts };
+    let mut run = Run {
+        plan,
+        work,
+        workloads,
+        frame,
+        writer,
+        gathered: Gathered::default(),
+        stop,
+        starts,
+    };
     let mut random = Random::new(work.seed);
     let mut order: Vec<Vec<u32>> = Vec::new();
     let mut failure = None;
@@ -94,7 +106,12 @@ pub(crate) fn carry_out(
         }
         run.gathered.check(work, replicas);
     }
-    let Run { mut frame, writer, gathered, .. } = run;
+    let Run {
+        mut frame,
+        writer,
+        gathered,
+        ..
+    } = run;
     let kept_awake = frame.let_sleep();
     if gathered.is_empty() {
         frame.give_up();
@@ -111,7 +128,11 @@ pub(crate) fn carry_out(
     let failure = failure.or_else(|| gathered.void());
     let cores = u32::try_from(frame.manifest.machine.cores).unwrap_or(u32::MAX);
     let mut warnings = std::mem::take(&mut frame.warnings);
-    let cpus_per_server = frame.manifest.sandboxes.iter().find_map(|sandbox| sandbox.cpus_per_server.clone());
+    let cpus_per_server = frame
+        .manifest
+        .sandboxes
+        .iter()
+        .find_map(|sandbox| sandbox.cpus_per_server.clone());
     warnings.extend(gathered.warnings(cores, cpus_per_server.is_none()));
     warnings.extend(uneven(work));
     warnings.extend(failure.as_ref().map(Failure::warning));
@@ -124,7 +145,11 @@ pub(crate) fn carry_out(
         error: failure.as_ref().map(|failure| failure.message.clone()),
         answer: String::new(),
         started_at: frame.manifest.started_at.clone(),
-        target: frame.target(plan, format!("{}:{}", work.mode, work.replicas), vec![work.mode.mode().name().to_owned()]),
+        target: frame.target(
+            plan,
+            format!("{}:{}", work.mode, work.replicas),
+            vec![work.mode.mode().name().to_owned()],
+        ),
         settings: plan.to_file().scale.unwrap_or_default(),
         data_rows: gathered.data.0,
         data_bytes: gathered.data.1,
@@ -137,27 +162,56 @@ pub(crate) fn carry_out(
         warnings,
     };
     document.answer = answer(&document);
-    frame.publish(&Document::Scale(Box::new(document)), output, failure).and(logged)
+    frame
+        .publish(&Document::Scale(Box::new(document)), output, failure)
+        .and(logged)
 }
 
 impl Run<'_> {
     /// Measures every phase on fresh servers with so many replicas.
     fn start(&mut self, replicas: u32, round: u32) -> Result<(), Failure> {
         self.starts.0 += 1;
-        let shape = self.work.mode.shape(replicas).map_err(|error| Failure::usage(error, "please report this as a defect"))?;
-        let target = self.plan.targets.iter().find(|target| matches!(target, Target::Sandbox(spec) if spec.shape == shape));
+        let shape = self
+            .work
+            .mode
+            .shape(replicas)
+            .map_err(|error| Failure::usage(error, "please report this as a defect"))?;
+        let target = self
+            .plan
+            .targets
+            .iter()
+            .find(|target| matches!(target, Target::Sandbox(spec) if spec.shape == shape));
         let target = target.ok_or_else(unexpected)?;
         let place = format!("start {} of {}, {shape}", self.starts.0, self.starts.1);
-        let servers = servers::obtain(target, &Passwords::new(), None, false, &self.frame.line, self.stop)
-            .map_err(|failure| failure.about(&place, true))?;
+        let servers = servers::obtain(
+            target,
+            &Passwords::new(),
+            None,
+            false,
+            &self.frame.line,
+            self.stop,
+        )
+        .map_err(|failure| failure.about(&place, true))?;
         let result = self.measure(&servers, replicas, round, &place);
         self.frame.close(servers);
         result.map_err(|failure| failure.about(&place, true))
     }
 
-    fn measure(&mut self, servers: &servers::Servers, replicas: u32, round: u32, place: &str) -> Result<(), Failure> {
+    fn measure(
+        &mut self,
+        servers: &servers::Servers,
+        replicas: u32,
+        round: u32,
+        place: &str,
+    ) -> Result<(), Failure> {
         let sandbox = servers.sandbox.as_ref().ok_or_else(unexpected)?;
-        if !self.frame.manifest.sandboxes.iter().any(|record| record.shape == servers.label) {
+        if !self
+            .frame
+            .manifest
+            .sandboxes
+            .iter()
+            .any(|record| record.shape == servers.label)
+        {
             let declared = servers.to_measure();
             let mut cluster = preflight::check(&declared)?;
             self.frame.met(servers, &mut cluster)?;
@@ -165,12 +219,20 @@ impl Run<'_> {
         let metered: Vec<Metered> = sandbox
             .members()
             .iter()
-            .map(|member| Metered { node: member.node.clone(), role: member.role, pid: Some(member.pid) })
+            .map(|member| Metered {
+                node: member.node.clone(),
+                role: member.role,
+                pid: Some(member.pid),
+            })
             .collect();
         let (work, clock, stop) = (self.work, self.frame.clock, self.stop);
         let line = &self.frame.line;
         let mut filled = |filled: &replimeter_measure::load::Filled| {
-            line.say(format!("{place}: making the data set, {} of {} rows", count(filled.rows), count(filled.of)));
+            line.say(format!(
+                "{place}: making the data set, {} of {} rows",
+                count(filled.rows),
+                count(filled.of)
+            ));
         };
         let mut field = Field::open(metered, work, &self.workloads, &clock, &mut filled, stop)?;
         self.gathered.met(&field);
@@ -185,11 +247,15 @@ impl Run<'_> {
             for phase in phases {
                 block += 1;
                 let of = work.blocks as usize * work.phases().len();
-                let mut step = |step: Step<'_>| line.say(format!("{place}: {}", words(phase, block, of, step)));
+                let mut step = |step: Step<'_>| {
+                    line.say(format!("{place}: {}", words(phase, block, of, step)))
+                };
                 let result = field.block(phase, &mut step, stop);
                 let (measured, error) = match result {
                     Ok(measured) => (Some(measured), None),
-                    Err(Broken { error, until_then }) => (until_then.map(|block| *block), Some(error)),
+                    Err(Broken { error, until_then }) => {
+                        (until_then.map(|block| *block), Some(error))
+                    }
                 };
                 if let Some(measured) = measured {
                     let at = gathered::Place {
@@ -212,7 +278,11 @@ impl Run<'_> {
 
 /// Says which numbers of replicas cannot have equal shares of the clients.
 fn uneven(work: &ScalePlan) -> Option<Warning> {
-    let counts = work.replicas.counts().iter().filter(|count| !work.threads.is_multiple_of(work.readers(**count)));
+    let counts = work
+        .replicas
+        .counts()
+        .iter()
+        .filter(|count| !work.threads.is_multiple_of(work.readers(**count)));
     let counts: Vec<String> = counts.map(ToString::to_string).collect();
     (!counts.is_empty()).then(|| {
         Warning::new(
@@ -243,7 +313,10 @@ fn with_deaths(mut failure: Failure, sandbox: &Sandbox) -> Failure {
     }
     for (index, member) in sandbox.members().iter().enumerate() {
         if let Some(ended) = ended(index) {
-            failure.message = format!("{}; {} has ended ({ended})", failure.message, member.node.name);
+            failure.message = format!(
+                "{}; {} has ended ({ended})",
+                failure.message, member.node.name
+            );
         }
     }
     failure
@@ -255,10 +328,20 @@ fn words(phase: ScalePhase, block: usize, of: usize, step: Step<'_>) -> String {
     match step {
         Step::Load(second) => {
             let seconds = second.at.0 as f64 / 1e9;
-            let operations: Vec<String> = second.squads.iter().map(|squad| count(squad.operations)).collect();
+            let operations: Vec<String> = second
+                .squads
+                .iter()
+                .map(|squad| count(squad.operations))
+                .collect();
             let counted = if second.counted { "" } else { ", warming up" };
-            format!("{what}: {seconds:.0} s, {} operations{counted}", operations.join(" + "))
+            format!(
+                "{what}: {seconds:.0} s, {} operations{counted}",
+                operations.join(" + ")
+            )
         }
-        Step::CatchingUp(behind) => format!("{what}: replicas apply, {} transactions behind", count(behind)),
+        Step::CatchingUp(behind) => format!(
+            "{what}: replicas apply, {} transactions behind",
+            count(behind)
+        ),
     }
 }

@@ -24,7 +24,8 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// Installs the handlers; the flag becomes true at the first signal.
 pub(crate) fn install() -> Result<Arc<AtomicBool>, Failure> {
     let stop = Arc::new(AtomicBool::new(false));
-    let failed = |error: std::io::Error| Failure::failed(format!("cannot handle signals: {error}"), "");
+    let failed =
+        |error: std::io::Error| Failure::failed(format!("cannot handle signals: {error}"), "");
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(failed)?;
     let told = Arc::clone(&stop);
     thread::spawn(move || {
@@ -34,7 +35,10 @@ pub(crate) fn install() -> Result<Arc<AtomicBool>, Failure> {
                 None => {
                     first = Some(Instant::now());
                     told.store(true, Ordering::Relaxed);
-                    let _ = writeln!(std::io::stderr(), "\nending and cleaning up; once more to end at once");
+                    let _ = writeln!(
+                        std::io::stderr(),
+                        "\nending and cleaning up; once more to end at once"
+                    );
                 }
                 // A closed terminal hangs up twice, supervisors send two signals at a
                 // time: only a person who has waited means it.

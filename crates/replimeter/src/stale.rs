@@ -26,7 +26,10 @@ use replimeter_model::{
     plan::{Case, Plan, Pool, READERS, StalePlan, SyncReads},
     record::{ClientRecord, TargetRecord},
     shape::{Mode, Shape},
-    stale::{LoadWindow, STALE_SCHEMA, StaleCourse, StaleDocument, StaleLoad, StalePhase, StaleRound, StaleRow, StaleWindow},
+    stale::{
+        LoadWindow, STALE_SCHEMA, StaleCourse, StaleDocument, StaleLoad, StalePhase, StaleRound,
+        StaleRow, StaleWindow,
+    },
     target::{PRIMARY, Role, Target},
     time::Nanos,
     warning::{Warning, WarningCode},
@@ -69,22 +72,40 @@ pub(crate) fn check(plan: &Plan, work: &StalePlan) -> Result<(), Failure> {
         };
         let known = |name: &str| names.iter().any(|known| known == name);
         let refuse = |what: &str, name: &str, hint: &str| {
-            let message =
-                format!("{what}: {} has no server called `{name}`; it has {}", servers::label(target), names.join(", "));
+            let message = format!(
+                "{what}: {} has no server called `{name}`; it has {}",
+                servers::label(target),
+                names.join(", ")
+            );
             Failure::usage(message, hint)
         };
-        if let Some(writer) = work.writer.iter().find(|writer| !known(writer) && *writer != PRIMARY) {
+        if let Some(writer) = work
+            .writer
+            .iter()
+            .find(|writer| !known(writer) && *writer != PRIMARY)
+        {
             return Err(refuse("the writer", writer, "name one of them"));
         }
-        if let Some(reader) = work.readers.iter().find(|reader| !known(reader) && !PARTS[1..3].contains(&reader.as_str())) {
+        if let Some(reader) = work
+            .readers
+            .iter()
+            .find(|reader| !known(reader) && !PARTS[1..3].contains(&reader.as_str()))
+        {
             return Err(refuse(
                 "the reader",
                 reader,
                 "name one of them; writer and reader (the first other one) stand for servers too",
             ));
         }
-        let nodes = work.cases.iter().flat_map(|case| &case.0).map(|load| load.node.as_str());
-        if let Some(node) = nodes.into_iter().find(|node| !known(node) && !PARTS.contains(node)) {
+        let nodes = work
+            .cases
+            .iter()
+            .flat_map(|case| &case.0)
+            .map(|load| load.node.as_str());
+        if let Some(node) = nodes
+            .into_iter()
+            .find(|node| !known(node) && !PARTS.contains(node))
+        {
             let hint = "name one of them; writer, reader, readers (each of them) and third (neither) stand for servers too";
             return Err(refuse("the load", node, hint));
         }
@@ -101,7 +122,9 @@ fn waitable(shape: Shape, work: &StalePlan) -> Result<(), Failure> {
         Mode::Galera => sync_reads::Kind::Galera,
         Mode::Group => sync_reads::Kind::Group,
         // What a channel can do is the same on every engine.
-        Mode::None | Mode::Async | Mode::SemiSync | Mode::Chain => sync_reads::Kind::Channel(Engine::MariaDb),
+        Mode::None | Mode::Async | Mode::SemiSync | Mode::Chain => {
+            sync_reads::Kind::Channel(Engine::MariaDb)
+        }
     };
     let mut why = None;
     for level in &work.sync_reads {
@@ -110,7 +133,9 @@ fn waitable(shape: Shape, work: &StalePlan) -> Result<(), Failure> {
             Err(reason) => why = Some(reason),
         }
     }
-    why.map_or(Ok(()), |(cause, hint)| Err(Failure::usage(format!("{shape}: {cause}"), hint)))
+    why.map_or(Ok(()), |(cause, hint)| {
+        Err(Failure::usage(format!("{shape}: {cause}"), hint))
+    })
 }
 
 /// What a run comes to, part by part.
@@ -137,14 +162,24 @@ struct Cell<'a> {
 }
 
 /// Carries it out.
-pub(crate) fn carry_out(mut request: Request<'_, StalePlan>, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
+pub(crate) fn carry_out(
+    mut request: Request<'_, StalePlan>,
+    stop: &Arc<AtomicBool>,
+) -> Result<(), Failure> {
     let (plan, work, output) = (request.plan, request.work, request.output);
     if plan.targets.len() > 1 {
         servers::possible(&plan.targets)?;
     }
     let workloads = workloads(work)?;
     let warnings = std::mem::take(&mut request.warnings);
-    let frame = Frame::begin("stale", plan, output, work.keep_awake, work.real_time, warnings)?;
+    let frame = Frame::begin(
+        "stale",
+        plan,
+        output,
+        work.keep_awake,
+        work.real_time,
+        warnings,
+    )?;
     let writer = StaleWriter::create(&frame.run_dir.file(SAMPLES))?;
     let mut run = Run {
         request: &request,
@@ -160,20 +195,41 @@ pub(crate) fn carry_out(mut request: Request<'_, StalePlan>, stop: &Arc<AtomicBo
         stop,
     };
     let failure = measure::each(&plan.targets, |target| run.target(target).err());
-    let Run { mut frame, writer, results, series, loads, modes, labels, measured, .. } = run;
+    let Run {
+        mut frame,
+        writer,
+        results,
+        series,
+        loads,
+        modes,
+        labels,
+        measured,
+        ..
+    } = run;
     let kept_awake = frame.let_sleep();
     if results.iter().all(|row| row.rounds == 0) {
         frame.give_up();
-        return Err(failure.unwrap_or_else(|| Failure::failed("no round was measured", "the messages above say more")));
+        return Err(failure.unwrap_or_else(|| {
+            Failure::failed("no round was measured", "the messages above say more")
+        }));
     }
     let finished = writer.finish();
     frame.run_dir.keep();
     let failure = failure.or_else(|| finished.err().map(Failure::from));
     let mut warnings = std::mem::take(&mut frame.warnings);
     warnings.extend(failure.as_ref().map(Failure::warning));
-    let mut options: Vec<String> = plan.target.server_options.iter().map(|option| format!("server option {option}")).collect();
+    let mut options: Vec<String> = plan
+        .target
+        .server_options
+        .iter()
+        .map(|option| format!("server option {option}"))
+        .collect();
     options.extend(
-        frame.manifest.sandboxes.iter().filter_map(|sandbox| Some(format!("replication links: {}", sandbox.link.as_ref()?))),
+        frame
+            .manifest
+            .sandboxes
+            .iter()
+            .filter_map(|sandbox| Some(format!("replication links: {}", sandbox.link.as_ref()?))),
     );
     if plan.target.multi_primary {
         options.push("multi-primary".to_owned());
@@ -212,11 +268,16 @@ pub(crate) fn carry_out(mut request: Request<'_, StalePlan>, stop: &Arc<AtomicBo
 
 /// Declares who writes, when that was asked for.
 fn declare(declared: &mut [Declared], writer: Option<&str>) -> Result<(), Failure> {
-    let Some(writer) = writer.filter(|writer| !PARTS[..2].contains(writer)) else { return Ok(()) };
+    let Some(writer) = writer.filter(|writer| !PARTS[..2].contains(writer)) else {
+        return Ok(());
+    };
     if !declared.iter().any(|one| one.node.name == writer) {
         let names: Vec<&str> = declared.iter().map(|one| one.node.name.as_str()).collect();
         return Err(Failure::usage(
-            format!("the writer: there is no server called `{writer}`; there are {}", names.join(", ")),
+            format!(
+                "the writer: there is no server called `{writer}`; there are {}",
+                names.join(", ")
+            ),
             "name one of them",
         ));
     }
@@ -276,20 +337,30 @@ impl<'a> Run<'a> {
         self.labels.push(servers.label.clone());
         let (table, found) = ProbeTable::create_with(&mut cluster, work.timeout.0, rows::COLUMNS)?;
         self.frame.warnings.extend(found);
-        let mut result = stale::fill(&mut cluster, &readers, work, self.stop).map_err(Failure::from);
+        let mut result =
+            stale::fill(&mut cluster, &readers, work, self.stop).map_err(Failure::from);
         if result.is_ok() {
             let mut sets = Loads::new(work, self.workloads);
             result = self.cells(&mut cluster, &readers, &levels, &servers.label, &mut sets);
             self.frame.line.say("removing the data of the loads");
-            self.frame.warnings.extend(sets.remove(&cluster, servers.sandbox.is_some()));
+            self.frame
+                .warnings
+                .extend(sets.remove(&cluster, servers.sandbox.is_some()));
         }
         let fallen_back = cluster.fallen_back();
         result = self.absent(&cluster, &readers, result);
-        let members = result.as_ref().err().filter(|failure| failure.kind == Kind::Failed).and_then(|_| cluster.members_now());
+        let members = result
+            .as_ref()
+            .err()
+            .filter(|failure| failure.kind == Kind::Failed)
+            .and_then(|_| cluster.members_now());
         self.frame.line.say("removing our table");
         match &servers.sandbox {
             Some(_) => table.abandon(),
-            None => self.frame.warnings.extend(table.remove(&mut cluster, REMOVAL, self.stop)),
+            None => self
+                .frame
+                .warnings
+                .extend(table.remove(&mut cluster, REMOVAL, self.stop)),
         }
         drop(cluster);
         self.frame.close(servers);
@@ -297,11 +368,18 @@ impl<'a> Run<'a> {
     }
 
     /// Names the servers that do not take part any more: in the failure that this is perhaps the cause of, else in a warning.
-    fn absent(&mut self, cluster: &Cluster, readers: &[ReaderRef], result: Result<(), Failure>) -> Result<(), Failure> {
+    fn absent(
+        &mut self,
+        cluster: &Cluster,
+        readers: &[ReaderRef],
+        result: Result<(), Failure>,
+    ) -> Result<(), Failure> {
         if self.stop.load(Ordering::Relaxed) {
             return result;
         }
-        let failed = result.as_ref().is_err_and(|failure| failure.kind == Kind::Failed);
+        let failed = result
+            .as_ref()
+            .is_err_and(|failure| failure.kind == Kind::Failed);
         let mut causes = Vec::new();
         for (index, words) in cluster.absent() {
             // How members of a cluster stand is told with every failure.
@@ -311,7 +389,11 @@ impl<'a> Run<'a> {
                 }
                 continue;
             }
-            let read = if readers.contains(&ReaderRef::Replica(index)) { "" } else { ", which was not read," };
+            let read = if readers.contains(&ReaderRef::Replica(index)) {
+                ""
+            } else {
+                ", which was not read,"
+            };
             self.frame.warnings.push(Warning::new(
                 WarningCode::ServerLost,
                 format!("at the end a server{read} no longer took part: {words}"),
@@ -342,14 +424,27 @@ impl<'a> Run<'a> {
                 Ok(placed) => placed,
                 Err(reason) if work.cases.len() > 1 => {
                     let hint = "on these servers this case cannot be; name another server for it";
-                    self.frame.warnings.push(Warning::new(WarningCode::CaseLeftOut, format!("{shape}: {reason}"), hint));
+                    self.frame.warnings.push(Warning::new(
+                        WarningCode::CaseLeftOut,
+                        format!("{shape}: {reason}"),
+                        hint,
+                    ));
                     continue;
                 }
-                Err(reason) => return Err(Failure::usage(reason, "name another server behind the @ of --load")),
+                Err(reason) => {
+                    return Err(Failure::usage(
+                        reason,
+                        "name another server behind the @ of --load",
+                    ));
+                }
             };
             // A load is read where it is, unless somebody chose.
             let wanted = (!work.readers.is_empty()).then_some(readers);
-            let found = if work.judge_load { judged_readers(&placed, wanted, case) } else { Ok(readers.to_vec()) };
+            let found = if work.judge_load {
+                judged_readers(&placed, wanted, case)
+            } else {
+                Ok(readers.to_vec())
+            };
             let readers = &match found {
                 Ok(readers) => readers,
                 Err(reason) => {
@@ -358,13 +453,20 @@ impl<'a> Run<'a> {
                     return Err(Failure::usage(reason, hint));
                 }
             };
-            self.frame.warnings.extend(sets.fill(&placed, cluster, &self.frame.line, self.stop)?);
+            self.frame
+                .warnings
+                .extend(sets.fill(&placed, cluster, &self.frame.line, self.stop)?);
             for level in levels {
                 for pool in &work.pools {
                     if *level == SyncReads::Off && *pool != Pool::Keep {
                         continue;
                     }
-                    let cell = Cell { case, level: *level, pool: *pool, placed: &placed };
+                    let cell = Cell {
+                        case,
+                        level: *level,
+                        pool: *pool,
+                        placed: &placed,
+                    };
                     next_round = self.cell(cluster, readers, shape, &cell, sets, next_round)?;
                 }
             }
@@ -388,13 +490,21 @@ impl<'a> Run<'a> {
         let labels = Labels {
             shape: shape.to_owned(),
             load: cell.case.to_string(),
-            sync_reads: guarantees.first().map_or(cell.level, |guarantee| guarantee.level).name().to_owned(),
+            sync_reads: guarantees
+                .first()
+                .map_or(cell.level, |guarantee| guarantee.level)
+                .name()
+                .to_owned(),
             pool: cell.pool.name().to_owned(),
             readers: names.clone(),
         };
         self.writer.begin(labels.clone())?;
         let clock = self.frame.clock;
-        let judging = work.judge_load.then(|| Judging { versions: Versions::new(&clock), readers, guarantees: &guarantees });
+        let judging = work.judge_load.then(|| Judging {
+            versions: Versions::new(&clock),
+            readers,
+            guarantees: &guarantees,
+        });
         let writers = match &judging {
             Some(_) => writers_of(cell.placed),
             None => vec![cluster.primary.node.name.clone()],
@@ -404,12 +514,38 @@ impl<'a> Run<'a> {
             gathered.judges(cell.placed);
         }
         let (stop, line) = (self.stop, &self.frame.line);
-        let (writer, work_plan, real_time) = (&mut self.writer, self.request.work, self.frame.real_time);
-        let result = sets.under(cell.placed, judging.as_ref(), &clock, line, stop, |gauges, stopped| {
-            let judged = judging.as_ref().map(|judging| &*judging.versions);
-            let part = Part { readers, guarantees: &guarantees, pool: cell.pool, first_round, real_time, judged };
-            measure(cluster, work_plan, &part, cell, &clock, line, writer, &mut gathered, gauges, stopped)
-        });
+        let (writer, work_plan, real_time) =
+            (&mut self.writer, self.request.work, self.frame.real_time);
+        let result = sets.under(
+            cell.placed,
+            judging.as_ref(),
+            &clock,
+            line,
+            stop,
+            |gauges, stopped| {
+                let judged = judging.as_ref().map(|judging| &*judging.versions);
+                let part = Part {
+                    readers,
+                    guarantees: &guarantees,
+                    pool: cell.pool,
+                    first_round,
+                    real_time,
+                    judged,
+                };
+                measure(
+                    cluster,
+                    work_plan,
+                    &part,
+                    cell,
+                    &clock,
+                    line,
+                    writer,
+                    &mut gathered,
+                    gauges,
+                    stopped,
+                )
+            },
+        );
         let delays: Vec<Duration> = readers.iter().map(|reader| reader.delay(cluster)).collect();
         let load_on = load_on(cell.case, cluster, readers);
         let foreign = gathered.foreign();
@@ -443,12 +579,22 @@ impl<'a> Run<'a> {
         }
         let way = (labels.sync_reads.clone(), labels.pool.clone());
         let (load, sync_reads, pool) = (labels.load, labels.sync_reads, labels.pool);
-        self.series.push(StaleCourse { shape: shape.to_owned(), load, sync_reads, pool, windows: course });
+        self.series.push(StaleCourse {
+            shape: shape.to_owned(),
+            load,
+            sync_reads,
+            pool,
+            windows: course,
+        });
         let (outcome, squads) = result?;
         for squad in squads {
             self.frame.warnings.extend(squad.warnings());
             if squad.operations == 0 && squad.failed == 0 {
-                let read = if cell.level == SyncReads::Off { String::new() } else { format!(" (reads: {})", way.0) };
+                let read = if cell.level == SyncReads::Off {
+                    String::new()
+                } else {
+                    format!(" (reads: {})", way.0)
+                };
                 self.frame.warnings.push(Warning::new(
                     WarningCode::LoadUnfinished,
                     format!(
@@ -458,9 +604,17 @@ impl<'a> Run<'a> {
                     "they are of the part of one operation that was under way; ask for more --rounds, or a time such as --for 60s",
                 ));
             }
-            let record = LoadRecord { shape: shape.to_owned(), ..squad.record() };
+            let record = LoadRecord {
+                shape: shape.to_owned(),
+                ..squad.record()
+            };
             let (case, sync_reads, pool) = (cell.case.to_string(), way.0.clone(), way.1.clone());
-            self.loads.push(StaleLoad { case, sync_reads, pool, record });
+            self.loads.push(StaleLoad {
+                case,
+                sync_reads,
+                pool,
+                record,
+            });
         }
         self.measured = self.measured + outcome.measured;
         self.frame.warnings.extend(outcome.warnings);
@@ -476,11 +630,15 @@ impl<'a> Run<'a> {
     /// Warns of a promise that did not hold.
     fn broken(&mut self, row: &StaleRow, cell: &Cell<'_>) {
         let violations = &row.violations;
-        if cell.level == SyncReads::Off || violations.read_your_writes + violations.monotonic_same_connection == 0 {
+        if cell.level == SyncReads::Off
+            || violations.read_your_writes + violations.monotonic_same_connection == 0
+        {
             return;
         }
         let hint = match cell.pool {
-            Pool::Keep => "the witness in the report shows one, statement by statement; is a proxy or a balancer in between?",
+            Pool::Keep => {
+                "the witness in the report shows one, statement by statement; is a proxy or a balancer in between?"
+            }
             Pool::Reset | Pool::ChangeUser => {
                 "a connection that a pool resets forgets its session's settings, and GTIDs that come with the answer: set them again after every reset, or globally"
             }
@@ -512,7 +670,11 @@ impl<'a> Run<'a> {
 /// What a load met in a stretch.
 fn load_window(load: String, gauged: &Gauged) -> LoadWindow {
     let latency = &gauged.latency;
-    let rank = |p: f64| latency.at_rank(rank_of(p, latency.count())).map(Nanos::as_micros);
+    let rank = |p: f64| {
+        latency
+            .at_rank(rank_of(p, latency.count()))
+            .map(Nanos::as_micros)
+    };
     let some = latency.count() > 0;
     LoadWindow {
         load,
@@ -525,7 +687,10 @@ fn load_window(load: String, gauged: &Gauged) -> LoadWindow {
 }
 
 /// Measures one part.
-#[allow(clippy::too_many_arguments, reason = "what the parts of a run share, taken apart so that the load can run beside")]
+#[allow(
+    clippy::too_many_arguments,
+    reason = "what the parts of a run share, taken apart so that the load can run beside"
+)]
 fn measure(
     cluster: &mut Cluster,
     work: &StalePlan,
@@ -541,19 +706,41 @@ fn measure(
     let panics = environment::fault().as_deref() == Some("panic-while-measuring");
     let gathered = RefCell::new(gathered);
     let mut round = |round: &StaleRound| {
-        assert!(!(panics && round.phase == StalePhase::AtOnce), "a fault was asked for");
+        assert!(
+            !(panics && round.phase == StalePhase::AtOnce),
+            "a fault was asked for"
+        );
         gathered.borrow_mut().record(round);
         writer.write(round).map_err(|error| error.to_string())
     };
     let mut window = |window: StaleWindow| {
-        let load = cell.placed.iter().zip(gauges).map(|(load, gauge)| load_window(load.name(), &gauge.take()));
-        gathered.borrow_mut().window(StaleWindow { load: load.collect(), ..window });
+        let load = cell
+            .placed
+            .iter()
+            .zip(gauges)
+            .map(|(load, gauge)| load_window(load.name(), &gauge.take()));
+        gathered.borrow_mut().window(StaleWindow {
+            load: load.collect(),
+            ..window
+        });
     };
     let what = format!("{}, {}", cell.case, cell.level);
     let mut progress = |progress: stale::Progress| {
-        let of = progress.total.map_or_else(String::new, |total| format!(" of {}", count(total)));
-        line.say(format!("{what}: {} {}{of}, {} stale", progress.phase.name(), count(progress.done), count(progress.stale)));
+        let of = progress
+            .total
+            .map_or_else(String::new, |total| format!(" of {}", count(total)));
+        line.say(format!(
+            "{what}: {} {}{of}, {} stale",
+            progress.phase.name(),
+            count(progress.done),
+            count(progress.stale)
+        ));
     };
-    let mut listener = Listener { round: &mut round, window: &mut window, progress: &mut progress, stop: stopped };
+    let mut listener = Listener {
+        round: &mut round,
+        window: &mut window,
+        progress: &mut progress,
+        stop: stopped,
+    };
     Ok(stale::run(cluster, work, part, clock, &mut listener)?)
 }

@@ -45,22 +45,41 @@ pub(crate) fn carry_out(
     stop: &Arc<AtomicBool>,
 ) -> Result<(), Failure> {
     let (plan, work, output) = (request.plan, request.work, request.output);
-    let [target] = plan.targets.as_slice() else { return Err(unexpected()) };
+    let [target] = plan.targets.as_slice() else {
+        return Err(unexpected());
+    };
     let warnings = std::mem::take(&mut request.warnings);
-    let mut frame = Frame::begin("tap", plan, output, work.keep_awake, work.real_time, warnings)?;
+    let mut frame = Frame::begin(
+        "tap",
+        plan,
+        output,
+        work.keep_awake,
+        work.real_time,
+        warnings,
+    )?;
     let servers = request.obtain(target, &frame.line, stop)?;
     let declared = servers.to_measure();
     frame.line.say("checking the servers");
     let mut cluster = tap::check(&declared)?;
     frame.met(&servers, &mut cluster)?;
     let mut writer = StretchesWriter::create(&frame.run_dir.file(SAMPLES), &servers.label)?;
-    let delays: Vec<_> = cluster.replicas.iter().map(|replica| replica.delay()).collect();
+    let delays: Vec<_> = cluster
+        .replicas
+        .iter()
+        .map(|replica| replica.delay())
+        .collect();
     let mode = cluster.mode.to_owned();
     if stream == Some(Stream::Csv) {
         print(&format!("{CSV_HEADER}\n"))?;
     }
-    let until = work.duration.map_or_else(|| "until Ctrl-C".to_owned(), |duration| format!("for {duration}"));
-    frame.line.say(format!("following {} binary logs {until}", cluster.replicas.len() + 1));
+    let until = work.duration.map_or_else(
+        || "until Ctrl-C".to_owned(),
+        |duration| format!("for {duration}"),
+    );
+    frame.line.say(format!(
+        "following {} binary logs {until}",
+        cluster.replicas.len() + 1
+    ));
     let shown = lines || std::io::stderr().is_terminal();
     let mut course = Course::new(MOST_WINDOWS, TapWindow::extend);
     let mut totals = Totals::default();
@@ -75,8 +94,13 @@ pub(crate) fn carry_out(
         }
         let text = match stream {
             Some(Stream::Csv) => {
-                let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S.%3fZ").to_string();
-                windows.iter().map(|window| csv(window, &now) + "\n").collect()
+                let now = jiff::Timestamp::now()
+                    .strftime("%Y-%m-%dT%H:%M:%S.%3fZ")
+                    .to_string();
+                windows
+                    .iter()
+                    .map(|window| csv(window, &now) + "\n")
+                    .collect()
             }
             Some(Stream::Openmetrics) => openmetrics(windows, &mut totals),
             None => return Ok(()),
@@ -89,8 +113,19 @@ pub(crate) fn carry_out(
         Ok(())
     };
     let mut note = |text: &str| say(text);
-    let mut listener = tap::Listener { windows: &mut windows, note: &mut note, stop };
-    let result = tap::run(&mut cluster, work, &frame.clock, frame.real_time, frame.run_dir.path(), &mut listener);
+    let mut listener = tap::Listener {
+        windows: &mut windows,
+        note: &mut note,
+        stop,
+    };
+    let result = tap::run(
+        &mut cluster,
+        work,
+        &frame.clock,
+        frame.real_time,
+        frame.run_dir.path(),
+        &mut listener,
+    );
     drop(cluster);
     let label = servers.label.clone();
     frame.close(servers);
@@ -120,14 +155,21 @@ pub(crate) fn carry_out(
         ));
     }
     warnings.extend(failure.as_ref().map(Failure::warning));
-    let tags = outcome.results.iter().map(|row| format!("{label}/{}/lag", row.replica));
+    let tags = outcome
+        .results
+        .iter()
+        .map(|row| format!("{label}/{}/lag", row.replica));
     let series: Vec<_> = tags.zip(&outcome.lags).collect();
     let logged = frame.log(outcome.measured, &series);
-    let results = outcome.results.into_iter().zip(delays).map(|(row, delay)| TapRow {
-        shape: label.clone(),
-        configured_delay_us: (!delay.is_zero()).then_some(delay.as_secs_f64() * 1e6),
-        ..row
-    });
+    let results = outcome
+        .results
+        .into_iter()
+        .zip(delays)
+        .map(|(row, delay)| TapRow {
+            shape: label.clone(),
+            configured_delay_us: (!delay.is_zero()).then_some(delay.as_secs_f64() * 1e6),
+            ..row
+        });
     let mut document = TapDocument {
         schema: TAP_SCHEMA.to_owned(),
         run_dir: frame.run_dir.path().display().to_string(),
@@ -158,7 +200,11 @@ pub(crate) fn carry_out(
     }
     frame.line.clear();
     let kept = document.keep(frame.run_dir.path(), &frame.manifest, &frame.plan);
-    let _ = writeln!(std::io::stderr(), "Run kept in {}", frame.run_dir.path().display());
+    let _ = writeln!(
+        std::io::stderr(),
+        "Run kept in {}",
+        frame.run_dir.path().display()
+    );
     failure.map_or(kept.and(logged), Err)
 }
 
@@ -180,11 +226,32 @@ mod tests {
             };
             course.push(&[stretch("a"), stretch("b")]);
         }
-        assert!(course.windows.len() <= MOST_WINDOWS, "{}", course.windows.len());
-        let of = |name: &'static str| course.windows.iter().filter(move |window| window.replica == name);
-        assert_eq!(of("a").map(|window| window.transactions).sum::<u64>(), 10_007);
-        assert_eq!(of("b").filter_map(|window| window.max_us).fold(0.0, f64::max), 10_006.0);
+        assert!(
+            course.windows.len() <= MOST_WINDOWS,
+            "{}",
+            course.windows.len()
+        );
+        let of = |name: &'static str| {
+            course
+                .windows
+                .iter()
+                .filter(move |window| window.replica == name)
+        };
+        assert_eq!(
+            of("a").map(|window| window.transactions).sum::<u64>(),
+            10_007
+        );
+        assert_eq!(
+            of("b")
+                .filter_map(|window| window.max_us)
+                .fold(0.0, f64::max),
+            10_006.0
+        );
         let windows: Vec<_> = of("a").collect();
-        assert!(windows.windows(2).all(|pair| pair[0].end_us == pair[1].start_us));
+        assert!(
+            windows
+                .windows(2)
+                .all(|pair| pair[0].end_us == pair[1].start_us)
+        );
     }
 }

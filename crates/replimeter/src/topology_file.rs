@@ -38,10 +38,13 @@ pub(crate) fn read(path: &Path) -> Result<TopologyFile, Failure> {
     };
     let meta = fs::metadata(path).map_err(|error| refuse(error.to_string()))?;
     if !meta.is_file() || meta.len() > LARGEST {
-        return Err(refuse("it is no ordinary file, or larger than such a file can be".to_owned()));
+        return Err(refuse(
+            "it is no ordinary file, or larger than such a file can be".to_owned(),
+        ));
     }
     let text = fs::read_to_string(path).map_err(|error| refuse(error.to_string()))?;
-    let mut file: TopologyFile = toml::from_str(&text).map_err(|error| refuse(explain(&error, &text)))?;
+    let mut file: TopologyFile =
+        toml::from_str(&text).map_err(|error| refuse(explain(&error, &text)))?;
     check_nodes(&file.nodes).map_err(refuse)?;
     if let (Some(named), Some(folder)) = (&mut file.defaults_file, path.parent())
         && named.is_relative()

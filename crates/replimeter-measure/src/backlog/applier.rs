@@ -32,12 +32,21 @@ struct Way {
 impl Way {
     /// Looks whether the server answers at all, before a long patience is spent on it.
     fn reachable(&self) -> Result<(), ServerError> {
-        Session::open(&Node { answer: HURRIED, ..self.node.clone() }).map(drop)
+        Session::open(&Node {
+            answer: HURRIED,
+            ..self.node.clone()
+        })
+        .map(drop)
     }
 
     fn go(&self, answer: Duration) -> Result<(), ServerError> {
-        let mut session = Session::open(&Node { answer, ..self.node.clone() })?;
-        self.statements.iter().try_for_each(|statement| session.run("cannot start the applier again", statement))
+        let mut session = Session::open(&Node {
+            answer,
+            ..self.node.clone()
+        })?;
+        self.statements
+            .iter()
+            .try_for_each(|statement| session.run("cannot start the applier again", statement))
     }
 }
 
@@ -53,7 +62,11 @@ fn held() -> MutexGuard<'static, Vec<Way>> {
 pub fn restore_all() -> Vec<String> {
     let ways = std::mem::take(&mut *held());
     ways.iter()
-        .filter_map(|way| way.go(HURRIED).err().map(|error| format!("{error}; by hand: {}", way.statements.join(" "))))
+        .filter_map(|way| {
+            way.go(HURRIED)
+                .err()
+                .map(|error| format!("{error}; by hand: {}", way.statements.join(" ")))
+        })
         .collect()
 }
 
@@ -76,40 +89,76 @@ impl Applier {
     ///
     /// # Errors
     /// When the server refuses; it is as it was then.
-    pub(super) fn hold(replica: &CheckedReplica, channel: &Channel, workers: Option<u32>) -> Result<Self, ServerError> {
+    pub(super) fn hold(
+        replica: &CheckedReplica,
+        channel: &Channel,
+        workers: Option<u32>,
+    ) -> Result<Self, ServerError> {
         let (node, facts) = (&replica.server.node, &replica.server.facts);
         let known = appliers(facts).map(|appliers| (appliers.threads, appliers.threads_variable));
-        let changed = workers.zip(known).filter(|(wanted, (was, _))| u64::from(*wanted) != *was);
+        let changed = workers
+            .zip(known)
+            .filter(|(wanted, (was, _))| u64::from(*wanted) != *was);
         let start = statements::start(facts.engine, channel, Part::Applier);
         let stop = statements::stop(facts.engine, channel, Part::Applier);
         let back = match changed {
             // The number of workers counts from the next start on.
-            Some((_, (was, variable))) => vec![stop.clone(), format!("SET GLOBAL {variable} = {was};"), start],
+            Some((_, (was, variable))) => vec![
+                stop.clone(),
+                format!("SET GLOBAL {variable} = {was};"),
+                start,
+            ],
             None => vec![start],
         };
-        let way = Way { node: node.clone(), statements: back };
-        let session = Session::open(&Node { answer: ANSWER, ..node.clone() })?;
+        let way = Way {
+            node: node.clone(),
+            statements: back,
+        };
+        let session = Session::open(&Node {
+            answer: ANSWER,
+            ..node.clone()
+        })?;
         // From here on it is looked after.
         held().push(way.clone());
-        let mut applier = Self { session, engine: facts.engine, channel: channel.clone(), way, workers: known, released: false };
+        let mut applier = Self {
+            session,
+            engine: facts.engine,
+            channel: channel.clone(),
+            way,
+            workers: known,
+            released: false,
+        };
         applier.stop()?;
         if let Some((wanted, (_, variable))) = changed {
-            applier.session.run("cannot set the number of applier workers", &format!("SET GLOBAL {variable} = {wanted}"))?;
+            applier.session.run(
+                "cannot set the number of applier workers",
+                &format!("SET GLOBAL {variable} = {wanted}"),
+            )?;
             // A server may make another number of it.
-            let now =
-                applier.session.value("cannot read the number of applier workers", &format!("SELECT @@GLOBAL.{variable}"))?;
-            applier.workers = now.and_then(|now| now.parse().ok()).map(|now| (now, variable));
+            let now = applier.session.value(
+                "cannot read the number of applier workers",
+                &format!("SELECT @@GLOBAL.{variable}"),
+            )?;
+            applier.workers = now
+                .and_then(|now| now.parse().ok())
+                .map(|now| (now, variable));
         }
         Ok(applier)
     }
 
     fn stop(&mut self) -> Result<(), ServerError> {
-        self.session.run(DOING, &statements::stop(self.engine, &self.channel, Part::Applier))
+        self.session.run(
+            DOING,
+            &statements::stop(self.engine, &self.channel, Part::Applier),
+        )
     }
 
     /// Starts it with the workers that were set.
     pub(super) fn start(&mut self) -> Result<(), ServerError> {
-        self.session.run("cannot start the applier", &statements::start(self.engine, &self.channel, Part::Applier))
+        self.session.run(
+            "cannot start the applier",
+            &statements::start(self.engine, &self.channel, Part::Applier),
+        )
     }
 
     /// Brings it back to how it was.
@@ -127,7 +176,9 @@ impl Applier {
         self.released = true;
         let brought = self.way.reachable().and_then(|()| self.way.go(ANSWER));
         if brought.is_ok() {
-            held().retain(|way| way.node.name != self.way.node.name || way.node.endpoint != self.way.node.endpoint);
+            held().retain(|way| {
+                way.node.name != self.way.node.name || way.node.endpoint != self.way.node.endpoint
+            });
         }
         brought.map_err(|mut error| {
             error.hint = format!("run on it by hand: {}", self.way.statements.join(" "));

@@ -40,7 +40,13 @@ pub(super) struct Stretch {
 
 impl Stretch {
     pub(super) fn new(phase: BacklogPhase) -> Self {
-        Self { phase, readings: Vec::new(), stride: 1, skipped: 0, last: None }
+        Self {
+            phase,
+            readings: Vec::new(),
+            stride: 1,
+            skipped: 0,
+            last: None,
+        }
     }
 
     /// Adds a reading; they come in order of time.
@@ -81,7 +87,9 @@ impl Stretch {
 
     /// From the first reading to the last.
     pub(super) fn length(&self) -> Nanos {
-        self.first().zip(self.last).map_or(Nanos(0), |(first, last)| last.at - first.at)
+        self.first()
+            .zip(self.last)
+            .map_or(Nanos(0), |(first, last)| last.at - first.at)
     }
 
     fn rate(&self, pick: impl Fn(&Reading) -> (Nanos, u64)) -> Rate {
@@ -119,7 +127,10 @@ impl Stretch {
         let steps = all.len().saturating_sub(1);
         let windows = steps.min(WINDOWS);
         let window = |index: usize| {
-            let (from, to) = (all[index * steps / windows], all[(index + 1) * steps / windows]);
+            let (from, to) = (
+                all[index * steps / windows],
+                all[(index + 1) * steps / windows],
+            );
             BacklogWindow {
                 phase: self.phase,
                 start_us: (from.at - origin).as_micros(),
@@ -143,7 +154,13 @@ mod tests {
         for index in 0..count {
             let at = Nanos(index as i64 * 100_000_000);
             let (written, applied) = (behind + written * index, applied * index);
-            stretch.push(Reading { at, primary_at: at, written, applied, behind: written - applied });
+            stretch.push(Reading {
+                at,
+                primary_at: at,
+                written,
+                applied,
+                behind: written - applied,
+            });
         }
         stretch
     }
@@ -170,10 +187,16 @@ mod tests {
         let stretch = stretch(50_000, 2, 1, 5);
         assert!(stretch.readings.len() <= MOST);
         let all = stretch.all();
-        assert_eq!((all[0].applied, all.last().map(|last| last.applied)), (0, Some(49_999)));
+        assert_eq!(
+            (all[0].applied, all.last().map(|last| last.applied)),
+            (0, Some(49_999))
+        );
         let windows = stretch.windows(Nanos(0));
         assert!(windows.len() <= WINDOWS);
-        assert_eq!(windows.iter().map(|window| window.applied).sum::<u64>(), 49_999);
+        assert_eq!(
+            windows.iter().map(|window| window.applied).sum::<u64>(),
+            49_999
+        );
         assert_eq!(windows.last().map(|window| window.behind), Some(50_004));
     }
 }

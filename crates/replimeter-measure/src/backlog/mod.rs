@@ -112,7 +112,9 @@ pub fn check(cluster: &mut Cluster, plan: &BacklogPlan) -> Result<(), ServerErro
             Relation::Channel { delay_s: 0, .. } => {}
             Relation::Channel { delay_s, .. } => {
                 return unfit(
-                    format!("it is deliberately delayed by {delay_s} s, and what it catches up with would wait for that"),
+                    format!(
+                        "it is deliberately delayed by {delay_s} s, and what it catches up with would wait for that"
+                    ),
                     "set the delay to 0 for the time of the measurement",
                 );
             }
@@ -133,11 +135,16 @@ pub fn check(cluster: &mut Cluster, plan: &BacklogPlan) -> Result<(), ServerErro
         }
         let channels = server.channels.as_ref().map_or(0, Vec::len);
         if appliers(&server.facts).is_none() {
-            return unfit("it does not tell its number of applier workers".to_owned(), "leave --workers out");
+            return unfit(
+                "it does not tell its number of applier workers".to_owned(),
+                "leave --workers out",
+            );
         }
         if engine == Engine::MariaDb && channels > 1 {
             return unfit(
-                format!("its number of applier workers can only be set with all of its {channels} channels stopped"),
+                format!(
+                    "its number of applier workers can only be set with all of its {channels} channels stopped"
+                ),
                 "leave --workers out",
             );
         }
@@ -146,19 +153,31 @@ pub fn check(cluster: &mut Cluster, plan: &BacklogPlan) -> Result<(), ServerErro
     Ok(())
 }
 
-fn without_gtid(facts: &replimeter_server::facts::Facts, session: &Session) -> Result<(), ServerError> {
+fn without_gtid(
+    facts: &replimeter_server::facts::Facts,
+    session: &Session,
+) -> Result<(), ServerError> {
     let counted = facts.variables.contains_key("gtid_binlog_pos") || facts.get("gtid_mode") == "ON";
     if counted {
         return Ok(());
     }
-    let cause = format!("transactions are counted by their GTIDs, and gtid_mode is {}", facts.get("gtid_mode"));
-    Err(session.unfit("cannot make a backlog", cause, "turn GTIDs on: gtid_mode=ON, enforce_gtid_consistency=ON"))
+    let cause = format!(
+        "transactions are counted by their GTIDs, and gtid_mode is {}",
+        facts.get("gtid_mode")
+    );
+    Err(session.unfit(
+        "cannot make a backlog",
+        cause,
+        "turn GTIDs on: gtid_mode=ON, enforce_gtid_consistency=ON",
+    ))
 }
 
 /// Looks whether the user may stop the applier, and set its workers.
 fn may(session: &mut Session, engine: Engine, workers: bool) -> Result<(), ServerError> {
     // A server that does not tell its grants says so when it is asked to stop.
-    let Some(grants) = grants(session, engine)? else { return Ok(()) };
+    let Some(grants) = grants(session, engine)? else {
+        return Ok(());
+    };
     let wanted: &[&str] = match (engine, workers) {
         (Engine::MariaDb, _) => &["REPLICATION SLAVE ADMIN"],
         (Engine::MySql, false) => &["REPLICATION_SLAVE_ADMIN"],
@@ -173,7 +192,11 @@ fn may(session: &mut Session, engine: Engine, workers: bool) -> Result<(), Serve
         "the user may not stop the applier",
         format!(
             "--backlog stops it and starts it again{}; missing: {missing}",
-            if workers { ", and --workers sets its number of workers" } else { "" }
+            if workers {
+                ", and --workers sets its number of workers"
+            } else {
+                ""
+            }
         ),
         format!("GRANT {missing} ON *.* TO {user};"),
     );
@@ -183,10 +206,19 @@ fn may(session: &mut Session, engine: Engine, workers: bool) -> Result<(), Serve
 
 /// Measures every replica with every number of workers; the target must have
 /// passed [`check`], and the loads be prepared.
-pub fn run(cluster: &mut Cluster, plan: &BacklogPlan, loads: &mut Loads, clock: &Clock, listener: &mut Listener<'_>) -> Outcome {
+pub fn run(
+    cluster: &mut Cluster,
+    plan: &BacklogPlan,
+    loads: &mut Loads,
+    clock: &Clock,
+    listener: &mut Listener<'_>,
+) -> Outcome {
     let mut outcome = Outcome::default();
-    let workers: Vec<Option<u32>> =
-        if plan.workers.is_empty() { vec![None] } else { plan.workers.iter().copied().map(Some).collect() };
+    let workers: Vec<Option<u32>> = if plan.workers.is_empty() {
+        vec![None]
+    } else {
+        plan.workers.iter().copied().map(Some).collect()
+    };
     for index in 0..cluster.replicas.len() {
         for workers in &workers {
             let mut round = Round {
@@ -258,9 +290,18 @@ struct Eyes {
 
 impl Eyes {
     fn open(cluster: &Cluster, index: usize) -> Result<Self, ServerError> {
-        let open = |node: &Node| Session::open(&Node { answer: ANSWER, ..node.clone() });
+        let open = |node: &Node| {
+            Session::open(&Node {
+                answer: ANSWER,
+                ..node.clone()
+            })
+        };
         let replica = open(&cluster.replicas[index].server.node)?;
-        Ok(Self { engine: cluster.primary.facts.engine, primary: open(&cluster.primary.node)?, replica })
+        Ok(Self {
+            engine: cluster.primary.facts.engine,
+            primary: open(&cluster.primary.node)?,
+            replica,
+        })
     }
 
     /// The replica first: what it has, the primary has had before.
@@ -294,7 +335,12 @@ impl Round<'_, '_> {
         self.listener.stop.load(Ordering::Relaxed)
     }
 
-    fn measure(&mut self, cluster: &mut Cluster, loads: &mut Loads, out: &mut Option<BacklogRow>) -> Result<(), MeasureError> {
+    fn measure(
+        &mut self,
+        cluster: &mut Cluster,
+        loads: &mut Loads,
+        out: &mut Option<BacklogRow>,
+    ) -> Result<(), MeasureError> {
         let mut eyes = Eyes::open(cluster, self.index)?;
         self.settle(cluster, &mut eyes)?;
         let replica = &cluster.replicas[self.index];
@@ -302,16 +348,25 @@ impl Round<'_, '_> {
             return Err(replica
                 .server
                 .session
-                .unfit("cannot make a backlog", "it has no channel", "report this as a defect")
+                .unfit(
+                    "cannot make a backlog",
+                    "it has no channel",
+                    "report this as a defect",
+                )
                 .into());
         };
         let channel: Channel = (**channel).clone();
         let mut applier = Applier::hold(replica, &channel, self.workers)?;
-        let mode = appliers(&replica.server.facts).map(|appliers| appliers.mode).unwrap_or_default();
+        let mode = appliers(&replica.server.facts)
+            .map(|appliers| appliers.mode)
+            .unwrap_or_default();
         if mode == "none" && self.workers.is_some_and(|workers| workers > 1) {
             self.warnings.push(Warning::new(
                 WarningCode::BacklogUnclear,
-                format!("{}: its parallel mode is `none`, so more workers have nothing to do", replica.server.node.name),
+                format!(
+                    "{}: its parallel mode is `none`, so more workers have nothing to do",
+                    replica.server.node.name
+                ),
                 "set slave_parallel_mode to conservative or optimistic",
             ));
         }
@@ -324,7 +379,13 @@ impl Round<'_, '_> {
         self.origin = self.clock.now();
         let (mut started_at, mut caught) = (None, false);
         let mut walk = || -> Result<(), MeasureError> {
-            self.read_while(cluster, &mut eyes, &mut growing, BacklogPhase::Growing, |_, _, since| since < grow)?;
+            self.read_while(
+                cluster,
+                &mut eyes,
+                &mut growing,
+                BacklogPhase::Growing,
+                |_, _, since| since < grow,
+            )?;
             // The rate counts from here, the applier's start included.
             with_load.push(eyes.read(self.clock)?);
             started_at = Some(self.clock.now());
@@ -332,24 +393,47 @@ impl Round<'_, '_> {
             if !self.stopped() {
                 // The second half is left for the time without load.
                 let enough = with_load.last().map_or(0, |last| last.behind / 2);
-                self.read_while(cluster, &mut eyes, &mut with_load, BacklogPhase::WithLoad, |reading, _, since| {
-                    since < grow && reading.behind > enough
-                })?;
+                self.read_while(
+                    cluster,
+                    &mut eyes,
+                    &mut with_load,
+                    BacklogPhase::WithLoad,
+                    |reading, _, since| since < grow && reading.behind > enough,
+                )?;
             }
             self.warnings.append(&mut loads.stop());
             let limit = self.limit();
             if !self.stopped() {
-                self.read_while(cluster, &mut eyes, &mut without, BacklogPhase::WithoutLoad, |reading, before, since| {
-                    caught = caught_up(reading, before);
-                    !caught && since < limit
-                })?;
+                self.read_while(
+                    cluster,
+                    &mut eyes,
+                    &mut without,
+                    BacklogPhase::WithoutLoad,
+                    |reading, before, since| {
+                        caught = caught_up(reading, before);
+                        !caught && since < limit
+                    },
+                )?;
             }
             Ok(())
         };
         let walked = walk();
-        let (name, shown) = (cluster.replicas[self.index].server.node.name.clone(), applier.workers);
-        let moments = Moments { stopped: stopped_at, started: started_at, caught };
-        let row = self.row(name, shown, mode, &moments, [&growing, &with_load, &without]);
+        let (name, shown) = (
+            cluster.replicas[self.index].server.node.name.clone(),
+            applier.workers,
+        );
+        let moments = Moments {
+            stopped: stopped_at,
+            started: started_at,
+            caught,
+        };
+        let row = self.row(
+            name,
+            shown,
+            mode,
+            &moments,
+            [&growing, &with_load, &without],
+        );
         if walked.is_ok() && !self.stopped() {
             self.judge(&row);
         }
@@ -364,19 +448,32 @@ impl Round<'_, '_> {
         let mut before = Stretch::new(BacklogPhase::WithoutLoad);
         let limit = self.limit();
         let mut settled = false;
-        self.read_while(cluster, eyes, &mut before, BacklogPhase::WithoutLoad, |reading, before, since| {
-            settled = caught_up(reading, before);
-            !settled && since < limit
-        })?;
+        self.read_while(
+            cluster,
+            eyes,
+            &mut before,
+            BacklogPhase::WithoutLoad,
+            |reading, before, since| {
+                settled = caught_up(reading, before);
+                !settled && since < limit
+            },
+        )?;
         if self.stopped() {
             return Err(MeasureError::Interrupted);
         }
         if !settled {
             let last = before.last().map_or(0, |last| last.behind);
             let session = &cluster.replicas[self.index].server.session;
-            let cause = format!("it is {last} transactions behind, and was behind for all of {:.0} s", limit.as_micros() / 1e6);
+            let cause = format!(
+                "it is {last} transactions behind, and was behind for all of {:.0} s",
+                limit.as_micros() / 1e6
+            );
             return Err(session
-                .unfit("cannot make a backlog", cause, "wait until it has caught up; does somebody else write?")
+                .unfit(
+                    "cannot make a backlog",
+                    cause,
+                    "wait until it has caught up; does somebody else write?",
+                )
                 .into());
         }
         Ok(())
@@ -443,7 +540,10 @@ impl Round<'_, '_> {
         let last = growing.last()?;
         let started = moments.started.unwrap_or(last.at);
         let caught_up = without.last().filter(|_| moments.caught);
-        let windows = stretches.iter().flat_map(|stretch| stretch.windows(origin)).collect();
+        let windows = stretches
+            .iter()
+            .flat_map(|stretch| stretch.windows(origin))
+            .collect();
         Some(BacklogRow {
             shape: String::new(),
             replica,

@@ -44,7 +44,13 @@ impl Position {
     pub(crate) fn galera(session: &mut Session) -> Result<Self, ServerError> {
         let counters = session.pairs(DOING, "SHOW GLOBAL STATUS LIKE 'wsrep_last_committed'")?;
         let last = counters.values().next().and_then(|last| last.parse().ok());
-        let last = last.ok_or_else(|| session.unfit(DOING, "it is in no Galera cluster", "the server's error log says more"))?;
+        let last = last.ok_or_else(|| {
+            session.unfit(
+                DOING,
+                "it is in no Galera cluster",
+                "the server's error log says more",
+            )
+        })?;
         Ok(Self::Domains(BTreeMap::from([(0, last)])))
     }
 
@@ -68,9 +74,11 @@ impl Position {
                 let uuids = written.uuids();
                 own.of(|uuid| uuids.contains(uuid)).count()
             }
-            (Self::Domains(own), Self::Domains(written)) => {
-                own.iter().filter(|(domain, _)| written.contains_key(*domain)).map(|(_, sequence)| *sequence).sum()
-            }
+            (Self::Domains(own), Self::Domains(written)) => own
+                .iter()
+                .filter(|(domain, _)| written.contains_key(*domain))
+                .map(|(_, sequence)| *sequence)
+                .sum(),
             _ => 0,
         }
     }
@@ -80,7 +88,9 @@ impl Position {
         match (self, written) {
             (Self::Set(own), Self::Set(written)) => written.subtract(own).count(),
             (Self::Domains(own), Self::Domains(written)) => {
-                let missing = written.iter().map(|(domain, last)| last.saturating_sub(own.get(domain).copied().unwrap_or(0)));
+                let missing = written.iter().map(|(domain, last)| {
+                    last.saturating_sub(own.get(domain).copied().unwrap_or(0))
+                });
                 missing.sum()
             }
             // A replica of another engine counts otherwise.
@@ -99,18 +109,38 @@ mod tests {
 
     #[test]
     fn domains_that_the_primary_does_not_write_do_not_count() {
-        let (written, applied) = (of_domains("0-1-100,2-1-7"), of_domains("0-1-90,2-1-7,5-9-1000"));
-        assert_eq!((written.count(&written), applied.count(&written), applied.behind(&written)), (107, 97, 10));
+        let (written, applied) = (
+            of_domains("0-1-100,2-1-7"),
+            of_domains("0-1-90,2-1-7,5-9-1000"),
+        );
+        assert_eq!(
+            (
+                written.count(&written),
+                applied.count(&written),
+                applied.behind(&written)
+            ),
+            (107, 97, 10)
+        );
         assert_eq!(of_domains("").behind(&written), 107);
-        assert_eq!(of_domains("0-1-120,2-1-7").behind(&written), 0, "read a moment later");
+        assert_eq!(
+            of_domains("0-1-120,2-1-7").behind(&written),
+            0,
+            "read a moment later"
+        );
     }
 
     #[test]
     fn sets_with_gaps_and_others_transactions() {
         let set = |text: &str| Position::Set(GtidSet::parse(text).unwrap());
-        let (a, b) = ("3e11fa47-71ca-11e1-9e33-c80aa9429562", "4e11fa47-71ca-11e1-9e33-c80aa9429562");
+        let (a, b) = (
+            "3e11fa47-71ca-11e1-9e33-c80aa9429562",
+            "4e11fa47-71ca-11e1-9e33-c80aa9429562",
+        );
         let written = set(&format!("{a}:1-100"));
         let applied = set(&format!("{a}:1-50:60,{b}:1-9"));
-        assert_eq!((applied.count(&written), applied.behind(&written)), (51, 49));
+        assert_eq!(
+            (applied.count(&written), applied.behind(&written)),
+            (51, 49)
+        );
     }
 }

@@ -16,16 +16,31 @@ use crate::{
 const TOLERATED_US: f64 = 1_000.0;
 
 /// Round trips of an empty select.
-pub(super) fn round_trip(session: &mut Session, calendar: &Calendar) -> Result<RoundTrip, ServerError> {
-    let answers = repeat(&|| calendar.now(), Patience::EXAMINE, || session.run("cannot be asked", "SELECT 1"))?;
-    let mut widths: Vec<Nanos> = answers.iter().map(|answer| answer.after - answer.before).collect();
+pub(super) fn round_trip(
+    session: &mut Session,
+    calendar: &Calendar,
+) -> Result<RoundTrip, ServerError> {
+    let answers = repeat(&|| calendar.now(), Patience::EXAMINE, || {
+        session.run("cannot be asked", "SELECT 1")
+    })?;
+    let mut widths: Vec<Nanos> = answers
+        .iter()
+        .map(|answer| answer.after - answer.before)
+        .collect();
     widths.sort_unstable();
     let at = |index: usize| widths.get(index).copied().unwrap_or_default().as_micros();
-    Ok(RoundTrip { min_us: at(0), p50_us: at(widths.len() / 2), count: widths.len() as u64 })
+    Ok(RoundTrip {
+        min_us: at(0),
+        p50_us: at(widths.len() / 2),
+        count: widths.len() as u64,
+    })
 }
 
 /// The server's clock against ours; `None` when it tells no time.
-pub(super) fn offset(session: &mut Session, calendar: &Calendar) -> Result<Option<ClockOffset>, ServerError> {
+pub(super) fn offset(
+    session: &mut Session,
+    calendar: &Calendar,
+) -> Result<Option<ClockOffset>, ServerError> {
     let measured = offset::measure(session, &|| calendar.now(), Patience::EXAMINE)?;
     Ok(measured.map(|measured| ClockOffset {
         offset_us: measured.offset.as_micros(),
@@ -55,7 +70,9 @@ pub(super) fn differences(view: &View<'_>) -> Vec<ClockDifference> {
 
 /// Clocks that differ by more than a measurement of them can be wrong.
 pub(super) fn check(differences: &[ClockDifference]) -> Vec<Finding> {
-    let apart = differences.iter().filter(|one| one.offset_us.abs() - one.bound_us > TOLERATED_US);
+    let apart = differences
+        .iter()
+        .filter(|one| one.offset_us.abs() - one.bound_us > TOLERATED_US);
     apart
         .map(|one| {
             let mut finding = among(

@@ -17,8 +17,11 @@ use crate::{
 };
 
 pub(super) fn check(view: &View<'_>) -> Vec<Finding> {
-    let mut findings: Vec<Finding> =
-        view.servers.iter().filter_map(|server| absent(server, server.state.as_ref().err()?)).collect();
+    let mut findings: Vec<Finding> = view
+        .servers
+        .iter()
+        .filter_map(|server| absent(server, server.state.as_ref().err()?))
+        .collect();
     for (index, server, state) in view.reached() {
         if !state.tls && state.ssl_mode == SslMode::Preferred && !state.loopback {
             findings.push(about(
@@ -43,16 +46,32 @@ fn absent(server: &Examination, error: &ServerError) -> Option<Finding> {
         _ if super::examination::is_absent(error) => Code::Unreachable,
         _ => Code::ExaminationFailed,
     };
-    Some(about(Severity::Error, code, server, format_args!("{}: {}", error.doing, error.cause), error.hint.clone()))
+    Some(about(
+        Severity::Error,
+        code,
+        server,
+        format_args!("{}: {}", error.doing, error.cause),
+        error.hint.clone(),
+    ))
 }
 
 fn privileges(view: &View<'_>, index: usize, server: &Examination, state: &State) -> Vec<Finding> {
     let mut findings = Vec::new();
     let writer = view.tie(index) == &Tie::Writer;
-    let wanted: &[&str] = if writer { &PRIMARY_PRIVILEGES } else { &REPLICA_PRIVILEGES };
+    let wanted: &[&str] = if writer {
+        &PRIMARY_PRIVILEGES
+    } else {
+        &REPLICA_PRIVILEGES
+    };
     let engine = state.facts.engine;
     let mut lacking = |severity, what: String, statement: String| {
-        findings.push(about(severity, Code::MissingPrivilege, server, what, statement));
+        findings.push(about(
+            severity,
+            Code::MissingPrivilege,
+            server,
+            what,
+            statement,
+        ));
     };
     match &state.grants {
         Some(grants) => {
@@ -60,8 +79,15 @@ fn privileges(view: &View<'_>, index: usize, server: &Examination, state: &State
             if !missing.is_empty() {
                 lacking(
                     Severity::Error,
-                    format!("the user lacks {} on the schema `{SCHEMA}`, which `lag` needs", missing.join(", ")),
-                    format!("GRANT {} ON `{SCHEMA}`.* TO {};", missing.join(", "), state.user),
+                    format!(
+                        "the user lacks {} on the schema `{SCHEMA}`, which `lag` needs",
+                        missing.join(", ")
+                    ),
+                    format!(
+                        "GRANT {} ON `{SCHEMA}`.* TO {};",
+                        missing.join(", "),
+                        state.user
+                    ),
                 );
             }
         }
@@ -95,21 +121,45 @@ fn privileges(view: &View<'_>, index: usize, server: &Examination, state: &State
     if let Err(error) = &state.channels {
         // Without it a replica is refused; a primary or a node is known by other means.
         let other_means = writer || matches!(view.tie(index), Tie::Galera | Tie::Group);
-        let severity = if other_means { Severity::Warning } else { Severity::Error };
+        let severity = if other_means {
+            Severity::Warning
+        } else {
+            Severity::Error
+        };
         let privilege = format!("{} ON *.*", flavour::monitor_privilege(engine));
-        refused(error, severity, "whether it replicates, and from whom", &privilege);
+        refused(
+            error,
+            severity,
+            "whether it replicates, and from whom",
+            &privilege,
+        );
     }
     if let Err(error) = &state.group {
-        refused(error, Severity::Error, "the state of its group", "SELECT ON `performance_schema`.*");
+        refused(
+            error,
+            Severity::Error,
+            "the state of its group",
+            "SELECT ON `performance_schema`.*",
+        );
     }
     if let Err(error) = &state.binlog_filters
         && (writer || view.is_source(index))
     {
         let privilege = format!("{} ON *.*", statements::binlog_monitor_privilege(engine));
-        refused(error, Severity::Warning, "the filters of its binary log", &privilege);
+        refused(
+            error,
+            Severity::Warning,
+            "the filters of its binary log",
+            &privilege,
+        );
     }
     if let Err(error) = &state.table {
-        refused(error, Severity::Warning, "what is in the schema `replimeter`", "SELECT ON `replimeter`.*");
+        refused(
+            error,
+            Severity::Warning,
+            "what is in the schema `replimeter`",
+            "SELECT ON `replimeter`.*",
+        );
     }
     findings
 }
@@ -137,7 +187,9 @@ fn identities(view: &View<'_>) -> Vec<Finding> {
                     format!("{both} have one server_uuid, {}: a data directory was copied with its auto.cnf", own.uuid),
                     format!("stop {}, remove auto.cnf from its data directory, and start it again", server.name),
                 ));
-            } else if own.server_id == identity.server_id && one_cluster(state, other) != Some(Tie::Galera) {
+            } else if own.server_id == identity.server_id
+                && one_cluster(state, other) != Some(Tie::Galera)
+            {
                 // Galera's nodes are to have one server_id when they share GTIDs.
                 findings.push(among(
                     Severity::Error,

@@ -14,8 +14,12 @@ use super::{View, about, examination::State, number, topology::Tie};
 const NAMED: usize = 200;
 
 pub(super) fn check(view: &View<'_>) -> Vec<Finding> {
-    let Some(writer) = view.topology.writer else { return Vec::new() };
-    let Some(top) = view.state(writer) else { return Vec::new() };
+    let Some(writer) = view.topology.writer else {
+        return Vec::new();
+    };
+    let Some(top) = view.state(writer) else {
+        return Vec::new();
+    };
     let mut findings = Vec::new();
     for (index, server, state) in view.reached() {
         // Members of a cluster certify one another's transactions: none is errant.
@@ -24,14 +28,26 @@ pub(super) fn check(view: &View<'_>) -> Vec<Finding> {
         }
         let top_name = &view.servers[writer].name;
         let drafts = match (&state.executed, &top.executed) {
-            (Executed::Set(mine), Executed::Set(theirs)) => of_sets(view, index, state, top, mine, theirs, top_name),
-            (Executed::Domains { logged, .. }, Executed::Domains { logged: top_logged, applied: top_applied }) => {
-                of_domains(state, top, logged, top_logged, top_applied, top_name)
+            (Executed::Set(mine), Executed::Set(theirs)) => {
+                of_sets(view, index, state, top, mine, theirs, top_name)
             }
-            (Executed::Unknown(reason), _) | (_, Executed::Unknown(reason)) => vec![unknown(reason)],
+            (
+                Executed::Domains { logged, .. },
+                Executed::Domains {
+                    logged: top_logged,
+                    applied: top_applied,
+                },
+            ) => of_domains(state, top, logged, top_logged, top_applied, top_name),
+            (Executed::Unknown(reason), _) | (_, Executed::Unknown(reason)) => {
+                vec![unknown(reason)]
+            }
             _ => vec![unknown("it and the writer are of different engines")],
         };
-        findings.extend(drafts.into_iter().map(|(severity, code, message, hint)| about(severity, code, server, message, hint)));
+        findings.extend(
+            drafts.into_iter().map(|(severity, code, message, hint)| {
+                about(severity, code, server, message, hint)
+            }),
+        );
     }
     findings
 }
@@ -49,7 +65,11 @@ fn unknown(reason: &str) -> Draft {
 
 fn shortened(set: &impl ToString) -> String {
     let text = set.to_string();
-    if text.chars().count() <= NAMED { text } else { format!("{}…", text.chars().take(NAMED).collect::<String>()) }
+    if text.chars().count() <= NAMED {
+        text
+    } else {
+        format!("{}…", text.chars().take(NAMED).collect::<String>())
+    }
 }
 
 fn of_sets(
@@ -62,13 +82,19 @@ fn of_sets(
     top_name: &str,
 ) -> Vec<Draft> {
     if mine.is_empty() && state.facts.get("gtid_mode") != "ON" {
-        return vec![unknown(&format!("gtid_mode={}", state.facts.get("gtid_mode")))];
+        return vec![unknown(&format!(
+            "gtid_mode={}",
+            state.facts.get("gtid_mode")
+        ))];
     }
     let mut expected = expected_uuids(view);
     // Servers that are not named may be above it by another channel.
     for channel in state.channels() {
-        let named =
-            state.channels().iter().position(|one| one.name == channel.name).and_then(|at| view.topology.sources[index][at]);
+        let named = state
+            .channels()
+            .iter()
+            .position(|one| one.name == channel.name)
+            .and_then(|at| view.topology.sources[index][at]);
         if named.is_none() && !channel.source_uuid.is_empty() {
             expected.insert(channel.source_uuid.to_ascii_lowercase());
         }
@@ -80,7 +106,11 @@ fn of_sets(
     let mut drafts = Vec::new();
     if !errant.is_empty() {
         let own = errant.of(|uuid| uuid == state.facts.identity().uuid.to_ascii_lowercase());
-        let whence = if own.is_empty() { "from elsewhere" } else { "written on the replica itself" };
+        let whence = if own.is_empty() {
+            "from elsewhere"
+        } else {
+            "written on the replica itself"
+        };
         drafts.push((
             Severity::Warning,
             Code::ErrantTransactions,
@@ -108,11 +138,24 @@ fn of_sets(
 /// UUIDs that stand for a group, whose members may have its transactions in any order.
 fn expected_uuids(view: &View<'_>) -> BTreeSet<String> {
     let of = |state: &State| {
-        let view_change = state.facts.get("group_replication_view_change_uuid").to_ascii_lowercase();
-        let members = state.group().map(|group| group.members.iter().map(|member| member.uuid.to_ascii_lowercase()).collect());
+        let view_change = state
+            .facts
+            .get("group_replication_view_change_uuid")
+            .to_ascii_lowercase();
+        let members = state.group().map(|group| {
+            group
+                .members
+                .iter()
+                .map(|member| member.uuid.to_ascii_lowercase())
+                .collect()
+        });
         let members: Vec<String> = members.unwrap_or_default();
         let name = state.group().map(|group| group.name.to_ascii_lowercase());
-        members.into_iter().chain(name).chain((view_change.len() == 36).then_some(view_change)).collect::<Vec<_>>()
+        members
+            .into_iter()
+            .chain(name)
+            .chain((view_change.len() == 36).then_some(view_change))
+            .collect::<Vec<_>>()
     };
     view.reached().flat_map(|(_, _, state)| of(state)).collect()
 }
@@ -126,15 +169,21 @@ fn of_domains(
     top_name: &str,
 ) -> Vec<Draft> {
     if !binlog(&state.facts).on {
-        return vec![unknown("its binary log is off, so what was written here left no trace")];
+        return vec![unknown(
+            "its binary log is off, so what was written here left no trace",
+        )];
     }
     let own = state.facts.identity().server_id;
     let has = |list: &[DomainGtid], gtid: &DomainGtid| {
-        list.iter().any(|one| (one.domain, one.server) == (gtid.domain, gtid.server) && one.sequence >= gtid.sequence)
+        list.iter().any(|one| {
+            (one.domain, one.server) == (gtid.domain, gtid.server) && one.sequence >= gtid.sequence
+        })
     };
     let written_here = logged.iter().filter(|gtid| u64::from(gtid.server) == own);
-    let errant: Vec<String> =
-        written_here.filter(|gtid| !has(top_logged, gtid) && !has(top_applied, gtid)).map(ToString::to_string).collect();
+    let errant: Vec<String> = written_here
+        .filter(|gtid| !has(top_logged, gtid) && !has(top_applied, gtid))
+        .map(ToString::to_string)
+        .collect();
     let mut drafts = Vec::new();
     if !errant.is_empty() {
         let top_log = binlog(&top.facts);
@@ -156,7 +205,9 @@ fn of_domains(
     let writer = top.facts.identity().server_id;
     let lost: Vec<String> = logged
         .iter()
-        .filter(|gtid| u64::from(gtid.server) == writer && !has(top_logged, gtid) && !top_logged.is_empty())
+        .filter(|gtid| {
+            u64::from(gtid.server) == writer && !has(top_logged, gtid) && !top_logged.is_empty()
+        })
         .map(ToString::to_string)
         .collect();
     if !lost.is_empty() && own != writer {

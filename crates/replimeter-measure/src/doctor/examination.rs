@@ -135,7 +135,12 @@ impl State {
 
     /// Product and number.
     pub(super) fn version(&self) -> String {
-        let number = self.facts.version.split(['-', ' ']).next().unwrap_or_default();
+        let number = self
+            .facts
+            .version
+            .split(['-', ' '])
+            .next()
+            .unwrap_or_default();
         format!("{} {number}", self.facts.engine.product())
     }
 }
@@ -168,20 +173,38 @@ impl Open {
 
     /// Whether `other` is a session of this very server.
     pub(super) fn is(&mut self, other: &Self) -> Result<bool, ServerError> {
-        let Some(client) = &other.visit.client else { return Ok(false) };
-        let seen = settings::client_of(&mut self.surveyed.session, other.surveyed.session.connection_id())?;
+        let Some(client) = &other.visit.client else {
+            return Ok(false);
+        };
+        let seen = settings::client_of(
+            &mut self.surveyed.session,
+            other.surveyed.session.connection_id(),
+        )?;
         Ok(seen.as_ref() == Some(client))
     }
 
     /// The server's clock against ours.
-    pub(super) fn clock(&mut self, calendar: &Calendar) -> Result<Option<ClockOffset>, ServerError> {
-        Ok(survivable(clocks::offset(&mut self.surveyed.session, calendar))?.ok().flatten())
+    pub(super) fn clock(
+        &mut self,
+        calendar: &Calendar,
+    ) -> Result<Option<ClockOffset>, ServerError> {
+        Ok(
+            survivable(clocks::offset(&mut self.surveyed.session, calendar))?
+                .ok()
+                .flatten(),
+        )
     }
 
     /// For how long flow control stopped writes since the beginning, and how long
     /// that is.
-    pub(super) fn stopped(&mut self, state: &State, calendar: &Calendar) -> Result<Option<(u64, u64)>, ServerError> {
-        let Some(before) = settings::flow_control_ns(&state.counters) else { return Ok(None) };
+    pub(super) fn stopped(
+        &mut self,
+        state: &State,
+        calendar: &Calendar,
+    ) -> Result<Option<(u64, u64)>, ServerError> {
+        let Some(before) = settings::flow_control_ns(&state.counters) else {
+            return Ok(None);
+        };
         let now = settings::counters(&mut self.surveyed.session)?;
         let passed = u64::try_from((calendar.now() - self.visit.begun).0).unwrap_or(0);
         Ok(settings::flow_control_ns(&now).map(|after| (after.saturating_sub(before), passed)))
@@ -191,8 +214,12 @@ impl Open {
 /// Examines one server.
 pub(super) fn examine(declared: &Declared, calendar: &Calendar) -> (Examination, Option<Open>) {
     let node = &declared.node;
-    let examination =
-        |state| Examination { name: node.name.clone(), address: node.endpoint.address(), role: declared.role, state };
+    let examination = |state| Examination {
+        name: node.name.clone(),
+        address: node.endpoint.address(),
+        role: declared.role,
+        state,
+    };
     match read(declared, calendar) {
         Ok((state, open)) => (examination(Ok(Box::new(state))), Some(open)),
         Err(error) => (examination(Err(error)), None),
@@ -211,7 +238,16 @@ fn read(declared: &Declared, calendar: &Calendar) -> Result<(State, Open), Serve
 
     let mut surveyed = Surveyed::read(node)?;
     let begun = calendar.now();
-    let Surveyed { session, facts, channels, galera, group, semi_sync, acknowledges, .. } = &mut surveyed;
+    let Surveyed {
+        session,
+        facts,
+        channels,
+        galera,
+        group,
+        semi_sync,
+        acknowledges,
+        ..
+    } = &mut surveyed;
     let own = session.connection_id();
     let state = State {
         tls: session.tls(),
@@ -235,7 +271,10 @@ fn read(declared: &Declared, calendar: &Calendar) -> Result<(State, Open), Serve
         // Read when it is known who writes: a replica's before its source's.
         executed: Executed::Unknown("it was not asked".to_owned()),
         table: survivable(our_table(session))?,
-        measured_by: session.value("cannot look for a run", &format!("SELECT IS_USED_LOCK('{LOCK}')"))?,
+        measured_by: session.value(
+            "cannot look for a run",
+            &format!("SELECT IS_USED_LOCK('{LOCK}')"),
+        )?,
         same_as: Vec::new(),
         facts: facts.clone(),
     };
@@ -253,5 +292,8 @@ fn our_table(session: &mut Session) -> Result<OurTable, ServerError> {
 
 /// Whether the server was not there at all, rather than not willing.
 pub(super) fn is_absent(error: &ServerError) -> bool {
-    matches!(error.kind, ErrorKind::Unreachable | ErrorKind::Timeout | ErrorKind::Lost)
+    matches!(
+        error.kind,
+        ErrorKind::Unreachable | ErrorKind::Timeout | ErrorKind::Lost
+    )
 }

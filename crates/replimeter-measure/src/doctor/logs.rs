@@ -28,15 +28,27 @@ pub(super) fn check(view: &View<'_>) -> Vec<Finding> {
     findings
 }
 
-fn of_log(view: &View<'_>, index: usize, server: &Examination, state: &State, log: &Binlog) -> Vec<Finding> {
+fn of_log(
+    view: &View<'_>,
+    index: usize,
+    server: &Examination,
+    state: &State,
+    log: &Binlog,
+) -> Vec<Finding> {
     let mut findings = Vec::new();
     let tie = view.tie(index);
-    let mut add = |severity, code, message: String, hint: String| findings.push(about(severity, code, server, message, hint));
+    let mut add = |severity, code, message: String, hint: String| {
+        findings.push(about(severity, code, server, message, hint))
+    };
     let galera = state.galera.is_some();
     if !log.on && matches!(tie, Tie::Writer) && !galera {
         let lone = view.servers.len() == 1;
         add(
-            if lone { Severity::Warning } else { Severity::Error },
+            if lone {
+                Severity::Warning
+            } else {
+                Severity::Error
+            },
             Code::BinlogOff,
             "its binary log is off (log_bin=OFF): nothing replicates from it".to_owned(),
             "start it with log_bin in its option file".to_owned(),
@@ -48,7 +60,10 @@ fn of_log(view: &View<'_>, index: usize, server: &Examination, state: &State, lo
             "its binary log is off: nothing can replicate from it, and its transactions cannot be tapped".to_owned(),
             format!("start it with log_bin and {}=ON to have either", log.updates_variable),
         );
-    } else if !log.logs_updates && matches!(tie, Tie::Channel { .. } | Tie::Galera) && !view.is_source(index) {
+    } else if !log.logs_updates
+        && matches!(tie, Tie::Channel { .. } | Tie::Galera)
+        && !view.is_source(index)
+    {
         add(
             Severity::Info,
             Code::UpdatesNotLogged,
@@ -60,7 +75,8 @@ fn of_log(view: &View<'_>, index: usize, server: &Examination, state: &State, lo
         );
     }
     // What is written here, or goes on from here.
-    if !log.on || !(matches!(tie, Tie::Writer | Tie::Galera | Tie::Group) || view.is_source(index)) {
+    if !log.on || !(matches!(tie, Tie::Writer | Tie::Galera | Tie::Group) || view.is_source(index))
+    {
         return findings;
     }
     match log.format.as_str() {
@@ -82,7 +98,10 @@ fn of_log(view: &View<'_>, index: usize, server: &Examination, state: &State, lo
         add(
             Severity::Info,
             Code::RowImage,
-            format!("binlog_row_image={}: row events leave columns out, so they are smaller than by default", log.row_image),
+            format!(
+                "binlog_row_image={}: row events leave columns out, so they are smaller than by default",
+                log.row_image
+            ),
             "compare it only with servers that have the same setting".to_owned(),
         );
     }
@@ -93,7 +112,9 @@ fn of_log(view: &View<'_>, index: usize, server: &Examination, state: &State, lo
                 Severity::Error,
                 Code::FilterSwallowsSchema,
                 format!("its binary log {reason}: rows of a measurement would never leave it"),
-                format!("let the schema `{SCHEMA}` pass the filter for the time of the measurement"),
+                format!(
+                    "let the schema `{SCHEMA}` pass the filter for the time of the measurement"
+                ),
             );
         } else if !all.is_empty() {
             add(
@@ -132,7 +153,10 @@ fn gtids(view: &View<'_>, index: usize, server: &Examination, state: &State) -> 
                 "it finds its position at {}:{} by file and offset, not by GTID",
                 channel.source_host, channel.source_port
             ),
-            format!("a new source needs positions by hand; to change that: {}", statements::use_gtid(state.facts.engine)),
+            format!(
+                "a new source needs positions by hand; to change that: {}",
+                statements::use_gtid(state.facts.engine)
+            ),
         ));
     }
     findings
@@ -141,7 +165,9 @@ fn gtids(view: &View<'_>, index: usize, server: &Examination, state: &State) -> 
 fn not_strict(view: &View<'_>) -> Option<Finding> {
     let lax: Vec<&str> = view
         .reached()
-        .filter(|(_, _, state)| state.facts.get("gtid_strict_mode") == "OFF" && state.galera.is_none())
+        .filter(|(_, _, state)| {
+            state.facts.get("gtid_strict_mode") == "OFF" && state.galera.is_none()
+        })
         .map(|(_, server, _)| server.name.as_str())
         .collect();
     (!lax.is_empty()).then(|| {
@@ -168,7 +194,11 @@ fn applying(view: &View<'_>, index: usize, server: &Examination, state: &State) 
         }
         return findings;
     }
-    let (Tie::Channel { .. } | Tie::Group, Some(appliers)) = (view.tie(index), appliers(&state.facts)) else { return findings };
+    let (Tie::Channel { .. } | Tie::Group, Some(appliers)) =
+        (view.tie(index), appliers(&state.facts))
+    else {
+        return findings;
+    };
     if !appliers.parallel() {
         let set = format!("SET GLOBAL {}=4;", appliers.threads_variable);
         let how = match state.channels().first() {
@@ -184,7 +214,10 @@ fn applying(view: &View<'_>, index: usize, server: &Examination, state: &State) 
             Severity::Info,
             Code::SingleThreadedApplier,
             server,
-            format_args!("one thread applies all that it receives ({}={})", appliers.threads_variable, appliers.threads),
+            format_args!(
+                "one thread applies all that it receives ({}={})",
+                appliers.threads_variable, appliers.threads
+            ),
             format!("under load it may fall behind a source with many writers; {how}"),
         ));
         return findings;
@@ -227,7 +260,10 @@ fn durability(view: &View<'_>) -> Option<Finding> {
         .collect();
     let (_, _, first) = all.first()?;
     if all.iter().any(|(_, _, settings)| settings != first) {
-        let each: Vec<String> = all.iter().map(|(name, _, settings)| format!("{name} {settings}")).collect();
+        let each: Vec<String> = all
+            .iter()
+            .map(|(name, _, settings)| format!("{name} {settings}"))
+            .collect();
         return Some(among(
             Severity::Info,
             Code::DurabilityDiffers,
@@ -235,7 +271,10 @@ fn durability(view: &View<'_>) -> Option<Finding> {
             "a replica that flushes less applies faster; compare modes with the same settings everywhere",
         ));
     }
-    let index = view.topology.writer.filter(|writer| view.state(*writer).is_some())?;
+    let index = view
+        .topology
+        .writer
+        .filter(|writer| view.state(*writer).is_some())?;
     let state = view.state(index)?;
     let log = binlog(&state.facts);
     (!log.durable()).then(|| {

@@ -42,7 +42,11 @@ pub fn examine(declared: &[Declared], progress: &mut dyn FnMut(&str)) -> Diagnos
     let calendar = Calendar::tie();
     let (mut servers, mut open) = (Vec::new(), Vec::new());
     for one in declared {
-        progress(&format!("examining {} ({})", one.node.name, one.node.endpoint.address()));
+        progress(&format!(
+            "examining {} ({})",
+            one.node.name,
+            one.node.endpoint.address()
+        ));
         let (examination, session) = examination::examine(one, &calendar);
         servers.push(examination);
         open.push(session);
@@ -84,7 +88,10 @@ fn find_same(servers: &mut [Examination], open: &mut [Option<Open>]) {
             for (index, earlier) in before.iter().enumerate() {
                 let Some(earlier) = earlier else { continue };
                 let (one, other) = (earlier.surveyed.facts.identity(), state.facts.identity());
-                if one.server_id == other.server_id && one.uuid == other.uuid && session.is(earlier)? {
+                if one.server_id == other.server_id
+                    && one.uuid == other.uuid
+                    && session.is(earlier)?
+                {
                     state.same_as.push(index);
                 }
             }
@@ -94,16 +101,27 @@ fn find_same(servers: &mut [Examination], open: &mut [Option<Open>]) {
 }
 
 /// The ties between the servers, and the mode as a measurement would name it.
-fn relations(servers: &[Examination], open: &mut [Option<Open>], declared: &[Declared]) -> (Topology, Option<String>) {
+fn relations(
+    servers: &[Examination],
+    open: &mut [Option<Open>],
+    declared: &[Declared],
+) -> (Topology, Option<String>) {
     if open.iter().any(Option::is_none) || open.is_empty() {
         return (topology(servers, None), None);
     }
-    let (surveyed, rest): (Vec<Surveyed>, Vec<_>) = open.iter_mut().filter_map(Option::take).map(Open::split).unzip();
+    let (surveyed, rest): (Vec<Surveyed>, Vec<_>) = open
+        .iter_mut()
+        .filter_map(Option::take)
+        .map(Open::split)
+        .unzip();
     let related = relate(&surveyed, declared);
     for ((slot, surveyed), rest) in open.iter_mut().zip(surveyed).zip(rest) {
         *slot = Some(Open::join(surveyed, rest));
     }
-    let mode = related.as_ref().ok().map(|relations| relations.mode.to_owned());
+    let mode = related
+        .as_ref()
+        .ok()
+        .map(|relations| relations.mode.to_owned());
     (topology(servers, Some(related)), mode)
 }
 
@@ -111,7 +129,9 @@ fn relations(servers: &[Examination], open: &mut [Option<Open>], declared: &[Dec
 /// so that what was on its way is no difference; once more what a difference
 /// would be held against, after a while.
 fn read_executed(servers: &mut [Examination], open: &mut [Option<Open>], topology: &Topology) {
-    let mut order: Vec<usize> = (0..servers.len()).filter(|index| topology.writer != Some(*index)).collect();
+    let mut order: Vec<usize> = (0..servers.len())
+        .filter(|index| topology.writer != Some(*index))
+        .collect();
     order.extend(topology.writer);
     let mut read = |servers: &mut [Examination], index: usize| {
         ask(&mut servers[index], &mut open[index], |open, state| {
@@ -123,7 +143,9 @@ fn read_executed(servers: &mut [Examination], open: &mut [Option<Open>], topolog
         read(servers, index);
     }
     if let Some(writer) = topology.writer
-        && errant::check(&View { servers, topology }).iter().any(|finding| finding.severity > Severity::Info)
+        && errant::check(&View { servers, topology })
+            .iter()
+            .any(|finding| finding.severity > Severity::Info)
     {
         thread::sleep(SETTLE);
         read(servers, writer);
@@ -202,7 +224,10 @@ impl<'a> View<'a> {
 
     /// Every server that could be examined, with its number.
     fn reached(&self) -> impl Iterator<Item = (usize, &'a Examination, &'a State)> + use<'a> {
-        self.servers.iter().enumerate().filter_map(|(index, server)| Some((index, server, server.seen()?)))
+        self.servers
+            .iter()
+            .enumerate()
+            .filter_map(|(index, server)| Some((index, server, server.seen()?)))
     }
 
     /// How a server comes by what is written.
@@ -212,7 +237,11 @@ impl<'a> View<'a> {
 
     /// Whether another of the servers replicates from this one.
     fn is_source(&self, index: usize) -> bool {
-        self.topology.sources.iter().flatten().any(|source| *source == Some(index))
+        self.topology
+            .sources
+            .iter()
+            .flatten()
+            .any(|source| *source == Some(index))
     }
 
     /// The server's name in messages.
@@ -244,6 +273,17 @@ fn number(count: u64, one: &str) -> String {
 }
 
 /// A finding about several servers.
-fn among(severity: Severity, code: FindingCode, message: impl Into<String>, hint: impl Into<String>) -> Finding {
-    Finding { severity, code, node: None, message: message.into(), hint: hint.into() }
+fn among(
+    severity: Severity,
+    code: FindingCode,
+    message: impl Into<String>,
+    hint: impl Into<String>,
+) -> Finding {
+    Finding {
+        severity,
+        code,
+        node: None,
+        message: message.into(),
+        hint: hint.into(),
+    }
 }

@@ -18,11 +18,16 @@ pub(super) fn check(view: &View<'_>) -> Vec<Finding> {
     for (index, server, state) in view.reached() {
         for (number, channel) in state.channels().iter().enumerate() {
             let source = view.topology.sources[index][number];
-            let used = matches!(view.tie(index), Tie::Channel { channel, .. } if *channel == number);
+            let used =
+                matches!(view.tie(index), Tie::Channel { channel, .. } if *channel == number);
             findings.extend(of_channel(server, state, channel, source.is_some(), used));
         }
         if state.channels().len() > 1 {
-            let names: Vec<String> = state.channels().iter().map(|channel| source_name(view, index, channel)).collect();
+            let names: Vec<String> = state
+                .channels()
+                .iter()
+                .map(|channel| source_name(view, index, channel))
+                .collect();
             findings.push(about(
                 Severity::Info,
                 Code::MultiSource,
@@ -40,35 +45,64 @@ pub(super) fn check(view: &View<'_>) -> Vec<Finding> {
 
 /// Where a channel comes from, for people.
 pub(super) fn source_name(view: &View<'_>, index: usize, channel: &Channel) -> String {
-    let known = view.state(index).and_then(|state| state.channels().iter().position(|one| one.name == channel.name));
+    let known = view.state(index).and_then(|state| {
+        state
+            .channels()
+            .iter()
+            .position(|one| one.name == channel.name)
+    });
     match known.and_then(|number| view.topology.sources[index][number]) {
         Some(source) => view.servers[source].name.clone(),
-        None if channel.source_host.contains(':') => format!("[{}]:{}", channel.source_host, channel.source_port),
+        None if channel.source_host.contains(':') => {
+            format!("[{}]:{}", channel.source_host, channel.source_port)
+        }
         None => format!("{}:{}", channel.source_host, channel.source_port),
     }
 }
 
 /// A channel in messages.
 fn words(channel: &Channel) -> String {
-    let name = if channel.name.is_empty() { String::new() } else { format!("channel `{}` ", channel.name) };
-    format!("replication {name}from {}:{}", channel.source_host, channel.source_port)
+    let name = if channel.name.is_empty() {
+        String::new()
+    } else {
+        format!("channel `{}` ", channel.name)
+    };
+    format!(
+        "replication {name}from {}:{}",
+        channel.source_host, channel.source_port
+    )
 }
 
-fn of_channel(server: &Examination, state: &State, channel: &Channel, named: bool, used: bool) -> Vec<Finding> {
+fn of_channel(
+    server: &Examination,
+    state: &State,
+    channel: &Channel,
+    named: bool,
+    used: bool,
+) -> Vec<Finding> {
     let mut findings = Vec::new();
     let engine = state.facts.engine;
     let words = words(channel);
-    let mut add = |severity, code, message: String, hint: String| findings.push(about(severity, code, server, message, hint));
+    let mut add = |severity, code, message: String, hint: String| {
+        findings.push(about(severity, code, server, message, hint))
+    };
     if !named {
         add(
             Severity::Info,
             Code::SourceNotNamed,
-            format!("{words} (server_id {}) comes from a server that is not named", channel.source_server_id),
+            format!(
+                "{words} (server_id {}) comes from a server that is not named",
+                channel.source_server_id
+            ),
             "name that server too to have it examined".to_owned(),
         );
     }
     if !channel.running() {
-        let severity = if used || named { Severity::Error } else { Severity::Warning };
+        let severity = if used || named {
+            Severity::Error
+        } else {
+            Severity::Warning
+        };
         let start = statements::start(engine, channel, statements::Part::Both);
         let hint = if channel.sql_error.is_empty() && channel.io_error.is_empty() {
             if channel.io_running == "Connecting" {
@@ -82,7 +116,12 @@ fn of_channel(server: &Examination, state: &State, channel: &Channel, named: boo
         } else {
             format!("mend the cause of the error, then {start} The server's error log says more")
         };
-        add(severity, Code::ReplicationNotRunning, format!("{words} does not run: {}", channel.state()), hint);
+        add(
+            severity,
+            Code::ReplicationNotRunning,
+            format!("{words} does not run: {}", channel.state()),
+            hint,
+        );
     } else if !channel.io_error.is_empty() || !channel.sql_error.is_empty() {
         add(
             Severity::Warning,
@@ -92,12 +131,21 @@ fn of_channel(server: &Examination, state: &State, channel: &Channel, named: boo
         );
     }
     if channel.delay_s > 0 {
-        let delay = if engine == replimeter_model::engine::Engine::MariaDb { "MASTER_DELAY" } else { "SOURCE_DELAY" };
+        let delay = if engine == replimeter_model::engine::Engine::MariaDb {
+            "MASTER_DELAY"
+        } else {
+            "SOURCE_DELAY"
+        };
         add(
             Severity::Warning,
             Code::DelayedReplica,
-            format!("{words} is deliberately delayed by {} s, which every lag will include", channel.delay_s),
-            format!("this is no lag: stop it, set {delay}=0 with CHANGE … TO, and start it to measure lag"),
+            format!(
+                "{words} is deliberately delayed by {} s, which every lag will include",
+                channel.delay_s
+            ),
+            format!(
+                "this is no lag: stop it, set {delay}=0 with CHANGE … TO, and start it to measure lag"
+            ),
         );
     }
     if let Some(reason) = channel.filters.swallows(SCHEMA, TABLE).filter(|_| used) {
@@ -115,7 +163,9 @@ fn of_channel(server: &Examination, state: &State, channel: &Channel, named: boo
                 Severity::Info,
                 Code::ReplicationFilter,
                 format!("{words} is filtered: {}", filters.join("; ")),
-                format!("the schema `{SCHEMA}` passes; what is filtered costs the replica less than it costs the source"),
+                format!(
+                    "the schema `{SCHEMA}` passes; what is filtered costs the replica less than it costs the source"
+                ),
             );
         }
     }
@@ -132,8 +182,11 @@ pub(super) fn stated(filters: &Filters) -> Vec<String> {
         ("Wild_Do_Table", &filters.wild_do_tables),
         ("Wild_Ignore_Table", &filters.wild_ignore_tables),
     ];
-    let mut out: Vec<String> =
-        lists.iter().filter(|(_, list)| !list.is_empty()).map(|(name, list)| format!("{name}={}", list.join(","))).collect();
+    let mut out: Vec<String> = lists
+        .iter()
+        .filter(|(_, list)| !list.is_empty())
+        .map(|(name, list)| format!("{name}={}", list.join(",")))
+        .collect();
     if !filters.rewrites.is_empty() {
         out.push(format!("Rewrite_DB={}", filters.rewrites));
     }
@@ -143,7 +196,8 @@ pub(super) fn stated(filters: &Filters) -> Vec<String> {
 /// A source that is a replica itself, and keeps what it applies to itself.
 fn chain_broken(view: &View<'_>, index: usize) -> Option<Finding> {
     let state = view.state(index)?;
-    let passes_on = view.is_source(index) && !matches!(view.tie(index), Tie::Writer | Tie::None | Tie::Unknown);
+    let passes_on =
+        view.is_source(index) && !matches!(view.tie(index), Tie::Writer | Tie::None | Tie::Unknown);
     let log = replimeter_server::flavour::binlog::binlog(&state.facts);
     (passes_on && !log.logs_updates).then(|| {
         let why = if log.on { format!("{}=OFF", log.updates_variable) } else { "its binary log is off".to_owned() };
@@ -159,8 +213,16 @@ fn chain_broken(view: &View<'_>, index: usize) -> Option<Finding> {
 
 fn circular(view: &View<'_>) -> Option<Finding> {
     let sources = &view.topology.sources;
-    let in_circle = |index: usize| sources[index].iter().flatten().any(|source| reaches(sources, *source, index));
-    let circle: Vec<String> = (0..view.servers.len()).filter(|index| in_circle(*index)).map(|index| view.title(index)).collect();
+    let in_circle = |index: usize| {
+        sources[index]
+            .iter()
+            .flatten()
+            .any(|source| reaches(sources, *source, index))
+    };
+    let circle: Vec<String> = (0..view.servers.len())
+        .filter(|index| in_circle(*index))
+        .map(|index| view.title(index))
+        .collect();
     (!circle.is_empty()).then(|| {
         among(
             Severity::Warning,
@@ -178,8 +240,16 @@ fn seconds_behind(view: &View<'_>) -> Option<Finding> {
         .flat_map(|(_, server, state)| {
             let channels = state.channels().iter();
             channels.filter_map(|channel| {
-                let name = if channel.name.is_empty() { String::new() } else { format!(" (`{}`)", channel.name) };
-                Some(format!("{}{name} {} s", server.name, appliers::seconds_behind(channel)?))
+                let name = if channel.name.is_empty() {
+                    String::new()
+                } else {
+                    format!(" (`{}`)", channel.name)
+                };
+                Some(format!(
+                    "{}{name} {} s",
+                    server.name,
+                    appliers::seconds_behind(channel)?
+                ))
             })
         })
         .collect();

@@ -6,7 +6,9 @@ use replimeter_server::flavour::{Channel, appliers};
 use super::{View, examination::State, replication::source_name, semi_sync, topology::Tie};
 
 pub(super) fn rows(view: &View<'_>) -> Vec<DoctorRow> {
-    (0..view.servers.len()).map(|index| row(view, index)).collect()
+    (0..view.servers.len())
+        .map(|index| row(view, index))
+        .collect()
 }
 
 fn row(view: &View<'_>, index: usize) -> DoctorRow {
@@ -31,25 +33,60 @@ fn row(view: &View<'_>, index: usize) -> DoctorRow {
     };
     let state = match &server.state {
         Ok(state) => state,
-        Err(error) => return DoctorRow { state: format!("{}: {}", error.doing, error.cause), ..empty },
+        Err(error) => {
+            return DoctorRow {
+                state: format!("{}: {}", error.doing, error.cause),
+                ..empty
+            };
+        }
     };
-    let channels: Vec<ChannelRow> = (0..state.channels().len()).map(|number| channel(view, index, state, number)).collect();
+    let channels: Vec<ChannelRow> = (0..state.channels().len())
+        .map(|number| channel(view, index, state, number))
+        .collect();
     let tie = view.tie(index);
     let used = match tie {
         Tie::Channel { channel, .. } => channels.get(*channel),
         _ => None,
     };
     let (relation, mode, role) = match tie {
-        Tie::Writer => (Relation::Writer, cluster(state), if cluster(state).is_some() { "node" } else { "primary" }),
-        Tie::Channel { .. } => (Relation::Channel, used.and_then(|row| row.mode.clone()), "replica"),
+        Tie::Writer => (
+            Relation::Writer,
+            cluster(state),
+            if cluster(state).is_some() {
+                "node"
+            } else {
+                "primary"
+            },
+        ),
+        Tie::Channel { .. } => (
+            Relation::Channel,
+            used.and_then(|row| row.mode.clone()),
+            "replica",
+        ),
         Tie::Galera => (Relation::Galera, Some("galera".to_owned()), "node"),
         Tie::Group => (Relation::Group, Some("group".to_owned()), "node"),
-        Tie::None | Tie::Unknown => (Relation::None, None, if state.channels().is_empty() { "none" } else { "replica" }),
+        Tie::None | Tie::Unknown => (
+            Relation::None,
+            None,
+            if state.channels().is_empty() {
+                "none"
+            } else {
+                "replica"
+            },
+        ),
     };
     DoctorRow {
         reached: true,
         version: Some(state.version()),
-        version_full: Some(format!("{} {}", state.facts.version, state.facts.get("version_comment")).trim().to_owned()),
+        version_full: Some(
+            format!(
+                "{} {}",
+                state.facts.version,
+                state.facts.get("version_comment")
+            )
+            .trim()
+            .to_owned(),
+        ),
         uptime_s: state.counter("Uptime"),
         role: Some(role.to_owned()),
         relation,
@@ -102,20 +139,41 @@ fn words(state: &State, tie: &Tie, used: Option<&ChannelRow>) -> String {
     }
     if let Some(group) = state.group() {
         let role = group.own().map_or("", |own| own.role.as_str());
-        let kind = if group.single_primary { "single-primary group" } else { "multi-primary group" };
+        let kind = if group.single_primary {
+            "single-primary group"
+        } else {
+            "multi-primary group"
+        };
         parts.push(format!("{}, {role} of a {kind}", group.words()));
     }
     match (tie, used) {
-        (Tie::Writer, _) => {
-            parts.insert(0, if state.facts.read_only().is_some() { "read-only" } else { "takes the writes" }.to_owned())
-        }
+        (Tie::Writer, _) => parts.insert(
+            0,
+            if state.facts.read_only().is_some() {
+                "read-only"
+            } else {
+                "takes the writes"
+            }
+            .to_owned(),
+        ),
         (_, Some(row)) if row.running => {
-            let behind = row.seconds_behind.map(|seconds| format!(", {seconds} s behind by its own word"));
-            let delay = if row.delay_s > 0 { format!(", delayed by {} s", row.delay_s) } else { String::new() };
+            let behind = row
+                .seconds_behind
+                .map(|seconds| format!(", {seconds} s behind by its own word"));
+            let delay = if row.delay_s > 0 {
+                format!(", delayed by {} s", row.delay_s)
+            } else {
+                String::new()
+            };
             parts.push(format!("running{}{delay}", behind.unwrap_or_default()));
         }
-        (_, Some(row)) => parts.push(format!("not running: receiver {}, applier {}", row.receiver, row.applier)),
-        (Tie::None, None) if state.channels.is_err() => parts.push("whom it replicates from could not be seen".to_owned()),
+        (_, Some(row)) => parts.push(format!(
+            "not running: receiver {}, applier {}",
+            row.receiver, row.applier
+        )),
+        (Tie::None, None) if state.channels.is_err() => {
+            parts.push("whom it replicates from could not be seen".to_owned())
+        }
         (Tie::None, None) => parts.push("replicates from none of these servers".to_owned()),
         _ => {}
     }

@@ -16,25 +16,32 @@ fn words(state: &State) -> Words {
 pub(super) fn check(view: &View<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (index, server, state) in view.reached() {
-        let Some(primary) = &state.semi_sync else { continue };
+        let Some(primary) = &state.semi_sync else {
+            continue;
+        };
         // A replica may be prepared for the day on which it becomes the primary.
         let writes = matches!(view.tie(index), Tie::Writer) || view.is_source(index);
         if primary.enabled && (writes || primary.clients > 0) {
-            findings.extend(
-                of_primary(view, index, primary)
-                    .into_iter()
-                    .map(|(severity, code, message, hint)| about(severity, code, server, message, hint)),
-            );
+            findings.extend(of_primary(view, index, primary).into_iter().map(
+                |(severity, code, message, hint)| about(severity, code, server, message, hint),
+            ));
         }
     }
     for (index, server, state) in view.reached() {
         for (number, channel) in state.channels().iter().enumerate() {
             let source = view.topology.sources[index][number];
-            let Some(primary) = source.and_then(|source| view.state(source)).and_then(|source| source.semi_sync.as_ref()) else {
+            let Some(primary) = source
+                .and_then(|source| view.state(source))
+                .and_then(|source| source.semi_sync.as_ref())
+            else {
                 continue;
             };
-            let source_name = source.map(|source| view.servers[source].name.clone()).unwrap_or_default();
-            if let Some((severity, code, message, hint)) = of_replica(state, channel, primary, &source_name) {
+            let source_name = source
+                .map(|source| view.servers[source].name.clone())
+                .unwrap_or_default();
+            if let Some((severity, code, message, hint)) =
+                of_replica(state, channel, primary, &source_name)
+            {
                 findings.push(about(severity, code, server, message, hint));
             }
         }
@@ -47,7 +54,12 @@ type Draft = (Severity, Code, String, String);
 fn of_primary(view: &View<'_>, index: usize, primary: &PrimaryState) -> Vec<Draft> {
     let names = view.state(index).map_or(Words::NEWEST, words);
     let mut drafts = Vec::new();
-    let PrimaryState { clients, wait_for, timeout_ms, .. } = primary;
+    let PrimaryState {
+        clients,
+        wait_for,
+        timeout_ms,
+        ..
+    } = primary;
     if *clients == 0 {
         drafts.push((
             Severity::Warning,
@@ -60,7 +72,10 @@ fn of_primary(view: &View<'_>, index: usize, primary: &PrimaryState) -> Vec<Draf
                     "it is off, and replication is asynchronous".to_owned()
                 }
             ),
-            format!("on a replica: SET GLOBAL {}_enabled=ON; then restart its receiving thread", names.replica),
+            format!(
+                "on a replica: SET GLOBAL {}_enabled=ON; then restart its receiving thread",
+                names.replica
+            ),
         ));
     } else if !primary.active {
         drafts.push((
@@ -77,8 +92,14 @@ fn of_primary(view: &View<'_>, index: usize, primary: &PrimaryState) -> Vec<Draf
         drafts.push((
             Severity::Warning,
             Code::SemiSyncWaitCount,
-            format!("it waits for {}, but only {clients} can acknowledge", number(*wait_for, "replica")),
-            format!("connect more replicas, or SET GLOBAL {}_{}={clients};", names.primary, names.count),
+            format!(
+                "it waits for {}, but only {clients} can acknowledge",
+                number(*wait_for, "replica")
+            ),
+            format!(
+                "connect more replicas, or SET GLOBAL {}_{}={clients};",
+                names.primary, names.count
+            ),
         ));
     }
     if primary.unacknowledged > 0 {
@@ -109,23 +130,41 @@ fn of_primary(view: &View<'_>, index: usize, primary: &PrimaryState) -> Vec<Draf
     drafts
 }
 
-fn of_replica(state: &State, channel: &Channel, primary: &PrimaryState, source: &str) -> Option<Draft> {
+fn of_replica(
+    state: &State,
+    channel: &Channel,
+    primary: &PrimaryState,
+    source: &str,
+) -> Option<Draft> {
     let names = words(state);
     let restart = statements::restart(state.facts.engine, channel, statements::Part::Receiver);
-    match (primary.enabled, state.acknowledges.enabled, state.acknowledges.active) {
+    match (
+        primary.enabled,
+        state.acknowledges.enabled,
+        state.acknowledges.active,
+    ) {
         (true, true, false) if channel.running() => Some((
             Severity::Warning,
             Code::SemiSyncReceiverNotRestarted,
-            format!("its side of semi-synchronous replication is enabled but not in effect: it does not acknowledge to {source}"),
+            format!(
+                "its side of semi-synchronous replication is enabled but not in effect: it does not acknowledge to {source}"
+            ),
             format!("its receiving thread started before that: {restart}"),
         )),
         (true, false, _) => {
             // Others may do it for this one.
-            let enough = primary.active && primary.clients >= primary.wait_for && primary.clients > 0;
+            let enough =
+                primary.active && primary.clients >= primary.wait_for && primary.clients > 0;
             Some((
-                if enough { Severity::Info } else { Severity::Warning },
+                if enough {
+                    Severity::Info
+                } else {
+                    Severity::Warning
+                },
                 Code::SemiSyncReplicaOff,
-                format!("{source} is semi-synchronous, but this replica's side is off: it receives asynchronously"),
+                format!(
+                    "{source} is semi-synchronous, but this replica's side is off: it receives asynchronously"
+                ),
                 format!("SET GLOBAL {}_enabled=ON; {restart}", names.replica),
             ))
         }
@@ -143,6 +182,11 @@ fn of_replica(state: &State, channel: &Channel, primary: &PrimaryState, source: 
 
 /// How a channel replicates really, in a word.
 pub(super) fn mode(replica: &State, primary: Option<&PrimaryState>) -> &'static str {
-    let acknowledged = primary.is_some_and(|primary| primary.enabled && primary.active && primary.clients > 0);
-    if acknowledged && replica.acknowledges.enabled && replica.acknowledges.active { "semi-sync" } else { "async" }
+    let acknowledged =
+        primary.is_some_and(|primary| primary.enabled && primary.active && primary.clients > 0);
+    if acknowledged && replica.acknowledges.enabled && replica.acknowledges.active {
+        "semi-sync"
+    } else {
+        "async"
+    }
 }

@@ -35,7 +35,10 @@ fn access(view: &View<'_>, index: usize, server: &Examination, state: &State) ->
             Severity::Error,
             Code::WriterReadOnly,
             server,
-            format_args!("it is the one that is written to, but it is read-only ({name}={})", state.facts.get(name)),
+            format_args!(
+                "it is the one that is written to, but it is read-only ({name}={})",
+                state.facts.get(name)
+            ),
             // Of a replica or a secondary it must stay so: what is written there is on no other server.
             if state.group().is_some_and(is_secondary) || !view.topology.sources[index].is_empty() {
                 "name the server as the primary that takes the writes".to_owned()
@@ -46,13 +49,23 @@ fn access(view: &View<'_>, index: usize, server: &Examination, state: &State) ->
         (Tie::Channel { .. }, None) => {
             // Whom the writer replicates from is meant to be able to take over.
             let sources = &view.topology.sources;
-            let circle = view.topology.writer.is_some_and(|writer| reaches(sources, writer, index));
+            let circle = view
+                .topology
+                .writer
+                .is_some_and(|writer| reaches(sources, writer, index));
             Some(about(
-                if circle { Severity::Info } else { Severity::Warning },
+                if circle {
+                    Severity::Info
+                } else {
+                    Severity::Warning
+                },
                 Code::ReplicaWritable,
                 server,
                 "it is a replica and accepts writes (read_only=OFF), which would be on no other server",
-                format!("{} and in its option file", statements::forbid_writes(state.facts.engine)),
+                format!(
+                    "{} and in its option file",
+                    statements::forbid_writes(state.facts.engine)
+                ),
             ))
         }
         (Tie::Group, None) if state.group().is_some_and(is_secondary) => Some(about(
@@ -74,8 +87,12 @@ fn is_secondary(group: &GroupState) -> bool {
 /// What sessions begin with.
 fn sessions(server: &Examination, state: &State) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let mut add = |severity, code, message: String, hint: &str| findings.push(about(severity, code, server, message, hint));
-    if let Some(WaitingReads { setting, mend }) = waiting_reads(state.galera.as_ref(), state.group()) {
+    let mut add = |severity, code, message: String, hint: &str| {
+        findings.push(about(severity, code, server, message, hint))
+    };
+    if let Some(WaitingReads { setting, mend }) =
+        waiting_reads(state.galera.as_ref(), state.group())
+    {
         add(
             Severity::Warning,
             Code::WaitingReads,
@@ -112,12 +129,21 @@ fn sessions(server: &Examination, state: &State) -> Vec<Finding> {
     findings
 }
 
-fn connections(view: &View<'_>, index: usize, server: &Examination, state: &State) -> Option<Finding> {
+fn connections(
+    view: &View<'_>,
+    index: usize,
+    server: &Examination,
+    state: &State,
+) -> Option<Finding> {
     let most: u64 = state.facts.get("max_connections").parse().ok()?;
     let used = state.counter("Threads_connected")?;
     // One of them is ours, and goes before a run begins.
     let free = (most + 1).saturating_sub(used);
-    let takes = if matches!(view.tie(index), Tie::Writer) { TAKES.0 } else { TAKES.1 };
+    let takes = if matches!(view.tie(index), Tie::Writer) {
+        TAKES.0
+    } else {
+        TAKES.1
+    };
     let severity = if free < takes {
         Severity::Error
     } else if free < takes + most * SCARCE_PERCENT / 100 {
@@ -144,9 +170,15 @@ fn costs(server: &Examination, state: &State) -> Vec<Finding> {
             server,
             format_args!(
                 "{} on: writing statements down is part of every time",
-                logs.iter().map(|log| format!("{log} is")).collect::<Vec<_>>().join(", ")
+                logs.iter()
+                    .map(|log| format!("{log} is"))
+                    .collect::<Vec<_>>()
+                    .join(", ")
             ),
-            logs.iter().map(|log| format!("SET GLOBAL {log}=OFF;")).collect::<Vec<_>>().join(" "),
+            logs.iter()
+                .map(|log| format!("SET GLOBAL {log}=OFF;"))
+                .collect::<Vec<_>>()
+                .join(" "),
         ));
     }
     // MariaDB has it off by default, and has no stages in it.
@@ -169,7 +201,11 @@ fn ours(view: &View<'_>, index: usize, server: &Examination, state: &State) -> V
     let writer = matches!(view.tie(index), Tie::Writer);
     if let Some(holder) = &state.measured_by {
         findings.push(about(
-            if writer { Severity::Error } else { Severity::Info },
+            if writer {
+                Severity::Error
+            } else {
+                Severity::Info
+            },
             Code::BeingMeasured,
             server,
             format_args!("somebody measures it now (its connection {holder})"),
@@ -201,7 +237,10 @@ fn ours(view: &View<'_>, index: usize, server: &Examination, state: &State) -> V
 /// Major and minor, then the rest.
 fn number(version: &str) -> Vec<u64> {
     let digits = version.split(['-', ' ']).next().unwrap_or_default();
-    digits.split('.').map_while(|part| part.parse().ok()).collect()
+    digits
+        .split('.')
+        .map_while(|part| part.parse().ok())
+        .collect()
 }
 
 fn versions(view: &View<'_>) -> Vec<Finding> {
@@ -212,7 +251,10 @@ fn versions(view: &View<'_>) -> Vec<Finding> {
             Tie::Galera | Tie::Group => view.topology.writer,
             _ => None,
         };
-        let Some((source, theirs)) = source.and_then(|source| Some((source, view.state(source)?))) else { continue };
+        let Some((source, theirs)) = source.and_then(|source| Some((source, view.state(source)?)))
+        else {
+            continue;
+        };
         let in_cluster = !matches!(view.tie(index), Tie::Channel { .. });
         let (own, other) = (number(&state.facts.version), number(&theirs.facts.version));
         let title = &view.servers[source].name;
@@ -239,7 +281,11 @@ fn versions(view: &View<'_>) -> Vec<Finding> {
         } else if own != other {
             let differs = series(&other) != series(&own) && in_cluster;
             findings.push(about(
-                if differs { Severity::Warning } else { Severity::Info },
+                if differs {
+                    Severity::Warning
+                } else {
+                    Severity::Info
+                },
                 Code::VersionsDiffer,
                 server,
                 both,
@@ -249,7 +295,10 @@ fn versions(view: &View<'_>) -> Vec<Finding> {
     }
     // Said once for servers that nothing else is known of.
     if findings.is_empty() && view.topology.writer.is_none() {
-        let versions: std::collections::BTreeSet<String> = view.reached().map(|(_, _, state)| state.version()).collect();
+        let versions: std::collections::BTreeSet<String> = view
+            .reached()
+            .map(|(_, _, state)| state.version())
+            .collect();
         if versions.len() > 1 {
             let listed: Vec<String> = versions.into_iter().collect();
             findings.push(among(

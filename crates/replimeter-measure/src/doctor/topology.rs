@@ -43,7 +43,12 @@ pub(super) struct Topology {
 
 /// Who a channel comes from.
 fn source_of(servers: &[Examination], channel: &Channel) -> Option<usize> {
-    servers.iter().position(|server| server.state.as_ref().is_ok_and(|state| channel.comes_from(&state.facts.identity())))
+    servers.iter().position(|server| {
+        server
+            .state
+            .as_ref()
+            .is_ok_and(|state| channel.comes_from(&state.facts.identity()))
+    })
 }
 
 /// A channel that never connected knows only an address.
@@ -58,7 +63,10 @@ fn addressed(servers: &[Examination], channel: &Channel) -> Option<usize> {
 
 /// Whether two servers are of one cluster.
 pub(super) fn one_cluster(one: &State, other: &State) -> Option<Tie> {
-    match survey::one_cluster([one.galera.as_ref(), other.galera.as_ref()], [one.group(), other.group()])? {
+    match survey::one_cluster(
+        [one.galera.as_ref(), other.galera.as_ref()],
+        [one.group(), other.group()],
+    )? {
         Relation::Galera => Some(Tie::Galera),
         Relation::Group => Some(Tie::Group),
         Relation::Writer | Relation::Channel { .. } => None,
@@ -67,15 +75,30 @@ pub(super) fn one_cluster(one: &State, other: &State) -> Option<Tie> {
 
 /// Draws the ties. `related` is what a measurement makes of the same servers;
 /// `None` when some could not be asked, and it could only be wrong.
-pub(super) fn topology(servers: &[Examination], related: Option<Result<Relations, ServerError>>) -> Topology {
+pub(super) fn topology(
+    servers: &[Examination],
+    related: Option<Result<Relations, ServerError>>,
+) -> Topology {
     let sources: Vec<Vec<Option<usize>>> = servers
         .iter()
         .enumerate()
         .map(|(index, server)| {
-            let channels = server.state.as_ref().map(|state| state.channels()).unwrap_or_default();
+            let channels = server
+                .state
+                .as_ref()
+                .map(|state| state.channels())
+                .unwrap_or_default();
             let source = |channel: &Channel| {
-                let found = if channel.source_server_id == 0 { addressed(servers, channel) } else { source_of(servers, channel) };
-                found.or_else(|| addressed(servers, channel).filter(|at| servers[*at].state.is_err())).filter(|at| *at != index)
+                let found = if channel.source_server_id == 0 {
+                    addressed(servers, channel)
+                } else {
+                    source_of(servers, channel)
+                };
+                found
+                    .or_else(|| {
+                        addressed(servers, channel).filter(|at| servers[*at].state.is_err())
+                    })
+                    .filter(|at| *at != index)
             };
             channels.iter().map(source).collect()
         })
@@ -85,29 +108,67 @@ pub(super) fn topology(servers: &[Examination], related: Option<Result<Relations
         Some(Err(error)) => (probable_writer(servers, &sources), Some(error)),
         None => (probable_writer(servers, &sources), None),
     };
-    let ties = (0..servers.len()).map(|index| tie(servers, writer, index, &sources)).collect();
-    Topology { writer, ties, sources, refused }
+    let ties = (0..servers.len())
+        .map(|index| tie(servers, writer, index, &sources))
+        .collect();
+    Topology {
+        writer,
+        ties,
+        sources,
+        refused,
+    }
 }
 
 fn probable_writer(servers: &[Examination], sources: &[Vec<Option<usize>>]) -> Option<usize> {
-    if let Some(index) = servers.iter().position(|server| server.role == Some(Role::Primary)) {
+    if let Some(index) = servers
+        .iter()
+        .position(|server| server.role == Some(Role::Primary))
+    {
         return Some(index);
     }
-    let states = || servers.iter().enumerate().filter_map(|(index, server)| Some((index, server.state.as_ref().ok()?)));
-    let group = states().find_map(|(_, state)| state.group()).filter(|group| group.single_primary);
-    if let Some(primary) = group.and_then(|group| group.members.iter().find(|member| member.role == "PRIMARY")) {
-        return states().find(|(_, state)| state.facts.identity().uuid == primary.uuid).map(|(index, _)| index);
+    let states = || {
+        servers
+            .iter()
+            .enumerate()
+            .filter_map(|(index, server)| Some((index, server.state.as_ref().ok()?)))
+    };
+    let group = states()
+        .find_map(|(_, state)| state.group())
+        .filter(|group| group.single_primary);
+    if let Some(primary) =
+        group.and_then(|group| group.members.iter().find(|member| member.role == "PRIMARY"))
+    {
+        return states()
+            .find(|(_, state)| state.facts.identity().uuid == primary.uuid)
+            .map(|(index, _)| index);
     }
     // Whom others replicate from, and who replicates from nobody here.
-    let root = |index: usize| sources[index].iter().all(Option::is_none) && servers[index].role != Some(Role::Replica);
-    let fed = |index: usize| sources.iter().flatten().any(|source| *source == Some(index));
+    let root = |index: usize| {
+        sources[index].iter().all(Option::is_none) && servers[index].role != Some(Role::Replica)
+    };
+    let fed = |index: usize| {
+        sources
+            .iter()
+            .flatten()
+            .any(|source| *source == Some(index))
+    };
     let reached = |index: &usize| servers[*index].state.is_ok();
     let mut roots = (0..servers.len()).filter(|index| root(*index));
-    roots.clone().find(|index| fed(*index)).or_else(|| roots.find(reached))
+    roots
+        .clone()
+        .find(|index| fed(*index))
+        .or_else(|| roots.find(reached))
 }
 
-fn tie(servers: &[Examination], writer: Option<usize>, index: usize, sources: &[Vec<Option<usize>>]) -> Tie {
-    let Ok(state) = &servers[index].state else { return Tie::Unknown };
+fn tie(
+    servers: &[Examination],
+    writer: Option<usize>,
+    index: usize,
+    sources: &[Vec<Option<usize>>],
+) -> Tie {
+    let Ok(state) = &servers[index].state else {
+        return Tie::Unknown;
+    };
     if writer == Some(index) {
         return Tie::Writer;
     }
@@ -115,9 +176,16 @@ fn tie(servers: &[Examination], writer: Option<usize>, index: usize, sources: &[
     if let Some(tie) = writer_state.and_then(|writer| one_cluster(state, writer)) {
         return tie;
     }
-    let named = || sources[index].iter().enumerate().filter_map(|(channel, source)| Some((channel, (*source)?)));
+    let named = || {
+        sources[index]
+            .iter()
+            .enumerate()
+            .filter_map(|(channel, source)| Some((channel, (*source)?)))
+    };
     // The channel that leads to the writer, else any.
-    let leads = |(_, source): &(usize, usize)| writer.is_some_and(|writer| reaches(sources, *source, writer));
+    let leads = |(_, source): &(usize, usize)| {
+        writer.is_some_and(|writer| reaches(sources, *source, writer))
+    };
     match named().find(leads).or_else(|| named().next()) {
         Some((channel, source)) => Tie::Channel { source, channel },
         None => Tie::None,

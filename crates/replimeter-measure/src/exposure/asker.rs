@@ -44,7 +44,13 @@ pub(super) struct Asker {
 
 impl Asker {
     /// Answers every beat that it is told, until there are no more.
-    pub(super) fn answer(self, beats: &Receiver<u64>, answers: &Sender<Answer>, clock: &Clock, real_time: bool) {
+    pub(super) fn answer(
+        self,
+        beats: &Receiver<u64>,
+        answers: &Sender<Answer>,
+        clock: &Clock,
+        real_time: bool,
+    ) {
         prepare_measuring_thread(real_time);
         let mut session: Option<Session> = None;
         let mut before: Option<GtidSet> = None;
@@ -55,7 +61,12 @@ impl Asker {
                 && at.elapsed() < PAUSE
             {
                 let received = Err(error.clone());
-                let _ = answers.send(Answer { replica: self.replica, beat, at: clock.now(), received });
+                let _ = answers.send(Answer {
+                    replica: self.replica,
+                    beat,
+                    at: clock.now(),
+                    received,
+                });
                 continue;
             }
             let mut ask = || -> Result<Received, ServerError> {
@@ -63,7 +74,9 @@ impl Asker {
                     Some(session) => session,
                     none => none.insert(Session::open(&self.node)?),
                 };
-                if self.facts.engine == Engine::MySql && asked.is_none_or(|asked| asked.elapsed() >= EXECUTED) {
+                if self.facts.engine == Engine::MySql
+                    && asked.is_none_or(|asked| asked.elapsed() >= EXECUTED)
+                {
                     if let Executed::Set(set) = executed(&self.facts, session)? {
                         before = Some(set);
                     }
@@ -73,23 +86,46 @@ impl Asker {
             };
             let received = ask();
             let at = clock.now();
-            failed = received.as_ref().err().map(|error| (Instant::now(), error.clone()));
+            failed = received
+                .as_ref()
+                .err()
+                .map(|error| (Instant::now(), error.clone()));
             if failed.is_some() {
                 session = None;
             }
-            if answers.send(Answer { replica: self.replica, beat, at, received }).is_err() {
+            if answers
+                .send(Answer {
+                    replica: self.replica,
+                    beat,
+                    at,
+                    received,
+                })
+                .is_err()
+            {
                 return;
             }
         }
     }
 
-    fn received(&self, session: &mut Session, before: Option<&GtidSet>) -> Result<Received, ServerError> {
+    fn received(
+        &self,
+        session: &mut Session,
+        before: Option<&GtidSet>,
+    ) -> Result<Received, ServerError> {
         let channels = flavour::channels(self.facts.engine, session)?;
-        let texts = |name: &'static str| channels.iter().filter_map(move |channel| channel.raw.get(name));
-        let strange = |error: flavour::gtid::GtidError| session.unfit(DOING, error.to_string(), "please report this as a defect");
+        let texts = |name: &'static str| {
+            channels
+                .iter()
+                .filter_map(move |channel| channel.raw.get(name))
+        };
+        let strange = |error: flavour::gtid::GtidError| {
+            session.unfit(DOING, error.to_string(), "please report this as a defect")
+        };
         match self.facts.engine {
             Engine::MariaDb => {
-                let lists = texts("Gtid_IO_Pos").map(|text| domain_gtids(text)).collect::<Result<Vec<_>, _>>();
+                let lists = texts("Gtid_IO_Pos")
+                    .map(|text| domain_gtids(text))
+                    .collect::<Result<Vec<_>, _>>();
                 Ok(Received::Domains(lists.map_err(strange)?.concat()))
             }
             Engine::MySql => {
@@ -99,7 +135,9 @@ impl Asker {
                     .chain([own.as_str()])
                     .filter(|text| !text.is_empty())
                     .collect();
-                Ok(Received::Set(GtidSet::parse(&all.join(",")).map_err(strange)?))
+                Ok(Received::Set(
+                    GtidSet::parse(&all.join(",")).map_err(strange)?,
+                ))
             }
         }
     }

@@ -19,11 +19,13 @@ use crate::{
 pub fn check(declared: &[Declared]) -> Result<Cluster, ServerError> {
     let servers = read_each(declared)?;
     // What the replicas say is all that there is.
-    if let Some(error) = servers
-        .iter()
-        .zip(declared)
-        .find_map(|(server, declared)| server.channels.as_ref().err().filter(|_| declared.role != Some(Declaration::Primary)))
-    {
+    if let Some(error) = servers.iter().zip(declared).find_map(|(server, declared)| {
+        server
+            .channels
+            .as_ref()
+            .err()
+            .filter(|_| declared.role != Some(Declaration::Primary))
+    }) {
         return Err(error.clone());
     }
     let relations = relate(&servers, declared)?;
@@ -36,7 +38,15 @@ pub fn check(declared: &[Declared]) -> Result<Cluster, ServerError> {
             replicas.push(CheckedReplica { server, relation });
         }
     }
-    let primary = primary.ok_or_else(|| ServerError::unfit("target", "", "cannot measure", "there is no server", "name one"))?;
+    let primary = primary.ok_or_else(|| {
+        ServerError::unfit(
+            "target",
+            "",
+            "cannot measure",
+            "there is no server",
+            "name one",
+        )
+    })?;
     if replicas.is_empty() {
         return Err(primary.session.unfit(
             "has no replica",
@@ -47,7 +57,9 @@ pub fn check(declared: &[Declared]) -> Result<Cluster, ServerError> {
     if !matches!(relations.mode, "galera" | "group") {
         fitness::check(&primary.session, &primary.facts, Role::Source)?;
         for replica in &replicas {
-            let Relation::Channel { channel, .. } = &replica.relation else { continue };
+            let Relation::Channel { channel, .. } = &replica.relation else {
+                continue;
+            };
             if !channel.by_gtid {
                 return Err(replica.server.session.unfit(
                     "cannot say which transactions it has received",
@@ -57,5 +69,10 @@ pub fn check(declared: &[Declared]) -> Result<Cluster, ServerError> {
             }
         }
     }
-    Ok(Cluster { primary, replicas, mode: relations.mode, warnings: Vec::new() })
+    Ok(Cluster {
+        primary,
+        replicas,
+        mode: relations.mode,
+        warnings: Vec::new(),
+    })
 }

@@ -93,8 +93,12 @@ pub fn zero_by_construction(mode: &str) -> Option<&'static str> {
         "semi-sync" => Some(
             "the primary acknowledges a transaction only when a replica has written it to its relay log, as long as it does not fall back to asynchronous replication",
         ),
-        "galera" => Some("a transaction is acknowledged only when every node has received and certified it"),
-        "group" => Some("a transaction is acknowledged only when a majority of the group has received it"),
+        "galera" => {
+            Some("a transaction is acknowledged only when every node has received and certified it")
+        }
+        "group" => {
+            Some("a transaction is acknowledged only when a majority of the group has received it")
+        }
         _ => None,
     }
 }
@@ -107,7 +111,8 @@ struct Amounts {
 
 impl Amounts {
     fn record(&mut self, amount: u64) {
-        self.histogram.record(Nanos(i64::try_from(amount).unwrap_or(i64::MAX)));
+        self.histogram
+            .record(Nanos(i64::try_from(amount).unwrap_or(i64::MAX)));
     }
 
     fn amount(&self) -> Amount {
@@ -143,12 +148,17 @@ pub fn run(
         ..ExposureRow::default()
     };
     if matches!(cluster.mode, "galera" | "group") {
-        return Ok(Outcome { row, ..Outcome::default() });
+        return Ok(Outcome {
+            row,
+            ..Outcome::default()
+        });
     }
     let ids = server_ids(cluster, plan.server_id, 1)?;
     let writers = if plan.writers > 0 {
         make_table(cluster)?;
-        (0..plan.writers).map(|_| Writer::open(&cluster.primary.node)).collect::<Result<Vec<_>, _>>()?
+        (0..plan.writers)
+            .map(|_| Writer::open(&cluster.primary.node))
+            .collect::<Result<Vec<_>, _>>()?
     } else {
         Vec::new()
     };
@@ -156,13 +166,27 @@ pub fn run(
         .replicas
         .iter()
         .enumerate()
-        .map(|(replica, checked)| Asker { replica, node: checked.server.impatient(), facts: checked.server.facts.clone() })
+        .map(|(replica, checked)| Asker {
+            replica,
+            node: checked.server.impatient(),
+            facts: checked.server.facts.clone(),
+        })
         .collect();
     let names = cluster.replica_names();
-    let follower = Follower::open(&cluster.primary.node, &cluster.primary.facts, ids[0], &Start::Now)?;
+    let follower = Follower::open(
+        &cluster.primary.node,
+        &cluster.primary.facts,
+        ids[0],
+        &Start::Now,
+    )?;
     let semi_sync = (cluster.mode == "semi-sync").then(|| cluster.primary.impatient());
     let (stream, load) = (Stream::default(), Load::default());
-    let style = Style { writers: plan.writers, size: plan.size, rate: plan.rate, journal: false };
+    let style = Style {
+        writers: plan.writers,
+        size: plan.size,
+        rate: plan.rate,
+        journal: false,
+    };
     let mut looking = Looking {
         plan,
         clock,
@@ -171,7 +195,12 @@ pub fn run(
         pending: Pending::default(),
         received: askers.iter().map(|_| None).collect(),
         failing: askers.iter().map(|_| false).collect(),
-        semi_sync: semi_sync.map(|node| InEffect { node, session: None, asked: None, active: true }),
+        semi_sync: semi_sync.map(|node| InEffect {
+            node,
+            session: None,
+            asked: None,
+            active: true,
+        }),
         figures: Figures::default(),
         lost: None,
         blind: Nanos(0),
@@ -203,7 +232,12 @@ pub fn run(
         }
         looking
     });
-    let Looking { figures, outcome: mut done, semi_sync, .. } = outcome;
+    let Looking {
+        figures,
+        outcome: mut done,
+        semi_sync,
+        ..
+    } = outcome;
     figures.fill(&mut row);
     done.age = figures.age.clone();
     if semi_sync.is_some() {
@@ -221,7 +255,11 @@ pub fn run(
     if plan.writers > 0 {
         done.written = Some(load.acknowledged());
         if let Some(error) = load.failed_before(Nanos(i64::MAX)) {
-            done.warnings.push(Warning::new(WarningCode::LoadErrors, error.to_string(), error.hint));
+            done.warnings.push(Warning::new(
+                WarningCode::LoadErrors,
+                error.to_string(),
+                error.hint,
+            ));
         }
     }
     done.row = row;
@@ -310,14 +348,20 @@ impl Looking<'_> {
         listener: &mut Listener<'_>,
     ) -> Result<(), MeasureError> {
         let (clock, plan) = (self.clock, self.plan);
-        let (look, every, end) = (Nanos::from(plan.look.0), Nanos::from(plan.every.0), Nanos::from(plan.duration.0));
+        let (look, every, end) = (
+            Nanos::from(plan.look.0),
+            Nanos::from(plan.every.0),
+            Nanos::from(plan.duration.0),
+        );
         let began = clock.now();
         let mut window = ExposureWindow::default();
         let mut window_since = Nanos(0);
         let mut committed = 0;
         for beat in 1u64.. {
             let due = began + Nanos(look.0.saturating_mul(beat.cast_signed())) + within(look, beat);
-            if clock.now() < due && !wait_until(clock, due, || listener.stop.load(Ordering::Relaxed)) {
+            if clock.now() < due
+                && !wait_until(clock, due, || listener.stop.load(Ordering::Relaxed))
+            {
                 break;
             }
             if clock.now() - due > look + look {
@@ -333,7 +377,8 @@ impl Looking<'_> {
             if now - window_since >= every || now >= end {
                 window.start_us = window_since.as_micros();
                 window.end_us = now.as_micros();
-                window.committed = self.figures.committed - std::mem::replace(&mut committed, self.figures.committed);
+                window.committed = self.figures.committed
+                    - std::mem::replace(&mut committed, self.figures.committed);
                 if window.looks > 0 {
                     (listener.window)(&window);
                 }
@@ -355,7 +400,9 @@ impl Looking<'_> {
 
     /// Whether the primary is there at the end.
     fn there(&mut self) -> Result<(), MeasureError> {
-        let Some((since, error)) = self.lost.take() else { return Ok(()) };
+        let Some((since, error)) = self.lost.take() else {
+            return Ok(());
+        };
         let gone = (self.clock.now() - since).0 as f64 / 1e9;
         self.outcome.warnings.push(Warning::new(
             WarningCode::ServerLost,
@@ -382,7 +429,9 @@ impl Looking<'_> {
         while open > 0 {
             let left = late - self.clock.now();
             let wait = Duration::from_nanos(left.0.max(0).cast_unsigned());
-            let Ok(answer) = answers.recv_timeout(wait) else { break };
+            let Ok(answer) = answers.recv_timeout(wait) else {
+                break;
+            };
             // One that was late for its own beat is news all the same.
             if answer.beat == beat {
                 open -= 1;
@@ -431,7 +480,8 @@ impl Looking<'_> {
             }
             Err(error) => {
                 if !std::mem::replace(&mut self.failing[answer.replica], true) {
-                    let text = format!("{error}; what it received meanwhile counts as not received");
+                    let text =
+                        format!("{error}; what it received meanwhile counts as not received");
                     (listener.note)(&text);
                     self.outcome.warnings.push(Warning::new(
                         WarningCode::Reconnected,
@@ -447,12 +497,20 @@ impl Looking<'_> {
     /// Takes what the primary had logged until a moment.
     fn logged(&mut self, until: Nanos, listener: &mut Listener<'_>) -> Result<(), MeasureError> {
         let mut inbox = self.stream.inbox();
-        let taken = inbox.arrivals.iter().take_while(|tapped| tapped.arrival.at.is_none_or(|at| at <= until)).count();
+        let taken = inbox
+            .arrivals
+            .iter()
+            .take_while(|tapped| tapped.arrival.at.is_none_or(|at| at <= until))
+            .count();
         for tapped in inbox.arrivals.drain(..taken) {
             self.figures.committed += 1;
             self.figures.bytes_committed += tapped.bytes;
             // What came over a connection that was made again has no stamp: not before now.
-            self.pending.add(&tapped.arrival.gtid, tapped.bytes, tapped.arrival.at.unwrap_or(until));
+            self.pending.add(
+                &tapped.arrival.gtid,
+                tapped.bytes,
+                tapped.arrival.at.unwrap_or(until),
+            );
         }
         let notes = std::mem::take(&mut inbox.notes);
         drop(inbox);
@@ -464,14 +522,23 @@ impl Looking<'_> {
                     self.lost.get_or_insert((now, error));
                 }
                 Note::Back { hole, after } => {
-                    let lost = if hole { "; the part of its log in between is gone" } else { "" };
-                    let text = format!("the primary: connected again after {:.1} s{lost}", after.as_secs_f64());
+                    let lost = if hole {
+                        "; the part of its log in between is gone"
+                    } else {
+                        ""
+                    };
+                    let text = format!(
+                        "the primary: connected again after {:.1} s{lost}",
+                        after.as_secs_f64()
+                    );
                     (listener.note)(&text);
                     if let Some((since, _)) = self.lost.take() {
                         self.blind = self.blind + (self.clock.now() - since);
                     }
                     let hint = "that time counts for nothing; what was committed meanwhile is counted from the reconnection on";
-                    self.outcome.warnings.push(Warning::new(WarningCode::Reconnected, text, hint));
+                    self.outcome
+                        .warnings
+                        .push(Warning::new(WarningCode::Reconnected, text, hint));
                 }
                 Note::Failed(error) => {
                     let now = self.clock.now();
@@ -493,7 +560,8 @@ fn within(look: Nanos, beat: u64) -> Nanos {
 /// Adds a look to its stretch; `committed` is filled in at the end of it.
 fn extend(window: &mut ExposureWindow, sample: &ExposureSample) {
     let looks = window.looks as f64;
-    window.transactions_mean = (window.transactions_mean * looks + sample.transactions as f64) / (looks + 1.0);
+    window.transactions_mean =
+        (window.transactions_mean * looks + sample.transactions as f64) / (looks + 1.0);
     window.looks += 1;
     window.transactions_max = window.transactions_max.max(sample.transactions);
     window.bytes_max = window.bytes_max.max(sample.bytes);
@@ -517,9 +585,23 @@ mod tests {
     fn a_stretch_is_made_of_its_looks() {
         let mut window = ExposureWindow::default();
         for (transactions, age_us) in [(0, None), (4, Some(10.0)), (2, Some(30.0))] {
-            extend(&mut window, &ExposureSample { transactions, bytes: transactions * 10, age_us, ..ExposureSample::default() });
+            extend(
+                &mut window,
+                &ExposureSample {
+                    transactions,
+                    bytes: transactions * 10,
+                    age_us,
+                    ..ExposureSample::default()
+                },
+            );
         }
-        assert_eq!((window.looks, window.transactions_max, window.bytes_max), (3, 4, 40));
-        assert!((window.transactions_mean - 2.0).abs() < 1e-9 && (window.age_max_us - 30.0).abs() < 1e-9);
+        assert_eq!(
+            (window.looks, window.transactions_max, window.bytes_max),
+            (3, 4, 40)
+        );
+        assert!(
+            (window.transactions_mean - 2.0).abs() < 1e-9
+                && (window.age_max_us - 30.0).abs() < 1e-9
+        );
     }
 }

@@ -52,12 +52,21 @@ impl Pending {
     pub(super) fn add(&mut self, gtid: &Gtid, bytes: u64, at: Nanos) {
         let (origin, last) = match gtid {
             Gtid::Domain(gtid) => (Origin::Domain(gtid.domain), gtid.sequence),
-            Gtid::Numbered { uuid, tag, number } => {
-                (Origin::Numbered { uuid: uuid.to_string(), tag: tag.as_str().to_owned() }, *number)
-            }
+            Gtid::Numbered { uuid, tag, number } => (
+                Origin::Numbered {
+                    uuid: uuid.to_string(),
+                    tag: tag.as_str().to_owned(),
+                },
+                *number,
+            ),
         };
         let entries = self.origins.entry(origin).or_default();
-        entries.push_back(Entry { last, count: 1, bytes, at });
+        entries.push_back(Entry {
+            last,
+            count: 1,
+            bytes,
+            at,
+        });
         self.transactions += 1;
         self.bytes += bytes;
         if entries.len() > MOST {
@@ -80,12 +89,19 @@ impl Pending {
         for (origin, entries) in &mut self.origins {
             let has = |number: u64| match origin {
                 Origin::Domain(domain) => by.clone().any(|received| {
-                    let Received::Domains(last) = received else { return false };
-                    last.iter().any(|gtid| gtid.domain == *domain && gtid.sequence >= number)
+                    let Received::Domains(last) = received else {
+                        return false;
+                    };
+                    last.iter()
+                        .any(|gtid| gtid.domain == *domain && gtid.sequence >= number)
                 }),
                 Origin::Numbered { uuid, tag } => by.clone().any(|received| {
-                    let Received::Set(set) = received else { return false };
-                    intervals(set, uuid, tag).iter().any(|(first, last)| (*first..=*last).contains(&number))
+                    let Received::Set(set) = received else {
+                        return false;
+                    };
+                    intervals(set, uuid, tag)
+                        .iter()
+                        .any(|(first, last)| (*first..=*last).contains(&number))
                 }),
             };
             while let Some(entry) = entries.front().copied().filter(|entry| has(entry.last)) {
@@ -106,12 +122,18 @@ impl Pending {
 
     /// Arrival of the oldest.
     pub(super) fn oldest(&self) -> Option<Nanos> {
-        self.origins.values().filter_map(|entries| entries.front()).map(|entry| entry.at).min()
+        self.origins
+            .values()
+            .filter_map(|entries| entries.front())
+            .map(|entry| entry.at)
+            .min()
     }
 }
 
 fn intervals<'s>(set: &'s GtidSet, uuid: &str, tag: &str) -> &'s [Interval] {
-    set.parts().find(|(one, its, _)| (*one, *its) == (uuid, tag)).map_or(&[], |(.., intervals)| intervals)
+    set.parts()
+        .find(|(one, its, _)| (*one, *its) == (uuid, tag))
+        .map_or(&[], |(.., intervals)| intervals)
 }
 
 #[cfg(test)]
@@ -133,21 +155,41 @@ mod tests {
         }
         let of = |text: &str| Received::Domains(domain_gtids(text).unwrap());
         pending.received([of("0-1-2"), of("0-1-1"), of("7-1-9")].iter());
-        assert_eq!((pending.transactions(), pending.bytes(), pending.oldest()), (3, 300, Some(Nanos(30))));
+        assert_eq!(
+            (pending.transactions(), pending.bytes(), pending.oldest()),
+            (3, 300, Some(Nanos(30)))
+        );
         pending.received([of("0-1-5")].iter());
-        assert_eq!((pending.transactions(), pending.bytes(), pending.oldest()), (0, 0, None));
+        assert_eq!(
+            (pending.transactions(), pending.bytes(), pending.oldest()),
+            (0, 0, None)
+        );
     }
 
     #[test]
     fn tags_and_gaps_are_told_apart() {
         let uuid = "3e11fa47-71ca-11e1-9e33-c80aa9429562";
         let mut pending = Pending::default();
-        for text in [format!("{uuid}:1"), format!("{uuid}:2"), format!("{uuid}:batch:1")] {
+        for text in [
+            format!("{uuid}:1"),
+            format!("{uuid}:2"),
+            format!("{uuid}:batch:1"),
+        ] {
             pending.add(&gtid(&text), 1, Nanos(1));
         }
-        pending.received([Received::Set(GtidSet::parse(&format!("{uuid}:1:3")).unwrap())].iter());
+        pending.received(
+            [Received::Set(
+                GtidSet::parse(&format!("{uuid}:1:3")).unwrap(),
+            )]
+            .iter(),
+        );
         assert_eq!(pending.transactions(), 2);
-        pending.received([Received::Set(GtidSet::parse(&format!("{uuid}:1-2,{uuid}:batch:1")).unwrap())].iter());
+        pending.received(
+            [Received::Set(
+                GtidSet::parse(&format!("{uuid}:1-2,{uuid}:batch:1")).unwrap(),
+            )]
+            .iter(),
+        );
         assert_eq!(pending.transactions(), 0);
     }
 
@@ -156,13 +198,33 @@ mod tests {
         let mut pending = Pending::default();
         let count = MOST as u64 * 5;
         for number in 1..=count {
-            pending.add(&gtid(&format!("0-1-{number}")), 3, Nanos(number.cast_signed()));
+            pending.add(
+                &gtid(&format!("0-1-{number}")),
+                3,
+                Nanos(number.cast_signed()),
+            );
         }
-        assert!(pending.origins.values().all(|entries| entries.len() <= MOST));
-        assert_eq!((pending.transactions(), pending.bytes(), pending.oldest()), (count, 3 * count, Some(Nanos(1))));
-        pending.received([Received::Domains(domain_gtids(&format!("0-1-{}", count / 2)).unwrap())].iter());
+        assert!(
+            pending
+                .origins
+                .values()
+                .all(|entries| entries.len() <= MOST)
+        );
+        assert_eq!(
+            (pending.transactions(), pending.bytes(), pending.oldest()),
+            (count, 3 * count, Some(Nanos(1)))
+        );
+        pending.received(
+            [Received::Domains(
+                domain_gtids(&format!("0-1-{}", count / 2)).unwrap(),
+            )]
+            .iter(),
+        );
         let left = pending.transactions();
-        assert!(left >= count - count / 2 && left <= count - count / 2 + 16, "{left}");
+        assert!(
+            left >= count - count / 2 && left <= count - count / 2 + 16,
+            "{left}"
+        );
     }
 
     proptest! {

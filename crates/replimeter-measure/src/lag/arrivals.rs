@@ -41,7 +41,13 @@ pub(super) struct Arrivals {
 impl Arrivals {
     /// For so many streams; the first is the primary's.
     pub(super) fn new(streams: usize) -> Self {
-        Self { streams, known: HashMap::new(), order: VecDeque::new(), matched: Vec::new(), forgotten: 0 }
+        Self {
+            streams,
+            known: HashMap::new(),
+            order: VecDeque::new(),
+            matched: Vec::new(),
+            forgotten: 0,
+        }
     }
 
     fn entry(&mut self, gtid: Gtid) -> &mut Transaction {
@@ -55,7 +61,11 @@ impl Arrivals {
                 self.forgotten += u64::from(gone.seq.is_some());
             }
         }
-        self.known.entry(gtid).or_insert_with(|| Transaction { seq: None, at: vec![None; streams], told: vec![false; streams] })
+        self.known.entry(gtid).or_insert_with(|| Transaction {
+            seq: None,
+            at: vec![None; streams],
+            told: vec![false; streams],
+        })
     }
 
     /// A transaction arrived on a stream.
@@ -75,12 +85,21 @@ impl Arrivals {
     }
 
     fn match_up(&mut self, gtid: Gtid) {
-        let Some(entry) = self.known.get_mut(&gtid) else { return };
-        let (Some(seq), Some(on_primary)) = (entry.seq, entry.at.first().copied().flatten()) else { return };
+        let Some(entry) = self.known.get_mut(&gtid) else {
+            return;
+        };
+        let (Some(seq), Some(on_primary)) = (entry.seq, entry.at.first().copied().flatten()) else {
+            return;
+        };
         for stream in 1..self.streams {
             if let (Some(on_replica), false) = (entry.at[stream], entry.told[stream]) {
                 entry.told[stream] = true;
-                self.matched.push(Matched { seq, replica: stream - 1, on_primary, on_replica });
+                self.matched.push(Matched {
+                    seq,
+                    replica: stream - 1,
+                    on_primary,
+                    on_replica,
+                });
             }
         }
         if entry.told.iter().skip(1).all(|told| *told) {
@@ -109,14 +128,27 @@ mod tests {
         arrivals.arrived(2, gtid(7), Nanos(30));
         arrivals.arrived(1, gtid(7), Nanos(20));
         arrivals.wrote(gtid(7), 1);
-        assert!(arrivals.take().is_empty(), "the primary's stream has not shown it");
+        assert!(
+            arrivals.take().is_empty(),
+            "the primary's stream has not shown it"
+        );
         arrivals.arrived(0, gtid(7), Nanos(25));
         let on_primary = Nanos(25);
         assert_eq!(
             arrivals.take(),
             [
-                Matched { seq: 1, replica: 0, on_primary, on_replica: Nanos(20) },
-                Matched { seq: 1, replica: 1, on_primary, on_replica: Nanos(30) }
+                Matched {
+                    seq: 1,
+                    replica: 0,
+                    on_primary,
+                    on_replica: Nanos(20)
+                },
+                Matched {
+                    seq: 1,
+                    replica: 1,
+                    on_primary,
+                    on_replica: Nanos(30)
+                }
             ]
         );
         assert!(arrivals.known.is_empty());

@@ -102,12 +102,18 @@ impl Board {
 
     /// The highest row up to which a slot has seen everything.
     pub(super) fn seen(&self, slot: usize) -> u64 {
-        self.seen.get(slot).map_or(u64::MAX, |seen| seen.load(Ordering::Acquire))
+        self.seen
+            .get(slot)
+            .map_or(u64::MAX, |seen| seen.load(Ordering::Acquire))
     }
 
     /// The highest row that every slot has seen, with all before it.
     pub(super) fn seen_everywhere(&self) -> u64 {
-        self.seen.iter().map(|seen| seen.load(Ordering::Acquire)).min().unwrap_or(0)
+        self.seen
+            .iter()
+            .map(|seen| seen.load(Ordering::Acquire))
+            .min()
+            .unwrap_or(0)
     }
 
     /// No more rows will be sent.
@@ -120,7 +126,11 @@ impl Board {
     }
 
     /// Does the work of a measuring thread; a failure ends the whole part.
-    pub(super) fn measuring<T>(&self, real_time: bool, work: impl FnOnce() -> Result<T, ServerError>) -> Result<T, ServerError> {
+    pub(super) fn measuring<T>(
+        &self,
+        real_time: bool,
+        work: impl FnOnce() -> Result<T, ServerError>,
+    ) -> Result<T, ServerError> {
         prepare_measuring_thread(real_time);
         let result = work();
         if result.is_err() {

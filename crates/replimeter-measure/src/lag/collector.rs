@@ -128,7 +128,10 @@ impl<'a> Collector<'a> {
         last: u64,
         script: &Script,
     ) -> Self {
-        let taps = slots.iter().filter(|slot| slot.method == Method::Tap).count();
+        let taps = slots
+            .iter()
+            .filter(|slot| slot.method == Method::Tap)
+            .count();
         Self {
             board,
             clock,
@@ -178,10 +181,22 @@ impl<'a> Collector<'a> {
                 break;
             }
             // Nothing more is written, and what is left was never ours: it would be awaited for ever.
-            if self.board.finished() && writer_gone && self.pending.values().all(|pending| pending.write.is_none()) {
-                let cause = format!("{} rows appeared that this run did not write", self.pending.len());
+            if self.board.finished()
+                && writer_gone
+                && self.pending.values().all(|pending| pending.write.is_none())
+            {
+                let cause = format!(
+                    "{} rows appeared that this run did not write",
+                    self.pending.len()
+                );
                 let hint = "does another measurement write to another server of this cluster? let one end first";
-                self.ending.failure = Some(cluster.primary.session.unfit("cannot measure", cause, hint).into());
+                self.ending.failure = Some(
+                    cluster
+                        .primary
+                        .session
+                        .unfit("cannot measure", cause, hint)
+                        .into(),
+                );
                 break;
             }
             // A thread that ended early has the reason; the caller joins it.
@@ -240,7 +255,9 @@ impl<'a> Collector<'a> {
     fn take_sightings(&mut self, sightings: &Receiver<Seen>) -> bool {
         loop {
             match sightings.try_recv() {
-                Ok(Seen::Row { slot, sighting }) => self.entry(sighting.seq).sightings[slot] = Some(sighting),
+                Ok(Seen::Row { slot, sighting }) => {
+                    self.entry(sighting.seq).sightings[slot] = Some(sighting)
+                }
                 Ok(Seen::Untold { slot, seq }) => self.entry(seq).untold.push(slot),
                 Ok(Seen::Told(told)) => {
                     if let Some(fall) = self.falls.get_mut(told.replica) {
@@ -253,7 +270,9 @@ impl<'a> Collector<'a> {
                         arrivals.arrived(stream, gtid, at);
                     }
                 }
-                Ok(Seen::PointSelect { began, ended }) => self.point_selects.push_back((began, ended)),
+                Ok(Seen::PointSelect { began, ended }) => {
+                    self.point_selects.push_back((began, ended))
+                }
                 Err(TryRecvError::Empty) => return false,
                 Err(TryRecvError::Disconnected) => return true,
             }
@@ -262,13 +281,30 @@ impl<'a> Collector<'a> {
 
     /// Makes sightings of the rows that arrived on the primary's and a replica's binary log.
     fn take_matches(&mut self) {
-        let matches = self.arrivals.as_mut().map(Arrivals::take).unwrap_or_default();
-        for Matched { seq, replica, on_primary, on_replica } in matches {
+        let matches = self
+            .arrivals
+            .as_mut()
+            .map(Arrivals::take)
+            .unwrap_or_default();
+        for Matched {
+            seq,
+            replica,
+            on_primary,
+            on_replica,
+        } in matches
+        {
             let tap = |slot: &Slot| slot.replica == replica && slot.method == Method::Tap;
-            let Some(slot) = self.slots.iter().position(tap) else { continue };
+            let Some(slot) = self.slots.iter().position(tap) else {
+                continue;
+            };
             let beside = Beside::Primary(on_primary);
-            self.entry(seq).sightings[slot] =
-                Some(Sighting { seq, after: on_replica, hit_began: on_replica, until: on_replica, beside });
+            self.entry(seq).sightings[slot] = Some(Sighting {
+                seq,
+                after: on_replica,
+                hit_began: on_replica,
+                until: on_replica,
+                beside,
+            });
             self.tapped[slot].insert(seq);
             self.board.saw_up_to(slot, self.tapped[slot].low());
         }
@@ -277,7 +313,9 @@ impl<'a> Collector<'a> {
     /// Finds the point select that was under way at each acknowledgement, and
     /// forgets those before it.
     fn match_point_selects(&mut self) {
-        while let (Some(ack), Some(newest)) = (self.acks.front().copied(), self.point_selects.back()) {
+        while let (Some(ack), Some(newest)) =
+            (self.acks.front().copied(), self.point_selects.back())
+        {
             if newest.1 < ack {
                 return;
             }
@@ -309,13 +347,21 @@ impl<'a> Collector<'a> {
     /// Hands complete samples on and forgets rows that everybody has seen.
     fn hand_on(&mut self, listener: &mut Listener<'_>) -> Result<(), String> {
         for seq in std::mem::take(&mut self.touched) {
-            let Some(pending) = self.pending.get_mut(&seq) else { continue };
+            let Some(pending) = self.pending.get_mut(&seq) else {
+                continue;
+            };
             let Some(write) = pending.write else { continue };
             for (index, (slot, sighting)) in self.slots.iter().zip(&pending.sightings).enumerate() {
                 if (sighting.is_some() || pending.untold.contains(&index)) && !pending.told[index] {
                     pending.told[index] = true;
                     let untold = sighting.is_none();
-                    let sample = LagSample { replica: slot.replica, method: slot.method, write, sighting: *sighting, untold };
+                    let sample = LagSample {
+                        replica: slot.replica,
+                        method: slot.method,
+                        write,
+                        sighting: *sighting,
+                        untold,
+                    };
                     self.last = sample.from_ack();
                     (listener.sample)(&sample)?;
                 }
@@ -375,10 +421,20 @@ impl<'a> Collector<'a> {
         })
     }
 
-    fn overdue_on(&self, slot: Slot, write: &Write, now: Nanos, cluster: &Cluster) -> Option<MeasureError> {
+    fn overdue_on(
+        &self,
+        slot: Slot,
+        write: &Write,
+        now: Nanos,
+        cluster: &Cluster,
+    ) -> Option<MeasureError> {
         let timeout = Nanos::from(self.plan.timeout.0);
         let age = now - write.send;
-        let checked = if self.phase == Phase::Floor { None } else { cluster.replicas.get(slot.replica) };
+        let checked = if self.phase == Phase::Floor {
+            None
+        } else {
+            cluster.replicas.get(slot.replica)
+        };
         let seen = match slot.method {
             Method::Poll => "visible",
             Method::Wait => "applied (method wait)",
@@ -387,12 +443,19 @@ impl<'a> Collector<'a> {
         };
         let Some(checked) = checked else {
             return (age > timeout).then(|| {
-                let cause =
-                    format!("row {} was not {seen}, {:.1} s after it was written there", write.seq, age.as_micros() / 1e6);
+                let cause = format!(
+                    "row {} was not {seen}, {:.1} s after it was written there",
+                    write.seq,
+                    age.as_micros() / 1e6
+                );
                 cluster
                     .primary
                     .session
-                    .unfit("cannot measure", cause, "is the server overloaded? --timeout sets the limit")
+                    .unfit(
+                        "cannot measure",
+                        cause,
+                        "is the server overloaded? --timeout sets the limit",
+                    )
                     .into()
             });
         };
@@ -402,10 +465,17 @@ impl<'a> Collector<'a> {
         }
         let late = age > timeout;
         let (state, hint) = match checked.state_now() {
-            Err(error) if matches!(error.kind, ErrorKind::Timeout | ErrorKind::Unreachable | ErrorKind::Lost) => (
-                late.then(|| format!("its state cannot be read: {}", error.cause)),
-                "is the server frozen, or cut off? its error log and its host may say",
-            ),
+            Err(error)
+                if matches!(
+                    error.kind,
+                    ErrorKind::Timeout | ErrorKind::Unreachable | ErrorKind::Lost
+                ) =>
+            {
+                (
+                    late.then(|| format!("its state cannot be read: {}", error.cause)),
+                    "is the server frozen, or cut off? its error log and its host may say",
+                )
+            }
             Err(error) => return Some(error.into()),
             // An error of the applying thread does not go away by itself; a
             // stopped or reconnecting replica may come back within the time-out.
@@ -418,8 +488,19 @@ impl<'a> Collector<'a> {
                 },
             ),
         };
-        let cause = format!("row {} was not {seen} after {:.1} s; {}", write.seq, age.as_micros() / 1e6, state?);
-        Some(checked.server.session.unfit("does not show what the primary wrote", cause, hint).into())
+        let cause = format!(
+            "row {} was not {seen} after {:.1} s; {}",
+            write.seq,
+            age.as_micros() / 1e6,
+            state?
+        );
+        Some(
+            checked
+                .server
+                .session
+                .unfit("does not show what the primary wrote", cause, hint)
+                .into(),
+        )
     }
 
     /// Hands on what never came, and sums up.
@@ -433,13 +514,27 @@ impl<'a> Collector<'a> {
                 if now - write.send < timeout {
                     continue;
                 }
-                for (slot, _) in self.slots.iter().zip(&pending.told).filter(|(_, told)| !**told) {
-                    let sample = LagSample { replica: slot.replica, method: slot.method, write, sighting: None, untold: false };
+                for (slot, _) in self
+                    .slots
+                    .iter()
+                    .zip(&pending.told)
+                    .filter(|(_, told)| !**told)
+                {
+                    let sample = LagSample {
+                        replica: slot.replica,
+                        method: slot.method,
+                        write,
+                        sighting: None,
+                        untold: false,
+                    };
                     let _ = (listener.sample)(&sample);
                 }
             }
         }
-        self.ending.stages = std::mem::take(&mut self.falls).into_iter().map(Fall::finish).collect();
+        self.ending.stages = std::mem::take(&mut self.falls)
+            .into_iter()
+            .map(Fall::finish)
+            .collect();
         if self.emptied > 0 {
             self.ending.warnings.push(Warning::new(
                 WarningCode::TableEmptied,
@@ -457,9 +552,17 @@ impl<'a> Collector<'a> {
 
 /// Says by how much the methods differ on a row that all of them saw: each against
 /// the first of its replica.
-fn compare(slots: &[Slot], write: &Write, sightings: &[Option<Sighting>], listener: &mut Listener<'_>) {
+fn compare(
+    slots: &[Slot],
+    write: &Write,
+    sightings: &[Option<Sighting>],
+    listener: &mut Listener<'_>,
+) {
     for (slot, sighting) in slots.iter().zip(sightings) {
-        let first = slots.iter().zip(sightings).find(|(other, _)| other.replica == slot.replica);
+        let first = slots
+            .iter()
+            .zip(sightings)
+            .find(|(other, _)| other.replica == slot.replica);
         if let (Some(sighting), Some((reference, Some(theirs)))) = (sighting, first)
             && reference.method != slot.method
         {
@@ -477,7 +580,9 @@ fn compare(slots: &[Slot], write: &Write, sightings: &[Option<Sighting>], listen
 /// Hands a row that everybody has seen to each replica's waterfall.
 fn fall(falls: &mut [Fall], slots: &[Slot], write: &Write, pending: &Pending) {
     let of = |replica, method| {
-        let slot = slots.iter().position(|slot| *slot == Slot { replica, method })?;
+        let slot = slots
+            .iter()
+            .position(|slot| *slot == Slot { replica, method })?;
         pending.sightings[slot].as_ref()
     };
     for (replica, fall) in falls.iter_mut().enumerate() {

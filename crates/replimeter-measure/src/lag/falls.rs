@@ -24,17 +24,25 @@ impl Fall {
     /// Of a replica that replicates through a channel or is a member of a group.
     pub(super) fn new(engine: Engine, replica: &str, tap: bool, clocks: Clocks) -> Self {
         let [primary, own] = clocks;
-        Self { joiner: Some(Joiner::new(primary, own)), waterfall: Waterfall::new(&chain(engine, replica, tap)) }
+        Self {
+            joiner: Some(Joiner::new(primary, own)),
+            waterfall: Waterfall::new(&chain(engine, replica, tap)),
+        }
     }
 
     /// Of a Galera node.
     pub(super) fn galera() -> Self {
-        Self { joiner: None, waterfall: Waterfall::new(&GALERA_CHAIN) }
+        Self {
+            joiner: None,
+            waterfall: Waterfall::new(&GALERA_CHAIN),
+        }
     }
 
     /// Takes what the replica said.
     pub(super) fn told(&mut self, told: &Told) {
-        let Some(joiner) = &mut self.joiner else { return };
+        let Some(joiner) = &mut self.joiner else {
+            return;
+        };
         let [primary, own] = told.clocks;
         joiner.set_clocks(primary, own);
         joiner.answer(told.began, told.ended, &told.answer);
@@ -45,9 +53,16 @@ impl Fall {
 
     /// Takes a row that was seen by a read, and when it was in the primary's binary log
     /// by a tap.
-    pub(super) fn seen(&mut self, write: &Write, gtid: Option<&str>, in_binlog: Option<Nanos>, sighting: &Sighting) {
+    pub(super) fn seen(
+        &mut self,
+        write: &Write,
+        gtid: Option<&str>,
+        in_binlog: Option<Nanos>,
+        sighting: &Sighting,
+    ) {
         // It was there after the send, before the tap heard of it and before the primary answered.
-        let in_binlog = in_binlog.map(|at| Point::within(write.send, at.min(write.ack).max(write.send)));
+        let in_binlog =
+            in_binlog.map(|at| Point::within(write.send, at.min(write.ack).max(write.send)));
         let after = Some(sighting.after).filter(|after| *after > write.send);
         match (&mut self.joiner, gtid) {
             (Some(joiner), Some(gtid)) => joiner.transaction(Transaction {
@@ -62,7 +77,12 @@ impl Fall {
             (None, _) => {
                 let exact = |at| Some(Point::new(at, Nanos(0)));
                 let visible = Some(Point::within(after.unwrap_or(write.send), sighting.until));
-                let points = Points { send: exact(write.send), ack: exact(write.ack), visible, ..Points::default() };
+                let points = Points {
+                    send: exact(write.send),
+                    ack: exact(write.ack),
+                    visible,
+                    ..Points::default()
+                };
                 self.waterfall.record(&points);
             }
             (Some(_), None) => {}

@@ -44,26 +44,40 @@ pub fn possible(cluster: &mut Cluster, wanted: &Methods) -> Result<Possible, Ser
     Ok(possible)
 }
 
-fn check(cluster: &mut Cluster, method: Method, stamps: &mut Option<Stamps>) -> Result<(), ServerError> {
+fn check(
+    cluster: &mut Cluster,
+    method: Method,
+    stamps: &mut Option<Stamps>,
+) -> Result<(), ServerError> {
     match method {
         Method::Poll => Ok(()),
         Method::Wait => {
             Written::prepare(&mut cluster.primary.session, &cluster.primary.facts)?;
-            cluster
-                .replicas
-                .iter_mut()
-                .try_for_each(|replica| Wait::prepare(&mut replica.server.session, &replica.server.facts).map(|_| ()))
+            cluster.replicas.iter_mut().try_for_each(|replica| {
+                Wait::prepare(&mut replica.server.session, &replica.server.facts).map(|_| ())
+            })
         }
         Method::Stamp | Method::StampUdf => {
             if cluster.replicas.is_empty() {
-                let (cause, hint) = ("a lone server's stamps have nothing to be compared with", "use --method poll");
-                return Err(cluster.primary.session.unfit("cannot measure by `stamp`", cause, hint));
+                let (cause, hint) = (
+                    "a lone server's stamps have nothing to be compared with",
+                    "use --method poll",
+                );
+                return Err(cluster.primary.session.unfit(
+                    "cannot measure by `stamp`",
+                    cause,
+                    hint,
+                ));
             }
             let found = match stamps.take() {
                 Some(found) => found,
                 None => Stamps::find(cluster)?,
             };
-            let there = if method == Method::Stamp { found.sysdate } else { found.udf };
+            let there = if method == Method::Stamp {
+                found.sysdate
+            } else {
+                found.udf
+            };
             let lacking = found.lacking.join("; ");
             *stamps = Some(found);
             if there {

@@ -141,7 +141,11 @@ pub struct Outcome {
 
 /// Cuts the plan's sizes down to what every server accepts.
 fn clamp(cluster: &Cluster, plan: &LagPlan, warnings: &mut Vec<Warning>) -> u64 {
-    let limit = cluster.max_allowed_packet().unwrap_or(LARGEST_PACKET).saturating_sub(PACKET_OVERHEAD).max(1);
+    let limit = cluster
+        .max_allowed_packet()
+        .unwrap_or(LARGEST_PACKET)
+        .saturating_sub(PACKET_OVERHEAD)
+        .max(1);
     let wanted = plan.largest_size();
     if wanted > limit {
         warnings.push(Warning::new(
@@ -202,11 +206,13 @@ pub fn check_stages(cluster: &mut Cluster, plan: &LagPlan) -> Result<(), ServerE
     if !plan.stages || cluster.primary.galera.is_some() {
         return Ok(());
     }
-    Written::prepare(&mut cluster.primary.session, &cluster.primary.facts).map(|_| ()).map_err(|mut error| {
-        error.doing = "cannot observe the stages".to_owned();
-        error.hint = "set gtid_mode=ON on every server, or leave --stages out".to_owned();
-        error
-    })
+    Written::prepare(&mut cluster.primary.session, &cluster.primary.facts)
+        .map(|_| ())
+        .map_err(|mut error| {
+            error.doing = "cannot observe the stages".to_owned();
+            error.hint = "set gtid_mode=ON on every server, or leave --stages out".to_owned();
+            error
+        })
 }
 
 /// Measures. The table must be there; see [`crate::table::ProbeTable`]. Rows get ids
@@ -231,22 +237,48 @@ pub fn run(
     let limit = clamp(cluster, plan, &mut warnings);
     let bytes = payload(plan.largest_size().min(limit));
     let answer = plan.timeout.0 + ANSWER_MARGIN;
-    let node = |node: &Node| Node { answer, ..node.clone() };
+    let node = |node: &Node| Node {
+        answer,
+        ..node.clone()
+    };
     let primary = node(&cluster.primary.node);
-    let replicas: Vec<Node> = cluster.replicas.iter().map(|replica| node(&replica.server.node)).collect();
-    let mut outcome = Outcome { warnings, size_limit: limit, ..Outcome::default() };
+    let replicas: Vec<Node> = cluster
+        .replicas
+        .iter()
+        .map(|replica| node(&replica.server.node))
+        .collect();
+    let mut outcome = Outcome {
+        warnings,
+        size_limit: limit,
+        ..Outcome::default()
+    };
     let mut next_id = first_id;
-    let mut part =
-        |script: Script, observed: &[Node], cluster: &mut Cluster, outcome: &mut Outcome, listener: &mut Listener<'_>| {
-            let part = Part { primary: &primary, observed, possible, bytes: &bytes, limit, clock, plan };
-            let ending = part.run(script, &mut next_id, cluster, listener)?;
-            absorb(outcome, ending);
-            Ok::<bool, MeasureError>(outcome.failure.is_none() && !outcome.interrupted)
+    let mut part = |script: Script,
+                    observed: &[Node],
+                    cluster: &mut Cluster,
+                    outcome: &mut Outcome,
+                    listener: &mut Listener<'_>| {
+        let part = Part {
+            primary: &primary,
+            observed,
+            possible,
+            bytes: &bytes,
+            limit,
+            clock,
+            plan,
         };
+        let ending = part.run(script, &mut next_id, cluster, listener)?;
+        absorb(outcome, ending);
+        Ok::<bool, MeasureError>(outcome.failure.is_none() && !outcome.interrupted)
+    };
     let null_replica = std::slice::from_ref(&primary);
     // The first row proves that what the primary writes arrives, before anything
     // is counted.
-    let observed = if replicas.is_empty() { null_replica } else { replicas.as_slice() };
+    let observed = if replicas.is_empty() {
+        null_replica
+    } else {
+        replicas.as_slice()
+    };
     part(Script::proof(), observed, cluster, &mut outcome, listener)?;
     if let Some(failure) = outcome.failure {
         return Err(failure);
@@ -257,16 +289,32 @@ pub fn run(
     // From here on there is something to keep, whatever happens.
     let mut rest = || -> Result<(), MeasureError> {
         if plan.floor_rounds > 0 {
-            if !part(Script::floor(plan), null_replica, cluster, &mut outcome, listener)? {
+            if !part(
+                Script::floor(plan),
+                null_replica,
+                cluster,
+                &mut outcome,
+                listener,
+            )? {
                 return Ok(());
             }
             // On a thread of its own, since it takes real-time priority as the observer does.
             let rows = first_id + 1..first_id + 1 + plan.floor_rounds * 2;
             let stop = listener.stop;
-            let trips = thread::scope(|scope| scope.spawn(|| point_selects(clock, &primary, rows, plan.real_time, stop)).join());
+            let trips = thread::scope(|scope| {
+                scope
+                    .spawn(|| point_selects(clock, &primary, rows, plan.real_time, stop))
+                    .join()
+            });
             outcome.point_select = trips.map_err(|_| MeasureError::Thread)??;
         }
-        part(Script::measure(plan), observed, cluster, &mut outcome, listener)?;
+        part(
+            Script::measure(plan),
+            observed,
+            cluster,
+            &mut outcome,
+            listener,
+        )?;
         Ok(())
     };
     match rest() {
@@ -317,9 +365,20 @@ impl Part<'_> {
     /// Who is observed how: the floor's null replica is the primary, on which a stamp
     /// would be compared with itself.
     fn slots(&self, phase: Phase) -> Vec<Slot> {
-        let methods = self.possible.methods.iter().filter(|method| phase != Phase::Floor || !method.stamps());
+        let methods = self
+            .possible
+            .methods
+            .iter()
+            .filter(|method| phase != Phase::Floor || !method.stamps());
         let methods: Vec<Method> = methods.copied().collect();
-        (0..self.observed.len()).flat_map(|replica| methods.iter().map(move |method| Slot { replica, method: *method })).collect()
+        (0..self.observed.len())
+            .flat_map(|replica| {
+                methods.iter().map(move |method| Slot {
+                    replica,
+                    method: *method,
+                })
+            })
+            .collect()
     }
 
     /// The facts of an observed server.
@@ -343,41 +402,85 @@ impl Part<'_> {
         let patience = self.plan.timeout.0 + delay_of(cluster);
         for (replica, node) in self.observed.iter().enumerate() {
             let facts = self.facts(phase, replica, cluster);
-            let mut session = Some(arrival(node, &facts.identity(), next_id - 1, patience, stop)?);
-            for (index, slot) in slots.iter().enumerate().filter(|(_, slot)| slot.replica == replica) {
+            let mut session = Some(arrival(
+                node,
+                &facts.identity(),
+                next_id - 1,
+                patience,
+                stop,
+            )?);
+            for (index, slot) in slots
+                .iter()
+                .enumerate()
+                .filter(|(_, slot)| slot.replica == replica)
+            {
                 match slot.method {
-                    Method::Poll => {
-                        prepared.observers.extend(session.take().map(|session| Observer::new(session, index)).transpose()?)
-                    }
+                    Method::Poll => prepared.observers.extend(
+                        session
+                            .take()
+                            .map(|session| Observer::new(session, index))
+                            .transpose()?,
+                    ),
                     Method::Wait => {
                         let galera = cluster.primary.galera.is_some();
                         let null = phase == Phase::Floor || cluster.replicas.is_empty();
                         let for_nothing = null && !waits::on_the_writer(facts.engine, galera);
                         // Rows that follow one another closely must not wait for each other's verifying reads.
-                        let connections = if script.every().is_some() { self.writers(phase) + 1 } else { self.writers(phase) };
-                        let waiters = (0..connections).map(|_| Waiter::open(node, facts, index, for_nothing));
-                        prepared.waiters.push((index, waiters.collect::<Result<_, _>>()?));
+                        let connections = if script.every().is_some() {
+                            self.writers(phase) + 1
+                        } else {
+                            self.writers(phase)
+                        };
+                        let waiters =
+                            (0..connections).map(|_| Waiter::open(node, facts, index, for_nothing));
+                        prepared
+                            .waiters
+                            .push((index, waiters.collect::<Result<_, _>>()?));
                     }
                     Method::Tap => prepared.taps.push(Tap::open(node, facts, replica + 1)?),
                     Method::Stamp | Method::StampUdf => {}
                 }
             }
-            let stamping = slots.iter().enumerate().filter(|(_, slot)| slot.replica == replica && slot.method.stamps());
-            let stamping: Vec<(usize, Method)> = stamping.map(|(index, slot)| (index, slot.method)).collect();
+            let stamping = slots
+                .iter()
+                .enumerate()
+                .filter(|(_, slot)| slot.replica == replica && slot.method.stamps());
+            let stamping: Vec<(usize, Method)> =
+                stamping.map(|(index, slot)| (index, slot.method)).collect();
             if let (false, Some(checked)) = (stamping.is_empty(), cluster.replicas.get(replica)) {
-                let (surveyed, last, federated) = (&checked.server, next_id - 1, self.plan.federated);
-                let reader = StampReader::open(self.primary, node, surveyed, self.clock, stamping, last, federated)?;
+                let (surveyed, last, federated) =
+                    (&checked.server, next_id - 1, self.plan.federated);
+                let reader = StampReader::open(
+                    self.primary,
+                    node,
+                    surveyed,
+                    self.clock,
+                    stamping,
+                    last,
+                    federated,
+                )?;
                 prepared.stamps.push(reader);
             }
         }
         if !prepared.taps.is_empty() {
-            prepared.taps.push(Tap::open(self.primary, &cluster.primary.facts, 0)?);
+            prepared
+                .taps
+                .push(Tap::open(self.primary, &cluster.primary.facts, 0)?);
         }
         self.prepare_stages(slots, phase, cluster, &mut prepared)?;
-        let gtids = !prepared.watchers.is_empty() || slots.iter().any(|slot| matches!(slot.method, Method::Wait | Method::Tap));
+        let gtids = !prepared.watchers.is_empty()
+            || slots
+                .iter()
+                .any(|slot| matches!(slot.method, Method::Wait | Method::Tap));
         for _ in 0..self.writers(phase) {
             let stamps = self.possible.stamps.as_ref();
-            let writer = Writer::open(self.primary, &cluster.primary.facts, stamps, gtids, self.plan.real_time)?;
+            let writer = Writer::open(
+                self.primary,
+                &cluster.primary.facts,
+                stamps,
+                gtids,
+                self.plan.real_time,
+            )?;
             prepared.writers.push(writer);
         }
         Ok(prepared)
@@ -395,17 +498,36 @@ impl Part<'_> {
             return Ok(());
         }
         for (index, checked) in cluster.replicas.iter().enumerate() {
-            let poll = |slot: &Slot| *slot == Slot { replica: index, method: Method::Poll };
-            let Some(slot) = slots.iter().position(poll) else { continue };
+            let poll = |slot: &Slot| {
+                *slot
+                    == Slot {
+                        replica: index,
+                        method: Method::Poll,
+                    }
+            };
+            let Some(slot) = slots.iter().position(poll) else {
+                continue;
+            };
             if cluster.primary.galera.is_some() {
                 prepared.falls.push(Fall::galera());
                 continue;
             }
             let facts = [&cluster.primary.facts, &checked.server.facts];
-            let watcher = Watcher::open([self.primary, &self.observed[index]], facts, index, slot, self.clock)?;
+            let watcher = Watcher::open(
+                [self.primary, &self.observed[index]],
+                facts,
+                index,
+                slot,
+                self.clock,
+            )?;
             let tap = self.possible.methods.contains(&Method::Tap);
             let name = &checked.server.node.name;
-            prepared.falls.push(Fall::new(checked.server.facts.engine, name, tap, watcher.clocks()));
+            prepared.falls.push(Fall::new(
+                checked.server.facts.engine,
+                name,
+                tap,
+                watcher.clocks(),
+            ));
             prepared.watchers.push(watcher);
         }
         Ok(())
@@ -413,7 +535,11 @@ impl Part<'_> {
 
     /// Connections that write: the floor has one, whatever the plan says.
     fn writers(&self, phase: Phase) -> usize {
-        if phase == Phase::Measure { usize::try_from(self.plan.writers).unwrap_or(1) } else { 1 }
+        if phase == Phase::Measure {
+            usize::try_from(self.plan.writers).unwrap_or(1)
+        } else {
+            1
+        }
     }
 
     fn run(
@@ -431,8 +557,20 @@ impl Part<'_> {
         let prepared = self.prepare(&slots, &script, *next_id, cluster, listener.stop)?;
         let (sighted, sightings) = mpsc::channel();
         let (words, writes) = mpsc::channel();
-        let schedule = Schedule::new(&script, self.clock, &board, self.bytes, self.limit, prepared.writers.len(), *next_id);
-        let waiting: Vec<Mutex<SeenRows>> = prepared.waiters.iter().map(|_| Mutex::new(SeenRows::new(last))).collect();
+        let schedule = Schedule::new(
+            &script,
+            self.clock,
+            &board,
+            self.bytes,
+            self.limit,
+            prepared.writers.len(),
+            *next_id,
+        );
+        let waiting: Vec<Mutex<SeenRows>> = prepared
+            .waiters
+            .iter()
+            .map(|_| Mutex::new(SeenRows::new(last)))
+            .collect();
         let (clock, real_time) = (self.clock, self.plan.real_time);
         let ending = thread::scope(|scope| {
             let halt = HaltOnDrop(&board);
@@ -454,14 +592,21 @@ impl Part<'_> {
                 let sighted = sighted.clone();
                 threads.push(scope.spawn(move || reader.run(clock, board, &sighted)));
             }
-            let mut outlets = Outlets { words, waiters: Vec::new() };
+            let mut outlets = Outlets {
+                words,
+                waiters: Vec::new(),
+            };
             for ((_, waiters), seen) in prepared.waiters.into_iter().zip(&waiting) {
                 let mut turns = Vec::new();
                 for waiter in waiters {
                     let (row, rows) = mpsc::channel();
                     turns.push(row);
                     let sighted = sighted.clone();
-                    threads.push(scope.spawn(move || waiter.run(clock, board, real_time, &rows, seen, &sighted)));
+                    threads.push(
+                        scope.spawn(move || {
+                            waiter.run(clock, board, real_time, &rows, seen, &sighted)
+                        }),
+                    );
                 }
                 outlets.waiters.push(turns);
             }
@@ -479,19 +624,32 @@ impl Part<'_> {
             if let Some(first) = writers.first() {
                 board.set_writer(first.thread().clone());
             }
-            let collector = Collector::new(board, clock, self.plan, &slots, prepared.falls, last, &script);
+            let collector = Collector::new(
+                board,
+                clock,
+                self.plan,
+                &slots,
+                prepared.falls,
+                last,
+                &script,
+            );
             let mut ending = collector.run(&writes, &sightings, cluster, listener);
             // The observers end when the board says so, the writers too.
             drop(halt);
             let failed = |threads: Vec<thread::ScopedJoinHandle<'_, _>>| {
-                threads.into_iter().filter_map(|thread| joined(thread.join()).err()).collect::<Vec<MeasureError>>()
+                threads
+                    .into_iter()
+                    .filter_map(|thread| joined(thread.join()).err())
+                    .collect::<Vec<MeasureError>>()
             };
             let (writers, observers) = (failed(writers), failed(threads));
             *next_id = schedule.next_id();
             // Whoever ended the run does not care what a frozen server had to say.
             if !ending.interrupted {
                 // The first cause is the collector's own, then the writers', then the observers'.
-                ending.failure = ending.failure.or(writers.into_iter().chain(observers).next());
+                ending.failure = ending
+                    .failure
+                    .or(writers.into_iter().chain(observers).next());
             }
             ending
         });
@@ -506,5 +664,10 @@ fn joined<T>(ended: thread::Result<Result<T, ServerError>>) -> Result<T, Measure
 
 /// The longest configured delay of all replicas.
 fn delay_of(cluster: &Cluster) -> Duration {
-    cluster.replicas.iter().map(crate::preflight::CheckedReplica::delay).max().unwrap_or_default()
+    cluster
+        .replicas
+        .iter()
+        .map(crate::preflight::CheckedReplica::delay)
+        .max()
+        .unwrap_or_default()
 }

@@ -48,7 +48,11 @@ pub(super) enum Seen {
     /// A row that was seen: which replica and method is the slot.
     Row { slot: usize, sighting: Sighting },
     /// A transaction in a binary log: stream 0 is the primary's, then the replicas'.
-    Arrived { stream: usize, gtid: Gtid, at: Nanos },
+    Arrived {
+        stream: usize,
+        gtid: Gtid,
+        at: Nanos,
+    },
     /// A row that is there, and whose time cannot be told.
     Untold { slot: usize, seq: u64 },
     /// How far single transactions have come.
@@ -75,9 +79,17 @@ pub(super) fn arrival(
     let mut session = Session::open(node)?;
     let facts = Facts::read(&mut session)?;
     if facts.identity() != *identity {
-        let cause = format!("two connections reached different ones ({} and {})", identity.place, facts.identity().place);
+        let cause = format!(
+            "two connections reached different ones ({} and {})",
+            identity.place,
+            facts.identity().place
+        );
         return Err(session
-            .unfit("is not always the same server", cause, "name the servers behind the balancer themselves")
+            .unfit(
+                "is not always the same server",
+                cause,
+                "name the servers behind the balancer themselves",
+            )
             .into());
     }
     let deadline = Instant::now() + patience;
@@ -85,7 +97,10 @@ pub(super) fn arrival(
         match arrived(&mut session, last) {
             Ok(true) => break,
             Ok(false) => {}
-            Err(ServerError { kind: ErrorKind::Statement(code::NO_SUCH_TABLE | code::UNKNOWN_SCHEMA), .. }) => {}
+            Err(ServerError {
+                kind: ErrorKind::Statement(code::NO_SUCH_TABLE | code::UNKNOWN_SCHEMA),
+                ..
+            }) => {}
             // A member of a cluster that makes the table just now.
             Err(error) if conflict(&error) => {}
             Err(error) => return Err(error.into()),
@@ -109,7 +124,12 @@ impl Observer {
             prepared.map_err(|error| session.error(DOING, &error))
         };
         let (statement, point_select) = (prepare(UNSEEN)?, prepare(POINT_SELECT)?);
-        Ok(Self { session, statement, point_select, slot })
+        Ok(Self {
+            session,
+            statement,
+            point_select,
+            slot,
+        })
     }
 
     /// Reads until the board says that it is over; a failure ends the whole part.
@@ -123,7 +143,12 @@ impl Observer {
         board.measuring(real_time, || self.watch(clock, board, sighted))
     }
 
-    fn watch(&mut self, clock: &Clock, board: &Board, sighted: &Sender<Seen>) -> Result<(), ServerError> {
+    fn watch(
+        &mut self,
+        clock: &Clock,
+        board: &Board,
+        sighted: &Sender<Seen>,
+    ) -> Result<(), ServerError> {
         let first = board.seen_everywhere();
         let mut tracker = Tracker::new(first);
         let mut selects = 0;
@@ -138,7 +163,10 @@ impl Observer {
                 selects += 1;
                 let id = super::yardstick_row(selects, first..board.sent().max(first + 1));
                 let began = clock.now();
-                let read = self.session.conn().exec::<u64, _, _>(&self.point_select, (id,));
+                let read = self
+                    .session
+                    .conn()
+                    .exec::<u64, _, _>(&self.point_select, (id,));
                 let ended = clock.now();
                 match read.map_err(|error| self.session.error(DOING, &error)) {
                     Ok(_) => _ = sighted.send(Seen::PointSelect { began, ended }),
@@ -148,7 +176,10 @@ impl Observer {
                 continue;
             }
             let began = clock.now();
-            let read = self.session.conn().exec::<u64, _, _>(&self.statement, (tracker.low(),));
+            let read = self
+                .session
+                .conn()
+                .exec::<u64, _, _>(&self.statement, (tracker.low(),));
             let ended = clock.now();
             let rows = match read.map_err(|error| self.session.error(DOING, &error)) {
                 Ok(rows) => rows,
@@ -159,7 +190,10 @@ impl Observer {
             };
             let before = tracker.low();
             for sighting in tracker.read(began, ended, &rows) {
-                let _ = sighted.send(Seen::Row { slot: self.slot, sighting });
+                let _ = sighted.send(Seen::Row {
+                    slot: self.slot,
+                    sighting,
+                });
             }
             if tracker.low() != before {
                 board.saw_up_to(self.slot, tracker.low());
@@ -171,13 +205,19 @@ impl Observer {
 
 /// Whether the table is there, and the row `last` in it, if any was written.
 fn arrived(session: &mut Session, last: u64) -> Result<bool, ServerError> {
-    let found = session.value(DOING, &format!("SELECT COUNT(*) FROM `replimeter`.`lag_probe` WHERE id = {last}"))?;
+    let found = session.value(
+        DOING,
+        &format!("SELECT COUNT(*) FROM `replimeter`.`lag_probe` WHERE id = {last}"),
+    )?;
     Ok(last == 0 || found.as_deref() == Some("1"))
 }
 
 fn never_arrived(session: &Session, last: u64, patience: Duration) -> ServerError {
-    let what =
-        if last == 0 { "the table made on the primary".to_owned() } else { format!("row {last}, written on the primary,") };
+    let what = if last == 0 {
+        "the table made on the primary".to_owned()
+    } else {
+        format!("row {last}, written on the primary,")
+    };
     session.unfit(
         "does not replicate",
         format!("{what} did not arrive within {} s", patience.as_secs_f64()),
@@ -197,7 +237,10 @@ struct Tracker {
 
 impl Tracker {
     fn new(low: u64) -> Self {
-        Self { seen: SeenRows::new(low), last_began: Nanos(i64::MIN) }
+        Self {
+            seen: SeenRows::new(low),
+            last_began: Nanos(i64::MIN),
+        }
     }
 
     /// Every row up to this one was seen.
@@ -212,7 +255,13 @@ impl Tracker {
             if self.seen.insert(seq) {
                 // The previous read, whenever it was, did not show the row.
                 let after = self.last_began;
-                sightings.push(Sighting { seq, after, hit_began: began, until: ended, beside: Beside::Nothing });
+                sightings.push(Sighting {
+                    seq,
+                    after,
+                    hit_began: began,
+                    until: ended,
+                    beside: Beside::Nothing,
+                });
             }
         }
         self.last_began = began;
@@ -225,7 +274,10 @@ mod tests {
     use super::*;
 
     fn seen(sightings: &[Sighting]) -> Vec<(u64, i64, i64)> {
-        sightings.iter().map(|sighting| (sighting.seq, sighting.after.0, sighting.until.0)).collect()
+        sightings
+            .iter()
+            .map(|sighting| (sighting.seq, sighting.after.0, sighting.until.0))
+            .collect()
     }
 
     #[test]
@@ -233,7 +285,10 @@ mod tests {
         let mut tracker = Tracker::new(0);
         assert!(tracker.read(Nanos(10), Nanos(15), &[]).is_empty());
         assert!(tracker.read(Nanos(20), Nanos(25), &[]).is_empty());
-        assert_eq!(seen(&tracker.read(Nanos(30), Nanos(35), &[1])), [(1, 20, 35)]);
+        assert_eq!(
+            seen(&tracker.read(Nanos(30), Nanos(35), &[1])),
+            [(1, 20, 35)]
+        );
         assert_eq!(tracker.low(), 1);
     }
 
@@ -241,10 +296,19 @@ mod tests {
     fn rows_out_of_order_are_each_seen_once() {
         let mut tracker = Tracker::new(0);
         tracker.read(Nanos(0), Nanos(1), &[]);
-        assert_eq!(seen(&tracker.read(Nanos(10), Nanos(11), &[2, 3])), [(2, 0, 11), (3, 0, 11)]);
+        assert_eq!(
+            seen(&tracker.read(Nanos(10), Nanos(11), &[2, 3])),
+            [(2, 0, 11), (3, 0, 11)]
+        );
         assert_eq!(tracker.low(), 0, "row 1 is still awaited");
-        assert_eq!(seen(&tracker.read(Nanos(20), Nanos(21), &[2, 3, 4])), [(4, 10, 21)]);
-        assert_eq!(seen(&tracker.read(Nanos(30), Nanos(31), &[1, 2, 3, 4])), [(1, 20, 31)]);
+        assert_eq!(
+            seen(&tracker.read(Nanos(20), Nanos(21), &[2, 3, 4])),
+            [(4, 10, 21)]
+        );
+        assert_eq!(
+            seen(&tracker.read(Nanos(30), Nanos(31), &[1, 2, 3, 4])),
+            [(1, 20, 31)]
+        );
         assert_eq!(tracker.low(), 4);
     }
 
@@ -252,6 +316,10 @@ mod tests {
     fn a_row_in_the_very_first_read_has_no_lower_end_of_its_own() {
         let mut tracker = Tracker::new(7);
         let sightings = tracker.read(Nanos(10), Nanos(15), &[8]);
-        assert_eq!(sightings[0].after, Nanos(i64::MIN), "the send bounds it then");
+        assert_eq!(
+            sightings[0].after,
+            Nanos(i64::MIN),
+            "the send bounds it then"
+        );
     }
 }

@@ -37,7 +37,14 @@ pub(super) struct Script {
 }
 
 fn rows(phase: Phase, size: u64, rows: Option<u64>) -> Step {
-    Step { phase, sweep: 0, index: 0, size, rows, pause: None }
+    Step {
+        phase,
+        sweep: 0,
+        index: 0,
+        size,
+        rows,
+        pause: None,
+    }
 }
 
 impl Script {
@@ -46,7 +53,12 @@ impl Script {
             *end = end.saturating_add(step.rows.unwrap_or(u64::MAX));
             Some(*end)
         });
-        Self { ends: ends.collect(), steps, pace, elapsed }
+        Self {
+            ends: ends.collect(),
+            steps,
+            pace,
+            elapsed,
+        }
     }
 
     /// One small row, to see it arrive.
@@ -57,7 +69,15 @@ impl Script {
     /// The null replica's rounds, with the plan's first size, and as many for the
     /// yardstick in between.
     pub(super) fn floor(plan: &LagPlan) -> Self {
-        Self::of(vec![rows(Phase::Floor, plan.first_size(), Some(plan.floor_rounds * 2))], FLOOR_PACE, None)
+        Self::of(
+            vec![rows(
+                Phase::Floor,
+                plan.first_size(),
+                Some(plan.floor_rounds * 2),
+            )],
+            FLOOR_PACE,
+            None,
+        )
     }
 
     /// What the plan asks for.
@@ -78,7 +98,12 @@ impl Script {
                 };
                 steps.push(rows(Phase::Measure, *size, count));
             }
-            Writes::Sweep { sizes, per_step, pause, sweeps } => {
+            Writes::Sweep {
+                sizes,
+                per_step,
+                pause,
+                sweeps,
+            } => {
                 for sweep in 0..*sweeps {
                     for (index, size) in (0..).zip(sizes.steps()) {
                         steps.push(Step {
@@ -98,7 +123,11 @@ impl Script {
 
     /// The phase of a row: in the floor every other one is for the yardstick.
     pub(super) fn phase_of(step: &Step, row: u64) -> Phase {
-        if step.phase == Phase::Floor && row % 2 == 1 { Phase::Yardstick } else { step.phase }
+        if step.phase == Phase::Floor && row % 2 == 1 {
+            Phase::Yardstick
+        } else {
+            step.phase
+        }
     }
 
     /// The step of a turn (counted from 0 over the whole script) and its row there, from 1.
@@ -134,25 +163,58 @@ mod tests {
     use super::*;
 
     fn plan(lag: &str) -> LagPlan {
-        let plan = PlanFile::from_toml(&format!("command = 'lag'\n[lag]\n{lag}")).unwrap().resolve().unwrap();
-        let Work::Lag(plan) = plan.work else { panic!("a plan for another command") };
+        let plan = PlanFile::from_toml(&format!("command = 'lag'\n[lag]\n{lag}"))
+            .unwrap()
+            .resolve()
+            .unwrap();
+        let Work::Lag(plan) = plan.work else {
+            panic!("a plan for another command")
+        };
         plan
     }
 
     #[test]
     fn a_sweep_visits_every_size_in_order_and_repeats() {
         let script = Script::measure(&plan("sizes = '10,10..30:10'\nsweeps = 2\nper-step = 5"));
-        let order: Vec<(u32, u32, u64)> = script.steps.iter().map(|step| (step.sweep, step.index, step.size)).collect();
-        assert_eq!(order, [(0, 0, 10), (0, 1, 10), (0, 2, 20), (0, 3, 30), (1, 0, 10), (1, 1, 10), (1, 2, 20), (1, 3, 30)]);
+        let order: Vec<(u32, u32, u64)> = script
+            .steps
+            .iter()
+            .map(|step| (step.sweep, step.index, step.size))
+            .collect();
+        assert_eq!(
+            order,
+            [
+                (0, 0, 10),
+                (0, 1, 10),
+                (0, 2, 20),
+                (0, 3, 30),
+                (1, 0, 10),
+                (1, 1, 10),
+                (1, 2, 20),
+                (1, 3, 30)
+            ]
+        );
         assert_eq!(script.total(), Some(40));
     }
 
     #[test]
     fn every_turn_has_its_step() {
         let script = Script::measure(&plan("warm-up = 2\nrounds = 3"));
-        let turns: Vec<_> = (0..6).map(|turn| script.turn(turn).map(|(step, row)| (step.phase, row))).collect();
+        let turns: Vec<_> = (0..6)
+            .map(|turn| script.turn(turn).map(|(step, row)| (step.phase, row)))
+            .collect();
         let (warm, counted) = (Phase::WarmUp, Phase::Measure);
-        assert_eq!(turns, [Some((warm, 1)), Some((warm, 2)), Some((counted, 1)), Some((counted, 2)), Some((counted, 3)), None]);
+        assert_eq!(
+            turns,
+            [
+                Some((warm, 1)),
+                Some((warm, 2)),
+                Some((counted, 1)),
+                Some((counted, 2)),
+                Some((counted, 3)),
+                None
+            ]
+        );
         let endless = Script::measure(&plan("warm-up = 0\nfor = '1s'"));
         assert_eq!(endless.turn(1_000_000).map(|(_, row)| row), Some(1_000_001));
     }
@@ -160,7 +222,13 @@ mod tests {
     #[test]
     fn warm_up_comes_first_and_a_time_has_no_total() {
         let script = Script::measure(&plan("for = '3s'\nwarm-up = 7"));
-        assert_eq!((script.steps[0].phase, script.steps[0].rows), (Phase::WarmUp, Some(7)));
-        assert_eq!((script.total(), script.elapsed), (None, Some(Span::from_secs(3))));
+        assert_eq!(
+            (script.steps[0].phase, script.steps[0].rows),
+            (Phase::WarmUp, Some(7))
+        );
+        assert_eq!(
+            (script.total(), script.elapsed),
+            (None, Some(Span::from_secs(3)))
+        );
     }
 }

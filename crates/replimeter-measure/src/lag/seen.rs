@@ -12,7 +12,10 @@ pub(super) struct SeenRows {
 impl SeenRows {
     /// Every row up to `low`.
     pub(super) fn new(low: u64) -> Self {
-        Self { low, above: BTreeSet::new() }
+        Self {
+            low,
+            above: BTreeSet::new(),
+        }
     }
 
     /// Every row up to this one was seen.

@@ -43,9 +43,20 @@ impl ServerClock {
     #[must_use]
     pub fn point(&self, unix_us: i64) -> Option<Point> {
         // From 1970 to 2112, so that no difference overflows.
-        let unix = Nanos((0..1 << 52).contains(&unix_us).then_some(unix_us)?.checked_mul(1_000)?);
+        let unix = Nanos(
+            (0..1 << 52)
+                .contains(&unix_us)
+                .then_some(unix_us)?
+                .checked_mul(1_000)?,
+        );
         let at = Nanos(unix.0.checked_sub(self.offset.0)?);
-        Some(Point { stamp: Some(Stamp { clock: self.number, at: unix }), ..Point::new(at, self.bound + RESOLUTION) })
+        Some(Point {
+            stamp: Some(Stamp {
+                clock: self.number,
+                at: unix,
+            }),
+            ..Point::new(at, self.bound + RESOLUTION)
+        })
     }
 }
 
@@ -85,15 +96,29 @@ pub fn chain(engine: Engine, replica: &str, tap: bool) -> Vec<(Mark, &str)> {
             (Mark::Visible, "client"),
         ],
         Engine::MariaDb => {
-            let marks = [Mark::Send, Mark::InBinlog, Mark::Received, Mark::Applied, Mark::Visible];
-            marks.into_iter().filter(|mark| tap || *mark != Mark::InBinlog).map(|mark| (mark, "client")).collect()
+            let marks = [
+                Mark::Send,
+                Mark::InBinlog,
+                Mark::Received,
+                Mark::Applied,
+                Mark::Visible,
+            ];
+            marks
+                .into_iter()
+                .filter(|mark| tap || *mark != Mark::InBinlog)
+                .map(|mark| (mark, "client"))
+                .collect()
         }
     }
 }
 
 /// The chain of a Galera node, which tells nothing: the writer's latency holds
 /// replication and certification, what follows is applying.
-pub const GALERA_CHAIN: [(Mark, &str); 3] = [(Mark::Send, "client"), (Mark::Ack, "client"), (Mark::Visible, "client")];
+pub const GALERA_CHAIN: [(Mark, &str); 3] = [
+    (Mark::Send, "client"),
+    (Mark::Ack, "client"),
+    (Mark::Visible, "client"),
+];
 
 /// The stamps of one transaction, microseconds since 1970.
 #[derive(Clone, Copy, Debug, Default)]
@@ -138,7 +163,9 @@ impl Steps {
     }
 
     fn passed(&self, sequence: u64) -> Passed {
-        let at = self.steps.partition_point(|(reached, ..)| *reached < sequence);
+        let at = self
+            .steps
+            .partition_point(|(reached, ..)| *reached < sequence);
         match self.steps.get(at) {
             None => Passed::NotYet,
             Some(_) if at == 0 && self.forgotten => Passed::Forgotten,
@@ -155,13 +182,18 @@ impl Track {
     fn advance(&mut self, positions: &[DomainGtid], after: Option<Nanos>, until: Nanos) {
         for position in positions {
             if self.0.len() < MOST_DOMAINS || self.0.contains_key(&position.domain) {
-                self.0.entry(position.domain).or_default().advance(position.sequence, after, until);
+                self.0
+                    .entry(position.domain)
+                    .or_default()
+                    .advance(position.sequence, after, until);
             }
         }
     }
 
     fn passed(&self, gtid: DomainGtid) -> Passed {
-        self.0.get(&gtid.domain).map_or(Passed::NotYet, |steps| steps.passed(gtid.sequence))
+        self.0
+            .get(&gtid.domain)
+            .map_or(Passed::NotYet, |steps| steps.passed(gtid.sequence))
     }
 }
 
@@ -226,7 +258,10 @@ impl Joiner {
         match answer {
             Answer::Remembered(remembered) => self.remember(remembered),
             Answer::Positions(Positions { received, applied }) => {
-                self.tells = (self.tells.0 || !received.is_empty(), self.tells.1 || !applied.is_empty());
+                self.tells = (
+                    self.tells.0 || !received.is_empty(),
+                    self.tells.1 || !applied.is_empty(),
+                );
                 self.received.advance(received, self.last_began, ended);
                 self.applied.advance(applied, self.last_began, ended);
             }
@@ -253,15 +288,23 @@ impl Joiner {
     #[must_use]
     pub fn finish(mut self) -> Vec<(u64, Points)> {
         let waiting = std::mem::take(&mut self.waiting);
-        let rest: Vec<_> = waiting.iter().map(|transaction| (transaction.seq, self.points(transaction).0)).collect();
+        let rest: Vec<_> = waiting
+            .iter()
+            .map(|transaction| (transaction.seq, self.points(transaction).0))
+            .collect();
         self.joined.extend(rest);
         self.joined
     }
 
     fn remember(&mut self, remembered: &Remembered) {
-        self.tells = (self.tells.0 || !remembered.queued.is_empty(), self.tells.1 || !remembered.applied.is_empty());
+        self.tells = (
+            self.tells.0 || !remembered.queued.is_empty(),
+            self.tells.1 || !remembered.applied.is_empty(),
+        );
         for last in &remembered.queued {
-            self.note(last, |stamps| stamps.received = last.ended_us.or(stamps.received));
+            self.note(last, |stamps| {
+                stamps.received = last.ended_us.or(stamps.received)
+            });
         }
         for last in &remembered.applied {
             self.note(last, |stamps| {
@@ -291,7 +334,12 @@ impl Joiner {
         let send = transaction.send;
         let exact = |at| Some(Point::new(at, Nanos(0)));
         // Nothing of a transaction happens before its send.
-        let within = |after: Option<Nanos>, until: Nanos| Some(Point::within(after.map_or(send, |after| after.max(send)), until));
+        let within = |after: Option<Nanos>, until: Nanos| {
+            Some(Point::within(
+                after.map_or(send, |after| after.max(send)),
+                until,
+            ))
+        };
         let mut points = Points {
             send: exact(send),
             ack: exact(transaction.ack),
@@ -299,16 +347,23 @@ impl Joiner {
             in_binlog: transaction.in_binlog,
             ..Points::default()
         };
-        let own = domain_gtids(&transaction.gtid).ok().and_then(|gtids| gtids.first().copied());
+        let own = domain_gtids(&transaction.gtid)
+            .ok()
+            .and_then(|gtids| gtids.first().copied());
         let Some(gtid) = own else {
-            let stamps = self.heard.get(&transaction.gtid.to_ascii_lowercase()).copied().unwrap_or_default();
+            let stamps = self
+                .heard
+                .get(&transaction.gtid.to_ascii_lowercase())
+                .copied()
+                .unwrap_or_default();
             let of_replica = |stamp: Option<i64>| stamp.and_then(|stamp| self.replica.point(stamp));
             points.in_binlog = stamps.committed.and_then(|stamp| self.primary.point(stamp));
             points.received = of_replica(stamps.received);
             points.apply_began = of_replica(stamps.apply_began);
             points.applied = of_replica(stamps.applied);
             let complete = points.received.is_some() && points.applied.is_some();
-            points.overwritten = (self.tells.0 && points.received.is_none()) || (self.tells.1 && points.applied.is_none());
+            points.overwritten = (self.tells.0 && points.received.is_none())
+                || (self.tells.1 && points.applied.is_none());
             return (points, complete);
         };
         let mut of = |track: &Track| match track.passed(gtid) {
@@ -339,7 +394,11 @@ mod tests {
 
     /// The primary's clock is 1 s ahead of the run's, the replica's 2 s, each known to ± 10 µs.
     fn joiner() -> Joiner {
-        let clock = |number, seconds: i64| ServerClock { number, offset: Nanos(seconds * 1_000_000_000), bound: us(10) };
+        let clock = |number, seconds: i64| ServerClock {
+            number,
+            offset: Nanos(seconds * 1_000_000_000),
+            bound: us(10),
+        };
         Joiner::new(clock(1, 1), clock(2, 2))
     }
 
@@ -367,14 +426,22 @@ mod tests {
     }
 
     fn remembered(queued: Option<Last>, applied: &[Last]) -> Answer {
-        Answer::Remembered(Remembered { queued: queued.into_iter().collect(), scheduled: Vec::new(), applied: applied.to_vec() })
+        Answer::Remembered(Remembered {
+            queued: queued.into_iter().collect(),
+            scheduled: Vec::new(),
+            applied: applied.to_vec(),
+        })
     }
 
     #[test]
     fn stamps_are_moved_to_the_runs_clock() {
         let mut joiner = joiner();
         // The transaction is known after the replica told of it.
-        joiner.answer(us(100), us(150), &remembered(Some(last(5, 40, 60, 80)), &[]));
+        joiner.answer(
+            us(100),
+            us(150),
+            &remembered(Some(last(5, 40, 60, 80)), &[]),
+        );
         joiner.transaction(transaction(1, &format!("{}:5", UUID.to_uppercase()), 0));
         assert!(joiner.take().is_empty(), "not applied yet");
         joiner.answer(us(200), us(250), &remembered(None, &[last(5, 40, 90, 140)]));
@@ -384,9 +451,18 @@ mod tests {
         assert_eq!(joined[0].0, 1);
         assert_eq!(at(points.in_binlog), Some((us(40), us(11))));
         assert_eq!(at(points.received), Some((us(80), us(11))));
-        assert_eq!((at(points.apply_began), at(points.applied)), (Some((us(90), us(11))), Some((us(140), us(11)))));
+        assert_eq!(
+            (at(points.apply_began), at(points.applied)),
+            (Some((us(90), us(11))), Some((us(140), us(11))))
+        );
         assert_eq!(at(points.visible), Some((us(170), us(20))));
-        assert_eq!(points.received.unwrap().stamp.unwrap(), Stamp { clock: 2, at: us(2_000_080) });
+        assert_eq!(
+            points.received.unwrap().stamp.unwrap(),
+            Stamp {
+                clock: 2,
+                at: us(2_000_080)
+            }
+        );
         assert!(!points.overwritten && joiner.take().is_empty());
     }
 
@@ -394,9 +470,17 @@ mod tests {
     fn what_another_transaction_overwrote_is_given_up() {
         let mut joiner = joiner();
         joiner.transaction(transaction(1, &format!("{UUID}:5"), 0));
-        joiner.answer(us(200), us(250), &remembered(Some(last(6, 200, 210, 220)), &[last(5, 40, 90, 140)]));
+        joiner.answer(
+            us(200),
+            us(250),
+            &remembered(Some(last(6, 200, 210, 220)), &[last(5, 40, 90, 140)]),
+        );
         assert!(joiner.take().is_empty(), "the next answer may still tell");
-        joiner.answer(us(21_000), us(21_050), &remembered(Some(last(6, 200, 210, 220)), &[last(6, 200, 230, 240)]));
+        joiner.answer(
+            us(21_000),
+            us(21_050),
+            &remembered(Some(last(6, 200, 210, 220)), &[last(6, 200, 230, 240)]),
+        );
         let points = joiner.take()[0].1;
         assert!(points.overwritten && points.received.is_none() && points.applied.is_some());
     }
@@ -405,7 +489,10 @@ mod tests {
     fn positions_are_bracketed_by_the_asking() {
         let position = |text: &str| domain_gtids(text).unwrap();
         let answer = |received: &str, applied: &str| {
-            Answer::Positions(Positions { received: position(received), applied: position(applied) })
+            Answer::Positions(Positions {
+                received: position(received),
+                applied: position(applied),
+            })
         };
         let mut joiner = joiner();
         joiner.transaction(transaction(1, "0-1-7", 100));
@@ -415,7 +502,11 @@ mod tests {
         assert!(joiner.take().is_empty());
         joiner.answer(us(170), us(190), &answer("0-1-8,3-1-2", "0-1-7"));
         let points = joiner.take()[0].1;
-        assert_eq!(points.received, Some(Point::within(us(110), us(160))), "from the last question that missed it");
+        assert_eq!(
+            points.received,
+            Some(Point::within(us(110), us(160))),
+            "from the last question that missed it"
+        );
         assert_eq!(points.applied, Some(Point::within(us(140), us(190))));
         assert_eq!((points.in_binlog, points.apply_began), (None, None));
         // One that was there in the very first answer is bounded by its send.
@@ -437,14 +528,20 @@ mod tests {
         assert!(matches!(steps.passed(101), Passed::In(..)));
         assert!(matches!(steps.passed(u64::MAX), Passed::NotYet));
         steps.advance(4, None, us(9));
-        assert!(matches!(steps.passed(3), Passed::In(None, _)), "the position was set back");
+        assert!(
+            matches!(steps.passed(3), Passed::In(None, _)),
+            "the position was set back"
+        );
     }
 
     #[test]
     fn chains_are_what_the_engine_can_tell() {
         assert_eq!(chain(Engine::MySql, "replica1", false).len(), 6);
         assert_eq!(chain(Engine::MariaDb, "replica1", false).len(), 4);
-        assert_eq!(chain(Engine::MariaDb, "replica1", true)[1], (Mark::InBinlog, "client"));
+        assert_eq!(
+            chain(Engine::MariaDb, "replica1", true)[1],
+            (Mark::InBinlog, "client")
+        );
     }
 
     proptest! {

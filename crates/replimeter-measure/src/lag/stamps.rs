@@ -58,14 +58,32 @@ impl StampReader {
         federated: bool,
     ) -> Result<Self, ServerError> {
         let (mut ours, mut theirs) = (Session::open(primary)?, Session::open(replica)?);
-        let clocks =
-            [told(ServerClock::measure(&mut ours, clock)?, &ours)?, told(ServerClock::measure(&mut theirs, clock)?, &theirs)?];
-        let federated = if federated { Some(Federated::create(surveyed, primary)?) } else { None };
-        Ok(Self { primary: ours, replica: theirs, clocks, federated, slots, seen: SeenRows::new(last) })
+        let clocks = [
+            told(ServerClock::measure(&mut ours, clock)?, &ours)?,
+            told(ServerClock::measure(&mut theirs, clock)?, &theirs)?,
+        ];
+        let federated = if federated {
+            Some(Federated::create(surveyed, primary)?)
+        } else {
+            None
+        };
+        Ok(Self {
+            primary: ours,
+            replica: theirs,
+            clocks,
+            federated,
+            slots,
+            seen: SeenRows::new(last),
+        })
     }
 
     /// Reads until the board says that it is over.
-    pub(super) fn run(mut self, clock: &Clock, board: &Board, sighted: &Sender<Seen>) -> Result<(), ServerError> {
+    pub(super) fn run(
+        mut self,
+        clock: &Clock,
+        board: &Board,
+        sighted: &Sender<Seen>,
+    ) -> Result<(), ServerError> {
         let result = self.watch(clock, board, sighted);
         if result.is_err() {
             board.halt();
@@ -74,7 +92,12 @@ impl StampReader {
         result.and(removed)
     }
 
-    fn watch(&mut self, clock: &Clock, board: &Board, sighted: &Sender<Seen>) -> Result<(), ServerError> {
+    fn watch(
+        &mut self,
+        clock: &Clock,
+        board: &Board,
+        sighted: &Sender<Seen>,
+    ) -> Result<(), ServerError> {
         let begun = self.seen.low();
         let (mut next_read, mut next_look) = (clock.now(), clock.now() + EVERY);
         while !board.halted() {
@@ -101,8 +124,16 @@ impl StampReader {
     }
 
     /// Measures both clocks again and says when one was set.
-    fn look_at_the_clocks(&mut self, clock: &Clock, sighted: &Sender<Seen>) -> Result<(), ServerError> {
-        for (own, session) in self.clocks.iter_mut().zip([&mut self.primary, &mut self.replica]) {
+    fn look_at_the_clocks(
+        &mut self,
+        clock: &Clock,
+        sighted: &Sender<Seen>,
+    ) -> Result<(), ServerError> {
+        for (own, session) in self
+            .clocks
+            .iter_mut()
+            .zip([&mut self.primary, &mut self.replica])
+        {
             if let Some(step) = own.again(session, clock)? {
                 let _ = sighted.send(Seen::Odd(Warning::new(
                     WarningCode::ClockStepped,
@@ -135,17 +166,26 @@ impl StampReader {
             }
         };
         let now = clock.now();
-        stamp::join(&ours, &theirs, [&self.clocks[0], &self.clocks[1]], |_| now).refuse_shipped(&self.replica)?;
+        stamp::join(&ours, &theirs, [&self.clocks[0], &self.clocks[1]], |_| now)
+            .refuse_shipped(&self.replica)?;
         for there in &theirs {
-            let Ok(index) = ours.binary_search_by_key(&there.id, |here| here.id) else { continue };
+            let Ok(index) = ours.binary_search_by_key(&there.id, |here| here.id) else {
+                continue;
+            };
             if !self.seen.insert(there.id) {
                 continue;
             }
             for (slot, method) in &self.slots {
                 let sighting = self.sighting(&ours[index], there, *method, now);
                 let _ = sighted.send(match sighting {
-                    Some(sighting) => Seen::Row { slot: *slot, sighting },
-                    None => Seen::Untold { slot: *slot, seq: there.id },
+                    Some(sighting) => Seen::Row {
+                        slot: *slot,
+                        sighting,
+                    },
+                    None => Seen::Untold {
+                        slot: *slot,
+                        seq: there.id,
+                    },
                 });
                 board.saw_up_to(*slot, self.seen.low());
             }
@@ -155,13 +195,31 @@ impl StampReader {
 
     /// Both stamps on our clock; `None` when a clock was set about then, or the row has
     /// no such stamp.
-    fn sighting(&self, here: &Stamped, there: &Stamped, method: Method, near: Nanos) -> Option<Sighting> {
-        let of = |row: &Stamped| if method == Method::Stamp { row.sysdate } else { row.udf };
+    fn sighting(
+        &self,
+        here: &Stamped,
+        there: &Stamped,
+        method: Method,
+        near: Nanos,
+    ) -> Option<Sighting> {
+        let of = |row: &Stamped| {
+            if method == Method::Stamp {
+                row.sysdate
+            } else {
+                row.udf
+            }
+        };
         let place = |clock: &ServerClock, us: i64| clock.place(Nanos(us.checked_mul(1_000)?), near);
         let (on_primary, bound) = place(&self.clocks[0], of(here)?)?;
         let (at, own) = place(&self.clocks[1], of(there)?)?;
         let within = bound + own;
         let beside = Beside::Primary(on_primary);
-        Some(Sighting { seq: there.id, after: at - within, hit_began: at, until: at + within, beside })
+        Some(Sighting {
+            seq: there.id,
+            after: at - within,
+            hit_began: at,
+            until: at + within,
+            beside,
+        })
     }
 }

@@ -43,7 +43,11 @@ impl Tap {
             while !board.halted() {
                 self.follower.read(|| clock.now(), &mut |arrived| {
                     if let Some(gtid) = arrived.gtid {
-                        let _ = sighted.send(Seen::Arrived { stream, gtid, at: arrived.arrived });
+                        let _ = sighted.send(Seen::Arrived {
+                            stream,
+                            gtid,
+                            at: arrived.arrived,
+                        });
                     }
                 })?;
             }

@@ -45,12 +45,23 @@ pub(super) struct Waiter {
 
 impl Waiter {
     /// Connects and prepares.
-    pub(super) fn open(node: &Node, facts: &Facts, slot: usize, for_nothing: bool) -> Result<Self, ServerError> {
+    pub(super) fn open(
+        node: &Node,
+        facts: &Facts,
+        slot: usize,
+        for_nothing: bool,
+    ) -> Result<Self, ServerError> {
         let mut session = Session::open(node)?;
         let wait = Wait::prepare(&mut session, facts)?;
         let prepared = session.conn().prep(POINT_SELECT);
         let point_select = prepared.map_err(|error| session.error(DOING, &error))?;
-        Ok(Self { session, wait, point_select, slot, for_nothing })
+        Ok(Self {
+            session,
+            wait,
+            point_select,
+            slot,
+            for_nothing,
+        })
     }
 
     /// Waits for every row that is handed to it until the board says that it is over.
@@ -94,13 +105,28 @@ impl Waiter {
                     return Ok(());
                 }
             };
-            let Some((trip, at, reads)) = self.verify(clock, board, row.seq)? else { return Ok(()) };
+            let Some((trip, at, reads)) = self.verify(clock, board, row.seq)? else {
+                return Ok(());
+            };
             let waited = (applied - began).0 > AT_ONCE * trip.0;
             // A wait that returned at once says that the transaction was there, and not since when.
-            let after = if waited { began.max(applied - trip) } else { Nanos(i64::MIN) };
+            let after = if waited {
+                began.max(applied - trip)
+            } else {
+                Nanos(i64::MIN)
+            };
             let beside = Beside::Readable { at, reads };
-            let sighting = Sighting { seq: row.seq, after, hit_began: began, until: applied, beside };
-            let _ = sighted.send(Seen::Row { slot: self.slot, sighting });
+            let sighting = Sighting {
+                seq: row.seq,
+                after,
+                hit_began: began,
+                until: applied,
+                beside,
+            };
+            let _ = sighted.send(Seen::Row {
+                slot: self.slot,
+                sighting,
+            });
             let low = {
                 let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
                 seen.insert(row.seq);
@@ -113,11 +139,19 @@ impl Waiter {
 
     /// Reads until the row is there: the first read's round trip, the end of the read
     /// that showed it, and how many it took. `None` when the part was ended.
-    fn verify(&mut self, clock: &Clock, board: &Board, seq: u64) -> Result<Option<(Nanos, Nanos, u32)>, ServerError> {
+    fn verify(
+        &mut self,
+        clock: &Clock,
+        board: &Board,
+        seq: u64,
+    ) -> Result<Option<(Nanos, Nanos, u32)>, ServerError> {
         let mut trip = None;
         for reads in 1.. {
             let began = clock.now();
-            let row = self.session.conn().exec_first::<u64, _, _>(&self.point_select, (seq,));
+            let row = self
+                .session
+                .conn()
+                .exec_first::<u64, _, _>(&self.point_select, (seq,));
             let ended = clock.now();
             let row = match row.map_err(|error| self.session.error(DOING, &error)) {
                 Ok(row) => row,

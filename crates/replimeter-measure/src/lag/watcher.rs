@@ -45,8 +45,13 @@ pub(super) struct Watcher {
 }
 
 fn measured(session: &mut Session, clock: &Clock) -> Result<offset::ServerClock, ServerError> {
-    offset::ServerClock::measure(session, clock)?
-        .ok_or_else(|| session.unfit("cannot observe stages", "it tells no time", "leave out --stages"))
+    offset::ServerClock::measure(session, clock)?.ok_or_else(|| {
+        session.unfit(
+            "cannot observe stages",
+            "it tells no time",
+            "leave out --stages",
+        )
+    })
 }
 
 impl Watcher {
@@ -60,18 +65,37 @@ impl Watcher {
     ) -> Result<Self, ServerError> {
         let (mut primary, mut replica) = (Session::open(nodes[0])?, Session::open(nodes[1])?);
         let source = StageSource::prepare(facts[1], &mut replica)?;
-        let clocks = [measured(&mut primary, clock)?, measured(&mut replica, clock)?];
+        let clocks = [
+            measured(&mut primary, clock)?,
+            measured(&mut replica, clock)?,
+        ];
         // Servers of one host have one clock, which needs no offset between them.
         let one_host = facts[0].get("hostname") == facts[1].get("hostname");
-        let other = if one_host { 0 } else { u8::try_from(index + 1).unwrap_or(u8::MAX) };
-        Ok(Self { primary, replica, source, clocks, numbers: [0, other], index, slot })
+        let other = if one_host {
+            0
+        } else {
+            u8::try_from(index + 1).unwrap_or(u8::MAX)
+        };
+        Ok(Self {
+            primary,
+            replica,
+            source,
+            clocks,
+            numbers: [0, other],
+            index,
+            slot,
+        })
     }
 
     /// How the clocks stand.
     pub(super) fn clocks(&self) -> Clocks {
         let of = |index: usize| {
             let last = self.clocks[index].last();
-            ServerClock { number: self.numbers[index], offset: last.offset, bound: last.bound }
+            ServerClock {
+                number: self.numbers[index],
+                offset: last.offset,
+                bound: last.bound,
+            }
         };
         [of(0), of(1)]
     }
@@ -87,13 +111,20 @@ impl Watcher {
         board.measuring(real_time, || self.watch(clock, board, sighted))
     }
 
-    fn watch(&mut self, clock: &Clock, board: &Board, sighted: &Sender<Seen>) -> Result<(), ServerError> {
+    fn watch(
+        &mut self,
+        clock: &Clock,
+        board: &Board,
+        sighted: &Sender<Seen>,
+    ) -> Result<(), ServerError> {
         let mut next_look = clock.now() + LOOK;
         // Until when to ask although everything was seen.
         let mut until = clock.now();
         while !board.halted() {
             let now = clock.now();
-            if board.seen(self.slot) < board.sent() || now >= board.watched_from() && !board.finished() {
+            if board.seen(self.slot) < board.sent()
+                || now >= board.watched_from() && !board.finished()
+            {
                 until = now + AFTER;
             }
             if now >= until {
@@ -108,7 +139,13 @@ impl Watcher {
             let began = clock.now();
             let answer = self.source.ask(&mut self.replica)?;
             let ended = clock.now();
-            let told = Told { replica: self.index, began, ended, answer, clocks: self.clocks() };
+            let told = Told {
+                replica: self.index,
+                began,
+                ended,
+                answer,
+                clocks: self.clocks(),
+            };
             let _ = sighted.send(Seen::Told(Box::new(told)));
         }
         Ok(())

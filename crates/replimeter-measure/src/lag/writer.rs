@@ -80,7 +80,11 @@ impl Writer {
         real_time: bool,
     ) -> Result<Self, ServerError> {
         let mut session = Session::open(node)?;
-        let written = if gtids { Some(Written::prepare(&mut session, facts)?) } else { None };
+        let written = if gtids {
+            Some(Written::prepare(&mut session, facts)?)
+        } else {
+            None
+        };
         let insert = match stamps {
             Some(stamps) => {
                 stamp::prepare(&mut session, facts)?;
@@ -90,13 +94,22 @@ impl Writer {
         };
         let prepared = session.conn().prep(insert);
         let statement = prepared.map_err(|error| session.error(DOING, &error))?;
-        Ok(Self { session, statement, written, real_time })
+        Ok(Self {
+            session,
+            statement,
+            written,
+            real_time,
+        })
     }
 
     /// Writes until the script is over.
     pub(super) fn run(self, schedule: &Schedule<'_>, outlets: &Outlets) -> Result<(), ServerError> {
         prepare_measuring_thread(self.real_time);
-        let mut run = Run { writer: self, schedule, outlets };
+        let mut run = Run {
+            writer: self,
+            schedule,
+            outlets,
+        };
         let result = run.all();
         schedule.board.set_yardstick(false);
         match result {
@@ -153,7 +166,10 @@ impl<'a> Schedule<'a> {
             writers: AtomicUsize::new(writers),
             next_id: AtomicU64::new(next_id),
             turns: AtomicU64::new(0),
-            beats: RwLock::new(Beats { base: clock.now() + LEAD + LEAD, from: 0 }),
+            beats: RwLock::new(Beats {
+                base: clock.now() + LEAD + LEAD,
+                from: 0,
+            }),
             payload_since_empty: AtomicU64::new(0),
             counted_since: AtomicI64::new(i64::MAX),
         }
@@ -174,7 +190,9 @@ impl<'a> Schedule<'a> {
     fn time_is_over(&self, step: &Step) -> bool {
         let since = self.counted_since.load(Ordering::Acquire);
         match self.script.elapsed {
-            Some(span) if step.rows.is_none() && since != i64::MAX => self.clock.now() - Nanos(since) >= Nanos::from(span.0),
+            Some(span) if step.rows.is_none() && since != i64::MAX => {
+                self.clock.now() - Nanos(since) >= Nanos::from(span.0)
+            }
             _ => false,
         }
     }
@@ -206,9 +224,14 @@ impl Run<'_> {
             if schedule.payload_since_empty.load(Ordering::Acquire) >= EMPTY_AFTER {
                 self.empty_if_due()?;
             }
-            let held = schedule.beats.read().unwrap_or_else(PoisonError::into_inner);
+            let held = schedule
+                .beats
+                .read()
+                .unwrap_or_else(PoisonError::into_inner);
             let turn = schedule.turns.fetch_add(1, Ordering::AcqRel);
-            let Some((step, row)) = schedule.script.turn(turn) else { break };
+            let Some((step, row)) = schedule.script.turn(turn) else {
+                break;
+            };
             if schedule.time_is_over(step) {
                 break;
             }
@@ -223,11 +246,16 @@ impl Run<'_> {
                     let over = clock.now() + Nanos::from(pause.0);
                     schedule.wait_until_seen();
                     board.watch_from(over - LEAD);
-                    wait_until(clock, clock.now() + Nanos::from(pause.0), || board.writer_halted());
+                    wait_until(clock, clock.now() + Nanos::from(pause.0), || {
+                        board.writer_halted()
+                    });
                     self.empty(step)?;
                     beat = clock.now();
                     schedule.reset_beats(beat, turn);
-                    schedule.beats.read().unwrap_or_else(PoisonError::into_inner)
+                    schedule
+                        .beats
+                        .read()
+                        .unwrap_or_else(PoisonError::into_inner)
                 }
                 None => held,
             };
@@ -251,27 +279,58 @@ impl Run<'_> {
             if board.writer_halted() {
                 break;
             }
-            self.write(step, phase, u32::try_from(row).unwrap_or(u32::MAX), step.size.min(schedule.limit), beat)?;
+            self.write(
+                step,
+                phase,
+                u32::try_from(row).unwrap_or(u32::MAX),
+                step.size.min(schedule.limit),
+                beat,
+            )?;
             drop(held);
         }
         Ok(())
     }
 
-    fn write(&mut self, step: &Step, phase: Phase, row: u32, size: u64, beat: Nanos) -> Result<(), ServerError> {
-        let Schedule { clock, board, bytes, .. } = *self.schedule;
+    fn write(
+        &mut self,
+        step: &Step,
+        phase: Phase,
+        row: u32,
+        size: u64,
+        beat: Nanos,
+    ) -> Result<(), ServerError> {
+        let Schedule {
+            clock,
+            board,
+            bytes,
+            ..
+        } = *self.schedule;
         let id = self.schedule.next_id.fetch_add(1, Ordering::AcqRel);
         let length = usize::try_from(size).unwrap_or(usize::MAX).min(bytes.len());
         let sent_us = clock.origin_unix_us() + clock.now().0 / 1000;
         // Built before the clock is read: copying the payload is not the server's time.
-        let values = vec![Value::UInt(id), Value::UInt(row.into()), Value::Int(sent_us), Value::Bytes(bytes[..length].to_vec())];
+        let values = vec![
+            Value::UInt(id),
+            Value::UInt(row.into()),
+            Value::Int(sent_us),
+            Value::Bytes(bytes[..length].to_vec()),
+        ];
         board.sending(id);
         let send = clock.now();
-        let result = self.writer.session.conn().exec_drop(&self.writer.statement, values);
+        let result = self
+            .writer
+            .session
+            .conn()
+            .exec_drop(&self.writer.statement, values);
         let ack = clock.now();
         result.map_err(|error| self.writer.session.error(DOING, &error))?;
-        self.schedule.payload_since_empty.fetch_add(size, Ordering::AcqRel);
+        self.schedule
+            .payload_since_empty
+            .fetch_add(size, Ordering::AcqRel);
         if !matches!(phase, Phase::WarmUp | Phase::Settle) {
-            self.schedule.counted_since.fetch_min(beat.0, Ordering::AcqRel);
+            self.schedule
+                .counted_since
+                .fetch_min(beat.0, Ordering::AcqRel);
         }
         let gtid = match self.writer.written {
             Some(written) => Some(self.told(written)?),
@@ -282,7 +341,10 @@ impl Run<'_> {
                 // The waiting connections of a replica take turns.
                 let turn = usize::try_from(id).unwrap_or(0) % waiters.len().max(1);
                 if let Some(waiter) = waiters.get(turn) {
-                    let _ = waiter.send(WrittenRow { seq: id, gtid: Arc::clone(gtid) });
+                    let _ = waiter.send(WrittenRow {
+                        seq: id,
+                        gtid: Arc::clone(gtid),
+                    });
                 }
             }
         }
@@ -315,16 +377,24 @@ impl Run<'_> {
     /// Empties the table when nobody else has done it meanwhile; the others wait.
     fn empty_if_due(&mut self) -> Result<(), ServerError> {
         let schedule = self.schedule;
-        let mut held = schedule.beats.write().unwrap_or_else(PoisonError::into_inner);
+        let mut held = schedule
+            .beats
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
         let turn = schedule.turns.load(Ordering::Acquire);
-        let Some((step, _)) = schedule.script.turn(turn) else { return Ok(()) };
+        let Some((step, _)) = schedule.script.turn(turn) else {
+            return Ok(());
+        };
         if schedule.payload_since_empty.load(Ordering::Acquire) < EMPTY_AFTER {
             return Ok(());
         }
         schedule.wait_until_seen();
         self.empty(step)?;
         // Not a stall of the servers' that anybody should be charged for.
-        *held = Beats { base: schedule.clock.now() + LEAD, from: turn };
+        *held = Beats {
+            base: schedule.clock.now() + LEAD,
+            from: turn,
+        };
         let _ = self.outlets.words.send(Word::Emptied);
         Ok(())
     }
@@ -335,7 +405,9 @@ impl Run<'_> {
         self.writer.session.run("cannot empty the table", EMPTY)?;
         self.write(step, Phase::Settle, 0, 1, self.schedule.clock.now())?;
         self.schedule.wait_until_seen();
-        self.schedule.payload_since_empty.store(0, Ordering::Release);
+        self.schedule
+            .payload_since_empty
+            .store(0, Ordering::Release);
         Ok(())
     }
 }

@@ -31,13 +31,27 @@ pub fn check(declared: &[Declared]) -> Result<Cluster, ServerError> {
                 }
                 primary = Some(server);
             }
-            Relation::Channel { channel, .. } if !channel.running() => return Err(not_running(&server.session, channel)),
+            Relation::Channel { channel, .. } if !channel.running() => {
+                return Err(not_running(&server.session, channel));
+            }
             _ => replicas.push(CheckedReplica { server, relation }),
         }
     }
-    let primary =
-        primary.ok_or_else(|| ServerError::unfit("target", "", "cannot run a load", "there is no server", "name one"))?;
-    Ok(Cluster { primary, replicas, mode: relations.mode, warnings })
+    let primary = primary.ok_or_else(|| {
+        ServerError::unfit(
+            "target",
+            "",
+            "cannot run a load",
+            "there is no server",
+            "name one",
+        )
+    })?;
+    Ok(Cluster {
+        primary,
+        replicas,
+        mode: relations.mode,
+        warnings,
+    })
 }
 
 /// Keeps other runs of this tool away from the primary for as long as `session` lives.

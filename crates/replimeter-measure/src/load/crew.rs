@@ -163,8 +163,16 @@ impl Crew {
         Self::open_tried(squads, clock, true)
     }
 
-    pub(super) fn open_tried(squads: &[Squad<'_>], clock: &Clock, trial: bool) -> Result<Self, ServerError> {
-        let mut crew = Self { clock: *clock, units: Vec::new(), generation: 0 };
+    pub(super) fn open_tried(
+        squads: &[Squad<'_>],
+        clock: &Clock,
+        trial: bool,
+    ) -> Result<Self, ServerError> {
+        let mut crew = Self {
+            clock: *clock,
+            units: Vec::new(),
+            generation: 0,
+        };
         for (number, squad) in (0..).zip(squads) {
             let unit = Unit::open(squad, number, clock, trial)?;
             crew.units.push(unit);
@@ -175,7 +183,10 @@ impl Crew {
     /// What shows each squad's latencies while it runs, in order; of a squad that is not gauged nothing.
     #[must_use]
     pub fn gauges(&self) -> Vec<Gauges> {
-        self.units.iter().map(|unit| Gauges::new(&unit.seats, &self.clock)).collect()
+        self.units
+            .iter()
+            .map(|unit| Gauges::new(&unit.seats, &self.clock))
+            .collect()
     }
 
     /// Runs all squads together: `ramp` uncounted, then `length` counted; may be called
@@ -208,7 +219,9 @@ impl Crew {
                 ticks.tell(now, &self.units, second);
             }
             // Seconds of the counted part begin with it, so the end of the ramp is a tick too.
-            let nearest = (ticks.next.0.min(until.0) - self.clock.now().0).max(0).unsigned_abs();
+            let nearest = (ticks.next.0.min(until.0) - self.clock.now().0)
+                .max(0)
+                .unsigned_abs();
             thread::sleep(Duration::from_nanos(nearest).min(LOOK));
         }
         let now = self.clock.now();
@@ -246,7 +259,9 @@ impl Crew {
             let mut heard = 0;
             while heard < unit.orders.len() {
                 let left = deadline.saturating_duration_since(Instant::now());
-                let Ok(report) = unit.reports.recv_timeout(left) else { break };
+                let Ok(report) = unit.reports.recv_timeout(left) else {
+                    break;
+                };
                 if report.generation == generation {
                     sum += report.pings;
                     heard += 1;
@@ -294,8 +309,14 @@ impl Crew {
     /// whatever is done to them.
     pub(super) fn end(&mut self, patience: Duration) -> (Vec<Outcome>, Vec<Warning>) {
         let now = self.clock.now();
-        let waiting: Vec<Option<u64>> =
-            self.units.iter().map(|unit| unit.shared.waiting(Nanos(now.0.min(unit.shared.span().1.0)))).collect();
+        let waiting: Vec<Option<u64>> = self
+            .units
+            .iter()
+            .map(|unit| {
+                unit.shared
+                    .waiting(Nanos(now.0.min(unit.shared.span().1.0)))
+            })
+            .collect();
         for unit in &self.units {
             unit.shared.stop(now);
         }
@@ -339,17 +360,29 @@ impl Crew {
     fn kill(&self, heard: &[Vec<Option<Report>>]) {
         let mut by_server: Connections = HashMap::new();
         for (unit, reports) in self.units.iter().zip(heard) {
-            for (index, _) in reports.iter().enumerate().filter(|(_, report)| report.is_none()) {
+            for (index, _) in reports
+                .iter()
+                .enumerate()
+                .filter(|(_, report)| report.is_none())
+            {
                 let place = &unit.places[index % unit.places.len()];
-                let entry = by_server.entry(place.node.name.clone()).or_insert_with(|| (place.node.clone(), Vec::new()));
-                entry.1.push(unit.seats[index].connection.load(Ordering::Acquire));
+                let entry = by_server
+                    .entry(place.node.name.clone())
+                    .or_insert_with(|| (place.node.clone(), Vec::new()));
+                entry
+                    .1
+                    .push(unit.seats[index].connection.load(Ordering::Acquire));
             }
         }
         for (node, connections) in by_server.values() {
             kill(node, connections.iter().copied(), AFTER_KILL);
         }
         for (unit, reports) in self.units.iter().zip(heard) {
-            for (index, _) in reports.iter().enumerate().filter(|(_, report)| report.is_none()) {
+            for (index, _) in reports
+                .iter()
+                .enumerate()
+                .filter(|(_, report)| report.is_none())
+            {
                 unit.seats[index].cut();
             }
         }
@@ -369,14 +402,18 @@ impl Drop for Crew {
         }
         let deadline = Instant::now() + HURRIED;
         for unit in &mut self.units {
-            while unit.threads.iter().any(|thread| !thread.is_finished()) && Instant::now() < deadline {
+            while unit.threads.iter().any(|thread| !thread.is_finished())
+                && Instant::now() < deadline
+            {
                 thread::sleep(Duration::from_millis(2));
             }
             unit.seats.iter().for_each(|seat| seat.cut());
         }
         let deadline = Instant::now() + AFTER_KILL;
         for unit in &mut self.units {
-            while unit.threads.iter().any(|thread| !thread.is_finished()) && Instant::now() < deadline {
+            while unit.threads.iter().any(|thread| !thread.is_finished())
+                && Instant::now() < deadline
+            {
                 thread::sleep(Duration::from_millis(2));
             }
         }
@@ -384,18 +421,43 @@ impl Drop for Crew {
 }
 
 impl Unit {
-    fn open(squad: &Squad<'_>, number: u64, clock: &Clock, trial: bool) -> Result<Self, ServerError> {
+    fn open(
+        squad: &Squad<'_>,
+        number: u64,
+        clock: &Clock,
+        trial: bool,
+    ) -> Result<Self, ServerError> {
         let Some(first) = squad.nodes.first() else {
-            return Err(ServerError::unfit("load", "", DOING, "it has no server to run on", "name one"));
+            return Err(ServerError::unfit(
+                "load",
+                "",
+                DOING,
+                "it has no server to run on",
+                "name one",
+            ));
         };
-        let unfit = |cause: String, hint: &str| ServerError::unfit(&first.name, &first.endpoint.address(), DOING, cause, hint);
+        let unfit = |cause: String, hint: &str| {
+            ServerError::unfit(&first.name, &first.endpoint.address(), DOING, cause, hint)
+        };
         if !(1..=MOST_THREADS).contains(&squad.threads) {
-            return Err(unfit(format!("a load has 1 to {MOST_THREADS} threads, not {}", squad.threads), "ask for at least one"));
+            return Err(unfit(
+                format!(
+                    "a load has 1 to {MOST_THREADS} threads, not {}",
+                    squad.threads
+                ),
+                "ask for at least one",
+            ));
         }
         if squad.rate.is_some_and(|open| open.rate == 0) {
-            return Err(unfit("a rate of 0 is no load".to_owned(), "leave the rate out for a closed loop"));
+            return Err(unfit(
+                "a rate of 0 is no load".to_owned(),
+                "leave the rate out for a closed loop",
+            ));
         }
-        let rows = squad.data.map_or_else(|| squad.workload.rows(squad.workload.default_size()), |data| data.rows);
+        let rows = squad.data.map_or_else(
+            || squad.workload.rows(squad.workload.default_size()),
+            |data| data.rows,
+        );
         let program = Program::new(squad.workload, rows);
         let places: Vec<Place> = squad
             .nodes
@@ -421,13 +483,19 @@ impl Unit {
         let mut workers = Vec::new();
         for index in 0..squad.threads as usize {
             let place = &unit.places[index % unit.places.len()];
-            let mut link = Link::open(place, &program).map_err(|(statement, error)| match statement {
-                Some(statement) => {
-                    let text = &program.statements[statement];
-                    about(error, &program.workload, text.line, &super::workload::excerpt(&text.sql))
-                }
-                None => connection_refused(error, index, squad.threads),
-            })?;
+            let mut link =
+                Link::open(place, &program).map_err(|(statement, error)| match statement {
+                    Some(statement) => {
+                        let text = &program.statements[statement];
+                        about(
+                            error,
+                            &program.workload,
+                            text.line,
+                            &super::workload::excerpt(&text.sql),
+                        )
+                    }
+                    None => connection_refused(error, index, squad.threads),
+                })?;
             let first_here = index < unit.places.len();
             if first_here {
                 unit.places[index].find_out(&mut link.channel)?;
@@ -436,7 +504,10 @@ impl Unit {
                 try_out(&mut link, &program)?;
             }
             let place = &unit.places[index % unit.places.len()];
-            let seat = Arc::new(Seat { gauge: squad.gauged.then(Gauge::default), ..Seat::default() });
+            let seat = Arc::new(Seat {
+                gauge: squad.gauged.then(Gauge::default),
+                ..Seat::default()
+            });
             seat.takes(&mut link.channel);
             unit.seats.push(Arc::clone(&seat));
             workers.push(Worker {
@@ -454,9 +525,14 @@ impl Unit {
         for worker in workers {
             let (orders, taken) = channel();
             let reporter = reporter.clone();
-            let spawned =
-                thread::Builder::new().name("load".to_owned()).stack_size(STACK).spawn(move || worker.serve(&taken, &reporter));
-            unit.threads.push(spawned.map_err(|error| unfit(format!("no more threads: {error}"), "ask for fewer"))?);
+            let spawned = thread::Builder::new()
+                .name("load".to_owned())
+                .stack_size(STACK)
+                .spawn(move || worker.serve(&taken, &reporter));
+            unit.threads
+                .push(spawned.map_err(|error| {
+                    unfit(format!("no more threads: {error}"), "ask for fewer")
+                })?);
             unit.orders.push(orders);
         }
         Ok(unit)
@@ -472,7 +548,9 @@ impl Unit {
     fn hear_more(&self, generation: u64, deadline: Instant, heard: &mut [Option<Report>]) {
         while heard.iter().any(Option::is_none) {
             let left = deadline.saturating_duration_since(Instant::now());
-            let Ok(report) = self.reports.recv_timeout(left) else { return };
+            let Ok(report) = self.reports.recv_timeout(left) else {
+                return;
+            };
             if report.generation == generation
                 && let Some(place) = heard.get_mut(report.thread)
             {
@@ -497,7 +575,10 @@ impl Unit {
             outcome.by_node[report.thread % self.places.len()] += report.tally.operations;
             outcome.tally.merge(&report.tally);
             outcome.cpu += report.cpu;
-            outcome.delay = outcome.delay.zip(report.delay).map(|(sum, delay)| sum + delay);
+            outcome.delay = outcome
+                .delay
+                .zip(report.delay)
+                .map(|(sum, delay)| sum + delay);
         }
         if self.shared.failed() {
             // The wait for a server that did not come back is no time of the load's.
@@ -509,15 +590,23 @@ impl Unit {
     fn result(&self, outcome: &Outcome) -> SquadResult {
         let Outcome { tally, counted, .. } = outcome;
         let seconds = counted.0 as f64 / 1e9;
-        let by_node = self.places.iter().zip(&outcome.by_node).map(|(place, operations)| NodeShare {
-            node: place.node.name.clone(),
-            operations: *operations,
-            per_s: (seconds > 0.0).then(|| *operations as f64 / seconds),
-        });
+        let by_node = self
+            .places
+            .iter()
+            .zip(&outcome.by_node)
+            .map(|(place, operations)| NodeShare {
+                node: place.node.name.clone(),
+                operations: *operations,
+                per_s: (seconds > 0.0).then(|| *operations as f64 / seconds),
+            });
         SquadResult {
             workload: self.program.workload.name.clone(),
             threads: self.seats.len() as u32,
-            nodes: self.places.iter().map(|place| place.node.name.clone()).collect(),
+            nodes: self
+                .places
+                .iter()
+                .map(|place| place.node.name.clone())
+                .collect(),
             rate: self.shared.rate,
             statements_per_operation: self.program.workload.statements(),
             ramp: Nanos(0),
@@ -568,8 +657,18 @@ const SECOND: Nanos = Nanos(1_000_000_000);
 impl Ticks {
     fn new(began: Nanos, from: Nanos, squads: usize) -> Self {
         let ramp = from - began;
-        let next = if ramp <= Nanos(0) { began + SECOND } else { Nanos((began + SECOND).0.min(from.0)) };
-        Self { began, from, next, last: vec![SquadSecond::default(); squads], waiting: vec![Vec::new(); squads] }
+        let next = if ramp <= Nanos(0) {
+            began + SECOND
+        } else {
+            Nanos((began + SECOND).0.min(from.0))
+        };
+        Self {
+            began,
+            from,
+            next,
+            last: vec![SquadSecond::default(); squads],
+            waiting: vec![Vec::new(); squads],
+        }
     }
 
     fn tell(&mut self, now: Nanos, units: &[Unit], second: &mut dyn FnMut(&Second)) {
@@ -589,18 +688,31 @@ impl Ticks {
             });
             *last = total;
         }
-        second(&Second { at: now - self.began, counted, squads });
+        second(&Second {
+            at: now - self.began,
+            counted,
+            squads,
+        });
         // The end of the ramp is a tick, so that counted seconds are whole.
         let next = self.next + SECOND;
-        self.next = if self.next < self.from { Nanos(next.0.min(self.from.0)) } else { next };
+        self.next = if self.next < self.from {
+            Nanos(next.0.min(self.from.0))
+        } else {
+            next
+        };
     }
 }
 
 /// Adds which connection of how many it was, and what a limit means.
 fn connection_refused(mut error: ServerError, index: usize, threads: u32) -> ServerError {
-    error.doing = format!("cannot open connection {} of {threads} of the load", index + 1);
+    error.doing = format!(
+        "cannot open connection {} of {threads} of the load",
+        index + 1
+    );
     if error.kind == ErrorKind::Statement(TOO_MANY) {
-        error.hint = "raise max_connections on the server, close other clients, or ask for fewer threads".to_owned();
+        error.hint =
+            "raise max_connections on the server, close other clients, or ask for fewer threads"
+                .to_owned();
     }
     error
 }

@@ -112,9 +112,16 @@ pub fn fill(
     stop: &AtomicBool,
 ) -> Result<DataSet, MeasureError> {
     let began = Instant::now();
-    let mut session = Session::open(&Node { answer: LONG, ..primary.clone() })?;
+    let mut session = Session::open(&Node {
+        answer: LONG,
+        ..primary.clone()
+    })?;
     let made_schema = make_schema(&mut session)?;
-    let rows = if workload.has_data() { workload.rows(size) } else { 0 };
+    let rows = if workload.has_data() {
+        workload.rows(size)
+    } else {
+        0
+    };
     let mut set = DataSet {
         rows,
         bytes: 0,
@@ -167,7 +174,12 @@ fn fingerprint(workload: &Workload) -> u64 {
     let mut hash = 0xcbf2_9ce4_8422_2325;
     for byte in format!(
         "{MAKING} {:?}",
-        workload.inner.tables.iter().map(|table| (&table.name, &table.create, &table.columns, &table.after)).collect::<Vec<_>>()
+        workload
+            .inner
+            .tables
+            .iter()
+            .map(|table| (&table.name, &table.create, &table.columns, &table.after))
+            .collect::<Vec<_>>()
     )
     .bytes()
     {
@@ -179,10 +191,17 @@ fn fingerprint(workload: &Workload) -> u64 {
 /// Makes our schema and enters it; whether it is this tool's, now or since a run that
 /// left its data.
 fn make_schema(session: &mut Session) -> Result<bool, ServerError> {
-    let there =
-        session.value(DOING, "SELECT schema_name FROM information_schema.schemata WHERE schema_name = 'replimeter'")?.is_some();
+    let there = session
+        .value(
+            DOING,
+            "SELECT schema_name FROM information_schema.schemata WHERE schema_name = 'replimeter'",
+        )?
+        .is_some();
     if !there {
-        session.run("cannot make the schema", "CREATE DATABASE IF NOT EXISTS `replimeter`")?;
+        session.run(
+            "cannot make the schema",
+            "CREATE DATABASE IF NOT EXISTS `replimeter`",
+        )?;
     }
     session.run(DOING, "USE `replimeter`")?;
     let marked = format!(
@@ -193,7 +212,10 @@ fn make_schema(session: &mut Session) -> Result<bool, ServerError> {
 
 fn drop_schema(session: &mut Session, made: bool) -> Result<(), ServerError> {
     if made && crate::table::is_empty(session)? {
-        session.run("cannot remove the schema", "DROP DATABASE IF EXISTS `replimeter`")?;
+        session.run(
+            "cannot remove the schema",
+            "DROP DATABASE IF EXISTS `replimeter`",
+        )?;
     }
     Ok(())
 }
@@ -203,7 +225,9 @@ fn comment(session: &mut Session, table: &str) -> Result<Option<String>, ServerE
     let sql = format!(
         "SELECT CONCAT('=', table_comment) FROM information_schema.tables WHERE table_schema = 'replimeter' AND table_name = '{table}'"
     );
-    Ok(session.value(DOING, &sql)?.map(|comment| comment.trim_start_matches('=').to_owned()))
+    Ok(session
+        .value(DOING, &sql)?
+        .map(|comment| comment.trim_start_matches('=').to_owned()))
 }
 
 /// Makes sure that a server which is not the writer has no table in the place of one
@@ -246,11 +270,18 @@ fn size_on_disk(session: &mut Session, workload: &Workload) -> Result<u64, Serve
     }
     // MySQL remembers old figures for a day, MariaDB knows no such setting.
     let _ = session.run(DOING, "SET SESSION information_schema_stats_expiry = 0");
-    let names = tables.iter().map(|table| format!("'{}'", table.name)).collect::<Vec<_>>().join(", ");
+    let names = tables
+        .iter()
+        .map(|table| format!("'{}'", table.name))
+        .collect::<Vec<_>>()
+        .join(", ");
     let sql = format!(
         "SELECT SUM(data_length + index_length) FROM information_schema.tables WHERE table_schema = 'replimeter' AND table_name IN ({names})"
     );
-    Ok(session.value(DOING, &sql)?.and_then(|bytes| bytes.parse().ok()).unwrap_or(0))
+    Ok(session
+        .value(DOING, &sql)?
+        .and_then(|bytes| bytes.parse().ok())
+        .unwrap_or(0))
 }
 
 impl DataSet {
@@ -274,7 +305,10 @@ impl DataSet {
         let mut comments = Vec::new();
         for table in self.tables() {
             let comment = comment(session, &table.name)?;
-            if comment.as_ref().is_some_and(|comment| !comment.starts_with(MARK)) {
+            if comment
+                .as_ref()
+                .is_some_and(|comment| !comment.starts_with(MARK))
+            {
                 return Err(Refused::Foreign(foreign(session, &table.name)));
             }
             comments.push(comment);
@@ -305,11 +339,22 @@ impl DataSet {
             self.create(session, table)?;
         }
         let workload = self.workload.clone();
-        for table in workload.inner.tables.iter().filter(|table| !table.columns.is_empty()) {
-            let place = Room { primary, session, disk: disk.as_ref() };
+        for table in workload
+            .inner
+            .tables
+            .iter()
+            .filter(|table| !table.columns.is_empty())
+        {
+            let place = Room {
+                primary,
+                session,
+                disk: disk.as_ref(),
+            };
             self.sent += fill_table(&place, &workload, table, self.rows, threads, progress, stop)?;
             for statement in &table.after {
-                session.run(DOING, statement).map_err(|error| about(error, &self.workload, table.line, &excerpt(statement)))?;
+                session.run(DOING, statement).map_err(|error| {
+                    about(error, &self.workload, table.line, &excerpt(statement))
+                })?;
             }
             if stop.load(Ordering::Relaxed) {
                 return Err(MeasureError::Interrupted.into());
@@ -328,7 +373,13 @@ impl DataSet {
                     self.mark()
                 ),
             )?;
-            session.run(DOING, &format!("REPLACE INTO `{SETS}` VALUES ('{:016x}', {})", self.fingerprint, self.rows))?;
+            session.run(
+                DOING,
+                &format!(
+                    "REPLACE INTO `{SETS}` VALUES ('{:016x}', {})",
+                    self.fingerprint, self.rows
+                ),
+            )?;
         }
         Ok(())
     }
@@ -341,7 +392,12 @@ impl DataSet {
     /// Says that what is there is made anew, and why.
     fn replaced(&self, session: &Session, found: &str, whole: bool) -> Warning {
         let at = format!("{} ({})", session.name(), session.address());
-        let names = self.tables().iter().map(|table| table.name.as_str()).collect::<Vec<_>>().join(", ");
+        let names = self
+            .tables()
+            .iter()
+            .map(|table| table.name.as_str())
+            .collect::<Vec<_>>()
+            .join(", ");
         match size_of(found) {
             // Nothing of worth is in a table that begins empty.
             _ if !self.workload.has_data() => Warning::new(
@@ -361,7 +417,11 @@ impl DataSet {
                 WarningCode::DataReplaced,
                 format!(
                     "{at}: the data set in place ({names}) was {} and was replaced",
-                    if whole { "changed by a load" } else { "not whole" }
+                    if whole {
+                        "changed by a load"
+                    } else {
+                        "not whole"
+                    }
                 ),
                 "nothing to do",
             ),
@@ -373,7 +433,10 @@ impl DataSet {
         if !self.workload.has_data() || comment(session, SETS)?.is_none() {
             return Ok(false);
         }
-        let sql = format!("SELECT total FROM `replimeter`.`{SETS}` WHERE fingerprint = '{:016x}'", self.fingerprint);
+        let sql = format!(
+            "SELECT total FROM `replimeter`.`{SETS}` WHERE fingerprint = '{:016x}'",
+            self.fingerprint
+        );
         Ok(session.value(DOING, &sql)?.as_deref() == Some(self.rows.to_string().as_str()))
     }
 
@@ -382,16 +445,34 @@ impl DataSet {
         if comment(session, SETS)?.is_none() {
             return Ok(());
         }
-        session.run(DOING, &format!("DELETE FROM `{SETS}` WHERE fingerprint = '{:016x}'", self.fingerprint))?;
-        if session.value(DOING, &format!("SELECT COUNT(*) FROM `{SETS}`"))?.as_deref() == Some("0") {
+        session.run(
+            DOING,
+            &format!(
+                "DELETE FROM `{SETS}` WHERE fingerprint = '{:016x}'",
+                self.fingerprint
+            ),
+        )?;
+        if session
+            .value(DOING, &format!("SELECT COUNT(*) FROM `{SETS}`"))?
+            .as_deref()
+            == Some("0")
+        {
             session.run(DOING, &format!("DROP TABLE IF EXISTS `{SETS}`"))?;
         }
         Ok(())
     }
 
     fn create(&self, session: &mut Session, table: &Table) -> Result<(), ServerError> {
-        let sql = format!("{} COMMENT='{}; data {:016x}; rows {}'", table.create, self.mark(), self.fingerprint, self.rows);
-        session.run(DOING, &sql).map_err(|error| about(error, &self.workload, table.line, &excerpt(&table.create)))?;
+        let sql = format!(
+            "{} COMMENT='{}; data {:016x}; rows {}'",
+            table.create,
+            self.mark(),
+            self.fingerprint,
+            self.rows
+        );
+        session
+            .run(DOING, &sql)
+            .map_err(|error| about(error, &self.workload, table.line, &excerpt(&table.create)))?;
         match comment(session, &table.name)? {
             Some(comment) if comment.starts_with(MARK) => Ok(()),
             _ => {
@@ -411,16 +492,20 @@ impl DataSet {
                 return Err(MeasureError::Interrupted);
             }
             statement.fill(&mut Draw::new(0, 1, 0), &mut words);
-            session
-                .run(super::DOING, &words)
-                .map_err(|error| about(error, &self.workload, statement.line, &statement.excerpt()))?;
+            session.run(super::DOING, &words).map_err(|error| {
+                about(error, &self.workload, statement.line, &statement.excerpt())
+            })?;
         }
         Ok(())
     }
 
     /// The column that numbers a table's rows.
     fn key(table: &Table) -> Option<&str> {
-        table.columns.iter().find(|(_, source)| *source == Source::Row).map(|(name, _)| name.as_str())
+        table
+            .columns
+            .iter()
+            .find(|(_, source)| *source == Source::Row)
+            .map(|(name, _)| name.as_str())
     }
 
     /// Removes what loads added; whether the rows are all there then.
@@ -433,10 +518,16 @@ impl DataSet {
             if let Some(key) = Self::key(table) {
                 remove_rows(
                     session,
-                    &format!("DELETE FROM `replimeter`.`{}` WHERE `{key}` > {} OR `{key}` < 1", table.name, self.rows),
+                    &format!(
+                        "DELETE FROM `replimeter`.`{}` WHERE `{key}` > {} OR `{key}` < 1",
+                        table.name, self.rows
+                    ),
                 )?;
             }
-            let count = session.value(DOING, &format!("SELECT COUNT(*) FROM `replimeter`.`{}`", table.name))?;
+            let count = session.value(
+                DOING,
+                &format!("SELECT COUNT(*) FROM `replimeter`.`{}`", table.name),
+            )?;
             if count.as_deref() != Some(self.rows.to_string().as_str()) {
                 return Ok(false);
             }
@@ -451,12 +542,19 @@ impl DataSet {
     /// # Errors
     /// When the server refuses, or rows of the set are missing.
     pub fn restore(&self, primary: &Node) -> Result<(), ServerError> {
-        let mut session = Session::open(&Node { answer: LONG, ..primary.clone() })?;
+        let mut session = Session::open(&Node {
+            answer: LONG,
+            ..primary.clone()
+        })?;
         session.run(DOING, "USE `replimeter`")?;
         if self.bring_back(&mut session)? {
             return Ok(());
         }
-        Err(session.unfit(DOING, "rows of the data set are missing", "the workload deletes them; make the data anew"))
+        Err(session.unfit(
+            DOING,
+            "rows of the data set are missing",
+            "the workload deletes them; make the data anew",
+        ))
     }
 
     /// Waits until each of these servers has the whole set. It is the last thing that
@@ -464,7 +562,12 @@ impl DataSet {
     ///
     /// # Errors
     /// When a server cannot be reached or has not got it in time.
-    pub fn await_on(&self, replicas: &[Node], patience: Duration, stop: &AtomicBool) -> Result<(), MeasureError> {
+    pub fn await_on(
+        &self,
+        replicas: &[Node],
+        patience: Duration,
+        stop: &AtomicBool,
+    ) -> Result<(), MeasureError> {
         let deadline = Instant::now() + patience;
         for node in replicas {
             let mut session = Session::open(node)?;
@@ -472,7 +575,9 @@ impl DataSet {
                 let mut there = true;
                 for table in self.tables() {
                     let comment = comment(&mut session, &table.name)?;
-                    there &= comment.is_some_and(|comment| comment.contains(&format!("{:016x}", self.fingerprint)));
+                    there &= comment.is_some_and(|comment| {
+                        comment.contains(&format!("{:016x}", self.fingerprint))
+                    });
                 }
                 if there && (!self.workload.has_data() || self.is_whole(&mut session)?) {
                     break;
@@ -481,9 +586,16 @@ impl DataSet {
                     return Err(MeasureError::Interrupted);
                 }
                 if Instant::now() >= deadline {
-                    let cause = format!("it has not got the data of the load after {:.0} s", patience.as_secs_f64());
+                    let cause = format!(
+                        "it has not got the data of the load after {:.0} s",
+                        patience.as_secs_f64()
+                    );
                     return Err(session
-                        .unfit("is far behind", cause, "is its replication running? a larger set takes longer to arrive")
+                        .unfit(
+                            "is far behind",
+                            cause,
+                            "is its replication running? a larger set takes longer to arrive",
+                        )
                         .into());
                 }
                 thread::sleep(Duration::from_millis(50));
@@ -502,7 +614,11 @@ impl DataSet {
     fn remove_within(self, primary: &Node, patience: Duration) -> Vec<Warning> {
         let mut warnings = Vec::new();
         let mut note = |error: ServerError, what: &str| {
-            warnings.push(Warning::new(WarningCode::CleanUpIncomplete, format!("{error}{what}"), hint(&self.workload)));
+            warnings.push(Warning::new(
+                WarningCode::CleanUpIncomplete,
+                format!("{error}{what}"),
+                hint(&self.workload),
+            ));
         };
         let mut session = match open_for_removal(primary, patience) {
             Ok(session) => session,
@@ -514,18 +630,32 @@ impl DataSet {
             }
         };
         for (statement, error) in tear_down(&mut session, &self.workload.inner.teardown) {
-            note(error, &format!(" (line {} of {}: {})", statement.line, self.workload.name, statement.excerpt()));
+            note(
+                error,
+                &format!(
+                    " (line {} of {}: {})",
+                    statement.line,
+                    self.workload.name,
+                    statement.excerpt()
+                ),
+            );
         }
         if !self.reused {
             for table in self.tables() {
-                let ours =
-                    comment(&mut session, &table.name).map(|comment| comment.is_some_and(|comment| comment.starts_with(MARK)));
+                let ours = comment(&mut session, &table.name)
+                    .map(|comment| comment.is_some_and(|comment| comment.starts_with(MARK)));
                 let dropped = ours.and_then(|ours| match ours {
-                    true => session.run("cannot remove the table", &format!("DROP TABLE IF EXISTS `{}`", table.name)),
+                    true => session.run(
+                        "cannot remove the table",
+                        &format!("DROP TABLE IF EXISTS `{}`", table.name),
+                    ),
                     false => Ok(()),
                 });
                 if let Err(error) = dropped {
-                    note(error, &format!("; its table `replimeter`.`{}` is still there", table.name));
+                    note(
+                        error,
+                        &format!("; its table `replimeter`.`{}` is still there", table.name),
+                    );
                 }
             }
             if let Err(error) = self.forget(&mut session) {
@@ -543,22 +673,36 @@ impl DataSet {
 }
 
 fn hint(workload: &Workload) -> String {
-    let tables: Vec<String> = workload.inner.tables.iter().map(|table| format!("`replimeter`.`{}`", table.name)).collect();
+    let tables: Vec<String> = workload
+        .inner
+        .tables
+        .iter()
+        .map(|table| format!("`replimeter`.`{}`", table.name))
+        .collect();
     if tables.is_empty() {
         return "run the statements behind `-- teardown` of the script, in the schema `replimeter`, by hand".to_owned();
     }
-    format!("the next run with this workload removes it, or, on the primary: DROP TABLE IF EXISTS {}", tables.join(", "))
+    format!(
+        "the next run with this workload removes it, or, on the primary: DROP TABLE IF EXISTS {}",
+        tables.join(", ")
+    )
 }
 
 pub(super) fn open_for_removal(node: &Node, patience: Duration) -> Result<Session, ServerError> {
-    let mut session = Session::open(&Node { answer: patience + Duration::from_secs(2), ..node.clone() })?;
+    let mut session = Session::open(&Node {
+        answer: patience + Duration::from_secs(2),
+        ..node.clone()
+    })?;
     session.run(super::DOING, "SET SESSION lock_wait_timeout = 10")?;
     session.run(super::DOING, "USE `replimeter`")?;
     Ok(session)
 }
 
 /// Runs a script's last section; what fails does not keep the rest from it.
-pub(super) fn tear_down<'a>(session: &mut Session, statements: &'a [Template]) -> Vec<(&'a Template, ServerError)> {
+pub(super) fn tear_down<'a>(
+    session: &mut Session,
+    statements: &'a [Template],
+) -> Vec<(&'a Template, ServerError)> {
     let mut failed = Vec::new();
     let mut words = String::new();
     for statement in statements {
@@ -574,7 +718,10 @@ pub(super) fn tear_down<'a>(session: &mut Session, statements: &'a [Template]) -
 /// (TRUNCATE is DDL, which stalls all of a Galera cluster).
 fn empty(session: &mut Session, table: &str) -> Result<(), ServerError> {
     let cluster = session.rows(DOING, "SHOW GLOBAL STATUS LIKE 'wsrep_cluster_size'")?;
-    let galera = cluster.iter().any(|row| row.values().any(|value| value.parse::<u64>().is_ok_and(|size| size > 0)));
+    let galera = cluster.iter().any(|row| {
+        row.values()
+            .any(|value| value.parse::<u64>().is_ok_and(|size| size > 0))
+    });
     if galera {
         return remove_rows(session, &format!("DELETE FROM `replimeter`.`{table}`"));
     }
@@ -585,7 +732,12 @@ fn remove_rows(session: &mut Session, delete: &str) -> Result<(), ServerError> {
     loop {
         session.run(DOING, &format!("{delete} LIMIT {SLICE}"))?;
         // No row was left, or fewer than a slice.
-        if session.value(DOING, "SELECT ROW_COUNT()")?.and_then(|count| count.parse::<u64>().ok()).unwrap_or(0) < SLICE {
+        if session
+            .value(DOING, "SELECT ROW_COUNT()")?
+            .and_then(|count| count.parse::<u64>().ok())
+            .unwrap_or(0)
+            < SLICE
+        {
             return Ok(());
         }
     }
@@ -600,7 +752,13 @@ struct Room<'a> {
 
 /// Ends statements that are under way: on the server, and then from this side.
 fn cut(primary: &Node, connections: &[(u32, Option<TcpStream>)]) {
-    kill(primary, connections.iter().map(|(connection, _)| u64::from(*connection)), AFTER_STOP);
+    kill(
+        primary,
+        connections
+            .iter()
+            .map(|(connection, _)| u64::from(*connection)),
+        AFTER_STOP,
+    );
     for socket in connections.iter().filter_map(|(_, socket)| socket.as_ref()) {
         let _ = socket.shutdown(Shutdown::Both);
     }
@@ -620,17 +778,45 @@ fn fill_table(
         return Ok(0);
     }
     let began = Instant::now();
-    let node = Node { answer: ANSWER, ..room.primary.clone() };
+    let node = Node {
+        answer: ANSWER,
+        ..room.primary.clone()
+    };
     let mut first = Channel::open(&node)?;
-    let packet =
-        first.session().value(DOING, "SELECT @@max_allowed_packet")?.and_then(|bytes| bytes.parse().ok()).unwrap_or(1 << 20);
+    let packet = first
+        .session()
+        .value(DOING, "SELECT @@max_allowed_packet")?
+        .and_then(|bytes| bytes.parse().ok())
+        .unwrap_or(1 << 20);
     let mut sequences = 0;
-    let columns: Vec<Generator> = table.columns.iter().map(|(_, source)| source.generator(rows, &mut sequences)).collect();
-    let names = table.columns.iter().map(|(name, _)| format!("`{name}`")).collect::<Vec<_>>().join(", ");
-    let head = format!("INSERT INTO `replimeter`.`{}` ({names}) VALUES ", table.name);
+    let columns: Vec<Generator> = table
+        .columns
+        .iter()
+        .map(|(_, source)| source.generator(rows, &mut sequences))
+        .collect();
+    let names = table
+        .columns
+        .iter()
+        .map(|(name, _)| format!("`{name}`"))
+        .collect::<Vec<_>>()
+        .join(", ");
+    let head = format!(
+        "INSERT INTO `replimeter`.`{}` ({names}) VALUES ",
+        table.name
+    );
     // Quotes, commas and digits make a row longer in words than on the disk.
-    let words_of_row = table.columns.iter().map(|(_, source)| source.bytes() + 12).sum::<u64>();
-    let batch = Batch { head, columns, rows, of: ((packet / 2).min(MOST_BYTES) / words_of_row.max(1)).max(1), sequences };
+    let words_of_row = table
+        .columns
+        .iter()
+        .map(|(_, source)| source.bytes() + 12)
+        .sum::<u64>();
+    let batch = Batch {
+        head,
+        columns,
+        rows,
+        of: ((packet / 2).min(MOST_BYTES) / words_of_row.max(1)).max(1),
+        sequences,
+    };
     let batches = rows.div_ceil(batch.of);
     let job = Job {
         next: AtomicU64::new(0),
@@ -652,10 +838,16 @@ fn fill_table(
     for _ in 1..threads {
         channels.push(Channel::open(&node)?);
     }
-    let connections: Vec<_> = channels.iter_mut().map(|channel| (channel.session().connection_id(), channel.socket())).collect();
+    let connections: Vec<_> = channels
+        .iter_mut()
+        .map(|channel| (channel.session().connection_id(), channel.socket()))
+        .collect();
     let mut full = None;
     thread::scope(|scope| {
-        let running: Vec<_> = channels.into_iter().map(|channel| scope.spawn(|| batch.work(channel, batches, &job))).collect();
+        let running: Vec<_> = channels
+            .into_iter()
+            .map(|channel| scope.spawn(|| batch.work(channel, batches, &job)))
+            .collect();
         let mut next = Instant::now() + TELL;
         let mut grown = (0, Instant::now());
         let mut ended: Option<Instant> = None;
@@ -690,8 +882,19 @@ fn fill_table(
     if let Some(error) = full {
         return Err(error.into());
     }
-    if let Some(error) = job.error.lock().unwrap_or_else(PoisonError::into_inner).take() {
-        return Err(about(error, workload, table.line, &format!("rows of `{}`", table.name)).into());
+    if let Some(error) = job
+        .error
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .take()
+    {
+        return Err(about(
+            error,
+            workload,
+            table.line,
+            &format!("rows of `{}`", table.name),
+        )
+        .into());
     }
     progress(&told(&job));
     Ok(job.bytes.load(Ordering::Relaxed))
@@ -727,7 +930,10 @@ impl Batch {
             }
             let rows = self.words(number, &mut sql, &mut scratch);
             if let Err(error) = send(&mut channel, &sql) {
-                job.error.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+                job.error
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .get_or_insert(error);
                 job.over.store(true, Ordering::Relaxed);
                 return;
             }
@@ -740,7 +946,10 @@ impl Batch {
     fn words(&self, number: u64, sql: &mut String, scratch: &mut Vec<u8>) -> u64 {
         let first = number * self.of + 1;
         let last = (first + self.of - 1).min(self.rows);
-        let mut draw = Draw { random: Random::new(number ^ 0x00DA_7A5E), ..Draw::new(1, 1, self.sequences) };
+        let mut draw = Draw {
+            random: Random::new(number ^ 0x00DA_7A5E),
+            ..Draw::new(1, 1, self.sequences)
+        };
         draw.sequences.fill(first - 1);
         sql.clear();
         sql.push_str(&self.head);
@@ -785,11 +994,16 @@ fn send(channel: &mut Channel, sql: &str) -> Result<(), ServerError> {
     loop {
         match channel.query(sql) {
             Ok(_) => return Ok(()),
-            Err(Failed::Refused(refusal)) if Again::of(&refusal).is_some() && attempt < RETRIES => attempt += 1,
+            Err(Failed::Refused(refusal)) if Again::of(&refusal).is_some() && attempt < RETRIES => {
+                attempt += 1
+            }
             Err(Failed::Refused(refusal)) => return Err(channel.refused(&refusal)),
             Err(Failed::Broken(error)) if error.kind == ErrorKind::Timeout => {
                 let hint = "is its disk full? some servers wait for space rather than answer; its error log says so";
-                return Err(ServerError { hint: hint.to_owned(), ..error });
+                return Err(ServerError {
+                    hint: hint.to_owned(),
+                    ..error
+                });
             }
             Err(Failed::Broken(error)) => return Err(error),
         }
@@ -807,8 +1021,18 @@ mod tests {
         let workload = Workload::parse("x.toml", text).unwrap();
         let mut sequences = 0;
         let table = &workload.inner.tables[0];
-        let columns = table.columns.iter().map(|(_, source)| source.generator(25, &mut sequences)).collect();
-        let batch = Batch { head: "X ".to_owned(), columns, rows: 25, of: 10, sequences };
+        let columns = table
+            .columns
+            .iter()
+            .map(|(_, source)| source.generator(25, &mut sequences))
+            .collect();
+        let batch = Batch {
+            head: "X ".to_owned(),
+            columns,
+            rows: 25,
+            of: 10,
+            sequences,
+        };
         let words = |number| {
             let mut sql = String::new();
             let rows = batch.words(number, &mut sql, &mut Vec::new());
@@ -816,7 +1040,10 @@ mod tests {
         };
         let (rows, sql) = words(2);
         assert_eq!((rows, words(2).1), (5, sql.clone()));
-        assert!(sql.starts_with("X (21,'it''s \\\\ here',") && sql.ends_with(",29,1.5e0)"), "{sql}");
+        assert!(
+            sql.starts_with("X (21,'it''s \\\\ here',") && sql.ends_with(",29,1.5e0)"),
+            "{sql}"
+        );
         assert_eq!(words(0).0, 10);
     }
 

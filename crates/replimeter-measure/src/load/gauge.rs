@@ -25,7 +25,10 @@ pub(super) struct Gauge {
 
 impl Default for Gauge {
     fn default() -> Self {
-        Self { since: AtomicI64::new(0), ended: Mutex::new(SignedHistogram::new(DIGITS)) }
+        Self {
+            since: AtomicI64::new(0),
+            ended: Mutex::new(SignedHistogram::new(DIGITS)),
+        }
     }
 }
 
@@ -39,7 +42,10 @@ impl Gauge {
     pub(super) fn ended(&self, latency: Option<Nanos>) {
         self.since.store(0, Ordering::Relaxed);
         if let Some(latency) = latency {
-            self.ended.lock().unwrap_or_else(PoisonError::into_inner).record(latency);
+            self.ended
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .record(latency);
         }
     }
 }
@@ -62,7 +68,10 @@ pub struct Gauges {
 
 impl Gauges {
     pub(super) fn new(seats: &[Arc<Seat>], clock: &Clock) -> Self {
-        Self { seats: seats.to_vec(), clock: *clock }
+        Self {
+            seats: seats.to_vec(),
+            clock: *clock,
+        }
     }
 
     /// What ended since the last time.
@@ -71,8 +80,10 @@ impl Gauges {
         let mut latency = SignedHistogram::new(DIGITS);
         let mut oldest: Option<i64> = None;
         for gauge in self.seats.iter().filter_map(|seat| seat.gauge.as_ref()) {
-            let ended =
-                std::mem::replace(&mut *gauge.ended.lock().unwrap_or_else(PoisonError::into_inner), SignedHistogram::new(DIGITS));
+            let ended = std::mem::replace(
+                &mut *gauge.ended.lock().unwrap_or_else(PoisonError::into_inner),
+                SignedHistogram::new(DIGITS),
+            );
             latency.merge(&ended);
             let since = gauge.since.load(Ordering::Relaxed);
             if since != 0 {
@@ -80,7 +91,9 @@ impl Gauges {
             }
         }
         // A schedule's next operation may be due only later.
-        let under_way = oldest.map(|since| self.clock.now() - Nanos(since)).filter(|since| *since > Nanos(0));
+        let under_way = oldest
+            .map(|since| self.clock.now() - Nanos(since))
+            .filter(|since| *since > Nanos(0));
         Gauged { latency, under_way }
     }
 }
@@ -91,7 +104,14 @@ mod tests {
 
     #[test]
     fn a_stretch_has_what_ended_in_it_and_what_is_under_way() {
-        let seats: Vec<Arc<Seat>> = (0..2).map(|_| Arc::new(Seat { gauge: Some(Gauge::default()), ..Seat::default() })).collect();
+        let seats: Vec<Arc<Seat>> = (0..2)
+            .map(|_| {
+                Arc::new(Seat {
+                    gauge: Some(Gauge::default()),
+                    ..Seat::default()
+                })
+            })
+            .collect();
         let clock = Clock::start();
         let gauges = Gauges::new(&seats, &clock);
         for (seat, latency) in seats.iter().zip([10_000, 30_000]) {
@@ -102,7 +122,10 @@ mod tests {
         let gauge = seats[1].gauge.as_ref().unwrap();
         gauge.begins(Nanos(1));
         let first = gauges.take();
-        assert_eq!((first.latency.count(), first.latency.max()), (2, Some(Nanos(30_000))));
+        assert_eq!(
+            (first.latency.count(), first.latency.max()),
+            (2, Some(Nanos(30_000)))
+        );
         let second = gauges.take();
         assert_eq!(second.latency.count(), 0);
         assert!(second.under_way.unwrap() >= first.under_way.unwrap());

@@ -124,24 +124,38 @@ impl Loads {
             let place = place(cluster, &plan.spec.node)?;
             // Two loads by one script share what it makes.
             let script = !workload.inner.setup.is_empty() || !workload.inner.teardown.is_empty();
-            if script && !loads.made.iter().any(|(_, made)| made.inner == workload.inner) {
+            if script
+                && !loads
+                    .made
+                    .iter()
+                    .any(|(_, made)| made.inner == workload.inner)
+            {
                 loads.made.push((place.clone(), workload.clone()));
                 set_up(&place, workload, patience, stop)?;
             }
-            loads.loads.push(Load { plan: plan.clone(), workload: workload.clone(), place, total: None });
+            loads.loads.push(Load {
+                plan: plan.clone(),
+                workload: workload.clone(),
+                place,
+                total: None,
+            });
         }
         for index in 0..loads.loads.len() {
             let Load { plan, workload, .. } = &loads.loads[index];
             let earlier = &loads.loads[..index];
-            if let Some((other, table)) =
-                earlier.iter().find_map(|load| Some((&load.workload.name, workload.collides(&load.workload)?)))
+            if let Some((other, table)) = earlier
+                .iter()
+                .find_map(|load| Some((&load.workload.name, workload.collides(&load.workload)?)))
             {
                 return Err(cluster
                     .primary
                     .session
                     .unfit(
                         DOING,
-                        format!("{} and {other} each define a table `{table}` of their own", workload.name),
+                        format!(
+                            "{} and {other} each define a table `{table}` of their own",
+                            workload.name
+                        ),
                         "rename one",
                     )
                     .into());
@@ -153,7 +167,10 @@ impl Loads {
             for replica in &cluster.replicas {
                 fill::refuse_foreign(&replica.server.node, workload)?;
             }
-            let size = plan.size.filter(|_| workload.has_data()).unwrap_or_else(|| workload.default_size());
+            let size = plan
+                .size
+                .filter(|_| workload.has_data())
+                .unwrap_or_else(|| workload.default_size());
             let set = fill(&writer, workload, size, FILLERS, progress, stop)?;
             loads.sets.push(set);
         }
@@ -197,18 +214,28 @@ impl Loads {
                     reads_only: load.place.reads_only,
                     // A server that comes back is loaded again.
                     patience: FOREVER,
-                    ..Squad::new(&load.workload, vec![load.place.node.clone()], load.plan.spec.threads)
+                    ..Squad::new(
+                        &load.workload,
+                        vec![load.place.node.clone()],
+                        load.plan.spec.threads,
+                    )
                 })
                 .collect();
             // What the statements are worth was tried by whole passes.
             self.crew = Some(Crew::open_tried(&squads, &self.clock, false)?);
         }
-        let Some(crew) = &mut self.crew else { return Ok(()) };
+        let Some(crew) = &mut self.crew else {
+            return Ok(());
+        };
         crew.begin(None, None);
         self.running = true;
         let deadline = Instant::now() + RAMP;
         while Instant::now() < deadline && !stop.load(Ordering::Relaxed) {
-            thread::sleep(deadline.saturating_duration_since(Instant::now()).min(Duration::from_millis(20)));
+            thread::sleep(
+                deadline
+                    .saturating_duration_since(Instant::now())
+                    .min(Duration::from_millis(20)),
+            );
         }
         crew.count_from_now();
         Ok(())
@@ -216,7 +243,9 @@ impl Loads {
 
     /// Ends every thread's operations, and counts no more until the next start.
     pub fn stop(&mut self) -> Vec<Warning> {
-        let Some(crew) = self.crew.as_mut().filter(|_| self.running) else { return Vec::new() };
+        let Some(crew) = self.crew.as_mut().filter(|_| self.running) else {
+            return Vec::new();
+        };
         self.running = false;
         let (outcomes, warnings) = crew.end(HURRIED);
         for (load, outcome) in self.loads.iter_mut().zip(outcomes) {
@@ -233,8 +262,17 @@ impl Loads {
     #[must_use]
     pub fn finish(mut self) -> (Vec<LoadRecord>, Vec<Warning>) {
         let mut warnings = self.stop();
-        let records: Vec<LoadRecord> = self.loads.iter().enumerate().map(|(index, load)| self.record(index, load)).collect();
-        warnings.extend(self.sets.iter_mut().flat_map(|set| std::mem::take(&mut set.warnings)));
+        let records: Vec<LoadRecord> = self
+            .loads
+            .iter()
+            .enumerate()
+            .map(|(index, load)| self.record(index, load))
+            .collect();
+        warnings.extend(
+            self.sets
+                .iter_mut()
+                .flat_map(|set| std::mem::take(&mut set.warnings)),
+        );
         warnings.extend(self.tear_down());
         for record in &records {
             warnings.extend(judge(record));
@@ -244,7 +282,9 @@ impl Loads {
 
     fn record(&self, index: usize, load: &Load) -> LoadRecord {
         let known = self.crew.as_ref().zip(load.total.as_ref());
-        let record = known.map(|(crew, total)| crew.result(index, total).record()).unwrap_or_default();
+        let record = known
+            .map(|(crew, total)| crew.result(index, total).record())
+            .unwrap_or_default();
         LoadRecord {
             workload: load.workload.name.clone(),
             threads: load.plan.spec.threads,
@@ -272,8 +312,15 @@ impl Loads {
             let mut failed: Vec<String> = Vec::new();
             match fill::open_for_removal(&place.node, fill::REMOVAL) {
                 Ok(mut session) => {
-                    for (statement, error) in fill::tear_down(&mut session, &workload.inner.teardown) {
-                        failed.push(format!("{error} (line {} of {}: {})", statement.line, workload.name, statement.excerpt()));
+                    for (statement, error) in
+                        fill::tear_down(&mut session, &workload.inner.teardown)
+                    {
+                        failed.push(format!(
+                            "{error} (line {} of {}: {})",
+                            statement.line,
+                            workload.name,
+                            statement.excerpt()
+                        ));
                     }
                 }
                 Err(error) if !workload.inner.teardown.is_empty() => failed.push(error.to_string()),
@@ -305,7 +352,10 @@ impl Outcome {
         self.counted = self.counted + later.counted;
         self.cpu += later.cpu;
         self.delay = self.delay.zip(later.delay).map(|(sum, delay)| sum + delay);
-        self.waiting = self.waiting.zip(later.waiting).map(|(sum, waiting)| sum + waiting);
+        self.waiting = self
+            .waiting
+            .zip(later.waiting)
+            .map(|(sum, waiting)| sum + waiting);
         for (mine, theirs) in self.by_node.iter_mut().zip(&later.by_node) {
             *mine += theirs;
         }
@@ -319,7 +369,11 @@ fn place(cluster: &Cluster, name: &str) -> Result<Place, ServerError> {
     if writer.name == name {
         return Ok(Place::new(writer.clone(), false));
     }
-    if let Some(replica) = cluster.replicas.iter().find(|replica| replica.server.node.name == name) {
+    if let Some(replica) = cluster
+        .replicas
+        .iter()
+        .find(|replica| replica.server.node.name == name)
+    {
         let reads_only = matches!(replica.relation, Relation::Channel { .. });
         return Ok(Place::new(replica.server.node.clone(), reads_only));
     }
@@ -330,7 +384,10 @@ fn place(cluster: &Cluster, name: &str) -> Result<Place, ServerError> {
     names.extend(cluster.replica_names());
     Err(cluster.primary.session.unfit(
         "cannot place the load",
-        format!("the target has no server called `{name}`; it has {}", names.join(", ")),
+        format!(
+            "the target has no server called `{name}`; it has {}",
+            names.join(", ")
+        ),
         "name one of them behind the @ of --load",
     ))
 }
@@ -348,7 +405,8 @@ fn patiently<T>(
         match step() {
             Err(error)
                 if place.reads_only
-                    && (error.kind == absent || error.kind == ErrorKind::Statement(code::UNKNOWN_SCHEMA))
+                    && (error.kind == absent
+                        || error.kind == ErrorKind::Statement(code::UNKNOWN_SCHEMA))
                     && Instant::now() < deadline => {}
             other => return Ok(other?),
         }
@@ -375,7 +433,12 @@ fn about(mut error: ServerError, workload: &Workload, line: usize, excerpt: &str
     error
 }
 
-fn set_up(place: &Place, workload: &Workload, patience: Duration, stop: &AtomicBool) -> Result<(), MeasureError> {
+fn set_up(
+    place: &Place,
+    workload: &Workload,
+    patience: Duration,
+    stop: &AtomicBool,
+) -> Result<(), MeasureError> {
     if workload.inner.setup.is_empty() {
         return Ok(());
     }
@@ -394,7 +457,12 @@ fn set_up(place: &Place, workload: &Workload, patience: Duration, stop: &AtomicB
 
 /// Runs operations until each statement has succeeded once; some may fail now and
 /// then, as with locks.
-fn try_out(load: &Load, rows: u64, patience: Duration, stop: &AtomicBool) -> Result<(), MeasureError> {
+fn try_out(
+    load: &Load,
+    rows: u64,
+    patience: Duration,
+    stop: &AtomicBool,
+) -> Result<(), MeasureError> {
     let (place, workload) = (&load.place, &load.workload);
     let program = Program::new(workload, rows);
     let open = || {
@@ -416,7 +484,16 @@ fn try_out(load: &Load, rows: u64, patience: Duration, stop: &AtomicBool) -> Res
             // How far a pass came, and how often it came no further.
             let (mut reached, mut stuck) = (0, 0);
             for trial in 1.. {
-                let Err((index, failed)) = run(&mut link, &program, routine, &mut draw, &mut scratch, &mut buffer) else { break };
+                let Err((index, failed)) = run(
+                    &mut link,
+                    &program,
+                    routine,
+                    &mut draw,
+                    &mut scratch,
+                    &mut buffer,
+                ) else {
+                    break;
+                };
                 let error = match failed {
                     Failed::Broken(error) => return Err(error),
                     Failed::Refused(refusal) => {
@@ -424,7 +501,11 @@ fn try_out(load: &Load, rows: u64, patience: Duration, stop: &AtomicBool) -> Res
                         link.channel.refused(&refusal)
                     }
                 };
-                stuck = if index > reached { 1 } else { stuck + u32::from(index == reached) };
+                stuck = if index > reached {
+                    1
+                } else {
+                    stuck + u32::from(index == reached)
+                };
                 reached = reached.max(index);
                 if stuck >= TRIALS || trial >= TRIALS * 10 {
                     let step = &operation.steps[index.min(operation.steps.len() - 1)];

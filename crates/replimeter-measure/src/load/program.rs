@@ -79,8 +79,16 @@ impl Program {
         };
         for operation in &workload.inner.operations {
             program.weights += operation.weight;
-            let shared = operation.shared.iter().map(|source| source.generator(rows, &mut program.sequences)).collect();
-            let steps = operation.steps.iter().map(|step| program.step(step, rows)).collect();
+            let shared = operation
+                .shared
+                .iter()
+                .map(|source| source.generator(rows, &mut program.sequences))
+                .collect();
+            let steps = operation
+                .steps
+                .iter()
+                .map(|step| program.step(step, rows))
+                .collect();
             program.operations.push(Routine {
                 until: program.weights,
                 transaction: operation.transaction,
@@ -103,25 +111,42 @@ impl Program {
                     .parameters
                     .iter()
                     .map(|parameter| match parameter {
-                        Parameter::Drawn(source) => From::Drawn(source.generator(rows, &mut self.sequences)),
+                        Parameter::Drawn(source) => {
+                            From::Drawn(source.generator(rows, &mut self.sequences))
+                        }
                         Parameter::Same(before) => From::Same(*before),
                         Parameter::Shared(shared) => From::Shared(*shared),
                     })
                     .collect();
-                let keeps = parameters
-                    .iter()
-                    .any(|parameter| matches!(parameter, From::Same(_) | From::Drawn(Generator::Plus(Place::Own(_), _))));
+                let keeps = parameters.iter().any(|parameter| {
+                    matches!(
+                        parameter,
+                        From::Same(_) | From::Drawn(Generator::Plus(Place::Own(_), _))
+                    )
+                });
                 let text = self.text(&statement.sql, statement.line);
-                Move::Prepared { statement: text, parameters, repeat: statement.repeat, keeps, version: statement.version() }
+                Move::Prepared {
+                    statement: text,
+                    parameters,
+                    repeat: statement.repeat,
+                    keeps,
+                    version: statement.version(),
+                }
             }
         }
     }
 
     fn text(&mut self, sql: &str, line: usize) -> usize {
-        self.statements.iter().position(|known| known.sql == sql).unwrap_or_else(|| {
-            self.statements.push(Text { sql: sql.to_owned(), line });
-            self.statements.len() - 1
-        })
+        self.statements
+            .iter()
+            .position(|known| known.sql == sql)
+            .unwrap_or_else(|| {
+                self.statements.push(Text {
+                    sql: sql.to_owned(),
+                    line,
+                });
+                self.statements.len() - 1
+            })
     }
 
     /// The next operation of a thread.
@@ -131,7 +156,9 @@ impl Program {
             return only;
         }
         let drawn = draw.random.between(0, self.weights - 1);
-        let at = self.operations.partition_point(|routine| routine.until <= drawn);
+        let at = self
+            .operations
+            .partition_point(|routine| routine.until <= drawn);
         &self.operations[at.min(self.operations.len() - 1)]
     }
 }
@@ -160,7 +187,13 @@ impl Scratch {
 
     /// Draws the parameters of one execution, in order.
     #[inline]
-    pub(super) fn parameters(&mut self, parameters: &[From], keeps: bool, draw: &mut Draw, mut push: impl FnMut(Bind<'_>)) {
+    pub(super) fn parameters(
+        &mut self,
+        parameters: &[From],
+        keeps: bool,
+        draw: &mut Draw,
+        mut push: impl FnMut(Bind<'_>),
+    ) {
         self.own.clear();
         for parameter in parameters {
             let value = match parameter {
@@ -206,9 +239,16 @@ mod tests {
             .steps
             .iter()
             .map(|step| {
-                let Move::Prepared { parameters, keeps, .. } = step else { panic!("words") };
+                let Move::Prepared {
+                    parameters, keeps, ..
+                } = step
+                else {
+                    panic!("words")
+                };
                 let mut values = Vec::new();
-                scratch.parameters(parameters, *keeps, &mut draw, |bind| values.push(Kept::of(bind)));
+                scratch.parameters(parameters, *keeps, &mut draw, |bind| {
+                    values.push(Kept::of(bind))
+                });
                 values
             })
             .collect()
@@ -221,9 +261,22 @@ mod tests {
              a = {uniform = [1, 1000000]}\nb = {plus = ['a', -1]}\n[[statement]]\nsql = 'SELECT :id'",
             1000,
         );
-        let number = |kept: &Kept| if let Kept::Number(number) = kept { *number } else { panic!("{kept:?}") };
+        let number = |kept: &Kept| {
+            if let Kept::Number(number) = kept {
+                *number
+            } else {
+                panic!("{kept:?}")
+            }
+        };
         let first: Vec<i64> = values[0].iter().map(number).collect();
-        assert_eq!((first[1] - first[0], first[3] - first[2], first[4] - first[2]), (5, 0, -1));
+        assert_eq!(
+            (
+                first[1] - first[0],
+                first[3] - first[2],
+                first[4] - first[2]
+            ),
+            (5, 0, -1)
+        );
         assert_eq!(number(&values[1][0]), first[0]);
     }
 
@@ -231,8 +284,18 @@ mod tests {
     fn statements_are_prepared_once_and_transactions_framed() {
         let text = "transaction = true\n[[statement]]\nsql = 'SELECT 1'\n[[statement]]\nsql = 'SELECT 1'\nrepeat = 3";
         let program = Program::new(&Workload::parse("x.toml", text).unwrap(), 0);
-        assert_eq!(program.statements.iter().map(|text| text.sql.as_str()).collect::<Vec<_>>(), ["SELECT 1", "BEGIN", "COMMIT"]);
-        assert_eq!((program.frame, program.operations[0].statements), (Some((1, 2)), 6));
+        assert_eq!(
+            program
+                .statements
+                .iter()
+                .map(|text| text.sql.as_str())
+                .collect::<Vec<_>>(),
+            ["SELECT 1", "BEGIN", "COMMIT"]
+        );
+        assert_eq!(
+            (program.frame, program.operations[0].statements),
+            (Some((1, 2)), 6)
+        );
     }
 
     #[test]
@@ -240,7 +303,9 @@ mod tests {
         let text = "[[operation]]\nweight = 9\n[[operation.statement]]\nsql = 'SELECT 1'\n[[operation]]\n[[operation.statement]]\nsql = 'SELECT 2'";
         let program = Program::new(&Workload::parse("x.toml", text).unwrap(), 0);
         let mut draw = Draw::new(1, 1, 0);
-        let second = (0..10_000).filter(|_| std::ptr::eq(program.choose(&mut draw), &raw const program.operations[1])).count();
+        let second = (0..10_000)
+            .filter(|_| std::ptr::eq(program.choose(&mut draw), &raw const program.operations[1]))
+            .count();
         assert!((800..1200).contains(&second), "{second}");
     }
 }

@@ -10,7 +10,9 @@ pub(super) struct Random {
 impl Random {
     /// The sequence of this number.
     pub(super) fn new(number: u64) -> Self {
-        Self { state: number.wrapping_mul(0xA076_1D64_78BD_642F) }
+        Self {
+            state: number.wrapping_mul(0xA076_1D64_78BD_642F),
+        }
     }
 
     #[inline]
@@ -95,7 +97,9 @@ impl Distribution {
             Shape::Special => Kind::Special,
             Shape::Gaussian => Kind::Gaussian,
             Shape::Pareto => Kind::Pareto(PARETO.ln() / (1.0 - PARETO).ln()),
-            Shape::Zipf(exponent) => Kind::Zipf(Zipf::new((high - low).saturating_add(1), exponent)),
+            Shape::Zipf(exponent) => {
+                Kind::Zipf(Zipf::new((high - low).saturating_add(1), exponent))
+            }
         };
         Self { low, high, kind }
     }
@@ -144,7 +148,13 @@ struct Zipf {
 
 impl Zipf {
     fn new(count: u64, exponent: f64) -> Self {
-        let mut zipf = Self { count: count as f64, exponent, first: 0.0, last: 0.0, near: 0.0 };
+        let mut zipf = Self {
+            count: count as f64,
+            exponent,
+            first: 0.0,
+            last: 0.0,
+            near: 0.0,
+        };
         zipf.first = zipf.area(1.5) - 1.0;
         zipf.last = zipf.area(zipf.count + 0.5);
         zipf.near = 2.0 - zipf.point(zipf.area(2.5) - zipf.height(2.0));
@@ -160,13 +170,21 @@ impl Zipf {
     fn area(&self, x: f64) -> f64 {
         let log = x.ln();
         let t = (1.0 - self.exponent) * log;
-        if t.abs() > 1e-8 { t.exp_m1() / t * log } else { (1.0 + t / 2.0) * log }
+        if t.abs() > 1e-8 {
+            t.exp_m1() / t * log
+        } else {
+            (1.0 + t / 2.0) * log
+        }
     }
 
     /// The inverse of [`area`](Self::area).
     fn point(&self, area: f64) -> f64 {
         let t = (area * (1.0 - self.exponent)).max(-1.0);
-        if t.abs() > 1e-8 { (t.ln_1p() / t * area).exp() } else { ((1.0 - t / 2.0) * area).exp() }
+        if t.abs() > 1e-8 {
+            (t.ln_1p() / t * area).exp()
+        } else {
+            ((1.0 - t / 2.0) * area).exp()
+        }
     }
 
     #[inline]
@@ -197,12 +215,19 @@ mod tests {
         for _ in 0..DRAWS {
             counts[(distribution.draw(&mut random) - low) as usize] += 1;
         }
-        counts.into_iter().map(|count| f64::from(count) / DRAWS as f64).collect()
+        counts
+            .into_iter()
+            .map(|count| f64::from(count) / DRAWS as f64)
+            .collect()
     }
 
     /// Pearson's statistic against the true probabilities.
     fn chi_square(shares: &[f64], wanted: &[f64]) -> f64 {
-        shares.iter().zip(wanted).map(|(got, wanted)| (got - wanted).powi(2) / wanted * DRAWS as f64).sum()
+        shares
+            .iter()
+            .zip(wanted)
+            .map(|(got, wanted)| (got - wanted).powi(2) / wanted * DRAWS as f64)
+            .sum()
     }
 
     #[test]
@@ -223,10 +248,16 @@ mod tests {
         // H(10⁶, 1) = 14.392726722865723 (harmonic number).
         let distribution = Distribution::new(Shape::Zipf(1.0), 1, 1_000_000);
         let mut random = Random::new(7);
-        let ones = (0..DRAWS).filter(|_| distribution.draw(&mut random) == 1).count() as f64 / DRAWS as f64;
+        let ones = (0..DRAWS)
+            .filter(|_| distribution.draw(&mut random) == 1)
+            .count() as f64
+            / DRAWS as f64;
         let wanted = 1.0 / 14.392_726_722_865_723;
         // Five standard errors.
-        assert!((ones - wanted).abs() < 5.0 * (wanted * (1.0 - wanted) / DRAWS as f64).sqrt(), "{ones} for {wanted}");
+        assert!(
+            (ones - wanted).abs() < 5.0 * (wanted * (1.0 - wanted) / DRAWS as f64).sqrt(),
+            "{ones} for {wanted}"
+        );
     }
 
     #[test]
@@ -235,15 +266,24 @@ mod tests {
         assert!(chi_square(&shares(Shape::Uniform, 0, 49), &even) < 90.0);
         let pareto = shares(Shape::Pareto, 1, 100);
         let lowest: f64 = pareto[..20].iter().sum();
-        assert!((lowest - 0.8).abs() < 0.01, "80 % in the lowest fifth: {lowest}");
+        assert!(
+            (lowest - 0.8).abs() < 0.01,
+            "80 % in the lowest fifth: {lowest}"
+        );
         let special = shares(Shape::Special, 1, 10_000);
         let middle: f64 = special[4950..5052].iter().sum();
         // Three quarters evenly in the middle hundredth, and the bell's own part of it: at its
         // middle a sum of twelve has the density 0.3989 / 0.0833 (Irwin–Hall).
-        assert!((middle - 0.75 - 0.25 * 0.01 * 4.73).abs() < 0.01, "{middle}");
+        assert!(
+            (middle - 0.75 - 0.25 * 0.01 * 4.73).abs() < 0.01,
+            "{middle}"
+        );
         let gaussian = shares(Shape::Gaussian, 0, 99);
         let inner: f64 = gaussian[41..58].iter().sum();
-        assert!((inner - 0.68).abs() < 0.03, "one deviation is a twelfth of the range: {inner}");
+        assert!(
+            (inner - 0.68).abs() < 0.03,
+            "one deviation is a twelfth of the range: {inner}"
+        );
     }
 
     #[test]

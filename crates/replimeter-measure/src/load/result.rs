@@ -95,7 +95,11 @@ impl SquadResult {
             errors: self.errors.clone(),
             arrivals: self.rate.map(|open| open.arrivals),
             retried: self.retries.clone(),
-            by_node: if self.by_node.len() > 1 { self.by_node.clone() } else { Vec::new() },
+            by_node: if self.by_node.len() > 1 {
+                self.by_node.clone()
+            } else {
+                Vec::new()
+            },
             per_second: self.per_second.clone(),
             waiting_per_second: self.waiting_per_second.clone(),
             client: self.client(),
@@ -112,9 +116,13 @@ impl SquadResult {
         ClientUse {
             cpu_us_per_op: share(self.client_cpu.as_secs_f64() * 1e6, self.operations as f64),
             cpu_share: share(self.client_cpu.as_secs_f64(), seconds * cores),
-            ready_share: self.client_delay.and_then(|delay| share(delay.as_secs_f64(), seconds * f64::from(self.threads))),
+            ready_share: self
+                .client_delay
+                .and_then(|delay| share(delay.as_secs_f64(), seconds * f64::from(self.threads))),
             limit_per_s: self.limit_per_s,
-            limit_share: statements_per_s.zip(self.limit_per_s).and_then(|(got, limit)| share(got, limit)),
+            limit_share: statements_per_s
+                .zip(self.limit_per_s)
+                .and_then(|(got, limit)| share(got, limit)),
         }
     }
 
@@ -147,9 +155,16 @@ fn uneven(workload: &str, threads: u32, nodes: &[String]) -> Option<Warning> {
 /// What a reader must know of a load.
 pub(super) fn judge(record: &LoadRecord) -> Vec<Warning> {
     let mut warnings = Vec::new();
-    let what = format!("the load {}:{}@{}", record.workload, record.threads, record.node);
+    let what = format!(
+        "the load {}:{}@{}",
+        record.workload, record.threads, record.node
+    );
     if record.failed > 0 {
-        let first = record.errors.first().map(|error| error.message.clone()).unwrap_or_default();
+        let first = record
+            .errors
+            .first()
+            .map(|error| error.message.clone())
+            .unwrap_or_default();
         warnings.push(Warning::new(
             WarningCode::LoadErrors,
             format!(
@@ -164,7 +179,9 @@ pub(super) fn judge(record: &LoadRecord) -> Vec<Warning> {
         && waiting > u64::from(record.threads).max(rate / 10)
     {
         let grew = match record.waiting_per_second.as_slice() {
-            [first, .., last] if last > first => format!(", {first} after the first counted second"),
+            [first, .., last] if last > first => {
+                format!(", {first} after the first counted second")
+            }
             _ => String::new(),
         };
         warnings.push(Warning::new(
@@ -189,7 +206,10 @@ pub(super) fn judge(record: &LoadRecord) -> Vec<Warning> {
     } else if let Some(share) = record.client.cpu_share.filter(|share| *share >= BUSY) {
         warnings.push(Warning::new(
             WarningCode::LoadClientBound,
-            format!("{what}: the client held it back: its threads took {:.0} % of this machine's cores", share * 100.0),
+            format!(
+                "{what}: the client held it back: its threads took {:.0} % of this machine's cores",
+                share * 100.0
+            ),
             "use another machine for the load, or one with more cores",
         ));
     }

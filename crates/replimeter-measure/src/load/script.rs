@@ -24,7 +24,10 @@ pub struct ScriptError {
 
 impl ScriptError {
     pub(super) fn at(line: usize, reason: impl Into<String>) -> Self {
-        Self { line, reason: reason.into() }
+        Self {
+            line,
+            reason: reason.into(),
+        }
     }
 }
 
@@ -75,7 +78,9 @@ impl Template {
                     if !fixed.is_empty() {
                         pieces.push(Piece::Fixed(std::mem::take(&mut fixed)));
                     }
-                    pieces.push(place(inner).map_err(|reason| ScriptError::at(statement.line, reason))?);
+                    pieces.push(
+                        place(inner).map_err(|reason| ScriptError::at(statement.line, reason))?,
+                    );
                     rest = &rest[inner.len() + 2..];
                 }
                 None => {
@@ -88,7 +93,10 @@ impl Template {
         if !fixed.is_empty() {
             pieces.push(Piece::Fixed(fixed));
         }
-        Ok(Self { pieces, line: statement.line })
+        Ok(Self {
+            pieces,
+            line: statement.line,
+        })
     }
 
     /// The statement with its places filled, in `out`.
@@ -100,7 +108,9 @@ impl Template {
                 Piece::Fixed(text) => out.push_str(text),
                 Piece::Thread => drop(write!(out, "{}", draw.thread)),
                 Piece::Pass => drop(write!(out, "{}", draw.pass)),
-                Piece::Random(low, high) => drop(write!(out, "{}", draw.random.between(*low, *high))),
+                Piece::Random(low, high) => {
+                    drop(write!(out, "{}", draw.random.between(*low, *high)))
+                }
                 Piece::Text(length) => text(*length, draw, out),
             }
         }
@@ -134,14 +144,24 @@ fn place(inner: &str) -> Result<Piece, String> {
         ("pass", None) => Ok(Piece::Pass),
         ("random", _) => {
             let form = "{random:LOWEST-HIGHEST}";
-            let (low, high) = argument.and_then(|range| range.split_once('-')).ok_or_else(|| wrong(form))?;
+            let (low, high) = argument
+                .and_then(|range| range.split_once('-'))
+                .ok_or_else(|| wrong(form))?;
             let number = |text: &str| text.parse::<u64>().map_err(|_| wrong(form));
             let (low, high) = (number(low)?, number(high)?);
-            if low > high { Err(wrong(form)) } else { Ok(Piece::Random(low, high)) }
+            if low > high {
+                Err(wrong(form))
+            } else {
+                Ok(Piece::Random(low, high))
+            }
         }
         ("text", _) => {
-            let length = argument.and_then(|length| length.parse().ok()).filter(|length| *length <= LONGEST_TEXT);
-            length.map(Piece::Text).ok_or_else(|| wrong("{text:LENGTH}, at most 1048576"))
+            let length = argument
+                .and_then(|length| length.parse().ok())
+                .filter(|length| *length <= LONGEST_TEXT);
+            length
+                .map(Piece::Text)
+                .ok_or_else(|| wrong("{text:LENGTH}, at most 1048576"))
         }
         _ => Err(format!(
             "there is no `{{{inner}}}`; known: {{thread}}, {{pass}}, {{random:1-1000}}, {{text:128}}, and {{{{ for a brace"
@@ -174,7 +194,9 @@ impl Script {
         for part in &parts {
             match part {
                 Part::Note(note, _) => {
-                    let known = ["setup", "run", "teardown"].into_iter().find(|name| note.eq_ignore_ascii_case(name));
+                    let known = ["setup", "run", "teardown"]
+                        .into_iter()
+                        .find(|name| note.eq_ignore_ascii_case(name));
                     section = known.unwrap_or(section);
                 }
                 Part::Statement(statement) => {
@@ -189,7 +211,10 @@ impl Script {
         }
         if script.run.is_empty() {
             let lines = text.lines().count().max(1);
-            return Err(ScriptError::at(lines, "there is no statement to run; write them behind a line `-- run`"));
+            return Err(ScriptError::at(
+                lines,
+                "there is no statement to run; write them behind a line `-- run`",
+            ));
         }
         Ok(script)
     }
@@ -203,7 +228,10 @@ mod tests {
 
     fn filled(text: &str) -> String {
         let script = Script::parse(text).unwrap();
-        let mut draw = Draw { pass: 7, ..Draw::new(3, 8, 0) };
+        let mut draw = Draw {
+            pass: 7,
+            ..Draw::new(3, 8, 0)
+        };
         let mut out = String::new();
         script.run[0].fill(&mut draw, &mut out);
         out
@@ -217,8 +245,13 @@ mod tests {
 
     #[test]
     fn sections_and_a_script_without_any() {
-        let script = Script::parse("-- setup\nA; B;\n-- a word about it\n-- RUN\nC;\n-- teardown\nD").unwrap();
-        assert_eq!((script.setup.len(), script.run.len(), script.teardown.len()), (2, 1, 1));
+        let script =
+            Script::parse("-- setup\nA; B;\n-- a word about it\n-- RUN\nC;\n-- teardown\nD")
+                .unwrap();
+        assert_eq!(
+            (script.setup.len(), script.run.len(), script.teardown.len()),
+            (2, 1, 1)
+        );
         assert_eq!(Script::parse("A; B").unwrap().run.len(), 2);
         let error = Script::parse("-- setup\nA;\n").unwrap_err();
         assert!(error.to_string().contains("no statement to run"), "{error}");
@@ -231,15 +264,28 @@ mod tests {
             "SELECT 3, 7, '{\"a\": {\"b\": 1}}', '{thread}', '{ d }'"
         );
         let text = filled("{text:128}");
-        assert!(text.len() == 128 && text.bytes().all(|byte| byte.is_ascii_alphanumeric()), "{text}");
+        assert!(
+            text.len() == 128 && text.bytes().all(|byte| byte.is_ascii_alphanumeric()),
+            "{text}"
+        );
         assert_eq!(filled("{random:5-5}"), "5");
     }
 
     #[test]
     fn wrong_places_are_refused() {
-        for text in ["{round}", "{random:9-1}", "{random}", "{text:x}", "{text:99999999}", "{thread:2}"] {
+        for text in [
+            "{round}",
+            "{random:9-1}",
+            "{random}",
+            "{text:x}",
+            "{text:99999999}",
+            "{thread:2}",
+        ] {
             assert!(
-                Script::parse(&format!("SELECT 1;\nSELECT {text}")).unwrap_err().to_string().starts_with("line 2: "),
+                Script::parse(&format!("SELECT 1;\nSELECT {text}"))
+                    .unwrap_err()
+                    .to_string()
+                    .starts_with("line 2: "),
                 "{text}"
             );
         }
@@ -260,6 +306,10 @@ mod tests {
 
     #[test]
     fn the_whole_range_does_not_overflow() {
-        assert!(filled("{random:0-18446744073709551615}").parse::<u64>().is_ok());
+        assert!(
+            filled("{random:0-18446744073709551615}")
+                .parse::<u64>()
+                .is_ok()
+        );
     }
 }

@@ -69,12 +69,18 @@ pub(super) fn split(script: &str) -> Result<Vec<Part>, ScriptError> {
         if comment || matches!(rest[0], b'\'' | b'"' | b'`') {
             let Some(length) = skip(&script[at..]) else {
                 let what = if comment { "comment" } else { "quotation" };
-                return Err(ScriptError::at(line, format!("a {what} begins here and does not end")));
+                return Err(ScriptError::at(
+                    line,
+                    format!("a {what} begins here and does not end"),
+                ));
             };
             let end = at + length;
             let text = &script[at..end];
             if note && began.is_none() {
-                parts.push(Part::Note(text.trim_start_matches(['-', '#']).trim().to_owned(), line));
+                parts.push(Part::Note(
+                    text.trim_start_matches(['-', '#']).trim().to_owned(),
+                    line,
+                ));
             }
             if !comment || executed {
                 began.get_or_insert((at, line));
@@ -112,7 +118,10 @@ fn statement(text: &str, line: usize) -> Result<Part, ScriptError> {
             "DELIMITER is a command of the servers' clients, not of the servers; every statement ends with `;` here, so stored routines cannot be made",
         ));
     }
-    Ok(Part::Statement(Statement { text: text.to_owned(), line }))
+    Ok(Part::Statement(Statement {
+        text: text.to_owned(),
+        line,
+    }))
 }
 
 #[cfg(test)]
@@ -134,20 +143,37 @@ mod tests {
 
     #[test]
     fn semicolons_in_quotes_and_comments_end_nothing() {
-        let script =
-            "SELECT ';', \"a\\\";\", `x;``y`; -- a ; b\n# c ; d\nSELECT 1--1 /* ; */ + 2;;\n INSERT INTO t VALUES ('it''s;')";
+        let script = "SELECT ';', \"a\\\";\", `x;``y`; -- a ; b\n# c ; d\nSELECT 1--1 /* ; */ + 2;;\n INSERT INTO t VALUES ('it''s;')";
         assert_eq!(
             statements(script),
-            ["SELECT ';', \"a\\\";\", `x;``y`", "SELECT 1--1 /* ; */ + 2", "INSERT INTO t VALUES ('it''s;')"]
+            [
+                "SELECT ';', \"a\\\";\", `x;``y`",
+                "SELECT 1--1 /* ; */ + 2",
+                "INSERT INTO t VALUES ('it''s;')"
+            ]
         );
     }
 
     #[test]
     fn comments_between_statements_are_notes_and_executed_ones_statements() {
         let parts = split("-- setup\n/* x */ /*! SET a=1 */;\n--\nSELECT 1; # run").unwrap();
-        let line = |text: &str, line| Part::Statement(Statement { text: text.to_owned(), line });
+        let line = |text: &str, line| {
+            Part::Statement(Statement {
+                text: text.to_owned(),
+                line,
+            })
+        };
         let note = |text: &str, line| Part::Note(text.to_owned(), line);
-        assert_eq!(parts, [note("setup", 1), line("/*! SET a=1 */", 2), note("", 3), line("SELECT 1", 4), note("run", 4)]);
+        assert_eq!(
+            parts,
+            [
+                note("setup", 1),
+                line("/*! SET a=1 */", 2),
+                note("", 3),
+                line("SELECT 1", 4),
+                note("run", 4)
+            ]
+        );
     }
 
     #[test]
@@ -160,7 +186,10 @@ mod tests {
             ("SELECT 1;\n delimiter //\nSELECT 2//", 2, "DELIMITER"),
         ] {
             let error = split(script).unwrap_err();
-            assert!(error.line == line && error.reason.contains(wanted), "{script}: {error}");
+            assert!(
+                error.line == line && error.reason.contains(wanted),
+                "{script}: {error}"
+            );
         }
     }
 

@@ -35,13 +35,17 @@ impl Again {
     pub(super) fn of(refusal: &Refusal) -> Option<Self> {
         Some(match refusal.code {
             // Galera tells by the same number, and its words.
-            1213 | 1180 if refusal.message.to_ascii_lowercase().contains("wsrep") => Self::Certification,
+            1213 | 1180 if refusal.message.to_ascii_lowercase().contains("wsrep") => {
+                Self::Certification
+            }
             1213 => Self::Deadlock,
             1205 => Self::LockTimeout,
             1020 => Self::ChangedRow,
             // A group's member: rolled back at commit, or a conflict that the engine names.
             3101 => Self::Certification,
-            1180 if refusal.message.contains("149") || refusal.message.to_ascii_lowercase().contains("deadlock") => {
+            1180 if refusal.message.contains("149")
+                || refusal.message.to_ascii_lowercase().contains("deadlock") =>
+            {
                 Self::Certification
             }
             1047 => Self::NotReady,
@@ -96,7 +100,13 @@ impl Tally {
 
     /// An operation that was completed, `since` the counting began.
     #[inline]
-    pub(super) fn operation(&mut self, since: Nanos, response: Nanos, service: Nanos, statements: u64) {
+    pub(super) fn operation(
+        &mut self,
+        since: Nanos,
+        response: Nanos,
+        service: Nanos,
+        statements: u64,
+    ) {
         self.operations += 1;
         self.statements += statements;
         self.last = since;
@@ -124,7 +134,11 @@ impl Tally {
         if !self.errors.contains_key(&code) && self.errors.len() >= MOST_KINDS {
             return;
         }
-        let known = self.errors.entry(code).or_insert_with(|| LoadError { code, count: 0, message: words.to_owned() });
+        let known = self.errors.entry(code).or_insert_with(|| LoadError {
+            code,
+            count: 0,
+            message: words.to_owned(),
+        });
         known.count += 1;
     }
 
@@ -188,7 +202,9 @@ impl Tally {
     /// Counts of each whole second of the counted time.
     pub(super) fn per_second(&self, counted: Nanos) -> Vec<u64> {
         let whole = ((counted.0 / SECOND).max(0) as usize).min(MOST_SECONDS);
-        (0..whole).map(|second| u64::from(self.seconds.get(second).copied().unwrap_or(0))).collect()
+        (0..whole)
+            .map(|second| u64::from(self.seconds.get(second).copied().unwrap_or(0)))
+            .collect()
     }
 
     /// The errors met, the most frequent first.
@@ -200,7 +216,13 @@ impl Tally {
 
     /// The retries by their reason.
     pub(super) fn retried(&self) -> Vec<Retried> {
-        self.retries.iter().map(|(why, count)| Retried { kind: why.name().to_owned(), count: *count }).collect()
+        self.retries
+            .iter()
+            .map(|(why, count)| Retried {
+                kind: why.name().to_owned(),
+                count: *count,
+            })
+            .collect()
     }
 }
 
@@ -246,25 +268,71 @@ mod tests {
         second.error(Some(1213), "another");
         second.failed += 1;
         first.follow(&second, Nanos(2 * SECOND));
-        assert_eq!((first.operations, first.statements, first.failed), (3, 6, 1));
+        assert_eq!(
+            (first.operations, first.statements, first.failed),
+            (3, 6, 1)
+        );
         assert_eq!(first.throughput(Nanos(3 * SECOND)).mean, Some(1.0));
         assert_eq!(first.per_second(Nanos(3 * SECOND)), [2, 0, 1]);
-        assert_eq!((first.errors()[0].count, first.errors()[0].message.as_str()), (2, "deadlock"));
-        assert_eq!(first.retried(), [Retried { kind: "deadlock".to_owned(), count: 1 }]);
-        assert_eq!((first.response().max(), first.service.max()), (Some(Nanos(35)), Some(Nanos(30))));
+        assert_eq!(
+            (first.errors()[0].count, first.errors()[0].message.as_str()),
+            (2, "deadlock")
+        );
+        assert_eq!(
+            first.retried(),
+            [Retried {
+                kind: "deadlock".to_owned(),
+                count: 1
+            }]
+        );
+        assert_eq!(
+            (first.response().max(), first.service.max()),
+            (Some(Nanos(35)), Some(Nanos(30)))
+        );
     }
 
     #[test]
     fn what_may_succeed_when_it_is_begun_again() {
-        let again = |code: u16, message: &str| Again::of(&Refusal { code, state: String::new(), message: message.to_owned() });
-        assert_eq!(again(1213, "Deadlock found when trying to get lock"), Some(Again::Deadlock));
-        assert_eq!(again(1213, "Deadlock: wsrep aborted transaction"), Some(Again::Certification));
-        assert_eq!(again(3101, "Plugin instructed the server to rollback"), Some(Again::Certification));
-        assert_eq!(again(1180, "Got error 149 - 'Lock deadlock; Retry transaction' during COMMIT"), Some(Again::Certification));
-        assert_eq!(again(1180, "Got error 28 - 'No space left on device' during COMMIT"), None);
+        let again = |code: u16, message: &str| {
+            Again::of(&Refusal {
+                code,
+                state: String::new(),
+                message: message.to_owned(),
+            })
+        };
+        assert_eq!(
+            again(1213, "Deadlock found when trying to get lock"),
+            Some(Again::Deadlock)
+        );
+        assert_eq!(
+            again(1213, "Deadlock: wsrep aborted transaction"),
+            Some(Again::Certification)
+        );
+        assert_eq!(
+            again(3101, "Plugin instructed the server to rollback"),
+            Some(Again::Certification)
+        );
+        assert_eq!(
+            again(
+                1180,
+                "Got error 149 - 'Lock deadlock; Retry transaction' during COMMIT"
+            ),
+            Some(Again::Certification)
+        );
+        assert_eq!(
+            again(
+                1180,
+                "Got error 28 - 'No space left on device' during COMMIT"
+            ),
+            None
+        );
         assert_eq!(
             (again(1205, ""), again(1020, ""), again(1047, "")),
-            (Some(Again::LockTimeout), Some(Again::ChangedRow), Some(Again::NotReady))
+            (
+                Some(Again::LockTimeout),
+                Some(Again::ChangedRow),
+                Some(Again::NotReady)
+            )
         );
         assert_eq!((again(1062, ""), again(1064, "")), (None, None));
     }

@@ -22,8 +22,15 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// Tries every operation: each of its statements once in a transaction that is rolled
 /// back, a script once as it stands.
 pub(super) fn try_out(link: &mut Link, program: &Program) -> Result<(), ServerError> {
-    for (routine, operation) in program.operations.iter().zip(&program.workload.inner.operations) {
-        let script = routine.steps.iter().any(|step| matches!(step, Move::Words(_)));
+    for (routine, operation) in program
+        .operations
+        .iter()
+        .zip(&program.workload.inner.operations)
+    {
+        let script = routine
+            .steps
+            .iter()
+            .any(|step| matches!(step, Move::Words(_)));
         let attempt = if script { try_script } else { try_statements };
         for trial in 1..=TRIALS {
             let tried = attempt(link, program, routine, operation);
@@ -36,7 +43,9 @@ pub(super) fn try_out(link: &mut Link, program: &Program) -> Result<(), ServerEr
                 Ok(()) => None,
             };
             roll_back(&mut link.channel);
-            let Some((step, error, again)) = error else { break };
+            let Some((step, error, again)) = error else {
+                break;
+            };
             if !again {
                 return Err(match operation.steps.get(step) {
                     Some(step) => about(error, &program.workload, step.line(), &step.excerpt()),
@@ -50,26 +59,53 @@ pub(super) fn try_out(link: &mut Link, program: &Program) -> Result<(), ServerEr
 }
 
 /// Runs each statement once in a transaction; which step failed is told when one does.
-fn try_statements(link: &mut Link, program: &Program, routine: &Routine, operation: &Operation) -> Result<(), (usize, Failed)> {
+fn try_statements(
+    link: &mut Link,
+    program: &Program,
+    routine: &Routine,
+    operation: &Operation,
+) -> Result<(), (usize, Failed)> {
     let mut draw = Draw::new(1, 1, program.sequences);
     let mut scratch = Scratch::default();
     scratch.share(&routine.shared, &mut draw);
     let _ = link.channel.query("BEGIN");
     for (index, (step, written)) in routine.steps.iter().zip(&operation.steps).enumerate() {
-        let Move::Prepared { statement, parameters, keeps, .. } = step else { continue };
+        let Move::Prepared {
+            statement,
+            parameters,
+            keeps,
+            ..
+        } = step
+        else {
+            continue;
+        };
         // What touches a whole table takes long, and preparing it has shown that it is sound.
         if parameters.is_empty() && !written.reads() {
             continue;
         }
-        link.once(program, *statement, &mut |push: Taker<'_>| scratch.parameters(parameters, *keeps, &mut draw, push))
-            .map_err(|failed| (index, failed))?;
+        link.once(program, *statement, &mut |push: Taker<'_>| {
+            scratch.parameters(parameters, *keeps, &mut draw, push)
+        })
+        .map_err(|failed| (index, failed))?;
     }
     Ok(())
 }
 
 /// Runs a script once: in words, which no server looks at beforehand, and with transactions of its own.
-fn try_script(link: &mut Link, program: &Program, routine: &Routine, _: &Operation) -> Result<(), (usize, Failed)> {
+fn try_script(
+    link: &mut Link,
+    program: &Program,
+    routine: &Routine,
+    _: &Operation,
+) -> Result<(), (usize, Failed)> {
     let mut draw = Draw::new(0, 1, program.sequences);
     draw.pass = 1;
-    run(link, program, routine, &mut draw, &mut Scratch::default(), &mut String::new())
+    run(
+        link,
+        program,
+        routine,
+        &mut draw,
+        &mut Scratch::default(),
+        &mut String::new(),
+    )
 }

@@ -119,7 +119,9 @@ impl Source {
         match self {
             Self::Text(least, most) => least.midpoint(*most),
             Self::Pattern(pattern) => pattern.len() as u64,
-            Self::Choice(literals) => literals.iter().map(literal_bytes).sum::<u64>() / literals.len().max(1) as u64,
+            Self::Choice(literals) => {
+                literals.iter().map(literal_bytes).sum::<u64>() / literals.len().max(1) as u64
+            }
             Self::Value(literal) => literal_bytes(literal),
             _ => 4,
         }
@@ -151,7 +153,14 @@ impl Draw {
     /// For a thread of so many, from 1; its sequence of random numbers is its own and
     /// the same in every run.
     pub(super) fn new(thread: u32, threads: u32, sequences: usize) -> Self {
-        Self { random: Random::new(u64::from(thread)), thread, threads, pass: 0, row: 0, sequences: vec![0; sequences] }
+        Self {
+            random: Random::new(u64::from(thread)),
+            thread,
+            threads,
+            pass: 0,
+            row: 0,
+            sequences: vec![0; sequences],
+        }
     }
 
     /// Puts everything back as it was in `earlier`, without taking memory.
@@ -197,17 +206,28 @@ impl Generator {
     /// The next value; text is written into `scratch`. `number` looks up what stands
     /// in another place.
     #[inline]
-    pub(super) fn draw<'a>(&'a self, draw: &mut Draw, scratch: &'a mut Vec<u8>, number: impl Fn(Place) -> i64) -> Bind<'a> {
+    pub(super) fn draw<'a>(
+        &'a self,
+        draw: &mut Draw,
+        scratch: &'a mut Vec<u8>,
+        number: impl Fn(Place) -> i64,
+    ) -> Bind<'a> {
         match self {
             Self::Number(distribution) => Bind::Int(distribution.draw(&mut draw.random) as i64),
             Self::Sequence(first, which) => {
                 let drawn = draw.sequences[*which];
                 draw.sequences[*which] += 1;
-                let offset = drawn.wrapping_mul(u64::from(draw.threads)).wrapping_add(u64::from(draw.thread.saturating_sub(1)));
+                let offset = drawn
+                    .wrapping_mul(u64::from(draw.threads))
+                    .wrapping_add(u64::from(draw.thread.saturating_sub(1)));
                 Bind::Int(first.wrapping_add(offset) as i64)
             }
             Self::Text(least, most) => {
-                let length = if least == most { *least } else { draw.random.between(*least, *most) };
+                let length = if least == most {
+                    *least
+                } else {
+                    draw.random.between(*least, *most)
+                };
                 scratch.clear();
                 fill_text(length, &mut draw.random, scratch);
                 Bind::Text(scratch)
@@ -281,7 +301,9 @@ mod tests {
         let generator = source.generator(100, &mut sequences);
         let mut draw = Draw::new(2, 3, sequences);
         let mut scratch = Vec::new();
-        (0..times).map(|_| Kept::of(generator.draw(&mut draw, &mut scratch, |_| 7))).collect()
+        (0..times)
+            .map(|_| Kept::of(generator.draw(&mut draw, &mut scratch, |_| 7)))
+            .collect()
     }
 
     #[test]
@@ -292,11 +314,18 @@ mod tests {
 
     #[test]
     fn patterns_and_texts_have_their_places() {
-        let Kept::Bytes(text) = &drawn(&Source::Pattern(b"##-@@@!".to_vec()), 1)[0] else { panic!("no text") };
-        assert!(text[..2].iter().all(u8::is_ascii_digit) && text[2] == b'-' && text[6] == b'!', "{text:?}");
+        let Kept::Bytes(text) = &drawn(&Source::Pattern(b"##-@@@!".to_vec()), 1)[0] else {
+            panic!("no text")
+        };
+        assert!(
+            text[..2].iter().all(u8::is_ascii_digit) && text[2] == b'-' && text[6] == b'!',
+            "{text:?}"
+        );
         assert!(text[3..6].iter().all(u8::is_ascii_lowercase));
         for value in drawn(&Source::Text(3, 20), 50) {
-            let Kept::Bytes(text) = value else { panic!("no text") };
+            let Kept::Bytes(text) = value else {
+                panic!("no text")
+            };
             assert!((3..=20).contains(&text.len()) && text.iter().all(u8::is_ascii_alphanumeric));
         }
     }
@@ -314,13 +343,26 @@ mod tests {
 
     #[test]
     fn bounds_follow_the_rows_and_a_copy_draws_the_same() {
-        assert_eq!(drawn(&Source::Range(Shape::Uniform, Bound::Rows(0), Bound::Fixed(100)), 1), [Kept::Number(100)]);
-        assert_eq!(drawn(&Source::Plus(Place::Own(0), 3), 1), [Kept::Number(10)]);
-        let generator = Source::Range(Shape::Zipf(0.8), Bound::Fixed(1), Bound::Rows(0)).generator(1000, &mut 0);
+        assert_eq!(
+            drawn(
+                &Source::Range(Shape::Uniform, Bound::Rows(0), Bound::Fixed(100)),
+                1
+            ),
+            [Kept::Number(100)]
+        );
+        assert_eq!(
+            drawn(&Source::Plus(Place::Own(0), 3), 1),
+            [Kept::Number(10)]
+        );
+        let generator = Source::Range(Shape::Zipf(0.8), Bound::Fixed(1), Bound::Rows(0))
+            .generator(1000, &mut 0);
         let mut draw = Draw::new(1, 1, 0);
         let earlier = draw.clone();
         let first = Kept::of(generator.draw(&mut draw, &mut Vec::new(), |_| 0));
         draw.restore(&earlier);
-        assert_eq!(Kept::of(generator.draw(&mut draw, &mut Vec::new(), |_| 0)), first);
+        assert_eq!(
+            Kept::of(generator.draw(&mut draw, &mut Vec::new(), |_| 0)),
+            first
+        );
     }
 }

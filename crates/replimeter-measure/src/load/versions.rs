@@ -160,7 +160,12 @@ impl Versions {
 
     /// A write was acknowledged; `before` is what was known when it was sent.
     fn wrote(&self, write: VersionWrite, before: u64) {
-        let VersionWrite { row, version, sent, acknowledged } = write;
+        let VersionWrite {
+            row,
+            version,
+            sent,
+            acknowledged,
+        } = write;
         if version <= before {
             self.foreign.fetch_add(1, Ordering::Relaxed);
         }
@@ -171,7 +176,17 @@ impl Versions {
                 (known.version, known.sent, known.acknowledged) = (version, sent, acknowledged);
             }
             Some(_) => {}
-            None if room => _ = shard.insert(row, Known { version, sent, acknowledged, shown: 0 }),
+            None if room => {
+                _ = shard.insert(
+                    row,
+                    Known {
+                        version,
+                        sent,
+                        acknowledged,
+                        shown: 0,
+                    },
+                )
+            }
             None => _ = self.beyond.fetch_add(1, Ordering::Relaxed),
         }
         drop(shard);
@@ -198,7 +213,12 @@ pub(super) struct Witness {
 
 impl Witness {
     pub(super) fn new(versions: &Arc<Versions>, place: usize) -> Self {
-        Self { versions: Arc::clone(versions), place, seen: HashMap::new(), pending: Vec::new() }
+        Self {
+            versions: Arc::clone(versions),
+            place,
+            seen: HashMap::new(),
+            pending: Vec::new(),
+        }
     }
 
     /// A transaction begins; what one before wrote and never committed is forgotten.
@@ -210,7 +230,13 @@ impl Witness {
     pub(super) fn committed(&mut self) {
         let acknowledged = self.versions.clock.now();
         for (write, before) in self.pending.drain(..) {
-            self.versions.wrote(VersionWrite { acknowledged, ..write }, before);
+            self.versions.wrote(
+                VersionWrite {
+                    acknowledged,
+                    ..write
+                },
+                before,
+            );
         }
     }
 
@@ -239,24 +265,45 @@ impl Witness {
             begin = clock.now();
         });
         let end = clock.now();
-        let Some(row) = row else { return result.map(|examined| examined.answer) };
-        let told =
-            before.map(|known| VersionWrite { row, version: known.version, sent: known.sent, acknowledged: known.acknowledged });
+        let Some(row) = row else {
+            return result.map(|examined| examined.answer);
+        };
+        let told = before.map(|known| VersionWrite {
+            row,
+            version: known.version,
+            sent: known.sent,
+            acknowledged: known.acknowledged,
+        });
         match (version, result) {
             (Version::Written(_), Ok(examined)) => {
                 // Of no row there is no version.
                 if examined.last_id > 0 {
-                    let write = VersionWrite { row, version: examined.last_id, sent: begin, acknowledged: end };
+                    let write = VersionWrite {
+                        row,
+                        version: examined.last_id,
+                        sent: begin,
+                        acknowledged: end,
+                    };
                     let before = before.map_or(0, |known| known.version);
-                    if own { self.versions.wrote(write, before) } else { self.pending.push((write, before)) }
+                    if own {
+                        self.versions.wrote(write, before)
+                    } else {
+                        self.pending.push((write, before))
+                    }
                 }
                 Ok(examined.answer)
             }
             (Version::Read(_), Ok(examined)) => {
                 let seen = examined.first.filter(|_| examined.answer.rows > 0);
                 if let Some(known) = told {
-                    let last = self.seen.get(&row).copied().filter(|last| seen.is_some_and(|seen| seen < *last));
-                    let shown = before.map(|known| known.shown).filter(|shown| seen.is_some_and(|seen| seen < *shown));
+                    let last = self
+                        .seen
+                        .get(&row)
+                        .copied()
+                        .filter(|last| seen.is_some_and(|seen| seen < *last));
+                    let shown = before
+                        .map(|known| known.shown)
+                        .filter(|shown| seen.is_some_and(|seen| seen < *shown));
                     self.read(VersionRead {
                         place: self.place,
                         known,
@@ -272,10 +319,22 @@ impl Witness {
                 Ok(examined.answer)
             }
             (_, Err(Failed::Refused(refusal))) => {
-                if let (Version::Read(_), Some(known), true) = (version, told, sync_reads::refused_number(refusal.code)) {
+                if let (Version::Read(_), Some(known), true) =
+                    (version, told, sync_reads::refused_number(refusal.code))
+                {
                     let place = self.place;
                     let (seen, refused, went_back, went_back_across) = (None, true, false, false);
-                    self.read(VersionRead { place, known, begin, end, seen, refused, went_back, went_back_across, newer: 0 });
+                    self.read(VersionRead {
+                        place,
+                        known,
+                        begin,
+                        end,
+                        seen,
+                        refused,
+                        went_back,
+                        went_back_across,
+                        newer: 0,
+                    });
                 }
                 Err(Failed::Refused(refusal))
             }
@@ -308,7 +367,12 @@ mod tests {
     use super::*;
 
     fn write(row: u64, version: u64, acknowledged: i64) -> VersionWrite {
-        VersionWrite { row, version, sent: Nanos(acknowledged - 1), acknowledged: Nanos(acknowledged) }
+        VersionWrite {
+            row,
+            version,
+            sent: Nanos(acknowledged - 1),
+            acknowledged: Nanos(acknowledged),
+        }
     }
 
     #[test]
@@ -346,7 +410,10 @@ mod tests {
         witness.pending.push((write(2, 1, 1), 0));
         witness.committed();
         assert!(versions.known(1).is_none());
-        assert!(versions.known(2).unwrap().acknowledged > Nanos(1), "at the commit's answer");
+        assert!(
+            versions.known(2).unwrap().acknowledged > Nanos(1),
+            "at the commit's answer"
+        );
     }
 
     #[test]
@@ -356,7 +423,10 @@ mod tests {
             versions.wrote(write(row, 1, 1), 0);
         }
         let known: usize = versions.shards.iter().map(|shard| lock(shard).len()).sum();
-        assert!(known as u64 <= MOST_ROWS && versions.beyond() >= MOST_ROWS, "{known}");
+        assert!(
+            known as u64 <= MOST_ROWS && versions.beyond() >= MOST_ROWS,
+            "{known}"
+        );
         let mut witness = Witness::new(&versions, 0);
         for row in 0..2 * MOST_SEEN as u64 {
             let known = write(row, 1, 1);

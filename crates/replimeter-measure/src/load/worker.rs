@@ -70,22 +70,37 @@ pub(super) struct Place {
 
 impl Place {
     pub(super) fn new(node: Node, reads_only: bool) -> Self {
-        Self { node, reads_only, galera: false, session: Vec::new(), versions: None }
+        Self {
+            node,
+            reads_only,
+            galera: false,
+            session: Vec::new(),
+            versions: None,
+        }
     }
 
     /// Looks whether it is a member of a Galera cluster: what such a member calls a
     /// deadlock may be another thing.
     pub(super) fn find_out(&mut self, channel: &mut Channel) -> Result<(), ServerError> {
-        let size = channel.session().pairs(DOING, "SHOW GLOBAL STATUS LIKE 'wsrep_cluster_size'")?;
-        self.galera = size.values().any(|size| size.parse::<u64>().is_ok_and(|size| size > 0));
+        let size = channel
+            .session()
+            .pairs(DOING, "SHOW GLOBAL STATUS LIKE 'wsrep_cluster_size'")?;
+        self.galera = size
+            .values()
+            .any(|size| size.parse::<u64>().is_ok_and(|size| size > 0));
         Ok(())
     }
 
     pub(super) fn open(&self) -> Result<Channel, ServerError> {
-        let mut channel = Channel::open(&Node { answer: ANSWER, ..self.node.clone() })?;
+        let mut channel = Channel::open(&Node {
+            answer: ANSWER,
+            ..self.node.clone()
+        })?;
         if self.reads_only {
             // Privileged users may write to a server in read-only mode.
-            channel.session().run(DOING, "SET SESSION TRANSACTION READ ONLY")?;
+            channel
+                .session()
+                .run(DOING, "SET SESSION TRANSACTION READ ONLY")?;
         }
         channel.session().run(DOING, "USE `replimeter`")?;
         for sql in &self.session {
@@ -110,26 +125,52 @@ impl Link {
     /// # Errors
     /// When the server cannot be reached or refuses a statement: its number is given
     /// then.
-    pub(super) fn open(place: &Place, program: &Program) -> Result<Self, (Option<usize>, ServerError)> {
+    pub(super) fn open(
+        place: &Place,
+        program: &Program,
+    ) -> Result<Self, (Option<usize>, ServerError)> {
         let mut channel = place.open().map_err(|error| (None, error))?;
         let mut prepared = Vec::with_capacity(program.statements.len());
         for (index, text) in program.statements.iter().enumerate() {
             prepared.push(match channel.prepare(&text.sql) {
                 Ok(statement) => Some(statement),
-                Err(error) if error.kind == ErrorKind::Statement(NOT_PREPARABLE) && !text.sql.contains('?') => None,
+                Err(error)
+                    if error.kind == ErrorKind::Statement(NOT_PREPARABLE)
+                        && !text.sql.contains('?') =>
+                {
+                    None
+                }
                 Err(error) => return Err((Some(index), error)),
             });
         }
-        let witness = place.versions.as_ref().map(|(versions, number)| Box::new(Witness::new(versions, *number)));
-        Ok(Self { channel, prepared, witness })
+        let witness = place
+            .versions
+            .as_ref()
+            .map(|(versions, number)| Box::new(Witness::new(versions, *number)));
+        Ok(Self {
+            channel,
+            prepared,
+            witness,
+        })
     }
 
     /// Runs one of the program's statements once; `bind` is handed what takes its
     /// parameters.
-    pub(super) fn once(&mut self, program: &Program, statement: usize, bind: &mut dyn FnMut(Taker<'_>)) -> Result<(), Failed> {
+    pub(super) fn once(
+        &mut self,
+        program: &Program,
+        statement: usize,
+        bind: &mut dyn FnMut(Taker<'_>),
+    ) -> Result<(), Failed> {
         match &mut self.prepared[statement] {
-            Some(prepared) => self.channel.execute(prepared, |binder| bind(&mut |value| binder.push(value))).map(drop),
-            None => self.channel.query(&program.statements[statement].sql).map(drop),
+            Some(prepared) => self
+                .channel
+                .execute(prepared, |binder| bind(&mut |value| binder.push(value)))
+                .map(drop),
+            None => self
+                .channel
+                .query(&program.statements[statement].sql)
+                .map(drop),
         }
     }
 
@@ -137,7 +178,10 @@ impl Link {
     fn plain(&mut self, program: &Program, statement: usize) -> Result<(), Failed> {
         match &mut self.prepared[statement] {
             Some(prepared) => self.channel.execute(prepared, |_| {}).map(drop),
-            None => self.channel.query(&program.statements[statement].sql).map(drop),
+            None => self
+                .channel
+                .query(&program.statements[statement].sql)
+                .map(drop),
         }
     }
 }
@@ -166,20 +210,32 @@ pub(super) fn run(
         match step {
             Move::Words(template) => {
                 template.fill(draw, words);
-                link.channel.query(words).map_err(|failed| (index, failed))?;
+                link.channel
+                    .query(words)
+                    .map_err(|failed| (index, failed))?;
             }
-            Move::Prepared { statement, parameters, repeat, keeps, version } => {
+            Move::Prepared {
+                statement,
+                parameters,
+                repeat,
+                keeps,
+                version,
+            } => {
                 for _ in 0..*repeat {
                     let done = match &mut link.prepared[*statement] {
                         Some(prepared) if version.is_some() && link.witness.is_some() => {
-                            let Some((version, witness)) = version.zip(link.witness.as_mut()) else { continue };
+                            let Some((version, witness)) = version.zip(link.witness.as_mut())
+                            else {
+                                continue;
+                            };
                             let own = !routine.transaction;
                             witness.run(&mut link.channel, prepared, version, own, |push| {
                                 scratch.parameters(parameters, *keeps, draw, push);
                             })
                         }
                         Some(prepared) => link.channel.execute(prepared, |binder| {
-                            scratch.parameters(parameters, *keeps, draw, |value| binder.push(value));
+                            scratch
+                                .parameters(parameters, *keeps, draw, |value| binder.push(value));
                         }),
                         None => link.channel.query(&program.statements[*statement].sql),
                     };
@@ -191,7 +247,8 @@ pub(super) fn run(
         }
     }
     if let Some((_, commit)) = frame {
-        link.plain(program, commit).map_err(|failed| (routine.steps.len(), failed))?;
+        link.plain(program, commit)
+            .map_err(|failed| (routine.steps.len(), failed))?;
         if let Some(witness) = &mut link.witness {
             witness.committed();
         }
@@ -248,7 +305,11 @@ impl Shared {
             until: AtomicI64::new(NEVER),
             began: AtomicI64::new(0),
             tickets: AtomicU64::new(0),
-            poisson: Mutex::new(Poisson { random: Random::new(seed ^ 0x5EED), next: 0.0, ahead: 0 }),
+            poisson: Mutex::new(Poisson {
+                random: Random::new(seed ^ 0x5EED),
+                next: 0.0,
+                ahead: 0,
+            }),
             failure: Mutex::new(None),
             rate,
             patience,
@@ -258,8 +319,10 @@ impl Shared {
     /// Prepares for a stretch that begins now, counted in that span.
     pub(super) fn start(&self, now: Nanos, from: Option<Nanos>, until: Option<Nanos>) {
         self.stop.store(false, Ordering::Release);
-        self.from.store(from.map_or(NEVER, |from| from.0), Ordering::Release);
-        self.until.store(until.map_or(NEVER, |until| until.0), Ordering::Release);
+        self.from
+            .store(from.map_or(NEVER, |from| from.0), Ordering::Release);
+        self.until
+            .store(until.map_or(NEVER, |until| until.0), Ordering::Release);
         self.began.store(now.0, Ordering::Release);
         self.tickets.store(0, Ordering::Release);
         let mut poisson = lock(&self.poisson);
@@ -280,7 +343,10 @@ impl Shared {
 
     /// The span that is counted, as it is known now.
     pub(super) fn span(&self) -> (Nanos, Nanos) {
-        (Nanos(self.from.load(Ordering::Acquire)), Nanos(self.until.load(Ordering::Acquire)))
+        (
+            Nanos(self.from.load(Ordering::Acquire)),
+            Nanos(self.until.load(Ordering::Acquire)),
+        )
     }
 
     #[inline]
@@ -309,7 +375,8 @@ impl Shared {
         let since = (now.0 - self.began.load(Ordering::Acquire)).max(0);
         let due = match open.arrivals {
             Arrivals::Constant => {
-                u64::try_from(u128::from(open.rate) * since.unsigned_abs() as u128 / 1_000_000_000).unwrap_or(u64::MAX)
+                u64::try_from(u128::from(open.rate) * since.unsigned_abs() as u128 / 1_000_000_000)
+                    .unwrap_or(u64::MAX)
             }
             Arrivals::Poisson => {
                 // The turns up to now are drawn by a copy: those that were handed out, and the rest.
@@ -378,7 +445,10 @@ impl Seat {
     }
 
     pub(super) fn takes(&self, channel: &mut Channel) {
-        self.connection.store(u64::from(channel.session().connection_id()), Ordering::Release);
+        self.connection.store(
+            u64::from(channel.session().connection_id()),
+            Ordering::Release,
+        );
         *lock(&self.socket) = channel.socket();
     }
 }
@@ -430,14 +500,21 @@ struct Marks {
 
 impl Marks {
     fn take() -> Self {
-        Self { cpu: thread_cpu(), delay: scheduler_delay() }
+        Self {
+            cpu: thread_cpu(),
+            delay: scheduler_delay(),
+        }
     }
 }
 
 /// How long this thread was ready to run and had no core, since it began.
 fn scheduler_delay() -> Option<Duration> {
     let text = fs::read_to_string("/proc/thread-self/schedstat").ok()?;
-    text.split_whitespace().nth(1)?.parse().ok().map(Duration::from_nanos)
+    text.split_whitespace()
+        .nth(1)?
+        .parse()
+        .ok()
+        .map(Duration::from_nanos)
 }
 
 impl Worker {
@@ -450,7 +527,10 @@ impl Worker {
                 Order::Load => self.load(),
                 Order::Ping(length) => self.ping(length),
             };
-            let report = Report { generation, ..report };
+            let report = Report {
+                generation,
+                ..report
+            };
             if reports.send(report).is_err() {
                 return;
             }
@@ -499,9 +579,17 @@ impl Worker {
             if done {
                 in_a_row = 0;
                 // One writer: a plain addition, seen by whoever looks.
-                self.seat.operations.store(self.seat.operations.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+                self.seat.operations.store(
+                    self.seat.operations.load(Ordering::Relaxed) + 1,
+                    Ordering::Relaxed,
+                );
                 if counts {
-                    tally.operation(ended - from, ended - intended, ended - began, routine.statements);
+                    tally.operation(
+                        ended - from,
+                        ended - intended,
+                        ended - began,
+                        routine.statements,
+                    );
                 }
             } else if !shared.stopped() {
                 self.seat.failed.fetch_add(1, Ordering::Relaxed);
@@ -520,9 +608,21 @@ impl Worker {
         let end = Marks::take();
         let (cpu, delay) = match marks {
             None => (Duration::ZERO, None),
-            Some(begin) => (end.cpu - begin.cpu, end.delay.zip(begin.delay).map(|(end, begin)| end.saturating_sub(begin))),
+            Some(begin) => (
+                end.cpu - begin.cpu,
+                end.delay
+                    .zip(begin.delay)
+                    .map(|(end, begin)| end.saturating_sub(begin)),
+            ),
         };
-        Report { generation: 0, thread: self.index, tally, cpu, delay, pings: 0.0 }
+        Report {
+            generation: 0,
+            thread: self.index,
+            tally,
+            cpu,
+            delay,
+            pings: 0.0,
+        }
     }
 
     fn ping(&mut self, length: Duration) -> Report {
@@ -536,7 +636,14 @@ impl Worker {
             answered += 1;
         }
         let pings = answered as f64 / began.elapsed().as_secs_f64().max(1e-9);
-        Report { generation: 0, thread: self.index, tally: Tally::new(false), cpu: Duration::ZERO, delay: None, pings }
+        Report {
+            generation: 0,
+            thread: self.index,
+            tally: Tally::new(false),
+            cpu: Duration::ZERO,
+            delay: None,
+            pings,
+        }
     }
 
     /// Sleeps; false when it is over meanwhile.
@@ -560,20 +667,36 @@ impl Worker {
     /// One operation, begun again with the same values when that may help; whether it
     /// came to its end.
     #[inline]
-    fn one(&mut self, routine: &Routine, tally: &mut Tally, before: &Draw, scratch: &mut Scratch, words: &mut String) -> bool {
+    fn one(
+        &mut self,
+        routine: &Routine,
+        tally: &mut Tally,
+        before: &Draw,
+        scratch: &mut Scratch,
+        words: &mut String,
+    ) -> bool {
         for attempt in 0..=RETRIES {
             if attempt > 0 {
                 self.draw.restore(before);
                 // The choice was drawn too.
                 let _ = self.program.choose(&mut self.draw);
             }
-            let Some(link) = &mut self.link else { return self.reconnect(None) };
-            let Err((step, failed)) = run(link, &self.program, routine, &mut self.draw, scratch, words) else { return true };
+            let Some(link) = &mut self.link else {
+                return self.reconnect(None);
+            };
+            let Err((step, failed)) =
+                run(link, &self.program, routine, &mut self.draw, scratch, words)
+            else {
+                return true;
+            };
             if self.shared.stopped() {
                 return false;
             }
             match failed {
-                Failed::Refused(refusal) => match self.refused(&refusal, tally).map(|why| self.really(why, routine, step)) {
+                Failed::Refused(refusal) => match self
+                    .refused(&refusal, tally)
+                    .map(|why| self.really(why, routine, step))
+                {
                     Some(why) if attempt < RETRIES => {
                         self.seat.retries.fetch_add(1, Ordering::Relaxed);
                         if self.counting() {
@@ -604,7 +727,11 @@ impl Worker {
             Some(Move::Prepared { .. }) => !routine.transaction,
             Some(Move::Words(_)) => routine.steps.len() == 1,
         };
-        if why == Again::Deadlock && self.place.galera && alone { Again::Certification } else { why }
+        if why == Again::Deadlock && self.place.galera && alone {
+            Again::Certification
+        } else {
+            why
+        }
     }
 
     fn counting(&self) -> bool {
@@ -615,8 +742,15 @@ impl Worker {
     /// Notes an error and rolls back; whether the operation may be begun again.
     fn refused(&mut self, refusal: &Refusal, tally: &mut Tally) -> Option<Again> {
         if self.counting() {
-            let Refusal { code, state, message } = refusal;
-            tally.error(Some(*code), &format!("{message} (error {code}, SQLSTATE {state})"));
+            let Refusal {
+                code,
+                state,
+                message,
+            } = refusal;
+            tally.error(
+                Some(*code),
+                &format!("{message} (error {code}, SQLSTATE {state})"),
+            );
         }
         if let Some(link) = &mut self.link {
             roll_back(&mut link.channel);

@@ -57,7 +57,14 @@ pub(super) struct Table {
 impl PartialEq for Table {
     /// Whether both make the same rows, wherever they are written.
     fn eq(&self, other: &Self) -> bool {
-        let of = |table: &Self| (table.name.clone(), table.create.clone(), table.columns.clone(), table.after.clone());
+        let of = |table: &Self| {
+            (
+                table.name.clone(),
+                table.create.clone(),
+                table.columns.clone(),
+                table.after.clone(),
+            )
+        };
         of(self) == of(other)
     }
 }
@@ -111,8 +118,16 @@ impl Statement {
     /// What it does with a row's version, if it has one.
     pub(super) fn version(&self) -> Option<Version> {
         let row = self.version_of?;
-        let reads = self.sql.trim_start().get(..6).is_some_and(|word| word.eq_ignore_ascii_case("SELECT"));
-        Some(if reads { Version::Read(row) } else { Version::Written(row) })
+        let reads = self
+            .sql
+            .trim_start()
+            .get(..6)
+            .is_some_and(|word| word.eq_ignore_ascii_case("SELECT"));
+        Some(if reads {
+            Version::Read(row)
+        } else {
+            Version::Written(row)
+        })
     }
 }
 
@@ -164,9 +179,15 @@ impl Step {
             Self::Words(template) => template.excerpt(),
             Self::Prepared(statement) => statement.sql.clone(),
         };
-        let word =
-            text.trim_start().split(|byte: char| !byte.is_ascii_alphabetic()).next().unwrap_or_default().to_ascii_uppercase();
-        let harmless = ["SELECT", "SHOW", "DO", "BEGIN", "START", "COMMIT", "ROLLBACK", "EXPLAIN", "VALUES"];
+        let word = text
+            .trim_start()
+            .split(|byte: char| !byte.is_ascii_alphabetic())
+            .next()
+            .unwrap_or_default()
+            .to_ascii_uppercase();
+        let harmless = [
+            "SELECT", "SHOW", "DO", "BEGIN", "START", "COMMIT", "ROLLBACK", "EXPLAIN", "VALUES",
+        ];
         harmless.contains(&word.as_str()) && !text.to_ascii_uppercase().contains("FOR UPDATE")
     }
 }
@@ -174,7 +195,11 @@ impl Step {
 /// A statement's beginning, on one line.
 pub(super) fn excerpt(text: &str) -> String {
     let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    if words.chars().count() <= 80 { words } else { words.chars().take(79).chain(['…']).collect() }
+    if words.chars().count() <= 80 {
+        words
+    } else {
+        words.chars().take(79).chain(['…']).collect()
+    }
 }
 
 impl Operation {
@@ -198,8 +223,14 @@ impl Workload {
             "update-key" => ("toml", include_str!("../../../../loads/update-key.toml")),
             "big-update" => ("toml", include_str!("../../../../loads/big-update.toml")),
             "versioned" => ("toml", include_str!("../../../../loads/versioned.toml")),
-            "versioned-update" => ("toml", include_str!("../../../../loads/versioned-update.toml")),
-            "versioned-select" => ("toml", include_str!("../../../../loads/versioned-select.toml")),
+            "versioned-update" => (
+                "toml",
+                include_str!("../../../../loads/versioned-update.toml"),
+            ),
+            "versioned-select" => (
+                "toml",
+                include_str!("../../../../loads/versioned-select.toml"),
+            ),
             _ => return None,
         })
     }
@@ -210,7 +241,10 @@ impl Workload {
         let (ending, text) = Self::built_in(name)?;
         // A test reads every one of them.
         let inner = Inner::parse(ending == "toml", text).ok()?;
-        Some(Self { name: name.to_owned(), inner: Arc::new(inner) })
+        Some(Self {
+            name: name.to_owned(),
+            inner: Arc::new(inner),
+        })
     }
 
     /// A workload from its file: TOML by its name's ending `.toml`, otherwise a script
@@ -219,23 +253,38 @@ impl Workload {
     /// # Errors
     /// With the line that cannot be understood.
     pub fn parse(name: &str, text: &str) -> Result<Self, ScriptError> {
-        let toml = name.rsplit_once('.').is_some_and(|(_, ending)| ending.eq_ignore_ascii_case("toml"));
-        Ok(Self { name: name.to_owned(), inner: Arc::new(Inner::parse(toml, text)?) })
+        let toml = name
+            .rsplit_once('.')
+            .is_some_and(|(_, ending)| ending.eq_ignore_ascii_case("toml"));
+        Ok(Self {
+            name: name.to_owned(),
+            inner: Arc::new(Inner::parse(toml, text)?),
+        })
     }
 
     /// Whether it certainly only reads, and so may run on a replica.
     #[must_use]
     pub fn reads_only(&self) -> bool {
-        self.inner.operations.iter().flat_map(|operation| &operation.steps).all(Step::reads)
+        self.inner
+            .operations
+            .iter()
+            .flat_map(|operation| &operation.steps)
+            .all(Step::reads)
     }
 
     fn statement_with(&self, wanted: fn(Version) -> bool) -> Option<&str> {
-        let steps = self.inner.operations.iter().flat_map(|operation| &operation.steps);
+        let steps = self
+            .inner
+            .operations
+            .iter()
+            .flat_map(|operation| &operation.steps);
         let mut prepared = steps.filter_map(|step| match step {
             Step::Prepared(statement) => Some(statement),
             Step::Words(_) => None,
         });
-        prepared.find(|statement| statement.version().is_some_and(wanted)).map(|statement| statement.sql.as_str())
+        prepared
+            .find(|statement| statement.version().is_some_and(wanted))
+            .map(|statement| statement.sql.as_str())
     }
 
     /// The first of its statements that reads a row's version, with `?` for parameters.
@@ -253,13 +302,20 @@ impl Workload {
     /// Whether it has tables with rows to be made.
     #[must_use]
     pub fn has_data(&self) -> bool {
-        self.inner.tables.iter().any(|table| !table.columns.is_empty())
+        self.inner
+            .tables
+            .iter()
+            .any(|table| !table.columns.is_empty())
     }
 
     /// The names of its tables, which are made for it in the schema `replimeter`.
     #[must_use]
     pub fn tables(&self) -> Vec<&str> {
-        self.inner.tables.iter().map(|table| table.name.as_str()).collect()
+        self.inner
+            .tables
+            .iter()
+            .map(|table| table.name.as_str())
+            .collect()
     }
 
     /// Whether it is a script, which makes and removes what it needs by statements of its own.
@@ -284,8 +340,18 @@ impl Workload {
     /// several, by their weights.
     #[must_use]
     pub fn statements(&self) -> u64 {
-        let weights: u64 = self.inner.operations.iter().map(|operation| operation.weight).sum();
-        let sum: u64 = self.inner.operations.iter().map(|operation| operation.weight * operation.statements()).sum();
+        let weights: u64 = self
+            .inner
+            .operations
+            .iter()
+            .map(|operation| operation.weight)
+            .sum();
+        let sum: u64 = self
+            .inner
+            .operations
+            .iter()
+            .map(|operation| operation.weight * operation.statements())
+            .sum();
         sum.div_ceil(weights.max(1))
     }
 
@@ -302,8 +368,13 @@ impl Workload {
             return None;
         }
         let tables = self.inner.tables.iter();
-        let mut shared =
-            tables.filter(|table| other.inner.tables.iter().any(|other| other.name == table.name && other != *table));
+        let mut shared = tables.filter(|table| {
+            other
+                .inner
+                .tables
+                .iter()
+                .any(|other| other.name == table.name && other != *table)
+        });
         shared.next().map(|table| table.name.as_str())
     }
 
@@ -314,7 +385,12 @@ impl Workload {
 
     /// About how many bytes a row in every table that is filled takes.
     fn row_bytes(&self) -> u64 {
-        self.inner.tables.iter().filter(|table| !table.columns.is_empty()).map(|table| table.row_bytes).sum()
+        self.inner
+            .tables
+            .iter()
+            .filter(|table| !table.columns.is_empty())
+            .map(|table| table.row_bytes)
+            .sum()
     }
 
     /// How many rows every table has that makes a set of that size.
@@ -373,7 +449,14 @@ mod tests {
     fn what_reads_and_what_shares_its_data() {
         let named = |name: &str| Workload::named(name).unwrap();
         assert!(named("select").reads_only() && named("point-select").reads_only());
-        for name in ["insert", "mix", "post-insert", "oltp-mix", "update-key", "big-update"] {
+        for name in [
+            "insert",
+            "mix",
+            "post-insert",
+            "oltp-mix",
+            "update-key",
+            "big-update",
+        ] {
             assert!(!named(name).reads_only(), "{name}");
         }
         assert!(named("select").same_data(&named("post-insert")));
@@ -382,7 +465,10 @@ mod tests {
         }
         assert!(!named("insert").same_data(&named("select")));
         // sysbench's oltp_read_write: BEGIN, 10 + 4 reads, 2 updates, delete and insert, COMMIT.
-        assert_eq!((named("oltp-mix").statements(), named("insert").statements()), (20, 1));
+        assert_eq!(
+            (named("oltp-mix").statements(), named("insert").statements()),
+            (20, 1)
+        );
         assert_eq!(named("post-insert").collides(&named("select")), None);
         let other = Workload::parse(
             "x.toml",

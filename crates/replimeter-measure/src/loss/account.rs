@@ -35,8 +35,18 @@ pub(crate) struct Account {
 
 /// Holds what the writers know and what was seen against what is there. `end` is that of
 /// the primary, `cut` that of its links.
-pub(crate) fn account(journal: &[Entry], seen: &Ids, present: &Ids, cut: Option<Nanos>, end: Nanos) -> Account {
-    let mut account = Account { begun: journal.len() as u64, seen: seen.count(), ..Account::default() };
+pub(crate) fn account(
+    journal: &[Entry],
+    seen: &Ids,
+    present: &Ids,
+    cut: Option<Nanos>,
+    end: Nanos,
+) -> Account {
+    let mut account = Account {
+        begun: journal.len() as u64,
+        seen: seen.count(),
+        ..Account::default()
+    };
     for entry in journal {
         let (there, was_seen) = (present.contains(entry.id), seen.contains(entry.id));
         if was_seen && !there {
@@ -51,7 +61,11 @@ pub(crate) fn account(journal: &[Entry], seen: &Ids, present: &Ids, cut: Option<
                     account.missing += 1;
                     account.missing_after_cut += after_cut;
                     let since = end - at;
-                    account.missing_since = Some(account.missing_since.map_or(since, |longest| longest.max(since)));
+                    account.missing_since = Some(
+                        account
+                            .missing_since
+                            .map_or(since, |longest| longest.max(since)),
+                    );
                 }
             }
             Fate::Unknown | Fate::Refused => {
@@ -88,7 +102,13 @@ mod tests {
             entry(6, Fate::Refused),
             entry(7, Fate::Unknown),
         ];
-        let account = account(&journal, &ids(&[1, 2, 3, 7]), &ids(&[1, 4]), Some(Nanos(25)), Nanos(100));
+        let account = account(
+            &journal,
+            &ids(&[1, 2, 3, 7]),
+            &ids(&[1, 4]),
+            Some(Nanos(25)),
+            Nanos(100),
+        );
         let wanted = Account {
             begun: 7,
             acknowledged: 3,

@@ -38,8 +38,14 @@ pub(super) fn is_direct(replica: &CheckedReplica, primary: &Facts) -> bool {
 ///
 /// With `severed` links nothing more can come, and the receiving thread does not
 /// notice; otherwise it has read everything when it says that its source is gone.
-pub(super) fn drain(replica: &mut CheckedReplica, severed: bool, stop: &AtomicBool) -> Result<u64, MeasureError> {
-    let Relation::Channel { channel, .. } = &replica.relation else { return Ok(0) };
+pub(super) fn drain(
+    replica: &mut CheckedReplica,
+    severed: bool,
+    stop: &AtomicBool,
+) -> Result<u64, MeasureError> {
+    let Relation::Channel { channel, .. } = &replica.relation else {
+        return Ok(0);
+    };
     let name = channel.name.clone();
     let Surveyed { session, facts, .. } = &mut replica.server;
     let began = Instant::now();
@@ -47,10 +53,22 @@ pub(super) fn drain(replica: &mut CheckedReplica, severed: bool, stop: &AtomicBo
         if stop.load(Ordering::Relaxed) {
             return Err(MeasureError::Interrupted);
         }
-        let now = flavour::channels(facts.engine, session)?.into_iter().find(|one| one.name == name);
-        let Some(now) = now else { return Err(session.unfit(DOING, "its replication channel is gone", "").into()) };
+        let now = flavour::channels(facts.engine, session)?
+            .into_iter()
+            .find(|one| one.name == name);
+        let Some(now) = now else {
+            return Err(session
+                .unfit(DOING, "its replication channel is gone", "")
+                .into());
+        };
         if !now.sql_error.is_empty() {
-            return Err(session.unfit("cannot apply what it received", now.state(), "the server's error log says more").into());
+            return Err(session
+                .unfit(
+                    "cannot apply what it received",
+                    now.state(),
+                    "the server's error log says more",
+                )
+                .into());
         }
         // Asked after what was received, so that it is not behind it by the order of asking.
         let has = executed(facts, session)?;
@@ -60,7 +78,11 @@ pub(super) fn drain(replica: &mut CheckedReplica, severed: bool, stop: &AtomicBo
         if began.elapsed() > PATIENCE {
             let cause = format!("not within {} s; {}", PATIENCE.as_secs(), now.state());
             let hint = "is the load more than the replica can apply? write for a shorter time (--for) or at a --rate";
-            return Err(late(session.unfit("has not applied what it received", cause, hint)));
+            return Err(late(session.unfit(
+                "has not applied what it received",
+                cause,
+                hint,
+            )));
         }
         thread::sleep(PAUSE);
     }
@@ -77,7 +99,12 @@ fn applied_all(engine: Engine, channel: &Channel, has: &Executed) -> bool {
                 .is_ok_and(|received| covers(applied, &received))
         }
         (Engine::MySql, Executed::Set(has)) => {
-            let received = GtidSet::parse(channel.raw.get("Retrieved_Gtid_Set").map_or("", String::as_str));
+            let received = GtidSet::parse(
+                channel
+                    .raw
+                    .get("Retrieved_Gtid_Set")
+                    .map_or("", String::as_str),
+            );
             received.is_ok_and(|received| received.subtract(has).is_empty())
         }
         _ => false,
@@ -86,14 +113,20 @@ fn applied_all(engine: Engine, channel: &Channel, has: &Executed) -> bool {
 
 /// Whether what was received in every domain was applied.
 fn covers(applied: &[DomainGtid], received: &[DomainGtid]) -> bool {
-    received.iter().all(|wanted| applied.iter().any(|one| one.domain == wanted.domain && one.sequence >= wanted.sequence))
+    received.iter().all(|wanted| {
+        applied
+            .iter()
+            .any(|one| one.domain == wanted.domain && one.sequence >= wanted.sequence)
+    })
 }
 
 /// How much a server has; larger is more, among replicas of one primary.
 fn extent(has: &Executed) -> u64 {
     match has {
         Executed::Set(set) => set.count(),
-        Executed::Domains { applied, .. } => applied.iter().fold(0, |sum, gtid| sum.saturating_add(gtid.sequence)),
+        Executed::Domains { applied, .. } => applied
+            .iter()
+            .fold(0, |sum, gtid| sum.saturating_add(gtid.sequence)),
         Executed::Unknown(_) => 0,
     }
 }
@@ -106,7 +139,10 @@ mod tests {
     fn every_domain_must_be_applied() {
         let of = |text: &str| domain_gtids(text).unwrap();
         assert!(covers(&of("0-1-10,1-1-3"), &of("0-1-10")));
-        assert!(covers(&of("0-2-11"), &of("0-1-10")), "numbers of a domain go on over its servers");
+        assert!(
+            covers(&of("0-2-11"), &of("0-1-10")),
+            "numbers of a domain go on over its servers"
+        );
         assert!(!covers(&of("0-1-9"), &of("0-1-10")) && !covers(&of("1-1-10"), &of("0-1-10")));
         assert!(covers(&[], &[]), "nothing was received");
     }

@@ -40,14 +40,19 @@ impl Ids {
     pub(crate) fn iter(&self) -> impl Iterator<Item = u64> {
         let bits = |(word, bits): (usize, &u64)| {
             let bits = *bits;
-            (0..64u64).filter(move |bit| bits >> bit & 1 == 1).map(move |bit| word as u64 * 64 + bit)
+            (0..64u64)
+                .filter(move |bit| bits >> bit & 1 == 1)
+                .map(move |bit| word as u64 * 64 + bit)
         };
         self.words.iter().enumerate().flat_map(bits)
     }
 }
 
 fn place(id: u64) -> (usize, u64) {
-    (usize::try_from(id / 64).unwrap_or(usize::MAX), 1 << (id % 64))
+    (
+        usize::try_from(id / 64).unwrap_or(usize::MAX),
+        1 << (id % 64),
+    )
 }
 
 #[cfg(test)]

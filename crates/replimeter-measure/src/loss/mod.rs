@@ -135,16 +135,25 @@ pub fn crash(
     (scene.say)("making the table");
     prepare(cluster, scene.set_timeout)?;
     let node = patient(&cluster.primary.node);
-    let writers = (0..plan.writers).map(|_| Writer::open(&node)).collect::<Result<Vec<_>, _>>()?;
+    let writers = (0..plan.writers)
+        .map(|_| Writer::open(&node))
+        .collect::<Result<Vec<_>, _>>()?;
     let watcher = Watcher::open(&node)?;
-    let style = Style { writers: plan.writers, size: plan.size, rate: plan.rate, journal: true };
+    let style = Style {
+        writers: plan.writers,
+        size: plan.size,
+        rate: plan.rate,
+        journal: true,
+    };
     let load = Load::default();
     let began = clock.now();
     (scene.say)("writing");
     let (result, journal, seen) = thread::scope(|scope| {
         let load = &load;
-        let writers: Vec<_> =
-            (0..).zip(writers).map(|(number, writer)| scope.spawn(move || load.write(writer, number, style, clock))).collect();
+        let writers: Vec<_> = (0..)
+            .zip(writers)
+            .map(|(number, writer)| scope.spawn(move || load.write(writer, number, style, clock)))
+            .collect();
         let watcher = scope.spawn(|| watcher.watch(&load.stop));
         let until = began + Nanos::from(plan.load.0) + jitter(plan.seed, number);
         let result = fall(cluster, scene, load, until, ground).and_then(|fallen| {
@@ -153,11 +162,16 @@ pub fn crash(
         });
         // Those of a primary that fell have ended by themselves.
         load.stop.store(true, Ordering::Relaxed);
-        let journal: Option<Vec<Vec<Entry>>> = writers.into_iter().map(|writer| writer.join().ok()).collect();
+        let journal: Option<Vec<Vec<Entry>>> = writers
+            .into_iter()
+            .map(|writer| writer.join().ok())
+            .collect();
         (result, journal, watcher.join().ok())
     });
     let (fallen, successor) = result?;
-    let (Some(journal), Some(seen)) = (journal, seen) else { return Err(MeasureError::Thread) };
+    let (Some(journal), Some(seen)) = (journal, seen) else {
+        return Err(MeasureError::Thread);
+    };
     let journal: Vec<Entry> = journal.into_iter().flatten().collect();
     (scene.say)("counting");
     let promoted = surveyed(cluster, &successor.name)?;
@@ -205,7 +219,10 @@ pub fn crash(
 
 /// A server with patience for answers.
 fn patient(node: &Node) -> Node {
-    Node { answer: ANSWER, ..node.clone() }
+    Node {
+        answer: ANSWER,
+        ..node.clone()
+    }
 }
 
 /// Up to a tenth of a second that depends on the seed and the crash, lest all crashes
@@ -228,11 +245,22 @@ pub(crate) fn make_table(cluster: &mut Cluster) -> Result<(), MeasureError> {
         loop {
             match session.value(doing, "SELECT id FROM `replimeter`.`loss_probe` LIMIT 1") {
                 Ok(_) => break,
-                Err(error) if !matches!(error.kind, ErrorKind::Statement(code::NO_SUCH_TABLE | code::UNKNOWN_SCHEMA)) => {
+                Err(error)
+                    if !matches!(
+                        error.kind,
+                        ErrorKind::Statement(code::NO_SUCH_TABLE | code::UNKNOWN_SCHEMA)
+                    ) =>
+                {
                     return Err(error.into());
                 }
                 Err(_) if began.elapsed() > PATIENCE => {
-                    return Err(session.unfit(doing, "it does not come to this replica", "does it replicate?").into());
+                    return Err(session
+                        .unfit(
+                            doing,
+                            "it does not come to this replica",
+                            "does it replicate?",
+                        )
+                        .into());
                 }
                 Err(_) => thread::sleep(PAUSE),
             }
@@ -243,11 +271,22 @@ pub(crate) fn make_table(cluster: &mut Cluster) -> Result<(), MeasureError> {
 
 fn prepare(cluster: &mut Cluster, set_timeout: bool) -> Result<(), MeasureError> {
     make_table(cluster)?;
-    let waits = cluster.primary.semi_sync.as_ref().is_some_and(|state| state.enabled);
-    if let (true, true, Some(words)) = (waits, set_timeout, semi_sync::Words::of(&cluster.primary.facts)) {
+    let waits = cluster
+        .primary
+        .semi_sync
+        .as_ref()
+        .is_some_and(|state| state.enabled);
+    if let (true, true, Some(words)) = (
+        waits,
+        set_timeout,
+        semi_sync::Words::of(&cluster.primary.facts),
+    ) {
         let ms = SEMI_SYNC_TIMEOUT.as_millis();
         let sql = format!("SET GLOBAL {}_timeout = {ms}", words.primary);
-        cluster.primary.session.run("cannot set how long semi-synchronous replication waits", &sql)?;
+        cluster.primary.session.run(
+            "cannot set how long semi-synchronous replication waits",
+            &sql,
+        )?;
     }
     Ok(())
 }
@@ -270,8 +309,15 @@ fn fall(
     }
     if load.acknowledged() == 0 {
         let session = &cluster.primary.session;
-        let hint = "is the machine or its disk overloaded? write for longer before the crash (--for)";
-        return Err(session.unfit("has acknowledged nothing", "no insert was answered before the crash", hint).into());
+        let hint =
+            "is the machine or its disk overloaded? write for longer before the crash (--for)";
+        return Err(session
+            .unfit(
+                "has acknowledged nothing",
+                "no insert was answered before the crash",
+                hint,
+            )
+            .into());
     }
     let cut = if plan.crash == Crash::Isolated {
         (scene.say)("cutting the links");
@@ -289,28 +335,54 @@ fn fall(
     (scene.say)("killing the primary");
     let at = clock.now();
     ground.strike()?;
-    Ok(Fallen { cut, at, fallen_back })
+    Ok(Fallen {
+        cut,
+        at,
+        fallen_back,
+    })
 }
 
 /// Transactions that a semi-synchronous primary committed on its own since it was surveyed.
 fn fallen_back(primary: &mut Surveyed) -> Result<u64, ServerError> {
-    let Some(before) = primary.semi_sync.as_ref().filter(|state| state.active && state.clients > 0) else { return Ok(0) };
-    let (Some(now), _) = semi_sync::state(&mut primary.session)? else { return Ok(0) };
+    let Some(before) = primary
+        .semi_sync
+        .as_ref()
+        .filter(|state| state.active && state.clients > 0)
+    else {
+        return Ok(0);
+    };
+    let (Some(now), _) = semi_sync::state(&mut primary.session)? else {
+        return Ok(0);
+    };
     let missed = now.unacknowledged.saturating_sub(before.unacknowledged);
     // Switched off and nothing written since.
     Ok(if now.active { missed } else { missed.max(1) })
 }
 
 /// Waits for the replicas, has one take over and writes to it.
-fn take_over(cluster: &mut Cluster, scene: &Scene<'_>, fell: Nanos, ground: &mut dyn Ground) -> Result<Successor, MeasureError> {
+fn take_over(
+    cluster: &mut Cluster,
+    scene: &Scene<'_>,
+    fell: Nanos,
+    ground: &mut dyn Ground,
+) -> Result<Successor, MeasureError> {
     let (clock, stop) = (scene.clock, scene.stop);
     let (wished, drained) = if matches!(cluster.mode, "galera" | "group") {
-        (cluster.replicas.first().map(|replica| replica.server.node.name.clone()), None)
+        (
+            cluster
+                .replicas
+                .first()
+                .map(|replica| replica.server.node.name.clone()),
+            None,
+        )
     } else {
         (scene.say)("waiting until the replicas have applied what they received");
         let severed = scene.plan.crash == Crash::Isolated;
         let facts = cluster.primary.facts.clone();
-        let direct = cluster.replicas.iter_mut().filter(|replica| drain::is_direct(replica, &facts));
+        let direct = cluster
+            .replicas
+            .iter_mut()
+            .filter(|replica| drain::is_direct(replica, &facts));
         let extents = thread::scope(|scope| {
             let threads: Vec<_> = direct
                 .map(|replica| {
@@ -320,28 +392,48 @@ fn take_over(cluster: &mut Cluster, scene: &Scene<'_>, fell: Nanos, ground: &mut
                     })
                 })
                 .collect();
-            threads.into_iter().map(|thread| thread.join().unwrap_or(Err(MeasureError::Thread))).collect::<Vec<_>>()
+            threads
+                .into_iter()
+                .map(|thread| thread.join().unwrap_or(Err(MeasureError::Thread)))
+                .collect::<Vec<_>>()
         });
         let extents = extents.into_iter().collect::<Result<Vec<_>, _>>()?;
         // Of equals the first.
-        let most = extents.into_iter().reduce(|best, next| if next.0 > best.0 { next } else { best });
+        let most = extents
+            .into_iter()
+            .reduce(|best, next| if next.0 > best.0 { next } else { best });
         (most.map(|(_, name)| name), Some(clock.now()))
     };
     let Some(wished) = wished else {
         let session = &cluster.primary.session;
-        return Err(session.unfit("has no replica", "nobody is left to take over", "choose a shape that replicates").into());
+        return Err(session
+            .unfit(
+                "has no replica",
+                "nobody is left to take over",
+                "choose a shape that replicates",
+            )
+            .into());
     };
     (scene.say)("promoting");
     let name = ground.promote(&wished)?;
     let promoted = clock.now();
     let node = patient(&surveyed(cluster, &name)?.node);
     let wrote = first_write(&node, clock, fell, stop)?;
-    Ok(Successor { name, drained, promoted, wrote })
+    Ok(Successor {
+        name,
+        drained,
+        promoted,
+        wrote,
+    })
 }
 
 /// The server of this name among those that are left.
 fn surveyed<'c>(cluster: &'c Cluster, name: &str) -> Result<&'c Surveyed, MeasureError> {
-    let found = cluster.replicas.iter().map(|replica| &replica.server).find(|server| server.node.name == name);
+    let found = cluster
+        .replicas
+        .iter()
+        .map(|replica| &replica.server)
+        .find(|server| server.node.name == name);
     found.ok_or_else(|| {
         let session = &cluster.primary.session;
         MeasureError::Server(session.unfit(
@@ -353,7 +445,12 @@ fn surveyed<'c>(cluster: &'c Cluster, name: &str) -> Result<&'c Surveyed, Measur
 }
 
 /// Writes to the new primary until it takes it, and returns when.
-fn first_write(node: &Node, clock: &Clock, fell: Nanos, stop: &AtomicBool) -> Result<Nanos, MeasureError> {
+fn first_write(
+    node: &Node,
+    clock: &Clock,
+    fell: Nanos,
+    stop: &AtomicBool,
+) -> Result<Nanos, MeasureError> {
     let doing = "takes no writes";
     let mut session = None;
     loop {
@@ -362,10 +459,12 @@ fn first_write(node: &Node, clock: &Clock, fell: Nanos, stop: &AtomicBool) -> Re
         }
         let tried = match &mut session {
             Some(session) => Session::run(session, doing, FIRST_WRITE),
-            None => Session::open(node).map(|opened| session = Some(opened)).and_then(|()| match &mut session {
-                Some(session) => Session::run(session, doing, FIRST_WRITE),
-                None => Ok(()),
-            }),
+            None => Session::open(node)
+                .map(|opened| session = Some(opened))
+                .and_then(|()| match &mut session {
+                    Some(session) => Session::run(session, doing, FIRST_WRITE),
+                    None => Ok(()),
+                }),
         };
         let now = clock.now();
         match tried {
@@ -385,10 +484,12 @@ fn first_write(node: &Node, clock: &Clock, fell: Nanos, stop: &AtomicBool) -> Re
 /// The rows of the load that a server has.
 fn rows(session: &mut Session) -> Result<Ids, ServerError> {
     let sql = "SELECT id FROM `replimeter`.`loss_probe` WHERE id > 0";
-    let found = session.conn().query_fold(sql, Ids::default(), |mut ids, id: u64| {
-        ids.insert(id);
-        ids
-    });
+    let found = session
+        .conn()
+        .query_fold(sql, Ids::default(), |mut ids, id: u64| {
+            ids.insert(id);
+            ids
+        });
     found.map_err(|error| session.error("cannot count the rows", &error))
 }
 
@@ -398,7 +499,10 @@ fn present(session: &mut Session, facts: &Facts, mode: &str) -> Result<Ids, Serv
     match mode {
         "galera" => session.run(doing, "SET SESSION wsrep_sync_wait = 1")?,
         "group" if !facts.get("group_replication_consistency").is_empty() => {
-            session.run(doing, "SET SESSION group_replication_consistency = 'BEFORE'")?;
+            session.run(
+                doing,
+                "SET SESSION group_replication_consistency = 'BEFORE'",
+            )?;
         }
         _ => {}
     }
@@ -413,7 +517,13 @@ fn check(session: &Session, journal: &[Entry], present: &Ids) -> Result<(), Meas
         None => Ok(()),
         Some(id) => {
             let hint = "somebody else writes to the sandbox's table, or this is a defect: please report it";
-            Err(session.unfit("cannot be counted", format!("it has a row {id}, which no writer began"), hint).into())
+            Err(session
+                .unfit(
+                    "cannot be counted",
+                    format!("it has a row {id}, which no writer began"),
+                    hint,
+                )
+                .into())
         }
     }
 }
@@ -431,11 +541,17 @@ fn come_back(
     let facts = Facts::read(&mut session)?;
     let old = executed(&facts, &mut session)?;
     let own = rows(&mut session)?;
-    let mut errant = Errant { missing: present.iter().filter(|id| !own.contains(*id)).count() as u64, ..Errant::default() };
+    let mut errant = Errant {
+        missing: present.iter().filter(|id| !own.contains(*id)).count() as u64,
+        ..Errant::default()
+    };
     if let Some((transactions, gtids)) = errant::errant(&old, new) {
         (errant.transactions, errant.gtids) = (Some(transactions), gtids);
     }
-    for entry in journal.iter().filter(|entry| own.contains(entry.id) && !present.contains(entry.id)) {
+    for entry in journal
+        .iter()
+        .filter(|entry| own.contains(entry.id) && !present.contains(entry.id))
+    {
         errant.rows += 1;
         errant.acknowledged += u64::from(matches!(entry.fate, writers::Fate::Acknowledged(_)));
     }
@@ -448,7 +564,8 @@ mod tests {
 
     #[test]
     fn crashes_come_at_moments_of_their_own() {
-        let all: std::collections::BTreeSet<i64> = (1..=20).map(|number| jitter(1, number).0).collect();
+        let all: std::collections::BTreeSet<i64> =
+            (1..=20).map(|number| jitter(1, number).0).collect();
         assert_eq!(all.len(), 20);
         assert!(all.iter().all(|nanos| (0..100_000_000).contains(nanos)));
         assert_ne!(jitter(1, 1), jitter(2, 1));

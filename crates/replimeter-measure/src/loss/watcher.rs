@@ -38,7 +38,13 @@ impl Watcher {
         // All ids up to here were seen.
         let mut all_until = 0u64;
         while !stop.load(Ordering::Relaxed) {
-            let Ok(rows) = self.session.conn().exec::<u64, _, _>(&self.statement, (all_until,)) else { break };
+            let Ok(rows) = self
+                .session
+                .conn()
+                .exec::<u64, _, _>(&self.statement, (all_until,))
+            else {
+                break;
+            };
             let mut largest = all_until;
             for id in rows {
                 seen.insert(id);

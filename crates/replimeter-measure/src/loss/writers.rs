@@ -93,7 +93,10 @@ impl Load {
     /// The first failure before a moment.
     pub(crate) fn failed_before(&self, moment: Nanos) -> Option<ServerError> {
         let failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
-        failure.as_ref().filter(|(at, _)| *at < moment).map(|(_, error)| error.clone())
+        failure
+            .as_ref()
+            .filter(|(at, _)| *at < moment)
+            .map(|(_, error)| error.clone())
     }
 
     fn fail(&self, at: Nanos, error: ServerError) {
@@ -104,8 +107,17 @@ impl Load {
     }
 
     /// The writer of this number writes until the load is stopped or the server is gone.
-    pub(crate) fn write(&self, writer: Writer, number: u32, style: Style, clock: &Clock) -> Vec<Entry> {
-        let Writer { mut session, statement } = writer;
+    pub(crate) fn write(
+        &self,
+        writer: Writer,
+        number: u32,
+        style: Style,
+        clock: &Clock,
+    ) -> Vec<Entry> {
+        let Writer {
+            mut session,
+            statement,
+        } = writer;
         let payload = payload(style.size);
         let mut journal = Vec::new();
         let began = clock.now();
@@ -118,7 +130,9 @@ impl Load {
             }
             if let Some(beat) = beat {
                 let turn = (round * u64::from(style.writers) + u64::from(number)) as f64;
-                if !wait_until(clock, began + Nanos((beat * turn) as i64), || self.stop.load(Ordering::Relaxed)) {
+                if !wait_until(clock, began + Nanos((beat * turn) as i64), || {
+                    self.stop.load(Ordering::Relaxed)
+                }) {
                     break;
                 }
             }
@@ -136,12 +150,20 @@ impl Load {
                 }
                 Err(error) => {
                     let error = session.error(DOING, &error);
-                    let refused = matches!(error.kind, ErrorKind::Statement(_) | ErrorKind::Privilege);
+                    let refused =
+                        matches!(error.kind, ErrorKind::Statement(_) | ErrorKind::Privilege);
                     refusals += 1;
                     if !refused || refusals > MOST_REFUSALS {
                         self.fail(now, error);
                         if style.journal {
-                            journal.push(Entry { id, fate: if refused { Fate::Refused } else { Fate::Unknown } });
+                            journal.push(Entry {
+                                id,
+                                fate: if refused {
+                                    Fate::Refused
+                                } else {
+                                    Fate::Unknown
+                                },
+                            });
                         }
                         break;
                     }

@@ -34,7 +34,10 @@ impl fmt::Display for Unseen {
         match self {
             Self::Elsewhere => f.write_str("the server runs on another machine"),
             Self::Hidden => f.write_str("no process that this user may look at listens there"),
-            Self::NoServer(program) => write!(f, "what listens there is `{program}`, and no database server"),
+            Self::NoServer(program) => write!(
+                f,
+                "what listens there is `{program}`, and no database server"
+            ),
             Self::Gone => f.write_str("its process has ended"),
         }
     }
@@ -44,8 +47,12 @@ impl Unseen {
     /// What to try.
     pub(super) fn hint(&self) -> &'static str {
         match self {
-            Self::Elsewhere => "run Replimeter on that machine for the rest; the load is then on it too",
-            Self::Hidden => "run as the server's user, or as root; a server in a container is seen from within it",
+            Self::Elsewhere => {
+                "run Replimeter on that machine for the rest; the load is then on it too"
+            }
+            Self::Hidden => {
+                "run as the server's user, or as root; a server in a container is seen from within it"
+            }
             Self::NoServer(_) => "name the server's own address, not that of a tunnel or proxy",
             Self::Gone => "the server's error log says why",
         }
@@ -65,8 +72,11 @@ pub(super) fn server(node: &Node) -> Result<u32, Unseen> {
 
 /// The numbers of the sockets that listen at the address, if it is ours.
 fn look(host: &str, port: u16) -> Result<HashSet<u64>, Unseen> {
-    let addresses: Vec<IpAddr> =
-        (host, port).to_socket_addrs().map_err(|_| Unseen::Elsewhere)?.map(|address| address.ip()).collect();
+    let addresses: Vec<IpAddr> = (host, port)
+        .to_socket_addrs()
+        .map_err(|_| Unseen::Elsewhere)?
+        .map(|address| address.ip())
+        .collect();
     // Only an address of this machine can be bound.
     let ours = |ip: &IpAddr| TcpListener::bind(SocketAddr::new(*ip, 0)).is_ok();
     if !addresses.iter().any(ours) {
@@ -75,7 +85,9 @@ fn look(host: &str, port: u16) -> Result<HashSet<u64>, Unseen> {
     // The calling thread's, which may be in another namespace than the process.
     let read = |name: &str| {
         let path = format!("/proc/thread-self/net/{name}");
-        TcpNetEntries::from_file(path, current_system_info()).map(|entries| entries.0).unwrap_or_default()
+        TcpNetEntries::from_file(path, current_system_info())
+            .map(|entries| entries.0)
+            .unwrap_or_default()
     };
     let listens = |entry: &TcpNetEntry| {
         let local = entry.local_address;
@@ -83,8 +95,17 @@ fn look(host: &str, port: u16) -> Result<HashSet<u64>, Unseen> {
             && local.port() == port
             && (local.ip().is_unspecified() || addresses.iter().any(|ip| same(*ip, local.ip())))
     };
-    let sockets: HashSet<u64> = read("tcp").into_iter().chain(read("tcp6")).filter(listens).map(|entry| entry.inode).collect();
-    if sockets.is_empty() { Err(Unseen::Hidden) } else { Ok(sockets) }
+    let sockets: HashSet<u64> = read("tcp")
+        .into_iter()
+        .chain(read("tcp6"))
+        .filter(listens)
+        .map(|entry| entry.inode)
+        .collect();
+    if sockets.is_empty() {
+        Err(Unseen::Hidden)
+    } else {
+        Ok(sockets)
+    }
 }
 
 /// Whether two addresses are one, also where one is the other in IPv6's clothes.
@@ -94,11 +115,15 @@ fn same(one: IpAddr, other: IpAddr) -> bool {
 
 /// The process that holds one of the sockets.
 fn owner(sockets: &HashSet<u64>) -> Result<u32, Unseen> {
-    let Ok(processes) = all_processes() else { return Err(Unseen::Hidden) };
+    let Ok(processes) = all_processes() else {
+        return Err(Unseen::Hidden);
+    };
     let mut stranger = None;
     for process in processes.flatten() {
         let Ok(files) = process.fd() else { continue };
-        let holds = files.flatten().any(|file| matches!(file.target, FDTarget::Socket(inode) if sockets.contains(&inode)));
+        let holds = files
+            .flatten()
+            .any(|file| matches!(file.target, FDTarget::Socket(inode) if sockets.contains(&inode)));
         if !holds {
             continue;
         }
@@ -119,7 +144,13 @@ fn program(process: &Process) -> Option<String> {
     if words.iter().take(6).any(|word| ours(&word)) {
         return None;
     }
-    Some(words.first().map(name).or_else(|| process.stat().ok().map(|stat| stat.comm)).unwrap_or_default())
+    Some(
+        words
+            .first()
+            .map(name)
+            .or_else(|| process.stat().ok().map(|stat| stat.comm))
+            .unwrap_or_default(),
+    )
 }
 
 #[cfg(test)]
@@ -145,7 +176,10 @@ mod tests {
 
     #[test]
     fn an_address_is_itself_in_either_family() {
-        assert!(same("::ffff:127.0.0.1".parse().unwrap(), "127.0.0.1".parse().unwrap()));
+        assert!(same(
+            "::ffff:127.0.0.1".parse().unwrap(),
+            "127.0.0.1".parse().unwrap()
+        ));
         assert!(!same("::1".parse().unwrap(), "127.0.0.1".parse().unwrap()));
     }
 }

@@ -78,14 +78,25 @@ impl Meter {
     /// When a server cannot be reached.
     pub fn open(servers: Vec<Metered>, clock: &Clock) -> Result<Self, ServerError> {
         let servers = servers.into_iter().map(|server| {
-            let node = Node { answer: ANSWER, ..server.node };
+            let node = Node {
+                answer: ANSWER,
+                ..server.node
+            };
             let process = match server.pid {
                 Some(pid) => Process::new(pid).ok_or(Unseen::Gone),
                 None => locate::server(&node).and_then(|pid| Process::new(pid).ok_or(Unseen::Gone)),
             };
-            Ok(Source { session: Some(Session::open(&node)?), node, role: server.role, process })
+            Ok(Source {
+                session: Some(Session::open(&node)?),
+                node,
+                role: server.role,
+                process,
+            })
         });
-        Ok(Self { clock: *clock, servers: servers.collect::<Result<_, ServerError>>()? })
+        Ok(Self {
+            clock: *clock,
+            servers: servers.collect::<Result<_, ServerError>>()?,
+        })
     }
 
     /// What stays blank, and why.
@@ -107,7 +118,11 @@ impl Meter {
                     unseen.hint(),
                 ),
             };
-            warnings.push(Warning::new(WarningCode::ResourcesUnknown, format!("{name} ({address}): {reason}"), hint));
+            warnings.push(Warning::new(
+                WarningCode::ResourcesUnknown,
+                format!("{name} ({address}): {reason}"),
+                hint,
+            ));
         }
         warnings
     }
@@ -125,8 +140,15 @@ impl Meter {
 
     fn take(&mut self, whole: bool) -> Reading {
         let began = self.clock.now();
-        let servers = self.servers.iter_mut().map(|server| server.read(whole)).collect();
-        Reading { at: began.midpoint(self.clock.now()), servers }
+        let servers = self
+            .servers
+            .iter_mut()
+            .map(|server| server.read(whole))
+            .collect();
+        Reading {
+            at: began.midpoint(self.clock.now()),
+            servers,
+        }
     }
 
     /// What each server used between two readings, in the servers' order.
@@ -135,7 +157,13 @@ impl Meter {
         self.servers
             .iter()
             .enumerate()
-            .map(|(index, server)| server.used(to.at - from.at, from.servers.get(index), to.servers.get(index)))
+            .map(|(index, server)| {
+                server.used(
+                    to.at - from.at,
+                    from.servers.get(index),
+                    to.servers.get(index),
+                )
+            })
             .collect()
     }
 }
@@ -143,7 +171,11 @@ impl Meter {
 impl Source {
     fn read(&mut self, whole: bool) -> Counted {
         let process = self.process.as_mut().ok().and_then(Process::read);
-        let status = if whole || self.process.is_err() { self.ask() } else { None };
+        let status = if whole || self.process.is_err() {
+            self.ask()
+        } else {
+            None
+        };
         Counted { process, status }
     }
 
@@ -162,9 +194,20 @@ impl Source {
     }
 
     fn used(&self, length: Nanos, from: Option<&Counted>, to: Option<&Counted>) -> ServerUse {
-        let source = if self.process.is_ok() { UseSource::Process } else { UseSource::Status };
-        let (from, to) = (from.copied().unwrap_or_default(), to.copied().unwrap_or_default());
-        ServerUse { name: self.node.name.clone(), role: self.role.name().to_owned(), ..used(source, length, from, to) }
+        let source = if self.process.is_ok() {
+            UseSource::Process
+        } else {
+            UseSource::Status
+        };
+        let (from, to) = (
+            from.copied().unwrap_or_default(),
+            to.copied().unwrap_or_default(),
+        );
+        ServerUse {
+            name: self.node.name.clone(),
+            role: self.role.name().to_owned(),
+            ..used(source, length, from, to)
+        }
     }
 }
 
@@ -173,10 +216,17 @@ fn used(source: UseSource, length: Nanos, from: Counted, to: Counted) -> ServerU
     // A counter that went back began anew: the server was started again.
     let less = |from: Option<u64>, to: Option<u64>| Some(to?.checked_sub(from?)? as f64);
     let process = |pick: fn(&ProcessCounters) -> Option<u64>| {
-        less(from.process.as_ref().and_then(pick), to.process.as_ref().and_then(pick))
+        less(
+            from.process.as_ref().and_then(pick),
+            to.process.as_ref().and_then(pick),
+        )
     };
-    let status =
-        |pick: fn(&Counters) -> Option<u64>| less(from.status.as_ref().and_then(pick), to.status.as_ref().and_then(pick));
+    let status = |pick: fn(&Counters) -> Option<u64>| {
+        less(
+            from.status.as_ref().and_then(pick),
+            to.status.as_ref().and_then(pick),
+        )
+    };
     let cpu_us = process(|counters| Some(counters.cpu_ns)).map(|nanos| nanos / 1e3);
     // The kernel divides by a clock of its own, of 10 ms as a rule.
     let user = process(|counters| Some(counters.user_ticks));
@@ -186,7 +236,8 @@ fn used(source: UseSource, length: Nanos, from: Counted, to: Counted) -> ServerU
         cpu_us.filter(|_| all > 0.0).map(|cpu| cpu * part / all)
     };
     let by_process = source == UseSource::Process;
-    let bytes = |process: Option<f64>, status: Option<f64>| if by_process { process } else { status };
+    let bytes =
+        |process: Option<f64>, status: Option<f64>| if by_process { process } else { status };
     ServerUse {
         name: String::new(),
         role: String::new(),
@@ -197,8 +248,14 @@ fn used(source: UseSource, length: Nanos, from: Counted, to: Counted) -> ServerU
         cpu_system_us: share(system),
         context_switches: process(|counters| Some(counters.switches)),
         involuntary_switches: process(|counters| Some(counters.involuntary)),
-        read_bytes: bytes(process(|counters| counters.read_bytes), status(|counters| counters.read_bytes)),
-        write_bytes: bytes(process(|counters| counters.write_bytes), status(|counters| counters.write_bytes)),
+        read_bytes: bytes(
+            process(|counters| counters.read_bytes),
+            status(|counters| counters.read_bytes),
+        ),
+        write_bytes: bytes(
+            process(|counters| counters.write_bytes),
+            status(|counters| counters.write_bytes),
+        ),
         reads: status(|counters| counters.reads),
         writes: status(|counters| counters.writes),
         fsyncs: status(|counters| counters.fsyncs),
@@ -225,28 +282,55 @@ mod tests {
             read_bytes: None,
             write_bytes: Some(switches * 100),
         };
-        Counted { process: Some(process), status: Some(Counters { fsyncs: Some(fsyncs), ..Counters::default() }) }
+        Counted {
+            process: Some(process),
+            status: Some(Counters {
+                fsyncs: Some(fsyncs),
+                ..Counters::default()
+            }),
+        }
     }
 
     #[test]
     fn what_was_used_is_the_difference() {
-        let used = used(UseSource::Process, Nanos(1_000_000_000), counted(0, 10, 5), counted(480_000_000, 110, 25));
+        let used = used(
+            UseSource::Process,
+            Nanos(1_000_000_000),
+            counted(0, 10, 5),
+            counted(480_000_000, 110, 25),
+        );
         assert_eq!((used.length_us, used.cpu_us), (1e6, Some(480_000.0)));
-        assert_eq!((used.cpu_user_us, used.cpu_system_us), (Some(360_000.0), Some(120_000.0)));
-        assert_eq!((used.context_switches, used.write_bytes, used.read_bytes), (Some(100.0), Some(10_000.0), None));
+        assert_eq!(
+            (used.cpu_user_us, used.cpu_system_us),
+            (Some(360_000.0), Some(120_000.0))
+        );
+        assert_eq!(
+            (used.context_switches, used.write_bytes, used.read_bytes),
+            (Some(100.0), Some(10_000.0), None)
+        );
         assert_eq!((used.fsyncs, used.received_bytes), (Some(20.0), None));
     }
 
     #[test]
     fn a_server_that_was_started_again_leaves_blanks() {
-        let used = used(UseSource::Process, Nanos(1), counted(500, 10, 100), counted(600, 11, 7));
+        let used = used(
+            UseSource::Process,
+            Nanos(1),
+            counted(500, 10, 100),
+            counted(600, 11, 7),
+        );
         assert_eq!((used.cpu_us, used.fsyncs), (Some(0.1), None));
     }
 
     #[test]
     fn without_a_process_bytes_are_the_engines() {
-        let status =
-            |bytes| Counted { process: None, status: Some(Counters { write_bytes: Some(bytes), ..Counters::default() }) };
+        let status = |bytes| Counted {
+            process: None,
+            status: Some(Counters {
+                write_bytes: Some(bytes),
+                ..Counters::default()
+            }),
+        };
         let used = used(UseSource::Status, Nanos(1), status(5), status(12));
         assert_eq!((used.write_bytes, used.cpu_us), (Some(7.0), None));
     }

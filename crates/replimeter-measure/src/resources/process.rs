@@ -42,7 +42,13 @@ impl Process {
         let seen = Seen::new(i32::try_from(pid).ok()?).ok()?;
         let stat = seen.stat().ok().filter(|stat| stat.state != 'Z')?;
         let tells_io = seen.io().is_ok();
-        Some(Self { started: stat.starttime, seen, tasks: HashMap::new(), switches: [0; 2], tells_io })
+        Some(Self {
+            started: stat.starttime,
+            seen,
+            tasks: HashMap::new(),
+            switches: [0; 2],
+            tells_io,
+        })
     }
 
     /// Whether bytes read and written are shown to us.
@@ -54,8 +60,16 @@ impl Process {
     pub(super) fn read(&mut self) -> Option<ProcessCounters> {
         let pid = self.seen.pid;
         let cpu_ns = cpu_clock(pid)?;
-        let stat = self.seen.stat().ok().filter(|stat| stat.state != 'Z' && stat.starttime == self.started)?;
-        let io = if self.tells_io { self.seen.io().ok() } else { None };
+        let stat = self
+            .seen
+            .stat()
+            .ok()
+            .filter(|stat| stat.state != 'Z' && stat.starttime == self.started)?;
+        let io = if self.tells_io {
+            self.seen.io().ok()
+        } else {
+            None
+        };
         self.look_at_tasks(pid);
         Some(ProcessCounters {
             cpu_ns,
@@ -72,18 +86,34 @@ impl Process {
     /// and ended in between is missed; what one did between the last look and its end
     /// is, too.
     fn look_at_tasks(&mut self, pid: i32) {
-        let Ok(entries) = fs::read_dir(format!("/proc/{pid}/task")) else { return };
+        let Ok(entries) = fs::read_dir(format!("/proc/{pid}/task")) else {
+            return;
+        };
         let first = self.tasks.is_empty();
         let mut text = Vec::new();
         let mut present = HashMap::with_capacity(self.tasks.len());
-        for tid in entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok()) {
+        for tid in entries
+            .flatten()
+            .filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok())
+        {
             text.clear();
-            let read = fs::File::open(format!("/proc/{pid}/task/{tid}/status")).and_then(|mut file| file.read_to_end(&mut text));
-            let Some(now) = read.ok().and_then(|_| switches(&text)) else { continue };
+            let read = fs::File::open(format!("/proc/{pid}/task/{tid}/status"))
+                .and_then(|mut file| file.read_to_end(&mut text));
+            let Some(now) = read.ok().and_then(|_| switches(&text)) else {
+                continue;
+            };
             // Below what it was: another thread of the same number.
-            let before = self.tasks.get(&tid).copied().filter(|before| before[0] <= now[0] && before[1] <= now[1]);
+            let before = self
+                .tasks
+                .get(&tid)
+                .copied()
+                .filter(|before| before[0] <= now[0] && before[1] <= now[1]);
             // At the first look everything lies in the past.
-            let before = if first { now } else { before.unwrap_or_default() };
+            let before = if first {
+                now
+            } else {
+                before.unwrap_or_default()
+            };
             for kind in 0..2 {
                 self.switches[kind] += now[kind] - before[kind];
             }
@@ -96,8 +126,16 @@ impl Process {
 /// The last two lines of a thread's status: its switches, voluntary and not.
 fn switches(status: &[u8]) -> Option<[u64; 2]> {
     let text = std::str::from_utf8(status).ok()?;
-    let value = |name: &str| text.lines().rev().take(8).find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
-    Some([value("voluntary_ctxt_switches:")?, value("nonvoluntary_ctxt_switches:")?])
+    let value = |name: &str| {
+        text.lines()
+            .rev()
+            .take(8)
+            .find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
+    };
+    Some([
+        value("voluntary_ctxt_switches:")?,
+        value("nonvoluntary_ctxt_switches:")?,
+    ])
 }
 
 /// Processor time of a process in nanoseconds, by the clock that the kernel keeps for
@@ -106,8 +144,14 @@ fn switches(status: &[u8]) -> Option<[u64; 2]> {
 fn cpu_clock(pid: i32) -> Option<u64> {
     const SCHED: i32 = 2;
     let clock = (!pid << 3) | SCHED;
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    #[allow(unsafe_code, reason = "no safe crate in use reads another process's clock")]
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    #[allow(
+        unsafe_code,
+        reason = "no safe crate in use reads another process's clock"
+    )]
     // SAFETY: the call writes the one struct, which outlives it; an unknown clock is an error.
     let answer = unsafe { libc::clock_gettime(clock, &raw mut time) };
     (answer == 0).then(|| time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs())
@@ -141,8 +185,14 @@ mod tests {
         let spun = spun.join().unwrap();
         let after = process.read().unwrap();
         let used = after.cpu_ns - before.cpu_ns;
-        assert!(u128::from(used) >= spun.as_nanos(), "{used} ns, the thread alone {spun:?}");
-        assert!(after.switches > before.switches && after.user_ticks + after.system_ticks >= before.user_ticks);
+        assert!(
+            u128::from(used) >= spun.as_nanos(),
+            "{used} ns, the thread alone {spun:?}"
+        );
+        assert!(
+            after.switches > before.switches
+                && after.user_ticks + after.system_ticks >= before.user_ticks
+        );
         assert!(began.elapsed().as_nanos() > 0);
         assert!(process.tells_io() && after.write_bytes.is_some());
     }

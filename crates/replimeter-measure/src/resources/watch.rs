@@ -48,10 +48,21 @@ impl Watch {
     #[must_use]
     pub fn start(mut meter: Meter, every: Duration) -> Self {
         let first = meter.read();
-        let state = State { meter, readings: vec![first], every: every.max(Duration::from_millis(1)), ended: false };
-        let shared = Arc::new(Shared { state: Mutex::new(state), wake: Condvar::new() });
+        let state = State {
+            meter,
+            readings: vec![first],
+            every: every.max(Duration::from_millis(1)),
+            ended: false,
+        };
+        let shared = Arc::new(Shared {
+            state: Mutex::new(state),
+            wake: Condvar::new(),
+        });
         let watched = Arc::clone(&shared);
-        let thread = thread::Builder::new().name("resources".to_owned()).spawn(move || look(&watched)).ok();
+        let thread = thread::Builder::new()
+            .name("resources".to_owned())
+            .spawn(move || look(&watched))
+            .ok();
         Self { shared, thread }
     }
 
@@ -83,8 +94,11 @@ impl Watch {
     /// What was used in each of so many equal parts of a stretch of the past.
     #[must_use]
     pub fn course(&self, from: Nanos, to: Nanos, parts: u32) -> Vec<Vec<ServerUse>> {
-        let point = |part: u32| Nanos(from.0 + (to.0 - from.0) * i64::from(part) / i64::from(parts.max(1)));
-        (0..parts).map(|part| self.over(point(part), point(part + 1))).collect()
+        let point =
+            |part: u32| Nanos(from.0 + (to.0 - from.0) * i64::from(part) / i64::from(parts.max(1)));
+        (0..parts)
+            .map(|part| self.over(point(part), point(part + 1)))
+            .collect()
     }
 
     /// Stops looking.
@@ -130,7 +144,11 @@ fn look(shared: &Shared) {
         next = (next + state.every).max(Instant::now());
         while !state.ended && Instant::now() < next {
             let rest = next.saturating_duration_since(Instant::now());
-            state = shared.wake.wait_timeout(state, rest).unwrap_or_else(PoisonError::into_inner).0;
+            state = shared
+                .wake
+                .wait_timeout(state, rest)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
         }
         if state.ended {
             return;
@@ -155,19 +173,36 @@ fn at(readings: &[Reading], moment: Nanos) -> Reading {
         // The two kinds of counters are not in every reading.
         let process = between(
             moment,
-            before.iter().rev().filter(known).find_map(|reading| Some((reading.at, reading.servers[server].process?))),
-            behind.iter().filter(known).find_map(|reading| Some((reading.at, reading.servers[server].process?))),
+            before
+                .iter()
+                .rev()
+                .filter(known)
+                .find_map(|reading| Some((reading.at, reading.servers[server].process?))),
+            behind
+                .iter()
+                .filter(known)
+                .find_map(|reading| Some((reading.at, reading.servers[server].process?))),
             ProcessCounters::towards,
         );
         let status = between(
             moment,
-            before.iter().rev().filter(known).find_map(|reading| Some((reading.at, reading.servers[server].status?))),
-            behind.iter().filter(known).find_map(|reading| Some((reading.at, reading.servers[server].status?))),
+            before
+                .iter()
+                .rev()
+                .filter(known)
+                .find_map(|reading| Some((reading.at, reading.servers[server].status?))),
+            behind
+                .iter()
+                .filter(known)
+                .find_map(|reading| Some((reading.at, reading.servers[server].status?))),
             towards,
         );
         Counted { process, status }
     };
-    Reading { at: moment, servers: (0..servers).map(of).collect() }
+    Reading {
+        at: moment,
+        servers: (0..servers).map(of).collect(),
+    }
 }
 
 /// The value at a moment between two, if there is one on each side.
@@ -182,7 +217,11 @@ fn between<T: Copy>(
         return Some(before);
     }
     let (to, behind) = behind?;
-    Some(towards(before, behind, (moment - from).0 as f64 / (to - from).0.max(1) as f64))
+    Some(towards(
+        before,
+        behind,
+        (moment - from).0 as f64 / (to - from).0.max(1) as f64,
+    ))
 }
 
 /// A counter on its way from one value to the next; one that began anew stays.
@@ -230,14 +269,27 @@ mod tests {
     use super::*;
 
     fn reading(at: i64, cpu_ns: u64, fsyncs: Option<u64>) -> Reading {
-        let process = Some(ProcessCounters { cpu_ns, ..ProcessCounters::default() });
-        let status = fsyncs.map(|fsyncs| Counters { fsyncs: Some(fsyncs), ..Counters::default() });
-        Reading { at: Nanos(at), servers: vec![Counted { process, status }] }
+        let process = Some(ProcessCounters {
+            cpu_ns,
+            ..ProcessCounters::default()
+        });
+        let status = fsyncs.map(|fsyncs| Counters {
+            fsyncs: Some(fsyncs),
+            ..Counters::default()
+        });
+        Reading {
+            at: Nanos(at),
+            servers: vec![Counted { process, status }],
+        }
     }
 
     #[test]
     fn counters_at_a_moment_lie_between_the_readings_around_it() {
-        let readings = [reading(0, 0, Some(0)), reading(10, 100, None), reading(20, 300, Some(40))];
+        let readings = [
+            reading(0, 0, Some(0)),
+            reading(10, 100, None),
+            reading(20, 300, Some(40)),
+        ];
         let of = |moment| at(&readings, Nanos(moment)).servers[0];
         assert_eq!(of(5).process.unwrap().cpu_ns, 50);
         assert_eq!(of(15).process.unwrap().cpu_ns, 200);
@@ -252,7 +304,10 @@ mod tests {
         let mut gone = reading(20, 0, None);
         gone.servers[0].process = None;
         let readings = [reading(0, 0, None), reading(10, 100, None), gone];
-        assert_eq!(at(&readings, Nanos(10)).servers[0].process.unwrap().cpu_ns, 100);
+        assert_eq!(
+            at(&readings, Nanos(10)).servers[0].process.unwrap().cpu_ns,
+            100
+        );
         assert_eq!(at(&readings, Nanos(15)).servers[0].process, None);
     }
 
@@ -260,7 +315,12 @@ mod tests {
     fn memory_is_bounded() {
         let clock = crate::clock::Clock::start();
         let meter = Meter::open(Vec::new(), &clock).unwrap();
-        let mut state = State { meter, readings: Vec::new(), every: Duration::from_millis(1), ended: false };
+        let mut state = State {
+            meter,
+            readings: Vec::new(),
+            every: Duration::from_millis(1),
+            ended: false,
+        };
         for at in 0..20_000 {
             state.keep(reading(at, at.unsigned_abs(), None));
         }

@@ -36,7 +36,14 @@ pub(super) struct Counted {
 
 impl Counted {
     pub(super) fn new(node: &Node, pressure: Pressure) -> Self {
-        Self { node: Node { answer: ANSWER, ..node.clone() }, pressure, latest: Mutex::default() }
+        Self {
+            node: Node {
+                answer: ANSWER,
+                ..node.clone()
+            },
+            pressure,
+            latest: Mutex::default(),
+        }
     }
 
     /// Reads until the run is over.
@@ -45,7 +52,9 @@ impl Counted {
         while !shared.over() {
             if session.is_none() {
                 let opened = Session::open(&self.node);
-                session = opened.ok().and_then(|mut opened| self.pressure.prepare(&mut opened).is_ok().then_some(opened));
+                session = opened.ok().and_then(|mut opened| {
+                    self.pressure.prepare(&mut opened).is_ok().then_some(opened)
+                });
             }
             if let Some(open) = &mut session {
                 match self.pressure.read(open) {

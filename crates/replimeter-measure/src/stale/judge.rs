@@ -34,7 +34,13 @@ pub(super) fn age_from(age: Nanos) -> Nanos {
 }
 
 /// Listens until the time is over; what the load writes and reads comes out as rounds.
-pub(super) fn listen(versions: &Versions, shared: &Shared<'_>, readers: usize, end: Nanos, out: &Sender<StaleRound>) {
+pub(super) fn listen(
+    versions: &Versions,
+    shared: &Shared<'_>,
+    readers: usize,
+    end: Nanos,
+    out: &Sender<StaleRound>,
+) {
     let hear = || {
         versions.hear(|told| {
             let round = match told {
@@ -86,7 +92,11 @@ fn judged(read: &VersionRead) -> StaleRound {
         newer: read.newer,
         ..StaleRead::new(read.place, read.begin, read.end, verdict)
     };
-    StaleRound { offset: age_from(read.begin - known.acknowledged), reads: vec![judged], ..wrote(known) }
+    StaleRound {
+        offset: age_from(read.begin - known.acknowledged),
+        reads: vec![judged],
+        ..wrote(known)
+    }
 }
 
 #[cfg(test)]
@@ -95,7 +105,12 @@ mod tests {
 
     #[test]
     fn a_read_is_judged_by_what_was_acknowledged_before_it() {
-        let known = VersionWrite { row: 3, version: 5, sent: Nanos(0), acknowledged: Nanos(1_000) };
+        let known = VersionWrite {
+            row: 3,
+            version: 5,
+            sent: Nanos(0),
+            acknowledged: Nanos(1_000),
+        };
         let of = |seen: Option<u64>, refused: bool| {
             let (begin, end) = (Nanos(16_000), Nanos(99_000));
             let round = judged(&VersionRead {
@@ -109,20 +124,38 @@ mod tests {
                 went_back_across: false,
                 newer: 0,
             });
-            assert_eq!((round.offset, round.round, round.row), (Nanos(10_000), 5, 3));
+            assert_eq!(
+                (round.offset, round.round, round.row),
+                (Nanos(10_000), 5, 3)
+            );
             (round.reads[0].verdict, round.reads[0].behind)
         };
         assert_eq!(of(Some(5), false), (Verdict::Fresh, 0));
-        assert_eq!(of(Some(9), false), (Verdict::Fresh, 0), "a later one is as good");
+        assert_eq!(
+            of(Some(9), false),
+            (Verdict::Fresh, 0),
+            "a later one is as good"
+        );
         assert_eq!(of(Some(2), false), (Verdict::Stale, 3));
-        assert_eq!((of(None, false).0, of(None, true).0), (Verdict::Foreign, Verdict::Refused));
+        assert_eq!(
+            (of(None, false).0, of(None, true).0),
+            (Verdict::Foreign, Verdict::Refused)
+        );
     }
 
     #[test]
     fn ages_fall_into_steps_of_one_two_and_five() {
         let from = |age: i64| age_from(Nanos(age)).0;
         assert_eq!(
-            [from(-5), from(0), from(9_999), from(10_000), from(19_999), from(49_000), from(50_000)],
+            [
+                from(-5),
+                from(0),
+                from(9_999),
+                from(10_000),
+                from(19_999),
+                from(49_000),
+                from(50_000)
+            ],
             [0, 0, 0, 10_000, 10_000, 20_000, 50_000]
         );
         assert_eq!(from(999_999_999_999), 500_000_000_000);

@@ -76,7 +76,10 @@ impl ReaderRef {
     fn of(self, cluster: &Cluster) -> (&Surveyed, &Relation) {
         match self {
             Self::Writer => (&cluster.primary, &Relation::Writer),
-            Self::Replica(index) => (&cluster.replicas[index].server, &cluster.replicas[index].relation),
+            Self::Replica(index) => (
+                &cluster.replicas[index].server,
+                &cluster.replicas[index].relation,
+            ),
         }
     }
 
@@ -111,10 +114,15 @@ pub fn readers(cluster: &Cluster, wanted: &[String]) -> Result<Vec<ReaderRef>, S
         if *name == cluster.primary.node.name || name == "writer" {
             return Ok(ReaderRef::Writer);
         }
-        let index = cluster.replicas.iter().position(|replica| replica.server.node.name == *name);
+        let index = cluster
+            .replicas
+            .iter()
+            .position(|replica| replica.server.node.name == *name);
         // The first that is not the writer.
         let index = index.or((name == "reader" && !cluster.replicas.is_empty()).then_some(0));
-        index.map(ReaderRef::Replica).ok_or_else(|| unknown(cluster, name, "cannot choose the reader"))
+        index
+            .map(ReaderRef::Replica)
+            .ok_or_else(|| unknown(cluster, name, "cannot choose the reader"))
     };
     wanted.iter().map(find).collect()
 }
@@ -163,12 +171,23 @@ pub fn guarantees(
 ///
 /// # Errors
 /// When a server fails, or the rows do not arrive.
-pub fn fill(cluster: &mut Cluster, readers: &[ReaderRef], plan: &StalePlan, stop: &AtomicBool) -> Result<(), MeasureError> {
+pub fn fill(
+    cluster: &mut Cluster,
+    readers: &[ReaderRef],
+    plan: &StalePlan,
+    stop: &AtomicBool,
+) -> Result<(), MeasureError> {
     rows::fill(cluster, u64::from(plan.rows), stop)?;
     for reader in readers {
         let (server, _) = reader.of(cluster);
         let patience = plan.timeout.0 + reader.delay(cluster);
-        rows::arrival(&server.node, &server.facts, u64::from(plan.rows), patience, stop)?;
+        rows::arrival(
+            &server.node,
+            &server.facts,
+            u64::from(plan.rows),
+            patience,
+            stop,
+        )?;
     }
     Ok(())
 }
@@ -194,7 +213,9 @@ pub struct Part<'a> {
 impl Part<'_> {
     /// Whether reads are made to wait.
     fn synced(&self) -> bool {
-        self.guarantees.iter().any(|guarantee| guarantee.level != SyncReads::Off)
+        self.guarantees
+            .iter()
+            .any(|guarantee| guarantee.level != SyncReads::Off)
     }
 }
 
@@ -272,7 +293,11 @@ impl Shared<'_> {
 
     /// How long the oldest of these has been so.
     fn oldest(of: &[AtomicI64], now: Nanos) -> f64 {
-        let since = of.iter().map(|since| since.load(Ordering::Relaxed)).filter(|since| *since != 0).min();
+        let since = of
+            .iter()
+            .map(|since| since.load(Ordering::Relaxed))
+            .filter(|since| *since != 0)
+            .min();
         since.map_or(0.0, |since| (now - Nanos(since)).as_micros())
     }
 
@@ -317,27 +342,49 @@ struct Prepared {
 
 fn prepare(cluster: &Cluster, plan: &StalePlan, part: &Part<'_>) -> Result<Prepared, ServerError> {
     let answer = plan.timeout.0 + ANSWER_MARGIN;
-    let patient = |node: &Node| Node { answer, ..node.clone() };
+    let patient = |node: &Node| Node {
+        answer,
+        ..node.clone()
+    };
     let primary = patient(&cluster.primary.node);
     let facts: &Facts = &cluster.primary.facts;
-    let off = Guarantee { level: SyncReads::Off, reader: Vec::new(), writer: Vec::new(), gtid: false, words: String::new() };
+    let off = Guarantee {
+        level: SyncReads::Off,
+        reader: Vec::new(),
+        writer: Vec::new(),
+        gtid: false,
+        words: String::new(),
+    };
     let synced = part.synced();
     // What is asked of the writer is the same for every reader, as far as it asks anything.
-    let asks = part.guarantees.iter().find(|guarantee| !guarantee.writer.is_empty() || guarantee.gtid).unwrap_or(&off);
+    let asks = part
+        .guarantees
+        .iter()
+        .find(|guarantee| !guarantee.writer.is_empty() || guarantee.gtid)
+        .unwrap_or(&off);
     let guarantees = if synced { vec![&off, asks] } else { vec![&off] };
-    let mut writers: Vec<Writer> =
-        guarantees.into_iter().map(|guarantee| Writer::open(&primary, facts, guarantee)).collect::<Result<_, _>>()?;
-    let mut connections: Vec<(Node, u32)> = writers.iter().map(|writer| (primary.clone(), writer.connection())).collect();
+    let mut writers: Vec<Writer> = guarantees
+        .into_iter()
+        .map(|guarantee| Writer::open(&primary, facts, guarantee))
+        .collect::<Result<_, _>>()?;
+    let mut connections: Vec<(Node, u32)> = writers
+        .iter()
+        .map(|writer| (primary.clone(), writer.connection()))
+        .collect();
     // Asked while a reader waits: a writer that hangs says nothing.
     let origin = cluster.primary.impatient();
     let rows = Rows::new(plan.seed, plan.rows);
-    let held = writers.first_mut().map(|writer| writer.values(&rows)).transpose()?.unwrap_or_default();
+    let held = writers
+        .first_mut()
+        .map(|writer| writer.values(&rows))
+        .transpose()?
+        .unwrap_or_default();
     let mut readers = Vec::new();
     for (index, (reader, guarantee)) in part.readers.iter().zip(part.guarantees).enumerate() {
         let (server, _) = reader.of(cluster);
         let node = patient(&server.node);
-        let for_nothing =
-            *reader == ReaderRef::Writer && !waits::on_the_writer(server.facts.engine, cluster.primary.galera.is_some());
+        let for_nothing = *reader == ReaderRef::Writer
+            && !waits::on_the_writer(server.facts.engine, cluster.primary.galera.is_some());
         let patience = plan.timeout.0 + reader.delay(cluster);
         let opened = Reader::open(
             index,
@@ -348,10 +395,20 @@ fn prepare(cluster: &Cluster, plan: &StalePlan, part: &Part<'_>) -> Result<Prepa
             [for_nothing, synced],
             [patience, plan.timeout.0],
         )?;
-        connections.extend(opened.connections().into_iter().map(|number| (node.clone(), number)));
+        connections.extend(
+            opened
+                .connections()
+                .into_iter()
+                .map(|number| (node.clone(), number)),
+        );
         readers.push(opened);
     }
-    Ok(Prepared { writers, readers, held: Held::new(held), connections })
+    Ok(Prepared {
+        writers,
+        readers,
+        held: Held::new(held),
+        connections,
+    })
 }
 
 fn counted(cluster: &Cluster) -> Vec<Counted> {
@@ -363,7 +420,10 @@ fn counted(cluster: &Cluster) -> Vec<Counted> {
         };
         Counted::new(&server.node, pressure)
     };
-    std::iter::once(&cluster.primary).chain(cluster.replicas.iter().map(|replica| &replica.server)).map(of).collect()
+    std::iter::once(&cluster.primary)
+        .chain(cluster.replicas.iter().map(|replica| &replica.server))
+        .map(of)
+        .collect()
 }
 
 /// Measures one part. The table must be there and [filled](fill).
@@ -378,7 +438,12 @@ pub fn run(
     listener: &mut Listener<'_>,
 ) -> Result<Outcome, MeasureError> {
     let prepared = match part.judged {
-        Some(_) => Prepared { writers: Vec::new(), readers: Vec::new(), held: Held::default(), connections: Vec::new() },
+        Some(_) => Prepared {
+            writers: Vec::new(),
+            readers: Vec::new(),
+            held: Held::default(),
+            connections: Vec::new(),
+        },
         None => prepare(cluster, plan, part)?,
     };
     let servers = counted(cluster);
@@ -386,7 +451,9 @@ pub fn run(
         clock,
         halt: AtomicBool::new(false),
         over: AtomicBool::new(false),
-        under_way: (0..=part.readers.len()).map(|_| AtomicI64::new(0)).collect(),
+        under_way: (0..=part.readers.len())
+            .map(|_| AtomicI64::new(0))
+            .collect(),
         unshown: part.readers.iter().map(|_| AtomicI64::new(0)).collect(),
         lost: AtomicU64::new(0),
         all_lost: AtomicBool::new(false),
@@ -397,11 +464,18 @@ pub fn run(
     let mut outcome = thread::scope(|scope| {
         let halt = HaltOnDrop(&shared);
         let (shared, real_time) = (&shared, part.real_time);
-        let watchers: Vec<_> = servers.iter().map(|server| scope.spawn(move || server.watch(shared))).collect();
+        let watchers: Vec<_> = servers
+            .iter()
+            .map(|server| scope.spawn(move || server.watch(shared)))
+            .collect();
         let mut threads: Vec<thread::ScopedJoinHandle<'_, Result<u64, ServerError>>> = Vec::new();
         match (part.judged, plan.until) {
             (Some(versions), Until::Elapsed(length)) => {
-                let (out, end, readers) = (out.clone(), began + Nanos::from(length.0), part.readers.len());
+                let (out, end, readers) = (
+                    out.clone(),
+                    began + Nanos::from(length.0),
+                    part.readers.len(),
+                );
                 let base = part.first_round;
                 threads.push(scope.spawn(move || {
                     judge::listen(versions, shared, readers, end, &out);
@@ -452,15 +526,26 @@ pub fn run(
         }
         drop(out);
         let mut collector = Collector::new(clock, plan, &servers);
-        let mut outcome = collector.run(cluster, &heard, &threads, shared, &prepared.connections, listener);
+        let mut outcome = collector.run(
+            cluster,
+            &heard,
+            &threads,
+            shared,
+            &prepared.connections,
+            listener,
+        );
         drop(halt);
-        watchers.iter().for_each(|watcher| watcher.thread().unpark());
+        watchers
+            .iter()
+            .for_each(|watcher| watcher.thread().unpark());
         outcome.next_round = part.first_round;
         for thread in threads {
             match thread.join() {
                 Ok(Ok(next)) => outcome.next_round = outcome.next_round.max(next),
                 // Whoever ended the run does not care what a server had to say then.
-                Ok(Err(error)) if !outcome.interrupted => outcome.failure = outcome.failure.or(Some(error.into())),
+                Ok(Err(error)) if !outcome.interrupted => {
+                    outcome.failure = outcome.failure.or(Some(error.into()))
+                }
                 Ok(Err(_)) => {}
                 Err(_) => outcome.failure = outcome.failure.or(Some(MeasureError::Thread)),
             }
@@ -505,7 +590,10 @@ fn of_versions(versions: &Versions) -> Vec<Warning> {
     if versions.beyond() > 0 {
         warnings.push(Warning::new(
             WarningCode::NotChecked,
-            format!("{} writes were of rows beyond the first million: their reads were not judged", versions.beyond()),
+            format!(
+                "{} writes were of rows beyond the first million: their reads were not judged",
+                versions.beyond()
+            ),
             "ask for fewer rows (--load-size)",
         ));
     }
@@ -517,7 +605,9 @@ fn of_versions(versions: &Versions) -> Vec<Warning> {
 pub fn changed_by_others(rounds: u64) -> Warning {
     Warning::new(
         WarningCode::ChangedByOthers,
-        format!("in {rounds} rounds a row held what this run had not written: somebody else changes `replimeter`.`lag_probe`"),
+        format!(
+            "in {rounds} rounds a row held what this run had not written: somebody else changes `replimeter`.`lag_probe`"
+        ),
         "these rounds count for nothing; nobody else may write to that table meanwhile",
     )
 }
@@ -617,7 +707,9 @@ impl<'a> Collector<'a> {
 
     fn take(&mut self, round: &StaleRound) {
         self.phase = round.phase;
-        let larger = |one: Option<f64>, other: Nanos| Some(one.map_or(other.as_micros(), |one| one.max(other.as_micros())));
+        let larger = |one: Option<f64>, other: Nanos| {
+            Some(one.map_or(other.as_micros(), |one| one.max(other.as_micros())))
+        };
         let window = &mut self.window;
         // A judged read has no write of its own, a judged write no read.
         let wrote = round.phase != StalePhase::Judged || round.reads.is_empty();
@@ -638,13 +730,26 @@ impl<'a> Collector<'a> {
             }
         }
         match round.phase {
-            StalePhase::AtOnce | StalePhase::Judged => self.at_once += u64::from(!round.reads.is_empty()),
+            StalePhase::AtOnce | StalePhase::Judged => {
+                self.at_once += u64::from(!round.reads.is_empty())
+            }
             StalePhase::Curve => self.curve += 1,
             StalePhase::WarmUp | StalePhase::Plain | StalePhase::Synced => return,
         }
-        self.stale += round.reads.iter().filter(|read| read.verdict == Verdict::Stale).count() as u64;
-        let last = round.reads.iter().map(|read| read.fresh_end.unwrap_or(read.end)).max().unwrap_or(round.ack);
-        self.span = Some(self.span.map_or((round.send, last), |(first, before)| (first, before.max(last))));
+        self.stale += round
+            .reads
+            .iter()
+            .filter(|read| read.verdict == Verdict::Stale)
+            .count() as u64;
+        let last = round
+            .reads
+            .iter()
+            .map(|read| read.fresh_end.unwrap_or(read.end))
+            .max()
+            .unwrap_or(round.ack);
+        self.span = Some(self.span.map_or((round.send, last), |(first, before)| {
+            (first, before.max(last))
+        }));
     }
 
     fn progress(&self, shared: &Shared<'_>) -> Progress {
@@ -653,8 +758,17 @@ impl<'a> Collector<'a> {
             (StalePhase::Curve, _) => Some(shared.of_curve.load(Ordering::Relaxed)),
             _ => None,
         };
-        let done = if self.phase == StalePhase::Curve { self.curve } else { self.at_once };
-        Progress { phase: self.phase, done, total, stale: self.stale }
+        let done = if self.phase == StalePhase::Curve {
+            self.curve
+        } else {
+            self.at_once
+        };
+        Progress {
+            phase: self.phase,
+            done,
+            total,
+            stale: self.stale,
+        }
     }
 
     /// Closes the window when its time is over.

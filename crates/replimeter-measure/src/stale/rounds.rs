@@ -40,7 +40,10 @@ pub(super) enum Crew {
     /// Read by the writing thread itself: nobody has to be woken.
     One(Box<Reader>),
     /// Each has a thread.
-    Several { orders: Vec<Sender<Task>>, answers: Receiver<Result<Option<StaleRead>, ServerError>> },
+    Several {
+        orders: Vec<Sender<Task>>,
+        answers: Receiver<Result<Option<StaleRead>, ServerError>>,
+    },
 }
 
 /// What a reader's thread is to do.
@@ -50,12 +53,18 @@ pub(super) enum Task {
 }
 
 impl Crew {
-    fn observe(&mut self, shared: &Shared<'_>, order: Order) -> Result<Option<Vec<StaleRead>>, ServerError> {
+    fn observe(
+        &mut self,
+        shared: &Shared<'_>,
+        order: Order,
+    ) -> Result<Option<Vec<StaleRead>>, ServerError> {
         match self {
             Self::One(reader) => Ok(reader.observe(shared, &order)?.map(|read| vec![read])),
             Self::Several { orders, .. } => {
                 let order = Arc::new(order);
-                orders.iter().for_each(|reader| _ = reader.send(Task::Read(Arc::clone(&order))));
+                orders
+                    .iter()
+                    .for_each(|reader| _ = reader.send(Task::Read(Arc::clone(&order))));
                 self.gather()
             }
         }
@@ -63,7 +72,9 @@ impl Crew {
 
     /// One answer from each thread.
     fn gather(&mut self) -> Result<Option<Vec<StaleRead>>, ServerError> {
-        let Self::Several { orders, answers } = self else { return Ok(Some(Vec::new())) };
+        let Self::Several { orders, answers } = self else {
+            return Ok(Some(Vec::new()));
+        };
         let mut reads = Vec::with_capacity(orders.len());
         let mut ended = false;
         for _ in 0..orders.len() {
@@ -83,7 +94,9 @@ impl Crew {
         match self {
             Self::One(reader) => reader.reset(pool).map(|()| true),
             Self::Several { orders, answers } => {
-                orders.iter().for_each(|reader| _ = reader.send(Task::Reset(pool)));
+                orders
+                    .iter()
+                    .for_each(|reader| _ = reader.send(Task::Reset(pool)));
                 for _ in 0..orders.len() {
                     match answers.recv() {
                         Ok(Ok(_)) => {}
@@ -170,7 +183,11 @@ impl Rounds<'_> {
                 // There and back again, so that a drift hits both alike.
                 let first = pair % 2 == 1;
                 for with in [first, !first] {
-                    let phase = if with { StalePhase::Synced } else { StalePhase::Plain };
+                    let phase = if with {
+                        StalePhase::Synced
+                    } else {
+                        StalePhase::Plain
+                    };
                     if !self.round(phase, Nanos(0), with)? {
                         return Ok(false);
                     }
@@ -193,7 +210,9 @@ impl Rounds<'_> {
             done += 1;
         }
         let curve = self.curve();
-        self.shared.of_curve.store(curve.len() as u64, Ordering::Relaxed);
+        self.shared
+            .of_curve
+            .store(curve.len() as u64, Ordering::Relaxed);
         let began = self.shared.clock.now();
         for offset in curve {
             if self.spent(began, share(1)) {
@@ -279,19 +298,36 @@ impl Rounds<'_> {
             Some((0..self.readers).map(unread).collect())
         } else {
             let since = self.held.since(row);
-            let order = Order { row, round, since, ack: wrote.ack, offset, gtid: wrote.gtid, synced: with, until_shown };
+            let order = Order {
+                row,
+                round,
+                since,
+                ack: wrote.ack,
+                offset,
+                gtid: wrote.gtid,
+                synced: with,
+                until_shown,
+            };
             self.crew.observe(self.shared, order)?
         };
-        let Some(mut reads) = reads else { return Ok(false) };
+        let Some(mut reads) = reads else {
+            return Ok(false);
+        };
         if reads.iter().any(|read| read.verdict == Verdict::Foreign) {
             self.held.spoilt(row, round);
         }
-        for read in reads.iter_mut().filter(|read| read.verdict == Verdict::Stale) {
+        for read in reads
+            .iter_mut()
+            .filter(|read| read.verdict == Verdict::Stale)
+        {
             read.behind = self.rows.behind(row, read.seen, round);
         }
         let shown = reads.iter().filter_map(|read| read.fresh_end).max();
         // Whoever does not wait until it is shown learns from the curve how long that takes.
-        if phase == StalePhase::AtOnce && !until_shown && reads.iter().any(|read| read.verdict == Verdict::Stale) {
+        if phase == StalePhase::AtOnce
+            && !until_shown
+            && reads.iter().any(|read| read.verdict == Verdict::Stale)
+        {
             self.longest = Some(UNSEEN);
         }
         if let (StalePhase::AtOnce, Some(shown)) = (phase, shown)
@@ -301,7 +337,17 @@ impl Rounds<'_> {
             self.longest = Some(self.longest.map_or(delay, |longest| longest.max(delay)));
         }
         let (send, ack, conflicts) = (wrote.send, wrote.ack, wrote.conflicts);
-        let _ = self.out.send(StaleRound { phase, round, row, offset, send, ack, conflicts, reset, reads });
+        let _ = self.out.send(StaleRound {
+            phase,
+            round,
+            row,
+            offset,
+            send,
+            ack,
+            conflicts,
+            reset,
+            reads,
+        });
         Ok(true)
     }
 }

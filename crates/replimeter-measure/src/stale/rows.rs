@@ -7,7 +7,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use replimeter_server::{ErrorKind, Node, ServerError, Session, error::code, facts::Facts, flavour::sync_reads::conflict};
+use replimeter_server::{
+    ErrorKind, Node, ServerError, Session, error::code, facts::Facts, flavour::sync_reads::conflict,
+};
 use replimeter_stats::random::Random;
 
 use crate::{MeasureError, preflight::Cluster};
@@ -37,7 +39,10 @@ impl Rows {
     /// So many rows; the same seed gives the same order.
     #[must_use]
     pub fn new(seed: u64, rows: u32) -> Self {
-        Self { seed, rows: u64::from(rows.max(1)) }
+        Self {
+            seed,
+            rows: u64::from(rows.max(1)),
+        }
     }
 
     /// Number of rows.
@@ -68,7 +73,9 @@ impl Rows {
     #[must_use]
     pub fn behind(&self, row: u64, seen: u64, wanted: u64) -> u32 {
         let from = seen.max(wanted.saturating_sub(LOOK_BACK));
-        let versions = (from + 1..=wanted).filter(|round| self.row_of(*round) == row).count();
+        let versions = (from + 1..=wanted)
+            .filter(|round| self.row_of(*round) == row)
+            .count();
         u32::try_from(versions).unwrap_or(u32::MAX)
     }
 }
@@ -84,7 +91,10 @@ pub(super) struct Held {
 impl Held {
     /// As the rows are before the first round.
     pub(super) fn new(values: Vec<u64>) -> Self {
-        Self { values, since: HashMap::new() }
+        Self {
+            values,
+            since: HashMap::new(),
+        }
     }
 
     /// What the row at this place holds when nobody else has written to it.
@@ -120,7 +130,11 @@ pub(super) fn mixed(number: u64) -> u64 {
 ///
 /// # Errors
 /// When the server refuses.
-pub(super) fn fill(cluster: &mut Cluster, rows: u64, stop: &AtomicBool) -> Result<(), MeasureError> {
+pub(super) fn fill(
+    cluster: &mut Cluster,
+    rows: u64,
+    stop: &AtomicBool,
+) -> Result<(), MeasureError> {
     let session = &mut cluster.primary.session;
     let mut next = 0;
     while next < rows {
@@ -128,8 +142,13 @@ pub(super) fn fill(cluster: &mut Cluster, rows: u64, stop: &AtomicBool) -> Resul
             return Err(MeasureError::Interrupted);
         }
         let end = rows.min(next + BATCH);
-        let values: Vec<String> = (next..end).map(|number| format!("({}, 0, REPEAT('x', 60))", 2 * number + 1)).collect();
-        let sql = format!("INSERT INTO `replimeter`.`lag_probe` (id, k, pad) VALUES {}", values.join(", "));
+        let values: Vec<String> = (next..end)
+            .map(|number| format!("({}, 0, REPEAT('x', 60))", 2 * number + 1))
+            .collect();
+        let sql = format!(
+            "INSERT INTO `replimeter`.`lag_probe` (id, k, pad) VALUES {}",
+            values.join(", ")
+        );
         session.run("cannot fill the table", &sql)?;
         next = end;
     }
@@ -141,14 +160,27 @@ pub(super) fn fill(cluster: &mut Cluster, rows: u64, stop: &AtomicBool) -> Resul
 /// # Errors
 /// When they do not arrive within `patience`, the address leads to another server than it did before, or the user
 /// ends the run.
-pub(super) fn arrival(node: &Node, facts: &Facts, rows: u64, patience: Duration, stop: &AtomicBool) -> Result<(), MeasureError> {
+pub(super) fn arrival(
+    node: &Node,
+    facts: &Facts,
+    rows: u64,
+    patience: Duration,
+    stop: &AtomicBool,
+) -> Result<(), MeasureError> {
     const DOING: &str = "cannot read the replica";
     let mut session = Session::open(node)?;
     let (was, is) = (facts.identity(), Facts::read(&mut session)?.identity());
     if was != is {
-        let cause = format!("two connections reached different ones ({} and {})", was.place, is.place);
+        let cause = format!(
+            "two connections reached different ones ({} and {})",
+            was.place, is.place
+        );
         return Err(session
-            .unfit("is not always the same server", cause, "name the servers behind the balancer themselves")
+            .unfit(
+                "is not always the same server",
+                cause,
+                "name the servers behind the balancer themselves",
+            )
             .into());
     }
     let deadline = Instant::now() + patience;
@@ -156,7 +188,10 @@ pub(super) fn arrival(node: &Node, facts: &Facts, rows: u64, patience: Duration,
         match session.value(DOING, "SELECT COUNT(*) FROM `replimeter`.`lag_probe`") {
             Ok(Some(count)) if count == rows.to_string() => return Ok(()),
             Ok(_) => {}
-            Err(ServerError { kind: ErrorKind::Statement(code::NO_SUCH_TABLE | code::UNKNOWN_SCHEMA), .. }) => {}
+            Err(ServerError {
+                kind: ErrorKind::Statement(code::NO_SUCH_TABLE | code::UNKNOWN_SCHEMA),
+                ..
+            }) => {}
             // A member of a cluster that makes the table just now.
             Err(error) if conflict(&error) => {}
             Err(error) => return Err(error.into()),
@@ -165,7 +200,10 @@ pub(super) fn arrival(node: &Node, facts: &Facts, rows: u64, patience: Duration,
             return Err(MeasureError::Interrupted);
         }
         if Instant::now() >= deadline {
-            let cause = format!("the {rows} rows written on the writer did not arrive within {} s", patience.as_secs_f64());
+            let cause = format!(
+                "the {rows} rows written on the writer did not arrive within {} s",
+                patience.as_secs_f64()
+            );
             let hint = "is it far behind, or its address another server's? --timeout sets how long it is waited for";
             return Err(session.unfit("does not replicate", cause, hint).into());
         }
@@ -196,9 +234,14 @@ mod tests {
             assert!(row % 2 == 1 && row < 1000);
             taken[rows.index(row)] += 1;
         }
-        assert!(taken.iter().all(|count| (50..170).contains(count)), "{taken:?}");
+        assert!(
+            taken.iter().all(|count| (50..170).contains(count)),
+            "{taken:?}"
+        );
         let row = rows.row_of(10);
-        let later: Vec<u64> = (11..20_000).filter(|round| rows.row_of(*round) == row).collect();
+        let later: Vec<u64> = (11..20_000)
+            .filter(|round| rows.row_of(*round) == row)
+            .collect();
         assert_eq!(rows.behind(row, 10, later[0]), 1);
         assert_eq!(rows.behind(row, 10, later[4]), 5);
         assert!(rows.ours(row, 10, later[0]) && rows.ours(row, 0, 5));

@@ -75,27 +75,43 @@ pub(super) struct Wrote {
 
 impl Writer {
     /// Connects and prepares, with what synchronous reads ask of a writer.
-    pub(super) fn open(node: &Node, facts: &Facts, guarantee: &Guarantee) -> Result<Self, ServerError> {
+    pub(super) fn open(
+        node: &Node,
+        facts: &Facts,
+        guarantee: &Guarantee,
+    ) -> Result<Self, ServerError> {
         let mut session = Session::open(node)?;
         for sql in &guarantee.writer {
             session.run("cannot set synchronous reads", sql)?;
         }
-        let written = if guarantee.gtid { Some(Written::prepare(&mut session, facts)?) } else { None };
+        let written = if guarantee.gtid {
+            Some(Written::prepare(&mut session, facts)?)
+        } else {
+            None
+        };
         let update = prepared(&mut session, WRITING, UPDATE)?;
         let retake = prepared(&mut session, WRITING, RETAKE)?;
-        Ok(Self { session, update, retake, written })
+        Ok(Self {
+            session,
+            update,
+            retake,
+            written,
+        })
     }
 
     /// What every row holds, by its place among all.
     pub(super) fn values(&mut self, rows: &Rows) -> Result<Vec<u64>, ServerError> {
         let all = vec![0; usize::try_from(rows.count()).unwrap_or(0)];
         let sql = "SELECT id, k FROM `replimeter`.`lag_probe`";
-        let found = self.session.conn().query_fold(sql, all, |mut all, (id, value): (u64, u64)| {
-            if let Some(held) = all.get_mut(rows.index(id)) {
-                *held = value;
-            }
-            all
-        });
+        let found = self
+            .session
+            .conn()
+            .query_fold(sql, all, |mut all, (id, value): (u64, u64)| {
+                if let Some(held) = all.get_mut(rows.index(id)) {
+                    *held = value;
+                }
+                all
+            });
         found.map_err(|error| self.session.error("cannot read the table", &error))
     }
 
@@ -112,24 +128,47 @@ impl Writer {
     }
 
     /// Writes a round into a row that holds `before`; `None` when it lost every time, or the run is to end.
-    pub(super) fn write(&mut self, shared: &Shared<'_>, row: u64, round: u64, before: u64) -> Result<Option<Wrote>, ServerError> {
+    pub(super) fn write(
+        &mut self,
+        shared: &Shared<'_>,
+        row: u64,
+        round: u64,
+        before: u64,
+    ) -> Result<Option<Wrote>, ServerError> {
         for conflicts in 0..TRIES {
             let send = shared.clock.now();
             shared.under_way(0, send);
-            let result = self.session.conn().exec_drop(&self.update, (round, row, before));
+            let result = self
+                .session
+                .conn()
+                .exec_drop(&self.update, (round, row, before));
             let ack = shared.clock.now();
             shared.under_way(0, Nanos(0));
             match result.map_err(|error| self.session.error(WRITING, &error)) {
                 Ok(()) => {
                     if self.session.conn().affected_rows() == 0 {
                         let holds = self.retake(row, round)?;
-                        return Ok(Some(Wrote { send, ack, conflicts, gtid: None, foreign: true, holds }));
+                        return Ok(Some(Wrote {
+                            send,
+                            ack,
+                            conflicts,
+                            gtid: None,
+                            foreign: true,
+                            holds,
+                        }));
                     }
                     let gtid = match self.written {
                         Some(written) => written.last(&mut self.session)?,
                         None => None,
                     };
-                    return Ok(Some(Wrote { send, ack, conflicts, gtid, foreign: false, holds: true }));
+                    return Ok(Some(Wrote {
+                        send,
+                        ack,
+                        conflicts,
+                        gtid,
+                        foreign: false,
+                        holds: true,
+                    }));
                 }
                 Err(error) if conflict(&error) => {}
                 Err(error) => return Err(error),
@@ -164,8 +203,13 @@ impl Origin {
         if self.session.is_none() {
             self.session = Session::open(&self.node).ok();
         }
-        let Some(session) = &mut self.session else { return false };
-        let sql = format!("SELECT k FROM `replimeter`.`lag_probe` WHERE id = {}", order.row);
+        let Some(session) = &mut self.session else {
+            return false;
+        };
+        let sql = format!(
+            "SELECT k FROM `replimeter`.`lag_probe` WHERE id = {}",
+            order.row
+        );
         match session.value(ASKING, &sql) {
             Ok(value) => value != Some(order.round.to_string()),
             Err(_) => {
@@ -206,13 +250,24 @@ impl Reading {
         for sql in &guarantee.reader {
             session.run("cannot set synchronous reads", sql)?;
         }
-        let wait = if guarantee.gtid { Some(Wait::prepare(&mut session, facts)?) } else { None };
+        let wait = if guarantee.gtid {
+            Some(Wait::prepare(&mut session, facts)?)
+        } else {
+            None
+        };
         let select = prepared(&mut session, READING, SELECT)?;
-        Ok(Self { session, select, wait })
+        Ok(Self {
+            session,
+            select,
+            wait,
+        })
     }
 
     fn value(&mut self, row: u64) -> Result<Option<u64>, ServerError> {
-        let read = self.session.conn().exec_first::<u64, _, _>(&self.select, (row,));
+        let read = self
+            .session
+            .conn()
+            .exec_first::<u64, _, _>(&self.select, (row,));
         read.map_err(|error| self.session.error(READING, &error))
     }
 }
@@ -253,9 +308,18 @@ impl Reader {
         [for_nothing, wants_synced]: [bool; 2],
         [patience, timeout]: [Duration; 2],
     ) -> Result<Self, ServerError> {
-        let none = Guarantee { reader: Vec::new(), writer: Vec::new(), gtid: false, ..guarantee.clone() };
+        let none = Guarantee {
+            reader: Vec::new(),
+            writer: Vec::new(),
+            gtid: false,
+            ..guarantee.clone()
+        };
         let plain = Reading::open(node, facts, &none)?;
-        let synced = if wants_synced { Some(Reading::open(node, facts, guarantee)?) } else { None };
+        let synced = if wants_synced {
+            Some(Reading::open(node, facts, guarantee)?)
+        } else {
+            None
+        };
         let count = usize::try_from(rows.count()).unwrap_or(0);
         Ok(Self {
             index,
@@ -265,7 +329,10 @@ impl Reader {
             for_nothing,
             seconds: u32::try_from(timeout.as_secs().max(1)).unwrap_or(u32::MAX),
             rows,
-            origin: Origin { node: writer.clone(), session: None },
+            origin: Origin {
+                node: writer.clone(),
+                session: None,
+            },
             last: [vec![0; count], vec![0; count]],
             patience: Nanos::from(patience),
         })
@@ -273,12 +340,17 @@ impl Reader {
 
     /// The server's numbers of its connections.
     pub(super) fn connections(&self) -> Vec<u32> {
-        std::iter::once(&self.plain).chain(&self.synced).map(|reading| reading.session.connection_id()).collect()
+        std::iter::once(&self.plain)
+            .chain(&self.synced)
+            .map(|reading| reading.session.connection_id())
+            .collect()
     }
 
     /// Resets the synchronous connection, which forgets what makes its reads wait.
     pub(super) fn reset(&mut self, pool: Pool) -> Result<(), ServerError> {
-        let Some(synced) = &mut self.synced else { return Ok(()) };
+        let Some(synced) = &mut self.synced else {
+            return Ok(());
+        };
         pooled(&mut synced.session, pool)?;
         synced.select = prepared(&mut synced.session, READING, SELECT)?;
         if synced.wait.is_some() {
@@ -309,11 +381,17 @@ impl Reader {
 
     /// Whether reads on a connection wait for a GTID.
     fn waits(&self, on_synced: bool) -> bool {
-        self.synced.as_ref().is_some_and(|synced| on_synced && synced.wait.is_some())
+        self.synced
+            .as_ref()
+            .is_some_and(|synced| on_synced && synced.wait.is_some())
     }
 
     /// Does what it is to; `None` when the run is to end.
-    pub(super) fn observe(&mut self, shared: &Shared<'_>, order: &Order) -> Result<Option<StaleRead>, ServerError> {
+    pub(super) fn observe(
+        &mut self,
+        shared: &Shared<'_>,
+        order: &Order,
+    ) -> Result<Option<StaleRead>, ServerError> {
         if !wait_until(shared.clock, order.ack + order.offset, || shared.halted()) {
             return Ok(None);
         }
@@ -335,7 +413,11 @@ impl Reader {
             let verdict = match answer {
                 Asked::Refused => Verdict::Refused,
                 Asked::Value(Some(seen)) if seen == order.round => Verdict::Fresh,
-                Asked::Value(Some(seen)) if seen >= order.since && self.rows.ours(order.row, seen, order.round) => Verdict::Stale,
+                Asked::Value(Some(seen))
+                    if seen >= order.since && self.rows.ours(order.row, seen, order.round) =>
+                {
+                    Verdict::Stale
+                }
                 Asked::Value(_) => Verdict::Foreign,
             };
             let seen = match answer {

@@ -25,7 +25,9 @@ use crate::{
 pub fn check(declared: &[Declared]) -> Result<Cluster, ServerError> {
     let servers = read_each(declared)?;
     let mut warnings = Vec::new();
-    let declared_writer = declared.iter().position(|one| one.role == Some(Declaration::Primary));
+    let declared_writer = declared
+        .iter()
+        .position(|one| one.role == Some(Declaration::Primary));
     let unseen = servers.iter().find(|server| server.channels.is_err());
     let (writer, relations, mode) = match (declared_writer, unseen) {
         // Who replicates from whom is declared, and the streams themselves will show it.
@@ -59,14 +61,30 @@ pub fn check(declared: &[Declared]) -> Result<Cluster, ServerError> {
             replicas.push(CheckedReplica { server, relation });
         }
     }
-    let primary = primary.ok_or_else(|| ServerError::unfit("target", "", "cannot measure", "there is no server", "name one"))?;
+    let primary = primary.ok_or_else(|| {
+        ServerError::unfit(
+            "target",
+            "",
+            "cannot measure",
+            "there is no server",
+            "name one",
+        )
+    })?;
     for replica in &replicas {
-        fitness::check_domains(&replica.server.session, &replica.server.facts, &primary.facts)?;
+        fitness::check_domains(
+            &replica.server.session,
+            &replica.server.facts,
+            &primary.facts,
+        )?;
         let (of_primary, of_replica) = (primary.facts.engine, replica.server.facts.engine);
         if of_primary != of_replica {
             return Err(replica.server.session.unfit(
                 "cannot be matched with the primary",
-                format!("it is {} and the primary is {}, whose GTIDs differ", of_replica.name(), of_primary.name()),
+                format!(
+                    "it is {} and the primary is {}, whose GTIDs differ",
+                    of_replica.name(),
+                    of_primary.name()
+                ),
                 "measure by polling (`replimeter lag`)",
             ));
         }
@@ -83,27 +101,48 @@ pub fn check(declared: &[Declared]) -> Result<Cluster, ServerError> {
             ));
         }
     }
-    Ok(Cluster { primary, replicas, mode, warnings })
+    Ok(Cluster {
+        primary,
+        replicas,
+        mode,
+        warnings,
+    })
 }
 
 /// A `server_id` for each connection: random ones, or the given one and those above it.
 ///
 /// # Errors
 /// When a given one is somebody's.
-pub(crate) fn server_ids(cluster: &mut Cluster, given: Option<u32>, count: usize) -> Result<Vec<u32>, ServerError> {
+pub(crate) fn server_ids(
+    cluster: &mut Cluster,
+    given: Option<u32>,
+    count: usize,
+) -> Result<Vec<u32>, ServerError> {
     let mut taken = BTreeSet::new();
-    let servers = std::iter::once(&mut cluster.primary).chain(cluster.replicas.iter_mut().map(|replica| &mut replica.server));
+    let servers = std::iter::once(&mut cluster.primary).chain(
+        cluster
+            .replicas
+            .iter_mut()
+            .map(|replica| &mut replica.server),
+    );
     for server in servers {
         taken.extend(fitness::server_ids(&mut server.session, &server.facts)?.unwrap_or_default());
         taken.extend(server.facts.get("server_id").parse::<u32>());
         let channels = server.channels.as_deref().unwrap_or_default();
-        taken.extend(channels.iter().filter_map(|channel| u32::try_from(channel.source_server_id).ok()));
+        taken.extend(
+            channels
+                .iter()
+                .filter_map(|channel| u32::try_from(channel.source_server_id).ok()),
+        );
     }
     let mut ids = Vec::new();
     for index in 0..count {
         let id = match given {
             Some(first) => {
-                let id = u32::try_from(index).ok().and_then(|index| first.checked_add(index)).unwrap_or(0);
+                let id = u32::try_from(index)
+                    .ok()
+                    .and_then(|index| first.checked_add(index))
+                    .unwrap_or(0);
                 if id == 0 || taken.contains(&id) {
                     return Err(cluster.primary.session.unfit(
                         "cannot follow its binary log",

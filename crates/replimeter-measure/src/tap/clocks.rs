@@ -20,7 +20,11 @@ struct Asked {
 
 impl Asked {
     fn open(node: &Node, clock: &Clock) -> Self {
-        let mut asked = Self { node: node.clone(), session: None, known: None };
+        let mut asked = Self {
+            node: node.clone(),
+            session: None,
+            known: None,
+        };
         asked.ask(clock);
         asked
     }
@@ -57,7 +61,10 @@ impl Clocks {
     /// Measures each for the first time.
     pub(super) fn measure<'a>(nodes: impl Iterator<Item = &'a Node>, clock: &Clock) -> Self {
         let asked = nodes.map(|node| Asked::open(node, clock)).collect();
-        Self { asked, due: clock.now() + EVERY }
+        Self {
+            asked,
+            due: clock.now() + EVERY,
+        }
     }
 
     /// Measures again when it is time; what it says of clocks that were set.

@@ -38,19 +38,35 @@ fn parse(names: &[String]) -> Vec<(String, Option<String>)> {
 /// Whether a table is among these; a statement, whose table nobody knows, is only among
 /// whole schemas.
 fn among(list: &[(String, Option<String>)], schema: &str, table: &str) -> bool {
-    list.iter().any(|(of, name)| of == schema && name.as_deref().is_none_or(|name| name == table))
+    list.iter()
+        .any(|(of, name)| of == schema && name.as_deref().is_none_or(|name| name == table))
 }
 
 impl Groups {
     pub(super) fn new(plan: &TapPlan) -> Self {
         let (only, except) = (parse(&plan.only), parse(&plan.except));
         // Set 0: tables that nobody asked for, or that are not known.
-        let none = Verdict { wanted: only.is_empty(), groups: Vec::new() };
-        Self { by: plan.by, only, except, names: Vec::new(), verdicts: vec![none], numbers: HashMap::new(), groups: Vec::new() }
+        let none = Verdict {
+            wanted: only.is_empty(),
+            groups: Vec::new(),
+        };
+        Self {
+            by: plan.by,
+            only,
+            except,
+            names: Vec::new(),
+            verdicts: vec![none],
+            numbers: HashMap::new(),
+            groups: Vec::new(),
+        }
     }
 
     /// Takes over what a stream has learned.
-    pub(super) fn learn(&mut self, names: &mut Vec<(String, String)>, sets: &mut Vec<Vec<TableId>>) {
+    pub(super) fn learn(
+        &mut self,
+        names: &mut Vec<(String, String)>,
+        sets: &mut Vec<Vec<TableId>>,
+    ) {
         self.names.append(names);
         for set in sets.drain(..) {
             let verdict = self.judge(&set);
@@ -60,21 +76,34 @@ impl Groups {
 
     fn judge(&mut self, set: &[TableId]) -> Verdict {
         let unknown = (String::new(), String::new());
-        let tables: Vec<(String, String)> =
-            set.iter().map(|id| self.names.get(id.0 as usize).unwrap_or(&unknown).clone()).collect();
+        let tables: Vec<(String, String)> = set
+            .iter()
+            .map(|id| self.names.get(id.0 as usize).unwrap_or(&unknown).clone())
+            .collect();
         let kept = |(schema, table): &(String, String)| {
-            (self.only.is_empty() || among(&self.only, schema, table)) && !among(&self.except, schema, table)
+            (self.only.is_empty() || among(&self.only, schema, table))
+                && !among(&self.except, schema, table)
         };
         let wanted = tables.iter().any(kept);
         let mut groups = Vec::new();
-        for (schema, table) in tables.into_iter().filter(|one| self.by.is_some() && kept(one)) {
-            let key = if self.by == Some(By::Schema) { (schema, String::new()) } else { (schema, table) };
+        for (schema, table) in tables
+            .into_iter()
+            .filter(|one| self.by.is_some() && kept(one))
+        {
+            let key = if self.by == Some(By::Schema) {
+                (schema, String::new())
+            } else {
+                (schema, table)
+            };
             groups.push(key);
         }
         let mut numbers: Vec<usize> = groups.into_iter().map(|key| self.number(key)).collect();
         numbers.sort_unstable();
         numbers.dedup();
-        Verdict { wanted, groups: numbers }
+        Verdict {
+            wanted,
+            groups: numbers,
+        }
     }
 
     fn number(&mut self, key: (String, String)) -> usize {
@@ -91,17 +120,24 @@ impl Groups {
 
     /// Whether transactions of this set count.
     pub(super) fn wanted(&self, set: u32) -> bool {
-        self.verdicts.get(set as usize).is_some_and(|verdict| verdict.wanted)
+        self.verdicts
+            .get(set as usize)
+            .is_some_and(|verdict| verdict.wanted)
     }
 
     /// The groups of a set.
     pub(super) fn of(&self, set: u32) -> &[usize] {
-        self.verdicts.get(set as usize).map_or(&[], |verdict| &verdict.groups)
+        self.verdicts
+            .get(set as usize)
+            .map_or(&[], |verdict| &verdict.groups)
     }
 
     /// Schema and table of a group.
     pub(super) fn name(&self, group: usize) -> (String, String) {
-        self.groups.get(group).cloned().unwrap_or_else(|| ("(others)".to_owned(), String::new()))
+        self.groups
+            .get(group)
+            .cloned()
+            .unwrap_or_else(|| ("(others)".to_owned(), String::new()))
     }
 }
 
@@ -112,13 +148,26 @@ mod tests {
     use super::*;
 
     fn groups(settings: &str) -> Groups {
-        let plan = PlanFile::from_toml(&format!("command = 'tap'\n[tap]\n{settings}")).unwrap().resolve().unwrap();
-        let Work::Tap(plan) = plan.work else { panic!("another command") };
+        let plan = PlanFile::from_toml(&format!("command = 'tap'\n[tap]\n{settings}"))
+            .unwrap()
+            .resolve()
+            .unwrap();
+        let Work::Tap(plan) = plan.work else {
+            panic!("another command")
+        };
         let mut groups = Groups::new(&plan);
         let name = |schema: &str, table: &str| (schema.to_owned(), table.to_owned());
-        let mut names = vec![name("shop", "orders"), name("shop", "carts"), name("blog", "posts"), name("shop", "")];
+        let mut names = vec![
+            name("shop", "orders"),
+            name("shop", "carts"),
+            name("blog", "posts"),
+            name("shop", ""),
+        ];
         let set = |ids: &[u32]| ids.iter().map(|id| TableId(*id)).collect::<Vec<_>>();
-        groups.learn(&mut names, &mut vec![set(&[0]), set(&[0, 1]), set(&[2]), set(&[1, 2]), set(&[3])]);
+        groups.learn(
+            &mut names,
+            &mut vec![set(&[0]), set(&[0, 1]), set(&[2]), set(&[1, 2]), set(&[3])],
+        );
         groups
     }
 
@@ -140,7 +189,10 @@ mod tests {
     fn a_transaction_counts_once_for_each_that_it_touches() {
         let by_table = groups("by = 'table'");
         assert_eq!(by_table.of(2).len(), 2);
-        assert_eq!(by_table.name(by_table.of(1)[0]), ("shop".to_owned(), "orders".to_owned()));
+        assert_eq!(
+            by_table.name(by_table.of(1)[0]),
+            ("shop".to_owned(), "orders".to_owned())
+        );
         assert_eq!(groups("by = 'schema'").of(2).len(), 1);
         assert!(groups("").of(2).is_empty());
         assert_eq!(groups("by = 'table'\nonly = ['blog']").of(4).len(), 1);

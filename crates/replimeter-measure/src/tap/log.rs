@@ -46,11 +46,20 @@ impl Spill {
     /// # Errors
     /// When it cannot be made.
     pub(crate) fn new(folder: Option<&Path>) -> io::Result<Self> {
-        let Some(folder) = folder else { return Ok(Self::default()) };
+        let Some(folder) = folder else {
+            return Ok(Self::default());
+        };
         let path = folder.join(".pending");
-        let file = File::options().read(true).write(true).create_new(true).open(&path)?;
+        let file = File::options()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .open(&path)?;
         fs::remove_file(&path)?;
-        Ok(Self { file: Some(file), ..Self::default() })
+        Ok(Self {
+            file: Some(file),
+            ..Self::default()
+        })
     }
 
     fn put(&mut self, bytes: Vec<u8>) -> io::Result<Place> {
@@ -63,7 +72,10 @@ impl Spill {
             self.slots - 1
         });
         file.write_all_at(&bytes, slot * SEGMENT as u64)?;
-        Ok(Place::File { slot, length: bytes.len() })
+        Ok(Place::File {
+            slot,
+            length: bytes.len(),
+        })
     }
 
     fn get(&self, place: &Place) -> io::Result<Arc<Vec<u8>>> {
@@ -74,7 +86,9 @@ impl Spill {
                 file.read_exact_at(&mut bytes, slot * SEGMENT as u64)?;
                 Ok(Arc::new(bytes))
             }
-            (Place::File { .. }, None) => Err(io::Error::other("the file of pending arrivals is gone")),
+            (Place::File { .. }, None) => {
+                Err(io::Error::other("the file of pending arrivals is gone"))
+            }
         }
     }
 
@@ -137,7 +151,10 @@ fn unzigzag(value: u64) -> i64 {
 impl Before {
     fn pack(&mut self, entry: &Entry, out: &mut Vec<u8>) {
         put(out, zigzag(entry.number.wrapping_sub(self.number) as i64));
-        put(out, u64::from(entry.set) << 1 | u64::from(entry.at.is_none()));
+        put(
+            out,
+            u64::from(entry.set) << 1 | u64::from(entry.at.is_none()),
+        );
         self.number = entry.number;
         if let Some(Nanos(at)) = entry.at {
             put(out, zigzag(at.wrapping_sub(self.at)));
@@ -146,7 +163,9 @@ impl Before {
     }
 
     fn unpack(&mut self, bytes: &[u8], offset: &mut usize) -> Option<Entry> {
-        self.number = self.number.wrapping_add(unzigzag(take(bytes, offset)?) as u64);
+        self.number = self
+            .number
+            .wrapping_add(unzigzag(take(bytes, offset)?) as u64);
         let set = take(bytes, offset)?;
         let at = if set & 1 == 0 {
             self.at = self.at.wrapping_add(unzigzag(take(bytes, offset)?));
@@ -154,7 +173,11 @@ impl Before {
         } else {
             None
         };
-        Some(Entry { number: self.number, at, set: (set >> 1) as u32 })
+        Some(Entry {
+            number: self.number,
+            at,
+            set: (set >> 1) as u32,
+        })
     }
 }
 
@@ -211,7 +234,12 @@ pub(crate) struct Cursor {
 impl Cursor {
     /// One that has passed everything so far.
     pub(crate) fn at_end(log: &Log) -> Self {
-        Self { segment: log.first + log.sealed.len() as u64, offset: log.open.len(), before: log.before, loaded: None }
+        Self {
+            segment: log.first + log.sealed.len() as u64,
+            offset: log.open.len(),
+            before: log.before,
+            loaded: None,
+        }
     }
 
     /// The segment that it stands in.
@@ -274,7 +302,11 @@ mod tests {
         let mut spill = Spill::new(Some(&folder)).unwrap();
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 0, "it has no name");
         let (mut log, mut cursor) = (Log::default(), Cursor::default());
-        let entry = |number: u64| Entry { number, at: Some(Nanos(number as i64 * 50_000)), set: 1 };
+        let entry = |number: u64| Entry {
+            number,
+            at: Some(Nanos(number as i64 * 50_000)),
+            set: 1,
+        };
         let mut largest = 0;
         for round in 0..3u64 {
             for number in round * 3_000_000..(round + 1) * 3_000_000 {
@@ -290,7 +322,10 @@ mod tests {
             }
             log.forget_before(cursor.segment(), &mut spill);
         }
-        assert!(spill.bytes() <= largest + SEGMENT as u64, "slots are used again");
+        assert!(
+            spill.bytes() <= largest + SEGMENT as u64,
+            "slots are used again"
+        );
         assert_eq!(spill.in_memory, 0);
         fs::remove_dir_all(&folder).unwrap();
     }

@@ -157,17 +157,30 @@ impl Baseline {
         let domains = domain_gtids(executed).unwrap_or_default();
         Self {
             set: GtidSet::parse(executed).unwrap_or_default(),
-            domains: domains.iter().map(|gtid| ((gtid.domain, gtid.server), gtid.sequence)).collect(),
+            domains: domains
+                .iter()
+                .map(|gtid| ((gtid.domain, gtid.server), gtid.sequence))
+                .collect(),
         }
     }
 
     fn has(&self, source: &Source, number: u64) -> bool {
         match source {
-            Source::Domain(domain, server) => self.domains.get(&(*domain, *server)).is_some_and(|last| number <= *last),
+            Source::Domain(domain, server) => self
+                .domains
+                .get(&(*domain, *server))
+                .is_some_and(|last| number <= *last),
             Source::Uuid(uuid, tag) => {
                 let uuid = uuid.to_string();
-                let own = self.set.parts().find(|(part, of, _)| *part == uuid && *of == tag.as_str());
-                own.is_some_and(|(_, _, intervals)| intervals.iter().any(|(first, last)| (*first..=*last).contains(&number)))
+                let own = self
+                    .set
+                    .parts()
+                    .find(|(part, of, _)| *part == uuid && *of == tag.as_str());
+                own.is_some_and(|(_, _, intervals)| {
+                    intervals
+                        .iter()
+                        .any(|(first, last)| (*first..=*last).contains(&number))
+                })
             }
         }
     }
@@ -246,9 +259,18 @@ impl Matcher {
             });
             return Ok(());
         };
-        let entry = Entry { number, at: arrival.at, set: arrival.set };
+        let entry = Entry {
+            number,
+            at: arrival.at,
+            set: arrival.set,
+        };
         self.logs[source].push(&entry, &mut self.spill)?;
-        for (index, replica) in self.replicas.iter_mut().enumerate().filter(|(_, replica)| !replica.early.is_empty()) {
+        for (index, replica) in self
+            .replicas
+            .iter_mut()
+            .enumerate()
+            .filter(|(_, replica)| !replica.early.is_empty())
+        {
             if let Some(early) = replica.early.remove(&(source, number)) {
                 replica.sources[source].done.insert(number);
                 replica.sources[source].shown += 1;
@@ -262,7 +284,13 @@ impl Matcher {
     ///
     /// # Errors
     /// When the disk refuses.
-    pub fn replica(&mut self, index: usize, arrival: &Arrival, now: Nanos, out: &mut impl FnMut(Match)) -> io::Result<()> {
+    pub fn replica(
+        &mut self,
+        index: usize,
+        arrival: &Arrival,
+        now: Nanos,
+        out: &mut impl FnMut(Match),
+    ) -> io::Result<()> {
         let (source, number) = split(&arrival.gtid);
         let Some(source) = self.source(source) else {
             self.replicas[index].unmatched.overflow += 1;
@@ -273,17 +301,27 @@ impl Matcher {
             return Ok(());
         }
         let shown = &mut replica.sources[source];
-        let next = shown.head(log, spill)?.is_some_and(|head| head.number == number);
+        let next = shown
+            .head(log, spill)?
+            .is_some_and(|head| head.number == number);
         // What came before the beginning is looked for no further than the two may overlap.
         let old = !next && self.baseline.has(&self.sources[source], number);
-        if let Some(entry) = shown.find(number, if old { OVERLAP } else { MOST_SKIPPED }, log, spill)? {
+        if let Some(entry) =
+            shown.find(number, if old { OVERLAP } else { MOST_SKIPPED }, log, spill)?
+        {
             replica.settle(index, &entry, arrival.at, out);
         } else if old && (number <= log.highest || replica.early.len() >= OVERLAP) {
             replica.before_start += 1;
         } else if self.closed {
             // It comes after the end of the primary's stream.
         } else if replica.early.len() < MOST_EARLY {
-            replica.early.insert((source, number), Early { at: arrival.at, since: now });
+            replica.early.insert(
+                (source, number),
+                Early {
+                    at: arrival.at,
+                    since: now,
+                },
+            );
         } else {
             replica.unmatched.overflow += 1;
         }
@@ -298,7 +336,10 @@ impl Matcher {
         }
         for (number, log) in self.logs.iter_mut().enumerate() {
             let live = self.replicas.iter().filter(|replica| !replica.retired);
-            if let Some(oldest) = live.map(|replica| replica.sources[number].cursor.segment()).min() {
+            if let Some(oldest) = live
+                .map(|replica| replica.sources[number].cursor.segment())
+                .min()
+            {
                 log.forget_before(oldest, &mut self.spill);
             }
         }
@@ -311,7 +352,11 @@ impl Matcher {
         replica.unmatched.unheard += self.arrivals - replica.settled;
         replica.settled = self.arrivals;
         for (shown, log) in replica.sources.iter_mut().zip(&self.logs) {
-            *shown = Shown { cursor: Cursor::at_end(log), shown: shown.shown, ..Shown::default() };
+            *shown = Shown {
+                cursor: Cursor::at_end(log),
+                shown: shown.shown,
+                ..Shown::default()
+            };
         }
         replica.early.clear();
     }
@@ -320,7 +365,10 @@ impl Matcher {
     pub fn retire(&mut self, index: usize) {
         self.replicas[index].retired = true;
         self.replicas[index].early = HashMap::new();
-        self.replicas[index].sources.iter_mut().for_each(|shown| *shown = Shown::default());
+        self.replicas[index]
+            .sources
+            .iter_mut()
+            .for_each(|shown| *shown = Shown::default());
     }
 
     /// Says that the primary's stream has ended: replicas are awaited, and what they show
@@ -338,7 +386,11 @@ impl Matcher {
     #[must_use]
     pub fn pending(&self, index: usize) -> u64 {
         let replica = &self.replicas[index];
-        if replica.retired { 0 } else { self.arrivals.saturating_sub(replica.settled) }
+        if replica.retired {
+            0
+        } else {
+            self.arrivals.saturating_sub(replica.settled)
+        }
     }
 
     /// When the oldest of them arrived from the primary.
@@ -354,7 +406,11 @@ impl Matcher {
         for (shown, log) in replica.sources.iter_mut().zip(&self.logs) {
             let head = shown.head(log, &self.spill)?;
             let skipped = shown.skipped.values().map(|skipped| skipped.entry);
-            let least = head.into_iter().chain(skipped).filter_map(|entry| entry.at).min();
+            let least = head
+                .into_iter()
+                .chain(skipped)
+                .filter_map(|entry| entry.at)
+                .min();
             oldest = [oldest, least].into_iter().flatten().min();
         }
         Ok(oldest)
@@ -383,7 +439,9 @@ impl Shown {
     /// The next of the log that was not shown yet.
     fn head(&mut self, log: &Log, spill: &Spill) -> io::Result<Option<Entry>> {
         while self.head.is_none() {
-            let Some(entry) = self.cursor.next(log, spill)? else { return Ok(None) };
+            let Some(entry) = self.cursor.next(log, spill)? else {
+                return Ok(None);
+            };
             if self.done.is_empty() || !self.done.remove(&entry.number) {
                 self.head = Some(entry);
             }
@@ -393,7 +451,13 @@ impl Shown {
 
     /// Takes the arrival with this number out, wherever it waits; passes over others for
     /// it as long as fewer than `most` are passed over.
-    fn find(&mut self, number: u64, most: usize, log: &Log, spill: &Spill) -> io::Result<Option<Entry>> {
+    fn find(
+        &mut self,
+        number: u64,
+        most: usize,
+        log: &Log,
+        spill: &Spill,
+    ) -> io::Result<Option<Entry>> {
         if !self.skipped.is_empty()
             && let Some(skipped) = self.skipped.remove(&number)
         {
@@ -405,7 +469,9 @@ impl Shown {
             return Ok(None);
         }
         for _ in 0..LOOK_AHEAD {
-            let Some(entry) = self.head(log, spill)? else { return Ok(None) };
+            let Some(entry) = self.head(log, spill)? else {
+                return Ok(None);
+            };
             if entry.number == number {
                 self.head = None;
                 self.shown += 1;
@@ -415,23 +481,46 @@ impl Shown {
                 return Ok(None);
             }
             self.head = None;
-            self.skipped.insert(entry.number, Skipped { entry, shown: self.shown });
+            self.skipped.insert(
+                entry.number,
+                Skipped {
+                    entry,
+                    shown: self.shown,
+                },
+            );
         }
         Ok(None)
     }
 }
 
 impl Replica {
-    fn settle(&mut self, replica: usize, entry: &Entry, on_replica: Option<Nanos>, out: &mut impl FnMut(Match)) {
+    fn settle(
+        &mut self,
+        replica: usize,
+        entry: &Entry,
+        on_replica: Option<Nanos>,
+        out: &mut impl FnMut(Match),
+    ) {
         self.settled += 1;
         match (entry.at, on_replica) {
-            (Some(on_primary), Some(on_replica)) => out(Match { replica, on_primary, on_replica, set: entry.set }),
+            (Some(on_primary), Some(on_replica)) => out(Match {
+                replica,
+                on_primary,
+                on_replica,
+                set: entry.set,
+            }),
             _ => self.unmatched.unheard += 1,
         }
     }
 
     fn sweep(&mut self, now: Nanos, baseline: &Baseline, sources: &[Source]) {
-        let Self { early, unmatched, before_start, settled, .. } = self;
+        let Self {
+            early,
+            unmatched,
+            before_start,
+            settled,
+            ..
+        } = self;
         early.retain(|(source, number), early| {
             let keep = now.0.saturating_sub(early.since.0) < PATIENCE.0;
             if !keep {

@@ -112,7 +112,12 @@ pub fn run(
     // The replicas first: whatever the primary's stream shows, theirs will show too.
     let mut followers = Vec::new();
     for (replica, id) in cluster.replicas.iter().zip(&ids) {
-        followers.push(Follower::open(&replica.server.node, &replica.server.facts, *id, &Start::Now)?);
+        followers.push(Follower::open(
+            &replica.server.node,
+            &replica.server.facts,
+            *id,
+            &Start::Now,
+        )?);
     }
     let (node, facts) = (&cluster.primary.node, &cluster.primary.facts);
     if twice {
@@ -151,7 +156,10 @@ pub fn run(
         count,
         twice,
         lost: vec![None; streams.len()],
-        outcome: Outcome { streams: records, ..Outcome::default() },
+        outcome: Outcome {
+            streams: records,
+            ..Outcome::default()
+        },
         spare: Vec::new(),
         end: None,
     };
@@ -159,10 +167,14 @@ pub fn run(
         let threads: Vec<_> = std::iter::once(primary)
             .chain(followers)
             .zip(&streams)
-            .map(|(follower, stream)| scope.spawn(move || stream.follow(follower, clock, real_time, plan.rest.0)))
+            .map(|(follower, stream)| {
+                scope.spawn(move || stream.follow(follower, clock, real_time, plan.rest.0))
+            })
             .collect();
         let result = joining.go(&streams, listener);
-        streams.iter().for_each(|stream| stream.halt.store(true, Ordering::Relaxed));
+        streams
+            .iter()
+            .for_each(|stream| stream.halt.store(true, Ordering::Relaxed));
         let whole = threads.into_iter().all(|thread| thread.join().is_ok());
         if let Err(error) = result {
             joining.outcome.failure.get_or_insert(error);
@@ -228,7 +240,10 @@ impl Joining<'_> {
             }
             match self.end {
                 None => {
-                    let over = self.plan.duration.is_some_and(|duration| now - began >= Nanos::from(duration.0));
+                    let over = self
+                        .plan
+                        .duration
+                        .is_some_and(|duration| now - began >= Nanos::from(duration.0));
                     self.outcome.interrupted = !over && listener.stop.load(Ordering::Relaxed);
                     if over || self.outcome.interrupted {
                         self.end = Some(now);
@@ -247,7 +262,12 @@ impl Joining<'_> {
     }
 
     /// Takes what has arrived on every stream.
-    fn drain(&mut self, streams: &[Stream], now: Nanos, listener: &mut Listener<'_>) -> Result<(), MeasureError> {
+    fn drain(
+        &mut self,
+        streams: &[Stream],
+        now: Nanos,
+        listener: &mut Listener<'_>,
+    ) -> Result<(), MeasureError> {
         // Taken from the primary last and looked at first: what the replicas have by then,
         // it has too.
         let mut batches: Vec<(usize, Vec<Tapped>, Vec<Note>)> = Vec::with_capacity(streams.len());
@@ -266,7 +286,11 @@ impl Joining<'_> {
             if index == self.count + 1 && !self.twice {
                 continue;
             }
-            let taken = if index == 0 { self.primary(&arrivals) } else { self.replica(index - 1, &arrivals, now) };
+            let taken = if index == 0 {
+                self.primary(&arrivals)
+            } else {
+                self.replica(index - 1, &arrivals, now)
+            };
             taken.map_err(|error| MeasureError::Sink(error.to_string()))?;
             arrivals.clear();
             self.spare.push(arrivals);
@@ -278,7 +302,15 @@ impl Joining<'_> {
     }
 
     fn primary(&mut self, arrivals: &[Tapped]) -> std::io::Result<()> {
-        let Self { matcher, groups, summary, end, outcome, count, .. } = self;
+        let Self {
+            matcher,
+            groups,
+            summary,
+            end,
+            outcome,
+            count,
+            ..
+        } = self;
         for tapped in arrivals {
             if end.is_some_and(|end| tapped.arrival.at.is_some_and(|at| at > end)) {
                 continue;
@@ -300,7 +332,14 @@ impl Joining<'_> {
     }
 
     fn replica(&mut self, index: usize, arrivals: &[Tapped], now: Nanos) -> std::io::Result<()> {
-        let Self { matcher, groups, summary, clocks, count, .. } = self;
+        let Self {
+            matcher,
+            groups,
+            summary,
+            clocks,
+            count,
+            ..
+        } = self;
         for tapped in arrivals {
             matcher.replica(index, &tapped.arrival, now, &mut |one| {
                 if one.replica == *count {
@@ -341,7 +380,10 @@ impl Joining<'_> {
                 } else {
                     ""
                 };
-                let text = format!("{name}: connected again after {:.1} s{lost}", after.as_secs_f64());
+                let text = format!(
+                    "{name}: connected again after {:.1} s{lost}",
+                    after.as_secs_f64()
+                );
                 (listener.note)(&text);
                 self.outcome.warnings.push(Warning::new(
                     WarningCode::Reconnected,
@@ -364,16 +406,29 @@ impl Joining<'_> {
     }
 
     /// Hands on a stretch.
-    fn window(&mut self, start: Nanos, end: Nanos, listener: &mut Listener<'_>) -> Result<(), MeasureError> {
+    fn window(
+        &mut self,
+        start: Nanos,
+        end: Nanos,
+        listener: &mut Listener<'_>,
+    ) -> Result<(), MeasureError> {
         let now = self.clock.now();
         let mut standing = Vec::new();
         for replica in 0..self.count {
-            let oldest = self.matcher.oldest_pending(replica).map_err(|error| MeasureError::Sink(error.to_string()))?;
-            standing.push((self.matcher.pending(replica), oldest.map(|oldest| now - oldest)));
+            let oldest = self
+                .matcher
+                .oldest_pending(replica)
+                .map_err(|error| MeasureError::Sink(error.to_string()))?;
+            standing.push((
+                self.matcher.pending(replica),
+                oldest.map(|oldest| now - oldest),
+            ));
         }
         let windows = self.summary.window(start, end, &standing);
         // What is left at the end of the last whole stretch is often nothing.
-        let nothing = windows.iter().all(|window| window.transactions == 0 && window.matched == 0);
+        let nothing = windows
+            .iter()
+            .all(|window| window.transactions == 0 && window.matched == 0);
         if nothing && end - start < Nanos(Nanos::from(self.plan.every.0).0 / 10) {
             return Ok(());
         }
@@ -404,30 +459,55 @@ impl Joining<'_> {
         let now = self.clock.now();
         let mut standing = Vec::new();
         for replica in 0..self.count {
-            let behind = self.matcher.oldest_pending(replica).ok().flatten().map(|oldest| now - oldest);
+            let behind = self
+                .matcher
+                .oldest_pending(replica)
+                .ok()
+                .flatten()
+                .map(|oldest| now - oldest);
             standing.push((self.matcher.pending(replica), behind));
         }
         // What a replica showed just before the end may have been beyond it on the primary.
         self.matcher.finish(self.end.unwrap_or(now) - GRACE);
         for (replica, (pending, behind)) in standing.into_iter().enumerate() {
-            let (unmatched, before) = (self.matcher.unmatched(replica), self.matcher.before_start(replica));
+            let (unmatched, before) = (
+                self.matcher.unmatched(replica),
+                self.matcher.before_start(replica),
+            );
             self.outcome.lags.push(self.summary.lags(replica).clone());
-            self.outcome.results.push(self.summary.row(replica, pending, behind, unmatched, before, &self.groups));
+            self.outcome.results.push(self.summary.row(
+                replica,
+                pending,
+                behind,
+                unmatched,
+                before,
+                &self.groups,
+            ));
         }
         self.outcome.floor = self.summary.floor_row();
         if anonymous > 0 {
             self.outcome.warnings.push(Warning::new(
                 WarningCode::UnmatchedTransactions,
-                format!("{anonymous} transactions had no GTID and could not be recognised elsewhere"),
+                format!(
+                    "{anonymous} transactions had no GTID and could not be recognised elsewhere"
+                ),
                 "turn GTIDs on for all sessions (gtid_mode=ON)",
             ));
         }
         for row in self.outcome.results.iter().filter(|row| row.unmatched > 0) {
-            let reasons: Vec<String> =
-                row.unmatched_reasons.iter().map(|reason| format!("{} {}", reason.count, reason.reason)).collect();
+            let reasons: Vec<String> = row
+                .unmatched_reasons
+                .iter()
+                .map(|reason| format!("{} {}", reason.count, reason.reason))
+                .collect();
             self.outcome.warnings.push(Warning::new(
                 WarningCode::UnmatchedTransactions,
-                format!("{}: {} transactions of the primary have no lag: {}", row.replica, row.unmatched, reasons.join("; ")),
+                format!(
+                    "{}: {} transactions of the primary have no lag: {}",
+                    row.replica,
+                    row.unmatched,
+                    reasons.join("; ")
+                ),
                 "docs/tap.md says what each reason means",
             ));
         }

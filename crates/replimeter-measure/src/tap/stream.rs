@@ -87,7 +87,13 @@ impl Stream {
     }
 
     /// Follows until halted; rests for so long after what has arrived was read.
-    pub(crate) fn follow(&self, mut follower: Follower, clock: &Clock, real_time: bool, rest: Duration) {
+    pub(crate) fn follow(
+        &self,
+        mut follower: Follower,
+        clock: &Clock,
+        real_time: bool,
+        rest: Duration,
+    ) {
         prepare_measuring_thread(real_time);
         let mut batch: Vec<Tapped> = Vec::new();
         let mut sets: HashMap<Vec<TableId>, u32> = HashMap::new();
@@ -102,9 +108,17 @@ impl Stream {
                     anonymous += 1;
                     return;
                 };
-                let set = if arrived.tables.is_empty() { 0 } else { number(&mut sets, arrived.tables, &mut new_sets) };
+                let set = if arrived.tables.is_empty() {
+                    0
+                } else {
+                    number(&mut sets, arrived.tables, &mut new_sets)
+                };
                 let at = (!unheard).then_some(arrived.arrived);
-                batch.push(Tapped { arrival: Arrival { gtid, at, set }, bytes: arrived.bytes, commit: arrived.commit });
+                batch.push(Tapped {
+                    arrival: Arrival { gtid, at, set },
+                    bytes: arrived.bytes,
+                    commit: arrived.commit,
+                });
             });
             if let Some(end) = &late {
                 let reached = match (end, &read) {
@@ -122,8 +136,11 @@ impl Stream {
                 inbox.anonymous += anonymous;
                 inbox.sets.append(&mut new_sets);
                 if let Some(tables) = follower.tables().filter(|tables| tables.len() > named) {
-                    let new = (named..tables.len()).filter_map(|id| tables.name(TableId(u32::try_from(id).ok()?)));
-                    inbox.names.extend(new.map(|(schema, table)| (schema.to_owned(), table.to_owned())));
+                    let new = (named..tables.len())
+                        .filter_map(|id| tables.name(TableId(u32::try_from(id).ok()?)));
+                    inbox
+                        .names
+                        .extend(new.map(|(schema, table)| (schema.to_owned(), table.to_owned())));
                     named = tables.len();
                 }
                 inbox.counts = follower.counts();
@@ -169,11 +186,16 @@ impl Stream {
                 Ok(()) => {
                     let mut inbox = self.inbox();
                     inbox.reconnects += 1;
-                    inbox.notes.push(Note::Back { hole: gone, after: began.elapsed() });
+                    inbox.notes.push(Note::Back {
+                        hole: gone,
+                        after: began.elapsed(),
+                    });
                     return Some(());
                 }
                 // That part of the log is gone: what can be had is what comes.
-                Err(error) if error.kind == ErrorKind::Statement(code::DUMP_REFUSED) && !gone => gone = true,
+                Err(error) if error.kind == ErrorKind::Statement(code::DUMP_REFUSED) && !gone => {
+                    gone = true
+                }
                 Err(error) if !may_come_back(&error) || began.elapsed() > PATIENCE => {
                     note(Note::Failed(error));
                     return None;
@@ -186,11 +208,18 @@ impl Stream {
 
 /// Whether a failure may pass by itself.
 fn may_come_back(error: &ServerError) -> bool {
-    !matches!(error.kind, ErrorKind::Unfit | ErrorKind::AccessDenied | ErrorKind::Privilege | ErrorKind::Tls)
+    !matches!(
+        error.kind,
+        ErrorKind::Unfit | ErrorKind::AccessDenied | ErrorKind::Privilege | ErrorKind::Tls
+    )
 }
 
 /// The number of a set of tables; 0 when there are too many.
-fn number(sets: &mut HashMap<Vec<TableId>, u32>, tables: &[TableId], new: &mut Vec<Vec<TableId>>) -> u32 {
+fn number(
+    sets: &mut HashMap<Vec<TableId>, u32>,
+    tables: &[TableId],
+    new: &mut Vec<Vec<TableId>>,
+) -> u32 {
     if let Some(number) = sets.get(tables) {
         return *number;
     }

@@ -88,7 +88,12 @@ impl Summary {
     }
 
     /// Both have shown it.
-    pub(super) fn matched(&mut self, one: &Match, groups: &[usize], commits: Option<CommitsPlaced>) {
+    pub(super) fn matched(
+        &mut self,
+        one: &Match,
+        groups: &[usize],
+        commits: Option<CommitsPlaced>,
+    ) {
         let replica = &mut self.replicas[one.replica];
         let lag = one.lag();
         replica.lag.record(one.on_primary, lag);
@@ -99,9 +104,19 @@ impl Summary {
             replica.largest_inversion = replica.largest_inversion.max(Nanos(0) - lag);
         }
         for group in groups {
-            replica.by.entry(*group).or_insert_with(|| SignedHistogram::new(GROUP_DIGITS)).record(lag);
+            replica
+                .by
+                .entry(*group)
+                .or_insert_with(|| SignedHistogram::new(GROUP_DIGITS))
+                .record(lag);
         }
-        let Some(CommitsPlaced { on_primary: Some(committed), on_replica }) = commits else { return };
+        let Some(CommitsPlaced {
+            on_primary: Some(committed),
+            on_replica,
+        }) = commits
+        else {
+            return;
+        };
         replica.commit_to_arrival.record(one.on_replica - committed);
         if let Some(again) = on_replica {
             replica.by_servers.record(again - committed);
@@ -116,7 +131,12 @@ impl Summary {
 
     /// The figures since the last window; `standing` has what each replica still has to
     /// show, and how old the oldest of it is.
-    pub(super) fn window(&mut self, start: Nanos, end: Nanos, standing: &[(u64, Option<Nanos>)]) -> Vec<TapWindow> {
+    pub(super) fn window(
+        &mut self,
+        start: Nanos,
+        end: Nanos,
+        standing: &[(u64, Option<Nanos>)],
+    ) -> Vec<TapWindow> {
         let primary = std::mem::take(&mut self.window);
         let us = |nanos: Option<Nanos>| nanos.map(Nanos::as_micros);
         let whole = TapWindow {
@@ -129,21 +149,23 @@ impl Summary {
         if self.replicas.is_empty() {
             return vec![whole];
         }
-        let each = self.replicas.iter_mut().zip(&self.names).zip(standing).map(|((replica, name), (pending, behind))| {
-            let lag = std::mem::take(&mut replica.window);
-            TapWindow {
-                replica: name.clone(),
-                matched: lag.count(),
-                inverted: std::mem::take(&mut replica.window_inverted),
-                min_us: us(lag.min()),
-                p50_us: us(lag.quantile(0.5)),
-                p99_us: us(lag.quantile(0.99)),
-                max_us: us(lag.max()),
-                pending: *pending,
-                behind_us: us(*behind),
-                ..whole.clone()
-            }
-        });
+        let each = self.replicas.iter_mut().zip(&self.names).zip(standing).map(
+            |((replica, name), (pending, behind))| {
+                let lag = std::mem::take(&mut replica.window);
+                TapWindow {
+                    replica: name.clone(),
+                    matched: lag.count(),
+                    inverted: std::mem::take(&mut replica.window_inverted),
+                    min_us: us(lag.min()),
+                    p50_us: us(lag.quantile(0.5)),
+                    p99_us: us(lag.quantile(0.99)),
+                    max_us: us(lag.max()),
+                    pending: *pending,
+                    behind_us: us(*behind),
+                    ..whole.clone()
+                }
+            },
+        );
         each.collect()
     }
 
@@ -166,28 +188,48 @@ impl Summary {
         let by = self.groups.iter().map(|(group, primary)| {
             let (schema, table) = groups.name(*group);
             let lag = replica.by.get(group).map(distribution).unwrap_or_default();
-            TapGroup { schema, table, transactions: primary.transactions, bytes: primary.bytes, lag }
+            TapGroup {
+                schema,
+                table,
+                transactions: primary.transactions,
+                bytes: primary.bytes,
+                lag,
+            }
         });
         let mut by: Vec<TapGroup> = by.collect();
         by.sort_by_key(|group| std::cmp::Reverse(group.transactions));
         let reasons = [
             ("arrived while a connection was lost", unmatched.unheard),
-            ("were left out by the replica (a filter, or a hole in its log)", unmatched.left_out),
-            ("are on the replica and not on the primary (written there)", unmatched.foreign),
-            ("could not be kept while the primary's stream was waited for", unmatched.overflow),
+            (
+                "were left out by the replica (a filter, or a hole in its log)",
+                unmatched.left_out,
+            ),
+            (
+                "are on the replica and not on the primary (written there)",
+                unmatched.foreign,
+            ),
+            (
+                "could not be kept while the primary's stream was waited for",
+                unmatched.overflow,
+            ),
         ];
-        let some = |histogram: &SignedHistogram| (histogram.count() > 0).then(|| distribution(histogram));
+        let some =
+            |histogram: &SignedHistogram| (histogram.count() > 0).then(|| distribution(histogram));
         TapRow {
             replica: self.names[index].clone(),
             transactions: self.transactions,
             matched: replica.lag.histogram().count(),
             inverted: replica.inverted,
-            largest_inversion_us: (replica.inverted > 0).then(|| replica.largest_inversion.as_micros()),
+            largest_inversion_us: (replica.inverted > 0)
+                .then(|| replica.largest_inversion.as_micros()),
             unmatched: unmatched.of_primary(),
             unmatched_reasons: reasons
                 .into_iter()
                 .filter(|(_, count)| *count > 0)
-                .map(|(reason, count)| UnmatchedReason { reason: reason.to_owned(), count })
+                .map(|(reason, count)| UnmatchedReason {
+                    reason: reason.to_owned(),
+                    count,
+                })
                 .collect(),
             pending,
             behind_us: behind.map(Nanos::as_micros),

@@ -85,7 +85,11 @@ impl CalibrateSpec {
             real_time: self.real_time,
             ..LagSpec::default()
         };
-        Ok(CalibratePlan { delays, repeats, lag: lag.resolve(true)? })
+        Ok(CalibratePlan {
+            delays,
+            repeats,
+            lag: lag.resolve(true)?,
+        })
     }
 }
 
@@ -113,7 +117,11 @@ const QUIET: [&str; 2] = ["innodb_flush_log_at_trx_commit=0", "sync_binlog=0"];
 
 /// Adds what keeps the disk out of the lag: the delay is to be found in it, not flushes.
 pub(super) fn quiet(target: &mut TargetSpec) {
-    let given: Vec<String> = target.server_options.iter().map(ToString::to_string).collect();
+    let given: Vec<String> = target
+        .server_options
+        .iter()
+        .map(ToString::to_string)
+        .collect();
     for option in QUIET {
         let name = option.split('=').next().unwrap_or(option);
         if !given.iter().any(|one| one.contains(name)) {

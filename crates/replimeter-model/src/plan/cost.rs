@@ -122,7 +122,9 @@ impl CostPlan {
     #[must_use]
     pub fn blocks(&self) -> (u32, Span) {
         let each = self.duration.0 / self.starts.max(1);
-        let count = (each.as_secs_f64() / self.block.0.as_secs_f64()).round().clamp(1.0, 10_000.0) as u32;
+        let count = (each.as_secs_f64() / self.block.0.as_secs_f64())
+            .round()
+            .clamp(1.0, 10_000.0) as u32;
         (count, Span(each / count))
     }
 
@@ -150,14 +152,33 @@ impl CostPlan {
     ///
     /// # Errors
     /// When there are no such servers.
-    pub fn shape_of(&self, mode: CostMode, target: &TargetSpec, wait_point: Option<WaitPoint>) -> Result<CostShape, PlanError> {
-        let shape = mode.shape(self.replicas).map_err(PlanError::Contradiction)?;
+    pub fn shape_of(
+        &self,
+        mode: CostMode,
+        target: &TargetSpec,
+        wait_point: Option<WaitPoint>,
+    ) -> Result<CostShape, PlanError> {
+        let shape = mode
+            .shape(self.replicas)
+            .map_err(PlanError::Contradiction)?;
         let names = shape.nodes();
-        let mut options: Vec<NodeOption> = self.durability.options().iter().filter_map(|option| option.parse().ok()).collect();
+        let mut options: Vec<NodeOption> = self
+            .durability
+            .options()
+            .iter()
+            .filter_map(|option| option.parse().ok())
+            .collect();
         // The user's come last and so win.
-        options.extend(target.server_options.iter().filter(|option| names.iter().any(|name| option.is_for(name))).cloned());
+        options.extend(
+            target
+                .server_options
+                .iter()
+                .filter(|option| names.iter().any(|name| option.is_for(name)))
+                .cloned(),
+        );
         let zero = Span::from_secs(0);
-        let linked = mode.kind.replicates() && (!self.link_delays.is_empty() || target.link_bandwidth.is_some());
+        let linked = mode.kind.replicates()
+            && (!self.link_delays.is_empty() || target.link_bandwidth.is_some());
         Ok(CostShape {
             mode,
             wait_point,
@@ -165,7 +186,11 @@ impl CostPlan {
                 server_options: options,
                 servers: target.servers.clone(),
                 wait_point,
-                link: linked.then_some(LinkSpec { delay: zero, jitter: zero, bandwidth: target.link_bandwidth }),
+                link: linked.then_some(LinkSpec {
+                    delay: zero,
+                    jitter: zero,
+                    bandwidth: target.link_bandwidth,
+                }),
                 binary_log: mode.kind != CostKind::None,
                 cpus: target.cpus_per_server,
                 ..SandboxSpec::of(shape)
@@ -183,8 +208,13 @@ impl CostSpec {
         if threads.is_empty() || threads.len() > MOST_CELLS {
             return contradiction("give 1 to 20 numbers of threads, such as 1,8");
         }
-        if let Some(wrong) = threads.iter().find(|threads| !(1..=MOST_THREADS).contains(threads)) {
-            return Err(PlanError::Contradiction(format!("{wrong} threads: a load has 1 to {MOST_THREADS}")));
+        if let Some(wrong) = threads
+            .iter()
+            .find(|threads| !(1..=MOST_THREADS).contains(threads))
+        {
+            return Err(PlanError::Contradiction(format!(
+                "{wrong} threads: a load has 1 to {MOST_THREADS}"
+            )));
         }
         let mut different = threads.clone();
         different.sort_unstable();
@@ -199,23 +229,44 @@ impl CostSpec {
             return contradiction("give at most 20 delays");
         }
         if let Some(longest) = link_delays.last().filter(|delay| **delay > LONGEST) {
-            return Err(PlanError::Contradiction(format!("a delay of {longest} is longer than {LONGEST}, the longest one")));
+            return Err(PlanError::Contradiction(format!(
+                "a delay of {longest} is longer than {LONGEST}, the longest one"
+            )));
         }
-        let starts = self.starts.unwrap_or(if self.self_test.is_some() { 4 } else { 5 });
+        let starts = self
+            .starts
+            .unwrap_or(if self.self_test.is_some() { 4 } else { 5 });
         if starts == 0 || starts > MOST {
-            return contradiction("starts must be from 1 to 1000; from 4 on the intervals hold what they promise");
+            return contradiction(
+                "starts must be from 1 to 1000; from 4 on the intervals hold what they promise",
+            );
         }
-        if self.self_test.is_some_and(|comparisons| comparisons == 0 || comparisons > MOST) {
+        if self
+            .self_test
+            .is_some_and(|comparisons| comparisons == 0 || comparisons > MOST)
+        {
             return contradiction("self-test takes 1 to 1000 comparisons");
         }
         if self.self_test.is_some() && starts < 2 {
-            return contradiction("a self-test needs 2 starts on each side, or more: one start has no interval");
+            return contradiction(
+                "a self-test needs 2 starts on each side, or more: one start has no interval",
+            );
         }
-        let block = self.block.unwrap_or(if self.self_test.is_some() { Span::from_millis(500) } else { Span::from_secs(1) });
-        let usual = if self.self_test.is_some() { Span::from_secs(4) } else { Span::from_secs(30) };
+        let block = self.block.unwrap_or(if self.self_test.is_some() {
+            Span::from_millis(500)
+        } else {
+            Span::from_secs(1)
+        });
+        let usual = if self.self_test.is_some() {
+            Span::from_secs(4)
+        } else {
+            Span::from_secs(30)
+        };
         let duration = self.duration.unwrap_or(usual);
         if block < SHORTEST {
-            return Err(PlanError::Contradiction(format!("a block of {block} is too short; the shortest is {SHORTEST}")));
+            return Err(PlanError::Contradiction(format!(
+                "a block of {block} is too short; the shortest is {SHORTEST}"
+            )));
         }
         if duration.0 / starts < SHORTEST.0 {
             return Err(PlanError::Contradiction(format!(
@@ -245,7 +296,9 @@ impl CostSpec {
         };
         for mode in plan.modes.list() {
             let points = match (mode.kind, target.wait_point) {
-                (CostKind::SemiSync, None) => vec![Some(WaitPoint::AfterCommit), Some(WaitPoint::AfterSync)],
+                (CostKind::SemiSync, None) => {
+                    vec![Some(WaitPoint::AfterCommit), Some(WaitPoint::AfterSync)]
+                }
                 (CostKind::SemiSync, point) => vec![point],
                 _ => vec![None],
             };
@@ -253,18 +306,34 @@ impl CostSpec {
                 plan.shapes.push(plan.shape_of(mode, target, point)?);
             }
         }
-        if target.wait_point.is_some() && !plan.shapes.iter().any(|shape| shape.mode.kind == CostKind::SemiSync) {
-            return contradiction("a wait point belongs to semi-sync, which is not among the modes");
+        if target.wait_point.is_some()
+            && !plan
+                .shapes
+                .iter()
+                .any(|shape| shape.mode.kind == CostKind::SemiSync)
+        {
+            return contradiction(
+                "a wait point belongs to semi-sync, which is not among the modes",
+            );
         }
-        if !plan.link_delays.is_empty() && !plan.shapes.iter().any(|shape| shape.mode.kind.replicates()) {
+        if !plan.link_delays.is_empty()
+            && !plan.shapes.iter().any(|shape| shape.mode.kind.replicates())
+        {
             return contradiction("a link delay needs a mode that replicates, such as async");
         }
-        if let Some(option) = target
-            .server_options
-            .iter()
-            .find(|option| !plan.shapes.iter().any(|shape| shape.spec.shape.nodes().iter().any(|name| option.is_for(name))))
-        {
-            return Err(PlanError::Contradiction(format!("the server option `{option}` is for a server that no mode has")));
+        if let Some(option) = target.server_options.iter().find(|option| {
+            !plan.shapes.iter().any(|shape| {
+                shape
+                    .spec
+                    .shape
+                    .nodes()
+                    .iter()
+                    .any(|name| option.is_for(name))
+            })
+        }) {
+            return Err(PlanError::Contradiction(format!(
+                "the server option `{option}` is for a server that no mode has"
+            )));
         }
         Ok(plan)
     }
@@ -273,17 +342,28 @@ impl CostSpec {
 impl CostPlan {
     /// The sandboxes, each once.
     pub(super) fn targets(&self) -> Vec<Target> {
-        self.shapes.iter().map(|shape| Target::Sandbox(shape.spec.clone())).collect()
+        self.shapes
+            .iter()
+            .map(|shape| Target::Sandbox(shape.spec.clone()))
+            .collect()
     }
 }
 
 /// Refuses settings that belong to other commands.
 fn check_target(target: &TargetSpec) -> Result<(), PlanError> {
-    if target.sandbox.is_some() || target.primary.is_some() || !target.replicas.is_empty() || !target.nodes.is_empty() {
-        return contradiction("cost starts servers of its own for each mode; name modes (--modes) in place of a target");
+    if target.sandbox.is_some()
+        || target.primary.is_some()
+        || !target.replicas.is_empty()
+        || !target.nodes.is_empty()
+    {
+        return contradiction(
+            "cost starts servers of its own for each mode; name modes (--modes) in place of a target",
+        );
     }
     if target.link_delay.is_some() || target.link_jitter.is_some() {
-        return contradiction("cost takes the distances as link-delays in [cost], without a jitter");
+        return contradiction(
+            "cost takes the distances as link-delays in [cost], without a jitter",
+        );
     }
     let known = TargetSpec {
         server_options: target.server_options.clone(),
@@ -307,7 +387,8 @@ mod tests {
     use crate::plan::{PlanFile, Work};
 
     fn resolve(cost: &str) -> Result<CostPlan, String> {
-        let plan = PlanFile::from_toml(&format!("command = 'cost'\n{cost}")).and_then(|file| file.resolve());
+        let plan = PlanFile::from_toml(&format!("command = 'cost'\n{cost}"))
+            .and_then(|file| file.resolve());
         match plan.map_err(|error| error.to_string())?.work {
             Work::Cost(plan) => Ok(plan),
             other => panic!("{other:?}"),
@@ -317,27 +398,56 @@ mod tests {
     #[test]
     fn everything_by_default() {
         let plan = resolve("").unwrap();
-        assert_eq!((plan.threads.as_slice(), plan.starts, plan.durability), ([1, 8].as_slice(), 5, Durability::Relaxed));
+        assert_eq!(
+            (plan.threads.as_slice(), plan.starts, plan.durability),
+            ([1, 8].as_slice(), 5, Durability::Relaxed)
+        );
         // Semi-sync with both wait points.
         assert_eq!(plan.shapes.len(), 7);
-        assert_eq!(plan.shapes.iter().filter(|shape| !shape.spec.binary_log).count(), 1);
-        assert!(plan.shapes.iter().all(|shape| shape.spec.link.is_none() && shape.spec.server_options.len() == 2));
+        assert_eq!(
+            plan.shapes
+                .iter()
+                .filter(|shape| !shape.spec.binary_log)
+                .count(),
+            1
+        );
+        assert!(
+            plan.shapes
+                .iter()
+                .all(|shape| shape.spec.link.is_none() && shape.spec.server_options.len() == 2)
+        );
         assert_eq!(plan.blocks(), (6, Span::from_secs(1)));
     }
 
     #[test]
     fn time_is_shared_by_the_starts_and_cut_into_blocks_of_about_the_length_asked_for() {
         let blocks = |cost: &str| resolve(&format!("[cost]\n{cost}")).unwrap().blocks();
-        assert_eq!(blocks("for = '7s'\nstarts = 4"), (2, Span::from_millis(875)));
-        assert_eq!(blocks("for = '400ms'\nstarts = 4"), (1, Span::from_millis(100)));
-        assert_eq!(blocks("for = '10s'\nstarts = 1\nblock = '3s'"), (3, Span(std::time::Duration::from_nanos(3_333_333_333))));
+        assert_eq!(
+            blocks("for = '7s'\nstarts = 4"),
+            (2, Span::from_millis(875))
+        );
+        assert_eq!(
+            blocks("for = '400ms'\nstarts = 4"),
+            (1, Span::from_millis(100))
+        );
+        assert_eq!(
+            blocks("for = '10s'\nstarts = 1\nblock = '3s'"),
+            (3, Span(std::time::Duration::from_nanos(3_333_333_333)))
+        );
     }
 
     #[test]
     fn links_lead_only_where_something_replicates() {
-        let plan = resolve("[cost]\nmodes = 'none,binlog,async,mysql/group:3'\nlink-delays = ['1ms', '0']").unwrap();
+        let plan = resolve(
+            "[cost]\nmodes = 'none,binlog,async,mysql/group:3'\nlink-delays = ['1ms', '0']",
+        )
+        .unwrap();
         assert_eq!(plan.link_delays, [Span::from_secs(0), Span::from_millis(1)]);
-        let linked: Vec<bool> = plan.shapes.iter().map(|shape| shape.spec.link.is_some()).collect();
+        let linked: Vec<bool> = plan
+            .shapes
+            .iter()
+            .map(|shape| shape.spec.link.is_some())
+            .collect();
         assert_eq!(linked, [false, false, true, true]);
     }
 
@@ -353,14 +463,23 @@ mod tests {
             ("[cost]\nblock = '1ms'", "too short"),
             ("[cost]\nreplicas = 0", "1 to 8"),
             ("[cost]\nlink-delays = ['2s']", "1s at the most"),
-            ("[cost]\nmodes = 'none'\nlink-delays = ['1ms']", "needs a mode that replicates"),
+            (
+                "[cost]\nmodes = 'none'\nlink-delays = ['1ms']",
+                "needs a mode that replicates",
+            ),
             ("[cost]\nself-test = 0", "1 to 1000"),
             ("[cost]\nself-test = 3\nstarts = 1", "2 starts"),
             ("[target]\nsandbox = 'async:1'", "name modes"),
             ("[target]\nlink-delay = '1ms'", "link-delays"),
             ("[target]\nudf = true", "takes server-options"),
-            ("[target]\nwait-point = 'after-sync'\n[cost]\nmodes = 'async'", "belongs to semi-sync"),
-            ("[target]\nserver-options = ['replica5:sync_binlog=1']", "no mode has"),
+            (
+                "[target]\nwait-point = 'after-sync'\n[cost]\nmodes = 'async'",
+                "belongs to semi-sync",
+            ),
+            (
+                "[target]\nserver-options = ['replica5:sync_binlog=1']",
+                "no mode has",
+            ),
         ] {
             let error = resolve(cost).unwrap_err();
             assert!(error.contains(want), "{cost}: {error}");

@@ -74,7 +74,9 @@ pub struct ExposurePlan {
 impl ExposureSpec {
     pub(super) fn resolve(&self, targets: &[Target]) -> Result<ExposurePlan, PlanError> {
         let [target] = targets else {
-            return contradiction("exposure looks at the servers of one target; run it once for each");
+            return contradiction(
+                "exposure looks at the servers of one target; run it once for each",
+            );
         };
         if let Target::Sandbox(spec) = target
             && spec.shape.servers() < 2
@@ -89,11 +91,15 @@ impl ExposureSpec {
         }
         let every = self.every.unwrap_or(Span::from_secs(1));
         if every < SHORTEST {
-            return Err(PlanError::Contradiction(format!("figures are given for stretches of {SHORTEST} or more")));
+            return Err(PlanError::Contradiction(format!(
+                "figures are given for stretches of {SHORTEST} or more"
+            )));
         }
         let look = self.look.unwrap_or(Span::from_millis(10));
         if look < CLOSEST || look > FARTHEST {
-            return Err(PlanError::Contradiction(format!("the replicas are asked every {CLOSEST} to {FARTHEST}")));
+            return Err(PlanError::Contradiction(format!(
+                "the replicas are asked every {CLOSEST} to {FARTHEST}"
+            )));
         }
         // In a sandbox of our own nothing happens unless we write.
         let own = matches!(target, Target::Sandbox(_));
@@ -104,7 +110,9 @@ impl ExposureSpec {
             );
         }
         if writers > MOST_WRITERS {
-            return Err(PlanError::Contradiction(format!("writers must be from 0 to {MOST_WRITERS}")));
+            return Err(PlanError::Contradiction(format!(
+                "writers must be from 0 to {MOST_WRITERS}"
+            )));
         }
         if self.rate.is_some() && writers == 0 {
             return contradiction("a rate needs writers");
@@ -114,7 +122,10 @@ impl ExposureSpec {
         }
         let size = self.size.unwrap_or(100);
         if size == 0 || size > super::loss::MOST_BYTES {
-            return Err(PlanError::Contradiction(format!("a row has from 1 to {} bytes", super::loss::MOST_BYTES)));
+            return Err(PlanError::Contradiction(format!(
+                "a row has from 1 to {} bytes",
+                super::loss::MOST_BYTES
+            )));
         }
         if self.server_id == Some(0) {
             return contradiction("a server_id of 0 is nobody's");
@@ -127,7 +138,9 @@ impl ExposureSpec {
             rate: self.rate,
             size,
             server_id: self.server_id,
-            keep_awake: self.keep_awake.unwrap_or(!matches!(target, Target::Nodes(_))),
+            keep_awake: self
+                .keep_awake
+                .unwrap_or(!matches!(target, Target::Nodes(_))),
             real_time: self.real_time.unwrap_or(true),
         })
     }

@@ -22,7 +22,9 @@ const MOST_STEPS: u64 = 1_000_000;
 pub const DEFAULT_ROUNDS: u64 = 1000;
 
 /// How the moment of visibility is observed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum Method {
     /// Reads in a tight loop.
@@ -59,7 +61,13 @@ impl Method {
     }
 
     /// Every method.
-    pub const ALL: [Self; 5] = [Self::Poll, Self::Wait, Self::Stamp, Self::StampUdf, Self::Tap];
+    pub const ALL: [Self; 5] = [
+        Self::Poll,
+        Self::Wait,
+        Self::Stamp,
+        Self::StampUdf,
+        Self::Tap,
+    ];
 
     /// Whether it compares the times at which a statement ran.
     #[must_use]
@@ -131,7 +139,13 @@ impl std::fmt::Display for Methods {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::All => f.write_str("all"),
-            Self::Named(methods) => f.write_str(&methods.iter().map(|method| method.name()).collect::<Vec<_>>().join(",")),
+            Self::Named(methods) => f.write_str(
+                &methods
+                    .iter()
+                    .map(|method| method.name())
+                    .collect::<Vec<_>>()
+                    .join(","),
+            ),
         }
     }
 }
@@ -163,9 +177,14 @@ impl std::str::FromStr for Pace {
             "ack" => Ok(Self::Ack),
             _ => {
                 let every = text.strip_prefix("every ").ok_or_else(|| {
-                    format!("unknown pace `{text}`{}; known: visible, ack, `every 10ms`", suggest::hint(text, ["visible", "ack"]))
+                    format!(
+                        "unknown pace `{text}`{}; known: visible, ack, `every 10ms`",
+                        suggest::hint(text, ["visible", "ack"])
+                    )
                 })?;
-                let span: Span = every.parse().map_err(|error: crate::span::SpanError| error.to_string())?;
+                let span: Span = every
+                    .parse()
+                    .map_err(|error: crate::span::SpanError| error.to_string())?;
                 if span.0.is_zero() {
                     return Err("`every 0` is no schedule; for writes without a pause use the pace `visible` or `ack`".to_owned());
                 }
@@ -355,7 +374,12 @@ impl LagPlan {
     #[must_use]
     pub fn to_spec(&self) -> LagSpec {
         let plan = self;
-        let load::Spelled { load, rate, arrivals, load_size } = load::to_spec(&plan.load);
+        let load::Spelled {
+            load,
+            rate,
+            arrivals,
+            load_size,
+        } = load::to_spec(&plan.load);
         if let Some(backlog) = &plan.backlog {
             return LagSpec {
                 timeout: Some(plan.timeout),
@@ -395,7 +419,12 @@ impl LagPlan {
                     Until::Elapsed(span) => lag.duration = Some(*span),
                 }
             }
-            Writes::Sweep { sizes, per_step, pause, sweeps } => {
+            Writes::Sweep {
+                sizes,
+                per_step,
+                pause,
+                sweeps,
+            } => {
                 lag.sizes = Some(sizes.clone());
                 lag.per_step = Some(*per_step);
                 lag.step_pause = Some(*pause);
@@ -410,9 +439,15 @@ impl LagSpec {
     pub(super) fn resolve(&self, sandbox: bool) -> Result<LagPlan, PlanError> {
         let writes = self.writes()?;
         let sweep = matches!(writes, Writes::Sweep { .. });
-        let pace = self.pace.unwrap_or(if sweep { Pace::Ack } else { Pace::Every(Span::from_millis(10)) });
+        let pace = self.pace.unwrap_or(if sweep {
+            Pace::Ack
+        } else {
+            Pace::Every(Span::from_millis(10))
+        });
         if matches!(pace, Pace::Every(span) if span.0.is_zero()) {
-            return contradiction("a schedule needs a distance between rounds above 0; for no pause use --pace visible");
+            return contradiction(
+                "a schedule needs a distance between rounds above 0; for no pause use --pace visible",
+            );
         }
         let timeout = self.timeout.unwrap_or(Span::from_secs(10));
         if timeout.0.is_zero() {
@@ -420,13 +455,19 @@ impl LagSpec {
         }
         let writers = self.writers.unwrap_or(1);
         if !(1..=MOST_WRITERS).contains(&writers) {
-            return Err(PlanError::Contradiction(format!("writers must be from 1 to {MOST_WRITERS}")));
+            return Err(PlanError::Contradiction(format!(
+                "writers must be from 1 to {MOST_WRITERS}"
+            )));
         }
         if writers > 1 && sweep {
-            return contradiction("a sweep over sizes has one writer, since it empties the table between steps");
+            return contradiction(
+                "a sweep over sizes has one writer, since it empties the table between steps",
+            );
         }
         if writers > 1 && pace == Pace::Visible {
-            return contradiction("the pace `visible` has one writer: no row is written while another is awaited");
+            return contradiction(
+                "the pace `visible` has one writer: no row is written while another is awaited",
+            );
         }
         if self.stages == Some(true) && !self.method.wanted().contains(&Method::Poll) {
             return contradiction("stages end with a read that shows the row: add the method poll");
@@ -457,31 +498,47 @@ impl LagSpec {
                 return contradiction("size and sizes exclude each other");
             }
             if self.rounds.is_some() || self.duration.is_some() {
-                return contradiction("a sweep over sizes has no rounds or time of its own; use per-step and sweeps");
+                return contradiction(
+                    "a sweep over sizes has no rounds or time of its own; use per-step and sweeps",
+                );
             }
             let (per_step, sweeps) = (self.per_step.unwrap_or(5), self.sweeps.unwrap_or(1));
             if per_step == 0 || sweeps == 0 {
                 return contradiction("per-step and sweeps must be at least 1");
             }
             if sizes.steps().len() as u64 * u64::from(sweeps) > MOST_STEPS {
-                return contradiction("a sweep may have at most a million steps in all; choose fewer sweeps or sizes");
+                return contradiction(
+                    "a sweep may have at most a million steps in all; choose fewer sweeps or sizes",
+                );
             }
             let pause = self.step_pause.unwrap_or(Span::from_millis(200));
-            return Ok(Writes::Sweep { sizes: sizes.clone(), per_step, pause, sweeps });
+            return Ok(Writes::Sweep {
+                sizes: sizes.clone(),
+                per_step,
+                pause,
+                sweeps,
+            });
         }
         if self.per_step.is_some() || self.sweeps.is_some() || self.step_pause.is_some() {
-            return contradiction("per-step, step-pause and sweeps belong to a sweep; add sizes, such as 1000..10000:1000");
+            return contradiction(
+                "per-step, step-pause and sweeps belong to a sweep; add sizes, such as 1000..10000:1000",
+            );
         }
         let until = match (self.rounds, self.duration) {
             (Some(_), Some(_)) => return contradiction("rounds and for exclude each other"),
             (Some(0), None) => return contradiction("rounds must be at least 1"),
-            (None, Some(span)) if span.0.is_zero() => return contradiction("a run for 0s measures nothing"),
+            (None, Some(span)) if span.0.is_zero() => {
+                return contradiction("a run for 0s measures nothing");
+            }
             (None, Some(span)) => Until::Elapsed(span),
             (rounds, None) => Until::Rounds(rounds.unwrap_or(DEFAULT_ROUNDS)),
         };
         match self.size {
             Some(0) => contradiction("a size of 0 bytes cannot be written; the smallest is 1"),
-            size => Ok(Writes::Rounds { until, size: size.unwrap_or(DEFAULT_SIZE) }),
+            size => Ok(Writes::Rounds {
+                until,
+                size: size.unwrap_or(DEFAULT_SIZE),
+            }),
         }
     }
 }

@@ -17,7 +17,11 @@ impl LagSpec {
     pub(super) fn loads(&self) -> Result<Vec<LoadPlan>, PlanError> {
         let mut specs = self.load.clone();
         if specs.is_empty() && self.backlog.is_some() {
-            specs.push(LoadSpec { workload: "insert".to_owned(), threads: BACKLOG_THREADS, node: PRIMARY.to_owned() });
+            specs.push(LoadSpec {
+                workload: "insert".to_owned(),
+                threads: BACKLOG_THREADS,
+                node: PRIMARY.to_owned(),
+            });
         }
         let rates = self.rate.as_ref().map(OneOrMore::all).unwrap_or_default();
         if rates.contains(&0) {
@@ -27,7 +31,9 @@ impl LagSpec {
             return contradiction("arrivals belong to an open loop; add a rate");
         }
         if specs.is_empty() && self.load_size.is_some() {
-            return contradiction("a load-size needs a load; add load, such as point-select:8@primary");
+            return contradiction(
+                "a load-size needs a load; add load, such as point-select:8@primary",
+            );
         }
         if specs.is_empty() && !rates.is_empty() {
             return contradiction("a rate needs a load; add load, such as insert:8@primary");
@@ -62,8 +68,14 @@ impl LagSpec {
         if self.workers.iter().any(|workers| *workers > MOST_WORKERS) {
             return contradiction("no server takes more than 1024 applier workers");
         }
-        let rounds = self.rounds.is_some() || self.duration.is_some() || self.pace.is_some() || self.size.is_some();
-        let sweep = self.sizes.is_some() || self.per_step.is_some() || self.step_pause.is_some() || self.sweeps.is_some();
+        let rounds = self.rounds.is_some()
+            || self.duration.is_some()
+            || self.pace.is_some()
+            || self.size.is_some();
+        let sweep = self.sizes.is_some()
+            || self.per_step.is_some()
+            || self.step_pause.is_some()
+            || self.sweeps.is_some();
         let observed = self.stages == Some(true) || self.join == Some(Join::Federated);
         if rounds
             || sweep
@@ -77,7 +89,10 @@ impl LagSpec {
                 "with a backlog no rounds are measured: leave out method, stages, join, rounds, for, pace, every, writers, size, sizes, warm-up and floor-rounds",
             );
         }
-        Ok(Some(BacklogPlan { grow, workers: self.workers.clone() }))
+        Ok(Some(BacklogPlan {
+            grow,
+            workers: self.workers.clone(),
+        }))
     }
 }
 

@@ -84,7 +84,12 @@ pub(super) fn alone(target: &mut TargetSpec) {
         && target.nodes.is_empty()
         && let Some(url) = target.primary.take()
     {
-        target.nodes = vec![NodeSpec { name: PRIMARY.to_owned(), role: Some(Role::Primary), source: None, url }];
+        target.nodes = vec![NodeSpec {
+            name: PRIMARY.to_owned(),
+            role: Some(Role::Primary),
+            source: None,
+            url,
+        }];
     }
 }
 
@@ -93,20 +98,38 @@ impl LoadingSpec {
         if targets.len() > 1 {
             return contradiction("load takes one target; run it once for each");
         }
-        let workloads = self.workload.as_ref().map_or_else(|| vec!["insert".to_owned()], OneOrMore::all);
-        let threads = self.threads.as_ref().map_or_else(|| vec![8], OneOrMore::all);
+        let workloads = self
+            .workload
+            .as_ref()
+            .map_or_else(|| vec!["insert".to_owned()], OneOrMore::all);
+        let threads = self
+            .threads
+            .as_ref()
+            .map_or_else(|| vec![8], OneOrMore::all);
         if workloads.is_empty() || threads.is_empty() {
             return contradiction("a load needs a workload and a number of threads");
         }
-        let twice = workloads.iter().enumerate().find(|(index, name)| workloads[..*index].contains(name));
+        let twice = workloads
+            .iter()
+            .enumerate()
+            .find(|(index, name)| workloads[..*index].contains(name));
         if let Some((_, twice)) = twice {
-            return Err(PlanError::Contradiction(format!("the workload {twice} is given twice; ask for more threads instead")));
+            return Err(PlanError::Contradiction(format!(
+                "the workload {twice} is given twice; ask for more threads instead"
+            )));
         }
-        if threads.iter().any(|threads| !(1..=MOST_THREADS).contains(threads)) {
-            return Err(PlanError::Contradiction(format!("a load has 1 to {MOST_THREADS} threads")));
+        if threads
+            .iter()
+            .any(|threads| !(1..=MOST_THREADS).contains(threads))
+        {
+            return Err(PlanError::Contradiction(format!(
+                "a load has 1 to {MOST_THREADS} threads"
+            )));
         }
         if threads.len() > MOST_STEPS {
-            return Err(PlanError::Contradiction(format!("at most {MOST_STEPS} numbers of threads are tried in one run")));
+            return Err(PlanError::Contradiction(format!(
+                "at most {MOST_STEPS} numbers of threads are tried in one run"
+            )));
         }
         if self.rate == Some(0) {
             return contradiction("a rate of 0 is no load; leave rate out for a closed loop");
@@ -121,14 +144,19 @@ impl LoadingSpec {
         Ok(LoadingPlan {
             workloads,
             threads,
-            rate: self.rate.map(|rate| OpenLoop { rate, arrivals: self.arrivals.unwrap_or_default() }),
+            rate: self.rate.map(|rate| OpenLoop {
+                rate,
+                arrivals: self.arrivals.unwrap_or_default(),
+            }),
             duration,
             ramp: self.ramp.unwrap_or(Span::from_secs(2)),
             size: self.size,
             reads: self.reads.unwrap_or_default(),
             keep_data: self.keep_data,
             timeout: self.timeout.unwrap_or(Span::from_secs(600)),
-            keep_awake: self.keep_awake.unwrap_or(!matches!(targets, [Target::Nodes(_)])),
+            keep_awake: self
+                .keep_awake
+                .unwrap_or(!matches!(targets, [Target::Nodes(_)])),
         })
     }
 }

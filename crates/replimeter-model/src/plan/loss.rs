@@ -24,7 +24,9 @@ const LONGEST_GAP: Span = Span::from_secs(60);
 pub(super) const MOST_BYTES: u64 = 65_535;
 
 /// How the primary ends.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum Crash {
     /// By SIGKILL: what it had sent arrives.
@@ -121,7 +123,9 @@ pub(super) fn check_target(spec: &mut TargetSpec, loss: &LossSpec) -> Result<(),
         return refused;
     }
     for target in spec.resolve()? {
-        let Target::Sandbox(sandbox) = target else { return refused };
+        let Target::Sandbox(sandbox) = target else {
+            return refused;
+        };
         check_shape(sandbox.shape)?;
     }
     if loss.crash == Some(Crash::Isolated) && spec.link_delay.is_none() {
@@ -143,7 +147,9 @@ impl LossSpec {
     pub(super) fn resolve(&self) -> Result<LossPlan, PlanError> {
         let crashes = self.crashes.unwrap_or(5);
         if crashes == 0 || crashes > MOST_CRASHES {
-            return Err(PlanError::Contradiction(format!("crashes must be from 1 to {MOST_CRASHES}")));
+            return Err(PlanError::Contradiction(format!(
+                "crashes must be from 1 to {MOST_CRASHES}"
+            )));
         }
         let load = self.duration.unwrap_or(Span::from_secs(1));
         if load < Span::from_millis(100) || load > LONGEST_LOAD {
@@ -153,22 +159,30 @@ impl LossSpec {
         }
         let writers = self.writers.unwrap_or(8);
         if writers == 0 || writers > MOST_WRITERS {
-            return Err(PlanError::Contradiction(format!("writers must be from 1 to {MOST_WRITERS}")));
+            return Err(PlanError::Contradiction(format!(
+                "writers must be from 1 to {MOST_WRITERS}"
+            )));
         }
         if self.rate == Some(0) {
             return contradiction("a rate of 0 writes nothing; leave it out to write back to back");
         }
         let size = self.size.unwrap_or(100);
         if size == 0 || size > MOST_BYTES {
-            return Err(PlanError::Contradiction(format!("a row has from 1 to {MOST_BYTES} bytes")));
+            return Err(PlanError::Contradiction(format!(
+                "a row has from 1 to {MOST_BYTES} bytes"
+            )));
         }
         let crash = self.crash.unwrap_or_default();
         if crash == Crash::Kill && self.gap.is_some() {
-            return contradiction("a gap lies between the cut and the end of the primary: it belongs to isolated crashes");
+            return contradiction(
+                "a gap lies between the cut and the end of the primary: it belongs to isolated crashes",
+            );
         }
         let gap = self.gap.unwrap_or(Span::from_millis(200));
         if gap > LONGEST_GAP {
-            return Err(PlanError::Contradiction(format!("a gap of {gap} is longer than {LONGEST_GAP}")));
+            return Err(PlanError::Contradiction(format!(
+                "a gap of {gap} is longer than {LONGEST_GAP}"
+            )));
         }
         Ok(LossPlan {
             crash,
@@ -207,16 +221,30 @@ impl LossPlan {
     pub fn cases(&self, targets: &[Target]) -> Vec<LossCase> {
         let mut cases = Vec::new();
         for target in targets {
-            let Target::Sandbox(spec) = target else { continue };
+            let Target::Sandbox(spec) = target else {
+                continue;
+            };
             let shape = spec.shape;
             if shape.mode() != Mode::SemiSync {
-                cases.push(LossCase { label: shape.to_string(), spec: spec.clone() });
+                cases.push(LossCase {
+                    label: shape.to_string(),
+                    spec: spec.clone(),
+                });
                 continue;
             }
-            let points = spec.wait_point.map_or_else(|| vec![WaitPoint::AfterCommit, WaitPoint::AfterSync], |point| vec![point]);
+            let points = spec.wait_point.map_or_else(
+                || vec![WaitPoint::AfterCommit, WaitPoint::AfterSync],
+                |point| vec![point],
+            );
             for point in points {
                 let label = format!("{shape} {}", point.name());
-                cases.push(LossCase { label, spec: SandboxSpec { wait_point: Some(point), ..spec.clone() } });
+                cases.push(LossCase {
+                    label,
+                    spec: SandboxSpec {
+                        wait_point: Some(point),
+                        ..spec.clone()
+                    },
+                });
             }
         }
         cases

@@ -21,11 +21,15 @@ pub use self::{
     calibrate::{CalibratePlan, CalibrateSpec},
     cost::{CostPlan, CostShape, CostSpec},
     exposure::{ExposurePlan, ExposureSpec},
-    lag::{DEFAULT_ROUNDS, DEFAULT_SIZE, Join, LagPlan, LagSpec, Method, Methods, Pace, Until, Writes},
+    lag::{
+        DEFAULT_ROUNDS, DEFAULT_SIZE, Join, LagPlan, LagSpec, Method, Methods, Pace, Until, Writes,
+    },
     loading::{LoadingPlan, LoadingSpec},
     loss::{Crash, LossCase, LossPlan, LossSpec},
     scale::{FEWEST_COUNTS, Replicas, ScaleMode, ScalePhase, ScalePlan, ScaleSpec},
-    stale::{Case, JudgeLoad, Judged, Offsets, Pool, READERS, StalePace, StalePlan, StaleSpec, SyncReads},
+    stale::{
+        Case, JudgeLoad, Judged, Offsets, Pool, READERS, StalePace, StalePlan, StaleSpec, SyncReads,
+    },
     tap::{By, TapPlan, TapSpec},
     target::{OneOrMore, TargetSpec, check_nodes},
 };
@@ -171,7 +175,8 @@ fn contradiction<T>(message: &str) -> Result<T, PlanError> {
 pub fn explain(error: &toml::de::Error, text: &str) -> String {
     let excerpt = error.to_string();
     let mut explained = if excerpt.contains("://") {
-        let (line, column) = place::line_and_column(text, error.span().map_or(0, |span| span.start));
+        let (line, column) =
+            place::line_and_column(text, error.span().map_or(0, |span| span.start));
         format!("line {line}, column {column}: {}", error.message())
     } else {
         excerpt.trim_end().to_owned()
@@ -180,7 +185,8 @@ pub fn explain(error: &toml::de::Error, text: &str) -> String {
         let hint = suggest::nearest(wrong, known).map(|word| format!("did you mean `{word}`?"));
         let hint = hint.or_else(|| {
             let sections = schema::sections_of(wrong);
-            (!sections.is_empty()).then(|| format!("`{wrong}` is a key of [{}]", sections.join("] and [")))
+            (!sections.is_empty())
+                .then(|| format!("`{wrong}` is a key of [{}]", sections.join("] and [")))
         });
         explained.extend(hint.map(|hint| format!("\n{hint}")));
     }
@@ -191,55 +197,82 @@ impl PlanFile {
     /// A plan for `lag` from its parts.
     #[must_use]
     pub fn lag(target: TargetSpec, lag: LagSpec) -> Self {
-        Self { lag: Some(lag), ..Self::of(Command::Lag, target) }
+        Self {
+            lag: Some(lag),
+            ..Self::of(Command::Lag, target)
+        }
     }
 
     /// A plan for `calibrate` from its parts.
     #[must_use]
     pub fn calibrate(target: TargetSpec, calibrate: CalibrateSpec) -> Self {
-        Self { calibrate: Some(calibrate), ..Self::of(Command::Calibrate, target) }
+        Self {
+            calibrate: Some(calibrate),
+            ..Self::of(Command::Calibrate, target)
+        }
     }
 
     /// A plan for `tap` from its parts.
     #[must_use]
     pub fn tap(target: TargetSpec, tap: TapSpec) -> Self {
-        Self { tap: Some(tap), ..Self::of(Command::Tap, target) }
+        Self {
+            tap: Some(tap),
+            ..Self::of(Command::Tap, target)
+        }
     }
 
     /// A plan for `load` from its parts.
     #[must_use]
     pub fn load(target: TargetSpec, load: LoadingSpec) -> Self {
-        Self { load: Some(load), ..Self::of(Command::Load, target) }
+        Self {
+            load: Some(load),
+            ..Self::of(Command::Load, target)
+        }
     }
 
     /// A plan for `scale` from its parts.
     #[must_use]
     pub fn scale(target: TargetSpec, scale: ScaleSpec) -> Self {
-        Self { scale: Some(scale), ..Self::of(Command::Scale, target) }
+        Self {
+            scale: Some(scale),
+            ..Self::of(Command::Scale, target)
+        }
     }
 
     /// A plan for `cost` from its parts.
     #[must_use]
     pub fn cost(target: TargetSpec, cost: CostSpec) -> Self {
-        Self { cost: Some(cost), ..Self::of(Command::Cost, target) }
+        Self {
+            cost: Some(cost),
+            ..Self::of(Command::Cost, target)
+        }
     }
 
     /// A plan for `stale` from its parts.
     #[must_use]
     pub fn stale(target: TargetSpec, stale: StaleSpec) -> Self {
-        Self { stale: Some(stale), ..Self::of(Command::Stale, target) }
+        Self {
+            stale: Some(stale),
+            ..Self::of(Command::Stale, target)
+        }
     }
 
     /// A plan for `loss` from its parts.
     #[must_use]
     pub fn loss(target: TargetSpec, loss: LossSpec) -> Self {
-        Self { loss: Some(loss), ..Self::of(Command::Loss, target) }
+        Self {
+            loss: Some(loss),
+            ..Self::of(Command::Loss, target)
+        }
     }
 
     /// A plan for `exposure` from its parts.
     #[must_use]
     pub fn exposure(target: TargetSpec, exposure: ExposureSpec) -> Self {
-        Self { exposure: Some(exposure), ..Self::of(Command::Exposure, target) }
+        Self {
+            exposure: Some(exposure),
+            ..Self::of(Command::Exposure, target)
+        }
     }
 
     /// A plan without settings.
@@ -299,22 +332,41 @@ impl PlanFile {
             (Command::Loss, self.loss.is_some()),
             (Command::Exposure, self.exposure.is_some()),
         ];
-        if let Some((other, _)) = sections.iter().find(|(command, there)| *there && *command != self.command) {
+        if let Some((other, _)) = sections
+            .iter()
+            .find(|(command, there)| *there && *command != self.command)
+        {
             let (other, own) = (other.name(), self.command.name());
-            return Err(PlanError::Contradiction(format!("a plan for `{own}` has no section [{other}]; its own is [{own}]")));
+            return Err(PlanError::Contradiction(format!(
+                "a plan for `{own}` has no section [{other}]; its own is [{own}]"
+            )));
         }
         units::check(self)?;
         if self.command == Command::Scale {
             // Its numbers of replicas are its targets.
             let work = self.scale.clone().unwrap_or_default().resolve()?;
             let targets = scale::targets(&self.target, &work)?;
-            return Ok(Plan { title: self.title.clone(), target: self.target.clone(), targets, work: Work::Scale(work) });
+            return Ok(Plan {
+                title: self.title.clone(),
+                target: self.target.clone(),
+                targets,
+                work: Work::Scale(work),
+            });
         }
         if self.command == Command::Cost {
             // Its modes are its targets.
-            let work = self.cost.clone().unwrap_or_default().resolve(&self.target)?;
+            let work = self
+                .cost
+                .clone()
+                .unwrap_or_default()
+                .resolve(&self.target)?;
             let targets = work.targets();
-            return Ok(Plan { title: self.title.clone(), target: self.target.clone(), targets, work: Work::Cost(work) });
+            return Ok(Plan {
+                title: self.title.clone(),
+                target: self.target.clone(),
+                targets,
+                work: Work::Cost(work),
+            });
         }
         let mut target = self.target.clone();
         match self.command {
@@ -323,7 +375,9 @@ impl PlanFile {
                 calibrate::quiet(&mut target);
             }
             Command::Load => loading::alone(&mut target),
-            Command::Loss => loss::check_target(&mut target, &self.loss.clone().unwrap_or_default())?,
+            Command::Loss => {
+                loss::check_target(&mut target, &self.loss.clone().unwrap_or_default())?
+            }
             _ => {}
         }
         let targets = target.resolve()?;
@@ -335,15 +389,29 @@ impl PlanFile {
         }
         let work = match self.command {
             Command::Lag => Work::Lag(lag.resolve(sandbox)?),
-            Command::Calibrate => Work::Calibrate(self.calibrate.clone().unwrap_or_default().resolve()?),
+            Command::Calibrate => {
+                Work::Calibrate(self.calibrate.clone().unwrap_or_default().resolve()?)
+            }
             Command::Load => Work::Load(self.load.clone().unwrap_or_default().resolve(&targets)?),
             Command::Stale => Work::Stale(self.stale.clone().unwrap_or_default().resolve(sandbox)?),
             Command::Loss => Work::Loss(self.loss.clone().unwrap_or_default().resolve()?),
-            Command::Exposure => Work::Exposure(self.exposure.clone().unwrap_or_default().resolve(&targets)?),
+            Command::Exposure => Work::Exposure(
+                self.exposure
+                    .clone()
+                    .unwrap_or_default()
+                    .resolve(&targets)?,
+            ),
             // The others have been resolved above.
-            Command::Tap | Command::Scale | Command::Cost => Work::Tap(self.tap.clone().unwrap_or_default().resolve(&targets)?),
+            Command::Tap | Command::Scale | Command::Cost => {
+                Work::Tap(self.tap.clone().unwrap_or_default().resolve(&targets)?)
+            }
         };
-        Ok(Plan { title: self.title.clone(), target: target.concrete(&targets), targets, work })
+        Ok(Plan {
+            title: self.title.clone(),
+            target: target.concrete(&targets),
+            targets,
+            work,
+        })
     }
 }
 
@@ -353,15 +421,42 @@ impl Plan {
     pub fn to_file(&self) -> PlanFile {
         let (title, target) = (self.title.clone(), self.target.clone());
         match &self.work {
-            Work::Lag(plan) => PlanFile { title, ..PlanFile::lag(target, plan.to_spec()) },
-            Work::Calibrate(plan) => PlanFile { title, ..PlanFile::calibrate(target, plan.to_spec()) },
-            Work::Tap(plan) => PlanFile { title, ..PlanFile::tap(target, plan.to_spec()) },
-            Work::Load(plan) => PlanFile { title, ..PlanFile::load(target, plan.to_spec()) },
-            Work::Scale(plan) => PlanFile { title, ..PlanFile::scale(target, plan.to_spec()) },
-            Work::Cost(plan) => PlanFile { title, ..PlanFile::cost(target, plan.to_spec()) },
-            Work::Stale(plan) => PlanFile { title, ..PlanFile::stale(target, plan.to_spec()) },
-            Work::Loss(plan) => PlanFile { title, ..PlanFile::loss(target, plan.to_spec()) },
-            Work::Exposure(plan) => PlanFile { title, ..PlanFile::exposure(target, plan.to_spec()) },
+            Work::Lag(plan) => PlanFile {
+                title,
+                ..PlanFile::lag(target, plan.to_spec())
+            },
+            Work::Calibrate(plan) => PlanFile {
+                title,
+                ..PlanFile::calibrate(target, plan.to_spec())
+            },
+            Work::Tap(plan) => PlanFile {
+                title,
+                ..PlanFile::tap(target, plan.to_spec())
+            },
+            Work::Load(plan) => PlanFile {
+                title,
+                ..PlanFile::load(target, plan.to_spec())
+            },
+            Work::Scale(plan) => PlanFile {
+                title,
+                ..PlanFile::scale(target, plan.to_spec())
+            },
+            Work::Cost(plan) => PlanFile {
+                title,
+                ..PlanFile::cost(target, plan.to_spec())
+            },
+            Work::Stale(plan) => PlanFile {
+                title,
+                ..PlanFile::stale(target, plan.to_spec())
+            },
+            Work::Loss(plan) => PlanFile {
+                title,
+                ..PlanFile::loss(target, plan.to_spec())
+            },
+            Work::Exposure(plan) => PlanFile {
+                title,
+                ..PlanFile::exposure(target, plan.to_spec())
+            },
         }
     }
 
@@ -388,9 +483,20 @@ mod tests {
     #[test]
     fn the_smallest_plan_has_every_default() {
         let plan = resolve("command = 'lag'").unwrap();
-        assert_eq!(plan.targets, [Target::Sandbox(SandboxSpec::of("async:1".parse().unwrap()))]);
-        let Work::Lag(lag) = plan.work else { panic!("a plan for another command") };
-        assert_eq!(lag.writes, Writes::Rounds { until: Until::Rounds(1000), size: 1000 });
+        assert_eq!(
+            plan.targets,
+            [Target::Sandbox(SandboxSpec::of("async:1".parse().unwrap()))]
+        );
+        let Work::Lag(lag) = plan.work else {
+            panic!("a plan for another command")
+        };
+        assert_eq!(
+            lag.writes,
+            Writes::Rounds {
+                until: Until::Rounds(1000),
+                size: 1000
+            }
+        );
         assert_eq!(lag.pace, Pace::Every(Span::from_millis(10)));
         assert!(lag.keep_awake);
     }
@@ -449,50 +555,118 @@ mod tests {
             ("writers = 2\npace = 'visible'", "one writer"),
             ("rate = 5", "needs a load"),
             ("load = ['insert:1@primary']\nrate = 0", "rate of 0"),
-            ("load = ['insert:1@primary']\nrate = [1, 2]", "as many rates"),
+            (
+                "load = ['insert:1@primary']\nrate = [1, 2]",
+                "as many rates",
+            ),
             ("load = ['insert@primary']", "is no load"),
             ("workers = [1]", "belong to a backlog"),
             ("backlog = '0s'", "is none"),
             ("backlog = '1s'\nrounds = 5", "no rounds are measured"),
         ] {
-            let error = resolve(&format!("command = 'lag'\n[lag]\n{lag}")).unwrap_err().to_string();
+            let error = resolve(&format!("command = 'lag'\n[lag]\n{lag}"))
+                .unwrap_err()
+                .to_string();
             assert!(error.contains(want), "{lag}: {error}");
         }
         for (plan, want) in [
             ("command = 'lag'\n[calibrate]", "no section [calibrate]"),
-            ("command = 'scale'\n[target]\nsandbox = 'async:2'", "starts its own servers"),
-            ("command = 'scale'\n[scale]\nreplicas = '0..3'\ncheck-prediction = true", "5 numbers of replicas"),
+            (
+                "command = 'scale'\n[target]\nsandbox = 'async:2'",
+                "starts its own servers",
+            ),
+            (
+                "command = 'scale'\n[scale]\nreplicas = '0..3'\ncheck-prediction = true",
+                "5 numbers of replicas",
+            ),
             ("command = 'scale'\n[scale]\nthreads = 0", "threads must be"),
-            ("command = 'scale'\n[scale]\nmode = 'galera'", "no read replicas"),
-            ("command = 'scale'\n[scale]\nfor = '1ms'", "its own beginning"),
+            (
+                "command = 'scale'\n[scale]\nmode = 'galera'",
+                "no read replicas",
+            ),
+            (
+                "command = 'scale'\n[scale]\nfor = '1ms'",
+                "its own beginning",
+            ),
             ("command = 'scale'\n[scale]\nstarts = 0", "from 1 to 1000"),
             ("command = 'tap'\n[tap]\nevery = '1ms'", "stretches of"),
             ("command = 'tap'\n[tap]\nonly = ['.t']", "no schema"),
             ("command = 'tap'\n[tap]\nrest = '1s'", "100ms at the most"),
-            ("command = 'tap'\n[target]\nsandbox = ['async:1', 'async:2']", "one target"),
+            (
+                "command = 'tap'\n[target]\nsandbox = ['async:1', 'async:2']",
+                "one target",
+            ),
             ("command = 'load'\n[load]\nthreads = 0", "1 to 1024 threads"),
             ("command = 'load'\n[load]\nrate = 0", "rate of 0"),
-            ("command = 'load'\n[load]\narrivals = 'poisson'", "add a rate"),
-            ("command = 'load'\n[load]\nworkload = ['insert', 'insert']", "given twice"),
+            (
+                "command = 'load'\n[load]\narrivals = 'poisson'",
+                "add a rate",
+            ),
+            (
+                "command = 'load'\n[load]\nworkload = ['insert', 'insert']",
+                "given twice",
+            ),
             ("command = 'load'\n[load]\nfor = '0s'", "above 0"),
-            ("command = 'loss'\n[target]\nsandbox = 'none'", "has no replica"),
-            ("command = 'loss'\n[target]\nsandbox = ['async:1', 'async:0']", "async:0 has no replica"),
-            ("command = 'loss'\n[target]\nsandbox = 'galera:1'", "has no replica"),
-            ("command = 'loss'\n[target]\nsandbox = 'work'", "starts and removes itself"),
-            ("command = 'loss'\n[target]\nprimary = 'mysql://a/'\nreplicas = ['mysql://b/']", "never servers of yours"),
-            ("command = 'loss'\n[target]\nprimary = 'mysql://a/'", "never servers of yours"),
+            (
+                "command = 'loss'\n[target]\nsandbox = 'none'",
+                "has no replica",
+            ),
+            (
+                "command = 'loss'\n[target]\nsandbox = ['async:1', 'async:0']",
+                "async:0 has no replica",
+            ),
+            (
+                "command = 'loss'\n[target]\nsandbox = 'galera:1'",
+                "has no replica",
+            ),
+            (
+                "command = 'loss'\n[target]\nsandbox = 'work'",
+                "starts and removes itself",
+            ),
+            (
+                "command = 'loss'\n[target]\nprimary = 'mysql://a/'\nreplicas = ['mysql://b/']",
+                "never servers of yours",
+            ),
+            (
+                "command = 'loss'\n[target]\nprimary = 'mysql://a/'",
+                "never servers of yours",
+            ),
             ("command = 'loss'\n[loss]\ncrashes = 0", "crashes must be"),
             ("command = 'loss'\n[loss]\ngap = '1s'", "isolated crashes"),
             ("command = 'loss'\n[loss]\nfor = '1h'", "before a crash"),
-            ("command = 'exposure'\n[target]\nsandbox = ['async:1', 'async:2']", "one target"),
-            ("command = 'exposure'\n[target]\nsandbox = 'work'\n[exposure]\nwriters = 2", "writes nothing"),
-            ("command = 'exposure'\n[exposure]\nlook = '1us'", "are asked every"),
-            ("command = 'calibrate'\n[calibrate]\ndelays = ['0']", "above 0"),
-            ("command = 'calibrate'\n[calibrate]\ndelays = ['11s']", "10s at the most"),
+            (
+                "command = 'exposure'\n[target]\nsandbox = ['async:1', 'async:2']",
+                "one target",
+            ),
+            (
+                "command = 'exposure'\n[target]\nsandbox = 'work'\n[exposure]\nwriters = 2",
+                "writes nothing",
+            ),
+            (
+                "command = 'exposure'\n[exposure]\nlook = '1us'",
+                "are asked every",
+            ),
+            (
+                "command = 'calibrate'\n[calibrate]\ndelays = ['0']",
+                "above 0",
+            ),
+            (
+                "command = 'calibrate'\n[calibrate]\ndelays = ['11s']",
+                "10s at the most",
+            ),
             ("command = 'calibrate'\n[calibrate]\nrepeats = 0", "repeats"),
-            ("command = 'calibrate'\n[target]\nsandbox = 'galera:3'", "async:N only"),
-            ("command = 'calibrate'\n[target]\nlink-delay = '1ms'", "--delays"),
-            ("command = 'calibrate'\n[target]\nprimary = 'mysql://a/'\nreplicas = ['mysql://b/']", "a replication link of ours"),
+            (
+                "command = 'calibrate'\n[target]\nsandbox = 'galera:3'",
+                "async:N only",
+            ),
+            (
+                "command = 'calibrate'\n[target]\nlink-delay = '1ms'",
+                "--delays",
+            ),
+            (
+                "command = 'calibrate'\n[target]\nprimary = 'mysql://a/'\nreplicas = ['mysql://b/']",
+                "a replication link of ours",
+            ),
         ] {
             let error = resolve(plan).unwrap_err().to_string();
             assert!(error.contains(want), "{plan}: {error}");
@@ -500,16 +674,30 @@ mod tests {
         for (target, want) in [
             ("primary = 'mysql://a/'", "without a replica"),
             ("replicas = ['mysql://a/']", "without its primary"),
-            ("sandbox = 'async:1'\nprimary = 'mysql://a/'\nreplicas = ['mysql://b/']", "either a sandbox"),
+            (
+                "sandbox = 'async:1'\nprimary = 'mysql://a/'\nreplicas = ['mysql://b/']",
+                "either a sandbox",
+            ),
             ("sandbox = ['async:1', 'async:1']", "given twice"),
             ("sandbox = []", "empty"),
             ("sandbox = 'ring:3'", "unknown sandbox shape"),
             ("sandbox = 'work'\nlink-delay = '1ms'", "sandbox up"),
-            ("nodes = [{ name = 'a', url = 'mysql://a/' }, { name = 'a', url = 'mysql://b/' }]", "two servers are called"),
-            ("nodes = [{ name = 'a', url = 'mysql://a/' }, { name = 'b', url = 'mysql://a/' }]", "the same address"),
-            ("nodes = [{ name = 'a', url = 'mysql://a/' }, { name = 'b', source = 'c', url = 'mysql://b/' }]", "no other server"),
+            (
+                "nodes = [{ name = 'a', url = 'mysql://a/' }, { name = 'a', url = 'mysql://b/' }]",
+                "two servers are called",
+            ),
+            (
+                "nodes = [{ name = 'a', url = 'mysql://a/' }, { name = 'b', url = 'mysql://a/' }]",
+                "the same address",
+            ),
+            (
+                "nodes = [{ name = 'a', url = 'mysql://a/' }, { name = 'b', source = 'c', url = 'mysql://b/' }]",
+                "no other server",
+            ),
         ] {
-            let error = resolve(&format!("command = 'lag'\n[target]\n{target}")).unwrap_err().to_string();
+            let error = resolve(&format!("command = 'lag'\n[target]\n{target}"))
+                .unwrap_err()
+                .to_string();
             assert!(error.contains(want), "{target}: {error}");
         }
     }
@@ -517,10 +705,19 @@ mod tests {
     #[test]
     fn functions_and_engines_belong_to_sandboxes_that_are_started() {
         let plan = resolve("command = 'lag'\n[target]\nsandbox = ['async:1', 'galera:3']\nudf = true\nfederated = true").unwrap();
-        let all = plan.targets.iter().all(|target| matches!(target, Target::Sandbox(spec) if spec.udf && spec.federated));
+        let all = plan
+            .targets
+            .iter()
+            .all(|target| matches!(target, Target::Sandbox(spec) if spec.udf && spec.federated));
         assert!(all && plan.target.udf, "{:?}", plan.targets);
-        for target in ["sandbox = 'work'", "primary = 'mysql://a/'\nreplicas = ['mysql://b/']"] {
-            assert!(resolve(&format!("command = 'lag'\n[target]\n{target}\nudf = true")).is_err(), "{target}");
+        for target in [
+            "sandbox = 'work'",
+            "primary = 'mysql://a/'\nreplicas = ['mysql://b/']",
+        ] {
+            assert!(
+                resolve(&format!("command = 'lag'\n[target]\n{target}\nudf = true")).is_err(),
+                "{target}"
+            );
         }
     }
 
@@ -528,42 +725,98 @@ mod tests {
     fn both_wait_points_are_crashed_unless_one_is_chosen() {
         let labels = |text: &str| {
             let plan = resolve(text).unwrap();
-            let Work::Loss(loss) = &plan.work else { panic!("a plan for another command") };
-            loss.cases(&plan.targets).into_iter().map(|case| case.label).collect::<Vec<_>>()
+            let Work::Loss(loss) = &plan.work else {
+                panic!("a plan for another command")
+            };
+            loss.cases(&plan.targets)
+                .into_iter()
+                .map(|case| case.label)
+                .collect::<Vec<_>>()
         };
         let both = labels("command = 'loss'\n[target]\nsandbox = ['async:1', 'mysql/semi-sync:1']");
-        assert_eq!(both, ["async:1", "mysql/semi-sync:1 after-commit", "mysql/semi-sync:1 after-sync"]);
-        let one = labels("command = 'loss'\n[target]\nsandbox = 'semi-sync:1'\nwait-point = 'after-sync'");
+        assert_eq!(
+            both,
+            [
+                "async:1",
+                "mysql/semi-sync:1 after-commit",
+                "mysql/semi-sync:1 after-sync"
+            ]
+        );
+        let one = labels(
+            "command = 'loss'\n[target]\nsandbox = 'semi-sync:1'\nwait-point = 'after-sync'",
+        );
         assert_eq!(one, ["semi-sync:1 after-sync"]);
     }
 
     #[test]
     fn an_isolated_crash_has_a_link_to_cut() {
         let plan = resolve("command = 'loss'\n[loss]\ncrash = 'isolated'").unwrap();
-        assert!(matches!(plan.targets.as_slice(), [Target::Sandbox(spec)] if spec.link.is_some()), "{:?}", plan.targets);
+        assert!(
+            matches!(plan.targets.as_slice(), [Target::Sandbox(spec)] if spec.link.is_some()),
+            "{:?}",
+            plan.targets
+        );
     }
 
     #[test]
     fn an_unknown_key_is_named_with_its_line() {
-        let error = PlanFile::from_toml("command = 'lag'\n\n[lag]\nround = 5\n").unwrap_err().to_string();
-        assert!(error.contains("line 4") && error.contains("round"), "{error}");
+        let error = PlanFile::from_toml("command = 'lag'\n\n[lag]\nround = 5\n")
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("line 4") && error.contains("round"),
+            "{error}"
+        );
     }
 
     #[test]
     fn what_was_meant_is_said() {
         for (text, want) in [
             ("command = 'lga'", "did you mean `lag`?"),
-            ("command = 'lag'\n[lag]\nrouns = 5", "did you mean `rounds`?"),
-            ("command = 'lag'\n[lag]\nwarm_up = 5", "did you mean `warm-up`?"),
-            ("command = 'lag'\nrounds = 5", "`rounds` is a key of [lag] and [calibrate]"),
-            ("command = 'lag'\n[lag]\nmethod = 'pol'", "did you mean `poll`?"),
-            ("command = 'lag'\n[lag]\npace = 'visibel'", "did you mean `visible`?"),
-            ("command = 'lag'\n[target]\nsandbox = 'semisync:1'", "did you mean `semi-sync`?"),
-            ("command = 'lag'\n[target]\nwait-point = 'after-commmit'", "did you mean `after-commit`?"),
-            ("command = 'cost'\n[cost]\nmodes = 'none,galrea'", "did you mean `galera`?"),
-            ("command = 'cost'\n[cost]\ndurability = 'strikt'", "did you mean `strict`?"),
-            ("command = 'scale'\n[scale]\nmode = 'asinc'", "did you mean `async`?"),
-            ("command = 'stale'\n[stale]\nsync-reads = 'befor'", "did you mean `before`?"),
+            (
+                "command = 'lag'\n[lag]\nrouns = 5",
+                "did you mean `rounds`?",
+            ),
+            (
+                "command = 'lag'\n[lag]\nwarm_up = 5",
+                "did you mean `warm-up`?",
+            ),
+            (
+                "command = 'lag'\nrounds = 5",
+                "`rounds` is a key of [lag] and [calibrate]",
+            ),
+            (
+                "command = 'lag'\n[lag]\nmethod = 'pol'",
+                "did you mean `poll`?",
+            ),
+            (
+                "command = 'lag'\n[lag]\npace = 'visibel'",
+                "did you mean `visible`?",
+            ),
+            (
+                "command = 'lag'\n[target]\nsandbox = 'semisync:1'",
+                "did you mean `semi-sync`?",
+            ),
+            (
+                "command = 'lag'\n[target]\nwait-point = 'after-commmit'",
+                "did you mean `after-commit`?",
+            ),
+            (
+                "command = 'cost'\n[cost]\nmodes = 'none,galrea'",
+                "did you mean `galera`?",
+            ),
+            (
+                "command = 'cost'\n[cost]\ndurability = 'strikt'",
+                "did you mean `strict`?",
+            ),
+            (
+                "command = 'scale'\n[scale]\nmode = 'asinc'",
+                "did you mean `async`?",
+            ),
+            (
+                "command = 'stale'\n[stale]\nsync-reads = 'befor'",
+                "did you mean `before`?",
+            ),
         ] {
             let error = resolve(text).unwrap_err().to_string();
             assert!(error.contains(want), "{text}: {error}");
@@ -573,14 +826,36 @@ mod tests {
     #[test]
     fn minutes_for_milliseconds_are_noticed_with_their_line() {
         for (text, wants) in [
-            ("command = 'lag'\n[lag]\npace = 'every 10m'", ["line 3, column 1", "did you mean 10ms?"]),
-            ("command = 'lag'\n\n[target]\nlink-delay = '5m'", ["line 4, column 1", "did you mean 5ms?"]),
-            ("command = 'calibrate'\n[calibrate]\ndelays = ['1ms', '2m']", ["line 3, column 1", "did you mean 2ms?"]),
-            ("command = 'cost'\n[cost]\nblock = '11m'", ["line 3", "did you mean 11ms?"]),
-            ("command = 'lag'\n[lag]\nrounds = 0", ["line 3, column 1: rounds = 0", "at least 1"]),
-            ("command = 'lag'\n[lag]\nrounds = 5\nfor = '2s'", ["line 3", "exclude"]),
+            (
+                "command = 'lag'\n[lag]\npace = 'every 10m'",
+                ["line 3, column 1", "did you mean 10ms?"],
+            ),
+            (
+                "command = 'lag'\n\n[target]\nlink-delay = '5m'",
+                ["line 4, column 1", "did you mean 5ms?"],
+            ),
+            (
+                "command = 'calibrate'\n[calibrate]\ndelays = ['1ms', '2m']",
+                ["line 3, column 1", "did you mean 2ms?"],
+            ),
+            (
+                "command = 'cost'\n[cost]\nblock = '11m'",
+                ["line 3", "did you mean 11ms?"],
+            ),
+            (
+                "command = 'lag'\n[lag]\nrounds = 0",
+                ["line 3, column 1: rounds = 0", "at least 1"],
+            ),
+            (
+                "command = 'lag'\n[lag]\nrounds = 5\nfor = '2s'",
+                ["line 3", "exclude"],
+            ),
         ] {
-            let error = PlanFile::from_toml(text).unwrap().resolve_from(text).unwrap_err().to_string();
+            let error = PlanFile::from_toml(text)
+                .unwrap()
+                .resolve_from(text)
+                .unwrap_err()
+                .to_string();
             for want in wants {
                 assert!(error.contains(want), "{text}: {error}");
             }
@@ -589,8 +864,13 @@ mod tests {
 
     #[test]
     fn a_password_in_a_plan_is_refused() {
-        let error = resolve("command = 'lag'\n[target]\nprimary = 'mysql://u:pw@a/'").unwrap_err().to_string();
-        assert!(error.contains("line 3") && error.contains("must not hold a URL with a password"), "{error}");
+        let error = resolve("command = 'lag'\n[target]\nprimary = 'mysql://u:pw@a/'")
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("line 3") && error.contains("must not hold a URL with a password"),
+            "{error}"
+        );
         assert!(!error.contains("pw"), "{error}");
     }
 

@@ -13,15 +13,23 @@ pub(super) fn line_and_column(text: &str, at: usize) -> (usize, usize) {
 /// The settings that a message about a whole plan names, as lines of the text with their
 /// numbers; none that could hold a URL and so a password.
 pub(super) fn named(message: &str, text: &str, sections: &[&str]) -> String {
-    let Ok(table) = DeTable::parse(text) else { return String::new() };
-    let words: Vec<&str> = message.split(|letter: char| !letter.is_alphanumeric() && letter != '-').collect();
+    let Ok(table) = DeTable::parse(text) else {
+        return String::new();
+    };
+    let words: Vec<&str> = message
+        .split(|letter: char| !letter.is_alphanumeric() && letter != '-')
+        .collect();
     let mut lines: Vec<(usize, usize)> = Vec::new();
     let mut find = |table: &DeTable<'_>| {
         for (key, _) in table {
             let name: &str = key.get_ref();
             // `for` is a word of every second sentence.
             let meant = match name {
-                "for" => message.starts_with("for ") || message.contains("`for`") || message.contains("and for exclude"),
+                "for" => {
+                    message.starts_with("for ")
+                        || message.contains("`for`")
+                        || message.contains("and for exclude")
+                }
                 name => words.contains(&name),
             };
             if meant {
@@ -30,7 +38,9 @@ pub(super) fn named(message: &str, text: &str, sections: &[&str]) -> String {
         }
     };
     for section in sections {
-        if let Some(DeValue::Table(table)) = table.get_ref().get(*section).map(toml::Spanned::get_ref) {
+        if let Some(DeValue::Table(table)) =
+            table.get_ref().get(*section).map(toml::Spanned::get_ref)
+        {
             find(table);
         }
     }
@@ -40,7 +50,8 @@ pub(super) fn named(message: &str, text: &str, sections: &[&str]) -> String {
         .into_iter()
         .filter_map(|(line, column)| {
             let content = text.lines().nth(line - 1)?.trim();
-            (!content.contains("://")).then(|| format!("\n  line {line}, column {column}: {content}"))
+            (!content.contains("://"))
+                .then(|| format!("\n  line {line}, column {column}: {content}"))
         })
         .collect()
 }

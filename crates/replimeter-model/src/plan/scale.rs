@@ -49,11 +49,19 @@ impl FromStr for Replicas {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let refuse = || format!("`{text}` are no numbers of replicas; write 0..4, or several with commas, up to {MOST_REPLICAS}");
+        let refuse = || {
+            format!(
+                "`{text}` are no numbers of replicas; write 0..4, or several with commas, up to {MOST_REPLICAS}"
+            )
+        };
         let number = |text: &str| {
             let text = text.trim();
             let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-            digits.then(|| text.parse::<u32>().ok()).flatten().filter(|number| *number <= MOST_REPLICAS).ok_or_else(refuse)
+            digits
+                .then(|| text.parse::<u32>().ok())
+                .flatten()
+                .filter(|number| *number <= MOST_REPLICAS)
+                .ok_or_else(refuse)
         };
         let mut counts = Vec::new();
         for part in text.split(',') {
@@ -79,7 +87,10 @@ impl fmt::Display for Replicas {
         let mut rest = self.0.as_slice();
         let mut first = true;
         while let Some(low) = rest.first() {
-            let run = (0u32..).zip(rest).take_while(|(step, count)| low + step == **count).count();
+            let run = (0u32..)
+                .zip(rest)
+                .take_while(|(step, count)| low + step == **count)
+                .count();
             f.write_str(if first { "" } else { "," })?;
             first = false;
             match run {
@@ -119,9 +130,16 @@ impl ScaleMode {
     /// # Errors
     /// When there is no such shape.
     pub fn shape(self, replicas: u32) -> Result<Shape, String> {
-        let engine = self.engine.map_or_else(String::new, |engine| format!("{}/", engine.name()));
-        let text = if replicas == 0 { format!("{engine}none") } else { format!("{engine}{}:{replicas}", self.mode.name()) };
-        text.parse().map_err(|error: crate::shape::ShapeError| error.to_string())
+        let engine = self
+            .engine
+            .map_or_else(String::new, |engine| format!("{}/", engine.name()));
+        let text = if replicas == 0 {
+            format!("{engine}none")
+        } else {
+            format!("{engine}{}:{replicas}", self.mode.name())
+        };
+        text.parse()
+            .map_err(|error: crate::shape::ShapeError| error.to_string())
     }
 }
 
@@ -138,7 +156,10 @@ impl FromStr for ScaleMode {
                 "`{text}` has no read replicas: every member takes part in every write; there are async, semi-sync and chain"
             ));
         }
-        Ok(Self { engine: shape.engine(), mode: shape.mode() })
+        Ok(Self {
+            engine: shape.engine(),
+            mode: shape.mode(),
+        })
     }
 }
 
@@ -159,7 +180,9 @@ serde_as_text!(
 );
 
 /// What runs in a block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum ScalePhase {
     /// Inserts alone.
@@ -283,14 +306,21 @@ pub struct ScalePlan {
 impl ScaleSpec {
     pub(super) fn resolve(&self) -> Result<ScalePlan, PlanError> {
         let default = |text: &str| text.parse().map_err(PlanError::Contradiction);
-        let replicas = self.replicas.clone().map_or_else(|| default(DEFAULT_REPLICAS), Ok)?;
+        let replicas = self
+            .replicas
+            .clone()
+            .map_or_else(|| default(DEFAULT_REPLICAS), Ok)?;
         let threads = self.threads.unwrap_or(DEFAULT_THREADS);
         if threads == 0 || threads > MOST_THREADS {
-            return Err(PlanError::Contradiction(format!("threads must be from 1 to {MOST_THREADS}")));
+            return Err(PlanError::Contradiction(format!(
+                "threads must be from 1 to {MOST_THREADS}"
+            )));
         }
         let duration = self.duration.unwrap_or(Span::from_secs(5));
         if duration.0 < std::time::Duration::from_millis(100) {
-            return contradiction("a block shorter than 100ms measures its own beginning; give for a longer time");
+            return contradiction(
+                "a block shorter than 100ms measures its own beginning; give for a longer time",
+            );
         }
         let (blocks, starts) = (self.blocks.unwrap_or(1), self.starts.unwrap_or(3));
         if !(1..=MOST).contains(&blocks) || !(1..=MOST).contains(&starts) {
@@ -303,14 +333,23 @@ impl ScaleSpec {
             )));
         }
         if check_prediction && replicas.most() >= MOST_REPLICAS {
-            return contradiction("there is no sandbox with one more replica to check the prediction on");
+            return contradiction(
+                "there is no sandbox with one more replica to check the prediction on",
+            );
         }
         let size = match self.size {
             Some(size) => size,
-            None => DEFAULT_SIZE.parse().map_err(|error: <Size as FromStr>::Err| PlanError::Contradiction(error.to_string()))?,
+            None => DEFAULT_SIZE
+                .parse()
+                .map_err(|error: <Size as FromStr>::Err| {
+                    PlanError::Contradiction(error.to_string())
+                })?,
         };
         let plan = ScalePlan {
-            mode: self.mode.unwrap_or(ScaleMode { engine: None, mode: Mode::Async }),
+            mode: self.mode.unwrap_or(ScaleMode {
+                engine: None,
+                mode: Mode::Async,
+            }),
             replicas,
             threads,
             duration,
@@ -379,7 +418,11 @@ impl ScalePlan {
 /// The sandboxes of a plan: one for each number of replicas, and one more that a
 /// prediction is checked on.
 pub(super) fn targets(spec: &TargetSpec, plan: &ScalePlan) -> Result<Vec<Target>, PlanError> {
-    if spec.sandbox.is_some() || spec.primary.is_some() || !spec.replicas.is_empty() || !spec.nodes.is_empty() {
+    if spec.sandbox.is_some()
+        || spec.primary.is_some()
+        || !spec.replicas.is_empty()
+        || !spec.nodes.is_empty()
+    {
         return contradiction(
             "scale starts its own servers, with more replicas each time: say how many with replicas (0..4), and how they replicate with mode (async, semi-sync, mysql/async …)",
         );
@@ -394,8 +437,11 @@ pub(super) fn targets(spec: &TargetSpec, plan: &ScalePlan) -> Result<Vec<Target>
         .map(|count| plan.mode.shape(count))
         .collect::<Result<_, _>>()
         .map_err(PlanError::Contradiction)?;
-    let Some(first) = shapes.first() else { return contradiction("no number of replicas is given") };
-    let specs = SandboxSpec::resolve(&shapes, &spec.common(*first)).map_err(PlanError::Contradiction)?;
+    let Some(first) = shapes.first() else {
+        return contradiction("no number of replicas is given");
+    };
+    let specs =
+        SandboxSpec::resolve(&shapes, &spec.common(*first)).map_err(PlanError::Contradiction)?;
     Ok(specs.into_iter().map(Target::Sandbox).collect())
 }
 
@@ -414,7 +460,10 @@ mod tests {
             ("0..2,5..7", vec![0, 1, 2, 5, 6, 7], "0..2,5..7"),
         ] {
             let replicas: Replicas = text.parse().unwrap();
-            assert_eq!((replicas.counts(), replicas.to_string().as_str()), (counts.as_slice(), shown));
+            assert_eq!(
+                (replicas.counts(), replicas.to_string().as_str()),
+                (counts.as_slice(), shown)
+            );
         }
         for text in ["", "..", "2..", "2..1", "-1", "65", "a", "1,,2", "1;2"] {
             assert!(text.parse::<Replicas>().is_err(), "{text}");
@@ -433,7 +482,14 @@ mod tests {
 
     #[test]
     fn readers_by_policy() {
-        let plan = |reads| ScaleSpec { reads: Some(reads), ..ScaleSpec::default() }.resolve().unwrap();
+        let plan = |reads| {
+            ScaleSpec {
+                reads: Some(reads),
+                ..ScaleSpec::default()
+            }
+            .resolve()
+            .unwrap()
+        };
         let readers = |reads| [0, 1, 3].map(|replicas| plan(reads).readers(replicas));
         assert_eq!(readers(Reads::Replicas), [1, 1, 3]);
         assert_eq!(readers(Reads::All), [1, 2, 4]);

@@ -45,7 +45,14 @@ pub enum SyncReads {
 
 impl SyncReads {
     /// All of them.
-    pub const ALL: [Self; 6] = [Self::Off, Self::On, Self::Before, Self::After, Self::BeforeAndAfter, Self::Gtid];
+    pub const ALL: [Self; 6] = [
+        Self::Off,
+        Self::On,
+        Self::Before,
+        Self::After,
+        Self::BeforeAndAfter,
+        Self::Gtid,
+    ];
 
     /// The name in plans and reports.
     #[must_use]
@@ -66,13 +73,16 @@ impl FromStr for SyncReads {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let known = || Self::ALL.map(Self::name).join(", ");
-        Self::ALL.into_iter().find(|level| level.name() == text).ok_or_else(|| {
-            format!(
-                "unknown way of synchronous reads `{text}`{}; known: {}",
-                suggest::hint(text, Self::ALL.map(Self::name)),
-                known()
-            )
-        })
+        Self::ALL
+            .into_iter()
+            .find(|level| level.name() == text)
+            .ok_or_else(|| {
+                format!(
+                    "unknown way of synchronous reads `{text}`{}; known: {}",
+                    suggest::hint(text, Self::ALL.map(Self::name)),
+                    known()
+                )
+            })
     }
 }
 
@@ -89,7 +99,20 @@ serde_as_text!(
 );
 
 /// What becomes of a connection between two rounds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum Pool {
     /// It stays as it is.
@@ -153,7 +176,9 @@ impl FromStr for Offsets {
                 format!("`{text}` is no list of times: {error}; write auto, none, or such as 0,100us,1ms")
             })?;
             if span > LONGEST_OFFSET {
-                return Err(format!("a read is scheduled at most {LONGEST_OFFSET} after the acknowledgement"));
+                return Err(format!(
+                    "a read is scheduled at most {LONGEST_OFFSET} after the acknowledgement"
+                ));
             }
             spans.push(span);
         }
@@ -171,7 +196,13 @@ impl fmt::Display for Offsets {
         match self {
             Self::Auto => f.write_str("auto"),
             Self::None => f.write_str("none"),
-            Self::At(spans) => f.write_str(&spans.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")),
+            Self::At(spans) => f.write_str(
+                &spans
+                    .iter()
+                    .map(ToString::to_string)
+                    .collect::<Vec<_>>()
+                    .join(","),
+            ),
         }
     }
 }
@@ -195,7 +226,10 @@ impl FromStr for Case {
         if text.trim() == NO_LOAD {
             return Ok(Self::default());
         }
-        text.split(" + ").map(|load| load.trim().parse()).collect::<Result<_, _>>().map(Self)
+        text.split(" + ")
+            .map(|load| load.trim().parse())
+            .collect::<Result<_, _>>()
+            .map(Self)
     }
 }
 
@@ -204,7 +238,14 @@ impl fmt::Display for Case {
         if self.0.is_empty() {
             return f.write_str(NO_LOAD);
         }
-        f.write_str(&self.0.iter().map(ToString::to_string).collect::<Vec<_>>().join(" + "))
+        f.write_str(
+            &self
+                .0
+                .iter()
+                .map(ToString::to_string)
+                .collect::<Vec<_>>()
+                .join(" + "),
+        )
     }
 }
 
@@ -230,8 +271,15 @@ impl FromStr for Judged {
     fn from_str(text: &str) -> Result<Self, String> {
         let refuse = || format!("`{text}` is not WRITERS:READERS, such as 4:8; each from 1 to 256");
         let (writers, readers) = text.split_once(':').ok_or_else(refuse)?;
-        let number = |text: &str| text.parse().ok().filter(|number| (1..=256).contains(number));
-        Ok(Self { writers: number(writers).ok_or_else(refuse)?, readers: number(readers).ok_or_else(refuse)? })
+        let number = |text: &str| {
+            text.parse()
+                .ok()
+                .filter(|number| (1..=256).contains(number))
+        };
+        Ok(Self {
+            writers: number(writers).ok_or_else(refuse)?,
+            readers: number(readers).ok_or_else(refuse)?,
+        })
     }
 }
 
@@ -260,7 +308,9 @@ impl FromStr for JudgeLoad {
         if text == OF_THE_LOAD {
             return Ok(Self::Load);
         }
-        text.parse().map(Self::Own).map_err(|reason: String| format!("{reason}; or `{OF_THE_LOAD}` for that of --load"))
+        text.parse()
+            .map(Self::Own)
+            .map_err(|reason: String| format!("{reason}; or `{OF_THE_LOAD}` for that of --load"))
     }
 }
 
@@ -281,9 +331,15 @@ serde_as_text!(
 impl Judged {
     /// As loads.
     fn loads(self) -> [LoadSpec; 2] {
-        let load =
-            |workload: &str, threads: u32, node: &str| LoadSpec { workload: workload.to_owned(), threads, node: node.to_owned() };
-        [load("versioned-update", self.writers, "writer"), load("versioned-select", self.readers, READERS)]
+        let load = |workload: &str, threads: u32, node: &str| LoadSpec {
+            workload: workload.to_owned(),
+            threads,
+            node: node.to_owned(),
+        };
+        [
+            load("versioned-update", self.writers, "writer"),
+            load("versioned-select", self.readers, READERS),
+        ]
     }
 }
 
@@ -403,14 +459,22 @@ pub struct StalePlan {
 }
 
 /// Refuses what is given twice.
-fn distinct<T: PartialEq + Clone>(values: Option<&OneOrMore<T>>, default: T, what: &str) -> Result<Vec<T>, PlanError> {
+fn distinct<T: PartialEq + Clone>(
+    values: Option<&OneOrMore<T>>,
+    default: T,
+    what: &str,
+) -> Result<Vec<T>, PlanError> {
     let values = values.map_or_else(|| vec![default], OneOrMore::all);
     if values.is_empty() {
-        return Err(PlanError::Contradiction(format!("the list of {what} is empty")));
+        return Err(PlanError::Contradiction(format!(
+            "the list of {what} is empty"
+        )));
     }
     for (index, value) in values.iter().enumerate() {
         if values[..index].contains(value) {
-            return Err(PlanError::Contradiction(format!("one of {what} is given twice")));
+            return Err(PlanError::Contradiction(format!(
+                "one of {what} is given twice"
+            )));
         }
     }
     Ok(values)
@@ -421,13 +485,17 @@ impl StaleSpec {
         let until = match (self.rounds, self.duration) {
             (Some(_), Some(_)) => return contradiction("rounds and for exclude each other"),
             (Some(0), None) => return contradiction("rounds must be at least 1"),
-            (None, Some(span)) if span.0.is_zero() => return contradiction("a run for 0s measures nothing"),
+            (None, Some(span)) if span.0.is_zero() => {
+                return contradiction("a run for 0s measures nothing");
+            }
             (None, Some(span)) => Until::Elapsed(span),
             (rounds, None) => Until::Rounds(rounds.unwrap_or(DEFAULT_ROUNDS)),
         };
         let rows = self.rows.unwrap_or(DEFAULT_ROWS);
         if !(1..=MOST_ROWS).contains(&rows) {
-            return Err(PlanError::Contradiction(format!("rows must be from 1 to {MOST_ROWS}")));
+            return Err(PlanError::Contradiction(format!(
+                "rows must be from 1 to {MOST_ROWS}"
+            )));
         }
         let timeout = self.timeout.unwrap_or(Span::from_secs(10));
         if timeout.0.is_zero() {
@@ -436,14 +504,22 @@ impl StaleSpec {
         if !self.load.is_empty() && !self.cases.is_empty() {
             return contradiction("load is one case by itself; give either load or cases");
         }
-        let mut cases = if self.cases.is_empty() { vec![Case(self.load.clone())] } else { self.cases.clone() };
+        let mut cases = if self.cases.is_empty() {
+            vec![Case(self.load.clone())]
+        } else {
+            self.cases.clone()
+        };
         for (index, case) in cases.iter().enumerate() {
             if cases[..index].contains(case) {
-                return Err(PlanError::Contradiction(format!("the case `{case}` is given twice")));
+                return Err(PlanError::Contradiction(format!(
+                    "the case `{case}` is given twice"
+                )));
             }
         }
         if let Some(JudgeLoad::Own(judged)) = self.judge_load {
-            cases.iter_mut().for_each(|case| case.0.extend(judged.loads()));
+            cases
+                .iter_mut()
+                .for_each(|case| case.0.extend(judged.loads()));
         }
         if self.rate == Some(0) {
             return contradiction("a rate of 0 is no load; leave rate out for a closed loop");
@@ -455,17 +531,23 @@ impl StaleSpec {
             return contradiction("arrivals belong to a rate; add rate, such as 2000");
         }
         if self.load_size.is_some() && cases.iter().all(|case| case.0.is_empty()) {
-            return contradiction("load-size is how much data a load works on; add load, such as oltp-mix:32@node1");
+            return contradiction(
+                "load-size is how much data a load works on; add load, such as oltp-mix:32@node1",
+            );
         }
         let sync_reads = distinct(self.sync_reads.as_ref(), SyncReads::Off, "sync-reads")?;
         let pools = distinct(self.pool.as_ref(), Pool::Keep, "pool")?;
         if pools != [Pool::Keep] && sync_reads == [SyncReads::Off] {
-            return contradiction("pool is about synchronous reads, which a reset connection forgets; add sync-reads");
+            return contradiction(
+                "pool is about synchronous reads, which a reset connection forgets; add sync-reads",
+            );
         }
         let readers = self.reader.as_ref().map(OneOrMore::all).unwrap_or_default();
         for (index, reader) in readers.iter().enumerate() {
             if readers[..index].contains(reader) {
-                return Err(PlanError::Contradiction(format!("the reader `{reader}` is given twice")));
+                return Err(PlanError::Contradiction(format!(
+                    "the reader `{reader}` is given twice"
+                )));
             }
         }
         let pace = self.pace.unwrap_or_default();
@@ -480,13 +562,17 @@ impl StaleSpec {
                 "with judge-load the load's own statements are all there is, and waiting for a GTID is one more: sync-reads may be off, before, after, before-and-after",
             );
         }
-        if judged.is_some() && (self.offsets.is_some() || self.curve_rounds.is_some() || self.pace.is_some()) {
+        if judged.is_some()
+            && (self.offsets.is_some() || self.curve_rounds.is_some() || self.pace.is_some())
+        {
             return contradiction(
                 "with judge-load there are no rounds: its own reads make the curve; leave out offsets, curve-rounds and pace",
             );
         }
         if judged.is_some() && self.rounds.is_some() {
-            return contradiction("with judge-load there are no rounds: say for how long, such as for 30s");
+            return contradiction(
+                "with judge-load there are no rounds: say for how long, such as for 30s",
+            );
         }
         if judged.is_some() && pools != [Pool::Keep] {
             return contradiction("with judge-load connections are kept; leave out pool");
@@ -517,7 +603,11 @@ impl StaleSpec {
             cases,
             rate: self.rate,
             arrivals: self.arrivals.unwrap_or_default(),
-            load_size: self.load_size.or_else(|| self.rows.filter(|_| judged.is_some()).map(|rows| Size::Rows(rows.into()))),
+            load_size: self.load_size.or_else(|| {
+                self.rows
+                    .filter(|_| judged.is_some())
+                    .map(|rows| Size::Rows(rows.into()))
+            }),
             judge_load: judged.is_some(),
             timeout,
             keep_awake: self.keep_awake.unwrap_or(sandbox),
@@ -547,7 +637,9 @@ impl StalePlan {
             curve_rounds: (!judged).then_some(self.curve_rounds),
             warm_up: Some(self.warm_up),
             sync_reads: OneOrMore::of(self.sync_reads.clone()),
-            pool: (self.pools != [Pool::Keep]).then(|| OneOrMore::of(self.pools.clone())).flatten(),
+            pool: (self.pools != [Pool::Keep])
+                .then(|| OneOrMore::of(self.pools.clone()))
+                .flatten(),
             load: Vec::new(),
             cases: self.cases.clone(),
             rate: self.rate,
@@ -578,17 +670,33 @@ mod tests {
 
     #[test]
     fn offsets_are_sorted_and_each_there_once() {
-        let Offsets::At(spans) = "1ms, 0,100us,1ms".parse().unwrap() else { panic!("a list") };
-        assert_eq!(spans, [Span::from_secs(0), "100us".parse().unwrap(), Span::from_millis(1)]);
+        let Offsets::At(spans) = "1ms, 0,100us,1ms".parse().unwrap() else {
+            panic!("a list")
+        };
+        assert_eq!(
+            spans,
+            [
+                Span::from_secs(0),
+                "100us".parse().unwrap(),
+                Span::from_millis(1)
+            ]
+        );
         assert!("61s".parse::<Offsets>().is_err() && "".parse::<Offsets>().is_err());
     }
 
     #[test]
     fn judged_connections_are_loads() {
-        let spec: StaleSpec = toml::from_str("judge-load = '4:8'\nload = ['insert:1@b']\nrows = 70").unwrap();
+        let spec: StaleSpec =
+            toml::from_str("judge-load = '4:8'\nload = ['insert:1@b']\nrows = 70").unwrap();
         let plan = spec.resolve(true).unwrap();
-        assert_eq!(plan.cases[0].to_string(), "insert:1@b + versioned-update:4@writer + versioned-select:8@readers");
-        assert_eq!((plan.judge_load, plan.load_size), (true, Some(Size::Rows(70))));
+        assert_eq!(
+            plan.cases[0].to_string(),
+            "insert:1@b + versioned-update:4@writer + versioned-select:8@readers"
+        );
+        assert_eq!(
+            (plan.judge_load, plan.load_size),
+            (true, Some(Size::Rows(70)))
+        );
         assert!("8".parse::<JudgeLoad>().unwrap_err().contains("`load`"));
     }
 
@@ -600,7 +708,10 @@ mod tests {
             ("rows = 0", "rows must be"),
             ("timeout = '0s'", "time-out"),
             ("rate = 5", "needs a load"),
-            ("load = ['insert:1@a']\ncases = ['none']", "either load or cases"),
+            (
+                "load = ['insert:1@a']\ncases = ['none']",
+                "either load or cases",
+            ),
             ("cases = ['none', 'none']", "given twice"),
             ("pool = 'reset'", "add sync-reads"),
             ("sync-reads = ['off', 'off']", "given twice"),
@@ -608,9 +719,13 @@ mod tests {
             ("judge-load = '2:2'\nrounds = 5", "for how long"),
             ("judge-load = '2:2'\noffsets = '0'", "leave out offsets"),
             ("judge-load = 'load'", "add load"),
-            ("judge-load = '2:2'\nsync-reads = ['off', 'gtid']", "one more"),
+            (
+                "judge-load = '2:2'\nsync-reads = ['off', 'gtid']",
+                "one more",
+            ),
         ] {
-            let spec: StaleSpec = toml::from_str(spec).unwrap_or_else(|error| panic!("{spec}: {error}"));
+            let spec: StaleSpec =
+                toml::from_str(spec).unwrap_or_else(|error| panic!("{spec}: {error}"));
             let error = spec.resolve(true).unwrap_err().to_string();
             assert!(error.contains(want), "{error}");
         }
@@ -627,7 +742,8 @@ mod tests {
         ] {
             let spec: StaleSpec = toml::from_str(text).unwrap();
             let plan = spec.resolve(false).unwrap();
-            let again: StaleSpec = toml::from_str(&toml::to_string(&plan.to_spec()).unwrap()).unwrap();
+            let again: StaleSpec =
+                toml::from_str(&toml::to_string(&plan.to_spec()).unwrap()).unwrap();
             assert_eq!(again.resolve(false).unwrap(), plan, "{text}");
         }
     }

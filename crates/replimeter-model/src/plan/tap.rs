@@ -93,9 +93,14 @@ impl TapSpec {
         }
         let every = self.every.unwrap_or(Span::from_secs(1));
         if every < SHORTEST {
-            return Err(PlanError::Contradiction(format!("figures are given for stretches of {SHORTEST} or more")));
+            return Err(PlanError::Contradiction(format!(
+                "figures are given for stretches of {SHORTEST} or more"
+            )));
         }
-        if self.duration.is_some_and(|duration| duration == Span::from_secs(0)) {
+        if self
+            .duration
+            .is_some_and(|duration| duration == Span::from_secs(0))
+        {
             return contradiction("for must be above 0; leave it out to follow until you end it");
         }
         if self.rest.is_some_and(|rest| rest > LONGEST_REST) {
@@ -110,7 +115,9 @@ impl TapSpec {
             let parts: Vec<&str> = name.split('.').collect();
             parts.len() > 2 || parts.contains(&"")
         }) {
-            return Err(PlanError::Contradiction(format!("`{name}` names no schema and no table; write schema or schema.table")));
+            return Err(PlanError::Contradiction(format!(
+                "`{name}` names no schema and no table; write schema or schema.table"
+            )));
         }
         Ok(TapPlan {
             duration: self.duration,
@@ -121,7 +128,9 @@ impl TapSpec {
             except: self.except.clone(),
             rest: self.rest.unwrap_or(Span::from_secs(0)),
             server_id: self.server_id,
-            keep_awake: self.keep_awake.unwrap_or(!matches!(targets, [Target::Nodes(_)])),
+            keep_awake: self
+                .keep_awake
+                .unwrap_or(!matches!(targets, [Target::Nodes(_)])),
             real_time: self.real_time.unwrap_or(true),
         })
     }

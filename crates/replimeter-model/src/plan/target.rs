@@ -146,9 +146,15 @@ impl TargetSpec {
         if self.primary.is_some() || !self.replicas.is_empty() || !self.nodes.is_empty() {
             return Ok(vec![Target::Nodes(self.own_servers()?)]);
         }
-        let named = self.sandbox.as_ref().map_or_else(|| vec!["async:1".to_owned()], OneOrMore::all);
-        let named: Vec<SandboxRef> =
-            named.iter().map(|text| text.parse()).collect::<Result<_, String>>().map_err(PlanError::Contradiction)?;
+        let named = self
+            .sandbox
+            .as_ref()
+            .map_or_else(|| vec!["async:1".to_owned()], OneOrMore::all);
+        let named: Vec<SandboxRef> = named
+            .iter()
+            .map(|text| text.parse())
+            .collect::<Result<_, String>>()
+            .map_err(PlanError::Contradiction)?;
         let shapes: Vec<Shape> = named
             .iter()
             .filter_map(|name| match name {
@@ -166,11 +172,21 @@ impl TargetSpec {
                 )));
             }
         }
-        if shapes.is_empty() && *self != (Self { sandbox: self.sandbox.clone(), ..Self::default() }) {
-            return contradiction("the servers of a running sandbox are what they are; settings for servers go to `sandbox up`");
+        if shapes.is_empty()
+            && *self
+                != (Self {
+                    sandbox: self.sandbox.clone(),
+                    ..Self::default()
+                })
+        {
+            return contradiction(
+                "the servers of a running sandbox are what they are; settings for servers go to `sandbox up`",
+            );
         }
         let mut specs = match shapes.first() {
-            Some(first) => SandboxSpec::resolve(&shapes, &self.common(*first)).map_err(PlanError::Contradiction)?.into_iter(),
+            Some(first) => SandboxSpec::resolve(&shapes, &self.common(*first))
+                .map_err(PlanError::Contradiction)?
+                .into_iter(),
             None => Vec::new().into_iter(),
         };
         let targets = named.into_iter().filter_map(|name| match name {
@@ -205,7 +221,9 @@ impl TargetSpec {
 
     /// The settings that several shapes share.
     pub(super) fn common(&self, shape: Shape) -> SandboxSpec {
-        let linked = self.link_delay.is_some() || self.link_jitter.is_some() || self.link_bandwidth.is_some();
+        let linked = self.link_delay.is_some()
+            || self.link_jitter.is_some()
+            || self.link_bandwidth.is_some();
         let zero = Span::from_secs(0);
         SandboxSpec {
             shape,
@@ -242,7 +260,9 @@ impl TargetSpec {
         }
         if !self.nodes.is_empty() {
             if self.primary.is_some() || !self.replicas.is_empty() {
-                return contradiction("give the user's servers either as primary and replicas or as nodes, not both");
+                return contradiction(
+                    "give the user's servers either as primary and replicas or as nodes, not both",
+                );
             }
             check_nodes(&self.nodes).map_err(PlanError::Contradiction)?;
             return Ok(self.nodes.clone());
@@ -253,10 +273,19 @@ impl TargetSpec {
         if self.replicas.is_empty() {
             return contradiction("a primary is given without a replica; add --replica URL");
         }
-        let node = |name: String, role, url: &Endpoint| NodeSpec { name, role: Some(role), source: None, url: url.clone() };
+        let node = |name: String, role, url: &Endpoint| NodeSpec {
+            name,
+            role: Some(role),
+            source: None,
+            url: url.clone(),
+        };
         let replicas = self.replicas.iter().enumerate();
         let replicas = replicas.map(|(index, url)| node(replica_name(index), Role::Replica, url));
-        Ok(std::iter::once(node(PRIMARY.to_owned(), Role::Primary, &primary)).chain(replicas).collect())
+        Ok(
+            std::iter::once(node(PRIMARY.to_owned(), Role::Primary, &primary))
+                .chain(replicas)
+                .collect(),
+        )
     }
 }
 
@@ -271,18 +300,35 @@ pub fn check_nodes(nodes: &[NodeSpec]) -> Result<(), String> {
     for (index, node) in nodes.iter().enumerate() {
         let valid = !node.name.is_empty()
             && node.name.len() <= 64
-            && node.name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'));
+            && node
+                .name
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'));
         if !valid {
-            return Err(format!("`{}` is no name for a server; use up to 64 letters, digits, `-`, `_` and `.`", node.name));
+            return Err(format!(
+                "`{}` is no name for a server; use up to 64 letters, digits, `-`, `_` and `.`",
+                node.name
+            ));
         }
         let before = &nodes[..index];
         if before.iter().any(|other| other.name == node.name) {
             return Err(format!("two servers are called `{}`", node.name));
         }
-        if let Some(other) = before.iter().find(|other| (&other.url.host, other.url.port) == (&node.url.host, node.url.port)) {
-            return Err(format!("`{}` and `{}` have the same address {}", other.name, node.name, node.url.address()));
+        if let Some(other) = before
+            .iter()
+            .find(|other| (&other.url.host, other.url.port) == (&node.url.host, node.url.port))
+        {
+            return Err(format!(
+                "`{}` and `{}` have the same address {}",
+                other.name,
+                node.name,
+                node.url.address()
+            ));
         }
-        if let Some(other) = before.iter().find(|other| other.role == Some(Role::Primary) && node.role == Some(Role::Primary)) {
+        if let Some(other) = before
+            .iter()
+            .find(|other| other.role == Some(Role::Primary) && node.role == Some(Role::Primary))
+        {
             return Err(format!(
                 "`{}` and `{}` are both primaries; servers that all take writes have the role node",
                 other.name, node.name
@@ -291,7 +337,10 @@ pub fn check_nodes(nodes: &[NodeSpec]) -> Result<(), String> {
         if let Some(source) = &node.source
             && (source == &node.name || !nodes.iter().any(|other| &other.name == source))
         {
-            return Err(format!("the source of `{}` is `{source}`, which is no other server of the file", node.name));
+            return Err(format!(
+                "the source of `{}` is `{source}`, which is no other server of the file",
+                node.name
+            ));
         }
     }
     Ok(())

@@ -12,13 +12,23 @@ const TEMPLATE: &str = include_str!("calibrate.html");
 ///
 /// # Errors
 /// When the template refuses.
-pub fn calibrate(document: &CalibrateDocument, manifest: &Manifest, plan: &str) -> Result<String, HtmlError> {
+pub fn calibrate(
+    document: &CalibrateDocument,
+    manifest: &Manifest,
+    plan: &str,
+) -> Result<String, HtmlError> {
     let page = Page {
         template: TEMPLATE,
         command: "calibrate",
-        heading: document.title.as_deref().unwrap_or("How far off is each method?"),
+        heading: document
+            .title
+            .as_deref()
+            .unwrap_or("How far off is each method?"),
         shape: &document.target.shape,
-        extent: format!("{} samples", count(document.results.iter().map(|row| row.rounds).sum())),
+        extent: format!(
+            "{} samples",
+            count(document.results.iter().map(|row| row.rounds).sum())
+        ),
         document: Value::from(Serde(document)),
         manifest,
         plan,
@@ -26,7 +36,11 @@ pub fn calibrate(document: &CalibrateDocument, manifest: &Manifest, plan: &str) 
         pictures: vec![pictures::calibration(document)],
         text_report: calibrate::text(document),
     };
-    let floors: Vec<String> = document.floors.iter().map(|floor| methods::floor_of(floor, "")).collect();
+    let floors: Vec<String> = document
+        .floors
+        .iter()
+        .map(|floor| methods::floor_of(floor, ""))
+        .collect();
     page.render(context! {
         headings => calibrate::HEADINGS.to_vec(),
         lines => calibrate::lines(document),

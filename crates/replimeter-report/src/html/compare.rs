@@ -25,18 +25,29 @@ const DRAWN: usize = 40;
 ///
 /// # Errors
 /// When the template refuses.
-pub fn compare(document: &CompareDocument, manifest: &Manifest, plans: &str) -> Result<String, HtmlError> {
+pub fn compare(
+    document: &CompareDocument,
+    manifest: &Manifest,
+    plans: &str,
+) -> Result<String, HtmlError> {
     let page = Page {
         template: COMPARE,
         command: "compare",
         heading: "Do A and B differ?",
         shape: &document.command,
-        extent: format!("{} runs, {} figures", document.runs(), count(document.results.len() as u64)),
+        extent: format!(
+            "{} runs, {} figures",
+            document.runs(),
+            count(document.results.len() as u64)
+        ),
         document: context! { started_at => document.compared_at.as_str(), ..Value::from(Serde(document)) },
         manifest,
         plan: plans,
         several: true,
-        pictures: [changes(document), values(document)].into_iter().flatten().collect(),
+        pictures: [changes(document), values(document)]
+            .into_iter()
+            .flatten()
+            .collect(),
         text_report: compared::text(document),
     };
     page.render(context! {
@@ -54,7 +65,11 @@ pub fn compare(document: &CompareDocument, manifest: &Manifest, plans: &str) -> 
 }
 
 fn name(row: &CompareRow) -> String {
-    if row.label.is_empty() { row.figure.clone() } else { format!("{} · {}", row.figure, row.label) }
+    if row.label.is_empty() {
+        row.figure.clone()
+    } else {
+        format!("{} · {}", row.figure, row.label)
+    }
 }
 
 /// The figure on a plot that is so many pixels high, without its legend.
@@ -66,7 +81,11 @@ fn with_height(mut figure: serde_json::Value, pixels: usize) -> serde_json::Valu
 /// The change of each figure that has a ratio, in percent, by what came of it.
 fn changes(document: &CompareDocument) -> Option<Picture> {
     let percent = |ratio: f64| (ratio - 1.0) * 100.0;
-    let all: Vec<&CompareRow> = document.results.iter().filter(|row| row.ratio.value.is_some()).collect();
+    let all: Vec<&CompareRow> = document
+        .results
+        .iter()
+        .filter(|row| row.ratio.value.is_some())
+        .collect();
     if all.is_empty() {
         return None;
     }
@@ -74,16 +93,25 @@ fn changes(document: &CompareDocument) -> Option<Picture> {
     let groups = [
         ("B is higher", 1, [Change::Higher, Change::Higher]),
         ("B is lower", 0, [Change::Lower, Change::Lower]),
-        ("no difference shown", 2, [Change::NotShown, Change::NotAmongAll]),
+        (
+            "no difference shown",
+            2,
+            [Change::NotShown, Change::NotAmongAll],
+        ),
         ("cannot be told", 3, [Change::Unknown, Change::Unknown]),
     ];
     let traces = groups.into_iter().filter_map(|(title, index, changes)| {
-        let rows: Vec<&&CompareRow> = drawn.iter().filter(|row| changes.contains(&row.change)).collect();
+        let rows: Vec<&&CompareRow> = drawn
+            .iter()
+            .filter(|row| changes.contains(&row.change))
+            .collect();
         if rows.is_empty() {
             return None;
         }
         let value = |row: &CompareRow| percent(row.ratio.value.unwrap_or(1.0));
-        let bar = |row: &CompareRow, end: Option<f64>| end.map_or(0.0, |end| (percent(end) - value(row)).abs());
+        let bar = |row: &CompareRow, end: Option<f64>| {
+            end.map_or(0.0, |end| (percent(end) - value(row)).abs())
+        };
         Some(json!({
             "type": "scatter", "mode": "markers", "name": title,
             "x": rows.iter().map(|row| value(row)).collect::<Vec<_>>(),
@@ -100,11 +128,23 @@ fn changes(document: &CompareDocument) -> Option<Picture> {
     });
     let order: Vec<String> = drawn.iter().rev().map(|row| name(row)).collect();
     let rows = all.iter().map(|row| {
-        let shown = |ratio: Option<f64>| ratio.map_or_else(|| "–".to_owned(), |ratio| format!("{:.1}", percent(ratio)));
-        vec![name(row), shown(row.ratio.value), shown(row.ratio.low), shown(row.ratio.high), row.verdict.clone()]
+        let shown = |ratio: Option<f64>| {
+            ratio.map_or_else(|| "–".to_owned(), |ratio| format!("{:.1}", percent(ratio)))
+        };
+        vec![
+            name(row),
+            shown(row.ratio.value),
+            shown(row.ratio.low),
+            shown(row.ratio.high),
+            row.verdict.clone(),
+        ]
     });
     let tall = 22 * drawn.len() + 130;
-    let left = if all.len() > drawn.len() { format!(" The first {DRAWN} are drawn; the table has all.") } else { String::new() };
+    let left = if all.len() > drawn.len() {
+        format!(" The first {DRAWN} are drawn; the table has all.")
+    } else {
+        String::new()
+    };
     Some(Picture {
         id: "changes",
         title: "By how much B differs from A",
@@ -120,18 +160,31 @@ fn changes(document: &CompareDocument) -> Option<Picture> {
             ),
             tall,
         ),
-        table: DataTable::new(&["figure", "percent", "low", "high", "verdict"], rows.collect()),
+        table: DataTable::new(
+            &["figure", "percent", "low", "high", "verdict"],
+            rows.collect(),
+        ),
     })
 }
 
 /// Both sides' own values, of figures that are times.
 fn values(document: &CompareDocument) -> Option<Picture> {
-    let all: Vec<&CompareRow> = document.results.iter().filter(|row| row.unit == Quantity::Us).collect();
+    let all: Vec<&CompareRow> = document
+        .results
+        .iter()
+        .filter(|row| row.unit == Quantity::Us)
+        .collect();
     if all.is_empty() {
         return None;
     }
     let drawn: Vec<&CompareRow> = all.iter().copied().take(DRAWN).collect();
-    let unit = Unit::for_size(drawn.iter().map(|row| row.a.value.abs()).fold(0.0, f64::max) / 4.0);
+    let unit = Unit::for_size(
+        drawn
+            .iter()
+            .map(|row| row.a.value.abs())
+            .fold(0.0, f64::max)
+            / 4.0,
+    );
     let traces = [("A", 0), ("B", 1)].map(|(side, index)| {
         let of = |row: &CompareRow| if side == "A" { row.a } else { row.b };
         let bar = |row: &CompareRow, end: Option<f64>| end.map_or(0.0, |end| (end - of(row).value).abs() / unit.scale());
@@ -150,13 +203,21 @@ fn values(document: &CompareDocument) -> Option<Picture> {
     });
     let rows = all.iter().flat_map(|row| {
         [("A", row.a), ("B", row.b)].map(|(side, of)| {
-            let shown = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), |us| unit.show(us));
+            let shown =
+                |value: Option<f64>| value.map_or_else(|| "–".to_owned(), |us| unit.show(us));
             let numbers = [shown(Some(of.value)), shown(of.low), shown(of.high)];
             let counts = [of.runs, of.samples, of.blocks].map(count);
-            [vec![name(row), side.to_owned()], numbers.to_vec(), counts.to_vec()].concat()
+            [
+                vec![name(row), side.to_owned()],
+                numbers.to_vec(),
+                counts.to_vec(),
+            ]
+            .concat()
         })
     });
-    let positive = drawn.iter().all(|row| row.a.value > 0.0 && row.b.value > 0.0);
+    let positive = drawn
+        .iter()
+        .all(|row| row.a.value > 0.0 && row.b.value > 0.0);
     Some(Picture {
         id: "values",
         title: "The times of both sides",
@@ -170,7 +231,19 @@ fn values(document: &CompareDocument) -> Option<Picture> {
             ),
             560,
         ),
-        table: DataTable::new(&["figure", "side", unit.symbol(), "low", "high", "runs", "samples", "blocks"], rows.collect()),
+        table: DataTable::new(
+            &[
+                "figure",
+                "side",
+                unit.symbol(),
+                "low",
+                "high",
+                "runs",
+                "samples",
+                "blocks",
+            ],
+            rows.collect(),
+        ),
     })
 }
 
@@ -183,6 +256,9 @@ mod tests {
     fn hostile_names_are_inert_and_every_picture_has_its_table() {
         let page = compare(&example(), &Manifest::default(), "a = 1").unwrap();
         assert!(!page.contains("· <script>") && page.contains("&lt;script&gt;"));
-        assert!(page.contains("By how much B differs from A") && page.contains("The times of both sides"));
+        assert!(
+            page.contains("By how much B differs from A")
+                && page.contains("The times of both sides")
+        );
     }
 }

@@ -16,12 +16,18 @@ pub fn cost(document: &CostDocument, manifest: &Manifest, plan: &str) -> Result<
     let page = Page {
         template: TEMPLATE,
         command: "cost",
-        heading: document.title.as_deref().unwrap_or(match document.self_test {
-            Some(_) => "Does a mode differ from itself?",
-            None => "What does each mode of replication cost?",
-        }),
+        heading: document
+            .title
+            .as_deref()
+            .unwrap_or(match document.self_test {
+                Some(_) => "Does a mode differ from itself?",
+                None => "What does each mode of replication cost?",
+            }),
         shape: &document.target.shape,
-        extent: format!("{} operations", count(document.results.iter().map(|row| row.operations).sum())),
+        extent: format!(
+            "{} operations",
+            count(document.results.iter().map(|row| row.operations).sum())
+        ),
         document: Value::from(Serde(document)),
         manifest,
         plan,
@@ -29,7 +35,10 @@ pub fn cost(document: &CostDocument, manifest: &Manifest, plan: &str) -> Result<
         pictures: price::all(document),
         text_report: words::text(document),
     };
-    let list = format!("Price list (latencies in {})", words::unit(document).symbol());
+    let list = format!(
+        "Price list (latencies in {})",
+        words::unit(document).symbol()
+    );
     let tables: Vec<Value> = [
         ("One mode against itself", words::SELF_HEADINGS.as_slice(), 0, words::comparisons(document)),
         (list.as_str(), words::HEADINGS.as_slice(), 1, words::lines(document)),
@@ -52,9 +61,13 @@ mod tests {
     #[test]
     fn a_page_has_prices_tables_and_pictures() {
         let page = cost(&words::example(), &Manifest::default(), "").unwrap();
-        for wanted in
-            ["id=\"prices\"", "semi-sync after-sync at 1 thread", "Step by step", "id=\"throughput\"", "id=\"processor\""]
-        {
+        for wanted in [
+            "id=\"prices\"",
+            "semi-sync after-sync at 1 thread",
+            "Step by step",
+            "id=\"throughput\"",
+            "id=\"processor\"",
+        ] {
             assert!(page.contains(wanted), "`{wanted}` is missing");
         }
         assert!(!page.contains("id=\"distance\""), "there are no links");

@@ -33,7 +33,8 @@ struct Server {
 fn plotly_script() -> String {
     let all = Plot::offline_js_sources();
     let end = "</script>";
-    all.find(end).map_or(all.clone(), |at| all[..at + end.len()].to_owned())
+    all.find(end)
+        .map_or(all.clone(), |at| all[..at + end.len()].to_owned())
 }
 
 fn servers(manifest: &Manifest) -> Vec<Server> {
@@ -45,9 +46,14 @@ fn servers(manifest: &Manifest) -> Vec<Server> {
             () if name.starts_with("group_replication_") => cluster == Some("group"),
             () => true,
         };
-        let notable =
-            NOTABLE.iter().filter(matters).filter_map(|name| Some(((*name).to_owned(), server.variables.get(*name)?.clone())));
-        let sandbox = manifest.sandboxes.iter().find(|sandbox| sandbox.shape == server.shape);
+        let notable = NOTABLE
+            .iter()
+            .filter(matters)
+            .filter_map(|name| Some(((*name).to_owned(), server.variables.get(*name)?.clone())));
+        let sandbox = manifest
+            .sandboxes
+            .iter()
+            .find(|sandbox| sandbox.shape == server.shape);
         let command = sandbox.and_then(|sandbox| sandbox.command_lines.get(&server.name));
         Server {
             shape: server.shape.clone(),
@@ -89,7 +95,13 @@ impl Page<'_> {
         environment.set_auto_escape_callback(|_| AutoEscape::Html);
         environment.add_template("base", BASE)?;
         environment.add_template("page", self.template)?;
-        let data = serde_json::to_string(&self.pictures.iter().map(|picture| &picture.figure).collect::<Vec<_>>());
+        let data = serde_json::to_string(
+            &self
+                .pictures
+                .iter()
+                .map(|picture| &picture.figure)
+                .collect::<Vec<_>>(),
+        );
         // "<" inside the data must not end the script element that carries it.
         let data = data.unwrap_or_default().replace('<', "\\u003c");
         let sandboxes = self.manifest.sandboxes.iter();
@@ -120,6 +132,8 @@ impl Page<'_> {
             sandboxes,
             text_report => self.text_report,
         };
-        Ok(environment.get_template("page")?.render(context! { ..more, ..base })?)
+        Ok(environment
+            .get_template("page")?
+            .render(context! { ..more, ..base })?)
     }
 }

@@ -41,25 +41,58 @@ fn line(
     precision: Precision<'_>,
 ) -> Line {
     let size = size.map_or_else(|| "all".to_owned(), count);
-    Line { replica: replica.to_owned(), size, what, cells: cells(unit, distribution, precision) }
+    Line {
+        replica: replica.to_owned(),
+        size,
+        what,
+        cells: cells(unit, distribution, precision),
+    }
 }
 
 fn lines(document: &LagDocument) -> (Unit, Vec<Line>) {
     let overall = overall_rows(document);
-    let unit =
-        Unit::for_size(overall.iter().filter_map(|row| row.from_send.p50_us.or(row.from_send.mean_us)).fold(0.0, f64::max));
+    let unit = Unit::for_size(
+        overall
+            .iter()
+            .filter_map(|row| row.from_send.p50_us.or(row.from_send.mean_us))
+            .fold(0.0, f64::max),
+    );
     let mut lines = Vec::new();
     for row in &overall {
         let lag = |distribution| Precision::of_lag(row, distribution);
         for (what, distribution, precision) in [
             ("lag from ack", &row.from_ack, lag(&row.from_ack)),
             ("lag from send", &row.from_send, lag(&row.from_send)),
-            ("lag from intended start", &row.from_intended, lag(&row.from_intended)),
-            (methods::from_primary(&row.method), &row.from_primary, lag(&row.from_primary)),
-            ("estimate from ack", &row.estimate, Precision::of_estimate(row)),
-            (methods::error(&row.method).unwrap_or_default(), &row.error_us, Precision::exact(&row.error_us)),
-            ("insert (send to ack)", &row.insert, Precision::exact(&row.insert)),
-            ("retrieval (the read that showed the row)", &row.retrieval, Precision::exact(&row.retrieval)),
+            (
+                "lag from intended start",
+                &row.from_intended,
+                lag(&row.from_intended),
+            ),
+            (
+                methods::from_primary(&row.method),
+                &row.from_primary,
+                lag(&row.from_primary),
+            ),
+            (
+                "estimate from ack",
+                &row.estimate,
+                Precision::of_estimate(row),
+            ),
+            (
+                methods::error(&row.method).unwrap_or_default(),
+                &row.error_us,
+                Precision::exact(&row.error_us),
+            ),
+            (
+                "insert (send to ack)",
+                &row.insert,
+                Precision::exact(&row.insert),
+            ),
+            (
+                "retrieval (the read that showed the row)",
+                &row.retrieval,
+                Precision::exact(&row.retrieval),
+            ),
         ] {
             // The write is the same for every method, and a tap has no brackets to estimate from.
             let again = what.starts_with("insert") && row.against.is_some();
@@ -67,11 +100,22 @@ fn lines(document: &LagDocument) -> (Unit, Vec<Line>) {
             if what.is_empty() || distribution.count == 0 || again || nothing {
                 continue;
             }
-            lines.push(line(&document.label_of(row), row.size_bytes, what, unit, distribution, precision));
+            lines.push(line(
+                &document.label_of(row),
+                row.size_bytes,
+                what,
+                unit,
+                distribution,
+                precision,
+            ));
         }
     }
     if overall.iter().any(|row| row.size_bytes.is_none()) {
-        for row in document.results.iter().filter(|row| row.size_bytes.is_some()) {
+        for row in document
+            .results
+            .iter()
+            .filter(|row| row.size_bytes.is_some())
+        {
             lines.push(line(
                 &row.replica,
                 row.size_bytes,
@@ -89,12 +133,19 @@ fn lines(document: &LagDocument) -> (Unit, Vec<Line>) {
 ///
 /// # Errors
 /// When the samples cannot be read.
-pub fn lag(document: &LagDocument, manifest: &Manifest, plan: &str, samples_file: &Path) -> Result<String, HtmlError> {
+pub fn lag(
+    document: &LagDocument,
+    manifest: &Manifest,
+    plan: &str,
+    samples_file: &Path,
+) -> Result<String, HtmlError> {
     let mut gathered = pictures::Gathered::default();
     // There are few names, and millions of samples.
     let mut names: Vec<(String, String, Method, String)> = Vec::new();
     samples::read(samples_file, |shape, replica, sample| {
-        let of = |name: &(String, String, Method, String)| name.0 == shape && name.1 == replica && name.2 == sample.method;
+        let of = |name: &(String, String, Method, String)| {
+            name.0 == shape && name.1 == replica && name.2 == sample.method
+        };
         let at = names.iter().position(of).unwrap_or_else(|| {
             let name = document.label(shape, replica, sample.method.name());
             names.push((shape.to_owned(), replica.to_owned(), sample.method, name));
@@ -102,15 +153,28 @@ pub fn lag(document: &LagDocument, manifest: &Manifest, plan: &str, samples_file
         });
         gathered.record(&names[at].3, sample);
     })?;
-    let recorded = document.results.iter().map(|row| row.from_ack.count).max().unwrap_or(0);
+    let recorded = document
+        .results
+        .iter()
+        .map(|row| row.from_ack.count)
+        .max()
+        .unwrap_or(0);
     if recorded > 0 && gathered.count() == 0 && document.settings.backlog.is_none() {
-        return Err(HtmlError::OtherSamples { recorded, file: samples_file.display().to_string() });
+        return Err(HtmlError::OtherSamples {
+            recorded,
+            file: samples_file.display().to_string(),
+        });
     }
     let (unit, lines) = lines(document);
     let show = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), time);
-    let floors: Vec<String> = document.floors.iter().map(|floor| methods::floor(document, floor)).collect();
+    let floors: Vec<String> = document
+        .floors
+        .iter()
+        .map(|floor| methods::floor(document, floor))
+        .collect();
     let published = document.size_sweep.iter();
-    let published = published.map(|table| context! { replica => table.replica.as_str(), text => sweep::table(table) });
+    let published = published
+        .map(|table| context! { replica => table.replica.as_str(), text => sweep::table(table) });
     let waterfalls = waterfall::tables(document).into_iter();
     let waterfalls = waterfalls
         .map(|one| context! { name => one.name, unit => one.unit.symbol(), headings => one.headings, lines => one.lines, notes => one.notes });
@@ -118,10 +182,13 @@ pub fn lag(document: &LagDocument, manifest: &Manifest, plan: &str, samples_file
     let page = Page {
         template: TEMPLATE,
         command: "lag",
-        heading: document.title.as_deref().unwrap_or(match document.settings.backlog {
-            Some(_) => "How fast does each replica catch up?",
-            None => "How late is each replica?",
-        }),
+        heading: document
+            .title
+            .as_deref()
+            .unwrap_or(match document.settings.backlog {
+                Some(_) => "How fast does each replica catch up?",
+                None => "How late is each replica?",
+            }),
         shape: &document.target.shape,
         extent: match document.settings.backlog {
             Some(grow) => format!("a backlog of {grow}"),
@@ -162,8 +229,12 @@ mod tests {
     fn stages_are_a_table_and_a_picture_only_where_there_are_some() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("samples.parquet");
-        samples::SamplesWriter::create(&file, "primary").unwrap().finish().unwrap();
-        let render = |document: &LagDocument| lag(document, &Manifest::default(), "", &file).unwrap();
+        samples::SamplesWriter::create(&file, "primary")
+            .unwrap()
+            .finish()
+            .unwrap();
+        let render =
+            |document: &LagDocument| lag(document, &Manifest::default(), "", &file).unwrap();
         let page = render(&example());
         assert!(page.contains("stage by stage: replica1") && page.contains("id=\"stages\""));
         let none = render(&LagDocument::default());

@@ -17,7 +17,10 @@ pub fn load(document: &LoadDocument, manifest: &Manifest, plan: &str) -> Result<
     let page = Page {
         template: TEMPLATE,
         command: "load",
-        heading: document.title.as_deref().unwrap_or("How much do the servers do?"),
+        heading: document
+            .title
+            .as_deref()
+            .unwrap_or("How much do the servers do?"),
         shape: &document.target.shape,
         extent: format!("{} operations", count(operations)),
         document: Value::from(Serde(document)),
@@ -46,7 +49,10 @@ mod tests {
     #[test]
     fn the_servers_own_section_stands_beside_the_loads() {
         let manifest = Manifest {
-            servers: vec![ServerRecord { name: "primary".to_owned(), ..ServerRecord::default() }],
+            servers: vec![ServerRecord {
+                name: "primary".to_owned(),
+                ..ServerRecord::default()
+            }],
             ..Manifest::default()
         };
         let page = load(&LoadDocument::default(), &manifest, "command = 'load'").unwrap();

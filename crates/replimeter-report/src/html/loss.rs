@@ -17,7 +17,10 @@ pub fn loss(document: &LossDocument, manifest: &Manifest, plan: &str) -> Result<
     let page = Page {
         template: LOSS,
         command: "loss",
-        heading: document.title.as_deref().unwrap_or("What does a crash take with it?"),
+        heading: document
+            .title
+            .as_deref()
+            .unwrap_or("What does a crash take with it?"),
         shape: &document.target.shape,
         extent: format!("{} crashes", count(document.crashes.len() as u64)),
         document: Value::from(Serde(document)),
@@ -40,13 +43,23 @@ pub fn loss(document: &LossDocument, manifest: &Manifest, plan: &str) -> Result<
 ///
 /// # Errors
 /// When the template refuses.
-pub fn exposure(document: &ExposureDocument, manifest: &Manifest, plan: &str) -> Result<String, HtmlError> {
+pub fn exposure(
+    document: &ExposureDocument,
+    manifest: &Manifest,
+    plan: &str,
+) -> Result<String, HtmlError> {
     let page = Page {
         template: EXPOSURE,
         command: "exposure",
-        heading: document.title.as_deref().unwrap_or("What would a crash take with it?"),
+        heading: document
+            .title
+            .as_deref()
+            .unwrap_or("What would a crash take with it?"),
         shape: &document.target.shape,
-        extent: format!("{} looks", count(document.results.iter().map(|row| row.looks).sum())),
+        extent: format!(
+            "{} looks",
+            count(document.results.iter().map(|row| row.looks).sum())
+        ),
         document: Value::from(Serde(document)),
         manifest,
         plan,

@@ -34,7 +34,9 @@ const BARS: usize = 80;
 const BUCKETS: usize = 1500;
 /// Colours that stay apart on white and on black and for the colour-blind
 /// (Okabe & Ito 2008).
-const COLOURS: [&str; 6] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"];
+const COLOURS: [&str; 6] = [
+    "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9",
+];
 
 /// What the pictures need of the samples, in memory that does not grow with them.
 #[derive(Default)]
@@ -55,7 +57,10 @@ struct Replica {
 impl Gathered {
     pub(super) fn record(&mut self, name: &str, sample: &LagSample) {
         let Some(lag) = sample.from_ack() else { return };
-        if matches!(sample.write.phase, Phase::WarmUp | Phase::Yardstick | Phase::Settle) {
+        if matches!(
+            sample.write.phase,
+            Phase::WarmUp | Phase::Yardstick | Phase::Settle
+        ) {
             return;
         }
         let floor = sample.write.phase == Phase::Floor;
@@ -65,12 +70,17 @@ impl Gathered {
         if !self.replicas.contains_key(name) {
             self.replicas.insert(name.to_owned(), Replica::new(floor));
         }
-        let Some(replica) = self.replicas.get_mut(name) else { return };
+        let Some(replica) = self.replicas.get_mut(name) else {
+            return;
+        };
         replica.from_ack.record(lag);
         replica.error.record(sample.error().unwrap_or_default());
         if !floor {
             let origin = *self.origin.get_or_insert(sample.write.send);
-            replica.course.push((sample.write.send - origin).as_micros() / 1e6, lag.as_micros());
+            replica.course.push(
+                (sample.write.send - origin).as_micros() / 1e6,
+                lag.as_micros(),
+            );
             self.count += 1;
         }
     }
@@ -83,12 +93,21 @@ impl Gathered {
 
 impl Replica {
     fn new(floor: bool) -> Self {
-        Self { from_ack: SignedHistogram::default(), error: SignedHistogram::new(1), floor, course: Envelope::new(BUCKETS) }
+        Self {
+            from_ack: SignedHistogram::default(),
+            error: SignedHistogram::new(1),
+            floor,
+            course: Envelope::new(BUCKETS),
+        }
     }
 
     /// What each time may be wrong by, in microseconds: half of the median bracket.
     fn half(&self) -> f64 {
-        self.error.at_rank(self.error.count().div_ceil(2)).unwrap_or_default().as_micros() / 2.0
+        self.error
+            .at_rank(self.error.count().div_ceil(2))
+            .unwrap_or_default()
+            .as_micros()
+            / 2.0
     }
 }
 
@@ -109,7 +128,10 @@ pub(super) struct DataTable {
 
 impl DataTable {
     pub(super) fn new(header: &[&str], rows: Vec<Vec<String>>) -> Self {
-        Self { header: header.iter().map(|name| (*name).to_owned()).collect(), rows }
+        Self {
+            header: header.iter().map(|name| (*name).to_owned()).collect(),
+            rows,
+        }
     }
 }
 
@@ -141,9 +163,17 @@ pub(super) fn all(document: &LagDocument, gathered: &Gathered) -> Vec<Picture> {
     if document.settings.backlog.is_some() {
         return backlogs(document).into_iter().collect();
     }
-    let typical = gathered.replicas.values().filter_map(|replica| replica.from_ack.at_rank(replica.from_ack.count().div_ceil(2)));
+    let typical = gathered.replicas.values().filter_map(|replica| {
+        replica
+            .from_ack
+            .at_rank(replica.from_ack.count().div_ceil(2))
+    });
     let unit = Unit::for_size(typical.map(Nanos::as_micros).fold(0.0, f64::max));
-    let mut pictures = vec![distribution(gathered, unit), quantiles(document, gathered, unit), course(gathered, unit)];
+    let mut pictures = vec![
+        distribution(gathered, unit),
+        quantiles(document, gathered, unit),
+        course(gathered, unit),
+    ];
     pictures.extend(sizes(document));
     pictures.extend(stages(document));
     pictures
@@ -157,7 +187,12 @@ fn backlogs(document: &LagDocument) -> Option<Picture> {
         let name = backlog::name(document, row);
         let points = backlog::points(row);
         let cells = |(at, behind, phase): &(f64, u64, BacklogPhase)| {
-            vec![name.clone(), format!("{at:.3}"), phase.words().to_owned(), count(*behind)]
+            vec![
+                name.clone(),
+                format!("{at:.3}"),
+                phase.words().to_owned(),
+                count(*behind),
+            ]
         };
         rows.extend(points.iter().map(cells));
         traces.push(json!({
@@ -195,15 +230,34 @@ fn distribution(gathered: &Gathered, unit: Unit) -> Picture {
         let all = bins(&replica.from_ack, BARS);
         let total = replica.from_ack.count().max(1) as f64;
         // The open bars at both ends reach to the extremes; they go to the table only.
-        let usual = all.get(all.len() / 2).map_or(0.0, |bin| bin.high_us - bin.low_us);
+        let usual = all
+            .get(all.len() / 2)
+            .map_or(0.0, |bin| bin.high_us - bin.low_us);
         let regular = |bin: &&Bin| (bin.high_us - bin.low_us - usual).abs() <= usual * 1e-6;
         let (closed, open): (Vec<&Bin>, Vec<&Bin>) = all.iter().partition(regular);
         outside += open.iter().map(|bin| bin.count).sum::<u64>();
-        rows.extend(all.iter().map(|bin| vec![name.clone(), unit.show(bin.low_us), unit.show(bin.high_us), count(bin.count)]));
-        let share: Vec<f64> = closed.iter().map(|bin| bin.count as f64 / total * 100.0).collect();
+        rows.extend(all.iter().map(|bin| {
+            vec![
+                name.clone(),
+                unit.show(bin.low_us),
+                unit.show(bin.high_us),
+                count(bin.count),
+            ]
+        }));
+        let share: Vec<f64> = closed
+            .iter()
+            .map(|bin| bin.count as f64 / total * 100.0)
+            .collect();
         let text: Vec<String> = closed
             .iter()
-            .map(|bin| format!("{} to {}: {} samples", unit.with(bin.low_us), unit.with(bin.high_us), count(bin.count)))
+            .map(|bin| {
+                format!(
+                    "{} to {}: {} samples",
+                    unit.with(bin.low_us),
+                    unit.with(bin.high_us),
+                    count(bin.count)
+                )
+            })
             .collect();
         traces.push(json!({
             "type": "bar", "name": name, "opacity": 0.7, "visible": if replica.floor { json!("legendonly") } else { json!(true) },
@@ -217,7 +271,10 @@ fn distribution(gathered: &Gathered, unit: Unit) -> Picture {
         id: "distribution",
         title: "How late: distribution of lag from ack",
         note: if outside > 0 {
-            format!("{} samples outside the drawn range are in the table below and in the pictures that follow.", count(outside))
+            format!(
+                "{} samples outside the drawn range are in the table below and in the pictures that follow.",
+                count(outside)
+            )
         } else {
             String::new()
         },
@@ -227,26 +284,44 @@ fn distribution(gathered: &Gathered, unit: Unit) -> Picture {
             json!({"title": {"text": format!("lag from ack ({})", unit.symbol())}}),
             json!({"title": {"text": "share of rounds (%)"}, "rangemode": "tozero"}),
         ),
-        table: DataTable { header: ["series", "from", "to", "samples"].map(str::to_owned).to_vec(), rows },
+        table: DataTable {
+            header: ["series", "from", "to", "samples"]
+                .map(str::to_owned)
+                .to_vec(),
+            rows,
+        },
     }
 }
 
 /// The quantile function up to the last that ten samples support.
 fn quantiles(document: &LagDocument, gathered: &Gathered, unit: Unit) -> Picture {
-    const LEVELS: [f64; 19] =
-        [0.01, 0.05, 0.1, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.7, 0.75, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999, 0.9999];
+    const LEVELS: [f64; 19] = [
+        0.01, 0.05, 0.1, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.7, 0.75, 0.8, 0.9, 0.95, 0.98, 0.99,
+        0.995, 0.999, 0.9999,
+    ];
     let mut traces = Vec::new();
     let mut rows = Vec::new();
     for (index, (name, replica)) in gathered.replicas.iter().enumerate() {
-        let known: Vec<(f64, f64)> =
-            LEVELS.iter().filter_map(|level| Some((*level, replica.from_ack.quantile(*level)?.as_micros()))).collect();
-        let row = overall_rows(document).into_iter().find(|row| document.label_of(row) == *name);
-        let half = |level| row.map_or(0.0, |row| Precision::of_lag(row, &row.from_ack).quantile(level)).max(replica.half());
-        rows.extend(
-            known
-                .iter()
-                .map(|(level, us)| vec![name.clone(), format!("{} %", level * 100.0), unit.show_within(*us, half(*level))]),
-        );
+        let known: Vec<(f64, f64)> = LEVELS
+            .iter()
+            .filter_map(|level| Some((*level, replica.from_ack.quantile(*level)?.as_micros())))
+            .collect();
+        let row = overall_rows(document)
+            .into_iter()
+            .find(|row| document.label_of(row) == *name);
+        let half = |level| {
+            row.map_or(0.0, |row| {
+                Precision::of_lag(row, &row.from_ack).quantile(level)
+            })
+            .max(replica.half())
+        };
+        rows.extend(known.iter().map(|(level, us)| {
+            vec![
+                name.clone(),
+                format!("{} %", level * 100.0),
+                unit.show_within(*us, half(*level)),
+            ]
+        }));
         traces.push(json!({
             "type": "scatter", "mode": "lines+markers", "name": name,
             "x": known.iter().map(|(level, _)| 1.0 / (1.0 - level)).collect::<Vec<_>>(),
@@ -270,7 +345,14 @@ fn quantiles(document: &LagDocument, gathered: &Gathered, unit: Unit) -> Picture
             }),
             json!({"title": {"text": format!("lag from ack ({})", unit.symbol())}}),
         ),
-        table: DataTable { header: vec!["series".to_owned(), "level".to_owned(), unit.symbol().to_owned()], rows },
+        table: DataTable {
+            header: vec![
+                "series".to_owned(),
+                "level".to_owned(),
+                unit.symbol().to_owned(),
+            ],
+            rows,
+        },
     }
 }
 
@@ -278,14 +360,25 @@ fn course(gathered: &Gathered, unit: Unit) -> Picture {
     let mut traces = Vec::new();
     let mut rows = Vec::new();
     let mut reduced = 1;
-    for (index, (name, replica)) in gathered.replicas.iter().enumerate().filter(|(_, (_, replica))| !replica.floor) {
+    for (index, (name, replica)) in gathered
+        .replicas
+        .iter()
+        .enumerate()
+        .filter(|(_, (_, replica))| !replica.floor)
+    {
         let points = replica.course.points();
         reduced = reduced.max(replica.course.per_bucket());
         // The table carries the hundred largest; all are in samples.parquet.
         let mut largest = points.clone();
         largest.sort_by(|a, b| b.1.total_cmp(&a.1));
         let half = replica.half();
-        rows.extend(largest.iter().take(100).map(|(at, us)| vec![name.clone(), format!("{at:.3}"), unit.show_within(*us, half)]));
+        rows.extend(largest.iter().take(100).map(|(at, us)| {
+            vec![
+                name.clone(),
+                format!("{at:.3}"),
+                unit.show_within(*us, half),
+            ]
+        }));
         traces.push(json!({
             "type": "scatter", "mode": "markers", "name": name,
             "x": points.iter().map(|(at, _)| (at * 1e6).round() / 1e6).collect::<Vec<_>>(),
@@ -311,17 +404,35 @@ fn course(gathered: &Gathered, unit: Unit) -> Picture {
             json!({"title": {"text": "time since the first counted round (s)"}}),
             json!({"title": {"text": format!("lag from ack ({})", unit.symbol())}}),
         ),
-        table: DataTable { header: vec!["series".to_owned(), "after (s)".to_owned(), unit.symbol().to_owned()], rows },
+        table: DataTable {
+            header: vec![
+                "series".to_owned(),
+                "after (s)".to_owned(),
+                unit.symbol().to_owned(),
+            ],
+            rows,
+        },
     }
 }
 
 /// Mean stages of the transactions near p50, p90 and p99 of each replica, stacked.
 fn stages(document: &LagDocument) -> Option<Picture> {
     let rows = waterfall::rows(document);
-    let near = || rows.iter().flat_map(|(name, _, stages)| stages.near.iter().map(move |near| (name, *stages, near)));
-    let unit = Unit::for_size(near().map(|(_, _, near)| near.end_to_end_us).fold(0.0, f64::max));
+    let near = || {
+        rows.iter()
+            .flat_map(|(name, _, stages)| stages.near.iter().map(move |near| (name, *stages, near)))
+    };
+    let unit = Unit::for_size(
+        near()
+            .map(|(_, _, near)| near.end_to_end_us)
+            .fold(0.0, f64::max),
+    );
     let bar = |name: &str, near: &Near| {
-        if rows.len() > 1 { format!("{name}, {}", near.quantile) } else { near.quantile.clone() }
+        if rows.len() > 1 {
+            format!("{name}, {}", near.quantile)
+        } else {
+            near.quantile.clone()
+        }
     };
     let mut names: Vec<&str> = Vec::new();
     for (_, stages, _) in near() {
@@ -337,7 +448,13 @@ fn stages(document: &LagDocument) -> Option<Picture> {
     let mut table = Vec::new();
     for (name, stages, near) in near() {
         let mut line = |what: &str, us: f64, half: f64| {
-            table.push(vec![name.clone(), near.quantile.clone(), count(near.count), what.to_owned(), unit.show_within(us, half)]);
+            table.push(vec![
+                name.clone(),
+                near.quantile.clone(),
+                count(near.count),
+                what.to_owned(),
+                unit.show_within(us, half),
+            ]);
         };
         for (stage, us) in stages.stages.iter().zip(&near.stages_us) {
             line(&stage.name, *us, stage.error_mean_us);
@@ -349,7 +466,10 @@ fn stages(document: &LagDocument) -> Option<Picture> {
     for (index, name) in names.iter().enumerate() {
         let of = |stages: &Stages, near: &Near| {
             let at = stages.stages.iter().position(|stage| stage.name == *name)?;
-            Some((near.stages_us.get(at).copied()?, stages.stages[at].error_mean_us))
+            Some((
+                near.stages_us.get(at).copied()?,
+                stages.stages[at].error_mean_us,
+            ))
         };
         let known: Vec<(String, f64, f64, u64)> = near()
             .filter_map(|(replica, stages, near)| {
@@ -358,7 +478,11 @@ fn stages(document: &LagDocument) -> Option<Picture> {
             })
             .collect();
         let text = known.iter().map(|(_, us, half, transactions)| {
-            format!("{name}: {}, mean of {} transactions", unit.with_within(*us, *half), count(*transactions))
+            format!(
+                "{name}: {}, mean of {} transactions",
+                unit.with_within(*us, *half),
+                count(*transactions)
+            )
         });
         traces.push(json!({
             "type": "bar", "orientation": "h", "name": name,
@@ -389,11 +513,20 @@ fn stages(document: &LagDocument) -> Option<Picture> {
 }
 
 fn sizes(document: &LagDocument) -> Option<Picture> {
-    let sized: Vec<_> = document.results.iter().filter(|row| row.size_bytes.is_some()).collect();
+    let sized: Vec<_> = document
+        .results
+        .iter()
+        .filter(|row| row.size_bytes.is_some())
+        .collect();
     if !document.results.iter().any(|row| row.size_bytes.is_none()) || sized.is_empty() {
         return None;
     }
-    let unit = Unit::for_size(sized.iter().filter_map(|row| row.from_send.mean_us).fold(0.0, f64::max));
+    let unit = Unit::for_size(
+        sized
+            .iter()
+            .filter_map(|row| row.from_send.mean_us)
+            .fold(0.0, f64::max),
+    );
     let mut replicas: Vec<&str> = sized.iter().map(|row| row.replica.as_str()).collect();
     replicas.dedup();
     let mut traces = Vec::new();
@@ -402,7 +535,10 @@ fn sizes(document: &LagDocument) -> Option<Picture> {
     for replica in replicas {
         let of_replica: Vec<_> = sized.iter().filter(|row| row.replica == replica).collect();
         for (what, pick) in [
-            ("lag from send", (|row| &row.from_send) as fn(&LagRow) -> &Distribution),
+            (
+                "lag from send",
+                (|row| &row.from_send) as fn(&LagRow) -> &Distribution,
+            ),
             ("lag from ack", |row| &row.from_ack),
             ("insert", |row| &row.insert),
             ("retrieval", |row| &row.retrieval),
@@ -410,24 +546,38 @@ fn sizes(document: &LagDocument) -> Option<Picture> {
             let mid = |row: &&&LagRow| pick(row).p50_us.or(pick(row).mean_us);
             let known: Vec<_> = of_replica.iter().filter(|row| mid(row).is_some()).collect();
             let of = |value: &dyn Fn(&Distribution) -> Option<f64>| {
-                known.iter().map(|row| value(pick(row)).unwrap_or_default() / unit.scale()).collect::<Vec<f64>>()
+                known
+                    .iter()
+                    .map(|row| value(pick(row)).unwrap_or_default() / unit.scale())
+                    .collect::<Vec<f64>>()
             };
-            let middle: Vec<f64> = known.iter().map(|row| mid(row).unwrap_or_default() / unit.scale()).collect();
-            let (low, high) =
-                (of(&|distribution| distribution.min_us), of(&|distribution| distribution.p90_us.or(distribution.max_us)));
+            let middle: Vec<f64> = known
+                .iter()
+                .map(|row| mid(row).unwrap_or_default() / unit.scale())
+                .collect();
+            let (low, high) = (
+                of(&|distribution| distribution.min_us),
+                of(&|distribution| distribution.p90_us.or(distribution.max_us)),
+            );
             let bytes: Vec<u64> = known.iter().filter_map(|row| row.size_bytes).collect();
-            rows.extend(known.iter().zip(&middle).zip(low.iter().zip(&high)).map(|((row, middle), (low, high))| {
-                let precision =
-                    if what.starts_with("lag") { Precision::of_lag(row, pick(row)) } else { Precision::exact(pick(row)) };
-                let show = |value: &f64, half: f64| unit.show_within(value * unit.scale(), half);
-                vec![
-                    format!("{replica}, {what}"),
-                    row.size_bytes.map(count).unwrap_or_default(),
-                    show(low, precision.single()),
-                    show(middle, precision.quantile(0.5)),
-                    show(high, precision.quantile(0.9)),
-                ]
-            }));
+            rows.extend(known.iter().zip(&middle).zip(low.iter().zip(&high)).map(
+                |((row, middle), (low, high))| {
+                    let precision = if what.starts_with("lag") {
+                        Precision::of_lag(row, pick(row))
+                    } else {
+                        Precision::exact(pick(row))
+                    };
+                    let show =
+                        |value: &f64, half: f64| unit.show_within(value * unit.scale(), half);
+                    vec![
+                        format!("{replica}, {what}"),
+                        row.size_bytes.map(count).unwrap_or_default(),
+                        show(low, precision.single()),
+                        show(middle, precision.quantile(0.5)),
+                        show(high, precision.quantile(0.9)),
+                    ]
+                },
+            ));
             traces.push(json!({
                 "type": "scatter", "mode": "lines+markers", "name": format!("{replica}, {what}"), "x": bytes, "y": middle,
                 "error_y": {
@@ -461,7 +611,11 @@ fn sizes(document: &LagDocument) -> Option<Picture> {
 /// Measured less injected, by method; the bars are the intervals.
 pub(super) fn calibration(document: &CalibrateDocument) -> Picture {
     let mut series: Vec<(String, &str, Vec<&CalibrateRow>)> = Vec::new();
-    for row in document.results.iter().filter(|row| row.error_p50_us.is_some()) {
+    for row in document
+        .results
+        .iter()
+        .filter(|row| row.error_p50_us.is_some())
+    {
         let name = format!("{} {}", row.replica, row.method);
         match series.iter_mut().find(|(known, ..)| *known == name) {
             Some((_, _, rows)) => rows.push(row),
@@ -480,9 +634,16 @@ pub(super) fn calibration(document: &CalibrateDocument) -> Picture {
             "line": {"color": colour(index)},
         })
     });
-    let shown = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), |us| Unit::Micro.show(us));
+    let shown =
+        |value: Option<f64>| value.map_or_else(|| "–".to_owned(), |us| Unit::Micro.show(us));
     let rows = document.results.iter().map(|row| {
-        vec![row.replica.clone(), row.method.clone(), time(row.injected_us), shown(row.error_p50_us), shown(row.error_p99_us)]
+        vec![
+            row.replica.clone(),
+            row.method.clone(),
+            time(row.injected_us),
+            shown(row.error_p50_us),
+            shown(row.error_p99_us),
+        ]
     });
     Picture {
         id: "calibration",
@@ -495,15 +656,33 @@ pub(super) fn calibration(document: &CalibrateDocument) -> Picture {
             json!({"title": {"text": "error of p50 (µs)"}, "zeroline": true}),
         ),
         table: DataTable {
-            header: ["replica", "method", "injected", "error p50 (µs)", "error p99 (µs)"].map(str::to_owned).to_vec(),
+            header: [
+                "replica",
+                "method",
+                "injected",
+                "error p50 (µs)",
+                "error p99 (µs)",
+            ]
+            .map(str::to_owned)
+            .to_vec(),
             rows: rows.collect(),
         },
     }
 }
 
 /// One figure of every crash, a column of points for each way of replicating.
-fn per_crash(document: &LossDocument, pick: impl Fn(&CrashRecord) -> f64, hover: &str) -> Vec<Value> {
-    let of = |shape: &str| document.crashes.iter().filter(|crash| crash.shape == shape).collect::<Vec<_>>();
+fn per_crash(
+    document: &LossDocument,
+    pick: impl Fn(&CrashRecord) -> f64,
+    hover: &str,
+) -> Vec<Value> {
+    let of = |shape: &str| {
+        document
+            .crashes
+            .iter()
+            .filter(|crash| crash.shape == shape)
+            .collect::<Vec<_>>()
+    };
     let traces = document.results.iter().enumerate().map(|(index, row)| {
         let crashes = of(&row.shape);
         json!({
@@ -544,9 +723,16 @@ pub(super) fn losses(document: &LossDocument) -> Picture {
             json!({"title": {"text": "acknowledged transactions missing"}, "rangemode": "tozero"}),
         ),
         table: DataTable {
-            header: ["what was crashed", "crash", "acknowledged", "missing", "seen, then lost", "never acknowledged, present"]
-                .map(str::to_owned)
-                .to_vec(),
+            header: [
+                "what was crashed",
+                "crash",
+                "acknowledged",
+                "missing",
+                "seen, then lost",
+                "never acknowledged, present",
+            ]
+            .map(str::to_owned)
+            .to_vec(),
             rows: rows.collect(),
         },
     }
@@ -554,7 +740,13 @@ pub(super) fn losses(document: &LossDocument) -> Picture {
 
 /// How long each crash kept writes out.
 pub(super) fn recoveries(document: &LossDocument) -> Picture {
-    let unit = Unit::for_size(document.crashes.iter().map(|crash| crash.recovery_us).fold(0.0, f64::max));
+    let unit = Unit::for_size(
+        document
+            .crashes
+            .iter()
+            .map(|crash| crash.recovery_us)
+            .fold(0.0, f64::max),
+    );
     let hover = format!("%{{y:.4~g}} {}", unit.symbol());
     let traces = per_crash(document, |crash| crash.recovery_us / unit.scale(), &hover);
     let shown = |us: Option<f64>| us.map_or_else(|| "–".to_owned(), |us| unit.show(us));
@@ -579,9 +771,16 @@ pub(super) fn recoveries(document: &LossDocument) -> Picture {
             json!({"title": {"text": format!("recovery ({})", unit.symbol())}, "rangemode": "tozero"}),
         ),
         table: DataTable {
-            header: ["what was crashed", "crash", "took over", "applied after", "writable after", "first write after"]
-                .map(str::to_owned)
-                .to_vec(),
+            header: [
+                "what was crashed",
+                "crash",
+                "took over",
+                "applied after",
+                "writable after",
+                "first write after",
+            ]
+            .map(str::to_owned)
+            .to_vec(),
             rows: rows.collect(),
         },
     }
@@ -602,9 +801,17 @@ pub(super) fn exposures(document: &ExposureDocument) -> Vec<Picture> {
         })
     };
     let table = || DataTable {
-        header: ["until (s)", "looks", "committed", "transactions, mean", "most", "bytes, most", "age, most (ms)"]
-            .map(str::to_owned)
-            .to_vec(),
+        header: [
+            "until (s)",
+            "looks",
+            "committed",
+            "transactions, mean",
+            "most",
+            "bytes, most",
+            "age, most (ms)",
+        ]
+        .map(str::to_owned)
+        .to_vec(),
         rows: windows
             .iter()
             .map(|window| {
@@ -629,8 +836,24 @@ pub(super) fn exposures(document: &ExposureDocument) -> Vec<Picture> {
             figure: figure(
                 "exposed",
                 vec![
-                    line("mean", windows.iter().map(|window| window.transactions_mean).collect(), 0, "solid"),
-                    line("most", windows.iter().map(|window| window.transactions_max as f64).collect(), 1, "dot"),
+                    line(
+                        "mean",
+                        windows
+                            .iter()
+                            .map(|window| window.transactions_mean)
+                            .collect(),
+                        0,
+                        "solid",
+                    ),
+                    line(
+                        "most",
+                        windows
+                            .iter()
+                            .map(|window| window.transactions_max as f64)
+                            .collect(),
+                        1,
+                        "dot",
+                    ),
                 ],
                 time(),
                 json!({"title": {"text": "transactions"}, "rangemode": "tozero"}),
@@ -643,7 +866,15 @@ pub(super) fn exposures(document: &ExposureDocument) -> Vec<Picture> {
             note: "The largest of each stretch.".to_owned(),
             figure: figure(
                 "age",
-                vec![line("oldest", windows.iter().map(|window| window.age_max_us / 1e3).collect(), 2, "solid")],
+                vec![line(
+                    "oldest",
+                    windows
+                        .iter()
+                        .map(|window| window.age_max_us / 1e3)
+                        .collect(),
+                    2,
+                    "solid",
+                )],
                 time(),
                 json!({"title": {"text": "age (ms)"}, "rangemode": "tozero"}),
             ),
@@ -664,7 +895,11 @@ fn by_replica(document: &TapDocument) -> BTreeMap<&str, Vec<&TapWindow>> {
 /// Operations over the course of a load, their times, and, for an open loop, what waits.
 pub(super) fn load(document: &LoadDocument) -> Vec<Picture> {
     let mut pictures = vec![load_course(document, false), load_times(document)];
-    if document.results.iter().any(|row| !row.load.waiting_per_second.is_empty()) {
+    if document
+        .results
+        .iter()
+        .any(|row| !row.load.waiting_per_second.is_empty())
+    {
         pictures.push(load_course(document, true));
     }
     pictures
@@ -674,9 +909,15 @@ fn load_course(document: &LoadDocument, waiting: bool) -> Picture {
     let (mut traces, mut rows) = (Vec::new(), Vec::new());
     for (index, row) in document.results.iter().enumerate() {
         let what = loading::what(&row.load);
-        let counts = if waiting { &row.load.waiting_per_second } else { &row.load.per_second };
+        let counts = if waiting {
+            &row.load.waiting_per_second
+        } else {
+            &row.load.per_second
+        };
         rows.extend(
-            counts.iter().enumerate().map(|(second, number)| vec![what.clone(), (second + 1).to_string(), count(*number)]),
+            counts.iter().enumerate().map(|(second, number)| {
+                vec![what.clone(), (second + 1).to_string(), count(*number)]
+            }),
         );
         traces.push(json!({
             // A line of a few seconds is hardly one, that of a single second none at all.
@@ -710,18 +951,28 @@ fn load_course(document: &LoadDocument, waiting: bool) -> Picture {
             json!({"title": {"text": "second of the counted time"}}),
             json!({"title": {"text": what}, "rangemode": "tozero"}),
         ),
-        table: DataTable { header: vec!["load".to_owned(), "second".to_owned(), what.to_owned()], rows },
+        table: DataTable {
+            header: vec!["load".to_owned(), "second".to_owned(), what.to_owned()],
+            rows,
+        },
     }
 }
 
 fn load_times(document: &LoadDocument) -> Picture {
-    let typical = document.results.iter().filter_map(|row| row.load.latency.p50_us).fold(0.0, f64::max);
+    let typical = document
+        .results
+        .iter()
+        .filter_map(|row| row.load.latency.p50_us)
+        .fold(0.0, f64::max);
     let unit = Unit::for_size(typical);
     let shown = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), |us| unit.show(us));
     let (mut traces, mut rows) = (Vec::new(), Vec::new());
     for (index, row) in document.results.iter().enumerate() {
         let what = loading::what(&row.load);
-        for (of, times, dash) in [("response", &row.load.latency, "solid"), ("service", &row.load.service, "dot")] {
+        for (of, times, dash) in [
+            ("response", &row.load.latency, "solid"),
+            ("service", &row.load.service, "dot"),
+        ] {
             let points = [
                 ("p50", times.p50_us),
                 ("p90", times.p90_us),
@@ -754,13 +1005,20 @@ fn load_times(document: &LoadDocument) -> Picture {
             json!({"title": {"text": "quantile"}, "type": "category"}),
             json!({"title": {"text": format!("time ({})", unit.symbol())}, "type": "log"}),
         ),
-        table: DataTable { header: header.map(str::to_owned).to_vec(), rows },
+        table: DataTable {
+            header: header.map(str::to_owned).to_vec(),
+            rows,
+        },
     }
 }
 
 /// The lag of the real traffic over the course of the run.
 pub(super) fn tap_course(document: &TapDocument) -> Picture {
-    let largest = document.windows.iter().filter_map(|window| window.p50_us.or(window.max_us)).fold(0.0, f64::max);
+    let largest = document
+        .windows
+        .iter()
+        .filter_map(|window| window.p50_us.or(window.max_us))
+        .fold(0.0, f64::max);
     let unit = Unit::for_size(largest);
     let mut traces = Vec::new();
     for (index, (name, windows)) in by_replica(document).into_iter().enumerate() {
@@ -790,7 +1048,15 @@ pub(super) fn tap_course(document: &TapDocument) -> Picture {
             count(window.transactions),
             count(window.matched),
         ];
-        row.extend([window.p50_us, window.p99_us, window.max_us, window.behind_us].map(shown));
+        row.extend(
+            [
+                window.p50_us,
+                window.p99_us,
+                window.max_us,
+                window.behind_us,
+            ]
+            .map(shown),
+        );
         row.push(count(window.pending));
         row
     });
@@ -829,7 +1095,11 @@ pub(super) fn tap_rate(document: &TapDocument) -> Picture {
         "y": first.iter().map(|window| window.transactions as f64 / seconds(window)).collect::<Vec<_>>(),
         "hovertemplate": "until %{x:.1f} s: %{y:.0f} per s<extra>%{fullData.name}</extra>", "line": {"color": colour(0)},
     })];
-    for (index, (name, windows)) in windows.iter().filter(|(name, _)| !name.is_empty()).enumerate() {
+    for (index, (name, windows)) in windows
+        .iter()
+        .filter(|(name, _)| !name.is_empty())
+        .enumerate()
+    {
         traces.push(json!({
             "type": "scatter", "mode": "lines", "name": format!("from {name}"),
             "x": windows.iter().map(|window| window.end_us / 1e6).collect::<Vec<_>>(),
@@ -856,7 +1126,9 @@ pub(super) fn tap_rate(document: &TapDocument) -> Picture {
             json!({"title": {"text": "transactions per second"}, "rangemode": "tozero"}),
         ),
         table: DataTable {
-            header: ["until (s)", "transactions per second", "bytes"].map(str::to_owned).to_vec(),
+            header: ["until (s)", "transactions per second", "bytes"]
+                .map(str::to_owned)
+                .to_vec(),
             rows: rows.collect(),
         },
     }

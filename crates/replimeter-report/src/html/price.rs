@@ -25,14 +25,18 @@ pub(super) fn all(document: &CostDocument) -> Vec<Picture> {
 /// What stands below a row's bar.
 fn label(document: &CostDocument, row: &CostRow) -> String {
     let label = document.label_of(&row.engine, &row.mode, row.wait_point.as_deref());
-    row.link_delay_us.map_or(label.clone(), |us| format!("{label}, {}", delay(us)))
+    row.link_delay_us
+        .map_or(label.clone(), |us| format!("{label}, {}", delay(us)))
 }
 
 /// Rows by number of threads, the fewest first.
 fn by_threads(document: &CostDocument) -> Vec<(u32, Vec<&CostRow>)> {
     let mut groups: Vec<(u32, Vec<&CostRow>)> = Vec::new();
     for row in &document.results {
-        match groups.iter_mut().find(|(threads, _)| *threads == row.threads) {
+        match groups
+            .iter_mut()
+            .find(|(threads, _)| *threads == row.threads)
+        {
             Some((_, rows)) => rows.push(row),
             None => groups.push((row.threads, vec![row])),
         }
@@ -42,13 +46,27 @@ fn by_threads(document: &CostDocument) -> Vec<(u32, Vec<&CostRow>)> {
 }
 
 fn series(threads: u32) -> String {
-    if threads == 1 { "1 thread".to_owned() } else { format!("{threads} threads") }
+    if threads == 1 {
+        "1 thread".to_owned()
+    } else {
+        format!("{threads} threads")
+    }
 }
 
 /// Both directions of an error bar.
 fn bars(estimates: &[Estimate]) -> Value {
-    let above = |estimate: &Estimate| estimate.high.zip(estimate.value).map_or(0.0, |(high, value)| high - value);
-    let below = |estimate: &Estimate| estimate.low.zip(estimate.value).map_or(0.0, |(low, value)| value - low);
+    let above = |estimate: &Estimate| {
+        estimate
+            .high
+            .zip(estimate.value)
+            .map_or(0.0, |(high, value)| high - value)
+    };
+    let below = |estimate: &Estimate| {
+        estimate
+            .low
+            .zip(estimate.value)
+            .map_or(0.0, |(low, value)| value - low)
+    };
     json!({
         "type": "data", "symmetric": false, "thickness": 1,
         "array": estimates.iter().map(above).collect::<Vec<_>>(),
@@ -105,7 +123,9 @@ fn throughput(document: &CostDocument) -> Picture {
             json!({"title": {"text": "operations per second"}, "rangemode": "tozero"}),
         )),
         table: DataTable {
-            header: ["mode", "threads", "per second", "low", "high", "over none"].map(str::to_owned).to_vec(),
+            header: ["mode", "threads", "per second", "low", "high", "over none"]
+                .map(str::to_owned)
+                .to_vec(),
             rows,
         },
     }
@@ -164,11 +184,17 @@ fn processor(document: &CostDocument) -> Picture {
     for row in &document.results {
         for (index, server) in row.servers.iter().enumerate() {
             // A primary and a cluster's first node are both the one that is written to.
-            let place = if index == 0 { "written to".to_owned() } else { format!("other {index}") };
+            let place = if index == 0 {
+                "written to".to_owned()
+            } else {
+                format!("other {index}")
+            };
             if !places.contains(&place) {
                 places.push(place.clone());
             }
-            let shown = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), |us| Unit::Micro.show(us));
+            let shown = |value: Option<f64>| {
+                value.map_or_else(|| "–".to_owned(), |us| Unit::Micro.show(us))
+            };
             rows.push(vec![
                 label(document, row),
                 row.threads.to_string(),
@@ -180,7 +206,11 @@ fn processor(document: &CostDocument) -> Picture {
         }
     }
     let traces = places.iter().enumerate().map(|(index, place)| {
-        let with: Vec<&CostRow> = document.results.iter().filter(|row| row.servers.len() > index).collect();
+        let with: Vec<&CostRow> = document
+            .results
+            .iter()
+            .filter(|row| row.servers.len() > index)
+            .collect();
         json!({
             "type": "bar", "name": place,
             "x": with.iter().map(|row| bar(row)).collect::<Vec<_>>(),
@@ -205,7 +235,9 @@ fn processor(document: &CostDocument) -> Picture {
         note: String::new(),
         figure,
         table: DataTable {
-            header: ["mode", "threads", "server", "CPU (µs)", "user", "system"].map(str::to_owned).to_vec(),
+            header: ["mode", "threads", "server", "CPU (µs)", "user", "system"]
+                .map(str::to_owned)
+                .to_vec(),
             rows,
         },
     }
@@ -215,8 +247,16 @@ fn processor(document: &CostDocument) -> Picture {
 fn distance(document: &CostDocument) -> Option<Picture> {
     let unit = unit(document);
     let mut lines: Vec<(String, Vec<&CostRow>)> = Vec::new();
-    for row in document.results.iter().filter(|row| row.link_delay_us.is_some() && row.added.latency_us.value.is_some()) {
-        let name = format!("{}, {}", document.label_of(&row.engine, &row.mode, row.wait_point.as_deref()), series(row.threads));
+    for row in document
+        .results
+        .iter()
+        .filter(|row| row.link_delay_us.is_some() && row.added.latency_us.value.is_some())
+    {
+        let name = format!(
+            "{}, {}",
+            document.label_of(&row.engine, &row.mode, row.wait_point.as_deref()),
+            series(row.threads)
+        );
         match lines.iter_mut().find(|(known, _)| *known == name) {
             Some((_, rows)) => rows.push(row),
             None => lines.push((name, vec![row])),
@@ -234,12 +274,24 @@ fn distance(document: &CostDocument) -> Option<Picture> {
             .iter()
             .map(|row| {
                 let us = row.added.latency_us;
-                Estimate { value: scale(us.value), low: scale(us.low), high: scale(us.high) }
+                Estimate {
+                    value: scale(us.value),
+                    low: scale(us.low),
+                    high: scale(us.high),
+                }
             })
             .collect();
         for row in points {
-            let us = row.added.latency_us.value.map_or_else(|| "–".to_owned(), |us| unit.show(us));
-            rows.push(vec![name.clone(), row.link_delay_us.map(delay).unwrap_or_default(), us]);
+            let us = row
+                .added
+                .latency_us
+                .value
+                .map_or_else(|| "–".to_owned(), |us| unit.show(us));
+            rows.push(vec![
+                name.clone(),
+                row.link_delay_us.map(delay).unwrap_or_default(),
+                us,
+            ]);
         }
         traces.push(json!({
             "type": "scatter", "mode": "lines+markers", "name": name,

@@ -25,31 +25,61 @@ type Pick = fn(&ScaleRow) -> (Option<f64>, Option<[f64; 2]>);
 
 /// The author's four curves.
 const CURVES: [(&str, ScalePhase, Pick); 4] = [
-    ("insert alone", ScalePhase::Insert, |row| (row.inserts_per_s, row.inserts_ci)),
-    ("insert while selecting", ScalePhase::Mixed, |row| (row.inserts_per_s, row.inserts_ci)),
-    ("select alone", ScalePhase::Select, |row| (row.selects_per_s, row.selects_ci)),
-    ("select while inserting", ScalePhase::Mixed, |row| (row.selects_per_s, row.selects_ci)),
+    ("insert alone", ScalePhase::Insert, |row| {
+        (row.inserts_per_s, row.inserts_ci)
+    }),
+    ("insert while selecting", ScalePhase::Mixed, |row| {
+        (row.inserts_per_s, row.inserts_ci)
+    }),
+    ("select alone", ScalePhase::Select, |row| {
+        (row.selects_per_s, row.selects_ci)
+    }),
+    ("select while inserting", ScalePhase::Mixed, |row| {
+        (row.selects_per_s, row.selects_ci)
+    }),
 ];
 
 /// The same for updates.
 const UPDATE_CURVES: [(&str, ScalePhase, Pick); 3] = [
-    ("update alone", ScalePhase::Update, |row| (row.updates_per_s, row.updates_ci)),
-    ("update while selecting", ScalePhase::MixedUpdate, |row| (row.updates_per_s, row.updates_ci)),
-    ("select while updating", ScalePhase::MixedUpdate, |row| (row.selects_per_s, row.selects_ci)),
+    ("update alone", ScalePhase::Update, |row| {
+        (row.updates_per_s, row.updates_ci)
+    }),
+    ("update while selecting", ScalePhase::MixedUpdate, |row| {
+        (row.updates_per_s, row.updates_ci)
+    }),
+    ("select while updating", ScalePhase::MixedUpdate, |row| {
+        (row.selects_per_s, row.selects_ci)
+    }),
 ];
 
 /// Renders the page from a run's record.
 ///
 /// # Errors
 /// When the template refuses.
-pub fn scale(document: &ScaleDocument, manifest: &Manifest, plan: &str) -> Result<String, HtmlError> {
-    let blocks: u64 = document.results.iter().map(|row| u64::from(row.blocks)).sum();
-    let mut pictures = vec![throughput(document), percent(document), processors(document), writes(document)];
+pub fn scale(
+    document: &ScaleDocument,
+    manifest: &Manifest,
+    plan: &str,
+) -> Result<String, HtmlError> {
+    let blocks: u64 = document
+        .results
+        .iter()
+        .map(|row| u64::from(row.blocks))
+        .sum();
+    let mut pictures = vec![
+        throughput(document),
+        percent(document),
+        processors(document),
+        writes(document),
+    ];
     pictures.extend(laws(document));
     let page = Page {
         template: TEMPLATE,
         command: "scale",
-        heading: document.title.as_deref().unwrap_or("What does each read replica cost, and give?"),
+        heading: document
+            .title
+            .as_deref()
+            .unwrap_or("What does each read replica cost, and give?"),
         shape: &document.target.shape,
         extent: format!("{} blocks", count(blocks)),
         document: Value::from(Serde(document)),
@@ -59,7 +89,11 @@ pub fn scale(document: &ScaleDocument, manifest: &Manifest, plan: &str) -> Resul
         pictures,
         text_report: scale::text(document),
     };
-    let section = |id: &str, title: &str, headings: &[&str], left: usize, lines: Vec<Vec<String>>| {
+    let section = |id: &str,
+                   title: &str,
+                   headings: &[&str],
+                   left: usize,
+                   lines: Vec<Vec<String>>| {
         (!lines.is_empty()).then(|| context! { id, title, headings => headings.iter().map(|heading| (*heading).to_owned()).collect::<Vec<String>>(), left, lines })
     };
     let sections = [
@@ -70,10 +104,34 @@ pub fn scale(document: &ScaleDocument, manifest: &Manifest, plan: &str) -> Resul
             1,
             scale::lines(document),
         ),
-        section("updates", "Updates", &scale::UPDATE_HEADINGS, 1, scale::update_lines(document)),
-        section("percent-table", "Percent of no replica", &scale::PERCENT_HEADINGS, 1, scale::percent_lines(document)),
-        section("servers-table", "What each server spent", &scale::SERVER_HEADINGS, 3, scale::server_lines(document)),
-        section("laws", "Scaling law", &scale::LAW_HEADINGS, 2, scale::law_lines(document)),
+        section(
+            "updates",
+            "Updates",
+            &scale::UPDATE_HEADINGS,
+            1,
+            scale::update_lines(document),
+        ),
+        section(
+            "percent-table",
+            "Percent of no replica",
+            &scale::PERCENT_HEADINGS,
+            1,
+            scale::percent_lines(document),
+        ),
+        section(
+            "servers-table",
+            "What each server spent",
+            &scale::SERVER_HEADINGS,
+            3,
+            scale::server_lines(document),
+        ),
+        section(
+            "laws",
+            "Scaling law",
+            &scale::LAW_HEADINGS,
+            2,
+            scale::law_lines(document),
+        ),
     ];
     page.render(context! {
         sections => sections.into_iter().flatten().collect::<Vec<_>>(),
@@ -87,9 +145,17 @@ fn replicas_axis() -> serde_json::Value {
 }
 
 /// One curve over the number of replicas, with its error bars.
-fn curve(name: &str, index: usize, points: &[(u32, f64, Option<[f64; 2]>)], unit: &str) -> serde_json::Value {
+fn curve(
+    name: &str,
+    index: usize,
+    points: &[(u32, f64, Option<[f64; 2]>)],
+    unit: &str,
+) -> serde_json::Value {
     let ends = |pick: fn(f64, [f64; 2]) -> f64| {
-        points.iter().map(|(_, value, ends)| ends.map_or(0.0, |ends| pick(*value, ends))).collect::<Vec<_>>()
+        points
+            .iter()
+            .map(|(_, value, ends)| ends.map_or(0.0, |ends| pick(*value, ends)))
+            .collect::<Vec<_>>()
     };
     json!({
         "type": "scatter", "mode": "lines+markers", "name": name,
@@ -104,8 +170,15 @@ fn curve(name: &str, index: usize, points: &[(u32, f64, Option<[f64; 2]>)], unit
     })
 }
 
-fn points(document: &ScaleDocument, phase: ScalePhase, pick: Pick) -> Vec<(u32, f64, Option<[f64; 2]>)> {
-    let rows = document.results.iter().filter(|row| row.phase == phase.name());
+fn points(
+    document: &ScaleDocument,
+    phase: ScalePhase,
+    pick: Pick,
+) -> Vec<(u32, f64, Option<[f64; 2]>)> {
+    let rows = document
+        .results
+        .iter()
+        .filter(|row| row.phase == phase.name());
     rows.filter_map(|row| {
         let (value, ends) = pick(row);
         Some((row.replicas, value?, ends))
@@ -132,17 +205,21 @@ fn throughput(document: &ScaleDocument) -> Picture {
         }
         let mut trace = curve(name, index, &points, "per s");
         let axis = &mut largest[usize::from(name.starts_with("select"))];
-        *axis = points.iter().fold(*axis, |largest, (_, value, _)| largest.max(*value));
+        *axis = points
+            .iter()
+            .fold(*axis, |largest, (_, value, _)| largest.max(*value));
         if name.starts_with("select") {
             trace["yaxis"] = json!("y2");
             trace["line"]["dash"] = json!("dot");
         }
         traces.push(trace);
-        rows.extend(
-            points.iter().map(|(replicas, value, ends)| {
-                vec![(*name).to_owned(), replicas.to_string(), scale::interval(Some(*value), *ends)]
-            }),
-        );
+        rows.extend(points.iter().map(|(replicas, value, ends)| {
+            vec![
+                (*name).to_owned(),
+                replicas.to_string(),
+                scale::interval(Some(*value), *ends),
+            ]
+        }));
     }
     let mut figure = figure(
         "throughput",
@@ -166,10 +243,18 @@ fn throughput(document: &ScaleDocument) -> Picture {
 /// Percent of the figure without a replica: the author's second picture.
 fn percent(document: &ScaleDocument) -> Picture {
     let curves: [(&str, ScalePhase, Pick); 4] = [
-        ("insert alone", ScalePhase::Insert, |row| (row.percent_of_none.inserts, row.percent_of_none.inserts_ci)),
-        ("insert while selecting", ScalePhase::Mixed, |row| (row.percent_of_none.inserts, row.percent_of_none.inserts_ci)),
-        ("select alone", ScalePhase::Select, |row| (row.percent_of_none.selects, row.percent_of_none.selects_ci)),
-        ("select while inserting", ScalePhase::Mixed, |row| (row.percent_of_none.selects, row.percent_of_none.selects_ci)),
+        ("insert alone", ScalePhase::Insert, |row| {
+            (row.percent_of_none.inserts, row.percent_of_none.inserts_ci)
+        }),
+        ("insert while selecting", ScalePhase::Mixed, |row| {
+            (row.percent_of_none.inserts, row.percent_of_none.inserts_ci)
+        }),
+        ("select alone", ScalePhase::Select, |row| {
+            (row.percent_of_none.selects, row.percent_of_none.selects_ci)
+        }),
+        ("select while inserting", ScalePhase::Mixed, |row| {
+            (row.percent_of_none.selects, row.percent_of_none.selects_ci)
+        }),
     ];
     let mut traces = Vec::new();
     let mut rows = Vec::new();
@@ -180,10 +265,16 @@ fn percent(document: &ScaleDocument) -> Picture {
             continue;
         }
         traces.push(curve(name, index, &points, "%"));
-        largest = points.iter().fold(largest, |largest, (_, value, _)| largest.max(*value));
-        rows.extend(
-            points.iter().map(|(replicas, value, _)| vec![name.to_owned(), replicas.to_string(), format!("{value:.1} %")]),
-        );
+        largest = points
+            .iter()
+            .fold(largest, |largest, (_, value, _)| largest.max(*value));
+        rows.extend(points.iter().map(|(replicas, value, _)| {
+            vec![
+                name.to_owned(),
+                replicas.to_string(),
+                format!("{value:.1} %"),
+            ]
+        }));
     }
     Picture {
         id: "percent",
@@ -211,7 +302,12 @@ fn by_server(
 ) -> Picture {
     let mut names: Vec<String> = Vec::new();
     let mut rows = Vec::new();
-    let of_phase = |phase: ScalePhase| document.results.iter().filter(move |row| row.phase == phase.name());
+    let of_phase = |phase: ScalePhase| {
+        document
+            .results
+            .iter()
+            .filter(move |row| row.phase == phase.name())
+    };
     for row in of_phase(ScalePhase::Mixed) {
         for server in &row.servers {
             if !names.contains(&server.per_operation.name) {
@@ -222,13 +318,21 @@ fn by_server(
     for row in &document.results {
         for server in &row.servers {
             let Some(value) = pick(server) else { continue };
-            rows.push(vec![row.phase.clone(), row.replicas.to_string(), server.per_operation.name.clone(), show(value)]);
+            rows.push(vec![
+                row.phase.clone(),
+                row.replicas.to_string(),
+                server.per_operation.name.clone(),
+                show(value),
+            ]);
         }
     }
     let trace = |(index, name): (usize, &String)| {
         let points: Vec<(u32, f64)> = of_phase(ScalePhase::Mixed)
             .filter_map(|row| {
-                let server = row.servers.iter().find(|server| server.per_operation.name == *name)?;
+                let server = row
+                    .servers
+                    .iter()
+                    .find(|server| server.per_operation.name == *name)?;
                 Some((row.replicas, pick(server)?))
             })
             .collect();
@@ -242,9 +346,20 @@ fn by_server(
         })
     };
     let traces = names.iter().enumerate().map(trace).collect();
-    let mut figure = figure(id, traces, replicas_axis(), json!({"title": {"text": axis}, "rangemode": "tozero"}));
+    let mut figure = figure(
+        id,
+        traces,
+        replicas_axis(),
+        json!({"title": {"text": axis}, "rangemode": "tozero"}),
+    );
     figure["layout"]["barmode"] = json!("group");
-    Picture { id, title, note: note.to_owned(), figure, table: DataTable::new(&["phase", "replicas", "server", "figure"], rows) }
+    Picture {
+        id,
+        title,
+        note: note.to_owned(),
+        figure,
+        table: DataTable::new(&["phase", "replicas", "server", "figure"], rows),
+    }
 }
 
 fn processors(document: &ScaleDocument) -> Picture {
@@ -273,7 +388,11 @@ fn writes(document: &ScaleDocument) -> Picture {
 
 /// What was measured and the law beside it.
 fn laws(document: &ScaleDocument) -> Option<Picture> {
-    let fits: Vec<&ScaleFit> = document.fits.iter().filter(|fit| fit.refused.is_none()).collect();
+    let fits: Vec<&ScaleFit> = document
+        .fits
+        .iter()
+        .filter(|fit| fit.refused.is_none())
+        .collect();
     if fits.is_empty() {
         return None;
     }
@@ -281,7 +400,11 @@ fn laws(document: &ScaleDocument) -> Option<Picture> {
     let mut rows = Vec::new();
     for (index, fit) in fits.iter().enumerate() {
         let name = format!("{} ({})", fit.figure, fit.phase);
-        let shown = if fit.phase == ScalePhase::Select.name() || index == 0 { json!(true) } else { json!("legendonly") };
+        let shown = if fit.phase == ScalePhase::Select.name() || index == 0 {
+            json!(true)
+        } else {
+            json!("legendonly")
+        };
         traces.push(json!({
             "type": "scatter", "mode": "lines", "name": format!("{name}, law"), "visible": shown,
             "x": fit.curve.iter().map(|point| point.replicas).collect::<Vec<_>>(),
@@ -296,7 +419,11 @@ fn laws(document: &ScaleDocument) -> Option<Picture> {
             "hovertemplate": "%{x} replicas: %{y:,.4~g} per s<extra>%{fullData.name}</extra>",
             "marker": {"color": colour(index), "size": 7},
         }));
-        if let Some((measured, replicas)) = fit.prediction.as_ref().and_then(|one| Some((one.measured_per_s?, one.replicas))) {
+        if let Some((measured, replicas)) = fit
+            .prediction
+            .as_ref()
+            .and_then(|one| Some((one.measured_per_s?, one.replicas)))
+        {
             traces.push(json!({
                 "type": "scatter", "mode": "markers", "name": format!("{name}, predicted one"), "visible": shown,
                 "x": [replicas], "y": [measured],
@@ -336,9 +463,14 @@ mod tests {
     fn every_picture_has_its_table_and_the_page_its_sections() {
         let document = scale::tests::example();
         let page = super::scale(&document, &Manifest::default(), "command = 'scale'").unwrap();
-        for wanted in
-            ["id=\"throughput\"", "id=\"percent\"", "id=\"processors\"", "id=\"law\"", "insert while selecting", "OUTSIDE"]
-        {
+        for wanted in [
+            "id=\"throughput\"",
+            "id=\"percent\"",
+            "id=\"processors\"",
+            "id=\"law\"",
+            "insert while selecting",
+            "OUTSIDE",
+        ] {
             assert!(page.contains(wanted), "{wanted}");
         }
         let nothing = ScaleDocument::default();

@@ -12,13 +12,23 @@ const TEMPLATE: &str = include_str!("stale.html");
 ///
 /// # Errors
 /// When the template refuses.
-pub fn stale(document: &StaleDocument, manifest: &Manifest, plan: &str) -> Result<String, HtmlError> {
+pub fn stale(
+    document: &StaleDocument,
+    manifest: &Manifest,
+    plan: &str,
+) -> Result<String, HtmlError> {
     let page = Page {
         template: TEMPLATE,
         command: "stale",
-        heading: document.title.as_deref().unwrap_or("How often does a read miss what was just written?"),
+        heading: document
+            .title
+            .as_deref()
+            .unwrap_or("How often does a read miss what was just written?"),
         shape: &document.target.shape,
-        extent: format!("{} reads at once", count(document.results.iter().map(|row| row.rounds).sum())),
+        extent: format!(
+            "{} reads at once",
+            count(document.results.iter().map(|row| row.rounds).sum())
+        ),
         document: Value::from(Serde(document)),
         manifest,
         plan,

@@ -25,7 +25,11 @@ pub(super) fn all(document: &StaleDocument) -> Vec<Picture> {
 
 /// Every row's share of stale reads.
 fn shares(document: &StaleDocument) -> Picture {
-    let rows: Vec<_> = document.results.iter().filter(|row| row.stale_percent.is_some()).collect();
+    let rows: Vec<_> = document
+        .results
+        .iter()
+        .filter(|row| row.stale_percent.is_some())
+        .collect();
     let names: Vec<String> = rows.iter().map(|row| label(document, row)).collect();
     let share = |value: Option<f64>| value.unwrap_or(0.0);
     let trace = json!({
@@ -45,20 +49,30 @@ fn shares(document: &StaleDocument) -> Picture {
             name.clone(),
             count(row.rounds),
             count(row.stale),
-            percent(share(row.stale_percent), share(row.stale_percent_low), share(row.stale_percent_high)),
+            percent(
+                share(row.stale_percent),
+                share(row.stale_percent_low),
+                share(row.stale_percent_high),
+            ),
         ]
     });
     Picture {
         id: "shares",
         title: "How often: stale reads at once after the acknowledgement",
-        note: "Whiskers are 95 % intervals; where nothing was stale they end at the upper bound.".to_owned(),
+        note: "Whiskers are 95 % intervals; where nothing was stale they end at the upper bound."
+            .to_owned(),
         figure: figure(
             "shares",
             vec![trace],
             json!({"title": {"text": "stale reads (%)"}, "rangemode": "tozero"}),
             json!({"autorange": "reversed"}),
         ),
-        table: DataTable { header: ["row", "rounds", "stale", "% [95 %]"].map(str::to_owned).to_vec(), rows: table.collect() },
+        table: DataTable {
+            header: ["row", "rounds", "stale", "% [95 %]"]
+                .map(str::to_owned)
+                .to_vec(),
+            rows: table.collect(),
+        },
     }
 }
 
@@ -66,17 +80,30 @@ fn shares(document: &StaleDocument) -> Picture {
 fn curve(document: &StaleDocument) -> Option<Picture> {
     let mut traces = Vec::new();
     let mut rows = Vec::new();
-    for (index, row) in document.results.iter().filter(|row| row.curve.len() > 1).enumerate() {
+    for (index, row) in document
+        .results
+        .iter()
+        .filter(|row| row.curve.len() > 1)
+        .enumerate()
+    {
         let name = label(document, row);
         // The axis is logarithmic, and "at once" has a time too.
-        let points: Vec<_> = row.curve.iter().filter(|point| point.reads > 0 && point.after_us > 0.0).collect();
+        let points: Vec<_> = row
+            .curve
+            .iter()
+            .filter(|point| point.reads > 0 && point.after_us > 0.0)
+            .collect();
         rows.extend(points.iter().map(|point| {
             vec![
                 name.clone(),
                 time(point.after_us),
                 count(point.reads),
                 count(point.stale),
-                percent(point.probability * 100.0, point.low * 100.0, point.high * 100.0),
+                percent(
+                    point.probability * 100.0,
+                    point.low * 100.0,
+                    point.high * 100.0,
+                ),
             ]
         }));
         traces.push(json!({
@@ -111,20 +138,41 @@ fn curve(document: &StaleDocument) -> Option<Picture> {
             json!({"title": {"text": "time after the acknowledgement (ms)"}, "type": "log"}),
             json!({"title": {"text": "stale reads (%)"}, "rangemode": "tozero"}),
         ),
-        table: DataTable { header: ["row", "after the ack", "reads", "stale", "% [95 %]"].map(str::to_owned).to_vec(), rows },
+        table: DataTable {
+            header: ["row", "after the ack", "reads", "stale", "% [95 %]"]
+                .map(str::to_owned)
+                .to_vec(),
+            rows,
+        },
     })
 }
 
 fn name(document: &StaleDocument, course: &StaleCourse) -> String {
-    let shape = if document.target.modes.len() > 1 { format!("{}, ", course.shape) } else { String::new() };
-    let sync = if course.sync_reads == "off" { String::new() } else { format!(", {}", way(&course.sync_reads, &course.pool)) };
+    let shape = if document.target.modes.len() > 1 {
+        format!("{}, ", course.shape)
+    } else {
+        String::new()
+    };
+    let sync = if course.sync_reads == "off" {
+        String::new()
+    } else {
+        format!(", {}", way(&course.sync_reads, &course.pool))
+    };
     format!("{shape}{}{sync}", course.load)
 }
 
 /// How long anything of a stretch took, or has been under way.
 fn longest(window: &StaleWindow) -> f64 {
-    let ours = [window.write_max_us, window.read_max_us, Some(window.under_way_us), Some(window.unshown_us)];
-    let loads = window.load.iter().flat_map(|load| [load.max_us, Some(load.under_way_us)]);
+    let ours = [
+        window.write_max_us,
+        window.read_max_us,
+        Some(window.under_way_us),
+        Some(window.unshown_us),
+    ];
+    let loads = window
+        .load
+        .iter()
+        .flat_map(|load| [load.max_us, Some(load.under_way_us)]);
     ours.into_iter().chain(loads).flatten().fold(0.0, f64::max)
 }
 
@@ -133,7 +181,11 @@ fn course(document: &StaleDocument) -> Option<Picture> {
     let worst_of = |course: &StaleCourse| course.windows.iter().map(longest).fold(0.0, f64::max);
     let worst = document.series.iter().map(worst_of).fold(0.0, f64::max);
     // The case with the worst stall is what is looked at first.
-    let shown = document.series.iter().position(|course| worst_of(course) >= worst).unwrap_or(0);
+    let shown = document
+        .series
+        .iter()
+        .position(|course| worst_of(course) >= worst)
+        .unwrap_or(0);
     let unit = Unit::for_size(worst);
     type Pick = fn(&StaleWindow) -> Option<f64>;
     type PickLoad = fn(&LoadWindow) -> Option<f64>;
@@ -141,21 +193,40 @@ fn course(document: &StaleDocument) -> Option<Picture> {
         ("slowest write", |window| window.write_max_us, "solid"),
         ("slowest read", |window| window.read_max_us, "dot"),
         ("longest delay", |window| window.delay_max_us, "dash"),
-        ("under way", |window| (window.under_way_us > 0.0).then_some(window.under_way_us), "dashdot"),
-        ("not shown yet", |window| (window.unshown_us > 0.0).then_some(window.unshown_us), "longdash"),
+        (
+            "under way",
+            |window| (window.under_way_us > 0.0).then_some(window.under_way_us),
+            "dashdot",
+        ),
+        (
+            "not shown yet",
+            |window| (window.unshown_us > 0.0).then_some(window.unshown_us),
+            "longdash",
+        ),
     ];
     let of_loads: [(&str, PickLoad, &str); 4] = [
         ("p50", |load| load.p50_us, "dot"),
         ("p99", |load| load.p99_us, "dash"),
         ("slowest", |load| load.max_us, "solid"),
-        ("under way", |load| (load.under_way_us > 0.0).then_some(load.under_way_us), "dashdot"),
+        (
+            "under way",
+            |load| (load.under_way_us > 0.0).then_some(load.under_way_us),
+            "dashdot",
+        ),
     ];
     let mut traces: Vec<Value> = Vec::new();
     let mut rows = Vec::new();
     for (index, course) in document.series.iter().enumerate() {
         let name = name(document, course);
-        let judged = document.results.iter().any(|row| row.judged == "load" && row.load == course.load);
-        let mut trace = |what: &str, values: Vec<Option<f64>>, dash: &str, colour: &str, visible: bool| {
+        let judged = document
+            .results
+            .iter()
+            .any(|row| row.judged == "load" && row.load == course.load);
+        let mut trace = |what: &str,
+                         values: Vec<Option<f64>>,
+                         dash: &str,
+                         colour: &str,
+                         visible: bool| {
             traces.push(json!({
                 "type": "scatter", "mode": "lines+markers", "name": format!("{name} · {what}"), "legendgroup": name,
                 "visible": if visible { json!(true) } else { json!("legendonly") },
@@ -167,15 +238,35 @@ fn course(document: &StaleDocument) -> Option<Picture> {
         };
         for (what, pick, dash) in picks {
             // Of judged loads the requests are the load's.
-            let visible = if judged { false } else { index == shown || what == "slowest write" };
-            trace(what, course.windows.iter().map(pick).collect(), dash, colour(index), visible);
+            let visible = if judged {
+                false
+            } else {
+                index == shown || what == "slowest write"
+            };
+            trace(
+                what,
+                course.windows.iter().map(pick).collect(),
+                dash,
+                colour(index),
+                visible,
+            );
         }
         let loads: &[LoadWindow] = course.windows.first().map_or(&[], |window| &window.load);
         for (at, load) in loads.iter().enumerate() {
             for (what, pick, dash) in of_loads {
-                let values = course.windows.iter().map(|window| window.load.get(at).and_then(pick)).collect();
+                let values = course
+                    .windows
+                    .iter()
+                    .map(|window| window.load.get(at).and_then(pick))
+                    .collect();
                 let visible = index == shown && what != "p50";
-                trace(&format!("{} {what}", load.load), values, dash, colour(document.series.len() + at), visible);
+                trace(
+                    &format!("{} {what}", load.load),
+                    values,
+                    dash,
+                    colour(document.series.len() + at),
+                    visible,
+                );
             }
         }
         for (counter, values) in moving(course) {
@@ -191,7 +282,12 @@ fn course(document: &StaleDocument) -> Option<Picture> {
         }
         let shown = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), |us| unit.show(us));
         rows.extend(course.windows.iter().map(|window| {
-            let mut row = vec![name.clone(), format!("{:.1}", window.end_us / 1e6), count(window.rounds), count(window.stale)];
+            let mut row = vec![
+                name.clone(),
+                format!("{:.1}", window.end_us / 1e6),
+                count(window.rounds),
+                count(window.stale),
+            ];
             row.extend(picks.map(|(_, pick, _)| shown(pick(window))));
             let of = |load: &LoadWindow| {
                 let figures = of_loads.map(|(_, pick, _)| shown(pick(load))).join(" / ");
@@ -227,7 +323,8 @@ fn course(document: &StaleDocument) -> Option<Picture> {
         // Two plots in one: each needs its room.
         figure["layout"]["height"] = json!(680);
         figure["layout"]["yaxis"]["domain"] = json!([0.46, 1.0]);
-        figure["layout"]["yaxis2"] = json!({"title": {"text": "counters"}, "type": "log", "domain": [0.0, 0.38]});
+        figure["layout"]["yaxis2"] =
+            json!({"title": {"text": "counters"}, "type": "log", "domain": [0.0, 0.38]});
     }
     Some(Picture {
         id: "course",
@@ -244,11 +341,22 @@ fn course(document: &StaleDocument) -> Option<Picture> {
 
 /// The counters of a case that were not 0 all the while, in each stretch.
 fn moving(course: &StaleCourse) -> Vec<(&String, Vec<Option<f64>>)> {
-    let names: BTreeSet<&String> = course.windows.iter().flat_map(|window| window.counters.keys()).collect();
-    let values = |name: &String| course.windows.iter().map(|window| window.counters.get(name).copied()).collect::<Vec<_>>();
+    let names: BTreeSet<&String> = course
+        .windows
+        .iter()
+        .flat_map(|window| window.counters.keys())
+        .collect();
+    let values = |name: &String| {
+        course
+            .windows
+            .iter()
+            .map(|window| window.counters.get(name).copied())
+            .collect::<Vec<_>>()
+    };
     let all = names.into_iter().map(|name| (name, values(name)));
     all.filter(|(name, values)| {
-        !name.trim_end_matches('+').ends_with("Threads_running") && values.iter().flatten().any(|value| *value > 0.0)
+        !name.trim_end_matches('+').ends_with("Threads_running")
+            && values.iter().flatten().any(|value| *value > 0.0)
     })
     .collect()
 }
@@ -259,10 +367,21 @@ fn counters(document: &StaleDocument) -> Option<Picture> {
     let mut rows = Vec::new();
     for course in &document.series {
         let case = name(document, course);
-        let names: BTreeSet<&String> = course.windows.iter().flat_map(|window| window.counters.keys()).collect();
+        let names: BTreeSet<&String> = course
+            .windows
+            .iter()
+            .flat_map(|window| window.counters.keys())
+            .collect();
         for counter in names {
-            let values: Vec<Option<f64>> = course.windows.iter().map(|window| window.counters.get(counter).copied()).collect();
-            let largest = values.iter().flatten().fold(0.0f64, |largest, value| largest.max(*value));
+            let values: Vec<Option<f64>> = course
+                .windows
+                .iter()
+                .map(|window| window.counters.get(counter).copied())
+                .collect();
+            let largest = values
+                .iter()
+                .flatten()
+                .fold(0.0f64, |largest, value| largest.max(*value));
             let sum: f64 = values.iter().flatten().sum();
             let grows = counter.ends_with('+');
             let shown = counter.trim_end_matches('+');
@@ -270,7 +389,11 @@ fn counters(document: &StaleDocument) -> Option<Picture> {
                 case.clone(),
                 shown.to_owned(),
                 format!("{largest:.3}"),
-                if grows { format!("{sum:.3}") } else { "–".to_owned() },
+                if grows {
+                    format!("{sum:.3}")
+                } else {
+                    "–".to_owned()
+                },
                 count(values.iter().filter(|value| value.is_none()).count() as u64),
             ]);
             if largest > 0.0 && !shown.ends_with("Threads_running") {
@@ -324,7 +447,10 @@ mod tests {
         let window = |end: f64, load: LoadWindow, paused: f64| StaleWindow {
             end_us: end,
             write_max_us: Some(300.0),
-            counters: BTreeMap::from([("node1 paused+".to_owned(), paused), ("node1 idle".to_owned(), 0.0)]),
+            counters: BTreeMap::from([
+                ("node1 paused+".to_owned(), paused),
+                ("node1 idle".to_owned(), 0.0),
+            ]),
             load: vec![load],
             ..StaleWindow::default()
         };
@@ -334,20 +460,49 @@ mod tests {
             windows,
             ..StaleCourse::default()
         };
-        let stalled = vec![window(5e5, load(1e3, 4e5), 0.0), window(1e6, load(2e6, 0.0), 7.0)];
+        let stalled = vec![
+            window(5e5, load(1e3, 4e5), 0.0),
+            window(1e6, load(2e6, 0.0), 7.0),
+        ];
         let document = StaleDocument {
-            series: vec![course("none", vec![StaleWindow::default()]), course("big-update:1@writer", stalled)],
+            series: vec![
+                course("none", vec![StaleWindow::default()]),
+                course("big-update:1@writer", stalled),
+            ],
             ..StaleDocument::default()
         };
         let picture = super::course(&document).unwrap();
         let traces = picture.figure["data"].as_array().unwrap();
-        let named = |name: &str| traces.iter().find(|trace| trace["name"].as_str().unwrap().contains(name));
+        let named = |name: &str| {
+            traces
+                .iter()
+                .find(|trace| trace["name"].as_str().unwrap().contains(name))
+        };
         let counter = named("node1 paused").unwrap();
-        assert_eq!((counter["yaxis"].as_str(), counter["visible"].as_bool()), (Some("y2"), Some(true)));
-        assert_eq!(counter["x"], named("big-update:1@node1 slowest").unwrap()["x"]);
-        assert!(named("node1 idle").is_none(), "what stayed 0 is in the table only");
-        assert_eq!(named("none · slowest read").unwrap()["visible"], "legendonly");
+        assert_eq!(
+            (counter["yaxis"].as_str(), counter["visible"].as_bool()),
+            (Some("y2"), Some(true))
+        );
+        assert_eq!(
+            counter["x"],
+            named("big-update:1@node1 slowest").unwrap()["x"]
+        );
+        assert!(
+            named("node1 idle").is_none(),
+            "what stayed 0 is in the table only"
+        );
+        assert_eq!(
+            named("none · slowest read").unwrap()["visible"],
+            "legendonly"
+        );
         assert!(picture.figure["layout"]["yaxis2"]["domain"].is_array());
-        assert!(picture.table.rows[2].last().unwrap().starts_with("big-update:1@node1: 1 ·"), "{:?}", picture.table.rows);
+        assert!(
+            picture.table.rows[2]
+                .last()
+                .unwrap()
+                .starts_with("big-update:1@node1: 1 ·"),
+            "{:?}",
+            picture.table.rows
+        );
     }
 }

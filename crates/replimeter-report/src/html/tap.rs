@@ -17,7 +17,10 @@ pub fn tap(document: &TapDocument, manifest: &Manifest, plan: &str) -> Result<St
     let page = Page {
         template: TEMPLATE,
         command: "tap",
-        heading: document.title.as_deref().unwrap_or("How late is the real traffic?"),
+        heading: document
+            .title
+            .as_deref()
+            .unwrap_or("How late is the real traffic?"),
         shape: &document.target.shape,
         extent: format!("{} transactions", count(transactions)),
         document: Value::from(Serde(document)),

@@ -28,7 +28,9 @@ const PLACES: [&str; 4] = ["top center", "bottom center", "middle right", "middl
 const QUANTILES: [&str; 7] = ["min", "p50", "p90", "p95", "p99", "p99.9", "max"];
 
 fn quantiles(of: &Distribution) -> [Option<f64>; 7] {
-    [of.min_us, of.p50_us, of.p90_us, of.p95_us, of.p99_us, of.p999_us, of.max_us]
+    [
+        of.min_us, of.p50_us, of.p90_us, of.p95_us, of.p99_us, of.p999_us, of.max_us,
+    ]
 }
 
 /// Renders one page of several runs; `manifest` is theirs together, `plans` every plan.
@@ -65,18 +67,31 @@ pub fn together(sides: &[Side<'_>], manifest: &Manifest, plans: &str) -> Result<
         plan: plans,
         several: true,
         pictures,
-        text_report: sides.iter().map(|side| format!("{}  {}\n\n{}\n", side.letter, side.dir, side.text)).collect(),
+        text_report: sides
+            .iter()
+            .map(|side| format!("{}  {}\n\n{}\n", side.letter, side.dir, side.text))
+            .collect(),
     };
     // Lags alone are in their own picture and table; a map of dashes says nothing more.
-    let known = map.values().any(|point| point.commit_us.is_some() || point.stale.is_some() || point.lossy.is_some());
-    let lines = if map.len() > 1 && known { mode_lines(&map) } else { Vec::new() };
+    let known = map
+        .values()
+        .any(|point| point.commit_us.is_some() || point.stale.is_some() || point.lossy.is_some());
+    let lines = if map.len() > 1 && known {
+        mode_lines(&map)
+    } else {
+        Vec::new()
+    };
     page.render(context! { runs, mode_headings => MODE_HEADINGS.to_vec(), mode_lines => lines })
 }
 
 /// The 95 % intervals of rates, as whiskers.
 fn whiskers(rates: &[Rate]) -> serde_json::Value {
     let reach = |end: fn(&Rate) -> Option<f64>| {
-        let of = |rate: &Rate| rate.mean.zip(end(rate)).map_or(0.0, |(mean, end)| (end - mean).abs());
+        let of = |rate: &Rate| {
+            rate.mean
+                .zip(end(rate))
+                .map_or(0.0, |(mean, end)| (end - mean).abs())
+        };
         rates.iter().map(of).collect::<Vec<_>>()
     };
     json!({"type": "data", "symmetric": false, "array": reach(|rate| rate.high), "arrayminus": reach(|rate| rate.low)})
@@ -87,18 +102,30 @@ fn lags(sides: &[Side<'_>]) -> Option<Picture> {
     let mut named: Vec<(String, &Distribution)> = Vec::new();
     for side in sides {
         if let Findings::Lag(document) = side.findings {
-            let rows = overall_rows(document).into_iter().filter(|row| row.from_ack.count > 0);
+            let rows = overall_rows(document)
+                .into_iter()
+                .filter(|row| row.from_ack.count > 0);
             // Several runs have replicas of the same name: the shape tells them apart.
             named.extend(rows.map(|row| {
-                let method = if document.several_methods() { format!(" ({})", row.method) } else { String::new() };
-                (format!("{}: {} {}{method}", side.letter, row.shape, row.replica), &row.from_ack)
+                let method = if document.several_methods() {
+                    format!(" ({})", row.method)
+                } else {
+                    String::new()
+                };
+                (
+                    format!("{}: {} {}{method}", side.letter, row.shape, row.replica),
+                    &row.from_ack,
+                )
             }));
         }
     }
     if named.is_empty() {
         return None;
     }
-    let typical = named.iter().filter_map(|(_, of)| of.p50_us).fold(0.0, f64::max);
+    let typical = named
+        .iter()
+        .filter_map(|(_, of)| of.p50_us)
+        .fold(0.0, f64::max);
     let unit = Unit::for_size(typical);
     let traces = named.iter().enumerate().map(|(index, (name, of))| {
         json!({
@@ -108,13 +135,20 @@ fn lags(sides: &[Side<'_>]) -> Option<Picture> {
             "line": {"color": colour(index)},
         })
     });
-    let middle = || named.iter().flat_map(|(_, of)| [of.p50_us, of.p90_us, of.p95_us]).flatten();
+    let middle = || {
+        named
+            .iter()
+            .flat_map(|(_, of)| [of.p50_us, of.p90_us, of.p95_us])
+            .flatten()
+    };
     // From a tenth of a millisecond to seconds only logarithms tell medians apart; some medians are negative, though.
     let mut axis = json!({"title": {"text": format!("lag from ack ({})", unit.symbol())}});
     if middle().all(|us| us > 0.0) {
         axis["type"] = json!("log");
     } else {
-        let (low, high) = middle().fold((f64::MAX, f64::MIN), |(low, high), us| (low.min(us), high.max(us)));
+        let (low, high) = middle().fold((f64::MAX, f64::MIN), |(low, high), us| {
+            (low.min(us), high.max(us))
+        });
         let room = ((high - low) * 0.2).max(unit.scale() / 100.0);
         axis["range"] = json!([(low - room) / unit.scale(), (high + room) / unit.scale()]);
     }
@@ -141,16 +175,29 @@ fn lags(sides: &[Side<'_>]) -> Option<Picture> {
 fn curves(sides: &[Side<'_>]) -> Option<Picture> {
     let (mut traces, mut rows) = (Vec::new(), Vec::new());
     for side in sides {
-        let Findings::Stale(document) = side.findings else { continue };
+        let Findings::Stale(document) = side.findings else {
+            continue;
+        };
         for row in document.results.iter().filter(|row| row.curve.len() > 1) {
-            let points: Vec<_> = row.curve.iter().filter(|point| point.reads > 0 && point.after_us > 0.0).collect();
-            let name = format!("{}: {} {}, {}, {}", side.letter, row.shape, row.reader, row.load, row.sync_reads);
+            let points: Vec<_> = row
+                .curve
+                .iter()
+                .filter(|point| point.reads > 0 && point.after_us > 0.0)
+                .collect();
+            let name = format!(
+                "{}: {} {}, {}, {}",
+                side.letter, row.shape, row.reader, row.load, row.sync_reads
+            );
             rows.extend(points.iter().map(|point| {
                 vec![
                     name.clone(),
                     time(point.after_us),
                     count(point.reads),
-                    percent(point.probability * 100.0, point.low * 100.0, point.high * 100.0),
+                    percent(
+                        point.probability * 100.0,
+                        point.low * 100.0,
+                        point.high * 100.0,
+                    ),
                 ]
             }));
             traces.push(json!({
@@ -172,7 +219,10 @@ fn curves(sides: &[Side<'_>]) -> Option<Picture> {
             json!({"title": {"text": "time after the acknowledgement (ms)"}, "type": "log"}),
             json!({"title": {"text": "stale reads (%)"}, "rangemode": "tozero"}),
         ),
-        table: DataTable::new(&["run and reader", "after the ack", "reads", "% [95 %]"], rows),
+        table: DataTable::new(
+            &["run and reader", "after the ack", "reads", "% [95 %]"],
+            rows,
+        ),
     })
 }
 
@@ -180,16 +230,30 @@ fn curves(sides: &[Side<'_>]) -> Option<Picture> {
 fn prices(sides: &[Side<'_>]) -> Option<Picture> {
     let (mut traces, mut rows) = (Vec::new(), Vec::new());
     for side in sides {
-        let Findings::Cost(document) = side.findings else { continue };
+        let Findings::Cost(document) = side.findings else {
+            continue;
+        };
         let mut threads: Vec<u32> = document.results.iter().map(|row| row.threads).collect();
         threads.sort_unstable();
         threads.dedup();
         for threads in threads {
-            let group: Vec<_> = document.results.iter().filter(|row| row.threads == threads).collect();
+            let group: Vec<_> = document
+                .results
+                .iter()
+                .filter(|row| row.threads == threads)
+                .collect();
             let labels: Vec<String> = group.iter().map(|row| price_label(side, row)).collect();
             rows.extend(group.iter().zip(&labels).map(|(row, label)| {
-                let per_s = row.throughput.mean.map_or_else(|| "–".to_owned(), |mean| count(mean.max(0.0).round() as u64));
-                vec![label.clone(), threads.to_string(), per_s, row.latency.p50_us.map_or_else(|| "–".to_owned(), time)]
+                let per_s = row.throughput.mean.map_or_else(
+                    || "–".to_owned(),
+                    |mean| count(mean.max(0.0).round() as u64),
+                );
+                vec![
+                    label.clone(),
+                    threads.to_string(),
+                    per_s,
+                    row.latency.p50_us.map_or_else(|| "–".to_owned(), time),
+                ]
             }));
             traces.push(json!({
                 "type": "bar", "name": format!("{}: {threads} thread{}", side.letter, if threads == 1 { "" } else { "s" }),
@@ -213,7 +277,10 @@ fn prices(sides: &[Side<'_>]) -> Option<Picture> {
             title: "Throughput of every price list",
             note: "Whiskers are 95 % intervals; a price list of one start has none.".to_owned(),
             figure,
-            table: DataTable::new(&["run and mode", "threads", "per second", "latency p50"], rows),
+            table: DataTable::new(
+                &["run and mode", "threads", "per second", "latency p50"],
+                rows,
+            ),
         }
     })
 }
@@ -222,9 +289,14 @@ fn prices(sides: &[Side<'_>]) -> Option<Picture> {
 fn loads(sides: &[Side<'_>]) -> Option<Picture> {
     let mut lines: Vec<(String, Vec<&LoadRow>)> = Vec::new();
     for side in sides {
-        let Findings::Load(document) = side.findings else { continue };
+        let Findings::Load(document) = side.findings else {
+            continue;
+        };
         for row in &document.results {
-            let name = format!("{}: {} {}", side.letter, document.target.shape, row.load.workload);
+            let name = format!(
+                "{}: {} {}",
+                side.letter, document.target.shape, row.load.workload
+            );
             match lines.iter_mut().find(|(known, _)| *known == name) {
                 Some((_, rows)) => rows.push(row),
                 None => lines.push((name, vec![row])),
@@ -236,8 +308,16 @@ fn loads(sides: &[Side<'_>]) -> Option<Picture> {
     for (name, mut of) in lines {
         of.sort_by_key(|row| row.load.threads);
         rows.extend(of.iter().map(|row| {
-            let per_s = row.load.throughput.mean.map_or_else(|| "–".to_owned(), |mean| count(mean.max(0.0).round() as u64));
-            vec![name.clone(), row.load.threads.to_string(), per_s, row.load.latency.p50_us.map_or_else(|| "–".to_owned(), time)]
+            let per_s = row.load.throughput.mean.map_or_else(
+                || "–".to_owned(),
+                |mean| count(mean.max(0.0).round() as u64),
+            );
+            vec![
+                name.clone(),
+                row.load.threads.to_string(),
+                per_s,
+                row.load.latency.p50_us.map_or_else(|| "–".to_owned(), time),
+            ]
         }));
         traces.push(json!({
             "type": "scatter", "mode": "lines+markers", "name": name,
@@ -258,18 +338,29 @@ fn loads(sides: &[Side<'_>]) -> Option<Picture> {
             json!({"title": {"text": "threads"}}),
             json!({"title": {"text": "operations per second"}, "rangemode": "tozero"}),
         ),
-        table: DataTable::new(&["run and workload", "threads", "per second", "latency p50"], rows),
+        table: DataTable::new(
+            &["run and workload", "threads", "per second", "latency p50"],
+            rows,
+        ),
     })
 }
 
 /// Commit latency × throughput × staleness × loss: each mode is a point whose size is its stale reads and
 /// whose colour is how often a crash lost writes.
 fn modes(map: &std::collections::BTreeMap<String, together::ModePoint>) -> Option<Picture> {
-    let placed: Vec<_> = map.iter().filter(|(_, point)| point.commit_us.is_some() && point.per_s.is_some()).collect();
+    let placed: Vec<_> = map
+        .iter()
+        .filter(|(_, point)| point.commit_us.is_some() && point.per_s.is_some())
+        .collect();
     if placed.len() < 2 {
         return None;
     }
-    let unit = Unit::for_size(placed.iter().filter_map(|(_, point)| point.commit_us).fold(0.0, f64::max));
+    let unit = Unit::for_size(
+        placed
+            .iter()
+            .filter_map(|(_, point)| point.commit_us)
+            .fold(0.0, f64::max),
+    );
     let traces = placed.iter().enumerate().map(|(index, (mode, point))| {
         let stale = point.stale.map_or_else(|| "not measured".to_owned(), |share| format!("{} %", share.shown()));
         let lossy = point.lossy.map_or_else(|| "not measured".to_owned(), |share| format!("{} %", share.shown()));
@@ -316,8 +407,13 @@ mod tests {
 
     #[test]
     fn runs_of_all_kinds_share_a_page() {
-        let times =
-            Distribution { count: 100, min_us: Some(1.0), p50_us: Some(100.0), max_us: Some(9e3), ..Distribution::default() };
+        let times = Distribution {
+            count: 100,
+            min_us: Some(1.0),
+            p50_us: Some(100.0),
+            max_us: Some(9e3),
+            ..Distribution::default()
+        };
         let lag = |shape: &str| LagDocument {
             results: vec![LagRow {
                 shape: shape.to_owned(),
@@ -330,7 +426,10 @@ mod tests {
         let (one, two, mut prices) = (lag("async:1"), lag("semi-sync:1"), cost::example());
         // The map is of the largest number of threads, at which the example has one mode only.
         prices.results.retain(|row| row.threads == 1);
-        prices.results.iter_mut().for_each(|row| row.latency.p50_us = row.latency.mean_us);
+        prices
+            .results
+            .iter_mut()
+            .for_each(|row| row.latency.p50_us = row.latency.mean_us);
         let sides = [
             side("A", "lag", Findings::Lag(&one)),
             side("B", "lag", Findings::Lag(&two)),
@@ -338,12 +437,20 @@ mod tests {
             side("D", "tap", Findings::Other),
         ];
         let page = together(&sides, &Manifest::default(), "").unwrap();
-        for wanted in
-            ["id=\"lags\"", "A: async:1 replica1", "B: semi-sync:1 replica1", "id=\"prices\"", "id=\"modes\"", "id=\"map\""]
-        {
+        for wanted in [
+            "id=\"lags\"",
+            "A: async:1 replica1",
+            "B: semi-sync:1 replica1",
+            "id=\"prices\"",
+            "id=\"modes\"",
+            "id=\"map\"",
+        ] {
             assert!(page.contains(wanted), "`{wanted}` is missing");
         }
-        assert!(page.contains("&lt;b&gt;") && !page.contains("/runs/<b>"), "names are inert");
+        assert!(
+            page.contains("&lt;b&gt;") && !page.contains("/runs/<b>"),
+            "names are inert"
+        );
         let alone = together(&sides[3..], &Manifest::default(), "").unwrap();
         assert!(!alone.contains("class=\"picture\""));
     }

@@ -58,10 +58,24 @@ pub(super) fn drawings(manifest: &Manifest) -> Vec<Drawing> {
             shapes.push(&server.shape);
         }
     }
-    let of = |shape: &str| manifest.servers.iter().filter(|server| server.shape == shape).collect::<Vec<_>>();
-    let link =
-        |shape: &str| manifest.sandboxes.iter().find(|sandbox| sandbox.shape == shape).and_then(|sandbox| sandbox.link.clone());
-    shapes.into_iter().map(|shape| drawing(shape, &of(shape), link(shape))).collect()
+    let of = |shape: &str| {
+        manifest
+            .servers
+            .iter()
+            .filter(|server| server.shape == shape)
+            .collect::<Vec<_>>()
+    };
+    let link = |shape: &str| {
+        manifest
+            .sandboxes
+            .iter()
+            .find(|sandbox| sandbox.shape == shape)
+            .and_then(|sandbox| sandbox.link.clone())
+    };
+    shapes
+        .into_iter()
+        .map(|shape| drawing(shape, &of(shape), link(shape)))
+        .collect()
 }
 
 /// Which of the servers this one receives from, by what its channel says: its source's number, which holds behind a link
@@ -69,12 +83,19 @@ pub(super) fn drawings(manifest: &Manifest) -> Vec<Drawing> {
 fn source(server: &ServerRecord, all: &[&ServerRecord]) -> Option<usize> {
     let said = |names: [&str; 2]| names.iter().find_map(|name| server.replication.get(*name));
     let number = said(["Source_Server_Id", "Master_Server_Id"]).filter(|number| *number != "0");
-    let by_number =
-        number.and_then(|number| all.iter().position(|other| other.variables.get("server_id").is_some_and(|own| own == number)));
+    let by_number = number.and_then(|number| {
+        all.iter().position(|other| {
+            other
+                .variables
+                .get("server_id")
+                .is_some_and(|own| own == number)
+        })
+    });
     by_number.or_else(|| {
         let host = said(["Source_Host", "Master_Host"])?;
         let port = said(["Source_Port", "Master_Port"])?;
-        all.iter().position(|other| other.address == format!("{host}:{port}"))
+        all.iter()
+            .position(|other| other.address == format!("{host}:{port}"))
     })
 }
 
@@ -94,13 +115,18 @@ struct Relations<'a> {
 impl<'a> Relations<'a> {
     fn of(all: &'a [&'a ServerRecord]) -> Self {
         let cluster = all.first().and_then(|first| first.cluster());
-        let member: Vec<bool> = all.iter().map(|server| cluster.is_some() && server.cluster() == cluster).collect();
+        let member: Vec<bool> = all
+            .iter()
+            .map(|server| cluster.is_some() && server.cluster() == cluster)
+            .collect();
         let from: Vec<Option<usize>> = (0..all.len())
             .map(|index| match index {
                 0 => None,
                 _ if member[index] => None,
                 // Where the channel's text is not kept, all receive from the one that is written to.
-                _ => source(all[index], all).filter(|of| *of != index).or(Some(0)),
+                _ => source(all[index], all)
+                    .filter(|of| *of != index)
+                    .or(Some(0)),
             })
             .collect();
         let depth = (0..all.len())
@@ -113,16 +139,30 @@ impl<'a> Relations<'a> {
                 hops
             })
             .collect();
-        Self { all, from, member, cluster: cluster.map(|(mode, _)| mode), depth }
+        Self {
+            all,
+            from,
+            member,
+            cluster: cluster.map(|(mode, _)| mode),
+            depth,
+        }
     }
 
     /// A chain without branches is drawn from left to right.
     fn chain(&self) -> bool {
-        self.all.len() > 2 && self.depth.iter().enumerate().all(|(index, depth)| *depth == index as u32)
+        self.all.len() > 2
+            && self
+                .depth
+                .iter()
+                .enumerate()
+                .all(|(index, depth)| *depth == index as u32)
     }
 
     fn semi_sync(&self) -> Option<&'static str> {
-        self.all.first().and_then(|first| first.wait_point()).filter(|_| self.all.iter().any(|server| server.acknowledges()))
+        self.all
+            .first()
+            .and_then(|first| first.wait_point())
+            .filter(|_| self.all.iter().any(|server| server.acknowledges()))
     }
 
     /// What a server is, in a word or two.
@@ -143,7 +183,9 @@ impl<'a> Relations<'a> {
     /// How a server receives, in a word.
     fn way(&self, index: usize) -> &'static str {
         match (self.from[index], self.semi_sync()) {
-            (None, _) => self.cluster.map_or("", |mode| if mode == "galera" { "Galera" } else { "group" }),
+            (None, _) => self
+                .cluster
+                .map_or("", |mode| if mode == "galera" { "Galera" } else { "group" }),
             (Some(0), Some(_)) if self.all[index].acknowledges() => "semi-sync",
             _ => "async",
         }
@@ -151,7 +193,11 @@ impl<'a> Relations<'a> {
 
     /// The mode in words.
     fn mode(&self) -> String {
-        let chain = if self.depth.iter().any(|depth| *depth > 1) { " in a chain" } else { "" };
+        let chain = if self.depth.iter().any(|depth| *depth > 1) {
+            " in a chain"
+        } else {
+            ""
+        };
         match (self.cluster, self.semi_sync()) {
             (Some("galera"), _) => "Galera cluster".to_owned(),
             (Some(_), _) if self.all[0].single_primary() => "group with one primary".to_owned(),
@@ -164,14 +210,23 @@ impl<'a> Relations<'a> {
 
     fn words(&self) -> String {
         let name = |index: usize| self.all[index].name.as_str();
-        let members: Vec<&str> = (0..self.all.len()).filter(|index| self.member[*index]).map(name).collect();
+        let members: Vec<&str> = (0..self.all.len())
+            .filter(|index| self.member[*index])
+            .map(name)
+            .collect();
         let mut words = Vec::new();
         if members.len() > 1 {
             words.push(format!("{} are members of one cluster", members.join(", ")));
         }
         let receives = self.from.iter().enumerate();
-        words.extend(receives.filter_map(|(index, of)| Some(format!("{} receives from {}", name(index), name((*of)?)))));
-        if words.is_empty() { "one server".to_owned() } else { words.join("; ") }
+        words.extend(receives.filter_map(|(index, of)| {
+            Some(format!("{} receives from {}", name(index), name((*of)?)))
+        }));
+        if words.is_empty() {
+            "one server".to_owned()
+        } else {
+            words.join("; ")
+        }
     }
 }
 
@@ -180,14 +235,32 @@ fn drawing(shape: &str, all: &[&ServerRecord], link: Option<String>) -> Drawing 
     let members = relations.member.iter().filter(|member| **member).count();
     let chain = relations.chain();
     let label = |way: &str| {
-        [way, link.as_deref().unwrap_or_default()].iter().filter(|part| !part.is_empty()).copied().collect::<Vec<_>>().join(", ")
+        [way, link.as_deref().unwrap_or_default()]
+            .iter()
+            .filter(|part| !part.is_empty())
+            .copied()
+            .collect::<Vec<_>>()
+            .join(", ")
     };
     // Between neighbours in a row a label lies on the line, and needs its room there.
     let beside = chain || members > 1;
-    let widest = (0..all.len()).map(|index| label(relations.way(index)).chars().count() as u32).max().unwrap_or(0);
-    let gap = if beside { GAP.max(widest * 7 + 24) } else { GAP };
+    let widest = (0..all.len())
+        .map(|index| label(relations.way(index)).chars().count() as u32)
+        .max()
+        .unwrap_or(0);
+    let gap = if beside {
+        GAP.max(widest * 7 + 24)
+    } else {
+        GAP
+    };
     let row = |index: usize| if chain { 0 } else { relations.depth[index] };
-    let widest_row = (0..all.len()).map(|index| (0..all.len()).filter(|other| row(*other) == row(index)).count()).max();
+    let widest_row = (0..all.len())
+        .map(|index| {
+            (0..all.len())
+                .filter(|other| row(*other) == row(index))
+                .count()
+        })
+        .max();
     let column = |index: usize| match () {
         () if chain => index as u32,
         // What is written to stands above the middle of its replicas.
@@ -195,20 +268,44 @@ fn drawing(shape: &str, all: &[&ServerRecord], link: Option<String>) -> Drawing 
         () => (0..index).filter(|other| row(*other) == row(index)).count() as u32,
     };
     let top = if members > 2 { ARCH } else { 4 };
-    let place = |index: usize| (4 + column(index) * (WIDTH + gap), top + row(index) * (HEIGHT + GAP));
+    let place = |index: usize| {
+        (
+            4 + column(index) * (WIDTH + gap),
+            top + row(index) * (HEIGHT + GAP),
+        )
+    };
     let mut lines = Vec::new();
     for (index, of) in relations.from.iter().enumerate() {
         let Some(of) = of else { continue };
         let ((x, y), (from_x, from_y)) = (place(index), place(*of));
         let (path, at) = if y == from_y {
             let middle = y + HEIGHT / 2;
-            (format!("M{} {middle} L{x} {middle}", from_x + WIDTH), ((from_x + WIDTH + x) / 2, middle - 6))
+            (
+                format!("M{} {middle} L{x} {middle}", from_x + WIDTH),
+                ((from_x + WIDTH + x) / 2, middle - 6),
+            )
         } else {
-            (format!("M{} {} L{} {y}", from_x + WIDTH / 2, from_y + HEIGHT, x + WIDTH / 2), (x + WIDTH / 2, y - 20))
+            (
+                format!(
+                    "M{} {} L{} {y}",
+                    from_x + WIDTH / 2,
+                    from_y + HEIGHT,
+                    x + WIDTH / 2
+                ),
+                (x + WIDTH / 2, y - 20),
+            )
         };
-        lines.push(Line { path, both: false, label: label(relations.way(index)), label_x: at.0, label_y: at.1 });
+        lines.push(Line {
+            path,
+            both: false,
+            label: label(relations.way(index)),
+            label_x: at.0,
+            label_y: at.1,
+        });
     }
-    let of_cluster: Vec<usize> = (0..all.len()).filter(|index| relations.member[*index]).collect();
+    let of_cluster: Vec<usize> = (0..all.len())
+        .filter(|index| relations.member[*index])
+        .collect();
     for (rank, one) in of_cluster.iter().enumerate() {
         for other in &of_cluster[rank + 1..] {
             let ((x, y), (to, _)) = (place(*one), place(*other));
@@ -217,11 +314,26 @@ fn drawing(shape: &str, all: &[&ServerRecord], link: Option<String>) -> Drawing 
             let path = if next {
                 format!("M{} {middle} L{to} {middle}", x + WIDTH)
             } else {
-                format!("M{} {y} Q{} 0 {} {y}", x + WIDTH / 2, (x + to + WIDTH) / 2, to + WIDTH / 2)
+                format!(
+                    "M{} {y} Q{} 0 {} {y}",
+                    x + WIDTH / 2,
+                    (x + to + WIDTH) / 2,
+                    to + WIDTH / 2
+                )
             };
             // Links are alike between all: one label for each neighbour is enough.
-            let label = if next { label(relations.way(*one)) } else { String::new() };
-            lines.push(Line { path, both: true, label, label_x: (x + WIDTH + to) / 2, label_y: middle - 6 });
+            let label = if next {
+                label(relations.way(*one))
+            } else {
+                String::new()
+            };
+            lines.push(Line {
+                path,
+                both: true,
+                label,
+                label_x: (x + WIDTH + to) / 2,
+                label_y: middle - 6,
+            });
         }
     }
     let servers: Vec<Server> = all
@@ -230,7 +342,14 @@ fn drawing(shape: &str, all: &[&ServerRecord], link: Option<String>) -> Drawing 
         .map(|(index, server)| {
             let (x, y) = place(index);
             let role = relations.role(index);
-            Server { x, y, name: server.name.clone(), role, version: server.title(), address: server.address.clone() }
+            Server {
+                x,
+                y,
+                name: server.name.clone(),
+                role,
+                version: server.title(),
+                address: server.address.clone(),
+            }
         })
         .collect();
     let far = |of: fn(&Server) -> u32| servers.iter().map(of).max().unwrap_or(0);
@@ -253,11 +372,19 @@ mod tests {
     use super::*;
 
     fn server(name: &str, address: &str, from: Option<&str>) -> ServerRecord {
-        let mut server =
-            ServerRecord { shape: "s".to_owned(), name: name.to_owned(), address: address.to_owned(), ..ServerRecord::default() };
+        let mut server = ServerRecord {
+            shape: "s".to_owned(),
+            name: name.to_owned(),
+            address: address.to_owned(),
+            ..ServerRecord::default()
+        };
         if let Some((host, port)) = from.and_then(|from| from.split_once(':')) {
-            server.replication.insert("Master_Host".to_owned(), host.to_owned());
-            server.replication.insert("Master_Port".to_owned(), port.to_owned());
+            server
+                .replication
+                .insert("Master_Host".to_owned(), host.to_owned());
+            server
+                .replication
+                .insert("Master_Port".to_owned(), port.to_owned());
         }
         server
     }
@@ -265,11 +392,16 @@ mod tests {
     fn words(shape: &str, servers: &[ServerRecord]) -> (String, usize) {
         let drawing = drawing(shape, &servers.iter().collect::<Vec<_>>(), None);
         for server in &drawing.servers {
-            assert!(server.x + WIDTH <= drawing.width && server.y + HEIGHT <= drawing.height, "{drawing:?}");
+            assert!(
+                server.x + WIDTH <= drawing.width && server.y + HEIGHT <= drawing.height,
+                "{drawing:?}"
+            );
         }
         for (index, one) in drawing.servers.iter().enumerate() {
             assert!(
-                drawing.servers[..index].iter().all(|other| (other.x, other.y) != (one.x, one.y)),
+                drawing.servers[..index]
+                    .iter()
+                    .all(|other| (other.x, other.y) != (one.x, one.y)),
                 "no two lie on one another"
             );
         }
@@ -279,60 +411,140 @@ mod tests {
     #[test]
     fn replicas_hang_below_what_they_receive_from() {
         let primary = server("db1", "h:1", None);
-        let replicas = [primary.clone(), server("db2", "h:2", Some("h:1")), server("db3", "h:3", Some("h:1"))];
-        assert_eq!(words("endpoints:1", &replicas).0, "db2 receives from db1; db3 receives from db1");
-        let line = [primary.clone(), server("db2", "h:2", Some("h:1")), server("db3", "h:3", Some("h:2"))];
-        assert_eq!(words("by hand", &line).0, "db2 receives from db1; db3 receives from db2");
-        let unknown = [primary.clone(), server("node2", "h:2", None), server("node3", "h:3", None)];
-        assert_eq!(words("endpoints:1", &unknown).0, "node2 receives from db1; node3 receives from db1");
+        let replicas = [
+            primary.clone(),
+            server("db2", "h:2", Some("h:1")),
+            server("db3", "h:3", Some("h:1")),
+        ];
+        assert_eq!(
+            words("endpoints:1", &replicas).0,
+            "db2 receives from db1; db3 receives from db1"
+        );
+        let line = [
+            primary.clone(),
+            server("db2", "h:2", Some("h:1")),
+            server("db3", "h:3", Some("h:2")),
+        ];
+        assert_eq!(
+            words("by hand", &line).0,
+            "db2 receives from db1; db3 receives from db2"
+        );
+        let unknown = [
+            primary.clone(),
+            server("node2", "h:2", None),
+            server("node3", "h:3", None),
+        ];
+        assert_eq!(
+            words("endpoints:1", &unknown).0,
+            "node2 receives from db1; node3 receives from db1"
+        );
         assert_eq!(words("none", &[primary]), ("one server".to_owned(), 0));
     }
 
     #[test]
     fn a_number_tells_the_source_behind_a_link() {
-        let mut servers = [server("a", "h:1", None), server("b", "h:2", Some("h:9")), server("c", "h:3", Some("h:8"))];
+        let mut servers = [
+            server("a", "h:1", None),
+            server("b", "h:2", Some("h:9")),
+            server("c", "h:3", Some("h:8")),
+        ];
         for (index, one) in servers.iter_mut().enumerate() {
-            one.variables.insert("server_id".to_owned(), (index + 10).to_string());
+            one.variables
+                .insert("server_id".to_owned(), (index + 10).to_string());
             if index > 0 {
-                one.replication.insert("Master_Server_Id".to_owned(), (index + 9).to_string());
+                one.replication
+                    .insert("Master_Server_Id".to_owned(), (index + 9).to_string());
             }
         }
-        let drawing = drawing("x", &servers.iter().collect::<Vec<_>>(), Some("5ms one way".to_owned()));
+        let drawing = drawing(
+            "x",
+            &servers.iter().collect::<Vec<_>>(),
+            Some("5ms one way".to_owned()),
+        );
         assert_eq!(drawing.words, "b receives from a; c receives from b");
         assert_eq!(drawing.mode, "async in a chain");
-        assert_eq!(drawing.lines.iter().map(|line| line.label.as_str()).collect::<Vec<_>>(), ["async, 5ms one way"; 2]);
         assert_eq!(
-            drawing.servers.iter().map(|server| server.role).collect::<Vec<_>>(),
+            drawing
+                .lines
+                .iter()
+                .map(|line| line.label.as_str())
+                .collect::<Vec<_>>(),
+            ["async, 5ms one way"; 2]
+        );
+        assert_eq!(
+            drawing
+                .servers
+                .iter()
+                .map(|server| server.role)
+                .collect::<Vec<_>>(),
             ["primary", "replica, and source", "replica"]
         );
     }
 
     #[test]
     fn those_that_acknowledge_are_semi_synchronous() {
-        let mut servers = [server("a", "h:1", None), server("b", "h:2", Some("h:1")), server("c", "h:3", Some("h:1"))];
-        servers[0].variables.insert("rpl_semi_sync_source_enabled".to_owned(), "ON".to_owned());
-        servers[0].variables.insert("rpl_semi_sync_source_wait_point".to_owned(), "AFTER_SYNC".to_owned());
-        servers[1].variables.insert("rpl_semi_sync_replica_enabled".to_owned(), "ON".to_owned());
+        let mut servers = [
+            server("a", "h:1", None),
+            server("b", "h:2", Some("h:1")),
+            server("c", "h:3", Some("h:1")),
+        ];
+        servers[0]
+            .variables
+            .insert("rpl_semi_sync_source_enabled".to_owned(), "ON".to_owned());
+        servers[0].variables.insert(
+            "rpl_semi_sync_source_wait_point".to_owned(),
+            "AFTER_SYNC".to_owned(),
+        );
+        servers[1]
+            .variables
+            .insert("rpl_semi_sync_replica_enabled".to_owned(), "ON".to_owned());
         let drawing = drawing("x", &servers.iter().collect::<Vec<_>>(), None);
         assert_eq!(drawing.mode, "semi-sync after-sync");
-        assert_eq!(drawing.lines.iter().map(|line| line.label.as_str()).collect::<Vec<_>>(), ["semi-sync", "async"]);
+        assert_eq!(
+            drawing
+                .lines
+                .iter()
+                .map(|line| line.label.as_str())
+                .collect::<Vec<_>>(),
+            ["semi-sync", "async"]
+        );
     }
 
     #[test]
     fn members_stand_in_a_row_and_know_each_other() {
         let member = |name: &str| {
             let mut member = server(name, name, None);
-            for (name, value) in [("wsrep_on", "ON"), ("wsrep_provider", "/galera.so"), ("wsrep_cluster_name", "c")] {
+            for (name, value) in [
+                ("wsrep_on", "ON"),
+                ("wsrep_provider", "/galera.so"),
+                ("wsrep_cluster_name", "c"),
+            ] {
                 member.variables.insert(name.to_owned(), value.to_owned());
             }
             member
         };
         let members = ["db1", "db2", "db3"].map(member);
-        assert_eq!(words("endpoints:1", &members), ("db1, db2, db3 are members of one cluster".to_owned(), 3));
-        assert_eq!(words("galera:5", &["a", "b", "c", "d", "e"].map(member)).1, 10);
-        let with_replica = [member("db1"), member("db2"), server("far", "h:3", Some("db1:1"))];
+        assert_eq!(
+            words("endpoints:1", &members),
+            ("db1, db2, db3 are members of one cluster".to_owned(), 3)
+        );
+        assert_eq!(
+            words("galera:5", &["a", "b", "c", "d", "e"].map(member)).1,
+            10
+        );
+        let with_replica = [
+            member("db1"),
+            member("db2"),
+            server("far", "h:3", Some("db1:1")),
+        ];
         let (told, lines) = words("endpoints:1", &with_replica);
-        assert_eq!((told.as_str(), lines), ("db1, db2 are members of one cluster; far receives from db1", 2));
+        assert_eq!(
+            (told.as_str(), lines),
+            (
+                "db1, db2 are members of one cluster; far receives from db1",
+                2
+            )
+        );
         assert!(drawings(&Manifest::default()).is_empty());
     }
 }

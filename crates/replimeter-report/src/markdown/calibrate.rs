@@ -17,9 +17,19 @@ pub fn calibrate(document: &CalibrateDocument) -> String {
         error: document.error.as_deref(),
     };
     let mut out = head.text();
-    out.push_str(&section("What each method makes of each delay (µs)", &words::HEADINGS, 2, &words::lines(document)));
+    out.push_str(&section(
+        "What each method makes of each delay (µs)",
+        &words::HEADINGS,
+        2,
+        &words::lines(document),
+    ));
     let mut how = words::sentences(document);
-    how.extend(document.floors.iter().map(|floor| methods::floor_of(floor, "")));
+    how.extend(
+        document
+            .floors
+            .iter()
+            .map(|floor| methods::floor_of(floor, "")),
+    );
     out.push_str(&sentences("How it was measured", &how));
     out.push_str(&warnings(&document.warnings));
     out

@@ -3,7 +3,10 @@
 use replimeter_model::record::LagDocument;
 
 use super::{Head, section, sentences, verbatim, warnings};
-use crate::{answer::overall_rows, backlog, columns::HEADINGS, load, methods, shapes, sweep, terminal, waterfall};
+use crate::{
+    answer::overall_rows, backlog, columns::HEADINGS, load, methods, shapes, sweep, terminal,
+    waterfall,
+};
 
 /// The report of a `lag` run.
 #[must_use]
@@ -30,11 +33,20 @@ pub fn lag(document: &LagDocument) -> String {
     if rounds {
         let (unit, lines) = terminal::distribution_lines(document, &overall_rows(document));
         let headings: Vec<&str> = ["replica", "what"].into_iter().chain(HEADINGS).collect();
-        out.push_str(&section(&format!("Distributions ({})", unit.symbol()), &headings, 2, &lines));
+        out.push_str(&section(
+            &format!("Distributions ({})", unit.symbol()),
+            &headings,
+            2,
+            &lines,
+        ));
         out.push_str(&verbatim("Methods", &methods::text(document)));
     }
     for one in waterfall::tables(document) {
-        let heading = format!("From send to visible, stage by stage ({}), {}", one.unit.symbol(), one.name);
+        let heading = format!(
+            "From send to visible, stage by stage ({}), {}",
+            one.unit.symbol(),
+            one.name
+        );
         out.push_str(&section(&heading, &one.headings, 3, &one.lines));
         for note in one.notes {
             out.push_str(&format!("\n{}\n", super::escaped(&note)));
@@ -42,7 +54,10 @@ pub fn lag(document: &LagDocument) -> String {
     }
     for table in &document.size_sweep {
         out.push_str(&verbatim(
-            &format!("As published in 2006 (first sweep, last row of each step, ms), {}", table.replica),
+            &format!(
+                "As published in 2006 (first sweep, last row of each step, ms), {}",
+                table.replica
+            ),
             &sweep::table(table),
         ));
     }
@@ -53,7 +68,12 @@ pub fn lag(document: &LagDocument) -> String {
         if !document.target.options.is_empty() {
             how.push(format!("Servers: {}.", document.target.options.join("; ")));
         }
-        how.extend(document.floors.iter().map(|floor| methods::floor(document, floor)));
+        how.extend(
+            document
+                .floors
+                .iter()
+                .map(|floor| methods::floor(document, floor)),
+        );
         out.push_str(&sentences("How it was measured", &how));
     }
     out.push_str(&warnings(&document.warnings));

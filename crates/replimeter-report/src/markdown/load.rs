@@ -17,10 +17,23 @@ pub fn load(document: &LoadDocument) -> String {
         error: document.error.as_deref(),
     };
     let mut out = head.text();
-    out.push_str(&section("Operations per second and their times", &words::HEADINGS, 2, &words::lines(document)));
-    out.push_str(&section("What each server spends on an operation", &words::SERVER_HEADINGS, 2, &words::servers(document)));
+    out.push_str(&section(
+        "Operations per second and their times",
+        &words::HEADINGS,
+        2,
+        &words::lines(document),
+    ));
+    out.push_str(&section(
+        "What each server spends on an operation",
+        &words::SERVER_HEADINGS,
+        2,
+        &words::servers(document),
+    ));
     out.push_str(&sentences("Beside them", &words::notes(document)));
-    out.push_str(&sentences("How it was measured", &words::sentences(document)));
+    out.push_str(&sentences(
+        "How it was measured",
+        &words::sentences(document),
+    ));
     out.push_str(&warnings(&document.warnings));
     out
 }

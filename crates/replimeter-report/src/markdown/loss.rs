@@ -17,9 +17,22 @@ pub fn loss(document: &LossDocument) -> String {
         error: document.error.as_deref(),
     };
     let mut out = head.text();
-    out.push_str(&section("What the crashes took", &lost::HEADINGS, 1, &lost::lines(document)));
-    out.push_str(&section("Every crash", &lost::CRASH_HEADINGS, 1, &lost::crashes(document)));
-    out.push_str(&sentences("How it was measured", &lost::sentences(document)));
+    out.push_str(&section(
+        "What the crashes took",
+        &lost::HEADINGS,
+        1,
+        &lost::lines(document),
+    ));
+    out.push_str(&section(
+        "Every crash",
+        &lost::CRASH_HEADINGS,
+        1,
+        &lost::crashes(document),
+    ));
+    out.push_str(&sentences(
+        "How it was measured",
+        &lost::sentences(document),
+    ));
     out.push_str(&warnings(&document.warnings));
     out
 }
@@ -36,8 +49,16 @@ pub fn exposure(document: &ExposureDocument) -> String {
         error: document.error.as_deref(),
     };
     let mut out = head.text();
-    out.push_str(&section("What a crash would have taken", &exposed::HEADINGS, 1, &exposed::lines(document)));
-    out.push_str(&sentences("How it was measured", &exposed::sentences(document)));
+    out.push_str(&section(
+        "What a crash would have taken",
+        &exposed::HEADINGS,
+        1,
+        &exposed::lines(document),
+    ));
+    out.push_str(&sentences(
+        "How it was measured",
+        &exposed::sentences(document),
+    ));
     out.push_str(&warnings(&document.warnings));
     out
 }

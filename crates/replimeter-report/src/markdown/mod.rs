@@ -46,9 +46,13 @@ pub(crate) fn escaped(text: &str) -> String {
 
 /// A table whose first `left` columns are words and the others numbers.
 pub(crate) fn table(headings: &[impl AsRef<str>], left: usize, lines: &[Vec<String>]) -> String {
-    let row = |cells: &mut dyn Iterator<Item = String>| format!("| {} |\n", cells.collect::<Vec<_>>().join(" | "));
+    let row = |cells: &mut dyn Iterator<Item = String>| {
+        format!("| {} |\n", cells.collect::<Vec<_>>().join(" | "))
+    };
     let mut out = row(&mut headings.iter().map(|heading| escaped(heading.as_ref())));
-    out.push_str(&row(&mut (0..headings.len()).map(|index| if index < left { "---" } else { "---:" }.to_owned())));
+    out.push_str(&row(
+        &mut (0..headings.len()).map(|index| if index < left { "---" } else { "---:" }.to_owned())
+    ));
     for line in lines {
         out.push_str(&row(&mut line.iter().map(|cell| escaped(cell))));
     }
@@ -56,11 +60,20 @@ pub(crate) fn table(headings: &[impl AsRef<str>], left: usize, lines: &[Vec<Stri
 }
 
 /// A section with a table; nothing when the table has no line.
-pub(crate) fn section(heading: &str, headings: &[impl AsRef<str>], left: usize, lines: &[Vec<String>]) -> String {
+pub(crate) fn section(
+    heading: &str,
+    headings: &[impl AsRef<str>],
+    left: usize,
+    lines: &[Vec<String>],
+) -> String {
     if lines.is_empty() {
         return String::new();
     }
-    format!("\n## {}\n\n{}", escaped(heading), table(headings, left, lines))
+    format!(
+        "\n## {}\n\n{}",
+        escaped(heading),
+        table(headings, left, lines)
+    )
 }
 
 /// A section whose text keeps its columns; nothing for no text.
@@ -70,9 +83,16 @@ pub(crate) fn verbatim(heading: &str, text: &str) -> String {
         return String::new();
     }
     // A fence longer than any in the text.
-    let longest = text.split(|character| character != '`').map(str::len).max().unwrap_or(0);
+    let longest = text
+        .split(|character| character != '`')
+        .map(str::len)
+        .max()
+        .unwrap_or(0);
     let fence = "`".repeat(longest.max(2) + 1);
-    format!("\n## {}\n\n{fence}text\n{text}\n{fence}\n", escaped(heading))
+    format!(
+        "\n## {}\n\n{fence}text\n{text}\n{fence}\n",
+        escaped(heading)
+    )
 }
 
 /// Sentences as a list; nothing for none.
@@ -106,19 +126,30 @@ pub(crate) struct Head<'a> {
 impl Head<'_> {
     /// Its text.
     pub(crate) fn text(&self) -> String {
-        let mut versions: Vec<&str> = self.target.nodes.iter().map(|node| node.version.as_str()).collect();
+        let mut versions: Vec<&str> = self
+            .target
+            .nodes
+            .iter()
+            .map(|node| node.version.as_str())
+            .collect();
         versions.sort_unstable();
         versions.dedup();
         let mut about = vec![self.target.shape.as_str(), self.started_at];
         let versions = versions.join(", ");
         about.insert(1, &versions);
         about.retain(|part| !part.is_empty());
-        let title = self.title.map_or_else(String::new, |title| format!(": {title}"));
+        let title = self
+            .title
+            .map_or_else(String::new, |title| format!(": {title}"));
         let mut out = format!("# Replimeter {}{}\n\n", self.command, escaped(&title));
         let _ = writeln!(
             out,
             "{}\n\n{}",
-            about.iter().map(|part| escaped(part)).collect::<Vec<_>>().join(" · "),
+            about
+                .iter()
+                .map(|part| escaped(part))
+                .collect::<Vec<_>>()
+                .join(" · "),
             escaped(self.answer)
         );
         if let Some(error) = self.error {
@@ -135,7 +166,12 @@ pub(crate) fn warnings(warnings: &[Warning]) -> String {
     }
     let mut out = String::from("\n## Warnings\n\n");
     for warning in warnings {
-        let _ = writeln!(out, "- {} → {}", escaped(&warning.message), escaped(&warning.hint));
+        let _ = writeln!(
+            out,
+            "- {} → {}",
+            escaped(&warning.message),
+            escaped(&warning.hint)
+        );
     }
     out
 }
@@ -143,22 +179,32 @@ pub(crate) fn warnings(warnings: &[Warning]) -> String {
 #[cfg(test)]
 mod tests {
     use replimeter_model::{
-        calibrate::CalibrateDocument, exposure::ExposureDocument, loss::LossDocument, record::LagDocument, tap::TapDocument,
-        warning::WarningCode,
+        calibrate::CalibrateDocument, exposure::ExposureDocument, loss::LossDocument,
+        record::LagDocument, tap::TapDocument, warning::WarningCode,
     };
 
     use super::*;
 
     #[test]
     fn cells_cannot_leave_their_table() {
-        let text = table(&["a|b", "n"], 1, &[vec!["x\ny".to_owned(), "1 | 2".to_owned()]]);
+        let text = table(
+            &["a|b", "n"],
+            1,
+            &[vec!["x\ny".to_owned(), "1 | 2".to_owned()]],
+        );
         assert_eq!(text, "| a\\|b | n |\n| --- | ---: |\n| x y | 1 \\| 2 |\n");
     }
 
     #[test]
     fn names_are_no_markup_and_intervals_stay_legible() {
-        assert_eq!(escaped("214 µs [198, 231] of innodb_x"), "214 µs [198, 231] of innodb_x");
-        assert_eq!(escaped("[a](javascript:x) <b> *c* \u{1b}"), "[a]\\(javascript:x) \\<b> \\*c\\* \u{fffd}");
+        assert_eq!(
+            escaped("214 µs [198, 231] of innodb_x"),
+            "214 µs [198, 231] of innodb_x"
+        );
+        assert_eq!(
+            escaped("[a](javascript:x) <b> *c* \u{1b}"),
+            "[a]\\(javascript:x) \\<b> \\*c\\* \u{fffd}"
+        );
         assert!(verbatim("x", "a ``` b").contains("\n````text\n"));
     }
 
@@ -166,28 +212,49 @@ mod tests {
     fn every_kind_of_run_has_one_even_without_figures() {
         let warning = Warning::new(WarningCode::Failed, "m", "h");
         for text in [
-            lag(&LagDocument { answer: "None.".to_owned(), warnings: vec![warning.clone()], ..LagDocument::default() }),
+            lag(&LagDocument {
+                answer: "None.".to_owned(),
+                warnings: vec![warning.clone()],
+                ..LagDocument::default()
+            }),
             calibrate(&CalibrateDocument {
                 answer: "None.".to_owned(),
                 warnings: vec![warning.clone()],
                 ..CalibrateDocument::default()
             }),
-            tap(&TapDocument { answer: "None.".to_owned(), warnings: vec![warning.clone()], ..TapDocument::default() }),
-            loss(&LossDocument { answer: "None.".to_owned(), warnings: vec![warning.clone()], ..LossDocument::default() }),
+            tap(&TapDocument {
+                answer: "None.".to_owned(),
+                warnings: vec![warning.clone()],
+                ..TapDocument::default()
+            }),
+            loss(&LossDocument {
+                answer: "None.".to_owned(),
+                warnings: vec![warning.clone()],
+                ..LossDocument::default()
+            }),
             exposure(&ExposureDocument {
                 answer: "None.".to_owned(),
                 warnings: vec![warning.clone()],
                 ..ExposureDocument::default()
             }),
         ] {
-            assert!(text.starts_with("# Replimeter ") && text.contains("None.") && text.ends_with("- m → h\n"), "{text}");
+            assert!(
+                text.starts_with("# Replimeter ")
+                    && text.contains("None.")
+                    && text.ends_with("- m → h\n"),
+                "{text}"
+            );
         }
     }
 
     #[test]
     fn a_lag_report_has_its_tables() {
         let text = lag(&crate::waterfall::example());
-        for wanted in ["| replica1 | lag from ack |", "## From send to visible, stage by stage", "| --- | --- | ---: |"] {
+        for wanted in [
+            "| replica1 | lag from ack |",
+            "## From send to visible, stage by stage",
+            "| --- | --- | ---: |",
+        ] {
             assert!(text.contains(wanted), "`{wanted}` is missing in {text}");
         }
     }

@@ -18,13 +18,44 @@ pub fn scale(document: &ScaleDocument) -> String {
     };
     let mut out = head.text();
     let title = "Throughput by replicas; processor time and writes while both run";
-    out.push_str(&section(title, &words::HEADINGS, 1, &words::lines(document)));
-    out.push_str(&section("Updates", &words::UPDATE_HEADINGS, 1, &words::update_lines(document)));
-    out.push_str(&section("Percent of no replica", &words::PERCENT_HEADINGS, 1, &words::percent_lines(document)));
-    out.push_str(&section("What each server spent", &words::SERVER_HEADINGS, 3, &words::server_lines(document)));
-    out.push_str(&section("Scaling law", &words::LAW_HEADINGS, 2, &words::law_lines(document)));
-    out.push_str(&sentences("The law and what was measured", &words::law_sentences(document)));
-    out.push_str(&sentences("How it was measured", &words::sentences(document)));
+    out.push_str(&section(
+        title,
+        &words::HEADINGS,
+        1,
+        &words::lines(document),
+    ));
+    out.push_str(&section(
+        "Updates",
+        &words::UPDATE_HEADINGS,
+        1,
+        &words::update_lines(document),
+    ));
+    out.push_str(&section(
+        "Percent of no replica",
+        &words::PERCENT_HEADINGS,
+        1,
+        &words::percent_lines(document),
+    ));
+    out.push_str(&section(
+        "What each server spent",
+        &words::SERVER_HEADINGS,
+        3,
+        &words::server_lines(document),
+    ));
+    out.push_str(&section(
+        "Scaling law",
+        &words::LAW_HEADINGS,
+        2,
+        &words::law_lines(document),
+    ));
+    out.push_str(&sentences(
+        "The law and what was measured",
+        &words::law_sentences(document),
+    ));
+    out.push_str(&sentences(
+        "How it was measured",
+        &words::sentences(document),
+    ));
     out.push_str(&warnings(&document.warnings));
     out
 }
@@ -34,9 +65,12 @@ mod tests {
     #[test]
     fn its_tables_are_there() {
         let text = super::scale(&crate::scale::tests::example());
-        for wanted in
-            ["| replicas | insert alone/s |", "## Percent of no replica", "## What each server spent", "no law is fitted"]
-        {
+        for wanted in [
+            "| replicas | insert alone/s |",
+            "## Percent of no replica",
+            "## What each server spent",
+            "no law is fitted",
+        ] {
             assert!(text.contains(wanted), "`{wanted}` is missing in {text}");
         }
     }

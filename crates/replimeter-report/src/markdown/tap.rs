@@ -18,14 +18,22 @@ pub fn tap(document: &TapDocument) -> String {
     };
     let mut out = head.text();
     let unit = words::unit(document).symbol();
-    out.push_str(&section(&format!("Lag of the real traffic ({unit})"), &words::HEADINGS, 1, &words::lines(document)));
+    out.push_str(&section(
+        &format!("Lag of the real traffic ({unit})"),
+        &words::HEADINGS,
+        1,
+        &words::lines(document),
+    ));
     out.push_str(&section(
         &format!("By what the transactions touch ({unit})"),
         &words::GROUP_HEADINGS,
         2,
         &words::groups(document),
     ));
-    out.push_str(&sentences("How it was measured", &words::sentences(document)));
+    out.push_str(&sentences(
+        "How it was measured",
+        &words::sentences(document),
+    ));
     out.push_str(&warnings(&document.warnings));
     out
 }

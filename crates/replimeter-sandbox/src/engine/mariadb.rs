@@ -12,16 +12,26 @@ use crate::binaries::Install;
 
 /// The SQL that makes the system tables, in the order in which it must run; the
 /// files' prefix was renamed in the course of version 11.
-const BOOTSTRAP: [&str; 5] =
-    ["system_tables.sql", "performance_tables.sql", "system_tables_data.sql", "add_gis_sp_bootstrap.sql", "sys_schema.sql"];
+const BOOTSTRAP: [&str; 5] = [
+    "system_tables.sql",
+    "performance_tables.sql",
+    "system_tables_data.sql",
+    "add_gis_sp_bootstrap.sql",
+    "sys_schema.sql",
+];
 
 /// No user but ours may log in. An init file has one statement a line.
-pub(super) const LOCK_ROOT: &str = "DELETE FROM mysql.global_priv WHERE User IN ('root', '');\nFLUSH PRIVILEGES;";
+pub(super) const LOCK_ROOT: &str =
+    "DELETE FROM mysql.global_priv WHERE User IN ('root', '');\nFLUSH PRIVILEGES;";
 
 /// Completes the command for `--bootstrap` and writes its input: the server is
 /// run directly, not by `mariadb-install-db`, whose children a killed tool would
 /// leave behind.
-pub(super) fn initialise(command: &mut Command, install: &Install, scratch: &Path) -> io::Result<File> {
+pub(super) fn initialise(
+    command: &mut Command,
+    install: &Install,
+    scratch: &Path,
+) -> io::Result<File> {
     let input = scratch.join("bootstrap.sql");
     let mut file = File::create(&input)?;
     file.write_all(
@@ -29,7 +39,10 @@ pub(super) fn initialise(command: &mut Command, install: &Install, scratch: &Pat
     )?;
     for name in BOOTSTRAP {
         let path = bootstrap_file(&install.share, name).ok_or_else(|| {
-            io::Error::new(io::ErrorKind::NotFound, format!("{name} is missing in {}", install.share.display()))
+            io::Error::new(
+                io::ErrorKind::NotFound,
+                format!("{name} is missing in {}", install.share.display()),
+            )
         })?;
         file.write_all(&fs::read(path)?)?;
         file.write_all(b"\n")?;
@@ -45,7 +58,10 @@ pub(super) fn initialise(command: &mut Command, install: &Install, scratch: &Pat
 }
 
 fn bootstrap_file(share: &Path, name: &str) -> Option<PathBuf> {
-    ["mariadb_", "mysql_", "maria_"].into_iter().map(|prefix| share.join(format!("{prefix}{name}"))).find(|path| path.exists())
+    ["mariadb_", "mysql_", "maria_"]
+        .into_iter()
+        .map(|prefix| share.join(format!("{prefix}{name}")))
+        .find(|path| path.exists())
 }
 
 pub(super) fn serve(command: &mut Command, binary_log: bool) {

@@ -45,7 +45,9 @@ pub(crate) struct ServerSpec<'a> {
 /// Paths every server needs to be told, wherever it was unpacked.
 fn paths(command: &mut Command, install: &Install, plugins: Option<&Path>) {
     let option = |name: &str, path: &Path| format!("--{name}={}", path.display());
-    command.arg("--no-defaults").arg(option("basedir", &install.base));
+    command
+        .arg("--no-defaults")
+        .arg(option("basedir", &install.base));
     if install.share.join("english").is_dir() {
         command.arg(option("lc-messages-dir", &install.share));
     }
@@ -94,9 +96,18 @@ pub(crate) fn serve(spec: &ServerSpec<'_>) -> Command {
     command
         .arg(format!("--datadir={}", spec.data.display()))
         // Relative to the data directory: an absolute path may exceed a socket's 107 bytes.
-        .args(["--socket=server.sock", "--pid-file=server.pid", "--bind-address=127.0.0.1", "--skip-name-resolve"])
         .args([
-            if spec.binary_log { "--log-bin=binlog" } else { "--skip-log-bin" },
+            "--socket=server.sock",
+            "--pid-file=server.pid",
+            "--bind-address=127.0.0.1",
+            "--skip-name-resolve",
+        ])
+        .args([
+            if spec.binary_log {
+                "--log-bin=binlog"
+            } else {
+                "--skip-log-bin"
+            },
             "--relay-log=relay",
             "--report-host=127.0.0.1",
         ])
@@ -118,17 +129,39 @@ pub(crate) fn serve(spec: &ServerSpec<'_>) -> Command {
 
 /// The command that runs a server as a Galera cluster of its own, for its seed; it
 /// takes no connections.
-pub(crate) fn found_galera(install: &Install, data: &Path, library: &Path, port: u16, options: &[ServerOption]) -> Command {
+pub(crate) fn found_galera(
+    install: &Install,
+    data: &Path,
+    library: &Path,
+    port: u16,
+    options: &[ServerOption],
+) -> Command {
     let mut command = install.command();
     paths(&mut command, install, None);
     command
         .arg(format!("--datadir={}", data.display()))
-        .args(["--socket=server.sock", "--pid-file=server.pid", "--skip-networking", "--wsrep-on=ON", "--wsrep-new-cluster"])
-        .args(["--wsrep-cluster-address=gcomm://", "--innodb-autoinc-lock-mode=2", "--binlog-format=ROW"])
-        .args(["--wsrep-gtid-mode=ON", "--wsrep-gtid-domain-id=1", "--server-id=1"])
+        .args([
+            "--socket=server.sock",
+            "--pid-file=server.pid",
+            "--skip-networking",
+            "--wsrep-on=ON",
+            "--wsrep-new-cluster",
+        ])
+        .args([
+            "--wsrep-cluster-address=gcomm://",
+            "--innodb-autoinc-lock-mode=2",
+            "--binlog-format=ROW",
+        ])
+        .args([
+            "--wsrep-gtid-mode=ON",
+            "--wsrep-gtid-domain-id=1",
+            "--server-id=1",
+        ])
         .arg(format!("--wsrep-provider={}", library.display()))
         .arg(format!("--wsrep-node-address=127.0.0.1:{port}"))
-        .arg(format!("--wsrep-provider-options=base_port={port};gmcast.listen_addr=tcp://127.0.0.1:{port}"))
+        .arg(format!(
+            "--wsrep-provider-options=base_port={port};gmcast.listen_addr=tcp://127.0.0.1:{port}"
+        ))
         .args(options.iter().map(|option| format!("--{option}")));
     command
 }
@@ -138,7 +171,10 @@ pub(crate) fn found_galera(install: &Install, data: &Path, library: &Path, port:
 pub(crate) fn semi_sync_arguments(install: &Install) -> Vec<String> {
     match &install.abilities.semi_sync {
         Some(SemiSync::Plugins { source, replica }) => {
-            vec![format!("--plugin-load-add={source}"), format!("--plugin-load-add={replica}")]
+            vec![
+                format!("--plugin-load-add={source}"),
+                format!("--plugin-load-add={replica}"),
+            ]
         }
         Some(SemiSync::BuiltIn) | None => Vec::new(),
     }
@@ -146,8 +182,17 @@ pub(crate) fn semi_sync_arguments(install: &Install) -> Vec<String> {
 
 /// What a server needs that is to have the engine FEDERATED.
 pub(crate) fn federated_arguments(install: &Install) -> Vec<String> {
-    let there = |name: &&str| install.plugins.as_ref().is_some_and(|folder| folder.join(name).is_file());
-    match ["ha_federatedx.so", "ha_federated.so"].iter().copied().find(|name| there(name)) {
+    let there = |name: &&str| {
+        install
+            .plugins
+            .as_ref()
+            .is_some_and(|folder| folder.join(name).is_file())
+    };
+    match ["ha_federatedx.so", "ha_federated.so"]
+        .iter()
+        .copied()
+        .find(|name| there(name))
+    {
         Some(plugin) => vec![format!("--plugin-load-add={plugin}")],
         // Built in and turned off.
         None => vec!["--federated".to_owned()],
@@ -156,8 +201,9 @@ pub(crate) fn federated_arguments(install: &Install) -> Vec<String> {
 
 /// The statements that define our functions.
 pub(crate) fn functions() -> [String; 2] {
-    [("now_usec", "STRING"), ("now_nsec", "INTEGER")]
-        .map(|(name, returns)| format!("CREATE FUNCTION {name} RETURNS {returns} SONAME '{UDF_LIBRARY}'"))
+    [("now_usec", "STRING"), ("now_nsec", "INTEGER")].map(|(name, returns)| {
+        format!("CREATE FUNCTION {name} RETURNS {returns} SONAME '{UDF_LIBRARY}'")
+    })
 }
 
 /// The SQL of the init file: our users and, when asked for, our functions; never in
@@ -168,8 +214,16 @@ pub(crate) fn init_sql(engine: Engine, mode: Mode, password: &str, udf: bool) ->
         Engine::MySql => mysql::lock_root(password),
     };
     // Each node of a cluster makes its own: they are told apart by nothing.
-    let local = if mode == Mode::Galera { "SET SESSION wsrep_on=0;" } else { "SET SESSION sql_log_bin=0;" };
-    let functions = if udf { functions().map(|sql| format!("{sql};\n")).concat() } else { String::new() };
+    let local = if mode == Mode::Galera {
+        "SET SESSION wsrep_on=0;"
+    } else {
+        "SET SESSION sql_log_bin=0;"
+    };
+    let functions = if udf {
+        functions().map(|sql| format!("{sql};\n")).concat()
+    } else {
+        String::new()
+    };
     [
         local.to_owned(),
         "SET SESSION sql_log_bin=0;".to_owned(),

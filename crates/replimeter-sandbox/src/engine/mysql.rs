@@ -19,8 +19,16 @@ pub(super) fn serve(command: &mut Command, binary_log: bool) {
         "--enforce-gtid-consistency=ON",
         "--secure-file-priv=NULL",
         // Each under its new and its old name: a server passes over the one it does not know.
-        if binary_log { "--loose-log-replica-updates=1" } else { "--loose-log-replica-updates=0" },
-        if binary_log { "--loose-log-slave-updates=1" } else { "--loose-log-slave-updates=0" },
+        if binary_log {
+            "--loose-log-replica-updates=1"
+        } else {
+            "--loose-log-replica-updates=0"
+        },
+        if binary_log {
+            "--loose-log-slave-updates=1"
+        } else {
+            "--loose-log-slave-updates=0"
+        },
         "--loose-skip-replica-start=1",
         "--loose-skip-slave-start=1",
         "--loose-mysqlx=OFF",

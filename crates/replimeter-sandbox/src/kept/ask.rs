@@ -117,18 +117,33 @@ fn exchange(stream: &mut UnixStream, question: &Question) -> io::Result<Answer> 
 fn has_ended(process: &OwnedFd) -> bool {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     let mut polled = [PollFd::new(process, PollFlags::IN)];
-    matches!(poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })), Ok(1))
+    matches!(
+        poll(
+            &mut polled,
+            Some(&Timespec {
+                tv_sec: 0,
+                tv_nsec: 0
+            })
+        ),
+        Ok(1)
+    )
 }
 
 /// Asks a keeper.
 pub(super) fn ask(folder: &Path, name: &str, question: &Question) -> Result<Answer, SandboxError> {
-    let answer = connect(folder).and_then(|mut stream| exchange(&mut stream, question)).map_err(|error| SandboxError::Kept {
-        name: name.to_owned(),
-        state: format!("its keeper does not answer: {error}"),
-        hint: format!("is it frozen? `replimeter sandbox down {name}` ends it"),
-    })?;
+    let answer = connect(folder)
+        .and_then(|mut stream| exchange(&mut stream, question))
+        .map_err(|error| SandboxError::Kept {
+            name: name.to_owned(),
+            state: format!("its keeper does not answer: {error}"),
+            hint: format!("is it frozen? `replimeter sandbox down {name}` ends it"),
+        })?;
     match answer.error {
-        Some(state) => Err(SandboxError::Kept { name: name.to_owned(), state, hint: "see `replimeter sandbox list`".to_owned() }),
+        Some(state) => Err(SandboxError::Kept {
+            name: name.to_owned(),
+            state,
+            hint: "see `replimeter sandbox list`".to_owned(),
+        }),
         None => Ok(answer),
     }
 }
@@ -178,7 +193,10 @@ pub(super) fn end(folder: &Path, name: &str) -> Result<(), SandboxError> {
             return Err(SandboxError::Kept {
                 name: name.to_owned(),
                 state: "its keeper does not end".to_owned(),
-                hint: format!("look for the process that holds {}/lock (fuser, lsof) and end it", folder.display()),
+                hint: format!(
+                    "look for the process that holds {}/lock (fuser, lsof) and end it",
+                    folder.display()
+                ),
             });
         }
         std::thread::sleep(Duration::from_millis(10));

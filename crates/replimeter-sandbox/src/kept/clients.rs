@@ -54,8 +54,14 @@ pub(super) fn prepare(sandbox: &Sandbox, install: &Install) -> Result<(), Sandbo
             .map_err(SandboxError::disk("create the folder", &path))?;
     }
     for member in sandbox.members() {
-        let path = folder.join(OPTIONS).join(format!("{}.cnf", member.node.name));
-        let password = member.node.password.as_ref().map_or("", |password| password.reveal());
+        let path = folder
+            .join(OPTIONS)
+            .join(format!("{}.cnf", member.node.name));
+        let password = member
+            .node
+            .password
+            .as_ref()
+            .map_or("", |password| password.reveal());
         let text = format!(
             "[client]\nuser={}\npassword={password}\nhost=127.0.0.1\nport={}\n",
             member.node.user, member.node.endpoint.port
@@ -71,7 +77,8 @@ pub(super) fn prepare(sandbox: &Sandbox, install: &Install) -> Result<(), Sandbo
                 .mode(0o700)
                 .open(&path)
                 .map_err(SandboxError::disk("write", &path))?;
-            file.write_all(text.as_bytes()).map_err(SandboxError::disk("write", &path))?;
+            file.write_all(text.as_bytes())
+                .map_err(SandboxError::disk("write", &path))?;
         }
     }
     Ok(())
@@ -85,10 +92,17 @@ fn program(install: &Install, name: &str) -> Option<String> {
         return None;
     }
     let command = install.client(&path);
-    let words: Vec<String> =
-        std::iter::once(command.get_program()).chain(command.get_args()).map(|word| quoted(&word.to_string_lossy())).collect();
-    let libraries = command.get_envs().find(|(name, _)| *name == "LD_LIBRARY_PATH").and_then(|(_, value)| value);
-    let libraries = libraries.map_or_else(String::new, |value| format!("LD_LIBRARY_PATH={} ", quoted(&value.to_string_lossy())));
+    let words: Vec<String> = std::iter::once(command.get_program())
+        .chain(command.get_args())
+        .map(|word| quoted(&word.to_string_lossy()))
+        .collect();
+    let libraries = command
+        .get_envs()
+        .find(|(name, _)| *name == "LD_LIBRARY_PATH")
+        .and_then(|(_, value)| value);
+    let libraries = libraries.map_or_else(String::new, |value| {
+        format!("LD_LIBRARY_PATH={} ", quoted(&value.to_string_lossy()))
+    });
     let words = words.join(" ");
     Some(format!(
         "#!/bin/sh\ncase \"${{1:-}}\" in\n--defaults* | --no-defaults) exec env {libraries}{words} \"$@\" ;;\nesac\n\
@@ -102,28 +116,43 @@ impl Kept {
     /// # Errors
     /// When there is none; names those that there are.
     pub fn node(&self, name: &str) -> Result<&KeptNode, SandboxError> {
-        self.details().nodes.iter().find(|node| node.name == name).ok_or_else(|| {
-            let names: Vec<&str> = self.details().nodes.iter().map(|node| node.name.as_str()).collect();
-            SandboxError::Kept {
-                name: self.details().name.to_string(),
-                state: format!("it has no server `{name}`"),
-                hint: format!("it has {}", names.join(", ")),
-            }
-        })
+        self.details()
+            .nodes
+            .iter()
+            .find(|node| node.name == name)
+            .ok_or_else(|| {
+                let names: Vec<&str> = self
+                    .details()
+                    .nodes
+                    .iter()
+                    .map(|node| node.name.as_str())
+                    .collect();
+                SandboxError::Kept {
+                    name: self.details().name.to_string(),
+                    state: format!("it has no server `{name}`"),
+                    hint: format!("it has {}", names.join(", ")),
+                }
+            })
     }
 
     /// What clients need to reach one server.
     #[must_use]
     pub fn environment(&self, node: &KeptNode) -> Vec<(&'static str, String)> {
         let (user, password) = self.credentials();
-        let options = self.folder().join(OPTIONS).join(format!("{}.cnf", node.name));
+        let options = self
+            .folder()
+            .join(OPTIONS)
+            .join(format!("{}.cnf", node.name));
         vec![
             ("MYSQL_HOST", "127.0.0.1".to_owned()),
             ("MYSQL_TCP_PORT", node.port.to_string()),
             ("MYSQL_UNIX_PORT", node.socket.display().to_string()),
             ("MYSQL_PWD", password.reveal().to_owned()),
             ("REPLIMETER_USER", user.to_owned()),
-            ("REPLIMETER_URL", super::endpoint(user, node.port).to_string()),
+            (
+                "REPLIMETER_URL",
+                super::endpoint(user, node.port).to_string(),
+            ),
             ("REPLIMETER_DEFAULTS_FILE", options.display().to_string()),
         ]
     }
@@ -131,21 +160,37 @@ impl Kept {
     /// PATH with the sandbox's client programs in front.
     fn path(&self, path: Option<OsString>) -> OsString {
         let own = self.folder().join(PROGRAMS);
-        let rest: Vec<PathBuf> = path.as_ref().map(|path| std::env::split_paths(path).collect()).unwrap_or_default();
-        std::env::join_paths(std::iter::once(own).chain(rest)).unwrap_or_else(|_| path.unwrap_or_default())
+        let rest: Vec<PathBuf> = path
+            .as_ref()
+            .map(|path| std::env::split_paths(path).collect())
+            .unwrap_or_default();
+        std::env::join_paths(std::iter::once(own).chain(rest))
+            .unwrap_or_else(|_| path.unwrap_or_default())
     }
 
     /// Becomes a command with the environment of one server; returns only when it
     /// cannot be run.
     #[must_use]
-    pub fn exec(&self, node: &KeptNode, command: &[OsString], path: Option<OsString>) -> SandboxError {
+    pub fn exec(
+        &self,
+        node: &KeptNode,
+        command: &[OsString],
+        path: Option<OsString>,
+    ) -> SandboxError {
         let Some((program, arguments)) = command.split_first() else {
-            return SandboxError::Kept { name: String::new(), state: "there is no command".to_owned(), hint: String::new() };
+            return SandboxError::Kept {
+                name: String::new(),
+                state: "there is no command".to_owned(),
+                hint: String::new(),
+            };
         };
         let path = self.path(path);
         let found = resolve(program.as_ref(), &path);
         let mut command = Command::new(found.as_deref().unwrap_or(program.as_ref()));
-        command.args(arguments).env("PATH", path).envs(self.environment(node));
+        command
+            .args(arguments)
+            .env("PATH", path)
+            .envs(self.environment(node));
         let program = program.to_string_lossy().into_owned();
         if found.is_none() {
             return SandboxError::Impossible {
@@ -153,7 +198,10 @@ impl Kept {
                 hint: "install it (clients are in Debian's mariadb-client, and in a vendor's archive of the server)".to_owned(),
             };
         }
-        SandboxError::Spawn { program, source: command.exec() }
+        SandboxError::Spawn {
+            program,
+            source: command.exec(),
+        }
     }
 }
 
@@ -162,8 +210,13 @@ fn resolve(program: &Path, path: &OsString) -> Option<PathBuf> {
     if program.components().count() > 1 {
         return Some(program.to_owned());
     }
-    let runs = |path: &PathBuf| fs::metadata(path).is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0);
-    std::env::split_paths(path).map(|folder| folder.join(program)).find(runs)
+    let runs = |path: &PathBuf| {
+        fs::metadata(path)
+            .is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+    };
+    std::env::split_paths(path)
+        .map(|folder| folder.join(program))
+        .find(runs)
 }
 
 #[cfg(test)]
@@ -187,7 +240,10 @@ mod tests {
         // Not a program: not executable.
         fs::write(one.join("client"), "").unwrap();
         let path = std::env::join_paths([&one, &two]).unwrap();
-        assert_eq!(resolve(Path::new("client"), &path), Some(two.join("client")));
+        assert_eq!(
+            resolve(Path::new("client"), &path),
+            Some(two.join("client"))
+        );
         assert_eq!(resolve(Path::new("other"), &path), None);
     }
 }

@@ -44,13 +44,16 @@ pub fn keep(
     let disk = |doing| SandboxError::disk(doing, &folder);
     super::clients::prepare(&sandbox, sandbox.install())?;
     let record = record(order, &sandbox, now());
-    let text = serde_json::to_string_pretty(&record).map_err(|error| disk("write the record in")(error.into()))?;
+    let text = serde_json::to_string_pretty(&record)
+        .map_err(|error| disk("write the record in")(error.into()))?;
     let open = File::open(&folder).map_err(disk("open the folder"))?;
     let listener = UnixListener::bind(short_path(&open)).map_err(disk("listen in"))?;
     // Whoever may write to it may end the sandbox.
-    fs::set_permissions(folder.join(SOCKET), fs::Permissions::from_mode(0o600)).map_err(disk("close to others the socket in"))?;
+    fs::set_permissions(folder.join(SOCKET), fs::Permissions::from_mode(0o600))
+        .map_err(disk("close to others the socket in"))?;
     listener.set_nonblocking(true).map_err(disk("listen in"))?;
-    write_private(&folder.join(TOPOLOGY), &topology(&record)).map_err(disk("write the topology in"))?;
+    write_private(&folder.join(TOPOLOGY), &topology(&record))
+        .map_err(disk("write the topology in"))?;
     // Whole or not at all: its presence says that everything is there.
     write_private(&folder.join("record.partial"), &text)
         .and_then(|()| fs::rename(folder.join("record.partial"), folder.join(RECORD)))
@@ -68,7 +71,13 @@ pub fn keep(
                     let _ = reply(&mut stream, &answer(&mut sandbox, &question));
                 }
                 Err(error) => {
-                    let _ = reply(&mut stream, &Answer { error: Some(error.to_string()), ..Answer::default() });
+                    let _ = reply(
+                        &mut stream,
+                        &Answer {
+                            error: Some(error.to_string()),
+                            ..Answer::default()
+                        },
+                    );
                 }
             },
             Ok(None) => {}
@@ -78,7 +87,13 @@ pub fn keep(
     let ended = sandbox.close();
     if let Some(mut stream) = waiting {
         let error = ended.as_ref().err().map(ToString::to_string);
-        let _ = reply(&mut stream, &Answer { error, ..Answer::default() });
+        let _ = reply(
+            &mut stream,
+            &Answer {
+                error,
+                ..Answer::default()
+            },
+        );
     }
     ended
 }
@@ -87,8 +102,14 @@ pub fn keep(
 fn wait(listener: &UnixListener) -> io::Result<Option<UnixStream>> {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     let mut polled = [PollFd::new(listener, PollFlags::IN)];
-    let timeout = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
-    if matches!(poll(&mut polled, Some(&timeout)), Ok(0) | Err(rustix::io::Errno::INTR)) {
+    let timeout = Timespec {
+        tv_sec: 0,
+        tv_nsec: 100_000_000,
+    };
+    if matches!(
+        poll(&mut polled, Some(&timeout)),
+        Ok(0) | Err(rustix::io::Errno::INTR)
+    ) {
         return Ok(None);
     }
     match listener.accept() {
@@ -119,8 +140,15 @@ fn answer(sandbox: &mut Sandbox, question: &Question) -> Answer {
         Question::Status | Question::Down => None,
     };
     let nodes = sandbox.members().iter().enumerate();
-    let nodes = nodes.map(|(index, member)| NodeState { name: member.node.name.clone(), ended: sandbox.ended(index) });
-    Answer { error, nodes: nodes.collect(), links: sandbox.links() }
+    let nodes = nodes.map(|(index, member)| NodeState {
+        name: member.node.name.clone(),
+        ended: sandbox.ended(index),
+    });
+    Answer {
+        error,
+        nodes: nodes.collect(),
+        links: sandbox.links(),
+    }
 }
 
 fn record(order: &Order, sandbox: &Sandbox, since: String) -> Record {
@@ -133,11 +161,13 @@ fn record(order: &Order, sandbox: &Sandbox, since: String) -> Record {
         log: member.log(),
         version: member.version.clone(),
         // By our own open file, which is there for as long as our lock is held.
-        namespace: member
-            .node
-            .namespace
-            .as_ref()
-            .map(|namespace| PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), namespace.file().as_raw_fd()))),
+        namespace: member.node.namespace.as_ref().map(|namespace| {
+            PathBuf::from(format!(
+                "/proc/{}/fd/{}",
+                std::process::id(),
+                namespace.file().as_raw_fd()
+            ))
+        }),
     };
     Record {
         schema: SCHEMA.to_owned(),
@@ -152,18 +182,31 @@ fn record(order: &Order, sandbox: &Sandbox, since: String) -> Record {
 
 /// The servers as a file for `--topology`.
 fn topology(record: &Record) -> String {
-    let mut text = format!("# The sandbox {} ({}); user and password are in {CREDENTIALS}.\n", record.name, record.shape);
+    let mut text = format!(
+        "# The sandbox {} ({}); user and password are in {CREDENTIALS}.\n",
+        record.name, record.shape
+    );
     if record.nodes.iter().any(|node| node.namespace.is_some()) {
         text.push_str("# Its members live in networks of their own: a link leads there and is measured along. To\n");
-        text.push_str(&format!("# reach them without it: --sandbox {}\n", record.name));
+        text.push_str(&format!(
+            "# reach them without it: --sandbox {}\n",
+            record.name
+        ));
     }
     text.push_str(&format!("defaults-file = \"{CREDENTIALS}\"\n"));
     for node in &record.nodes {
-        text.push_str(&format!("\n[[node]]\nname = \"{}\"\nrole = \"{}\"\n", node.name, node.role.name()));
+        text.push_str(&format!(
+            "\n[[node]]\nname = \"{}\"\nrole = \"{}\"\n",
+            node.name,
+            node.role.name()
+        ));
         if let Some(source) = &node.source {
             text.push_str(&format!("source = \"{source}\"\n"));
         }
-        text.push_str(&format!("url = \"mysql://127.0.0.1:{}/?ssl-mode=disabled\"\n", node.port));
+        text.push_str(&format!(
+            "url = \"mysql://127.0.0.1:{}/?ssl-mode=disabled\"\n",
+            node.port
+        ));
     }
     text
 }

@@ -41,26 +41,53 @@ pub enum Launched {
 ///
 /// # Errors
 /// When it cannot be started or dies without a word.
-pub fn launch(program: &Path, arguments: &[&str], order: &str, stop: &AtomicBool) -> Result<Launched, SandboxError> {
-    let spawn = |source| SandboxError::Spawn { program: program.display().to_string(), source };
+pub fn launch(
+    program: &Path,
+    arguments: &[&str],
+    order: &str,
+    stop: &AtomicBool,
+) -> Result<Launched, SandboxError> {
+    let spawn = |source| SandboxError::Spawn {
+        program: program.display().to_string(),
+        source,
+    };
     let mut command = Command::new(program);
-    command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).current_dir("/");
-    #[allow(unsafe_code, reason = "the keeper must leave the terminal's session, and what it inherited, between fork and exec")]
+    command
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .current_dir("/");
+    #[allow(
+        unsafe_code,
+        reason = "the keeper must leave the terminal's session, and what it inherited, between fork and exec"
+    )]
     // SAFETY: both calls are async-signal-safe and allocate nothing.
     unsafe {
         command.pre_exec(|| {
             // It outlives whoever called us: a lock or a pipe of theirs must not stay open in it.
             // Kernels before 5.11 refuse, and then it stays open as it did.
-            let _ = libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC);
-            rustix::process::setsid().map(|_| ()).map_err(io::Error::from)
+            let _ = libc::syscall(
+                libc::SYS_close_range,
+                3,
+                libc::c_uint::MAX,
+                libc::CLOSE_RANGE_CLOEXEC,
+            );
+            rustix::process::setsid()
+                .map(|_| ())
+                .map_err(io::Error::from)
         });
     }
     let mut child = command.spawn().map_err(spawn)?;
     let (input, output) = (child.stdin.take(), child.stdout.take());
     let (Some(mut input), Some(output)) = (input, output) else {
-        return Err(spawn(io::Error::other("it has no standard input or output")));
+        return Err(spawn(io::Error::other(
+            "it has no standard input or output",
+        )));
     };
-    input.write_all(format!("{order}\n").as_bytes()).map_err(spawn)?;
+    input
+        .write_all(format!("{order}\n").as_bytes())
+        .map_err(spawn)?;
     let (said, hear) = mpsc::channel();
     thread::spawn(move || {
         let mut line = String::new();
@@ -102,7 +129,9 @@ fn go_on(mut input: ChildStdin) -> io::Result<()> {
 }
 
 fn died(child: &mut Child) -> SandboxError {
-    let status = child.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
+    let status = child
+        .wait()
+        .map_or_else(|error| error.to_string(), |status| status.to_string());
     SandboxError::Kept {
         name: "keeper".to_owned(),
         state: format!("it ended without a word ({status})"),

@@ -113,23 +113,38 @@ impl Found {
 }
 
 fn look(folder: &Path) -> Result<Found, SandboxError> {
-    let name = folder.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let name = folder
+        .file_name()
+        .map(|name| name.to_string_lossy().into_owned())
+        .unwrap_or_default();
     if !home::held(folder)? {
         return Ok(Found::Dead(name));
     }
-    let Ok(text) = fs::read_to_string(folder.join(RECORD)) else { return Ok(Found::Changing(name)) };
+    let Ok(text) = fs::read_to_string(folder.join(RECORD)) else {
+        return Ok(Found::Changing(name));
+    };
     let record: Record = serde_json::from_str(&text).map_err(|error| SandboxError::Kept {
         name: name.clone(),
         state: format!("its record cannot be read: {error}"),
-        hint: format!("it was made by another version of Replimeter; end it: replimeter sandbox down {name}"),
+        hint: format!(
+            "it was made by another version of Replimeter; end it: replimeter sandbox down {name}"
+        ),
     })?;
-    let credentials = option_file::read(&folder.join(CREDENTIALS)).map_err(|error| SandboxError::Kept {
-        name: name.clone(),
-        state: error.to_string(),
-        hint: "are you the user who started it?".to_owned(),
-    })?;
-    let (Some(user), Some(password)) = (credentials.user, credentials.password) else { return Ok(Found::Changing(name)) };
-    Ok(Found::Running(Box::new(Kept { folder: folder.to_owned(), record, user, password })))
+    let credentials =
+        option_file::read(&folder.join(CREDENTIALS)).map_err(|error| SandboxError::Kept {
+            name: name.clone(),
+            state: error.to_string(),
+            hint: "are you the user who started it?".to_owned(),
+        })?;
+    let (Some(user), Some(password)) = (credentials.user, credentials.password) else {
+        return Ok(Found::Changing(name));
+    };
+    Ok(Found::Running(Box::new(Kept {
+        folder: folder.to_owned(),
+        record,
+        user,
+        password,
+    })))
 }
 
 /// Every kept sandbox below the private folder, by name; also dead ones.
@@ -139,10 +154,18 @@ fn look(folder: &Path) -> Result<Found, SandboxError> {
 pub fn list(home: &Home) -> Result<Vec<Found>, SandboxError> {
     // One that is just going, or unreadable, does not hide the others.
     let look = |folder: &PathBuf| {
-        let name = folder.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let name = folder
+            .file_name()
+            .map(|name| name.to_string_lossy().into_owned())
+            .unwrap_or_default();
         look(folder).unwrap_or(Found::Changing(name))
     };
-    let mut found: Vec<Found> = home.named()?.iter().map(look).filter(|found| home.place(found.name()).exists()).collect();
+    let mut found: Vec<Found> = home
+        .named()?
+        .iter()
+        .map(look)
+        .filter(|found| home.place(found.name()).exists())
+        .collect();
     found.sort_by(|one, other| one.name().cmp(other.name()));
     Ok(found)
 }
@@ -154,10 +177,22 @@ impl Kept {
     /// When there is none, or it is not ready; names those that there are.
     pub fn find(home: &Home, name: &SandboxName) -> Result<Self, SandboxError> {
         let folder = home.place_of(name);
-        let refuse = |state: &str, hint: String| SandboxError::Kept { name: name.to_string(), state: state.to_owned(), hint };
+        let refuse = |state: &str, hint: String| SandboxError::Kept {
+            name: name.to_string(),
+            state: state.to_owned(),
+            hint,
+        };
         if !folder.is_dir() {
-            let known: Vec<String> = list(home).unwrap_or_default().iter().map(|found| found.name().to_owned()).collect();
-            let known = if known.is_empty() { "none is running".to_owned() } else { format!("there are: {}", known.join(", ")) };
+            let known: Vec<String> = list(home)
+                .unwrap_or_default()
+                .iter()
+                .map(|found| found.name().to_owned())
+                .collect();
+            let known = if known.is_empty() {
+                "none is running".to_owned()
+            } else {
+                format!("there are: {}", known.join(", "))
+            };
             return Err(refuse(
                 "there is no such sandbox",
                 format!("{known}; start one with `replimeter sandbox up SHAPE --name {name}`"),
@@ -165,10 +200,15 @@ impl Kept {
         }
         match look(&folder)? {
             Found::Running(kept) => Ok(*kept),
-            Found::Changing(_) => Err(refuse("it is being started or taken down", "wait a moment".to_owned())),
+            Found::Changing(_) => Err(refuse(
+                "it is being started or taken down",
+                "wait a moment".to_owned(),
+            )),
             Found::Dead(_) => Err(refuse(
                 "its keeper was killed, and its servers ended with it",
-                format!("start it again with `replimeter sandbox up`, or clear it away with `replimeter sandbox down {name}`"),
+                format!(
+                    "start it again with `replimeter sandbox up`, or clear it away with `replimeter sandbox down {name}`"
+                ),
             )),
         }
     }
@@ -204,11 +244,16 @@ impl Kept {
     /// round, through a link of ours, would be measured along.
     pub fn nodes(&self) -> Result<Vec<(Node, Role, Option<String>)>, SandboxError> {
         let node = |kept: &KeptNode| {
-            let namespace = kept.namespace.as_deref().map(Namespace::open).transpose().map_err(|error| SandboxError::Kept {
-                name: self.record.name.to_string(),
-                state: format!("the network of {} cannot be entered: {error}", kept.name),
-                hint: "are you the user who started it?".to_owned(),
-            })?;
+            let namespace = kept
+                .namespace
+                .as_deref()
+                .map(Namespace::open)
+                .transpose()
+                .map_err(|error| SandboxError::Kept {
+                    name: self.record.name.to_string(),
+                    state: format!("the network of {} cannot be entered: {error}", kept.name),
+                    hint: "are you the user who started it?".to_owned(),
+                })?;
             let node = Node {
                 name: kept.name.clone(),
                 endpoint: endpoint(&self.user, kept.port),

@@ -30,11 +30,18 @@ fn measure(what: &str, gap: Duration) {
     client.set_nodelay(true).unwrap();
     let mut times = travel_times(&mut client, &mut served, messages, gap);
     let (p50, p99) = (quantile(&mut times, 0.5), quantile(&mut times, 0.99));
-    println!("{what} every {gap_micros} µs, no link:     p50 {:6.1} p99 {:7.1} µs", micros(p50), micros(p99));
+    println!(
+        "{what} every {gap_micros} µs, no link:     p50 {:6.1} p99 {:7.1} µs",
+        micros(p50),
+        micros(p99)
+    );
 
     let mut base = Duration::ZERO;
     for millis in [0, 1, 5, 20] {
-        let settings = LinkSettings { delay: Duration::from_millis(millis), ..LinkSettings::default() };
+        let settings = LinkSettings {
+            delay: Duration::from_millis(millis),
+            ..LinkSettings::default()
+        };
         let (link, mut client, mut served) = connected("accuracy", settings);
         let mut times = travel_times(&mut client, &mut served, messages, gap);
         assert!(times.iter().all(|time| *time >= settings.delay));
@@ -61,7 +68,10 @@ fn measure(what: &str, gap: Duration) {
 fn throughput(what: &str) {
     const BYTES: usize = 256 << 20;
     for millis in [0, 5] {
-        let settings = LinkSettings { delay: Duration::from_millis(millis), ..LinkSettings::default() };
+        let settings = LinkSettings {
+            delay: Duration::from_millis(millis),
+            ..LinkSettings::default()
+        };
         let (_link, mut client, mut served) = connected("accuracy", settings);
         let start = Instant::now();
         let sender = spawn(move || {
@@ -111,7 +121,9 @@ fn figures() {
     gaps.into_iter().for_each(|gap| measure("busy", gap));
     throughput("busy");
     STOP.store(true, Ordering::Relaxed);
-    burners.into_iter().for_each(|burner| burner.join().unwrap());
+    burners
+        .into_iter()
+        .for_each(|burner| burner.join().unwrap());
 }
 
 fn be_ordinary() {

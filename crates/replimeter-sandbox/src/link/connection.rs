@@ -50,7 +50,13 @@ enum Next {
 }
 
 /// Serves an accepted connection to its end. The seed decides its jitter.
-pub(super) fn serve(shared: &Shared, bell: &Bell, client: &TcpStream, target: &TcpStream, seed: u64) {
+pub(super) fn serve(
+    shared: &Shared,
+    bell: &Bell,
+    client: &TcpStream,
+    target: &TcpStream,
+    seed: u64,
+) {
     be_punctual();
     let mut connection = Connection {
         shared,
@@ -104,10 +110,21 @@ impl Connection<'_> {
     }
 
     fn deliver(&mut self, settings: &LinkSettings) -> ControlFlow<()> {
-        let Self { shared, client, target, to_target, to_client, .. } = self;
+        let Self {
+            shared,
+            client,
+            target,
+            to_target,
+            to_client,
+            ..
+        } = self;
         deliver(to_target, to_client, target, &shared.to_target, settings)?;
         deliver(to_client, to_target, client, &shared.to_client, settings)?;
-        if self.to_target.finished() && self.to_client.finished() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        if self.to_target.finished() && self.to_client.finished() {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
     }
 
     fn wait(&mut self, next: &Next) -> io::Result<()> {
@@ -117,10 +134,17 @@ impl Connection<'_> {
             self.bell.silence();
             return Ok(());
         }
-        let due = [self.to_target.next_due(), self.to_client.next_due()].into_iter().flatten().min();
+        let due = [self.to_target.next_due(), self.to_client.next_due()]
+            .into_iter()
+            .flatten()
+            .min();
         let began = Instant::now();
         let most = due.map(|due| due.saturating_duration_since(began));
-        let lead = if self.lavish.is_some_and(|until| until > began) { Duration::ZERO } else { LEAD };
+        let lead = if self.lavish.is_some_and(|until| until > began) {
+            Duration::ZERO
+        } else {
+            LEAD
+        };
         let mut files = [
             PollFd::new(self.bell, PollFlags::IN),
             self.watch(self.client, interest(&self.to_target, &self.to_client)),
@@ -145,12 +169,21 @@ impl Connection<'_> {
     where
         Self: 'f,
     {
-        if flags.is_empty() { PollFd::new(self.bell, flags) } else { PollFd::new(stream, flags) }
+        if flags.is_empty() {
+            PollFd::new(self.bell, flags)
+        } else {
+            PollFd::new(stream, flags)
+        }
     }
 }
 
 /// Waits as `wait` does, but without sleeping, and charges the time to the share.
-fn watch_closely(files: &mut [PollFd<'_>], began: Instant, most: Duration, lavish: &mut Option<Instant>) -> io::Result<()> {
+fn watch_closely(
+    files: &mut [PollFd<'_>],
+    began: Instant,
+    most: Duration,
+    lavish: &mut Option<Instant>,
+) -> io::Result<()> {
     let spent = loop {
         wait(files, Some(Duration::ZERO))?;
         let spent = began.elapsed();
@@ -158,7 +191,9 @@ fn watch_closely(files: &mut [PollFd<'_>], began: Instant, most: Duration, lavis
             break spent;
         }
     };
-    let from = began.checked_sub(RECKONED).map_or(began, |least| lavish.map_or(least, |until| until.max(least)));
+    let from = began.checked_sub(RECKONED).map_or(began, |least| {
+        lavish.map_or(least, |until| until.max(least))
+    });
     *lavish = Some(from + spent * SHARE);
     Ok(())
 }

@@ -134,11 +134,20 @@ impl Lane {
 
     /// When the next delivery is due. None while only the receiver can end the wait.
     pub(super) fn next_due(&self) -> Option<Instant> {
-        if self.blocked { None } else { self.queue.front().map(|parcel| parcel.due) }
+        if self.blocked {
+            None
+        } else {
+            self.queue.front().map(|parcel| parcel.due)
+        }
     }
 
     /// Takes what the sender has, a chunk at most.
-    pub(super) fn read(&mut self, mut sender: &TcpStream, buffer: &mut [u8], settings: &LinkSettings) {
+    pub(super) fn read(
+        &mut self,
+        mut sender: &TcpStream,
+        buffer: &mut [u8],
+        settings: &LinkSettings,
+    ) {
         if !self.readable || !self.takes() {
             return;
         }
@@ -146,8 +155,15 @@ impl Lane {
         let most = chunk_limit(settings).min(buffer.len());
         match sender.read(&mut buffer[..most]) {
             Ok(0) => self.end(settings),
-            Ok(length) => self.push(Load::Bytes { bytes: buffer[..length].into(), sent: 0 }, settings),
-            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
+            Ok(length) => self.push(
+                Load::Bytes {
+                    bytes: buffer[..length].into(),
+                    sent: 0,
+                },
+                settings,
+            ),
+            Err(error)
+                if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
             Err(_) => {
                 self.broken = true;
                 self.end(settings);
@@ -182,7 +198,10 @@ impl Lane {
     }
 
     fn push(&mut self, load: Load, settings: &LinkSettings) {
-        let mut parcel = Parcel { due: Instant::now(), load };
+        let mut parcel = Parcel {
+            due: Instant::now(),
+            load,
+        };
         // Stamped after it was read: a delivery can never be too early.
         parcel.due = self.schedule.due(parcel.due, parcel.left(), settings);
         self.taken += cost(&parcel);
@@ -195,7 +214,9 @@ impl Lane {
             if self.blocked {
                 break;
             }
-            let Some(parcel) = self.queue.front_mut() else { break };
+            let Some(parcel) = self.queue.front_mut() else {
+                break;
+            };
             let now = Instant::now();
             if parcel.due > now {
                 break;
@@ -259,7 +280,9 @@ fn cost(parcel: &Parcel) -> usize {
 /// of the line, or a packet.
 fn chunk_limit(settings: &LinkSettings) -> usize {
     const PACKET: usize = 1448;
-    settings
-        .bandwidth
-        .map_or(MOST_BYTES, |bandwidth| usize::try_from(bandwidth / 1000).unwrap_or(MOST_BYTES).clamp(PACKET, MOST_BYTES))
+    settings.bandwidth.map_or(MOST_BYTES, |bandwidth| {
+        usize::try_from(bandwidth / 1000)
+            .unwrap_or(MOST_BYTES)
+            .clamp(PACKET, MOST_BYTES)
+    })
 }

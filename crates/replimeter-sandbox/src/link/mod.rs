@@ -122,7 +122,9 @@ impl Shared {
     }
 
     fn connections(&self) -> MutexGuard<'_, Vec<Served>> {
-        self.connections.lock().unwrap_or_else(PoisonError::into_inner)
+        self.connections
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -132,12 +134,22 @@ impl Link {
     ///
     /// # Errors
     /// When the listener or a thread cannot be set up.
-    pub fn start(name: impl Into<String>, listener: TcpListener, connect: Connector, settings: LinkSettings) -> io::Result<Self> {
+    pub fn start(
+        name: impl Into<String>,
+        listener: TcpListener,
+        connect: Connector,
+        settings: LinkSettings,
+    ) -> io::Result<Self> {
         let name = name.into();
         let address = listener.local_addr()?;
         listener.set_nonblocking(true)?;
         let shared = Arc::new(Shared {
-            state: RwLock::new(State { settings, cut: false, cuts: 0, closed: false }),
+            state: RwLock::new(State {
+                settings,
+                cut: false,
+                cuts: 0,
+                closed: false,
+            }),
             connections: Mutex::default(),
             accepted: AtomicU64::new(0),
             open: AtomicU64::new(0),
@@ -155,16 +167,34 @@ impl Link {
             shared: Arc::clone(&shared),
             bell: Arc::clone(&bell),
         };
-        let thread = Builder::new().name(acceptor.thread_name.clone()).spawn(move || acceptor.run())?;
-        Ok(Self { name, address, shared, bell, acceptor: Mutex::new(Some(thread)) })
+        let thread = Builder::new()
+            .name(acceptor.thread_name.clone())
+            .spawn(move || acceptor.run())?;
+        Ok(Self {
+            name,
+            address,
+            shared,
+            bell,
+            acceptor: Mutex::new(Some(thread)),
+        })
     }
 
     /// Starts a link from `listener` to `target`.
     ///
     /// # Errors
     /// As for [`Link::start`].
-    pub fn to(name: impl Into<String>, listener: TcpListener, target: SocketAddr, settings: LinkSettings) -> io::Result<Self> {
-        Self::start(name, listener, Box::new(move || TcpStream::connect(target)), settings)
+    pub fn to(
+        name: impl Into<String>,
+        listener: TcpListener,
+        target: SocketAddr,
+        settings: LinkSettings,
+    ) -> io::Result<Self> {
+        Self::start(
+            name,
+            listener,
+            Box::new(move || TcpStream::connect(target)),
+            settings,
+        )
     }
 
     /// The name given at the start.
@@ -241,7 +271,11 @@ impl Link {
     pub fn close(&self) {
         self.shared.change().closed = true;
         self.bell.ring();
-        let acceptor = self.acceptor.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let acceptor = self
+            .acceptor
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
         // From here on no connection is added.
         if let Some(acceptor) = acceptor {
             let _ = acceptor.join();
@@ -279,7 +313,11 @@ impl Drop for Link {
 
 impl fmt::Debug for Link {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Link").field("name", &self.name).field("address", &self.address).finish_non_exhaustive()
+        formatter
+            .debug_struct("Link")
+            .field("name", &self.name)
+            .field("address", &self.address)
+            .finish_non_exhaustive()
     }
 }
 
@@ -327,10 +365,19 @@ impl Acceptor {
             let waited = match pause {
                 Pause::Until(flags) if !flags.is_empty() => {
                     stale = false;
-                    wait(&mut [PollFd::new(&*self.bell, PollFlags::IN), PollFd::new(&self.listener, flags)], None)
+                    wait(
+                        &mut [
+                            PollFd::new(&*self.bell, PollFlags::IN),
+                            PollFd::new(&self.listener, flags),
+                        ],
+                        None,
+                    )
                 }
                 Pause::Until(_) => wait(&mut [PollFd::new(&*self.bell, PollFlags::IN)], None),
-                Pause::Respite => wait(&mut [PollFd::new(&*self.bell, PollFlags::IN)], Some(RESPITE)),
+                Pause::Respite => wait(
+                    &mut [PollFd::new(&*self.bell, PollFlags::IN)],
+                    Some(RESPITE),
+                ),
             };
             self.bell.silence();
             if waited.is_err() {
@@ -349,7 +396,9 @@ impl Acceptor {
                         reset(&client);
                     }
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Pause::Until(PollFlags::IN),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    return Pause::Until(PollFlags::IN);
+                }
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
                 Err(_) => return Pause::Respite,
             }
@@ -362,13 +411,23 @@ impl Acceptor {
         // With the port, lest the jitter of every link of a chain be the same.
         let seed = number << 16 | u64::from(self.port);
         let client = Arc::new(client);
-        let Ok(bell) = Bell::new().map(Arc::new) else { return Err(client) };
+        let Ok(bell) = Bell::new().map(Arc::new) else {
+            return Err(client);
+        };
         let connecting = Arc::new(AtomicBool::new(true));
         let work = {
             let (connect, shared) = (Arc::clone(&self.connect), Arc::clone(&self.shared));
-            let (client, bell, connecting) = (Arc::clone(&client), Arc::clone(&bell), Arc::clone(&connecting));
+            let (client, bell, connecting) = (
+                Arc::clone(&client),
+                Arc::clone(&bell),
+                Arc::clone(&connecting),
+            );
             move || {
-                let target = connect().and_then(|target| ready(&client).and_then(|()| ready(&target)).map(|()| target));
+                let target = connect().and_then(|target| {
+                    ready(&client)
+                        .and_then(|()| ready(&target))
+                        .map(|()| target)
+                });
                 connecting.store(false, Ordering::Release);
                 match target {
                     Ok(target) => serve(&shared, &bell, &client, &target, seed),
@@ -385,7 +444,12 @@ impl Acceptor {
         self.shared.open.fetch_add(1, Ordering::Relaxed);
         match Builder::new().name(self.thread_name.clone()).spawn(work) {
             Ok(thread) => {
-                connections.push(Served { thread, bell, client: Arc::downgrade(&client), connecting });
+                connections.push(Served {
+                    thread,
+                    bell,
+                    client: Arc::downgrade(&client),
+                    connecting,
+                });
                 Ok(())
             }
             Err(_) => {

@@ -33,11 +33,20 @@ pub(super) struct Schedule {
 impl Schedule {
     /// `seed` decides the jitter.
     pub(super) fn new(seed: u64) -> Self {
-        Self { random: seed, busy_until: None, last_due: None }
+        Self {
+            random: seed,
+            busy_until: None,
+            last_due: None,
+        }
     }
 
     /// When a chunk of `bytes` that arrived at `arrival` is due at the other end.
-    pub(super) fn due(&mut self, arrival: Instant, bytes: usize, settings: &LinkSettings) -> Instant {
+    pub(super) fn due(
+        &mut self,
+        arrival: Instant,
+        bytes: usize,
+        settings: &LinkSettings,
+    ) -> Instant {
         let start = self.busy_until.map_or(arrival, |busy| busy.max(arrival));
         let sent = later(start, occupation(bytes, settings.bandwidth));
         self.busy_until = Some(sent);
@@ -95,10 +104,12 @@ mod tests {
 
     fn settings() -> impl Strategy<Value = LinkSettings> {
         let bandwidth = prop_oneof![Just(None), (0_u64..10_000_000_000).prop_map(Some)];
-        (0_u64..50_000, 0_u64..50_000, bandwidth).prop_map(|(delay, jitter, bandwidth)| LinkSettings {
-            delay: Duration::from_micros(delay),
-            jitter: Duration::from_micros(jitter),
-            bandwidth,
+        (0_u64..50_000, 0_u64..50_000, bandwidth).prop_map(|(delay, jitter, bandwidth)| {
+            LinkSettings {
+                delay: Duration::from_micros(delay),
+                jitter: Duration::from_micros(jitter),
+                bandwidth,
+            }
         })
     }
 
@@ -158,7 +169,11 @@ mod tests {
     #[test]
     fn jitter_is_even_around_the_delay() {
         const DRAWS: usize = 20_000;
-        let settings = LinkSettings { delay: Duration::from_millis(5), jitter: Duration::from_millis(2), bandwidth: None };
+        let settings = LinkSettings {
+            delay: Duration::from_millis(5),
+            jitter: Duration::from_millis(2),
+            bandwidth: None,
+        };
         let mut schedule = Schedule::new(1);
         let mut arrival = Instant::now();
         let mut total = Duration::ZERO;
@@ -172,7 +187,13 @@ mod tests {
             quarters[((delay.as_micros() - 3000) / 1000).min(3) as usize] += 1;
         }
         let mean = total / DRAWS as u32;
-        assert!(mean.abs_diff(settings.delay) < Duration::from_micros(40), "{mean:?}");
-        assert!(quarters.iter().all(|count| count.abs_diff(DRAWS / 4) < 300), "{quarters:?}");
+        assert!(
+            mean.abs_diff(settings.delay) < Duration::from_micros(40),
+            "{mean:?}"
+        );
+        assert!(
+            quarters.iter().all(|count| count.abs_diff(DRAWS / 4) < 300),
+            "{quarters:?}"
+        );
     }
 }

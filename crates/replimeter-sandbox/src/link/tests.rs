@@ -16,7 +16,10 @@ fn listener() -> TcpListener {
 }
 
 fn delay(micros: u64) -> LinkSettings {
-    LinkSettings { delay: Duration::from_micros(micros), ..LinkSettings::default() }
+    LinkSettings {
+        delay: Duration::from_micros(micros),
+        ..LinkSettings::default()
+    }
 }
 
 fn set_up(stream: &TcpStream) {
@@ -40,7 +43,9 @@ pub(super) fn connected(name: &str, settings: LinkSettings) -> (Link, TcpStream,
 fn random(bytes: usize, mut seed: u64) -> Vec<u8> {
     (0..bytes)
         .map(|_| {
-            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            seed = seed
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             (seed >> 56) as u8
         })
         .collect()
@@ -69,7 +74,12 @@ fn until(what: &str, condition: impl Fn() -> bool) {
 }
 
 /// Sends `count` messages, `gap` apart, and returns how long each was under way.
-pub(super) fn travel_times(from: &mut TcpStream, to: &mut TcpStream, count: usize, gap: Duration) -> Vec<Duration> {
+pub(super) fn travel_times(
+    from: &mut TcpStream,
+    to: &mut TcpStream,
+    count: usize,
+    gap: Duration,
+) -> Vec<Duration> {
     let mut from = from.try_clone().unwrap();
     let start = Instant::now();
     let sender = spawn(move || {
@@ -77,7 +87,8 @@ pub(super) fn travel_times(from: &mut TcpStream, to: &mut TcpStream, count: usiz
             let due = start + gap * number as u32;
             sleep(due.saturating_duration_since(Instant::now()));
             let sent = Instant::now() - start;
-            from.write_all(&(sent.as_nanos() as u64).to_le_bytes()).unwrap();
+            from.write_all(&(sent.as_nanos() as u64).to_le_bytes())
+                .unwrap();
         }
     });
     let times = (0..count)
@@ -100,7 +111,11 @@ pub(super) fn quantile(times: &mut [Duration], quantile: f64) -> Duration {
 fn delays_are_never_short_and_do_not_pile_up() {
     let (link, mut client, mut target) = connected("pile", delay(5000));
     let mut times = travel_times(&mut client, &mut target, 1000, Duration::from_micros(100));
-    assert!(times.iter().all(|time| *time >= Duration::from_millis(5)), "{:?}", times.iter().min());
+    assert!(
+        times.iter().all(|time| *time >= Duration::from_millis(5)),
+        "{:?}",
+        times.iter().min()
+    );
     // Piled up, the median would be 2.5 s. It is some dozen microseconds beyond the
     // delay, but on an overloaded machine this test itself reads late.
     let median = quantile(&mut times, 0.5);
@@ -112,7 +127,10 @@ fn delays_are_never_short_and_do_not_pile_up() {
     until("all is counted", || link.counters().to_client.bytes == 800);
     let counters = link.counters();
     assert_eq!(counters.to_target.bytes, 8000);
-    assert_eq!((counters.accepted, counters.open, counters.refused), (1, 1, 0));
+    assert_eq!(
+        (counters.accepted, counters.open, counters.refused),
+        (1, 1, 0)
+    );
     assert!(counters.to_target.late_most >= counters.to_target.late_total / 1000);
 }
 
@@ -121,10 +139,17 @@ fn bytes_pass_unchanged_both_ways_at_once() {
     const BYTES: usize = 6 * 1024 * 1024;
     for settings in [
         LinkSettings::default(),
-        LinkSettings { delay: Duration::from_millis(3), jitter: Duration::from_millis(2), bandwidth: Some(100_000_000) },
+        LinkSettings {
+            delay: Duration::from_millis(3),
+            jitter: Duration::from_millis(2),
+            bandwidth: Some(100_000_000),
+        },
     ] {
         let (link, client, target) = connected("both", settings);
-        let ends = [(client.try_clone().unwrap(), 1), (target.try_clone().unwrap(), 2)];
+        let ends = [
+            (client.try_clone().unwrap(), 1),
+            (target.try_clone().unwrap(), 2),
+        ];
         let senders = ends.map(|(mut stream, seed)| {
             spawn(move || {
                 let mut rest = &random(BYTES, seed)[..];
@@ -145,10 +170,16 @@ fn bytes_pass_unchanged_both_ways_at_once() {
                 assert!(got == random(BYTES, seed));
             })
         });
-        senders.into_iter().chain(receivers).for_each(|thread| thread.join().unwrap());
+        senders
+            .into_iter()
+            .chain(receivers)
+            .for_each(|thread| thread.join().unwrap());
         until("the connection ends", || link.counters().open == 0);
         let counters = link.counters();
-        assert_eq!((counters.to_target.bytes, counters.to_client.bytes), (BYTES as u64, BYTES as u64));
+        assert_eq!(
+            (counters.to_target.bytes, counters.to_client.bytes),
+            (BYTES as u64, BYTES as u64)
+        );
     }
 }
 
@@ -171,12 +202,17 @@ fn a_slow_receiver_holds_the_sender_up_and_loses_nothing() {
         expect(&mut target, &block);
     }
     sender.join().unwrap();
-    until("all is counted", || link.counters().to_target.bytes == BYTES as u64);
+    until("all is counted", || {
+        link.counters().to_target.bytes == BYTES as u64
+    });
 }
 
 #[test]
 fn bandwidth_limits_each_direction() {
-    let settings = LinkSettings { bandwidth: Some(1_000_000), ..delay(1000) };
+    let settings = LinkSettings {
+        bandwidth: Some(1_000_000),
+        ..delay(1000)
+    };
     let (_link, mut client, mut target) = connected("band", settings);
     let data = random(200_000, 4);
     let start = Instant::now();
@@ -194,7 +230,10 @@ fn bandwidth_limits_each_direction() {
 
 #[test]
 fn jitter_keeps_the_order() {
-    let settings = LinkSettings { jitter: Duration::from_millis(4), ..delay(5000) };
+    let settings = LinkSettings {
+        jitter: Duration::from_millis(4),
+        ..delay(5000)
+    };
     let (_link, mut client, mut target) = connected("jitter", settings);
     // Stamps that came in another order would give senseless times.
     let mut times = travel_times(&mut client, &mut target, 300, Duration::from_millis(1));
@@ -251,7 +290,9 @@ fn a_cut_holds_everything_and_healing_lets_it_go_on() {
     let elapsed = healed.elapsed();
     assert!(elapsed >= Duration::from_millis(40), "{elapsed:?}");
     assert!(elapsed < Duration::from_secs(2), "{elapsed:?}");
-    until("the connection that waited is served", || link.counters().accepted == 2);
+    until("the connection that waited is served", || {
+        link.counters().accepted == 2
+    });
     // And again, healed before anybody looks.
     link.set(delay(3_600_000_000));
     client.write_all(b"more").unwrap();
@@ -297,7 +338,11 @@ fn a_half_close_comes_in_order_and_after_the_delay() {
 fn an_abrupt_end_reaches_the_other_side() {
     for from_client in [true, false] {
         let (link, client, target) = connected("abrupt", delay(20_000));
-        let (mut ending, mut other) = if from_client { (client, target) } else { (target, client) };
+        let (mut ending, mut other) = if from_client {
+            (client, target)
+        } else {
+            (target, client)
+        };
         let start = Instant::now();
         ending.write_all(b"data").unwrap();
         // Let it arrive: a reset would take it along.
@@ -305,7 +350,10 @@ fn an_abrupt_end_reaches_the_other_side() {
         reset(&ending);
         drop(ending);
         expect(&mut other, b"data");
-        assert_eq!(other.read(&mut [0]).unwrap_err().kind(), ErrorKind::ConnectionReset);
+        assert_eq!(
+            other.read(&mut [0]).unwrap_err().kind(),
+            ErrorKind::ConnectionReset
+        );
         assert!(start.elapsed() >= Duration::from_millis(30));
         until("the connection ends", || link.counters().open == 0);
     }
@@ -330,16 +378,31 @@ fn a_refused_target_closes_the_connection() {
     let link = Link::to("refused", listener(), gone, delay(0)).unwrap();
     let mut client = TcpStream::connect(link.address()).unwrap();
     set_up(&client);
-    assert_eq!(client.read(&mut [0]).unwrap_err().kind(), ErrorKind::ConnectionReset);
+    assert_eq!(
+        client.read(&mut [0]).unwrap_err().kind(),
+        ErrorKind::ConnectionReset
+    );
     until("it is counted", || link.counters().open == 0);
-    assert_eq!(link.counters(), LinkCounters { accepted: 1, refused: 1, ..LinkCounters::default() });
+    assert_eq!(
+        link.counters(),
+        LinkCounters {
+            accepted: 1,
+            refused: 1,
+            ..LinkCounters::default()
+        }
+    );
 }
 
 /// The processor time of the threads of a link, and how many there are.
 pub(super) fn threads_of(name: &str) -> (u64, usize) {
     let tasks = procfs::process::Process::myself().unwrap().tasks().unwrap();
-    let named = tasks.flatten().filter(|task| task.stat().is_ok_and(|stat| stat.comm == name));
-    let times: Vec<u64> = named.filter_map(|task| task.schedstat().ok()).map(|stat| stat.sum_exec_runtime).collect();
+    let named = tasks
+        .flatten()
+        .filter(|task| task.stat().is_ok_and(|stat| stat.comm == name));
+    let times: Vec<u64> = named
+        .filter_map(|task| task.schedstat().ok())
+        .map(|stat| stat.sum_exec_runtime)
+        .collect();
     (times.iter().sum(), times.len())
 }
 

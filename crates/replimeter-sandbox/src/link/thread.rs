@@ -21,7 +21,9 @@ const PRIORITY: i32 = 2;
 pub(super) fn be_punctual() {
     // A refusal of either leaves deliveries later, and the counters show it.
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
-    let priority = libc::sched_param { sched_priority: PRIORITY };
+    let priority = libc::sched_param {
+        sched_priority: PRIORITY,
+    };
     #[allow(unsafe_code, reason = "no safe crate in use wraps sched_setscheduler")]
     // SAFETY: the call reads the one struct, which outlives it; 0 means this thread.
     let _ = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const priority) };
@@ -33,7 +35,10 @@ pub(super) struct Bell(OwnedFd);
 
 impl Bell {
     pub(super) fn new() -> io::Result<Self> {
-        Ok(Self(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?))
+        Ok(Self(eventfd(
+            0,
+            EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK,
+        )?))
     }
 
     pub(super) fn ring(&self) {
@@ -56,7 +61,12 @@ impl AsFd for Bell {
 /// Waits until one of `files` is ready or `most` has passed, forever without it.
 pub(super) fn wait(files: &mut [PollFd<'_>], most: Option<Duration>) -> io::Result<()> {
     // A wait too long for the system is cut short; every caller looks at the clock itself.
-    let most = most.map(|most| Timespec::try_from(most).unwrap_or(Timespec { tv_sec: 3600, tv_nsec: 0 }));
+    let most = most.map(|most| {
+        Timespec::try_from(most).unwrap_or(Timespec {
+            tv_sec: 3600,
+            tv_nsec: 0,
+        })
+    });
     match poll(files, most.as_ref()) {
         Ok(_) | Err(Errno::INTR) => Ok(()),
         Err(error) => Err(error.into()),

@@ -13,16 +13,30 @@ impl Starter<'_> {
     /// semi-synchronous replication on.
     pub(super) fn connect_channels(&self, started: &mut [Started]) -> Result<(), SandboxError> {
         let chained = self.mode() == Mode::Chain;
-        let sources: Vec<usize> = (0..started.len()).map(|index| if chained { index.saturating_sub(1) } else { 0 }).collect();
-        let endpoints: Vec<(String, u16)> =
-            started.iter().map(|server| (server.member.node.name.clone(), server.member.node.endpoint.port)).collect();
+        let sources: Vec<usize> = (0..started.len())
+            .map(|index| if chained { index.saturating_sub(1) } else { 0 })
+            .collect();
+        let endpoints: Vec<(String, u16)> = started
+            .iter()
+            .map(|server| {
+                (
+                    server.member.node.name.clone(),
+                    server.member.node.endpoint.port,
+                )
+            })
+            .collect();
         for (server, source) in started.iter_mut().zip(&sources).skip(1) {
             server.member.source = Some(endpoints[*source].0.clone());
         }
         let mut ports: Vec<u16> = sources.iter().map(|source| endpoints[*source].1).collect();
         if let Some(spec) = &self.settings.spec.link {
             for (index, port) in ports.iter_mut().enumerate().skip(1) {
-                *port = self.put_link(&endpoints[sources[index]].0, &endpoints[index].0, *port, spec)?;
+                *port = self.put_link(
+                    &endpoints[sources[index]].0,
+                    &endpoints[index].0,
+                    *port,
+                    spec,
+                )?;
             }
         }
         let started = &*started;
@@ -35,9 +49,13 @@ impl Starter<'_> {
                 let words = self.words(&mut session)?;
                 session.run(doing, &format!("SET GLOBAL {}_enabled = 1", words.replica))?;
             }
-            let index = endpoints.iter().position(|(name, _)| *name == server.member.node.name).unwrap_or_default();
+            let index = endpoints
+                .iter()
+                .position(|(name, _)| *name == server.member.node.name)
+                .unwrap_or_default();
             let port = ports[index];
-            for alternatives in engine::replicate(self.installs.replica.engine, port, self.password) {
+            for alternatives in engine::replicate(self.installs.replica.engine, port, self.password)
+            {
                 session.run_first(doing, &alternatives)?;
             }
             Ok(())
@@ -54,15 +72,32 @@ impl Starter<'_> {
 
     /// Puts a link of ours in front of the source's port, for one replica, and
     /// returns the port of the link.
-    fn put_link(&self, source: &str, replica: &str, port: u16, spec: &LinkSpec) -> Result<u16, SandboxError> {
+    fn put_link(
+        &self,
+        source: &str,
+        replica: &str,
+        port: u16,
+        spec: &LinkSpec,
+    ) -> Result<u16, SandboxError> {
         let name = format!("{source}-{replica}");
         let start = || {
             let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-            let link = Link::to(&name, listener, SocketAddr::from((Ipv4Addr::LOCALHOST, port)), link_settings(spec))?;
+            let link = Link::to(
+                &name,
+                listener,
+                SocketAddr::from((Ipv4Addr::LOCALHOST, port)),
+                link_settings(spec),
+            )?;
             Ok((link.address().port(), link))
         };
-        let (port, link) = start().map_err(|source| SandboxError::Link { name: name.clone(), source })?;
-        self.open_links().push(Wire { name, links: vec![link] });
+        let (port, link) = start().map_err(|source| SandboxError::Link {
+            name: name.clone(),
+            source,
+        })?;
+        self.open_links().push(Wire {
+            name,
+            links: vec![link],
+        });
         Ok(port)
     }
 
@@ -77,9 +112,15 @@ impl Starter<'_> {
     fn await_receiver(&self, server: &Started) -> Result<(), SandboxError> {
         self.await_state(server, |session| {
             let channels = flavour::channels(self.installs.replica.engine, session)?;
-            let running = channels.first().is_some_and(|channel| channel.io_running == "Yes");
+            let running = channels
+                .first()
+                .is_some_and(|channel| channel.io_running == "Yes");
             self.refuse_broken(&channels, server)?;
-            Ok((!running).then(|| channels.first().map_or_else(|| "it is no replica".to_owned(), flavour::Channel::state)))
+            Ok((!running).then(|| {
+                channels
+                    .first()
+                    .map_or_else(|| "it is no replica".to_owned(), flavour::Channel::state)
+            }))
         })
     }
 
@@ -89,17 +130,33 @@ impl Starter<'_> {
         let doing = "cannot turn semi-synchronous replication on";
         let spec = &self.settings.spec;
         if let Some(point) = spec.wait_point {
-            session.run(doing, &format!("SET GLOBAL {}_wait_point = '{}'", words.primary, point.variable()))?;
+            session.run(
+                doing,
+                &format!(
+                    "SET GLOBAL {}_wait_point = '{}'",
+                    words.primary,
+                    point.variable()
+                ),
+            )?;
         }
-        if let (Some(wanted), Engine::MySql) = (spec.wait_for_replicas, self.installs.primary.engine) {
-            session.run(doing, &format!("SET GLOBAL {}_{} = {wanted}", words.primary, words.count))?;
+        if let (Some(wanted), Engine::MySql) =
+            (spec.wait_for_replicas, self.installs.primary.engine)
+        {
+            session.run(
+                doing,
+                &format!("SET GLOBAL {}_{} = {wanted}", words.primary, words.count),
+            )?;
         }
         session.run(doing, &format!("SET GLOBAL {}_enabled = 1", words.primary))?;
         Ok(())
     }
 
     /// Waits until the primary itself says that so many replicas acknowledge.
-    pub(super) fn await_semi_sync(&self, primary: &Started, replicas: u64) -> Result<(), SandboxError> {
+    pub(super) fn await_semi_sync(
+        &self,
+        primary: &Started,
+        replicas: u64,
+    ) -> Result<(), SandboxError> {
         self.await_state(primary, |session| {
             let state = semi_sync::state(session)?.0.unwrap_or_default();
             let ready = state.active && state.clients == replicas;
@@ -114,13 +171,26 @@ impl Starter<'_> {
     }
 
     /// An error when a replica cannot come right by itself.
-    pub(super) fn refuse_broken(&self, channels: &[flavour::Channel], server: &Started) -> Result<(), SandboxError> {
-        let broken = |state: String| Err(SandboxError::NotReplicating { node: server.member.node.name.clone(), state });
-        let Some(channel) = channels.first() else { return broken("it is no replica".to_owned()) };
+    pub(super) fn refuse_broken(
+        &self,
+        channels: &[flavour::Channel],
+        server: &Started,
+    ) -> Result<(), SandboxError> {
+        let broken = |state: String| {
+            Err(SandboxError::NotReplicating {
+                node: server.member.node.name.clone(),
+                state,
+            })
+        };
+        let Some(channel) = channels.first() else {
+            return broken("it is no replica".to_owned());
+        };
         if let Some(reason) = channel.filters.swallows("replimeter", "sentinel") {
             return broken(format!("its replication filter {reason}"));
         }
-        if !channel.sql_error.is_empty() || (channel.io_running == "No" && !channel.io_error.is_empty()) {
+        if !channel.sql_error.is_empty()
+            || (channel.io_running == "No" && !channel.io_error.is_empty())
+        {
             return broken(channel.state());
         }
         Ok(())

@@ -16,8 +16,14 @@ use crate::{binaries::Install, engine, error::SandboxError, process};
 impl Starter<'_> {
     /// A plugin folder for one server: links to its own plugins, and our library.
     /// Nothing is written into the system's. `None` when there is nothing to add.
-    pub(super) fn plugin_folder(&self, install: &Install, folder: &Path) -> Result<Option<PathBuf>, SandboxError> {
-        let Some(library) = &self.installs.udf else { return Ok(None) };
+    pub(super) fn plugin_folder(
+        &self,
+        install: &Install,
+        folder: &Path,
+    ) -> Result<Option<PathBuf>, SandboxError> {
+        let Some(library) = &self.installs.udf else {
+            return Ok(None);
+        };
         let disk = SandboxError::disk;
         let plugins = folder.join("plugins");
         fs::create_dir(&plugins).map_err(disk("create the folder", &plugins))?;
@@ -34,7 +40,8 @@ impl Starter<'_> {
         let _ = fs::remove_file(&copy);
         fs::copy(library, &copy).map_err(disk("copy the library to", &copy))?;
         for (path, mode) in [(&copy, 0o644), (&plugins, 0o755)] {
-            fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(disk("set the permissions of", path))?;
+            fs::set_permissions(path, fs::Permissions::from_mode(mode))
+                .map_err(disk("set the permissions of", path))?;
         }
         Ok(Some(plugins))
     }
@@ -57,7 +64,10 @@ impl Starter<'_> {
                 hint: hint.to_owned(),
             };
             if spec.udf {
-                let called = session.value("cannot call our functions", "SELECT CONCAT(NOW_USEC(), NOW_NSEC())");
+                let called = session.value(
+                    "cannot call our functions",
+                    "SELECT CONCAT(NOW_USEC(), NOW_NSEC())",
+                );
                 called.map_err(|error| {
                     // MariaDB says nothing of what fails in an init file; asked again it does.
                     let again = self.define_functions(&mut session).err().unwrap_or(error);
@@ -73,7 +83,10 @@ impl Starter<'_> {
                     "SELECT SUPPORT FROM information_schema.ENGINES WHERE ENGINE = 'FEDERATED'",
                 )?;
                 if !matches!(support.as_deref(), Some("YES" | "DEFAULT")) {
-                    return Err(refuse("has not turned on the engine FEDERATED".to_owned(), "the log above may name the cause"));
+                    return Err(refuse(
+                        "has not turned on the engine FEDERATED".to_owned(),
+                        "the log above may name the cause",
+                    ));
                 }
             }
             Ok(())
@@ -86,6 +99,8 @@ impl Starter<'_> {
         if self.mode() == Mode::Galera {
             session.run(doing, "SET SESSION wsrep_on=0")?;
         }
-        engine::functions().iter().try_for_each(|sql| session.run(doing, sql))
+        engine::functions()
+            .iter()
+            .try_for_each(|sql| session.run(doing, sql))
     }
 }

@@ -11,20 +11,32 @@ use crate::{abilities::Abilities, binaries::Install, error::SandboxError, sandbo
 impl Starter<'_> {
     /// Writes the view in which every node of this sandbox would have been: with it
     /// the nodes find their quorum by themselves (Galera's `pc.recovery`).
-    pub(super) fn write_view(&self, data: &Path, index: usize, count: usize) -> Result<(), SandboxError> {
+    pub(super) fn write_view(
+        &self,
+        data: &Path,
+        index: usize,
+        count: usize,
+    ) -> Result<(), SandboxError> {
         if count == 1 {
             return Ok(());
         }
         let path = data.join("gvwstate.dat");
-        let mut text =
-            format!("my_uuid: {}\n#vwbeg\nview_id: 3 {} 1\nbootstrap: 0\n", self.identity.uuid(index), self.identity.uuid(0));
+        let mut text = format!(
+            "my_uuid: {}\n#vwbeg\nview_id: 3 {} 1\nbootstrap: 0\n",
+            self.identity.uuid(index),
+            self.identity.uuid(0)
+        );
         for member in 0..count {
             text.push_str(&format!("member: {} 0\n", self.identity.uuid(member)));
         }
         text.push_str("#vwend\n");
         // Never through a link: the folder is the servers' user's already.
         write_private(&path, &text).map_err(SandboxError::disk("write", &path))?;
-        self.settings.home.user().own(&path).map_err(SandboxError::disk("change the owner of", &path))
+        self.settings
+            .home
+            .user()
+            .own(&path)
+            .map_err(SandboxError::disk("change the owner of", &path))
     }
 
     /// What a node is started with.
@@ -35,14 +47,24 @@ impl Starter<'_> {
         names: &[String],
         ports: &[Ports],
     ) -> Result<Vec<String>, SandboxError> {
-        let Abilities { galera: Some(library), .. } = &install.abilities else {
+        let Abilities {
+            galera: Some(library),
+            ..
+        } = &install.abilities
+        else {
             // `require` has refused such a server already.
-            return Err(SandboxError::Impossible { what: "the server has no Galera library".to_owned(), hint: String::new() });
+            return Err(SandboxError::Impossible {
+                what: "the server has no Galera library".to_owned(),
+                hint: String::new(),
+            });
         };
         let own = ports[index];
         // A lone node has nobody to find a quorum with: it founds its cluster.
         let alone = ports.len() == 1;
-        let addresses: Vec<String> = ports.iter().map(|ports| format!("127.0.0.1:{}", ports.group)).collect();
+        let addresses: Vec<String> = ports
+            .iter()
+            .map(|ports| format!("127.0.0.1:{}", ports.group))
+            .collect();
         let mut provider = format!(
             "base_port={};gmcast.listen_addr=tcp://127.0.0.1:{};ist.recv_addr=127.0.0.1:{}",
             own.group, own.group, own.incremental
@@ -63,7 +85,14 @@ impl Starter<'_> {
             format!("--wsrep-provider={}", library.display()),
             // At most 32 bytes.
             format!("--wsrep-cluster-name=replimeter-{}", self.identity.short()),
-            format!("--wsrep-cluster-address=gcomm://{}", if alone { String::new() } else { addresses.join(",") }),
+            format!(
+                "--wsrep-cluster-address=gcomm://{}",
+                if alone {
+                    String::new()
+                } else {
+                    addresses.join(",")
+                }
+            ),
             format!("--wsrep-node-name={}", names[index]),
             format!("--wsrep-node-address=127.0.0.1:{}", own.group),
             format!("--wsrep-node-incoming-address=127.0.0.1:{}", own.sql),

@@ -8,17 +8,33 @@ use crate::{engine::REPLICATION_USER, error::SandboxError, process};
 impl Starter<'_> {
     /// What a member is started with.
     pub(super) fn group_arguments(&self, index: usize, ports: &[Ports]) -> Vec<String> {
-        let seeds: Vec<String> = ports.iter().map(|ports| format!("127.0.0.1:{}", ports.group)).collect();
-        let single = if self.settings.spec.multi_primary { ("OFF", "ON") } else { ("ON", "OFF") };
+        let seeds: Vec<String> = ports
+            .iter()
+            .map(|ports| format!("127.0.0.1:{}", ports.group))
+            .collect();
+        let single = if self.settings.spec.multi_primary {
+            ("OFF", "ON")
+        } else {
+            ("ON", "OFF")
+        };
         vec![
             "--plugin-load-add=group_replication.so".to_owned(),
-            format!("--loose-group-replication-group-name={}", self.identity.uuid(0)),
-            format!("--loose-group-replication-local-address=127.0.0.1:{}", ports[index].group),
+            format!(
+                "--loose-group-replication-group-name={}",
+                self.identity.uuid(0)
+            ),
+            format!(
+                "--loose-group-replication-local-address=127.0.0.1:{}",
+                ports[index].group
+            ),
             format!("--loose-group-replication-group-seeds={}", seeds.join(",")),
             "--loose-group-replication-start-on-boot=OFF".to_owned(),
             "--loose-group-replication-bootstrap-group=OFF".to_owned(),
             format!("--loose-group-replication-single-primary-mode={}", single.0),
-            format!("--loose-group-replication-enforce-update-everywhere-checks={}", single.1),
+            format!(
+                "--loose-group-replication-enforce-update-everywhere-checks={}",
+                single.1
+            ),
             // Members listen on every interface, and by themselves would let in private networks.
             "--loose-group-replication-ip-allowlist=127.0.0.1/32".to_owned(),
             "--loose-group-replication-ip-whitelist=127.0.0.1/32".to_owned(),
@@ -50,7 +66,13 @@ impl Starter<'_> {
         let mut session = Session::open(&server.member.node)?;
         let doing = "cannot prepare the member";
         // Nothing that the start itself wrote may stand in the way of joining.
-        session.run_first(doing, &["RESET BINARY LOGS AND GTIDS".to_owned(), "RESET MASTER".to_owned()])?;
+        session.run_first(
+            doing,
+            &[
+                "RESET BINARY LOGS AND GTIDS".to_owned(),
+                "RESET MASTER".to_owned(),
+            ],
+        )?;
         let password = self.password;
         let new = format!(
             "CHANGE REPLICATION SOURCE TO SOURCE_USER='{REPLICATION_USER}', SOURCE_PASSWORD='{password}' FOR CHANNEL 'group_replication_recovery'"
@@ -63,21 +85,23 @@ impl Starter<'_> {
     }
 
     fn start_group(&self, session: &mut Session, server: &Started) -> Result<(), SandboxError> {
-        session.run("cannot start group replication", "START GROUP_REPLICATION").map_err(|error| {
-            let log = process::log_tail(&server.member.log());
-            if port_taken(&log) {
-                return SandboxError::NotReady {
+        session
+            .run("cannot start group replication", "START GROUP_REPLICATION")
+            .map_err(|error| {
+                let log = process::log_tail(&server.member.log());
+                if port_taken(&log) {
+                    return SandboxError::NotReady {
+                        node: server.member.node.name.clone(),
+                        seconds: 0,
+                        state: error.to_string(),
+                        log,
+                    };
+                }
+                SandboxError::NotReplicating {
                     node: server.member.node.name.clone(),
-                    seconds: 0,
-                    state: error.to_string(),
-                    log,
-                };
-            }
-            SandboxError::NotReplicating {
-                node: server.member.node.name.clone(),
-                state: format!("{error}; the end of its log:\n{log}"),
-            }
-        })
+                    state: format!("{error}; the end of its log:\n{log}"),
+                }
+            })
     }
 
     /// Waits until a member sees so many members, all of them online.

@@ -96,7 +96,9 @@ impl Identity {
     /// A `server_id` that no other sandbox's servers have, as far as chance goes:
     /// MariaDB tells its servers apart by nothing else.
     pub(crate) fn server_id(&self, number: usize) -> u32 {
-        let base = u32::from_str_radix(&self.digits[..6], 16).unwrap_or(1).max(1);
+        let base = u32::from_str_radix(&self.digits[..6], 16)
+            .unwrap_or(1)
+            .max(1);
         base << 8 | (u32::try_from(number).unwrap_or(0) + 1)
     }
 
@@ -104,7 +106,14 @@ impl Identity {
     pub(crate) fn uuid(&self, number: usize) -> String {
         let digits = &self.digits;
         // Version and variant of a random UUID (RFC 9562).
-        format!("{:08x}-{}-4{}-8{}-{}", number + 1, &digits[8..12], &digits[13..16], &digits[17..20], &digits[20..32])
+        format!(
+            "{:08x}-{}-4{}-8{}-{}",
+            number + 1,
+            &digits[8..12],
+            &digits[13..16],
+            &digits[17..20],
+            &digits[20..32]
+        )
     }
 }
 
@@ -138,7 +147,8 @@ impl<'a> Starter<'a> {
         entry: &'a Arc<Entry>,
         stop: &'a AtomicBool,
     ) -> Result<Self, SandboxError> {
-        let digits = crate::sandbox::random_password().map_err(SandboxError::disk("read", Path::new("/dev/urandom")))?;
+        let digits = crate::sandbox::random_password()
+            .map_err(SandboxError::disk("read", Path::new("/dev/urandom")))?;
         let identity = Identity { digits };
         // A data directory is shaped by options for all; those for one server act when it starts.
         let shaping: Vec<ServerOption> = settings
@@ -148,13 +158,23 @@ impl<'a> Starter<'a> {
             .filter(|option| option.node.is_none())
             .map(|option| option.option.clone())
             .collect();
-        let maker = seed::Maker { home: &settings.home, place, servers: &entry.servers, options: &shaping, stop };
+        let maker = seed::Maker {
+            home: &settings.home,
+            place,
+            servers: &entry.servers,
+            options: &shaping,
+            stop,
+        };
         let make = |install: &Install| match settings.spec.shape.mode() {
             Mode::Galera => maker.galera(install),
             _ => maker.plain(install),
         };
         let primary = make(&installs.primary)?;
-        let replica = if installs.replica == installs.primary { primary.clone() } else { make(&installs.replica)? };
+        let replica = if installs.replica == installs.primary {
+            primary.clone()
+        } else {
+            make(&installs.replica)?
+        };
         Ok(Self {
             settings,
             installs,
@@ -166,7 +186,11 @@ impl<'a> Starter<'a> {
             links: Mutex::default(),
             doors: Mutex::default(),
             died: Mutex::default(),
-            shares: Arc::new(Shares::make(settings.spec.cpus, settings.spec.shape, entry)?),
+            shares: Arc::new(Shares::make(
+                settings.spec.cpus,
+                settings.spec.shape,
+                entry,
+            )?),
         })
     }
 
@@ -194,7 +218,11 @@ impl<'a> Starter<'a> {
     }
 
     fn interrupted(&self) -> Result<(), SandboxError> {
-        if self.stop.load(Ordering::Relaxed) { Err(SandboxError::Interrupted) } else { Ok(()) }
+        if self.stop.load(Ordering::Relaxed) {
+            Err(SandboxError::Interrupted)
+        } else {
+            Ok(())
+        }
     }
 
     /// Starts everything; again with other ports when one was taken meanwhile.
@@ -213,9 +241,19 @@ impl<'a> Starter<'a> {
                 }
                 other => {
                     let started = other?;
-                    let links = self.links.into_inner().unwrap_or_else(PoisonError::into_inner);
-                    let doors = self.doors.into_inner().unwrap_or_else(PoisonError::into_inner);
-                    return Ok(Running { started, links, doors });
+                    let links = self
+                        .links
+                        .into_inner()
+                        .unwrap_or_else(PoisonError::into_inner);
+                    let doors = self
+                        .doors
+                        .into_inner()
+                        .unwrap_or_else(PoisonError::into_inner);
+                    return Ok(Running {
+                        started,
+                        links,
+                        doors,
+                    });
                 }
             }
         }
@@ -223,36 +261,71 @@ impl<'a> Starter<'a> {
     }
 
     fn attempt(&self, names: &[String]) -> Result<Vec<Started>, SandboxError> {
-        let reserve = || ports::reserve().map_err(SandboxError::disk("reserve a port for", &self.entry.folder));
+        let reserve = || {
+            ports::reserve().map_err(SandboxError::disk("reserve a port for", &self.entry.folder))
+        };
         let ports = names
             .iter()
             .map(|_| {
                 let sql = reserve()?;
-                let group = if self.mode().has_members() { reserve()? } else { 0 };
-                let (incremental, transfer) = if self.mode() == Mode::Galera { (reserve()?, reserve()?) } else { (0, 0) };
-                Ok(Ports { sql, group, incremental, transfer })
+                let group = if self.mode().has_members() {
+                    reserve()?
+                } else {
+                    0
+                };
+                let (incremental, transfer) = if self.mode() == Mode::Galera {
+                    (reserve()?, reserve()?)
+                } else {
+                    (0, 0)
+                };
+                Ok(Ports {
+                    sql,
+                    group,
+                    incremental,
+                    transfer,
+                })
             })
             .collect::<Result<Vec<Ports>, SandboxError>>()?;
-        let networks = if self.mode().has_members() { self.networks(names, &ports)? } else { Vec::new() };
+        let networks = if self.mode().has_members() {
+            self.networks(names, &ports)?
+        } else {
+            Vec::new()
+        };
         let started: Vec<Result<Started, SandboxError>> = thread::scope(|scope| {
             let (ports, networks) = (&ports, &networks);
             let threads: Vec<_> = (0..names.len())
-                .map(|index| scope.spawn(move || self.start_one(index, names, ports, networks.get(index))))
+                .map(|index| {
+                    scope.spawn(move || self.start_one(index, names, ports, networks.get(index)))
+                })
                 .collect();
             threads.into_iter().map(join).collect()
         });
         // Others may have died of the first one's death, or have been waiting for it.
-        if let Some(died) = self.died.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        if let Some(died) = self
+            .died
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take()
+        {
             return Err(died);
         }
         let mut started = started.into_iter().collect::<Result<Vec<_>, _>>()?;
         let connected = match self.mode() {
-            Mode::None | Mode::Async | Mode::SemiSync | Mode::Chain => self.connect_channels(&mut started),
+            Mode::None | Mode::Async | Mode::SemiSync | Mode::Chain => {
+                self.connect_channels(&mut started)
+            }
             Mode::Galera => self.await_galera(&started),
             Mode::Group => self.form_group(&started),
         };
-        let proven = connected.and_then(|()| self.prove_extras(&started)).and_then(|()| self.prove(&started));
-        if let Some(died) = self.died.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        let proven = connected
+            .and_then(|()| self.prove_extras(&started))
+            .and_then(|()| self.prove(&started));
+        if let Some(died) = self
+            .died
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take()
+        {
             return Err(died);
         }
         proven.map(|()| started)
@@ -268,20 +341,35 @@ impl<'a> Starter<'a> {
         let name = &names[index];
         let role = role_of(self.mode(), index);
         let is_replica = role == replimeter_model::target::Role::Replica;
-        let install = if is_replica { &self.installs.replica } else { &self.installs.primary };
+        let install = if is_replica {
+            &self.installs.replica
+        } else {
+            &self.installs.primary
+        };
         let folder = self.entry.folder.join(name);
         let disk = SandboxError::disk;
         fs::create_dir(&folder).map_err(disk("create the folder", &folder))?;
         let data = folder.join("data");
         let user = self.settings.home.user();
         copy::folder(&self.seeds[usize::from(is_replica)].path, &data, user)?;
-        fs::set_permissions(&data, fs::Permissions::from_mode(0o700)).map_err(disk("set the permissions of", &data))?;
+        fs::set_permissions(&data, fs::Permissions::from_mode(0o700))
+            .map_err(disk("set the permissions of", &data))?;
         let init_file = folder.join("init.sql");
-        write_private(&init_file, &engine::init_sql(install.engine, self.mode(), self.password, self.installs.udf.is_some()))
-            .map_err(disk("write", &init_file))?;
+        write_private(
+            &init_file,
+            &engine::init_sql(
+                install.engine,
+                self.mode(),
+                self.password,
+                self.installs.udf.is_some(),
+            ),
+        )
+        .map_err(disk("write", &init_file))?;
         // The folder stays ours: in it we write a log, which must not be led elsewhere by a link.
-        fs::set_permissions(&folder, fs::Permissions::from_mode(0o711)).map_err(disk("set the permissions of", &folder))?;
-        user.own(&init_file).map_err(disk("change the owner of", &init_file))?;
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o711))
+            .map_err(disk("set the permissions of", &folder))?;
+        user.own(&init_file)
+            .map_err(disk("change the owner of", &init_file))?;
         let mut arguments = match self.mode() {
             Mode::Galera => {
                 self.write_view(&data, index, names.len())?;
@@ -319,15 +407,23 @@ impl<'a> Starter<'a> {
             options: &options,
         };
         let mut command = engine::serve(&spec);
-        command.env(process::MARK, &self.entry.folder).env(process::TOKEN, &self.entry.token);
+        command
+            .env(process::MARK, &self.entry.folder)
+            .env(process::TOKEN, &self.entry.token);
         self.shares.prepare(&mut command, index);
         process::log_to(&mut command, &log).map_err(disk("open the log", &log))?;
         let command_line: Vec<String> = std::iter::once(command.get_program())
             .chain(command.get_args())
             .map(|word| word.to_string_lossy().into_owned())
             .collect();
-        let spawn = |source| SandboxError::Spawn { program: install.program.display().to_string(), source };
-        let number = self.entry.servers.adopt(process::spawn(command, user, namespace).map_err(spawn)?);
+        let spawn = |source| SandboxError::Spawn {
+            program: install.program.display().to_string(),
+            source,
+        };
+        let number = self
+            .entry
+            .servers
+            .adopt(process::spawn(command, user, namespace).map_err(spawn)?);
         // Before it has done anything worth measuring; its threads come along.
         let pid = self.entry.servers.pid(number).unwrap_or_default();
         if let Err(error) = self.shares.hold(pid, index) {
@@ -342,7 +438,18 @@ impl<'a> Starter<'a> {
         // The password in it is needed no longer.
         fs::remove_file(&init_file).map_err(disk("remove", &init_file))?;
         let version = format!("{} {}", install.engine.product(), install.version);
-        Ok(Started { member: Member { node, role, source: None, pid, folder, number, version }, command_line })
+        Ok(Started {
+            member: Member {
+                node,
+                role,
+                source: None,
+                pid,
+                folder,
+                number,
+                version,
+            },
+            command_line,
+        })
     }
 
     fn node(&self, name: &str, port: u16, namespace: Option<&Namespace>) -> Node {
@@ -363,7 +470,10 @@ impl<'a> Starter<'a> {
             self.still_runs(&node.name, number, log)?;
             match Session::open(node) {
                 Ok(_) => return Ok(()),
-                Err(error) if began.elapsed() > READY || (error.kind == ErrorKind::AccessDenied && began.elapsed() > LET_IN) => {
+                Err(error)
+                    if began.elapsed() > READY
+                        || (error.kind == ErrorKind::AccessDenied && began.elapsed() > LET_IN) =>
+                {
                     return Err(not_ready(&node.name, error.to_string(), log));
                 }
                 Err(_) => thread::sleep(Duration::from_millis(10)),
@@ -405,7 +515,9 @@ impl<'a> Starter<'a> {
                 Ok(None) => return Ok(()),
                 Ok(Some(words)) => words,
                 // A node that joins a cluster may close its connections.
-                Err(SandboxError::Server(error)) if matches!(error.kind, ErrorKind::Lost | ErrorKind::Timeout) => {
+                Err(SandboxError::Server(error))
+                    if matches!(error.kind, ErrorKind::Lost | ErrorKind::Timeout) =>
+                {
                     if let Ok(again) = Session::open(&server.member.node) {
                         session = again;
                     }
@@ -428,7 +540,10 @@ impl<'a> Starter<'a> {
     ) -> Result<(), SandboxError> {
         thread::scope(|scope| {
             let work = &work;
-            let threads: Vec<_> = servers.into_iter().map(|server| scope.spawn(move || work(server))).collect();
+            let threads: Vec<_> = servers
+                .into_iter()
+                .map(|server| scope.spawn(move || work(server)))
+                .collect();
             // Every one is waited for, or the scope would wait for it without telling why.
             threads.into_iter().map(join).fold(Ok(()), Result::and)
         })
@@ -440,11 +555,20 @@ const PROVIDER_OPTIONS: &str = "wsrep_provider_options";
 
 /// A link's settings as the link takes them.
 pub(crate) fn link_settings(spec: &LinkSpec) -> LinkSettings {
-    LinkSettings { delay: spec.delay.0, jitter: spec.jitter.0, bandwidth: spec.bandwidth.map(Bandwidth::bytes) }
+    LinkSettings {
+        delay: spec.delay.0,
+        jitter: spec.jitter.0,
+        bandwidth: spec.bandwidth.map(Bandwidth::bytes),
+    }
 }
 
 fn not_ready(node: &str, state: String, log: &Path) -> SandboxError {
-    SandboxError::NotReady { node: node.to_owned(), seconds: READY.as_secs(), state, log: process::log_tail(log) }
+    SandboxError::NotReady {
+        node: node.to_owned(),
+        seconds: READY.as_secs(),
+        state,
+        log: process::log_tail(log),
+    }
 }
 
 /// Whether it failed because somebody had taken a port meanwhile.
@@ -458,17 +582,25 @@ fn of_a_port(error: &SandboxError) -> bool {
 
 fn port_taken(log: &str) -> bool {
     let log = log.to_ascii_lowercase();
-    log.contains("address already in use") || log.contains("bind on tcp/ip port") || log.contains("unable to bind to")
+    log.contains("address already in use")
+        || log.contains("bind on tcp/ip port")
+        || log.contains("unable to bind to")
 }
 
 /// A thread's result; its panic becomes ours, so that the sandbox is dropped.
 fn join<T>(thread: thread::ScopedJoinHandle<'_, T>) -> T {
-    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    thread
+        .join()
+        .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 /// The value of an option; of several the last.
 pub(crate) fn option_value<'o>(options: &'o [ServerOption], name: &str) -> Option<&'o str> {
-    options.iter().rev().find(|option| option.name == name).and_then(|option| option.value.as_deref())
+    options
+        .iter()
+        .rev()
+        .find(|option| option.name == name)
+        .and_then(|option| option.value.as_deref())
 }
 
 #[cfg(test)]
@@ -477,11 +609,16 @@ mod tests {
 
     #[test]
     fn uuids_differ_and_are_well_formed() {
-        let identity = Identity { digits: "0123456789abcdef0123456789abcdef".to_owned() };
+        let identity = Identity {
+            digits: "0123456789abcdef0123456789abcdef".to_owned(),
+        };
         assert_eq!(identity.server_id(1), 0x0123_4502);
         let (one, two) = (identity.uuid(0), identity.uuid(1));
         assert_ne!(one, two);
-        assert_eq!(one.split('-').map(str::len).collect::<Vec<_>>(), [8, 4, 4, 4, 12]);
+        assert_eq!(
+            one.split('-').map(str::len).collect::<Vec<_>>(),
+            [8, 4, 4, 4, 12]
+        );
         assert!(one.as_bytes()[14] == b'4' && one.as_bytes()[19] == b'8');
     }
 

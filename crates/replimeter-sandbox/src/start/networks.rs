@@ -18,7 +18,12 @@ const CLIENTS: &str = "clients";
 impl Starter<'_> {
     /// The ports at which members reach one another.
     fn between_members(&self, ports: &Ports) -> Vec<u16> {
-        let Ports { sql, group, incremental, transfer } = *ports;
+        let Ports {
+            sql,
+            group,
+            incremental,
+            transfer,
+        } = *ports;
         match self.mode() {
             Mode::Galera => vec![group, incremental, transfer],
             // A member that joins fetches what it lacks as any replica does.
@@ -27,8 +32,14 @@ impl Starter<'_> {
     }
 
     /// Networks with links between every two of them; none when no link is asked for.
-    pub(super) fn networks(&self, names: &[String], ports: &[Ports]) -> Result<Vec<Namespace>, SandboxError> {
-        let Some(spec) = &self.settings.spec.link else { return Ok(Vec::new()) };
+    pub(super) fn networks(
+        &self,
+        names: &[String],
+        ports: &[Ports],
+    ) -> Result<Vec<Namespace>, SandboxError> {
+        let Some(spec) = &self.settings.spec.link else {
+            return Ok(Vec::new());
+        };
         let refuse = |source: io::Error| {
             SandboxError::Impossible {
             what: format!(
@@ -40,14 +51,26 @@ impl Starter<'_> {
                 .to_owned(),
         }
         };
-        let networks = names.iter().map(|_| network::create()).collect::<io::Result<Vec<_>>>().map_err(refuse)?;
+        let networks = names
+            .iter()
+            .map(|_| network::create())
+            .collect::<io::Result<Vec<_>>>()
+            .map_err(refuse)?;
         let settings = link_settings(spec);
         for one in 0..names.len() {
             // From our own network straight to the member: for clients that we do not start.
             let name = format!("{CLIENTS}-{}", names[one]);
-            let put = |from: Option<&Namespace>, to: usize, port: u16, settings: LinkSettings, name: &str| {
-                network::link(name, from, &networks[to], port, settings)
-                    .map_err(|source| SandboxError::Link { name: name.to_owned(), source })
+            let put = |from: Option<&Namespace>,
+                       to: usize,
+                       port: u16,
+                       settings: LinkSettings,
+                       name: &str| {
+                network::link(name, from, &networks[to], port, settings).map_err(|source| {
+                    SandboxError::Link {
+                        name: name.to_owned(),
+                        source,
+                    }
+                })
             };
             let clients = put(None, one, ports[one].sql, LinkSettings::default(), &name)?;
             self.open_doors().push(clients);

@@ -8,7 +8,10 @@ use crate::error::SandboxError;
 
 /// Answers of a server to which the sentinel's schema or table has not come yet.
 fn not_there_yet(error: &ServerError) -> bool {
-    matches!(error.kind, ErrorKind::Statement(code::NO_SUCH_TABLE | code::UNKNOWN_SCHEMA | code::NOT_PREPARED))
+    matches!(
+        error.kind,
+        ErrorKind::Statement(code::NO_SUCH_TABLE | code::UNKNOWN_SCHEMA | code::NOT_PREPARED)
+    )
 }
 
 impl Starter<'_> {
@@ -19,13 +22,23 @@ impl Starter<'_> {
         let doing = "cannot write the sentinel row";
         let token = self.identity.uuid(0);
         primary.run(doing, "CREATE DATABASE replimeter")?;
-        primary.run(doing, "CREATE TABLE replimeter.sentinel (token VARCHAR(36) PRIMARY KEY) ENGINE=InnoDB")?;
-        primary.run(doing, &format!("INSERT INTO replimeter.sentinel VALUES ('{token}')"))?;
+        primary.run(
+            doing,
+            "CREATE TABLE replimeter.sentinel (token VARCHAR(36) PRIMARY KEY) ENGINE=InnoDB",
+        )?;
+        primary.run(
+            doing,
+            &format!("INSERT INTO replimeter.sentinel VALUES ('{token}')"),
+        )?;
         let select = format!("SELECT token FROM replimeter.sentinel WHERE token='{token}'");
-        self.on_all(&started[1..], |server| self.await_row(server, &select, true))?;
+        self.on_all(&started[1..], |server| {
+            self.await_row(server, &select, true)
+        })?;
         primary.run("cannot remove the sentinel row", "DROP DATABASE replimeter")?;
         let select = "SELECT 1 FROM information_schema.schemata WHERE schema_name = 'replimeter'";
-        self.on_all(&started[1..], |server| self.await_row(server, select, false))?;
+        self.on_all(&started[1..], |server| {
+            self.await_row(server, select, false)
+        })?;
         if self.mode() == Mode::SemiSync {
             // Still, after the first writes.
             self.await_semi_sync(&started[0], started.len() as u64 - 1)?;

@@ -131,11 +131,15 @@ impl Assembler {
         };
         if u64::from(header.length) != length {
             let stated = header.length;
-            return Err(self.corrupt(format!("an event of kind {} states {stated} bytes and has {length}", header.kind)));
+            return Err(self.corrupt(format!(
+                "an event of kind {} states {stated} bytes and has {length}",
+                header.kind
+            )));
         }
         let body = &kept[HEADER..];
         self.counts.events += 1;
-        let malformed = |own: &Self| own.corrupt(format!("an event of kind {} is malformed", header.kind));
+        let malformed =
+            |own: &Self| own.corrupt(format!("an event of kind {} is malformed", header.kind));
         if let Some(open) = &mut self.open {
             open.bytes += length;
         }
@@ -145,7 +149,8 @@ impl Assembler {
                 self.begin(begin, length);
             }
             kind::GTID | kind::ANONYMOUS_GTID => {
-                let begin = event::mysql_gtid(body, header.kind == kind::ANONYMOUS_GTID).ok_or_else(|| malformed(self))?;
+                let begin = event::mysql_gtid(body, header.kind == kind::ANONYMOUS_GTID)
+                    .ok_or_else(|| malformed(self))?;
                 self.begin(begin, length);
             }
             kind::GTID_TAGGED => {
@@ -156,7 +161,8 @@ impl Assembler {
             kind::QUERY => {
                 // A statement too large to be kept is neither BEGIN nor COMMIT.
                 let whole = kept.len() as u64 == length;
-                let (schema, verb) = event::query(body, self.checksum && whole).ok_or_else(|| malformed(self))?;
+                let (schema, verb) =
+                    event::query(body, self.checksum && whole).ok_or_else(|| malformed(self))?;
                 let verb = if whole { verb } else { Verb::Other };
                 self.query(&header, schema, verb, length, at, sink);
             }
@@ -174,12 +180,14 @@ impl Assembler {
             kind::ROTATE => {
                 // One made for the stream has no checksum, since none was asked for.
                 let checksum = self.checksum && header.flags & ARTIFICIAL == 0;
-                let (name, offset) = event::rotate(body, checksum).ok_or_else(|| malformed(self))?;
+                let (name, offset) =
+                    event::rotate(body, checksum).ok_or_else(|| malformed(self))?;
                 self.rotated(name, offset);
             }
             kind::FORMAT_DESCRIPTION => {
-                self.checksum = event::format(body)
-                    .ok_or_else(|| self.corrupt("the format's description is of another version".to_owned()))?;
+                self.checksum = event::format(body).ok_or_else(|| {
+                    self.corrupt("the format's description is of another version".to_owned())
+                })?;
                 // Whatever stood open was cut off by a crash of the server.
                 self.open = None;
             }
@@ -192,28 +200,56 @@ impl Assembler {
     }
 
     fn corrupt(&self, what: String) -> StreamError {
-        StreamError::Corrupt { what, position: self.position.clone() }
+        StreamError::Corrupt {
+            what,
+            position: self.position.clone(),
+        }
     }
 
     fn begin(&mut self, begin: Begin, length: u64) {
         self.touched.clear();
-        self.open = Some(Open { begin, bytes: length });
+        self.open = Some(Open {
+            begin,
+            bytes: length,
+        });
     }
 
-    fn query<S: FnMut(Arrived<'_>)>(&mut self, header: &Header, schema: &[u8], verb: Verb, length: u64, at: Nanos, sink: &mut S) {
+    fn query<S: FnMut(Arrived<'_>)>(
+        &mut self,
+        header: &Header,
+        schema: &[u8],
+        verb: Verb,
+        length: u64,
+        at: Nanos,
+        sink: &mut S,
+    ) {
         if verb == Verb::Other && !schema.is_empty() && self.tables.is_some() {
             self.touch(schema, b"");
         }
         match (&mut self.open, verb) {
             (Some(open), Verb::Begin) => open.begin.begun = true,
             // Servers that know no GTIDs.
-            (None, Verb::Begin) => self.begin(Begin { gtid: None, standalone: false, begun: true, commit: None }, length),
+            (None, Verb::Begin) => self.begin(
+                Begin {
+                    gtid: None,
+                    standalone: false,
+                    begun: true,
+                    commit: None,
+                },
+                length,
+            ),
             (Some(open), Verb::Other) if open.begin.begun && !open.begin.standalone => {}
             (_, Verb::End | Verb::Other) => self.end(header, length, at, sink),
         }
     }
 
-    fn end<S: FnMut(Arrived<'_>)>(&mut self, header: &Header, length: u64, at: Nanos, sink: &mut S) {
+    fn end<S: FnMut(Arrived<'_>)>(
+        &mut self,
+        header: &Header,
+        length: u64,
+        at: Nanos,
+        sink: &mut S,
+    ) {
         let open = self.open.take();
         self.counts.transactions += 1;
         sink(Arrived {
@@ -230,7 +266,9 @@ impl Assembler {
     }
 
     fn touch(&mut self, schema: &[u8], table: &[u8]) {
-        let Some(tables) = &mut self.tables else { return };
+        let Some(tables) = &mut self.tables else {
+            return;
+        };
         let id = tables.id(schema, table);
         if !self.touched.contains(&id) {
             if self.touched.len() < MOST_TABLES {
@@ -250,7 +288,11 @@ impl Assembler {
     fn unpacked(&mut self, body: &[u8]) -> Option<()> {
         let (packed, zstd) = event::payload(body)?;
         let mut reader: Box<dyn Read> = if zstd {
-            Box::new(ruzstd::decoding::StreamingDecoder::new(packed).ok()?.take(UNPACKED))
+            Box::new(
+                ruzstd::decoding::StreamingDecoder::new(packed)
+                    .ok()?
+                    .take(UNPACKED),
+            )
         } else {
             Box::new(packed.take(UNPACKED))
         };
@@ -270,7 +312,11 @@ impl Assembler {
             if (&mut reader).take(wanted).read_to_end(&mut kept).ok()? as u64 != wanted {
                 return None;
             }
-            std::io::copy(&mut (&mut reader).take(length - wanted), &mut std::io::sink()).ok()?;
+            std::io::copy(
+                &mut (&mut reader).take(length - wanted),
+                &mut std::io::sink(),
+            )
+            .ok()?;
             match header.kind {
                 kind::TABLE_MAP => {
                     let (schema, table) = event::table_map(&kept)?;
@@ -306,7 +352,11 @@ impl Assembler {
 fn unwrapped(before: u64, low: u32) -> u64 {
     const HALF: u64 = 1 << 31;
     let candidate = (before & !u64::from(u32::MAX)) | u64::from(low);
-    if candidate.saturating_add(HALF) < before { candidate.saturating_add(2 * HALF) } else { candidate }
+    if candidate.saturating_add(HALF) < before {
+        candidate.saturating_add(2 * HALF)
+    } else {
+        candidate
+    }
 }
 
 /// The rest of a packet that is too large to be kept.
@@ -370,7 +420,12 @@ impl Decoder {
     ///
     /// # Errors
     /// When the bytes are no binary log, or tell that the server ended it.
-    pub fn filled<S: FnMut(Arrived<'_>)>(&mut self, count: usize, at: Nanos, sink: &mut S) -> Result<(), StreamError> {
+    pub fn filled<S: FnMut(Arrived<'_>)>(
+        &mut self,
+        count: usize,
+        at: Nanos,
+        sink: &mut S,
+    ) -> Result<(), StreamError> {
         let count = count.min(CAPACITY - self.end);
         self.end += count;
         self.assembler.counts.bytes += count as u64;
@@ -379,7 +434,11 @@ impl Decoder {
     }
 
     /// Takes the next piece out of the buffer; `false` when it is not whole.
-    fn step<S: FnMut(Arrived<'_>)>(&mut self, at: Nanos, sink: &mut S) -> Result<bool, StreamError> {
+    fn step<S: FnMut(Arrived<'_>)>(
+        &mut self,
+        at: Nanos,
+        sink: &mut S,
+    ) -> Result<bool, StreamError> {
         let there = self.end - self.start;
         if let Some(skip) = &mut self.skip {
             let now = skip.left.min(there);
@@ -396,7 +455,9 @@ impl Decoder {
             }
         }
         let rest = &self.buffer[self.start..self.end];
-        let Some([a, b, c, sequence]) = rest.first_chunk::<PACKET_HEADER>().copied() else { return Ok(false) };
+        let Some([a, b, c, sequence]) = rest.first_chunk::<PACKET_HEADER>().copied() else {
+            return Ok(false);
+        };
         let length = u32::from_le_bytes([a, b, c, 0]) as usize;
         let wanted = if self.skip.is_some() {
             PACKET_HEADER
@@ -409,8 +470,13 @@ impl Decoder {
             return Ok(false);
         }
         // The numbers of packets follow one another: bytes lost or added show here.
-        if self.sequence.is_some_and(|before| before.wrapping_add(1) != sequence) {
-            return Err(self.assembler.corrupt("packets do not follow one another".to_owned()));
+        if self
+            .sequence
+            .is_some_and(|before| before.wrapping_add(1) != sequence)
+        {
+            return Err(self
+                .assembler
+                .corrupt("packets do not follow one another".to_owned()));
         }
         self.sequence = Some(sequence);
         self.start += wanted;
@@ -428,11 +494,16 @@ impl Decoder {
             _ => return Err(self.assembler.corrupt("a packet is no event".to_owned())),
         }
         if length <= CAPACITY / 2 {
-            self.assembler.event(&packet[1..], length as u64 - 1, at, sink)?;
+            self.assembler
+                .event(&packet[1..], length as u64 - 1, at, sink)?;
         } else {
             self.head.clear();
             self.head.extend_from_slice(&packet[1..]);
-            self.skip = Some(Skip { left: length - 1 - HEAD, more: length == FULL_PACKET, length: length as u64 - 1 });
+            self.skip = Some(Skip {
+                left: length - 1 - HEAD,
+                more: length == FULL_PACKET,
+                length: length as u64 - 1,
+            });
         }
         Ok(true)
     }
@@ -485,10 +556,17 @@ pub(crate) fn refused(packet: &[u8]) -> StreamError {
     let code = bytes.u16().unwrap_or(0);
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let state = match bytes.0.first() {
-        Some(b'#') => bytes.take(6).map(|state| text(&state[1..])).unwrap_or_default(),
+        Some(b'#') => bytes
+            .take(6)
+            .map(|state| text(&state[1..]))
+            .unwrap_or_default(),
         _ => String::new(),
     };
-    StreamError::Refused { code, state, message: text(bytes.0) }
+    StreamError::Refused {
+        code,
+        state,
+        message: text(bytes.0),
+    }
 }
 
 #[cfg(test)]

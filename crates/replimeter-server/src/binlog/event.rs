@@ -94,7 +94,11 @@ impl<'b> Bytes<'b> {
     fn varlen_signed(&mut self) -> Option<i64> {
         let value = self.varlen()?;
         let magnitude = i64::try_from(value >> 1).ok()?;
-        Some(if value & 1 == 1 { !magnitude } else { magnitude })
+        Some(if value & 1 == 1 {
+            !magnitude
+        } else {
+            magnitude
+        })
     }
 
     /// MySQL's length-encoded integer.
@@ -102,7 +106,9 @@ impl<'b> Bytes<'b> {
         match self.u8()? {
             small @ 0..=250 => Some(u64::from(small)),
             252 => self.u16().map(u64::from),
-            253 => self.array::<3>().map(|[a, b, c]| u64::from(u32::from_le_bytes([a, b, c, 0]))),
+            253 => self
+                .array::<3>()
+                .map(|[a, b, c]| u64::from(u32::from_le_bytes([a, b, c, 0]))),
             254 => self.u64(),
             _ => None,
         }
@@ -129,7 +135,9 @@ impl Header {
     #[must_use]
     pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
         let header: &[u8; HEADER] = bytes.first_chunk()?;
-        let four = |at: usize| u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
+        let four = |at: usize| {
+            u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]])
+        };
         Some(Self {
             kind: header[4],
             server_id: four(5),
@@ -169,13 +177,26 @@ pub(crate) fn mariadb_gtid(header: &Header, body: &[u8]) -> Option<Begin> {
     let mut bytes = Bytes(body);
     let (sequence, domain, flags) = (bytes.u64()?, bytes.u32()?, bytes.u8()?);
     let standalone = flags & STANDALONE != 0;
-    let gtid = Gtid::Domain(DomainGtid { domain, server: header.server_id, sequence });
-    Some(Begin { gtid: Some(gtid), standalone, begun: !standalone, commit: None })
+    let gtid = Gtid::Domain(DomainGtid {
+        domain,
+        server: header.server_id,
+        sequence,
+    });
+    Some(Begin {
+        gtid: Some(gtid),
+        standalone,
+        begun: !standalone,
+        commit: None,
+    })
 }
 
 fn numbered(uuid: [u8; 16], tag: Tag, number: i64) -> Option<Gtid> {
     let number = u64::try_from(number).ok().filter(|number| *number > 0)?;
-    Some(Gtid::Numbered { uuid: Uuid(uuid), tag, number })
+    Some(Gtid::Numbered {
+        uuid: Uuid(uuid),
+        tag,
+        number,
+    })
 }
 
 /// A time of at most 55 bits, as MySQL writes it.
@@ -192,7 +213,11 @@ pub(crate) fn mysql_gtid(body: &[u8], anonymous: bool) -> Option<Begin> {
     let mut bytes = Bytes(body);
     bytes.u8()?;
     let (uuid, number) = (bytes.array()?, bytes.u64()?);
-    let gtid = if anonymous { None } else { Some(numbered(uuid, Tag::default(), i64::try_from(number).ok()?)?) };
+    let gtid = if anonymous {
+        None
+    } else {
+        Some(numbered(uuid, Tag::default(), i64::try_from(number).ok()?)?)
+    };
     // Servers before 8.0.1 end somewhere in here.
     let mut times = || {
         if bytes.u8()? != LOGICAL_CLOCK {
@@ -200,13 +225,25 @@ pub(crate) fn mysql_gtid(body: &[u8], anonymous: bool) -> Option<Begin> {
         }
         bytes.take(16)?;
         let immediate = microseconds(&mut bytes)?;
-        let original = if immediate & ORIGINAL != 0 { microseconds(&mut bytes)? } else { immediate };
+        let original = if immediate & ORIGINAL != 0 {
+            microseconds(&mut bytes)?
+        } else {
+            immediate
+        };
         let us = |time: u64| i64::try_from(time & !ORIGINAL).ok();
-        Some(CommitTimes { original_us: us(original)?, immediate_us: us(immediate)? })
+        Some(CommitTimes {
+            original_us: us(original)?,
+            immediate_us: us(immediate)?,
+        })
     };
     // Without the timestamps these bytes are a checksum or nothing.
     let commit = times().filter(|times| times.immediate_us > 0);
-    Some(Begin { gtid, standalone: false, begun: false, commit })
+    Some(Begin {
+        gtid,
+        standalone: false,
+        begun: false,
+        commit,
+    })
 }
 
 /// MySQL's GTID event with a tag: a message of numbered fields.
@@ -216,7 +253,12 @@ pub(crate) fn tagged_gtid(body: &[u8]) -> Option<Begin> {
     let (_, size, _) = (bytes.varlen()?, bytes.varlen()?, bytes.varlen()?);
     let used = body.len() - bytes.0.len();
     // The size counts from the message's first byte; a checksum may follow.
-    let mut fields = Bytes(bytes.0.get(..usize::try_from(size).ok()?.checked_sub(used)?).unwrap_or(bytes.0));
+    let mut fields = Bytes(
+        bytes
+            .0
+            .get(..usize::try_from(size).ok()?.checked_sub(used)?)
+            .unwrap_or(bytes.0),
+    );
     let (mut uuid, mut tag, mut number) = ([0; 16], Tag::default(), 0);
     let (mut immediate, mut original) = (None, None);
     while !fields.0.is_empty() {
@@ -239,8 +281,16 @@ pub(crate) fn tagged_gtid(body: &[u8]) -> Option<Begin> {
             _ => break,
         }
     }
-    let commit = immediate.map(|immediate_us| CommitTimes { original_us: original.unwrap_or(immediate_us), immediate_us });
-    Some(Begin { gtid: Some(numbered(uuid, tag, number)?), standalone: false, begun: false, commit })
+    let commit = immediate.map(|immediate_us| CommitTimes {
+        original_us: original.unwrap_or(immediate_us),
+        immediate_us,
+    });
+    Some(Begin {
+        gtid: Some(numbered(uuid, tag, number)?),
+        standalone: false,
+        begun: false,
+        commit,
+    })
 }
 
 /// What a statement does to the transaction that it stands in.
@@ -264,14 +314,21 @@ pub(crate) fn query(body: &[u8], checksum: bool) -> Option<(&[u8], Verb)> {
     bytes.take(usize::from(variables))?;
     let schema = bytes.take(usize::from(schema_length))?;
     bytes.u8()?;
-    let text = if checksum { bytes.0.get(..bytes.0.len().checked_sub(CHECKSUM)?)? } else { bytes.0 };
+    let text = if checksum {
+        bytes.0.get(..bytes.0.len().checked_sub(CHECKSUM)?)?
+    } else {
+        bytes.0
+    };
     Some((schema, verb(text)))
 }
 
 fn verb(text: &[u8]) -> Verb {
     // Longer statements are none of these; those of XA carry a name.
     let is = |word: &[u8]| text.eq_ignore_ascii_case(word);
-    let starts = |word: &[u8]| text.get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word));
+    let starts = |word: &[u8]| {
+        text.get(..word.len())
+            .is_some_and(|start| start.eq_ignore_ascii_case(word))
+    };
     if is(b"BEGIN") || starts(b"XA START") || starts(b"XA BEGIN") {
         Verb::Begin
     } else if is(b"COMMIT") || is(b"ROLLBACK") {
@@ -298,7 +355,11 @@ pub(crate) fn table_map(body: &[u8]) -> Option<(&[u8], &[u8])> {
 pub(crate) fn rotate(body: &[u8], checksum: bool) -> Option<(&[u8], u64)> {
     let mut bytes = Bytes(body);
     let position = bytes.u64()?;
-    let name = if checksum { bytes.0.get(..bytes.0.len().checked_sub(CHECKSUM)?)? } else { bytes.0 };
+    let name = if checksum {
+        bytes.0.get(..bytes.0.len().checked_sub(CHECKSUM)?)?
+    } else {
+        bytes.0
+    };
     (!name.is_empty() && name.len() <= 512).then_some((name, position))
 }
 
@@ -315,7 +376,11 @@ pub(crate) fn format(body: &[u8]) -> Option<bool> {
         return None;
     }
     // The algorithm's number, then the description's own checksum.
-    let algorithm = bytes.0.len().checked_sub(CHECKSUM + 1).and_then(|at| bytes.0.get(at))?;
+    let algorithm = bytes
+        .0
+        .len()
+        .checked_sub(CHECKSUM + 1)
+        .and_then(|at| bytes.0.get(at))?;
     match algorithm {
         0 => Some(false),
         1 => Some(true),

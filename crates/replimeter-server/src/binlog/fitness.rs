@@ -42,12 +42,17 @@ fn missing(facts: &Facts, role: Role) -> Option<(String, String)> {
     let log = binlog(facts);
     if !log.on {
         let hint = "turn it on in the server's configuration (log_bin=binlog) and restart the server, or measure by polling (`replimeter lag`)";
-        return Some(("its binary log is off (log_bin=OFF)".to_owned(), hint.to_owned()));
+        return Some((
+            "its binary log is off (log_bin=OFF)".to_owned(),
+            hint.to_owned(),
+        ));
     }
     let updates = log.updates_variable;
     if role == Role::Applier && !log.logs_updates {
         return Some((
-            format!("it does not log what it applies ({updates}=OFF), so its log does not show when"),
+            format!(
+                "it does not log what it applies ({updates}=OFF), so its log does not show when"
+            ),
             format!(
                 "set {updates}=ON in its configuration and restart it, or measure it by polling (`replimeter lag`), which needs no log on the replica"
             ),
@@ -57,7 +62,9 @@ fn missing(facts: &Facts, role: Role) -> Option<(String, String)> {
     if facts.engine == Engine::MySql && gtid_mode != "ON" {
         let hint = "turn GTIDs on (gtid_mode=ON, enforce_gtid_consistency=ON, step by step while it runs), or measure by polling (`replimeter lag`)";
         return Some((
-            format!("its transactions are anonymous (gtid_mode={gtid_mode}), so they cannot be recognised elsewhere"),
+            format!(
+                "its transactions are anonymous (gtid_mode={gtid_mode}), so they cannot be recognised elsewhere"
+            ),
             hint.to_owned(),
         ));
     }
@@ -97,15 +104,27 @@ pub fn check_domains(session: &Session, facts: &Facts, other: &Facts) -> Result<
 ///
 /// # Errors
 /// When the connection breaks.
-pub fn server_ids(session: &mut Session, facts: &Facts) -> Result<Option<BTreeSet<u32>>, ServerError> {
+pub fn server_ids(
+    session: &mut Session,
+    facts: &Facts,
+) -> Result<Option<BTreeSet<u32>>, ServerError> {
     let rows = match flavour::connected_replicas(facts.engine, session) {
         Ok(rows) => rows,
-        Err(error) if matches!(error.kind, ErrorKind::Privilege | ErrorKind::Statement(_)) => return Ok(None),
+        Err(error) if matches!(error.kind, ErrorKind::Privilege | ErrorKind::Statement(_)) => {
+            return Ok(None);
+        }
         Err(error) => return Err(error),
     };
     let number = |text: Option<&String>| text.and_then(|text| text.parse().ok());
-    let id = |row: &crate::session::StatusRow| number(row.get("Server_Id").or_else(|| row.get("Server_id")));
-    Ok(Some(rows.iter().filter_map(id).chain(facts.get("server_id").parse().ok()).collect()))
+    let id = |row: &crate::session::StatusRow| {
+        number(row.get("Server_Id").or_else(|| row.get("Server_id")))
+    };
+    Ok(Some(
+        rows.iter()
+            .filter_map(id)
+            .chain(facts.get("server_id").parse().ok())
+            .collect(),
+    ))
 }
 
 /// A random high `server_id` that is not among `taken`.
@@ -113,7 +132,9 @@ pub fn server_ids(session: &mut Session, facts: &Facts) -> Result<Option<BTreeSe
 pub fn unused_server_id(taken: &BTreeSet<u32>) -> u32 {
     // The standard library seeds its hashers from the system's randomness.
     let mut random = std::iter::repeat_with(|| RandomState::new().hash_one(0u8) as u32 | HIGH);
-    random.find(|id| *id != u32::MAX && !taken.contains(id)).unwrap_or(HIGH)
+    random
+        .find(|id| *id != u32::MAX && !taken.contains(id))
+        .unwrap_or(HIGH)
 }
 
 /// Checks that following under this `server_id` takes nobody's place.
@@ -139,21 +160,59 @@ mod tests {
     use super::*;
 
     fn lacks(engine: Engine, role: Role, variables: &[(&str, &str)]) -> Option<String> {
-        let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        missing(&Facts { engine, version: String::new(), variables }, role).map(|(cause, hint)| format!("{cause}; {hint}"))
+        let variables = variables
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .collect();
+        missing(
+            &Facts {
+                engine,
+                version: String::new(),
+                variables,
+            },
+            role,
+        )
+        .map(|(cause, hint)| format!("{cause}; {hint}"))
     }
 
     #[test]
     fn what_is_missing_is_named_with_what_to_turn_on() {
         let maria = |role, variables: &[(&str, &str)]| lacks(Engine::MariaDb, role, variables);
-        assert!(maria(Role::Source, &[("log_bin", "OFF")]).unwrap().contains("log_bin=binlog"));
+        assert!(
+            maria(Role::Source, &[("log_bin", "OFF")])
+                .unwrap()
+                .contains("log_bin=binlog")
+        );
         let without = [("log_bin", "ON"), ("log_slave_updates", "OFF")];
         assert_eq!(maria(Role::Source, &without), None);
-        assert!(maria(Role::Applier, &without).unwrap().contains("set log_slave_updates=ON"));
-        let galera = [("log_bin", "ON"), ("log_slave_updates", "ON"), ("wsrep_on", "ON"), ("wsrep_provider", "/x.so")];
-        assert!(maria(Role::Applier, &galera).unwrap().contains("wsrep_gtid_domain_id"));
-        let mysql = |mode| lacks(Engine::MySql, Role::Source, &[("log_bin", "ON"), ("gtid_mode", mode)]);
-        assert!(mysql("ON_PERMISSIVE").unwrap().contains("gtid_mode=ON_PERMISSIVE"));
+        assert!(
+            maria(Role::Applier, &without)
+                .unwrap()
+                .contains("set log_slave_updates=ON")
+        );
+        let galera = [
+            ("log_bin", "ON"),
+            ("log_slave_updates", "ON"),
+            ("wsrep_on", "ON"),
+            ("wsrep_provider", "/x.so"),
+        ];
+        assert!(
+            maria(Role::Applier, &galera)
+                .unwrap()
+                .contains("wsrep_gtid_domain_id")
+        );
+        let mysql = |mode| {
+            lacks(
+                Engine::MySql,
+                Role::Source,
+                &[("log_bin", "ON"), ("gtid_mode", mode)],
+            )
+        };
+        assert!(
+            mysql("ON_PERMISSIVE")
+                .unwrap()
+                .contains("gtid_mode=ON_PERMISSIVE")
+        );
         assert_eq!(mysql("ON"), None);
     }
 

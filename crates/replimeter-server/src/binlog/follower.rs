@@ -108,7 +108,12 @@ impl Follower {
     /// # Errors
     /// When the server cannot be reached, refuses the stream (no privilege, no binary
     /// log, a purged position), or says so within the time for an answer.
-    pub fn open(node: &Node, facts: &Facts, server_id: u32, from: &Start) -> Result<Self, ServerError> {
+    pub fn open(
+        node: &Node,
+        facts: &Facts,
+        server_id: u32,
+        from: &Start,
+    ) -> Result<Self, ServerError> {
         Self::open_with(node, facts, server_id, from, false)
     }
 
@@ -116,7 +121,13 @@ impl Follower {
     ///
     /// # Errors
     /// As [`open`](Self::open).
-    pub fn open_with(node: &Node, facts: &Facts, server_id: u32, from: &Start, tables: bool) -> Result<Self, ServerError> {
+    pub fn open_with(
+        node: &Node,
+        facts: &Facts,
+        server_id: u32,
+        from: &Start,
+        tables: bool,
+    ) -> Result<Self, ServerError> {
         let (link, from, begun) = connect(node, facts.engine, server_id, from)?;
         Ok(Self {
             node: node.clone(),
@@ -139,13 +150,24 @@ impl Follower {
         let mut session = Session::open(&self.node)?;
         let identity = Facts::read(&mut session)?.identity();
         if (identity.server_id, &identity.uuid) != (self.identity.server_id, &self.identity.uuid) {
-            let cause =
-                format!("another server answers at its address now ({} instead of {})", identity.place, self.identity.place);
-            return Err(session.unfit(DOING, cause, "start again with the servers as they are now"));
+            let cause = format!(
+                "another server answers at its address now ({} instead of {})",
+                identity.place, self.identity.place
+            );
+            return Err(session.unfit(
+                DOING,
+                cause,
+                "start again with the servers as they are now",
+            ));
         }
         drop(session);
         let own = Start::File(self.decoder.position().clone());
-        let (link, from, _) = connect(&self.node, self.engine, self.server_id, from.unwrap_or(&own))?;
+        let (link, from, _) = connect(
+            &self.node,
+            self.engine,
+            self.server_id,
+            from.unwrap_or(&own),
+        )?;
         self.link = link;
         self.silent = 0;
         self.decoder.restart(from);
@@ -191,11 +213,20 @@ impl Follower {
                     }
                     Ok(None) => return Err(self.failed(&StreamError::Ended)),
                     Ok(Some(Err(mysql::Error::MySqlError(error)))) => {
-                        let refused = StreamError::Refused { code: error.code, state: error.state, message: error.message };
+                        let refused = StreamError::Refused {
+                            code: error.code,
+                            state: error.state,
+                            message: error.message,
+                        };
                         return Err(self.failed(&refused));
                     }
                     Ok(Some(Err(error))) => {
-                        return Err(ServerError::from_driver(&self.node.name, &self.address(), DOING, &error));
+                        return Err(ServerError::from_driver(
+                            &self.node.name,
+                            &self.address(),
+                            DOING,
+                            &error,
+                        ));
                     }
                     Err(_) => {
                         let position = self.decoder.position().clone();
@@ -208,7 +239,10 @@ impl Follower {
         self.silent = if anything { 0 } else { self.silent + 1 };
         if NAP * self.silent > HEARTBEAT * MISSED {
             let seconds = (HEARTBEAT * MISSED).as_secs();
-            return Err(ServerError { kind: ErrorKind::Timeout, ..self.lost(&format!("no sign of life for {seconds} s")) });
+            return Err(ServerError {
+                kind: ErrorKind::Timeout,
+                ..self.lost(&format!("no sign of life for {seconds} s"))
+            });
         }
         let after = self.decoder.counts();
         Ok(Heard {
@@ -285,7 +319,13 @@ impl Follower {
     fn lost(&self, cause: &str) -> ServerError {
         ServerError {
             kind: ErrorKind::Lost,
-            ..ServerError::unfit(&self.node.name, &self.address(), DOING, cause, "did the server stop? its error log says more")
+            ..ServerError::unfit(
+                &self.node.name,
+                &self.address(),
+                DOING,
+                cause,
+                "did the server stop? its error log says more",
+            )
         }
     }
 
@@ -306,7 +346,14 @@ fn raw(event: &mysql::binlog::events::Event) -> Vec<u8> {
     bytes.extend_from_slice(&header.flags_raw().to_le_bytes());
     bytes.extend_from_slice(event.data());
     if header.event_type_raw() == event::kind::FORMAT_DESCRIPTION {
-        bytes.push(event.footer().get_checksum_alg().ok().flatten().map_or(0, |algorithm| algorithm as u8));
+        bytes.push(
+            event
+                .footer()
+                .get_checksum_alg()
+                .ok()
+                .flatten()
+                .map_or(0, |algorithm| algorithm as u8),
+        );
     }
     if let Some(checksum) = event.checksum() {
         bytes.extend_from_slice(&checksum);
@@ -315,7 +362,12 @@ fn raw(event: &mysql::binlog::events::Event) -> Vec<u8> {
 }
 
 /// Connects, fixes the beginning, and asks for the stream.
-fn connect(node: &Node, engine: Engine, server_id: u32, from: &Start) -> Result<(Link, Position, String), ServerError> {
+fn connect(
+    node: &Node,
+    engine: Engine,
+    server_id: u32,
+    from: &Start,
+) -> Result<(Link, Position, String), ServerError> {
     let mut session = Session::open(node)?;
     let from = match from {
         Start::Now => now(&mut session, engine)?,
@@ -326,7 +378,12 @@ fn connect(node: &Node, engine: Engine, server_id: u32, from: &Start) -> Result<
         Engine::MariaDb => "SELECT @@GLOBAL.gtid_binlog_state",
         Engine::MySql => "SELECT @@GLOBAL.gtid_executed",
     };
-    let executed = session.value("cannot read which transactions the server has executed", executed)?.unwrap_or_default();
+    let executed = session
+        .value(
+            "cannot read which transactions the server has executed",
+            executed,
+        )?
+        .unwrap_or_default();
     let tls = session.tls();
     let beat = if tls { HEARTBEAT_TLS } else { HEARTBEAT }.as_nanos();
     // Variables of the user: each engine reads those that it knows.
@@ -336,26 +393,53 @@ fn connect(node: &Node, engine: Engine, server_id: u32, from: &Start) -> Result<
     );
     let (position, gtids) = match &from {
         Start::File(position) => (position.clone(), None),
-        Start::Gtids(gtids) => (Position { file: String::new(), offset: 4 }, Some(gtids.as_str())),
-        Start::Now => (Position { file: String::new(), offset: 4 }, None),
+        Start::Gtids(gtids) => (
+            Position {
+                file: String::new(),
+                offset: 4,
+            },
+            Some(gtids.as_str()),
+        ),
+        Start::Now => (
+            Position {
+                file: String::new(),
+                offset: 4,
+            },
+            None,
+        ),
     };
     if let (Engine::MariaDb, Some(gtids)) = (engine, gtids) {
         // The reading that is accepted is of digits, dashes and commas only.
-        flavour::gtid::domain_gtids(gtids)
-            .map_err(|error| session.unfit(DOING, error.to_string(), "give GTIDs as the server prints them"))?;
+        flavour::gtid::domain_gtids(gtids).map_err(|error| {
+            session.unfit(
+                DOING,
+                error.to_string(),
+                "give GTIDs as the server prints them",
+            )
+        })?;
         settings
             .push_str(&format!(", @slave_connect_state='{gtids}', @slave_gtid_strict_mode=0, @slave_gtid_ignore_duplicates=0"));
     }
     session.run(DOING, &settings)?;
     let set = match (engine, gtids) {
-        (Engine::MySql, Some(gtids)) => Some(
-            GtidSet::parse(gtids)
-                .map_err(|error| session.unfit(DOING, error.to_string(), "give GTIDs as the server prints them"))?,
-        ),
+        (Engine::MySql, Some(gtids)) => Some(GtidSet::parse(gtids).map_err(|error| {
+            session.unfit(
+                DOING,
+                error.to_string(),
+                "give GTIDs as the server prints them",
+            )
+        })?),
         _ => None,
     };
     let link = if tls {
-        encrypted(node, engine, session.into_conn(), server_id, &position, set.as_ref())?
+        encrypted(
+            node,
+            engine,
+            session.into_conn(),
+            server_id,
+            &position,
+            set.as_ref(),
+        )?
     } else {
         plain(node, engine, session, server_id, &position, set.as_ref())?
     };
@@ -366,7 +450,9 @@ fn connect(node: &Node, engine: Engine, server_id: u32, from: &Start) -> Result<
 fn now(session: &mut Session, engine: Engine) -> Result<Start, ServerError> {
     match flavour::binlog_end(engine, session) {
         // The request has 32 bits for it.
-        Ok(Some((file, offset))) if u32::try_from(offset).is_ok() => return Ok(Start::File(Position { file, offset })),
+        Ok(Some((file, offset))) if u32::try_from(offset).is_ok() => {
+            return Ok(Start::File(Position { file, offset }));
+        }
         Ok(_) => {}
         Err(error) if error.kind == ErrorKind::Privilege => {}
         Err(error) => return Err(error),
@@ -386,7 +472,9 @@ fn encrypted(
     position: &Position,
     set: Option<&GtidSet>,
 ) -> Result<Link, ServerError> {
-    let mut request = BinlogRequest::new(server_id).with_filename(position.file.as_bytes()).with_pos(position.offset);
+    let mut request = BinlogRequest::new(server_id)
+        .with_filename(position.file.as_bytes())
+        .with_pos(position.offset);
     if let Some(set) = set {
         // The driver's type for it has no name that could be written here.
         let sids = set.parts().filter_map(|(uuid, tag, intervals)| {
@@ -399,15 +487,23 @@ fn encrypted(
             }
             text.parse().ok()
         });
-        request = request.with_use_gtid(true).with_sids(sids.collect::<Vec<_>>());
+        request = request
+            .with_use_gtid(true)
+            .with_sids(sids.collect::<Vec<_>>());
     }
-    let stream = conn.get_binlog_stream(request).map_err(|error| match error {
-        mysql::Error::MySqlError(error) => {
-            let refused = StreamError::Refused { code: error.code, state: error.state, message: error.message };
-            explain(node, engine, server_id, &refused)
-        }
-        other => ServerError::from_driver(&node.name, &node.endpoint.address(), DOING, &other),
-    })?;
+    let stream = conn
+        .get_binlog_stream(request)
+        .map_err(|error| match error {
+            mysql::Error::MySqlError(error) => {
+                let refused = StreamError::Refused {
+                    code: error.code,
+                    state: error.state,
+                    message: error.message,
+                };
+                explain(node, engine, server_id, &refused)
+            }
+            other => ServerError::from_driver(&node.name, &node.endpoint.address(), DOING, &other),
+        })?;
     Ok(Link::Tls(Box::new(stream)))
 }
 
@@ -445,7 +541,10 @@ fn plain(
     rustix::io::read(&socket, &mut answer).map_err(lost)?;
     set_socket_timeout(&socket, Timeout::Recv, Some(NAP)).map_err(lost)?;
     exchange(&dump_request(server_id, position, set))?;
-    Ok(Link::Plain { socket, _session: session })
+    Ok(Link::Plain {
+        socket,
+        _session: session,
+    })
 }
 
 fn dump_request(server_id: u32, position: &Position, set: Option<&GtidSet>) -> Vec<u8> {
@@ -474,7 +573,11 @@ fn encoded(set: &GtidSet) -> Vec<u8> {
     const TAGGED: u64 = 1;
     let tagged = set.parts().any(|(_, tag, _)| !tag.is_empty());
     let count = set.parts().count() as u64;
-    let count = if tagged { TAGGED << 56 | count << 8 | TAGGED } else { count };
+    let count = if tagged {
+        TAGGED << 56 | count << 8 | TAGGED
+    } else {
+        count
+    };
     let mut data = count.to_le_bytes().to_vec();
     for (uuid, tag, intervals) in set.parts() {
         data.extend_from_slice(&uuid.parse::<Uuid>().unwrap_or(Uuid([0; 16])).0);
@@ -508,10 +611,21 @@ fn send(socket: &OwnedFd, payload: &[u8]) -> Result<(), Errno> {
 }
 
 /// Waits for the first packet of an answer and takes it only when it is an error.
-fn first_answer(node: &Node, engine: Engine, server_id: u32, socket: &OwnedFd) -> Result<(), ServerError> {
+fn first_answer(
+    node: &Node,
+    engine: Engine,
+    server_id: u32,
+    socket: &OwnedFd,
+) -> Result<(), ServerError> {
     let error = |kind, cause: &str| ServerError {
         kind,
-        ..ServerError::unfit(&node.name, &node.endpoint.address(), DOING, cause, "did the server stop? its error log says more")
+        ..ServerError::unfit(
+            &node.name,
+            &node.endpoint.address(),
+            DOING,
+            cause,
+            "did the server stop? its error log says more",
+        )
     };
     let deadline = Instant::now() + node.answer;
     let mut bytes = [0; 1024];
@@ -541,34 +655,63 @@ fn first_answer(node: &Node, engine: Engine, server_id: u32, socket: &OwnedFd) -
 fn explain(node: &Node, engine: Engine, server_id: u32, error: &StreamError) -> ServerError {
     let unfit = |kind: ErrorKind, hint: &str| ServerError {
         kind,
-        ..ServerError::unfit(&node.name, &node.endpoint.address(), DOING, error.to_string(), hint)
+        ..ServerError::unfit(
+            &node.name,
+            &node.endpoint.address(),
+            DOING,
+            error.to_string(),
+            hint,
+        )
     };
     match error {
         StreamError::Corrupt { .. } => unfit(
             ErrorKind::Unfit,
             "check the server's log with mysqlbinlog or mariadb-binlog from that position on; if it is sound, report this as a defect",
         ),
-        StreamError::Ended => unfit(ErrorKind::Lost, "did the server stop, or did somebody kill its dump thread?"),
-        StreamError::Refused { code: number, message, .. } => {
-            let says = |words: &[&str]| words.iter().any(|word| message.to_ascii_lowercase().contains(word));
+        StreamError::Ended => unfit(
+            ErrorKind::Lost,
+            "did the server stop, or did somebody kill its dump thread?",
+        ),
+        StreamError::Refused {
+            code: number,
+            message,
+            ..
+        } => {
+            let says = |words: &[&str]| {
+                words
+                    .iter()
+                    .any(|word| message.to_ascii_lowercase().contains(word))
+            };
             match *number {
                 code::SPECIAL_DENIED | code::ACCESS_DENIED => {
                     let privilege = match engine {
                         Engine::MariaDb => "REPLICATION SLAVE (also called REPLICATION REPLICA)",
                         Engine::MySql => "REPLICATION SLAVE",
                     };
-                    let hint = format!("grant {privilege}: GRANT REPLICATION SLAVE ON *.* TO the user `{}`", node.user);
+                    let hint = format!(
+                        "grant {privilege}: GRANT REPLICATION SLAVE ON *.* TO the user `{}`",
+                        node.user
+                    );
                     unfit(ErrorKind::Privilege, &hint)
                 }
-                code::DUMP_REFUSED if says(&["same server_id", "same server_uuid", "server_uuid/server_id"]) => unfit(
-                    ErrorKind::Unfit,
-                    &format!(
-                        "another replica connected with server_id {server_id}: choose another --server-id, or leave it to the tool"
-                    ),
-                ),
-                code::DUMP_REFUSED if says(&["not open", "binary log is not"]) => {
-                    unfit(ErrorKind::Unfit, "turn the server's binary log on (log_bin=binlog) and restart it")
+                code::DUMP_REFUSED
+                    if says(&[
+                        "same server_id",
+                        "same server_uuid",
+                        "server_uuid/server_id",
+                    ]) =>
+                {
+                    unfit(
+                        ErrorKind::Unfit,
+                        &format!(
+                            "another replica connected with server_id {server_id}: choose another --server-id, or leave it to the tool"
+                        ),
+                    )
                 }
+                code::DUMP_REFUSED if says(&["not open", "binary log is not"]) => unfit(
+                    ErrorKind::Unfit,
+                    "turn the server's binary log on (log_bin=binlog) and restart it",
+                ),
                 code::DUMP_REFUSED
                     if says(&[
                         "purged",
@@ -584,8 +727,14 @@ fn explain(node: &Node, engine: Engine, server_id: u32, error: &StreamError) -> 
                         "that part of the log is gone: begin from now, and let the server keep its log longer (binlog_expire_logs_seconds, expire_logs_days)",
                     )
                 }
-                1317 | 1053 | 1927 => unfit(ErrorKind::Lost, "did the server stop, or did somebody kill its dump thread?"),
-                other => unfit(ErrorKind::Statement(other), "the server's error log says more"),
+                1317 | 1053 | 1927 => unfit(
+                    ErrorKind::Lost,
+                    "did the server stop, or did somebody kill its dump thread?",
+                ),
+                other => unfit(
+                    ErrorKind::Statement(other),
+                    "the server's error log says more",
+                ),
             }
         }
     }
@@ -601,7 +750,11 @@ mod tests {
         let plain = encoded(&GtidSet::parse(&format!("{uuid}:1-5:9")).unwrap());
         assert_eq!(plain.len(), 8 + 16 + 8 + 2 * 16);
         assert_eq!(plain[..8], [1, 0, 0, 0, 0, 0, 0, 0]);
-        assert_eq!(plain[32..48], [1, 0, 0, 0, 0, 0, 0, 0, 6, 0, 0, 0, 0, 0, 0, 0], "the end is not in it");
+        assert_eq!(
+            plain[32..48],
+            [1, 0, 0, 0, 0, 0, 0, 0, 6, 0, 0, 0, 0, 0, 0, 0],
+            "the end is not in it"
+        );
         let tagged = encoded(&GtidSet::parse(&format!("{uuid}:1,{uuid}:ab:2")).unwrap());
         assert_eq!(tagged[..8], [1, 2, 0, 0, 0, 0, 0, 1]);
         assert_eq!(tagged[24], 0);

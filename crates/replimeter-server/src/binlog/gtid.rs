@@ -35,13 +35,28 @@ impl FromStr for Uuid {
         if bytes.len() != 36 || [8, 13, 18, 23].iter().any(|at| bytes[*at] != b'-') {
             return Err(refuse());
         }
-        let mut digits = bytes.iter().filter(|byte| **byte != b'-').map(|byte| char::from(*byte).to_digit(16));
+        let mut digits = bytes
+            .iter()
+            .filter(|byte| **byte != b'-')
+            .map(|byte| char::from(*byte).to_digit(16));
         let mut uuid = [0; 16];
         for byte in &mut uuid {
-            let mut digit = || digits.next().flatten().and_then(|digit| u8::try_from(digit).ok());
-            *byte = digit().zip(digit()).map(|(high, low)| high << 4 | low).ok_or_else(refuse)?;
+            let mut digit = || {
+                digits
+                    .next()
+                    .flatten()
+                    .and_then(|digit| u8::try_from(digit).ok())
+            };
+            *byte = digit()
+                .zip(digit())
+                .map(|(high, low)| high << 4 | low)
+                .ok_or_else(refuse)?;
         }
-        if digits.next().is_some() { Err(refuse()) } else { Ok(Self(uuid)) }
+        if digits.next().is_some() {
+            Err(refuse())
+        } else {
+            Ok(Self(uuid))
+        }
     }
 }
 
@@ -57,7 +72,10 @@ impl Tag {
     #[must_use]
     pub fn new(text: &[u8]) -> Option<Self> {
         let word = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
-        if text.len() > LONGEST_TAG || !text.iter().all(word) || text.first().is_some_and(u8::is_ascii_digit) {
+        if text.len() > LONGEST_TAG
+            || !text.iter().all(word)
+            || text.first().is_some_and(u8::is_ascii_digit)
+        {
             return None;
         }
         let mut tag = [0; LONGEST_TAG];
@@ -69,7 +87,11 @@ impl Tag {
     /// The letters.
     #[must_use]
     pub fn as_str(&self) -> &str {
-        let end = self.0.iter().position(|byte| *byte == 0).unwrap_or(LONGEST_TAG);
+        let end = self
+            .0
+            .iter()
+            .position(|byte| *byte == 0)
+            .unwrap_or(LONGEST_TAG);
         std::str::from_utf8(&self.0[..end]).unwrap_or("")
     }
 }
@@ -100,7 +122,9 @@ impl fmt::Display for Gtid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Domain(gtid) => gtid.fmt(f),
-            Self::Numbered { uuid, tag, number } if tag.as_str().is_empty() => write!(f, "{uuid}:{number}"),
+            Self::Numbered { uuid, tag, number } if tag.as_str().is_empty() => {
+                write!(f, "{uuid}:{number}")
+            }
             Self::Numbered { uuid, tag, number } => write!(f, "{uuid}:{}:{number}", tag.as_str()),
         }
     }
@@ -122,7 +146,11 @@ impl FromStr for Gtid {
         let decimal = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
         match (Tag::new(tag.as_bytes()), number.parse()) {
             (Some(tag), Ok(number)) if decimal && number > 0 && parts.next().is_none() => {
-                Ok(Self::Numbered { uuid: uuid.parse()?, tag, number })
+                Ok(Self::Numbered {
+                    uuid: uuid.parse()?,
+                    tag,
+                    number,
+                })
             }
             _ => Err(refuse()),
         }
@@ -145,11 +173,21 @@ mod tests {
         ] {
             assert_eq!(text.parse::<Gtid>().unwrap().to_string(), text);
         }
-        let upper: Gtid = "3E11FA47-71CA-11E1-9E33-C80AA9429562:Batch:9".parse().unwrap();
-        assert_eq!(upper.to_string(), "3e11fa47-71ca-11e1-9e33-c80aa9429562:batch:9");
-        for text in
-            ["", "0-1", "0-1-2,0-1-3", "x:1", "3e11fa47-71ca-11e1-9e33-c80aa9429562:0", "3e11fa47-71ca-11e1-9e33-c80aa9429562:+1"]
-        {
+        let upper: Gtid = "3E11FA47-71CA-11E1-9E33-C80AA9429562:Batch:9"
+            .parse()
+            .unwrap();
+        assert_eq!(
+            upper.to_string(),
+            "3e11fa47-71ca-11e1-9e33-c80aa9429562:batch:9"
+        );
+        for text in [
+            "",
+            "0-1",
+            "0-1-2,0-1-3",
+            "x:1",
+            "3e11fa47-71ca-11e1-9e33-c80aa9429562:0",
+            "3e11fa47-71ca-11e1-9e33-c80aa9429562:+1",
+        ] {
             assert!(text.parse::<Gtid>().is_err(), "{text}");
         }
         let long = "a".repeat(32);

@@ -47,7 +47,9 @@ impl Tables {
     /// Schema and table of a number; `None` for [`TableId::OTHER`].
     #[must_use]
     pub fn name(&self, id: TableId) -> Option<(&str, &str)> {
-        self.names.get(id.0 as usize).map(|(schema, table)| (schema.as_str(), table.as_str()))
+        self.names
+            .get(id.0 as usize)
+            .map(|(schema, table)| (schema.as_str(), table.as_str()))
     }
 
     /// How many names there are.

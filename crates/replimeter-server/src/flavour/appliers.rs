@@ -28,20 +28,45 @@ impl Appliers {
 
 /// The first of these variables that the server has.
 fn known<'n>(facts: &Facts, names: &[&'n str]) -> Option<&'n str> {
-    names.iter().copied().find(|name| facts.variables.contains_key(*name))
+    names
+        .iter()
+        .copied()
+        .find(|name| facts.variables.contains_key(*name))
 }
 
 /// The applying threads; `None` when the server does not tell.
 #[must_use]
 pub fn appliers(facts: &Facts) -> Option<Appliers> {
     // MySQL since 8.0.26, MariaDB, older MySQL. MariaDB has the last one too, as another name.
-    let threads_variable = known(facts, &["replica_parallel_workers", "slave_parallel_threads", "slave_parallel_workers"])?;
-    let mode = known(facts, &["replica_parallel_type", "slave_parallel_mode", "slave_parallel_type"]);
-    let order = known(facts, &["replica_preserve_commit_order", "slave_preserve_commit_order"]);
+    let threads_variable = known(
+        facts,
+        &[
+            "replica_parallel_workers",
+            "slave_parallel_threads",
+            "slave_parallel_workers",
+        ],
+    )?;
+    let mode = known(
+        facts,
+        &[
+            "replica_parallel_type",
+            "slave_parallel_mode",
+            "slave_parallel_type",
+        ],
+    );
+    let order = known(
+        facts,
+        &[
+            "replica_preserve_commit_order",
+            "slave_preserve_commit_order",
+        ],
+    );
     Some(Appliers {
         threads: facts.get(threads_variable).parse().unwrap_or(0),
         threads_variable,
-        mode: mode.map(|name| facts.get(name).to_owned()).unwrap_or_default(),
+        mode: mode
+            .map(|name| facts.get(name).to_owned())
+            .unwrap_or_default(),
         keeps_order: order.map(|name| (name, facts.on(name))),
     })
 }
@@ -50,16 +75,29 @@ pub fn appliers(facts: &Facts) -> Option<Appliers> {
 /// nothing, as while a thread stands still.
 #[must_use]
 pub fn seconds_behind(channel: &Channel) -> Option<u64> {
-    ["Seconds_Behind_Source", "Seconds_Behind_Master"].iter().find_map(|name| channel.raw.get(*name))?.parse().ok()
+    ["Seconds_Behind_Source", "Seconds_Behind_Master"]
+        .iter()
+        .find_map(|name| channel.raw.get(*name))?
+        .parse()
+        .ok()
 }
 
 /// Filters that are not by schema or table: by GTID domain or by `server_id`
 /// (MariaDB and MySQL); each as the server states it.
 #[must_use]
 pub fn other_filters(channel: &Channel) -> Vec<String> {
-    let names = ["Replicate_Do_Domain_Ids", "Replicate_Ignore_Domain_Ids", "Replicate_Ignore_Server_Ids"];
-    let stated = names.iter().filter_map(|name| Some((*name, channel.raw.get(*name)?)));
-    stated.filter(|(_, value)| !value.is_empty()).map(|(name, value)| format!("{name}={value}")).collect()
+    let names = [
+        "Replicate_Do_Domain_Ids",
+        "Replicate_Ignore_Domain_Ids",
+        "Replicate_Ignore_Server_Ids",
+    ];
+    let stated = names
+        .iter()
+        .filter_map(|name| Some((*name, channel.raw.get(*name)?)));
+    stated
+        .filter(|(_, value)| !value.is_empty())
+        .map(|(name, value)| format!("{name}={value}"))
+        .collect()
 }
 
 #[cfg(test)]
@@ -69,8 +107,15 @@ mod tests {
     use super::*;
 
     fn facts(variables: &[(&str, &str)]) -> Facts {
-        let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        Facts { engine: Engine::MariaDb, version: String::new(), variables }
+        let variables = variables
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .collect();
+        Facts {
+            engine: Engine::MariaDb,
+            version: String::new(),
+            variables,
+        }
     }
 
     #[test]
@@ -81,11 +126,25 @@ mod tests {
             ("slave_parallel_mode", "optimistic"),
         ]));
         let maria = maria.unwrap();
-        assert_eq!((maria.threads, maria.threads_variable, maria.keeps_order), (4, "slave_parallel_threads", None));
+        assert_eq!(
+            (maria.threads, maria.threads_variable, maria.keeps_order),
+            (4, "slave_parallel_threads", None)
+        );
         assert_eq!(maria.mode, "optimistic");
-        let new = appliers(&facts(&[("replica_parallel_workers", "8"), ("replica_preserve_commit_order", "OFF")])).unwrap();
-        assert_eq!(new.keeps_order, Some(("replica_preserve_commit_order", false)));
-        let old = appliers(&facts(&[("slave_parallel_workers", "0"), ("slave_preserve_commit_order", "ON")])).unwrap();
+        let new = appliers(&facts(&[
+            ("replica_parallel_workers", "8"),
+            ("replica_preserve_commit_order", "OFF"),
+        ]))
+        .unwrap();
+        assert_eq!(
+            new.keeps_order,
+            Some(("replica_preserve_commit_order", false))
+        );
+        let old = appliers(&facts(&[
+            ("slave_parallel_workers", "0"),
+            ("slave_preserve_commit_order", "ON"),
+        ]))
+        .unwrap();
         assert!(!old.parallel());
         assert_eq!(appliers(&facts(&[])), None);
     }

@@ -32,8 +32,15 @@ impl Binlog {
     /// The settings that decide what a crash takes.
     #[must_use]
     pub fn durability(&self) -> String {
-        let sync = if self.on { self.sync.as_str() } else { "(no binary log)" };
-        format!("sync_binlog={sync}, innodb_flush_log_at_trx_commit={}", self.redo_flush)
+        let sync = if self.on {
+            self.sync.as_str()
+        } else {
+            "(no binary log)"
+        };
+        format!(
+            "sync_binlog={sync}, innodb_flush_log_at_trx_commit={}",
+            self.redo_flush
+        )
     }
 }
 
@@ -41,7 +48,9 @@ impl Binlog {
 #[must_use]
 pub fn binlog(facts: &Facts) -> Binlog {
     let updates = ["log_replica_updates", "log_slave_updates"];
-    let known = updates.into_iter().find(|name| facts.variables.contains_key(*name));
+    let known = updates
+        .into_iter()
+        .find(|name| facts.variables.contains_key(*name));
     let updates_variable = known.unwrap_or("log_slave_updates");
     Binlog {
         on: facts.on("log_bin"),
@@ -63,9 +72,21 @@ mod tests {
     #[test]
     fn durability_needs_both_logs() {
         let of = |sync: &str, redo: &str, on: &str| {
-            let variables = [("log_bin", on), ("sync_binlog", sync), ("innodb_flush_log_at_trx_commit", redo)];
-            let variables = variables.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
-            binlog(&Facts { engine: Engine::MariaDb, version: String::new(), variables }).durable()
+            let variables = [
+                ("log_bin", on),
+                ("sync_binlog", sync),
+                ("innodb_flush_log_at_trx_commit", redo),
+            ];
+            let variables = variables
+                .into_iter()
+                .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                .collect();
+            binlog(&Facts {
+                engine: Engine::MariaDb,
+                version: String::new(),
+                variables,
+            })
+            .durable()
         };
         assert!(of("1", "1", "ON") && of("1", "3", "ON") && of("0", "1", "OFF"));
         assert!(!of("0", "1", "ON") && !of("1", "2", "ON") && !of("1000", "1", "ON"));

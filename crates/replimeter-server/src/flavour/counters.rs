@@ -65,8 +65,13 @@ const ASKED: [&str; 22] = [
 /// When the connection breaks.
 pub fn counters(session: &mut Session) -> Result<Counters, ServerError> {
     let names: Vec<String> = ASKED.iter().map(|name| format!("'{name}'")).collect();
-    let statement = format!("SHOW GLOBAL STATUS WHERE Variable_name IN ({})", names.join(","));
-    Ok(from_status(&session.pairs("cannot read the server's counters", &statement)?))
+    let statement = format!(
+        "SHOW GLOBAL STATUS WHERE Variable_name IN ({})",
+        names.join(",")
+    );
+    Ok(from_status(
+        &session.pairs("cannot read the server's counters", &statement)?,
+    ))
 }
 
 /// The counters from the rows of `SHOW GLOBAL STATUS`.
@@ -75,14 +80,23 @@ fn from_status(status: &BTreeMap<String, String>) -> Counters {
     let sum = |names: &[&str]| names.iter().map(|name| get(name)).sum::<Option<u64>>();
     // Since 10.8 MariaDB counts writes to its log by themselves; MySQL has them among the others.
     let mariadb = get("Binlog_group_commits").is_some();
-    let with_log = |data: &str, log: &str| if mariadb { sum(&[data, log]).or_else(|| get(data)) } else { get(data) };
+    let with_log = |data: &str, log: &str| {
+        if mariadb {
+            sum(&[data, log]).or_else(|| get(data))
+        } else {
+            get(data)
+        }
+    };
     // A server that is no node has these too, or nothing of the kind.
     let clustered = get("wsrep_cluster_size").is_some_and(|size| size > 0)
-        && status.get("wsrep_provider_name").is_some_and(|name| !name.is_empty());
+        && status
+            .get("wsrep_provider_name")
+            .is_some_and(|name| !name.is_empty());
     Counters {
         received_bytes: get("Bytes_received"),
         sent_bytes: get("Bytes_sent"),
-        cluster_bytes: sum(&["wsrep_received_bytes", "wsrep_replicated_bytes"]).filter(|_| clustered),
+        cluster_bytes: sum(&["wsrep_received_bytes", "wsrep_replicated_bytes"])
+            .filter(|_| clustered),
         reads: get("Innodb_data_reads"),
         writes: with_log("Innodb_data_writes", "Innodb_log_writes"),
         fsyncs: get("Innodb_data_fsyncs"),
@@ -90,8 +104,12 @@ fn from_status(status: &BTreeMap<String, String>) -> Counters {
         write_bytes: with_log("Innodb_data_written", "Innodb_os_log_written"),
         binlog_groups: get("Binlog_group_commits"),
         rows_read: get("Innodb_rows_read").or_else(|| get("Rows_read")),
-        rows_written: sum(&["Innodb_rows_inserted", "Innodb_rows_updated", "Innodb_rows_deleted"])
-            .or_else(|| sum(&["Handler_write", "Handler_update", "Handler_delete"])),
+        rows_written: sum(&[
+            "Innodb_rows_inserted",
+            "Innodb_rows_updated",
+            "Innodb_rows_deleted",
+        ])
+        .or_else(|| sum(&["Handler_write", "Handler_update", "Handler_delete"])),
     }
 }
 
@@ -102,7 +120,12 @@ mod tests {
     #[test]
     fn what_is_not_counted_is_blank() {
         let status = |pairs: &[(&str, &str)]| {
-            from_status(&pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect())
+            from_status(
+                &pairs
+                    .iter()
+                    .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+                    .collect(),
+            )
         };
         let one = status(&[
             ("Bytes_sent", "5"),
@@ -110,12 +133,31 @@ mod tests {
             ("Innodb_rows_updated", "2"),
             ("Innodb_rows_deleted", "3"),
         ]);
-        assert_eq!((one.sent_bytes, one.received_bytes, one.rows_written, one.cluster_bytes), (Some(5), None, Some(6), None));
-        let other = status(&[("Handler_write", "1"), ("Handler_update", "1"), ("Handler_delete", "1"), ("Bytes_sent", "many")]);
+        assert_eq!(
+            (
+                one.sent_bytes,
+                one.received_bytes,
+                one.rows_written,
+                one.cluster_bytes
+            ),
+            (Some(5), None, Some(6), None)
+        );
+        let other = status(&[
+            ("Handler_write", "1"),
+            ("Handler_update", "1"),
+            ("Handler_delete", "1"),
+            ("Bytes_sent", "many"),
+        ]);
         assert_eq!((other.rows_written, other.sent_bytes), (Some(3), None));
-        let writes = [("Innodb_data_written", "100"), ("Innodb_os_log_written", "7")];
+        let writes = [
+            ("Innodb_data_written", "100"),
+            ("Innodb_os_log_written", "7"),
+        ];
         assert_eq!(status(&writes).write_bytes, Some(100));
-        let mariadb: Vec<(&str, &str)> = writes.into_iter().chain([("Binlog_group_commits", "1")]).collect();
+        let mariadb: Vec<(&str, &str)> = writes
+            .into_iter()
+            .chain([("Binlog_group_commits", "1")])
+            .collect();
         assert_eq!(status(&mariadb).write_bytes, Some(107));
     }
 }

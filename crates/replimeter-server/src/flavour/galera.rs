@@ -38,7 +38,10 @@ impl NodeState {
         let strangers = || {
             !self.incoming.is_empty()
                 && !other.incoming.is_empty()
-                && !self.incoming.iter().any(|address| other.incoming.contains(address))
+                && !self
+                    .incoming
+                    .iter()
+                    .any(|address| other.incoming.contains(address))
         };
         self.cluster == other.cluster && !self.cluster.is_empty() && !strangers()
     }
@@ -47,7 +50,10 @@ impl NodeState {
     #[must_use]
     pub fn words(&self) -> String {
         let ready = if self.ready { "ready" } else { "not ready" };
-        format!("{}, component {}, cluster size {}, {ready}", self.state, self.component, self.size)
+        format!(
+            "{}, component {}, cluster size {}, {ready}",
+            self.state, self.component, self.size
+        )
     }
 }
 
@@ -89,10 +95,19 @@ mod tests {
             ..NodeState::default()
         };
         let one = node("u", "a:1,b:1");
-        assert!(one.same_cluster(&node("u", "b:1")), "one of them sees only itself");
-        assert!(one.same_cluster(&node("u", "")), "addresses are not always told");
+        assert!(
+            one.same_cluster(&node("u", "b:1")),
+            "one of them sees only itself"
+        );
+        assert!(
+            one.same_cluster(&node("u", "")),
+            "addresses are not always told"
+        );
         assert!(!one.same_cluster(&node("u", "c:1,d:1")));
         assert!(!one.same_cluster(&node("v", "a:1,b:1")));
-        assert!(!node("", "a:1").same_cluster(&node("", "a:1")), "no cluster at all");
+        assert!(
+            !node("", "a:1").same_cluster(&node("", "a:1")),
+            "no cluster at all"
+        );
     }
 }

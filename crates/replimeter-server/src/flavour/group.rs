@@ -40,14 +40,23 @@ impl GroupState {
     /// Members that take part fully.
     #[must_use]
     pub fn online(&self) -> usize {
-        self.members.iter().filter(|member| member.state == "ONLINE").count()
+        self.members
+            .iter()
+            .filter(|member| member.state == "ONLINE")
+            .count()
     }
 
     /// In one line.
     #[must_use]
     pub fn words(&self) -> String {
-        let own = self.own().map_or("no member", |member| member.state.as_str());
-        format!("{own}, {} of {} members online", self.online(), self.members.len())
+        let own = self
+            .own()
+            .map_or("no member", |member| member.state.as_str());
+        format!(
+            "{own}, {} of {} members online",
+            self.online(),
+            self.members.len()
+        )
     }
 }
 
@@ -64,13 +73,21 @@ pub fn group_state(session: &mut Session) -> Result<Option<GroupState>, ServerEr
         return Ok(None);
     }
     // The columns of 8.0 and later; before, there was no role.
-    let rows = session.rows(doing, "SELECT * FROM performance_schema.replication_group_members")?;
+    let rows = session.rows(
+        doing,
+        "SELECT * FROM performance_schema.replication_group_members",
+    )?;
     let members: Vec<Member> = rows
         .iter()
         .map(|row| {
             let of = |name: &str| row.get(name).cloned().unwrap_or_default();
             let address = format!("{}:{}", of("MEMBER_HOST"), of("MEMBER_PORT"));
-            Member { uuid: of("MEMBER_ID"), address, state: of("MEMBER_STATE"), role: of("MEMBER_ROLE") }
+            Member {
+                uuid: of("MEMBER_ID"),
+                address,
+                state: of("MEMBER_STATE"),
+                role: of("MEMBER_ROLE"),
+            }
         })
         .filter(|member| !member.uuid.is_empty())
         .collect();

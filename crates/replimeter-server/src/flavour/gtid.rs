@@ -42,11 +42,18 @@ fn is_uuid(text: &str) -> bool {
 fn is_tag(text: &str) -> bool {
     text.len() <= 32
         && text.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
-        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+        && text
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
 fn interval(text: &str) -> Option<Interval> {
-    let number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten();
+    let number = |text: &str| {
+        text.bytes()
+            .all(|byte| byte.is_ascii_digit())
+            .then(|| text.parse().ok())
+            .flatten()
+    };
     let (first, last) = match text.split_once('-') {
         Some((first, last)) => (number(first.trim())?, number(last.trim())?),
         None => (number(text)?, number(text)?),
@@ -73,7 +80,10 @@ fn less(mine: &[Interval], theirs: &[Interval]) -> Vec<Interval> {
     for &(first, last) in mine {
         let mut from = first;
         let mut over = false;
-        for &(begin, end) in theirs.iter().filter(|(begin, end)| *end >= first && *begin <= last) {
+        for &(begin, end) in theirs
+            .iter()
+            .filter(|(begin, end)| *end >= first && *begin <= last)
+        {
             if begin > from {
                 out.push((from, begin - 1));
             }
@@ -97,9 +107,17 @@ impl GtidSet {
     pub fn parse(text: &str) -> Result<Self, GtidError> {
         let refuse = |part: &str| GtidError(part.chars().take(80).collect());
         let mut intervals: BTreeMap<(String, String), Vec<Interval>> = BTreeMap::new();
-        for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
+        for part in text
+            .split(',')
+            .map(str::trim)
+            .filter(|part| !part.is_empty())
+        {
             let mut pieces = part.split(':').map(str::trim);
-            let uuid = pieces.next().filter(|uuid| is_uuid(uuid)).ok_or_else(|| refuse(part))?.to_ascii_lowercase();
+            let uuid = pieces
+                .next()
+                .filter(|uuid| is_uuid(uuid))
+                .ok_or_else(|| refuse(part))?
+                .to_ascii_lowercase();
             let mut tag = String::new();
             let mut any = false;
             for piece in pieces {
@@ -107,7 +125,10 @@ impl GtidSet {
                     tag = piece.to_ascii_lowercase();
                 } else {
                     let interval = interval(piece).ok_or_else(|| refuse(part))?;
-                    intervals.entry((uuid.clone(), tag.clone())).or_default().push(interval);
+                    intervals
+                        .entry((uuid.clone(), tag.clone()))
+                        .or_default()
+                        .push(interval);
                     any = true;
                 }
             }
@@ -115,7 +136,12 @@ impl GtidSet {
                 return Err(refuse(part));
             }
         }
-        Ok(Self { intervals: intervals.into_iter().map(|(key, list)| (key, joined(list))).collect() })
+        Ok(Self {
+            intervals: intervals
+                .into_iter()
+                .map(|(key, list)| (key, joined(list)))
+                .collect(),
+        })
     }
 
     /// What is in this set and not in `other`.
@@ -125,14 +151,22 @@ impl GtidSet {
             let theirs = other.intervals.get(key).map_or(&[][..], Vec::as_slice);
             (key.clone(), less(mine, theirs))
         });
-        Self { intervals: rest.filter(|(_, intervals)| !intervals.is_empty()).collect() }
+        Self {
+            intervals: rest
+                .filter(|(_, intervals)| !intervals.is_empty())
+                .collect(),
+        }
     }
 
     /// The part whose UUIDs fulfil `wanted`.
     #[must_use]
     pub fn of(&self, wanted: impl Fn(&str) -> bool) -> Self {
         let part = self.intervals.iter().filter(|((uuid, _), _)| wanted(uuid));
-        Self { intervals: part.map(|(key, intervals)| (key.clone(), intervals.clone())).collect() }
+        Self {
+            intervals: part
+                .map(|(key, intervals)| (key.clone(), intervals.clone()))
+                .collect(),
+        }
     }
 
     /// Whether there is no transaction in it.
@@ -145,19 +179,26 @@ impl GtidSet {
     #[must_use]
     pub fn count(&self) -> u64 {
         let all = self.intervals.values().flatten();
-        all.fold(0u64, |sum, (first, last)| sum.saturating_add((last - first).saturating_add(1)))
+        all.fold(0u64, |sum, (first, last)| {
+            sum.saturating_add((last - first).saturating_add(1))
+        })
     }
 
     /// For each UUID and tag (both in small letters, the tag may be empty), its
     /// intervals in order.
     pub fn parts(&self) -> impl Iterator<Item = (&str, &str, &[Interval])> {
-        self.intervals.iter().map(|((uuid, tag), intervals)| (uuid.as_str(), tag.as_str(), intervals.as_slice()))
+        self.intervals
+            .iter()
+            .map(|((uuid, tag), intervals)| (uuid.as_str(), tag.as_str(), intervals.as_slice()))
     }
 
     /// The UUIDs in it.
     #[must_use]
     pub fn uuids(&self) -> BTreeSet<&str> {
-        self.intervals.keys().map(|(uuid, _)| uuid.as_str()).collect()
+        self.intervals
+            .keys()
+            .map(|(uuid, _)| uuid.as_str())
+            .collect()
     }
 }
 
@@ -206,9 +247,10 @@ impl fmt::Display for DomainGtid {
 /// When the text is no such list.
 pub fn domain_gtids(text: &str) -> Result<Vec<DomainGtid>, GtidError> {
     let one = |part: &str| {
-        let mut numbers = part
-            .split('-')
-            .map(|number| (!number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())).then_some(number));
+        let mut numbers = part.split('-').map(|number| {
+            (!number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
+                .then_some(number)
+        });
         let gtid = DomainGtid {
             domain: numbers.next()??.parse().ok()?,
             server: numbers.next()??.parse().ok()?,
@@ -216,8 +258,13 @@ pub fn domain_gtids(text: &str) -> Result<Vec<DomainGtid>, GtidError> {
         };
         numbers.next().is_none().then_some(gtid)
     };
-    let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
-    parts.map(|part| one(part).ok_or_else(|| GtidError(part.chars().take(80).collect()))).collect()
+    let parts = text
+        .split(',')
+        .map(str::trim)
+        .filter(|part| !part.is_empty());
+    parts
+        .map(|part| one(part).ok_or_else(|| GtidError(part.chars().take(80).collect())))
+        .collect()
 }
 
 /// Which transactions a server has executed.
@@ -246,12 +293,19 @@ pub fn executed(facts: &Facts, session: &mut Session) -> Result<Executed, Server
     let has = |name: &str| facts.variables.contains_key(name);
     // Read by themselves: SHOW VARIABLES cuts long values.
     if has("gtid_executed") {
-        let text = session.value(doing, "SELECT @@GLOBAL.gtid_executed")?.unwrap_or_default();
-        return Ok(GtidSet::parse(&text).map_or_else(|error| Executed::Unknown(error.to_string()), Executed::Set));
+        let text = session
+            .value(doing, "SELECT @@GLOBAL.gtid_executed")?
+            .unwrap_or_default();
+        return Ok(GtidSet::parse(&text)
+            .map_or_else(|error| Executed::Unknown(error.to_string()), Executed::Set));
     }
     if has("gtid_binlog_state") {
-        let logged = session.value(doing, "SELECT @@GLOBAL.gtid_binlog_state")?.unwrap_or_default();
-        let applied = session.value(doing, "SELECT @@GLOBAL.gtid_slave_pos")?.unwrap_or_default();
+        let logged = session
+            .value(doing, "SELECT @@GLOBAL.gtid_binlog_state")?
+            .unwrap_or_default();
+        let applied = session
+            .value(doing, "SELECT @@GLOBAL.gtid_slave_pos")?
+            .unwrap_or_default();
         return Ok(match (domain_gtids(&logged), domain_gtids(&applied)) {
             (Ok(logged), Ok(applied)) => Executed::Domains { logged, applied },
             (Err(error), _) | (_, Err(error)) => Executed::Unknown(error.to_string()),
@@ -275,12 +329,28 @@ mod tests {
 
     #[test]
     fn reads_joins_and_prints() {
-        assert_eq!(set(&format!("{A}:1-5:6:9")).to_string(), format!("{A}:1-6:9"));
-        assert_eq!(set(&format!("{}:3,\n{B}:1-2", A.to_uppercase())).to_string(), format!("{A}:3,{B}:1-2"));
-        assert_eq!(set(&format!("{A}:1-3:Tag:1:5-6")).to_string(), format!("{A}:1-3,{A}:tag:1:5-6"));
+        assert_eq!(
+            set(&format!("{A}:1-5:6:9")).to_string(),
+            format!("{A}:1-6:9")
+        );
+        assert_eq!(
+            set(&format!("{}:3,\n{B}:1-2", A.to_uppercase())).to_string(),
+            format!("{A}:3,{B}:1-2")
+        );
+        assert_eq!(
+            set(&format!("{A}:1-3:Tag:1:5-6")).to_string(),
+            format!("{A}:1-3,{A}:tag:1:5-6")
+        );
         assert!(set("").is_empty() && set(" ,\n").is_empty());
-        for text in ["x", A, &format!("{A}:0"), &format!("{A}:5-3"), &format!("{A}:1-"), &format!("{A}:tag"), &format!("{A}:-1")]
-        {
+        for text in [
+            "x",
+            A,
+            &format!("{A}:0"),
+            &format!("{A}:5-3"),
+            &format!("{A}:1-"),
+            &format!("{A}:tag"),
+            &format!("{A}:-1"),
+        ] {
             assert!(GtidSet::parse(text).is_err(), "{text}");
         }
     }
@@ -288,7 +358,10 @@ mod tests {
     #[test]
     fn subtracts() {
         let left = set(&format!("{A}:1-10,{B}:7,{A}:t:1"));
-        assert_eq!(left.subtract(&set(&format!("{A}:1-3:5:8-20"))).to_string(), format!("{A}:4:6-7,{A}:t:1,{B}:7"));
+        assert_eq!(
+            left.subtract(&set(&format!("{A}:1-3:5:8-20"))).to_string(),
+            format!("{A}:4:6-7,{A}:t:1,{B}:7")
+        );
         assert!(left.subtract(&left).is_empty());
         assert_eq!(left.count(), 12);
         assert_eq!(left.of(|uuid| uuid == B).to_string(), format!("{B}:7"));
@@ -297,9 +370,23 @@ mod tests {
     #[test]
     fn domains() {
         let gtids = domain_gtids("0-1-100, 1-4294967295-18446744073709551615").unwrap();
-        assert_eq!(gtids[0], DomainGtid { domain: 0, server: 1, sequence: 100 });
+        assert_eq!(
+            gtids[0],
+            DomainGtid {
+                domain: 0,
+                server: 1,
+                sequence: 100
+            }
+        );
         assert_eq!(gtids[1].to_string(), "1-4294967295-18446744073709551615");
-        for text in ["0-1", "0-1-2-3", "a-1-2", "0--1", "4294967296-1-1", "0-+1-2"] {
+        for text in [
+            "0-1",
+            "0-1-2-3",
+            "a-1-2",
+            "0--1",
+            "4294967296-1-1",
+            "0-+1-2",
+        ] {
             assert!(domain_gtids(text).is_err(), "{text}");
         }
     }
@@ -312,7 +399,9 @@ mod tests {
         if numbers.is_empty() {
             String::new()
         } else {
-            numbers.iter().fold(A.to_owned(), |text, number| format!("{text}:{number}"))
+            numbers
+                .iter()
+                .fold(A.to_owned(), |text, number| format!("{text}:{number}"))
         }
     }
 

@@ -81,7 +81,13 @@ impl Channel {
     /// The state and the last errors in one line, for error messages.
     #[must_use]
     pub fn state(&self) -> String {
-        let error = |text: &str| if text.is_empty() { "none".to_owned() } else { text.to_owned() };
+        let error = |text: &str| {
+            if text.is_empty() {
+                "none".to_owned()
+            } else {
+                text.to_owned()
+            }
+        };
         format!(
             "IO thread {}, last IO error: {}; SQL thread {}, last SQL error: {}",
             self.io_running,
@@ -92,9 +98,16 @@ impl Channel {
     }
 
     fn from_row(row: StatusRow) -> Self {
-        let pick = |names: &[&str]| names.iter().find_map(|name| row.get(*name)).cloned().unwrap_or_default();
+        let pick = |names: &[&str]| {
+            names
+                .iter()
+                .find_map(|name| row.get(*name))
+                .cloned()
+                .unwrap_or_default()
+        };
         let number = |names: &[&str]| pick(names).parse().unwrap_or(0);
-        let error = |number: &str, message: &str| match (pick(&[number]).as_str(), pick(&[message])) {
+        let error = |number: &str, message: &str| match (pick(&[number]).as_str(), pick(&[message]))
+        {
             ("" | "0", _) => String::new(),
             (number, message) => format!("{message} (error {number})"),
         };
@@ -109,7 +122,10 @@ impl Channel {
             io_error: error("Last_IO_Errno", "Last_IO_Error"),
             sql_error: error("Last_SQL_Errno", "Last_SQL_Error"),
             // MariaDB says `Slave_Pos` or `Current_Pos`, MySQL 1.
-            by_gtid: !matches!(pick(&["Using_Gtid", "Auto_Position"]).as_str(), "" | "No" | "0"),
+            by_gtid: !matches!(
+                pick(&["Using_Gtid", "Auto_Position"]).as_str(),
+                "" | "No" | "0"
+            ),
             delay_s: number(&["SQL_Delay"]),
             filters: Filters {
                 do_schemas: list(&pick(&["Replicate_Do_DB"])),
@@ -129,7 +145,11 @@ impl Channel {
 #[must_use]
 pub fn detect(version: &str, version_comment: &str) -> Engine {
     let says = |text: &str| text.to_ascii_lowercase().contains("mariadb");
-    if says(version) || says(version_comment) { Engine::MariaDb } else { Engine::MySql }
+    if says(version) || says(version_comment) {
+        Engine::MariaDb
+    } else {
+        Engine::MySql
+    }
 }
 
 /// The privilege that shows a replica's status, as GRANT spells it.
@@ -158,7 +178,10 @@ pub fn channels(engine: Engine, session: &mut Session) -> Result<Vec<Channel>, S
 ///
 /// # Errors
 /// When the privilege is missing or the connection breaks.
-pub fn binlog_filters(engine: Engine, session: &mut Session) -> Result<Option<Filters>, ServerError> {
+pub fn binlog_filters(
+    engine: Engine,
+    session: &mut Session,
+) -> Result<Option<Filters>, ServerError> {
     let statements = match engine {
         Engine::MariaDb => mariadb::BINLOG_STATUS,
         Engine::MySql => mysql::BINLOG_STATUS,
@@ -176,29 +199,45 @@ pub fn binlog_filters(engine: Engine, session: &mut Session) -> Result<Option<Fi
 ///
 /// # Errors
 /// When the privilege is missing or the connection breaks.
-pub fn binlog_end(engine: Engine, session: &mut Session) -> Result<Option<(String, u64)>, ServerError> {
+pub fn binlog_end(
+    engine: Engine,
+    session: &mut Session,
+) -> Result<Option<(String, u64)>, ServerError> {
     let statements = match engine {
         Engine::MariaDb => mariadb::BINLOG_STATUS,
         Engine::MySql => mysql::BINLOG_STATUS,
     };
     let rows = first_known(session, "cannot read the binary log's status", statements)?;
-    Ok(rows.first().and_then(|row| Some((row.get("File")?.clone(), row.get("Position")?.parse().ok()?))))
+    Ok(rows
+        .first()
+        .and_then(|row| Some((row.get("File")?.clone(), row.get("Position")?.parse().ok()?))))
 }
 
 /// The replicas that are connected to the server.
 ///
 /// # Errors
 /// When the privilege is missing or the connection breaks.
-pub fn connected_replicas(engine: Engine, session: &mut Session) -> Result<Vec<StatusRow>, ServerError> {
+pub fn connected_replicas(
+    engine: Engine,
+    session: &mut Session,
+) -> Result<Vec<StatusRow>, ServerError> {
     let statements: &[&str] = match engine {
         Engine::MariaDb => mariadb::REPLICAS,
         Engine::MySql => mysql::REPLICAS,
     };
-    first_known(session, "cannot read the list of connected replicas", statements)
+    first_known(
+        session,
+        "cannot read the list of connected replicas",
+        statements,
+    )
 }
 
 /// The rows of the first statement that this server's grammar knows.
-fn first_known(session: &mut Session, doing: &str, statements: &[&str]) -> Result<Vec<StatusRow>, ServerError> {
+fn first_known(
+    session: &mut Session,
+    doing: &str,
+    statements: &[&str],
+) -> Result<Vec<StatusRow>, ServerError> {
     let mut last = None;
     for statement in statements {
         match session.rows(doing, statement) {
@@ -206,7 +245,13 @@ fn first_known(session: &mut Session, doing: &str, statements: &[&str]) -> Resul
             other => return other,
         }
     }
-    Err(last.unwrap_or_else(|| session.unfit(doing, "no statement for it is known", "report this as a defect")))
+    Err(last.unwrap_or_else(|| {
+        session.unfit(
+            doing,
+            "no statement for it is known",
+            "report this as a defect",
+        )
+    }))
 }
 
 #[cfg(test)]
@@ -214,7 +259,10 @@ mod tests {
     use super::*;
 
     fn row(pairs: &[(&str, &str)]) -> StatusRow {
-        pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+        pairs
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .collect()
     }
 
     #[test]
@@ -239,16 +287,35 @@ mod tests {
             ("SQL_Delay", "5"),
             ("Replicate_Ignore_DB", "a,b"),
         ]));
-        assert_eq!(Channel { raw: BTreeMap::new(), ..old.clone() }, Channel { raw: BTreeMap::new(), ..new });
+        assert_eq!(
+            Channel {
+                raw: BTreeMap::new(),
+                ..old.clone()
+            },
+            Channel {
+                raw: BTreeMap::new(),
+                ..new
+            }
+        );
         assert!(!old.running());
-        assert!(old.state().contains("Duplicate entry (error 1062)"), "{}", old.state());
+        assert!(
+            old.state().contains("Duplicate entry (error 1062)"),
+            "{}",
+            old.state()
+        );
         assert_eq!((old.delay_s, old.source_server_id), (5, 7));
     }
 
     #[test]
     fn flavours_by_their_own_word() {
-        assert_eq!(detect("10.11.6-MariaDB-0+deb12u1-log", "Debian 12"), Engine::MariaDb);
-        assert_eq!(detect("9.7.0", "MySQL Community Server - GPL"), Engine::MySql);
+        assert_eq!(
+            detect("10.11.6-MariaDB-0+deb12u1-log", "Debian 12"),
+            Engine::MariaDb
+        );
+        assert_eq!(
+            detect("9.7.0", "MySQL Community Server - GPL"),
+            Engine::MySql
+        );
         assert_eq!(detect("8.0.36-28", "Percona Server (GPL)"), Engine::MySql);
     }
 }

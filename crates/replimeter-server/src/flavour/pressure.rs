@@ -30,11 +30,36 @@ pub enum Pressure {
 
 /// Galera's, their names here, what they are divided by, and whether they grow.
 const GALERA: [(&str, &str, f64, bool); 7] = [
-    ("wsrep_flow_control_paused_ns", "wsrep_flow_control_paused (ms)", 1e6, true),
-    ("wsrep_flow_control_sent", "wsrep_flow_control_sent", 1.0, true),
-    ("wsrep_local_recv_queue", "wsrep_local_recv_queue", 1.0, false),
-    ("wsrep_local_send_queue", "wsrep_local_send_queue", 1.0, false),
-    ("wsrep_local_cert_failures", "wsrep_local_cert_failures", 1.0, true),
+    (
+        "wsrep_flow_control_paused_ns",
+        "wsrep_flow_control_paused (ms)",
+        1e6,
+        true,
+    ),
+    (
+        "wsrep_flow_control_sent",
+        "wsrep_flow_control_sent",
+        1.0,
+        true,
+    ),
+    (
+        "wsrep_local_recv_queue",
+        "wsrep_local_recv_queue",
+        1.0,
+        false,
+    ),
+    (
+        "wsrep_local_send_queue",
+        "wsrep_local_send_queue",
+        1.0,
+        false,
+    ),
+    (
+        "wsrep_local_cert_failures",
+        "wsrep_local_cert_failures",
+        1.0,
+        true,
+    ),
     ("wsrep_local_bf_aborts", "wsrep_local_bf_aborts", 1.0, true),
     ("threads_running", "Threads_running", 1.0, false),
 ];
@@ -61,7 +86,10 @@ impl Pressure {
     pub fn prepare(self, session: &mut Session) -> Result<(), ServerError> {
         match self {
             Self::Galera => session.run(DOING, "SET SESSION wsrep_sync_wait = 0"),
-            Self::Group => session.run(DOING, "SET SESSION group_replication_consistency = 'EVENTUAL'"),
+            Self::Group => session.run(
+                DOING,
+                "SET SESSION group_replication_consistency = 'EVENTUAL'",
+            ),
             Self::Channel(_) => Ok(()),
         }
     }
@@ -73,20 +101,39 @@ impl Pressure {
     pub fn read(self, session: &mut Session) -> Result<Vec<Reading>, ServerError> {
         match self {
             Self::Galera => {
-                let names: Vec<String> = GALERA.iter().map(|(name, ..)| format!("'{name}'")).collect();
-                let sql = format!("SHOW GLOBAL STATUS WHERE LOWER(Variable_name) IN ({})", names.join(", "));
+                let names: Vec<String> = GALERA
+                    .iter()
+                    .map(|(name, ..)| format!("'{name}'"))
+                    .collect();
+                let sql = format!(
+                    "SHOW GLOBAL STATUS WHERE LOWER(Variable_name) IN ({})",
+                    names.join(", ")
+                );
                 let found = session.pairs(DOING, &sql)?;
                 let read = |(name, shown, scale, grows): &(&str, &'static str, f64, bool)| {
-                    let (_, value) = found.iter().find(|(found, _)| found.eq_ignore_ascii_case(name))?;
-                    Some(Reading { name: shown, value: value.parse::<f64>().ok()? / scale, grows: *grows })
+                    let (_, value) = found
+                        .iter()
+                        .find(|(found, _)| found.eq_ignore_ascii_case(name))?;
+                    Some(Reading {
+                        name: shown,
+                        value: value.parse::<f64>().ok()? / scale,
+                        grows: *grows,
+                    })
                 };
                 Ok(GALERA.iter().filter_map(read).collect())
             }
             Self::Group => {
-                let Some(line) = flavour_survives(session.value(DOING, GROUP_QUERY))?.flatten() else { return Ok(Vec::new()) };
+                let Some(line) = flavour_survives(session.value(DOING, GROUP_QUERY))?.flatten()
+                else {
+                    return Ok(Vec::new());
+                };
                 let values = line.split(' ').map(str::parse::<f64>);
                 let read = |((name, grows), value): (&(&'static str, bool), Result<f64, _>)| {
-                    Some(Reading { name, value: value.ok()?, grows: *grows })
+                    Some(Reading {
+                        name,
+                        value: value.ok()?,
+                        grows: *grows,
+                    })
                 };
                 Ok(GROUP.iter().zip(values).filter_map(read).collect())
             }
@@ -94,15 +141,28 @@ impl Pressure {
                 let mut readings = Vec::new();
                 let running = session.pairs(DOING, "SHOW GLOBAL STATUS LIKE 'Threads_running'")?;
                 if let Some(value) = running.values().next().and_then(|value| value.parse().ok()) {
-                    readings.push(Reading { name: "Threads_running", value, grows: false });
+                    readings.push(Reading {
+                        name: "Threads_running",
+                        value,
+                        grows: false,
+                    });
                 }
-                let channels = flavour_survives(flavour::channels(engine, session))?.unwrap_or_default();
+                let channels =
+                    flavour_survives(flavour::channels(engine, session))?.unwrap_or_default();
                 let behind = channels.iter().filter_map(|channel| {
                     let names = ["Seconds_Behind_Source", "Seconds_Behind_Master"];
-                    names.iter().find_map(|name| channel.raw.get(*name))?.parse::<f64>().ok()
+                    names
+                        .iter()
+                        .find_map(|name| channel.raw.get(*name))?
+                        .parse::<f64>()
+                        .ok()
                 });
                 if let Some(value) = behind.reduce(f64::max) {
-                    readings.push(Reading { name: "Seconds_Behind_Source", value, grows: false });
+                    readings.push(Reading {
+                        name: "Seconds_Behind_Source",
+                        value,
+                        grows: false,
+                    });
                 }
                 Ok(readings)
             }

@@ -15,8 +15,16 @@ pub struct Words {
 
 /// MySQL since 8.0.26, then everybody else.
 const WORDS: [Words; 2] = [
-    Words { primary: "rpl_semi_sync_source", replica: "rpl_semi_sync_replica", count: "wait_for_replica_count" },
-    Words { primary: "rpl_semi_sync_master", replica: "rpl_semi_sync_slave", count: "wait_for_slave_count" },
+    Words {
+        primary: "rpl_semi_sync_source",
+        replica: "rpl_semi_sync_replica",
+        count: "wait_for_replica_count",
+    },
+    Words {
+        primary: "rpl_semi_sync_master",
+        replica: "rpl_semi_sync_slave",
+        count: "wait_for_slave_count",
+    },
 ];
 
 impl Words {
@@ -28,7 +36,9 @@ impl Words {
     #[must_use]
     pub fn of(facts: &Facts) -> Option<Self> {
         let knows = |prefix: &str| !facts.get(&format!("{prefix}_enabled")).is_empty();
-        WORDS.into_iter().find(|words| knows(words.primary) || knows(words.replica))
+        WORDS
+            .into_iter()
+            .find(|words| knows(words.primary) || knows(words.replica))
     }
 }
 
@@ -73,20 +83,34 @@ pub fn state(session: &mut Session) -> Result<(Option<PrimaryState>, ReplicaStat
     // Fresh, since all of it may be changed while the server runs.
     let variables = session.pairs(doing, "SHOW GLOBAL VARIABLES LIKE 'rpl_semi_sync%'")?;
     let mut counters = session.pairs(doing, "SHOW GLOBAL STATUS LIKE 'Rpl_semi_sync%'")?;
-    counters = counters.into_iter().map(|(name, value)| (name.to_lowercase(), value)).collect();
-    let variable = |prefix: &str, name: &str| variables.get(&format!("{prefix}_{name}")).map_or("", String::as_str);
-    let counter = |prefix: &str, name: &str| counters.get(&format!("{prefix}_{name}")).map_or("", String::as_str);
+    counters = counters
+        .into_iter()
+        .map(|(name, value)| (name.to_lowercase(), value))
+        .collect();
+    let variable = |prefix: &str, name: &str| {
+        variables
+            .get(&format!("{prefix}_{name}"))
+            .map_or("", String::as_str)
+    };
+    let counter = |prefix: &str, name: &str| {
+        counters
+            .get(&format!("{prefix}_{name}"))
+            .map_or("", String::as_str)
+    };
     let number = |text: &str| text.parse().unwrap_or(0);
-    let primary = WORDS.iter().find(|words| !variable(words.primary, "enabled").is_empty()).map(|words| PrimaryState {
-        enabled: on(variable(words.primary, "enabled")),
-        active: on(counter(words.primary, "status")),
-        clients: number(counter(words.primary, "clients")),
-        acknowledged: number(counter(words.primary, "yes_tx")),
-        unacknowledged: number(counter(words.primary, "no_tx")),
-        wait_point: variable(words.primary, "wait_point").to_owned(),
-        wait_for: variable(words.primary, words.count).parse().unwrap_or(1),
-        timeout_ms: number(variable(words.primary, "timeout")),
-    });
+    let primary = WORDS
+        .iter()
+        .find(|words| !variable(words.primary, "enabled").is_empty())
+        .map(|words| PrimaryState {
+            enabled: on(variable(words.primary, "enabled")),
+            active: on(counter(words.primary, "status")),
+            clients: number(counter(words.primary, "clients")),
+            acknowledged: number(counter(words.primary, "yes_tx")),
+            unacknowledged: number(counter(words.primary, "no_tx")),
+            wait_point: variable(words.primary, "wait_point").to_owned(),
+            wait_for: variable(words.primary, words.count).parse().unwrap_or(1),
+            timeout_ms: number(variable(words.primary, "timeout")),
+        });
     let any = |holds: &dyn Fn(&Words) -> bool| WORDS.iter().any(holds);
     let replica = ReplicaState {
         enabled: any(&|words| on(variable(words.replica, "enabled"))),

@@ -6,7 +6,11 @@ use crate::{ErrorKind, ServerError, Session, facts::Facts};
 
 /// The value of the first of these variables that the server has; "" for none.
 fn first<'f>(facts: &'f Facts, names: &[&str]) -> &'f str {
-    names.iter().map(|name| facts.get(name)).find(|value| !value.is_empty()).unwrap_or("")
+    names
+        .iter()
+        .map(|name| facts.get(name))
+        .find(|value| !value.is_empty())
+        .unwrap_or("")
 }
 
 /// The transaction isolation that sessions begin with, such as `REPEATABLE-READ`.
@@ -18,8 +22,10 @@ pub fn isolation(facts: &Facts) -> &str {
 /// Logs of statements that are on, by their variables.
 #[must_use]
 pub fn statement_logs(facts: &Facts) -> Vec<&'static str> {
-    let mut on: Vec<&str> =
-        ["general_log", "slow_query_log", "log_slow_query"].into_iter().filter(|name| facts.on(name)).collect();
+    let mut on: Vec<&str> = ["general_log", "slow_query_log", "log_slow_query"]
+        .into_iter()
+        .filter(|name| facts.on(name))
+        .collect();
     // MariaDB 10.11 has both names for one log.
     if on.contains(&"slow_query_log") {
         on.retain(|name| *name != "log_slow_query");
@@ -40,7 +46,9 @@ pub fn counters(session: &mut Session) -> Result<BTreeMap<String, String>, Serve
 /// # Errors
 /// When the connection breaks.
 pub fn quoted_user(session: &mut Session) -> Result<String, ServerError> {
-    let user = session.value("cannot read the user's name", "SELECT CURRENT_USER()")?.unwrap_or_default();
+    let user = session
+        .value("cannot read the user's name", "SELECT CURRENT_USER()")?
+        .unwrap_or_default();
     let (name, host) = user.rsplit_once('@').unwrap_or((&user, "%"));
     let quoted = |text: &str| format!("'{}'", text.replace('\\', "\\\\").replace('\'', "''"));
     Ok(format!("{}@{}", quoted(name), quoted(host)))
@@ -54,8 +62,13 @@ pub fn quoted_user(session: &mut Session) -> Result<String, ServerError> {
 /// When the connection breaks.
 pub fn client_of(session: &mut Session, connection_id: u32) -> Result<Option<String>, ServerError> {
     let doing = "cannot read the list of connections";
-    match session.value(doing, &format!("SELECT HOST FROM information_schema.PROCESSLIST WHERE ID = {connection_id}")) {
-        Err(error) if matches!(error.kind, ErrorKind::Privilege | ErrorKind::Statement(_)) => Ok(None),
+    match session.value(
+        doing,
+        &format!("SELECT HOST FROM information_schema.PROCESSLIST WHERE ID = {connection_id}"),
+    ) {
+        Err(error) if matches!(error.kind, ErrorKind::Privilege | ErrorKind::Statement(_)) => {
+            Ok(None)
+        }
         other => other,
     }
 }
@@ -67,7 +80,10 @@ pub fn client_of(session: &mut Session, connection_id: u32) -> Result<Option<Str
 /// # Errors
 /// When the connection breaks.
 pub fn sysdate_is_now(session: &mut Session) -> Result<bool, ServerError> {
-    let moved = session.value("cannot try SYSDATE()", "SELECT CONCAT(SLEEP(0.003), SYSDATE(6) <> NOW(6))")?;
+    let moved = session.value(
+        "cannot try SYSDATE()",
+        "SELECT CONCAT(SLEEP(0.003), SYSDATE(6) <> NOW(6))",
+    )?;
     Ok(moved.as_deref() == Some("00"))
 }
 
@@ -86,8 +102,15 @@ mod tests {
     #[test]
     fn one_log_with_two_names_is_one() {
         let variables = ["slow_query_log", "log_slow_query", "general_log"];
-        let variables = variables.into_iter().map(|name| (name.to_owned(), "ON".to_owned())).collect();
-        let facts = Facts { engine: Engine::MariaDb, version: String::new(), variables };
+        let variables = variables
+            .into_iter()
+            .map(|name| (name.to_owned(), "ON".to_owned()))
+            .collect();
+        let facts = Facts {
+            engine: Engine::MariaDb,
+            version: String::new(),
+            variables,
+        };
         assert_eq!(statement_logs(&facts), ["general_log", "slow_query_log"]);
     }
 }

@@ -143,7 +143,13 @@ impl StageSource {
                         }
                     }
                 }
-                let unknown = || session.unfit(DOING, "no statement for it is known", "report this as a defect");
+                let unknown = || {
+                    session.unfit(
+                        DOING,
+                        "no statement for it is known",
+                        "report this as a defect",
+                    )
+                };
                 Way::Positions(known.ok_or_else(unknown)?)
             }
         };
@@ -158,18 +164,32 @@ impl StageSource {
         match &self.way {
             Way::Remembered(statement) => {
                 let rows: Result<Vec<Row>, _> = session.conn().exec(statement, ());
-                rows.map(|rows| Answer::Remembered(remembered(rows))).map_err(|error| session.error(DOING, &error))
+                rows.map(|rows| Answer::Remembered(remembered(rows)))
+                    .map_err(|error| session.error(DOING, &error))
             }
             Way::Positions(statement) => {
                 let rows: Result<Vec<Row>, _> = session.conn().query(*statement);
                 let rows = rows.map_err(|error| session.error(DOING, &error))?;
-                let text = |name: &str| rows.iter().map(|row| bytes(row, name)).collect::<Vec<_>>().join(",");
+                let text = |name: &str| {
+                    rows.iter()
+                        .map(|row| bytes(row, name))
+                        .collect::<Vec<_>>()
+                        .join(",")
+                };
                 let read = |text: &str| {
-                    domain_gtids(text).map_err(|error| session.unfit(DOING, error.to_string(), "report this as a defect"))
+                    domain_gtids(text).map_err(|error| {
+                        session.unfit(DOING, error.to_string(), "report this as a defect")
+                    })
                 };
                 // The applied position is the server's, the same in every row.
-                let applied = rows.first().map(|row| bytes(row, "Gtid_Slave_Pos")).unwrap_or_default();
-                Ok(Answer::Positions(Positions { received: read(&text("Gtid_IO_Pos"))?, applied: read(&applied)? }))
+                let applied = rows
+                    .first()
+                    .map(|row| bytes(row, "Gtid_Slave_Pos"))
+                    .unwrap_or_default();
+                Ok(Answer::Positions(Positions {
+                    received: read(&text("Gtid_IO_Pos"))?,
+                    applied: read(&applied)?,
+                }))
             }
         }
     }
@@ -177,7 +197,10 @@ impl StageSource {
 
 /// A column's text; "" when it is missing or NULL.
 fn bytes(row: &Row, name: &str) -> String {
-    let value = row.columns_ref().iter().position(|column| column.name_str().eq_ignore_ascii_case(name));
+    let value = row
+        .columns_ref()
+        .iter()
+        .position(|column| column.name_str().eq_ignore_ascii_case(name));
     match value.and_then(|at| row.as_ref(at)) {
         Some(Value::Bytes(bytes)) => String::from_utf8_lossy(bytes).into_owned(),
         _ => String::new(),
@@ -195,8 +218,16 @@ fn remembered(rows: Vec<Row>) -> Remembered {
             _ => String::new(),
         };
         let (channel, gtid) = (text(), text());
-        let [original_commit_us, immediate_commit_us, began_us, ended_us] = std::array::from_fn(|_| unix_us(&next()));
-        let last = Last { channel, gtid, original_commit_us, immediate_commit_us, began_us, ended_us };
+        let [original_commit_us, immediate_commit_us, began_us, ended_us] =
+            std::array::from_fn(|_| unix_us(&next()));
+        let last = Last {
+            channel,
+            gtid,
+            original_commit_us,
+            immediate_commit_us,
+            began_us,
+            ended_us,
+        };
         match kind {
             Value::Int(0) | Value::UInt(0) => all.queued.push(last),
             Value::Int(1) | Value::UInt(1) => all.scheduled.push(last),
@@ -209,7 +240,9 @@ fn remembered(rows: Vec<Row>) -> Remembered {
 /// A timestamp in UTC as microseconds since 1970; `None` for NULL and for the zero
 /// that stands for none.
 fn unix_us(value: &Value) -> Option<i64> {
-    let &Value::Date(year, month, day, hour, minute, second, micros) = value else { return None };
+    let &Value::Date(year, month, day, hour, minute, second, micros) = value else {
+        return None;
+    };
     if month == 0 || day == 0 {
         return None;
     }
@@ -243,7 +276,18 @@ mod tests {
         assert_eq!(at(1970, 1, 1, 0, 0, 1, 7), Some(1_000_007));
         assert_eq!(at(2000, 2, 29, 12, 0, 0, 0), Some(951_825_600_000_000));
         assert_eq!(at(2025, 11, 21, 9, 5, 23, 1), Some(1_763_715_923_000_001));
-        assert_eq!(at(2100, 3, 1, 0, 0, 0, 0), Some(4_107_542_400_000_000), "2100 is no leap year");
-        assert_eq!((at(0, 0, 0, 0, 0, 0, 0), unix_us(&Value::NULL), unix_us(&Value::Int(5))), (None, None, None));
+        assert_eq!(
+            at(2100, 3, 1, 0, 0, 0, 0),
+            Some(4_107_542_400_000_000),
+            "2100 is no leap year"
+        );
+        assert_eq!(
+            (
+                at(0, 0, 0, 0, 0, 0, 0),
+                unix_us(&Value::NULL),
+                unix_us(&Value::Int(5))
+            ),
+            (None, None, None)
+        );
     }
 }

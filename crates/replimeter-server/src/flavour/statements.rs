@@ -21,7 +21,11 @@ fn quoted(text: &str) -> String {
 
 fn statement(verb: &str, engine: Engine, channel: &Channel, part: Part) -> String {
     // Whoever names its columns so knows the new words; MariaDB takes the old ones in every version.
-    let word = if channel.raw.contains_key("Replica_IO_Running") { "REPLICA" } else { "SLAVE" };
+    let word = if channel.raw.contains_key("Replica_IO_Running") {
+        "REPLICA"
+    } else {
+        "SLAVE"
+    };
     let part = match part {
         Part::Both => "",
         Part::Receiver => " IO_THREAD",
@@ -49,7 +53,11 @@ pub fn stop(engine: Engine, channel: &Channel, part: Part) -> String {
 /// Stops a channel and starts it again.
 #[must_use]
 pub fn restart(engine: Engine, channel: &Channel, part: Part) -> String {
-    format!("{} {}", stop(engine, channel, part), start(engine, channel, part))
+    format!(
+        "{} {}",
+        stop(engine, channel, part),
+        start(engine, channel, part)
+    )
 }
 
 /// Makes a server refuse writes of everybody who may be refused.
@@ -66,7 +74,9 @@ pub fn forbid_writes(engine: Engine) -> &'static str {
 pub fn use_gtid(engine: Engine) -> &'static str {
     match engine {
         Engine::MariaDb => "CHANGE MASTER TO MASTER_USE_GTID=slave_pos, with the replica stopped",
-        Engine::MySql => "CHANGE REPLICATION SOURCE TO SOURCE_AUTO_POSITION=1, with the replica stopped",
+        Engine::MySql => {
+            "CHANGE REPLICATION SOURCE TO SOURCE_AUTO_POSITION=1, with the replica stopped"
+        }
     }
 }
 
@@ -102,7 +112,10 @@ pub fn read_only_privilege(engine: Engine) -> &'static str {
 
 /// The three numbers that a version begins with.
 fn numbers(version: &str) -> [u64; 3] {
-    let number = version.split(|character: char| !character.is_ascii_digit() && character != '.').next().unwrap_or_default();
+    let number = version
+        .split(|character: char| !character.is_ascii_digit() && character != '.')
+        .next()
+        .unwrap_or_default();
     let mut parts = number.split('.').map(|part| part.parse().unwrap_or(0));
     std::array::from_fn(|_| parts.next().unwrap_or(0))
 }
@@ -120,18 +133,41 @@ mod tests {
             (Engine::MySql, "8.0.13-4", "SUPER"),
             (Engine::MySql, "5.7", "SUPER"),
         ] {
-            assert_eq!(restricted_variables_privilege(engine, version), privilege, "{version}");
+            assert_eq!(
+                restricted_variables_privilege(engine, version),
+                privilege,
+                "{version}"
+            );
         }
     }
 
     #[test]
     fn in_the_servers_own_words() {
-        let old = Channel { name: "o'b".to_owned(), ..Channel::default() };
-        assert_eq!(restart(Engine::MariaDb, &old, Part::Receiver), "STOP SLAVE 'o''b' IO_THREAD; START SLAVE 'o''b' IO_THREAD;");
-        let mut new = Channel { name: "c".to_owned(), ..Channel::default() };
-        new.raw.insert("Replica_IO_Running".to_owned(), "Yes".to_owned());
-        assert_eq!(start(Engine::MySql, &new, Part::Receiver), "START REPLICA IO_THREAD FOR CHANNEL 'c';");
-        assert_eq!(start(Engine::MySql, &Channel::default(), Part::Both), "START SLAVE;");
-        assert_eq!(stop(Engine::MySql, &new, Part::Applier), "STOP REPLICA SQL_THREAD FOR CHANNEL 'c';");
+        let old = Channel {
+            name: "o'b".to_owned(),
+            ..Channel::default()
+        };
+        assert_eq!(
+            restart(Engine::MariaDb, &old, Part::Receiver),
+            "STOP SLAVE 'o''b' IO_THREAD; START SLAVE 'o''b' IO_THREAD;"
+        );
+        let mut new = Channel {
+            name: "c".to_owned(),
+            ..Channel::default()
+        };
+        new.raw
+            .insert("Replica_IO_Running".to_owned(), "Yes".to_owned());
+        assert_eq!(
+            start(Engine::MySql, &new, Part::Receiver),
+            "START REPLICA IO_THREAD FOR CHANNEL 'c';"
+        );
+        assert_eq!(
+            start(Engine::MySql, &Channel::default(), Part::Both),
+            "START SLAVE;"
+        );
+        assert_eq!(
+            stop(Engine::MySql, &new, Part::Applier),
+            "STOP REPLICA SQL_THREAD FOR CHANNEL 'c';"
+        );
     }
 }

@@ -47,21 +47,42 @@ pub fn wait_words(kind: Kind) -> &'static str {
 ///
 /// # Errors
 /// The cause and what to try, when the servers do not have it.
-pub fn guarantee(level: SyncReads, kind: Kind, patience: Duration) -> Result<Guarantee, (String, &'static str)> {
-    let none = Guarantee { level, reader: Vec::new(), writer: Vec::new(), gtid: false, words: String::new() };
+pub fn guarantee(
+    level: SyncReads,
+    kind: Kind,
+    patience: Duration,
+) -> Result<Guarantee, (String, &'static str)> {
+    let none = Guarantee {
+        level,
+        reader: Vec::new(),
+        writer: Vec::new(),
+        gtid: false,
+        words: String::new(),
+    };
     let seconds = patience.as_secs().max(1);
     let galera = "SET SESSION wsrep_sync_wait = 1".to_owned();
     let consistency = |level: &str| {
         // A member waits at most as long as a session may be idle.
-        vec![format!("SET SESSION group_replication_consistency = '{level}'"), format!("SET SESSION wait_timeout = {seconds}")]
+        vec![
+            format!("SET SESSION group_replication_consistency = '{level}'"),
+            format!("SET SESSION wait_timeout = {seconds}"),
+        ]
     };
-    let by_gtid = || Guarantee { level: SyncReads::Gtid, gtid: true, words: wait_words(kind).to_owned(), ..none.clone() };
+    let by_gtid = || Guarantee {
+        level: SyncReads::Gtid,
+        gtid: true,
+        words: wait_words(kind).to_owned(),
+        ..none.clone()
+    };
     match (level, kind) {
         (SyncReads::Off, _) => Ok(none),
         (SyncReads::Gtid, _) | (SyncReads::On, Kind::Channel(_)) => Ok(by_gtid()),
-        (SyncReads::On | SyncReads::Before, Kind::Galera) => {
-            Ok(Guarantee { level: SyncReads::Before, words: format!("reader: {galera}"), reader: vec![galera], ..none })
-        }
+        (SyncReads::On | SyncReads::Before, Kind::Galera) => Ok(Guarantee {
+            level: SyncReads::Before,
+            words: format!("reader: {galera}"),
+            reader: vec![galera],
+            ..none
+        }),
         (SyncReads::On | SyncReads::Before, Kind::Group) => Ok(Guarantee {
             level: SyncReads::Before,
             reader: consistency("BEFORE"),
@@ -80,13 +101,19 @@ pub fn guarantee(level: SyncReads, kind: Kind, patience: Duration) -> Result<Gua
             ..none
         }),
         (SyncReads::After | SyncReads::BeforeAndAfter, Kind::Galera) => Err((
-            format!("a Galera writer does not wait until the other nodes have applied (--sync-reads={level})"),
+            format!(
+                "a Galera writer does not wait until the other nodes have applied (--sync-reads={level})"
+            ),
             "use --sync-reads=before, where the reader waits, or --sync-reads=gtid",
         )),
-        (SyncReads::Before | SyncReads::After | SyncReads::BeforeAndAfter, Kind::Channel(_)) => Err((
-            format!("a replica by a channel has no setting that makes reads wait (--sync-reads={level})"),
-            "use --sync-reads=gtid, where the client waits for the write's GTID before it reads",
-        )),
+        (SyncReads::Before | SyncReads::After | SyncReads::BeforeAndAfter, Kind::Channel(_)) => {
+            Err((
+                format!(
+                    "a replica by a channel has no setting that makes reads wait (--sync-reads={level})"
+                ),
+                "use --sync-reads=gtid, where the client waits for the write's GTID before it reads",
+            ))
+        }
     }
 }
 
@@ -107,7 +134,10 @@ pub fn refused_number(number: u16) -> bool {
 /// failed certification (MySQL says so as a rollback during the commit, 3101, or as a failed commit, 1180).
 #[must_use]
 pub fn conflict(error: &ServerError) -> bool {
-    matches!(error.kind, ErrorKind::Statement(1213 | 1205 | 1020 | 1180 | 3101))
+    matches!(
+        error.kind,
+        ErrorKind::Statement(1213 | 1205 | 1020 | 1180 | 3101)
+    )
 }
 
 #[cfg(test)]
@@ -117,16 +147,25 @@ mod tests {
     #[test]
     fn every_way_has_its_words_or_a_reason() {
         let patience = Duration::from_secs(10);
-        for kind in [Kind::Galera, Kind::Group, Kind::Channel(Engine::MariaDb), Kind::Channel(Engine::MySql)] {
+        for kind in [
+            Kind::Galera,
+            Kind::Group,
+            Kind::Channel(Engine::MariaDb),
+            Kind::Channel(Engine::MySql),
+        ] {
             for level in SyncReads::ALL {
                 match guarantee(level, kind, patience) {
                     Ok(found) => {
                         assert_ne!(found.level, SyncReads::On);
-                        let does = found.gtid || !found.reader.is_empty() || !found.writer.is_empty();
+                        let does =
+                            found.gtid || !found.reader.is_empty() || !found.writer.is_empty();
                         assert_eq!(does, level != SyncReads::Off, "{level} {kind:?}");
                         assert_eq!(found.words.is_empty(), level == SyncReads::Off);
                     }
-                    Err((cause, hint)) => assert!(cause.contains(level.name()) && hint.contains("--sync-reads="), "{cause}"),
+                    Err((cause, hint)) => assert!(
+                        cause.contains(level.name()) && hint.contains("--sync-reads="),
+                        "{cause}"
+                    ),
                 }
             }
         }

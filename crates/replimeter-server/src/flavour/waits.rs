@@ -43,7 +43,10 @@ impl Wait {
     pub fn prepare(session: &mut Session, facts: &Facts) -> Result<Self, ServerError> {
         let galera = galera::node_state(session)?.is_some();
         if facts.engine == Engine::MySql && !facts.get("gtid_mode").eq_ignore_ascii_case("on") {
-            let cause = format!("gtid_mode is {}, so that there is nothing to wait for", facts.get("gtid_mode"));
+            let cause = format!(
+                "gtid_mode is {}, so that there is nothing to wait for",
+                facts.get("gtid_mode")
+            );
             return Err(session.unfit(DOING, cause, "set gtid_mode=ON, or choose --method poll"));
         }
         let (sql, done) = wording(facts.engine, galera);
@@ -56,8 +59,14 @@ impl Wait {
     ///
     /// # Errors
     /// When the server refuses or the connection breaks.
-    pub fn wait(&self, session: &mut Session, gtid: &str, seconds: u32) -> Result<bool, ServerError> {
-        let answer: Result<Option<Option<i64>>, mysql::Error> = session.conn().exec_first(&self.statement, (gtid, seconds));
+    pub fn wait(
+        &self,
+        session: &mut Session,
+        gtid: &str,
+        seconds: u32,
+    ) -> Result<bool, ServerError> {
+        let answer: Result<Option<Option<i64>>, mysql::Error> =
+            session.conn().exec_first(&self.statement, (gtid, seconds));
         match answer {
             Ok(Some(Some(answer))) => Ok(self.done.contains(&answer)),
             Ok(_) => Err(session.unfit(

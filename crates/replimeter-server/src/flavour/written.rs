@@ -26,7 +26,11 @@ impl Written {
         let galera = galera::node_state(session)?.is_some();
         if !facts.on("log_bin") && !galera {
             let hint = "start the server with log_bin, or choose --method poll";
-            return Err(session.unfit(DOING, "its binary log is off, so that its transactions have no GTIDs", hint));
+            return Err(session.unfit(
+                DOING,
+                "its binary log is off, so that its transactions have no GTIDs",
+                hint,
+            ));
         }
         if galera {
             let doing = "cannot learn the GTID of a write to the Galera cluster";
@@ -34,11 +38,21 @@ impl Written {
             return Ok(Self::AskedFor);
         }
         match facts.engine {
-            Engine::MariaDb => session.run(DOING, "SET SESSION session_track_system_variables = 'last_gtid'")?,
+            Engine::MariaDb => session.run(
+                DOING,
+                "SET SESSION session_track_system_variables = 'last_gtid'",
+            )?,
             Engine::MySql => {
                 if !facts.get("gtid_mode").eq_ignore_ascii_case("on") {
-                    let cause = format!("gtid_mode is {}, so that its transactions have no GTIDs", facts.get("gtid_mode"));
-                    return Err(session.unfit(DOING, cause, "set gtid_mode=ON, or choose --method poll"));
+                    let cause = format!(
+                        "gtid_mode is {}, so that its transactions have no GTIDs",
+                        facts.get("gtid_mode")
+                    );
+                    return Err(session.unfit(
+                        DOING,
+                        cause,
+                        "set gtid_mode=ON, or choose --method poll",
+                    ));
                 }
                 session.run(DOING, "SET SESSION session_track_gtids = OWN_GTID")?;
             }
@@ -64,7 +78,9 @@ impl Written {
 fn told(change: &SessionStateInfo<'_>) -> Option<String> {
     match change.decode().ok()? {
         SessionStateChange::SystemVariables(variables) => {
-            let gtid = variables.iter().find(|variable| variable.name_bytes() == b"last_gtid")?;
+            let gtid = variables
+                .iter()
+                .find(|variable| variable.name_bytes() == b"last_gtid")?;
             Some(gtid.value_str().into_owned()).filter(|text| !text.is_empty())
         }
         SessionStateChange::Gtids(gtids) => gtid_text(gtids.as_bytes()),
@@ -77,7 +93,10 @@ fn told(change: &SessionStateInfo<'_>) -> Option<String> {
 fn gtid_text(bytes: &[u8]) -> Option<String> {
     let (encoding, rest) = bytes.split_first()?;
     let (length, rest) = match rest.split_first()? {
-        (252, rest) => (usize::from(u16::from_le_bytes([*rest.first()?, *rest.get(1)?])), rest.get(2..)?),
+        (252, rest) => (
+            usize::from(u16::from_le_bytes([*rest.first()?, *rest.get(1)?])),
+            rest.get(2..)?,
+        ),
         (length, rest) => (usize::from(*length), rest),
     };
     if *encoding != 0 {

@@ -90,8 +90,18 @@ impl Channel {
     /// As [`Session::open`].
     pub fn open(node: &Node) -> Result<Self, ServerError> {
         let session = Session::open(node)?;
-        let socket = if session.tls() { None } else { Some(TcpStream::from(session.socket()?)) };
-        Ok(Self { session, socket, scanner: Scanner::default(), out: Vec::with_capacity(512), buffer: vec![0; BUFFER] })
+        let socket = if session.tls() {
+            None
+        } else {
+            Some(TcpStream::from(session.socket()?))
+        };
+        Ok(Self {
+            session,
+            socket,
+            scanner: Scanner::default(),
+            out: Vec::with_capacity(512),
+            buffer: vec![0; BUFFER],
+        })
     }
 
     /// The session, for statements that are run once. Not to be used while an answer
@@ -122,7 +132,12 @@ impl Channel {
     pub fn prepare(&mut self, sql: &str) -> Result<Prepared, ServerError> {
         let prepared = self.session.conn().prep(sql);
         let statement = prepared.map_err(|error| self.session.error(DOING, &error))?;
-        Ok(Prepared { id: statement.id(), parameters: usize::from(statement.num_params()), bound: false, statement })
+        Ok(Prepared {
+            id: statement.id(),
+            parameters: usize::from(statement.num_params()),
+            bound: false,
+            statement,
+        })
     }
 
     /// Runs a prepared statement; `bind` gives its parameters, in order.
@@ -130,7 +145,11 @@ impl Channel {
     /// # Errors
     /// When the server refuses it or the connection breaks.
     #[inline]
-    pub fn execute(&mut self, prepared: &mut Prepared, bind: impl FnOnce(&mut Binder<'_>)) -> Result<Answer, Failed> {
+    pub fn execute(
+        &mut self,
+        prepared: &mut Prepared,
+        bind: impl FnOnce(&mut Binder<'_>),
+    ) -> Result<Answer, Failed> {
         if self.socket.is_none() {
             return self.execute_encrypted(prepared, bind);
         }
@@ -153,11 +172,23 @@ impl Channel {
     ///
     /// # Errors
     /// When the server refuses it or the connection breaks.
-    pub fn examine(&mut self, prepared: &Prepared, bind: impl FnOnce(&mut Binder<'_>)) -> Result<Examined, Failed> {
+    pub fn examine(
+        &mut self,
+        prepared: &Prepared,
+        bind: impl FnOnce(&mut Binder<'_>),
+    ) -> Result<Examined, Failed> {
         let mut values: Vec<Value> = Vec::with_capacity(prepared.parameters);
         bind(&mut Binder::values(&mut values));
-        let values = if values.is_empty() { mysql::Params::Empty } else { mysql::Params::Positional(values) };
-        let result = self.session.conn().exec_iter(&prepared.statement, values).map(examined);
+        let values = if values.is_empty() {
+            mysql::Params::Empty
+        } else {
+            mysql::Params::Positional(values)
+        };
+        let result = self
+            .session
+            .conn()
+            .exec_iter(&prepared.statement, values)
+            .map(examined);
         self.of_driver(result)
     }
 
@@ -192,13 +223,17 @@ impl Channel {
     #[inline]
     fn exchange(&mut self) -> Result<Answer, Failed> {
         packet::finish(&mut self.out);
-        let Some(socket) = &mut self.socket else { return Err(self.broken(&Io::NotConnected.into())) };
+        let Some(socket) = &mut self.socket else {
+            return Err(self.broken(&Io::NotConnected.into()));
+        };
         if let Err(error) = socket.write_all(&self.out) {
             return Err(self.broken(&error));
         }
         self.scanner.begin();
         loop {
-            let Some(socket) = &mut self.socket else { return Err(self.broken(&Io::NotConnected.into())) };
+            let Some(socket) = &mut self.socket else {
+                return Err(self.broken(&Io::NotConnected.into()));
+            };
             let count = match socket.read(&mut self.buffer) {
                 Ok(0) => return Err(self.broken(&Io::UnexpectedEof.into())),
                 Ok(count) => count,
@@ -230,14 +265,21 @@ impl Channel {
     }
 
     fn broken(&self, error: &std::io::Error) -> Failed {
-        let mut words = self.session.error(DOING, &mysql::Error::IoError(std::io::Error::new(error.kind(), error.to_string())));
+        let mut words = self.session.error(
+            DOING,
+            &mysql::Error::IoError(std::io::Error::new(error.kind(), error.to_string())),
+        );
         if error.kind() == Io::UnexpectedEof {
             words.cause = "the server closed the connection".to_owned();
         }
         Failed::Broken(words)
     }
 
-    fn execute_encrypted(&mut self, prepared: &Prepared, bind: impl FnOnce(&mut Binder<'_>)) -> Result<Answer, Failed> {
+    fn execute_encrypted(
+        &mut self,
+        prepared: &Prepared,
+        bind: impl FnOnce(&mut Binder<'_>),
+    ) -> Result<Answer, Failed> {
         let mut values: Vec<Value> = Vec::with_capacity(prepared.parameters);
         let mut binder = Binder::values(&mut values);
         bind(&mut binder);
@@ -253,9 +295,11 @@ impl Channel {
     fn of_driver<T>(&self, result: mysql::Result<mysql::Result<T>>) -> Result<T, Failed> {
         match result.and_then(|inner| inner) {
             Ok(answer) => Ok(answer),
-            Err(mysql::Error::MySqlError(error)) => {
-                Err(Failed::Refused(Refusal { code: error.code, state: error.state, message: error.message }))
-            }
+            Err(mysql::Error::MySqlError(error)) => Err(Failed::Refused(Refusal {
+                code: error.code,
+                state: error.state,
+                message: error.message,
+            })),
             Err(error) => Err(Failed::Broken(self.session.error(DOING, &error))),
         }
     }
@@ -263,14 +307,23 @@ impl Channel {
     /// A refusal as this server's error.
     #[must_use]
     pub fn refused(&self, refusal: &Refusal) -> ServerError {
-        let error = mysql::MySqlError { state: refusal.state.clone(), message: refusal.message.clone(), code: refusal.code };
+        let error = mysql::MySqlError {
+            state: refusal.state.clone(),
+            message: refusal.message.clone(),
+            code: refusal.code,
+        };
         self.session.error(DOING, &mysql::Error::MySqlError(error))
     }
 }
 
 /// Reads an answer to its end and keeps what is looked at.
-fn examined<T: mysql::prelude::Protocol>(mut result: mysql::QueryResult<'_, '_, '_, T>) -> mysql::Result<Examined> {
-    let mut examined = Examined { last_id: result.last_insert_id().unwrap_or(0), ..Examined::default() };
+fn examined<T: mysql::prelude::Protocol>(
+    mut result: mysql::QueryResult<'_, '_, '_, T>,
+) -> mysql::Result<Examined> {
+    let mut examined = Examined {
+        last_id: result.last_insert_id().unwrap_or(0),
+        ..Examined::default()
+    };
     examined.answer.affected = result.affected_rows();
     while let Some(set) = result.iter() {
         for row in set {
@@ -279,7 +332,9 @@ fn examined<T: mysql::prelude::Protocol>(mut result: mysql::QueryResult<'_, '_, 
                 examined.first = match row.as_ref(0) {
                     Some(Value::UInt(number)) => Some(*number),
                     Some(Value::Int(number)) => u64::try_from(*number).ok(),
-                    Some(Value::Bytes(text)) => std::str::from_utf8(text).ok().and_then(|text| text.parse().ok()),
+                    Some(Value::Bytes(text)) => std::str::from_utf8(text)
+                        .ok()
+                        .and_then(|text| text.parse().ok()),
                     _ => None,
                 };
             }
@@ -290,8 +345,13 @@ fn examined<T: mysql::prelude::Protocol>(mut result: mysql::QueryResult<'_, '_, 
 }
 
 /// Reads an answer to its end and counts it.
-fn count<T: mysql::prelude::Protocol>(mut result: mysql::QueryResult<'_, '_, '_, T>) -> mysql::Result<Answer> {
-    let mut answer = Answer { affected: result.affected_rows(), ..Answer::default() };
+fn count<T: mysql::prelude::Protocol>(
+    mut result: mysql::QueryResult<'_, '_, '_, T>,
+) -> mysql::Result<Answer> {
+    let mut answer = Answer {
+        affected: result.affected_rows(),
+        ..Answer::default()
+    };
     while let Some(set) = result.iter() {
         for row in set {
             row?;

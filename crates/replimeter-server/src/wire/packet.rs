@@ -91,7 +91,12 @@ pub struct Binder<'a> {
 
 enum To<'a> {
     /// Into a packet of our own: where its map of NULLs and its types begin.
-    Packet { out: &'a mut Vec<u8>, nulls: usize, types: Option<usize>, parameters: usize },
+    Packet {
+        out: &'a mut Vec<u8>,
+        nulls: usize,
+        types: Option<usize>,
+        parameters: usize,
+    },
     /// For the driver.
     Values(&'a mut Vec<Value>),
 }
@@ -106,11 +111,22 @@ impl<'a> Binder<'a> {
         if with_types {
             out.resize(out.len() + 2 * parameters, 0);
         }
-        Self { to: To::Packet { out, nulls, types, parameters }, next: 0 }
+        Self {
+            to: To::Packet {
+                out,
+                nulls,
+                types,
+                parameters,
+            },
+            next: 0,
+        }
     }
 
     pub(super) fn values(values: &'a mut Vec<Value>) -> Self {
-        Self { to: To::Values(values), next: 0 }
+        Self {
+            to: To::Values(values),
+            next: 0,
+        }
     }
 
     /// The next parameter. One statement's must have the same types every time, but
@@ -127,7 +143,12 @@ impl<'a> Binder<'a> {
                 Bind::Double(number) => Value::Double(number),
                 Bind::Text(bytes) => Value::Bytes(bytes.to_vec()),
             }),
-            To::Packet { out, nulls, types, parameters } => {
+            To::Packet {
+                out,
+                nulls,
+                types,
+                parameters,
+            } => {
                 if index >= *parameters {
                     return;
                 }
@@ -187,8 +208,12 @@ mod tests {
         binder.push(Bind::Text(b"ab"));
         binder.finish();
         finish(&mut out);
-        let mut wanted = vec![0x1c, 0, 0, 0, 0x17, 7, 0, 0, 0, 0, 1, 0, 0, 0, 0b10, 1, 8, 0, 6, 0, 253, 0];
-        wanted.extend_from_slice(&[0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2, b'a', b'b']);
+        let mut wanted = vec![
+            0x1c, 0, 0, 0, 0x17, 7, 0, 0, 0, 0, 1, 0, 0, 0, 0b10, 1, 8, 0, 6, 0, 253, 0,
+        ];
+        wanted.extend_from_slice(&[
+            0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2, b'a', b'b',
+        ]);
         wanted[0] = (wanted.len() - 4) as u8;
         assert_eq!(out, wanted);
     }
@@ -224,8 +249,11 @@ mod tests {
 
     #[test]
     fn a_long_command_goes_in_several_packets() {
-        for (length, lengths) in [(LONGEST, vec![LONGEST, 0]), (LONGEST + 5, vec![LONGEST, 5]), (LONGEST - 1, vec![LONGEST - 1])]
-        {
+        for (length, lengths) in [
+            (LONGEST, vec![LONGEST, 0]),
+            (LONGEST + 5, vec![LONGEST, 5]),
+            (LONGEST - 1, vec![LONGEST - 1]),
+        ] {
             let mut out = vec![0; HEADER];
             out.resize(HEADER + length, 7);
             finish(&mut out);

@@ -135,7 +135,8 @@ impl Scanner {
             }
             if self.header_filled < 4 {
                 let take = (4 - self.header_filled).min(bytes.len());
-                self.header[self.header_filled..self.header_filled + take].copy_from_slice(&bytes[..take]);
+                self.header[self.header_filled..self.header_filled + take]
+                    .copy_from_slice(&bytes[..take]);
                 self.header_filled += take;
                 bytes = &bytes[take..];
                 if self.header_filled < 4 {
@@ -148,7 +149,9 @@ impl Scanner {
                     // Of a row only its first byte tells anything.
                     let first = self.kept.first().or(bytes.first());
                     let row = self.due == Due::Row && !matches!(first, Some(0xfe | 0xff));
-                    let keep = if row { 1 } else { KEPT }.saturating_sub(self.kept.len()).min(take);
+                    let keep = if row { 1 } else { KEPT }
+                        .saturating_sub(self.kept.len())
+                        .min(take);
                     self.kept.extend_from_slice(&bytes[..keep]);
                 }
                 self.left -= take;
@@ -183,7 +186,10 @@ impl Scanner {
     fn header_of_packet(&mut self) -> Result<(), WireError> {
         let [a, b, c, got] = self.header;
         if got != self.sequence {
-            return Err(WireError::Sequence { got, wanted: self.sequence });
+            return Err(WireError::Sequence {
+                got,
+                wanted: self.sequence,
+            });
         }
         self.sequence = self.sequence.wrapping_add(1);
         self.length = u32::from_le_bytes([a, b, c, 0]);
@@ -197,7 +203,10 @@ impl Scanner {
     /// Judges a packet that is whole, by its beginning.
     #[inline]
     fn packet(&mut self, is_short: bool) -> Result<Option<Result<Answer, Refusal>>, WireError> {
-        let first = *self.kept.first().ok_or(WireError::Malformed("a packet is empty"))?;
+        let first = *self
+            .kept
+            .first()
+            .ok_or(WireError::Malformed("a packet is empty"))?;
         match self.due {
             Due::First => match first {
                 0x00 => {
@@ -222,12 +231,20 @@ impl Scanner {
                         return Err(WireError::Malformed("a number of columns is impossible"));
                     }
                     // MariaDB leaves definitions out that the client has already, and says so.
-                    self.due = if rest.first() == Some(&0) { Due::ColumnsEnd } else { Due::Columns(columns) };
+                    self.due = if rest.first() == Some(&0) {
+                        Due::ColumnsEnd
+                    } else {
+                        Due::Columns(columns)
+                    };
                     Ok(None)
                 }
             },
             Due::Columns(left) => {
-                self.due = if left > 1 { Due::Columns(left - 1) } else { Due::ColumnsEnd };
+                self.due = if left > 1 {
+                    Due::Columns(left - 1)
+                } else {
+                    Due::ColumnsEnd
+                };
                 Ok(None)
             }
             Due::ColumnsEnd => match first {
@@ -236,7 +253,9 @@ impl Scanner {
                     Ok(None)
                 }
                 0xff => refusal(&self.kept).map(|refusal| Some(Err(refusal))),
-                _ => Err(WireError::Malformed("the definitions of columns do not end")),
+                _ => Err(WireError::Malformed(
+                    "the definitions of columns do not end",
+                )),
             },
             Due::Row => match first {
                 0xfe if is_short => {
@@ -268,7 +287,9 @@ impl Scanner {
 }
 
 fn short(rest: &mut &[u8]) -> Result<u16, WireError> {
-    let (bytes, after) = rest.split_first_chunk().ok_or(WireError::Malformed("an answer is cut off"))?;
+    let (bytes, after) = rest
+        .split_first_chunk()
+        .ok_or(WireError::Malformed("an answer is cut off"))?;
     *rest = after;
     Ok(u16::from_le_bytes(*bytes))
 }
@@ -281,7 +302,11 @@ fn integer(rest: &mut &[u8]) -> Result<u64, WireError> {
         0xfc => 2,
         0xfd => 3,
         0xfe => 8,
-        0xfb | 0xff => return Err(WireError::Malformed("a number begins with a byte that none can")),
+        0xfb | 0xff => {
+            return Err(WireError::Malformed(
+                "a number begins with a byte that none can",
+            ));
+        }
         small => {
             *rest = after;
             return Ok(u64::from(*small));
@@ -289,7 +314,10 @@ fn integer(rest: &mut &[u8]) -> Result<u64, WireError> {
     };
     let bytes = after.get(..width).ok_or(CUT)?;
     *rest = &after[width..];
-    Ok(bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte)))
+    Ok(bytes
+        .iter()
+        .rev()
+        .fold(0, |number, byte| number << 8 | u64::from(*byte)))
 }
 
 fn refusal(packet: &[u8]) -> Result<Refusal, WireError> {
@@ -301,7 +329,11 @@ fn refusal(packet: &[u8]) -> Result<Refusal, WireError> {
         other => (&b"HY000"[..], other),
     };
     let words = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    Ok(Refusal { code, state: words(state), message: words(message) })
+    Ok(Refusal {
+        code,
+        state: words(state),
+        message: words(message),
+    })
 }
 
 #[cfg(test)]
@@ -333,8 +365,19 @@ mod tests {
     #[test]
     fn an_ok_and_an_error() {
         let bytes = packets(&[OK]);
-        assert_eq!(scan(&bytes), Ok(Some(Ok(Answer { rows: 0, affected: 3, bytes: bytes.len() as u64 }))));
-        let refusal = Refusal { code: 1213, state: "40001".to_owned(), message: "Deadlock found".to_owned() };
+        assert_eq!(
+            scan(&bytes),
+            Ok(Some(Ok(Answer {
+                rows: 0,
+                affected: 3,
+                bytes: bytes.len() as u64
+            })))
+        );
+        let refusal = Refusal {
+            code: 1213,
+            state: "40001".to_owned(),
+            message: "Deadlock found".to_owned(),
+        };
         assert_eq!(scan(&packets(&[ERROR])), Ok(Some(Err(refusal))));
     }
 
@@ -349,15 +392,35 @@ mod tests {
         assert_eq!(scan(&without).unwrap().unwrap().unwrap().rows, 1);
         // A row may begin like an end: its first value is longer than 16 MiB, or a longer packet.
         let like: &[u8] = &[0xfe, 0, 0, 2, 0, 0, 0, 0, 0, 0];
-        assert_eq!(scan(&packets(&[&[1], b"def", EOF, like, EOF])).unwrap().unwrap().unwrap().rows, 1);
+        assert_eq!(
+            scan(&packets(&[&[1], b"def", EOF, like, EOF]))
+                .unwrap()
+                .unwrap()
+                .unwrap()
+                .rows,
+            1
+        );
     }
 
     #[test]
     fn an_error_in_the_place_of_a_row_and_several_results() {
-        let answer = scan(&packets(&[&[1], b"def", EOF, &[1, b'x'], ERROR])).unwrap().unwrap();
+        let answer = scan(&packets(&[&[1], b"def", EOF, &[1, b'x'], ERROR]))
+            .unwrap()
+            .unwrap();
         assert_eq!(answer.unwrap_err().message, "Deadlock found");
         let eof_more: &[u8] = &[0xfe, 0, 0, 10, 0];
-        let answer = scan(&packets(&[OK_MORE, &[1], b"def", EOF, &[1, b'x'], eof_more, OK])).unwrap().unwrap().unwrap();
+        let answer = scan(&packets(&[
+            OK_MORE,
+            &[1],
+            b"def",
+            EOF,
+            &[1, b'x'],
+            eof_more,
+            OK,
+        ]))
+        .unwrap()
+        .unwrap()
+        .unwrap();
         assert_eq!((answer.rows, answer.affected), (1, 4));
     }
 
@@ -375,9 +438,18 @@ mod tests {
 
     #[test]
     fn what_is_no_answer_is_refused() {
-        assert_eq!(scan(&[1, 0, 0, 2, 0]), Err(WireError::Sequence { got: 2, wanted: 1 }));
-        assert_eq!(scan(&[0, 0, 0, 1]), Err(WireError::Malformed("a packet is empty")));
-        assert!(matches!(scan(&packets(&[&[0xfb, b'/']])), Err(WireError::WantsFile { sequence: 2 })));
+        assert_eq!(
+            scan(&[1, 0, 0, 2, 0]),
+            Err(WireError::Sequence { got: 2, wanted: 1 })
+        );
+        assert_eq!(
+            scan(&[0, 0, 0, 1]),
+            Err(WireError::Malformed("a packet is empty"))
+        );
+        assert!(matches!(
+            scan(&packets(&[&[0xfb, b'/']])),
+            Err(WireError::WantsFile { sequence: 2 })
+        ));
         let mut two = packets(&[OK]);
         two.push(9);
         assert_eq!(scan(&two), Err(WireError::Beyond(1)));

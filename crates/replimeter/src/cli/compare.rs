@@ -41,11 +41,23 @@ pub(crate) struct CompareArgs {
     pub(crate) sides: Vec<String>,
 
     /// A run of the first side, instead of A and B; may be repeated
-    #[arg(long, value_name = "DIR", conflicts_with = "sides", requires = "b", help_heading = "Runs")]
+    #[arg(
+        long,
+        value_name = "DIR",
+        conflicts_with = "sides",
+        requires = "b",
+        help_heading = "Runs"
+    )]
     pub(crate) a: Vec<String>,
 
     /// A run of the second side; may be repeated
-    #[arg(long, value_name = "DIR", conflicts_with = "sides", requires = "a", help_heading = "Runs")]
+    #[arg(
+        long,
+        value_name = "DIR",
+        conflicts_with = "sides",
+        requires = "a",
+        help_heading = "Runs"
+    )]
     pub(crate) b: Vec<String>,
 
     /// End with exit code 1 when this holds: FIGURE [of WORD] > LIMIT (or <); +10% and +200us are of the change, 5ms is of B itself; may be repeated
@@ -53,7 +65,13 @@ pub(crate) struct CompareArgs {
     pub(crate) fail_if: Vec<String>,
 
     /// What must be beyond the limit
-    #[arg(long, value_enum, value_name = "WHEN", default_value = "proven", help_heading = "Conditions")]
+    #[arg(
+        long,
+        value_enum,
+        value_name = "WHEN",
+        default_value = "proven",
+        help_heading = "Conditions"
+    )]
     pub(crate) fail_when: FailWhenName,
 
     /// Keep the comparison in this new or empty folder [default: replimeter-runs/TIME-compare]

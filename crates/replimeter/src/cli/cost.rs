@@ -55,7 +55,12 @@ pub(crate) struct CostArgs {
     pub(crate) durability: Option<DurabilityName>,
 
     /// Put links of ours between the servers and measure at each of these one-way delays, such as 0,1ms,10ms; 0 is the link alone [default: no links]
-    #[arg(long, value_name = "TIME,…", value_delimiter = ',', help_heading = "Modes")]
+    #[arg(
+        long,
+        value_name = "TIME,…",
+        value_delimiter = ',',
+        help_heading = "Modes"
+    )]
     pub(crate) link_delay: Vec<Span>,
 
     /// Let no more pass through each link, in each direction, such as 100mbit
@@ -63,7 +68,11 @@ pub(crate) struct CostArgs {
     pub(crate) link_bandwidth: Option<Bandwidth>,
 
     /// Start servers with this option, such as innodb_flush_method=O_DIRECT for all or replica1:slave_parallel_threads=4 for one; may be repeated
-    #[arg(long = "server-option", value_name = "[NODE:]NAME=VALUE", help_heading = "Modes")]
+    #[arg(
+        long = "server-option",
+        value_name = "[NODE:]NAME=VALUE",
+        help_heading = "Modes"
+    )]
     pub(crate) server_options: Vec<NodeOption>,
 
     /// Take server binaries from this folder only
@@ -75,7 +84,12 @@ pub(crate) struct CostArgs {
     pub(crate) cpus_per_server: Option<Cpus>,
 
     /// Numbers of connections, one after another [default: 1,8]
-    #[arg(long, value_name = "N,…", value_delimiter = ',', help_heading = "Measurement")]
+    #[arg(
+        long,
+        value_name = "N,…",
+        value_delimiter = ',',
+        help_heading = "Measurement"
+    )]
     pub(crate) threads: Vec<u32>,
 
     /// Counted time of each mode at each number of threads (and each distance), over all its starts together [default: 30s]
@@ -161,6 +175,8 @@ fn found_from_anywhere(workload: String) -> String {
     if BUILT_IN.contains(&workload.as_str()) {
         return workload;
     }
-    let path = std::path::absolute(&workload).ok().and_then(|path| path.into_os_string().into_string().ok());
+    let path = std::path::absolute(&workload)
+        .ok()
+        .and_then(|path| path.into_os_string().into_string().ok());
     path.unwrap_or(workload)
 }

@@ -54,7 +54,10 @@ impl LoadArgs {
 
 /// With the whole path of its file, so that a run's own plan runs from every folder.
 pub(super) fn found_from_anywhere(load: LoadSpec) -> LoadSpec {
-    LoadSpec { workload: path_of_workload(&load.workload), ..load }
+    LoadSpec {
+        workload: path_of_workload(&load.workload),
+        ..load
+    }
 }
 
 /// One of ours by its name, a file by its whole path.
@@ -63,6 +66,8 @@ pub(super) fn path_of_workload(name: &str) -> String {
         return name.to_owned();
     }
     let path = std::path::absolute(name);
-    let path = path.ok().and_then(|path| path.into_os_string().into_string().ok());
+    let path = path
+        .ok()
+        .and_then(|path| path.into_os_string().into_string().ok());
     path.unwrap_or_else(|| name.to_owned())
 }

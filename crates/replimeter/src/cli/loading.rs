@@ -85,7 +85,12 @@ impl LoadingMeasureArgs {
     /// The settings for a plan.
     pub(crate) fn spec(&self) -> LoadingSpec {
         LoadingSpec {
-            workload: OneOrMore::of(self.workload.iter().map(|name| path_of_workload(name)).collect()),
+            workload: OneOrMore::of(
+                self.workload
+                    .iter()
+                    .map(|name| path_of_workload(name))
+                    .collect(),
+            ),
             threads: OneOrMore::of(self.threads.clone()),
             rate: self.rate,
             arrivals: self.arrivals,

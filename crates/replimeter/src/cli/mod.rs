@@ -34,7 +34,9 @@ pub(crate) use self::{
     loss::{ExposureArgs, LossArgs},
     program::{CompletionsArgs, ManArgs, SchemaArgs},
     reproduce::{Extent, ReproduceArgs},
-    sandbox::{DownArgs, EnvArgs, ExecArgs, LinkArgs, ListArgs, SandboxCommand, SandboxCommandArgs, UpArgs},
+    sandbox::{
+        DownArgs, EnvArgs, ExecArgs, LinkArgs, ListArgs, SandboxCommand, SandboxCommandArgs, UpArgs,
+    },
     scale::ScaleArgs,
     servers::{AddArgs, ServersArgs, ServersCommand},
     stale::StaleArgs,
@@ -169,7 +171,10 @@ pub(crate) struct SweepOutputArgs {
 impl SweepOutputArgs {
     /// Where and how results go.
     pub(crate) fn output(&self) -> OutputArgs {
-        OutputArgs { raw: self.raw, ..self.output.clone() }
+        OutputArgs {
+            raw: self.raw,
+            ..self.output.clone()
+        }
     }
 }
 
@@ -201,12 +206,23 @@ impl Form {
 impl OutputArgs {
     /// What the report is printed as.
     pub(crate) fn form(&self) -> Form {
-        if self.silent { Form::Silent } else { Form::of(self.json, self.markdown, self.csv, self.raw) }
+        if self.silent {
+            Form::Silent
+        } else {
+            Form::of(self.json, self.markdown, self.csv, self.raw)
+        }
     }
 
     /// For every plan whose runs have no sweep.
     pub(crate) fn refuse_raw(&self) -> Result<(), Failure> {
-        if self.raw { Err(Failure::usage("--raw is for a sweep over sizes", "leave it out")) } else { Ok(()) }
+        if self.raw {
+            Err(Failure::usage(
+                "--raw is for a sweep over sizes",
+                "leave it out",
+            ))
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -297,7 +313,12 @@ pub(crate) struct MeasureArgs {
     pub(crate) rounds: Option<u64>,
 
     /// Measure for this long instead of a number of rounds, such as 60s
-    #[arg(long = "for", id = "duration", value_name = "TIME", conflicts_with = "sizes")]
+    #[arg(
+        long = "for",
+        id = "duration",
+        value_name = "TIME",
+        conflicts_with = "sizes"
+    )]
     pub(crate) duration: Option<Span>,
 
     /// Write a row at every such beat, whatever became of the one before (open loop) [default: 10ms; without a default in a sweep]
@@ -358,18 +379,33 @@ Examples:
   replimeter calibrate --delays 0,1ms,10ms --rounds 500 --json")]
 pub(crate) struct CalibrateArgs {
     /// Start servers of our own in this shape and remove them afterwards: [mariadb/|mysql/]async:N
-    #[arg(long, value_name = "SHAPE", default_value = "async:1", help_heading = "Target")]
+    #[arg(
+        long,
+        value_name = "SHAPE",
+        default_value = "async:1",
+        help_heading = "Target"
+    )]
     pub(crate) sandbox: SandboxRef,
 
     #[command(flatten)]
     pub(crate) servers: SandboxArgs,
 
     /// How the arrival of a row is observed, as for `lag`
-    #[arg(long, value_name = "METHOD[,…]|all", default_value = "all", help_heading = "Measurement")]
+    #[arg(
+        long,
+        value_name = "METHOD[,…]|all",
+        default_value = "all",
+        help_heading = "Measurement"
+    )]
     pub(crate) method: Methods,
 
     /// One-way delays of the link between primary and replica; 0 is always among them [default: 0,500us,1ms,5ms,20ms,100ms]
-    #[arg(long, value_name = "TIME,…", value_delimiter = ',', help_heading = "Measurement")]
+    #[arg(
+        long,
+        value_name = "TIME,…",
+        value_delimiter = ',',
+        help_heading = "Measurement"
+    )]
     pub(crate) delays: Vec<Span>,
 
     /// Rounds at each delay, each time it has its turn [default: 200]
@@ -399,7 +435,10 @@ pub(crate) struct CalibrateArgs {
 impl CalibrateArgs {
     /// The plan.
     pub(crate) fn plan(&self) -> PlanFile {
-        let target = TargetSpec { sandbox: Some(OneOrMore::One(self.sandbox.to_string())), ..self.servers.spec() };
+        let target = TargetSpec {
+            sandbox: Some(OneOrMore::One(self.sandbox.to_string())),
+            ..self.servers.spec()
+        };
         let calibrate = CalibrateSpec {
             method: Some(self.method.clone()),
             delays: Some(self.delays.clone()).filter(|delays| !delays.is_empty()),
@@ -500,7 +539,10 @@ impl ReportArgs {
     pub(crate) fn together(&self) -> Result<Option<PathBuf>, Failure> {
         if self.run_dirs.len() < 2 {
             return match &self.page {
-                Some(_) => Err(Failure::usage("--page is for several runs", "a single run has its page in its directory")),
+                Some(_) => Err(Failure::usage(
+                    "--page is for several runs",
+                    "a single run has its page in its directory",
+                )),
                 None => Ok(None),
             };
         }
@@ -508,7 +550,8 @@ impl ReportArgs {
         let page = std::path::absolute(&page).unwrap_or(page);
         let mut beginning = Vec::new();
         // What is not to be read has no mark, and stays as it is.
-        let _ = std::fs::File::open(&page).and_then(|file| file.take(1 << 20).read_to_end(&mut beginning));
+        let _ = std::fs::File::open(&page)
+            .and_then(|file| file.take(1 << 20).read_to_end(&mut beginning));
         if page.exists() && !String::from_utf8_lossy(&beginning).contains(MARK) {
             return Err(Failure::usage(
                 format!("{} exists, and is no page of Replimeter's", page.display()),

@@ -142,8 +142,9 @@ impl TargetArgs {
         let mut passwords = Passwords::new();
         let mut warnings = Vec::new();
         let mut read = |name: String, text: &str| -> Result<Endpoint, Failure> {
-            let (endpoint, password) =
-                Endpoint::parse(text).map_err(|error| Failure::usage(error.to_string(), "see `replimeter lag --help`"))?;
+            let (endpoint, password) = Endpoint::parse(text).map_err(|error| {
+                Failure::usage(error.to_string(), "see `replimeter lag --help`")
+            })?;
             if let Some(password) = password {
                 warnings.push(Warning::new(
                     WarningCode::PasswordInUrl,
@@ -156,13 +157,25 @@ impl TargetArgs {
             }
             Ok(endpoint)
         };
-        let primary = self.primary.as_deref().map(|url| read(PRIMARY.to_owned(), url)).transpose()?;
-        let replicas = (0..).zip(&self.replica).map(|(index, url)| read(replica_name(index), url)).collect::<Result<_, _>>()?;
+        let primary = self
+            .primary
+            .as_deref()
+            .map(|url| read(PRIMARY.to_owned(), url))
+            .transpose()?;
+        let replicas = (0..)
+            .zip(&self.replica)
+            .map(|(index, url)| read(replica_name(index), url))
+            .collect::<Result<_, _>>()?;
         let mut nodes = Vec::new();
         for (index, url) in self.node.iter().enumerate() {
             let name = node_name(index);
             let url = read(name.clone(), url)?;
-            nodes.push(NodeSpec { name, role: Some(Role::Node), source: None, url });
+            nodes.push(NodeSpec {
+                name,
+                role: Some(Role::Node),
+                source: None,
+                url,
+            });
         }
         let mut defaults_file = self.defaults_file.clone();
         if let Some(path) = &self.topology {

@@ -12,6 +12,8 @@ use crate::{
 
 pub(crate) fn run(args: &CalibrateArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
     let plan = args.plan().resolve()?;
-    let Work::Calibrate(work) = &plan.work else { return Err(unexpected()) };
+    let Work::Calibrate(work) = &plan.work else {
+        return Err(unexpected());
+    };
     calibrate::carry_out(&plan, work, &args.output, Vec::new(), stop)
 }

@@ -12,6 +12,8 @@ use crate::{
 
 pub(crate) fn run(args: &CostArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
     let plan = args.plan().resolve()?;
-    let Work::Cost(work) = &plan.work else { return Err(unexpected()) };
+    let Work::Cost(work) = &plan.work else {
+        return Err(unexpected());
+    };
     cost::carry_out(&plan, work, &args.output, Vec::new(), stop)
 }

@@ -26,14 +26,29 @@ use crate::{
 pub(crate) fn run(args: &DoctorArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
     let (spec, passwords, warnings) = args.target.spec()?;
     let [target] = spec.resolve()?.try_into().map_err(|targets: Vec<Target>| {
-        Failure::usage(format!("{} targets are given, and one is examined at a time", targets.len()), "run doctor once for each")
+        Failure::usage(
+            format!(
+                "{} targets are given, and one is examined at a time",
+                targets.len()
+            ),
+            "run doctor once for each",
+        )
     })?;
     let line = Line::new();
     let defaults_file = spec.defaults_file.as_deref();
-    let servers = obtain(&target, &passwords, defaults_file, args.target.ask_password, &line, stop)?;
+    let servers = obtain(
+        &target,
+        &passwords,
+        defaults_file,
+        args.target.ask_password,
+        &line,
+        stop,
+    )?;
     let diagnosis = examine(&servers.declared, &mut |step| line.say(step));
     if stop.load(Ordering::Relaxed) {
-        return Err(Failure::interrupted("interrupted before everything was examined"));
+        return Err(Failure::interrupted(
+            "interrupted before everything was examined",
+        ));
     }
     if let Some(sandbox) = servers.sandbox {
         line.say("removing the sandbox");
@@ -41,8 +56,17 @@ pub(crate) fn run(args: &DoctorArgs, stop: &Arc<AtomicBool>) -> Result<(), Failu
     }
     line.clear();
     // Of how it was asked, not of the servers.
-    let _ = write!(std::io::stderr(), "{}", terminal::warnings(&warnings).trim_start());
-    show(&servers.label, servers.record.is_some(), diagnosis, args.json)
+    let _ = write!(
+        std::io::stderr(),
+        "{}",
+        terminal::warnings(&warnings).trim_start()
+    );
+    show(
+        &servers.label,
+        servers.record.is_some(),
+        diagnosis,
+        args.json,
+    )
 }
 
 /// Prints the report, or the JSON document, and says by the exit code whether a
@@ -55,7 +79,12 @@ fn show(shape: &str, sandbox: bool, diagnosis: Diagnosis, json: bool) -> Result<
     } else {
         print(&plain(&doctor::text(&document)))?;
     }
-    let absent: Vec<&str> = document.results.iter().filter(|row| !row.reached).map(|row| row.name.as_str()).collect();
+    let absent: Vec<&str> = document
+        .results
+        .iter()
+        .filter(|row| !row.reached)
+        .map(|row| row.name.as_str())
+        .collect();
     if !absent.is_empty() {
         return Err(Failure::failed(
             format!("{} could not be examined", absent.join(", ")),
@@ -64,8 +93,9 @@ fn show(shape: &str, sandbox: bool, diagnosis: Diagnosis, json: bool) -> Result<
     }
     match document.status {
         DoctorStatus::Ok | DoctorStatus::Warnings => Ok(()),
-        DoctorStatus::Errors => {
-            Err(Failure::void("a measurement of these servers would be refused or void", "the errors above say what to do"))
-        }
+        DoctorStatus::Errors => Err(Failure::void(
+            "a measurement of these servers would be refused or void",
+            "the errors above say what to do",
+        )),
     }
 }

@@ -13,8 +13,12 @@ use crate::{
 
 pub(crate) fn run(args: &ExposureArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
     let (target, passwords, warnings) = args.target.spec()?;
-    let plan = PlanFile::exposure(target, args.measure.spec()).resolve().map_err(refuse)?;
-    let Work::Exposure(work) = &plan.work else { return Err(unexpected()) };
+    let plan = PlanFile::exposure(target, args.measure.spec())
+        .resolve()
+        .map_err(refuse)?;
+    let Work::Exposure(work) = &plan.work else {
+        return Err(unexpected());
+    };
     let request = Request {
         plan: &plan,
         work,
@@ -27,5 +31,8 @@ pub(crate) fn run(args: &ExposureArgs, stop: &Arc<AtomicBool>) -> Result<(), Fai
 }
 
 fn refuse(error: PlanError) -> Failure {
-    Failure::usage(error.to_string(), "`replimeter exposure --help` explains every setting")
+    Failure::usage(
+        error.to_string(),
+        "`replimeter exposure --help` explains every setting",
+    )
 }

@@ -18,7 +18,11 @@ const NAME: &str = "replimeter";
 
 pub(crate) fn schema(args: &SchemaArgs) -> Result<(), Failure> {
     if args.markdown {
-        let text = if args.name == schema::PLAN { Some(plan_keys()) } else { columns(&args.name) };
+        let text = if args.name == schema::PLAN {
+            Some(plan_keys())
+        } else {
+            columns(&args.name)
+        };
         return print(&text.ok_or_else(|| {
             Failure::usage(
                 format!("{} has no keys and no samples to list", args.name),
@@ -52,7 +56,10 @@ pub(crate) fn man(args: &ManArgs) -> Result<(), Failure> {
 }
 
 fn unwritable(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::failed(format!("cannot write {}: {error}", path.display()), "name a folder that you may write to")
+    Failure::failed(
+        format!("cannot write {}: {error}", path.display()),
+        "name a folder that you may write to",
+    )
 }
 
 /// The whole command line, with everything that clap adds.
@@ -65,18 +72,27 @@ fn built() -> Command {
 
 /// A command and those below it that people use.
 fn pages(command: &Command) -> Vec<&Command> {
-    let below = command.get_subcommands().filter(|inner| !inner.is_hide_set()).flat_map(pages);
+    let below = command
+        .get_subcommands()
+        .filter(|inner| !inner.is_hide_set())
+        .flat_map(pages);
     std::iter::once(command).chain(below).collect()
 }
 
 /// `replimeter-sandbox-up`.
 fn file_name(command: &Command) -> String {
-    command.get_display_name().unwrap_or_else(|| command.get_name()).to_owned()
+    command
+        .get_display_name()
+        .unwrap_or_else(|| command.get_name())
+        .to_owned()
 }
 
 /// `replimeter sandbox up`.
 fn full_name(command: &Command) -> String {
-    command.get_bin_name().unwrap_or_else(|| command.get_name()).to_owned()
+    command
+        .get_bin_name()
+        .unwrap_or_else(|| command.get_name())
+        .to_owned()
 }
 
 /// The page of a command in the language of `man`.
@@ -86,7 +102,12 @@ fn page(command: &Command) -> Result<String, Failure> {
         .source(concat!("replimeter ", env!("CARGO_PKG_VERSION")))
         .manual("Replimeter")
         .render(&mut bytes)
-        .map_err(|error| Failure::failed(format!("cannot write the page: {error}"), "please report this as a defect"))?;
+        .map_err(|error| {
+            Failure::failed(
+                format!("cannot write the page: {error}"),
+                "please report this as a defect",
+            )
+        })?;
     Ok(with_usage(&String::from_utf8_lossy(&bytes), command))
 }
 
@@ -94,10 +115,16 @@ fn page(command: &Command) -> Result<String, Failure> {
 /// without their values.
 fn with_usage(page: &str, command: &Command) -> String {
     const SYNOPSIS: &str = ".SH SYNOPSIS\n";
-    let Some((before, rest)) = page.split_once(SYNOPSIS) else { return page.to_owned() };
+    let Some((before, rest)) = page.split_once(SYNOPSIS) else {
+        return page.to_owned();
+    };
     let after = rest.find(".SH ").map_or("", |at| &rest[at..]);
     let usage = command.clone().render_usage().to_string();
-    let usage = usage.trim_start_matches("Usage: ").trim().replace('\\', "\\\\").replace('-', "\\-");
+    let usage = usage
+        .trim_start_matches("Usage: ")
+        .trim()
+        .replace('\\', "\\\\")
+        .replace('-', "\\-");
     format!("{before}{SYNOPSIS}{usage}\n{after}")
 }
 
@@ -106,12 +133,19 @@ fn reference(command: &Command) -> String {
     let mut text = "# Command line\n\nMade from the program by `replimeter man --markdown` (`make docs`); `replimeter COMMAND --help` says the same.\n".to_owned();
     for command in pages(command) {
         let depth = full_name(command).split(' ').count();
-        text.push_str(&format!("\n{} `{}`\n\n", "#".repeat(depth.min(3) + 1), full_name(command)));
+        text.push_str(&format!(
+            "\n{} `{}`\n\n",
+            "#".repeat(depth.min(3) + 1),
+            full_name(command)
+        ));
         if let Some(about) = command.get_about() {
             text.push_str(&format!("{}.\n\n", inert(&about.to_string())));
         }
         let usage = command.clone().render_usage().to_string();
-        text.push_str(&format!("```text\n{}\n```\n", usage.trim_start_matches("Usage: ").trim_end()));
+        text.push_str(&format!(
+            "```text\n{}\n```\n",
+            usage.trim_start_matches("Usage: ").trim_end()
+        ));
         text.push_str(&arguments(command));
         if let Some(more) = command.get_after_help() {
             text.push_str(&format!("\n```text\n{}\n```\n", more.to_string().trim()));
@@ -131,14 +165,26 @@ fn arguments(command: &Command) -> String {
     }
     let mut text = String::new();
     for heading in headings {
-        let of = |argument: &&clap::Arg| argument.get_help_heading().unwrap_or_default() == heading && !argument.is_hide_set();
+        let of = |argument: &&clap::Arg| {
+            argument.get_help_heading().unwrap_or_default() == heading && !argument.is_hide_set()
+        };
         // Every command has these two, and nobody looks them up.
-        let ours = |argument: &&clap::Arg| !matches!(argument.get_id().as_str(), "help" | "version");
-        let rows: Vec<String> = command.get_arguments().filter(of).filter(ours).map(row).collect();
+        let ours =
+            |argument: &&clap::Arg| !matches!(argument.get_id().as_str(), "help" | "version");
+        let rows: Vec<String> = command
+            .get_arguments()
+            .filter(of)
+            .filter(ours)
+            .map(row)
+            .collect();
         if rows.is_empty() {
             continue;
         }
-        let title = if heading.is_empty() { "Argument" } else { heading };
+        let title = if heading.is_empty() {
+            "Argument"
+        } else {
+            heading
+        };
         text.push_str(&format!("\n| {title} | |\n|---|---|\n{}", rows.concat()));
     }
     text
@@ -157,7 +203,10 @@ fn row(argument: &clap::Arg) -> String {
         Some(long) => format!("--{long} {}", values.join(" ")),
         None => values.join(" "),
     };
-    let mut help = argument.get_help().map(|help| inert(&help.to_string())).unwrap_or_default();
+    let mut help = argument
+        .get_help()
+        .map(|help| inert(&help.to_string()))
+        .unwrap_or_default();
     let possible: Vec<String> = argument
         .get_possible_values()
         .iter()
@@ -167,7 +216,11 @@ fn row(argument: &clap::Arg) -> String {
     if !possible.is_empty() {
         help.push_str(&format!(": {}", possible.join(", ")));
     }
-    let defaults: Vec<String> = argument.get_default_values().iter().map(|value| value.to_string_lossy().into_owned()).collect();
+    let defaults: Vec<String> = argument
+        .get_default_values()
+        .iter()
+        .map(|value| value.to_string_lossy().into_owned())
+        .collect();
     if !defaults.is_empty() && argument.get_action().takes_values() {
         help.push_str(&format!(" [default: {}]", defaults.join(", ")));
     }
@@ -180,25 +233,53 @@ fn plan_keys() -> String {
     let mut text = "# Keys of plan files\n\nMade from the program by `replimeter schema plan --markdown` (`make docs`). [Plan files](../plans.md) \
                     shows them in use and with their defaults; [plan.json](../schema/plan.json) is the same for editors.\n\n"
         .to_owned();
-    let keys = |of: &Value| of.get("properties").and_then(Value::as_object).cloned().unwrap_or_default();
-    let (sections, plain): (Vec<_>, Vec<_>) =
-        keys(&root).into_iter().partition(|(_, part)| schema::resolve(&root, part).get("properties").is_some());
+    let keys = |of: &Value| {
+        of.get("properties")
+            .and_then(Value::as_object)
+            .cloned()
+            .unwrap_or_default()
+    };
+    let (sections, plain): (Vec<_>, Vec<_>) = keys(&root)
+        .into_iter()
+        .partition(|(_, part)| schema::resolve(&root, part).get("properties").is_some());
     let table = |keys: Vec<(String, Value)>| {
         let row = |(key, part): (String, Value)| {
-            let about = part.get("description").or_else(|| schema::resolve(&root, &part).get("description"));
-            let about = about.and_then(Value::as_str).unwrap_or_default().replace('\n', " ");
+            let about = part
+                .get("description")
+                .or_else(|| schema::resolve(&root, &part).get("description"));
+            let about = about
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+                .replace('\n', " ");
             // What is code already is inert.
             let words = about.split('`').enumerate();
-            let about: Vec<String> =
-                words.map(|(index, text)| if index % 2 == 0 { inert(text) } else { text.replace('|', "\\|") }).collect();
-            format!("| `{key}` | {} | {} |\n", kind(&root, &part), about.join("`"))
+            let about: Vec<String> = words
+                .map(|(index, text)| {
+                    if index % 2 == 0 {
+                        inert(text)
+                    } else {
+                        text.replace('|', "\\|")
+                    }
+                })
+                .collect();
+            format!(
+                "| `{key}` | {} | {} |\n",
+                kind(&root, &part),
+                about.join("`")
+            )
         };
-        format!("| key | value | |\n|---|---|---|\n{}", keys.into_iter().map(row).collect::<String>())
+        format!(
+            "| key | value | |\n|---|---|---|\n{}",
+            keys.into_iter().map(row).collect::<String>()
+        )
     };
     text.push_str(&table(plain));
     for (name, part) in sections {
         let section = schema::resolve(&root, &part);
-        text.push_str(&format!("\n## `[{name}]`\n\n{}", table(keys(section).into_iter().collect())));
+        text.push_str(&format!(
+            "\n## `[{name}]`\n\n{}",
+            table(keys(section).into_iter().collect())
+        ));
     }
     text
 }
@@ -207,8 +288,13 @@ fn plan_keys() -> String {
 fn follow<'a>(root: &'a Value, mut part: &'a Value) -> &'a Value {
     // Deeper than any chain of references is.
     for _ in 0..16 {
-        let reference = part.get("$ref").and_then(Value::as_str).and_then(|text| text.strip_prefix('#'));
-        let target = reference.and_then(|pointer| root.pointer(pointer)).or_else(|| part.pointer("/allOf/0"));
+        let reference = part
+            .get("$ref")
+            .and_then(Value::as_str)
+            .and_then(|text| text.strip_prefix('#'));
+        let target = reference
+            .and_then(|pointer| root.pointer(pointer))
+            .or_else(|| part.pointer("/allOf/0"));
         let Some(target) = target else { break };
         part = target;
     }
@@ -222,17 +308,31 @@ fn kind(root: &Value, part: &Value) -> String {
         Value::String(text) => format!("`\"{}\"`", text.replace('|', "\\|")),
         other => format!("`{other}`"),
     };
-    let words: Vec<String> =
-        [part.get("enum").and_then(Value::as_array).map(|all| all.iter().map(code).collect()), alternatives(root, part)]
-            .into_iter()
-            .flatten()
-            .next()
-            .unwrap_or_default();
+    let words: Vec<String> = [
+        part.get("enum")
+            .and_then(Value::as_array)
+            .map(|all| all.iter().map(code).collect()),
+        alternatives(root, part),
+    ]
+    .into_iter()
+    .flatten()
+    .next()
+    .unwrap_or_default();
     if !words.is_empty() {
         return words.join(", ");
     }
-    let examples: Vec<String> = part.get("examples").and_then(Value::as_array).into_iter().flatten().map(code).collect();
-    let said = if examples.is_empty() { String::new() } else { format!(": {}", examples.join(", ")) };
+    let examples: Vec<String> = part
+        .get("examples")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .map(code)
+        .collect();
+    let said = if examples.is_empty() {
+        String::new()
+    } else {
+        format!(": {}", examples.join(", "))
+    };
     match part.get("type").and_then(Value::as_str) {
         Some("boolean") => "`true`, `false`".to_owned(),
         Some("integer") => format!("whole number{said}"),
@@ -248,7 +348,9 @@ fn kind(root: &Value, part: &Value) -> String {
 
 /// The words, or kinds of value, that a place may have.
 fn alternatives(root: &Value, part: &Value) -> Option<Vec<String>> {
-    let choices = ["oneOf", "anyOf"].iter().find_map(|word| part.get(*word).and_then(Value::as_array))?;
+    let choices = ["oneOf", "anyOf"]
+        .iter()
+        .find_map(|word| part.get(*word).and_then(Value::as_array))?;
     let mut kinds: Vec<String> = Vec::new();
     for choice in choices {
         let said = match choice.get("const") {
@@ -267,8 +369,14 @@ fn alternatives(root: &Value, part: &Value) -> Option<Vec<String>> {
 fn columns(command: &str) -> Option<String> {
     let mut text = format!("## `{command}`\n\n| column | type | null |\n|---|---|---|\n");
     for line in rows::schema_of(command)?.lines() {
-        let words: Vec<&str> = line.trim().trim_end_matches(';').split_whitespace().collect();
-        let [repetition @ ("required" | "optional"), physical, name, ..] = words[..] else { continue };
+        let words: Vec<&str> = line
+            .trim()
+            .trim_end_matches(';')
+            .split_whitespace()
+            .collect();
+        let [repetition @ ("required" | "optional"), physical, name, ..] = words[..] else {
+            continue;
+        };
         let kind = match physical {
             "binary" => "text",
             "double" => "floating point, 64 bits",
@@ -276,14 +384,20 @@ fn columns(command: &str) -> Option<String> {
             "int32" => "integer, 32 bits",
             other => other,
         };
-        text.push_str(&format!("| `{name}` | {kind} | {} |\n", if repetition == "optional" { "yes" } else { "" }));
+        text.push_str(&format!(
+            "| `{name}` | {kind} | {} |\n",
+            if repetition == "optional" { "yes" } else { "" }
+        ));
     }
     Some(text)
 }
 
 /// A sentence in which nothing is markup or the end of a cell.
 fn inert(text: &str) -> String {
-    text.replace('|', "\\|").replace('<', "&lt;").replace('*', "\\*").replace('_', "\\_")
+    text.replace('|', "\\|")
+        .replace('<', "&lt;")
+        .replace('*', "\\*")
+        .replace('_', "\\_")
 }
 
 #[cfg(test)]
@@ -294,13 +408,22 @@ mod tests {
     fn the_reference_that_is_kept_is_what_the_program_says() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/cli.md");
         let kept = std::fs::read_to_string(path).unwrap();
-        assert!(kept == reference(&built()), "docs/reference/cli.md is out of date: run `make docs`");
+        assert!(
+            kept == reference(&built()),
+            "docs/reference/cli.md is out of date: run `make docs`"
+        );
     }
 
     #[test]
     fn the_keys_and_columns_that_are_kept_are_what_the_program_has() {
-        let kept = |name: &str| std::fs::read_to_string(format!("{}/../../docs/{name}", env!("CARGO_MANIFEST_DIR"))).unwrap();
-        assert!(kept("reference/plan-keys.md") == plan_keys(), "docs/reference/plan-keys.md is out of date: run `make docs`");
+        let kept = |name: &str| {
+            std::fs::read_to_string(format!("{}/../../docs/{name}", env!("CARGO_MANIFEST_DIR")))
+                .unwrap()
+        };
+        assert!(
+            kept("reference/plan-keys.md") == plan_keys(),
+            "docs/reference/plan-keys.md is out of date: run `make docs`"
+        );
         let page = kept("reference/columns.md");
         let mut measured = 0;
         for (command, explained) in [
@@ -315,14 +438,24 @@ mod tests {
             ("exposure", "exposure.md"),
         ] {
             let table = columns(command).unwrap();
-            assert!(page.contains(&table), "docs/reference/columns.md is out of date: run `make docs`");
+            assert!(
+                page.contains(&table),
+                "docs/reference/columns.md is out of date: run `make docs`"
+            );
             measured += 1;
             // Each column is explained where the command is.
             let text = kept(explained);
-            let words: Vec<&str> = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').collect();
-            let names = table.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
+            let words: Vec<&str> = text
+                .split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
+                .collect();
+            let names = table
+                .lines()
+                .filter_map(|line| line.strip_prefix("| `")?.split('`').next());
             let missing: Vec<&str> = names.filter(|name| !words.contains(name)).collect();
-            assert!(missing.is_empty(), "docs/{explained} does not explain the columns {missing:?} of {command}");
+            assert!(
+                missing.is_empty(),
+                "docs/{explained} does not explain the columns {missing:?} of {command}"
+            );
         }
         assert_eq!(page.matches("\n## ").count(), measured);
     }
@@ -331,14 +464,32 @@ mod tests {
     fn every_command_has_a_page_of_its_own() {
         let command = built();
         let names: Vec<String> = pages(&command).into_iter().map(file_name).collect();
-        for want in ["replimeter", "replimeter-lag", "replimeter-sandbox", "replimeter-sandbox-up", "replimeter-servers-add"] {
+        for want in [
+            "replimeter",
+            "replimeter-lag",
+            "replimeter-sandbox",
+            "replimeter-sandbox-up",
+            "replimeter-servers-add",
+        ] {
             assert!(names.iter().any(|name| name == want), "{want}: {names:?}");
         }
         for command in pages(&command) {
             let page = page(command).unwrap();
-            assert!(page.contains(".TH") && page.contains("\n.SH DESCRIPTION"), "{page}");
-            let synopsis = page.split(".SH SYNOPSIS\n").nth(1).unwrap().lines().next().unwrap();
-            assert!(synopsis.starts_with("replimeter") && synopsis.len() < 100, "{synopsis}");
+            assert!(
+                page.contains(".TH") && page.contains("\n.SH DESCRIPTION"),
+                "{page}"
+            );
+            let synopsis = page
+                .split(".SH SYNOPSIS\n")
+                .nth(1)
+                .unwrap()
+                .lines()
+                .next()
+                .unwrap();
+            assert!(
+                synopsis.starts_with("replimeter") && synopsis.len() < 100,
+                "{synopsis}"
+            );
         }
     }
 }

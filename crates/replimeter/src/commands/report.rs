@@ -19,13 +19,22 @@ use crate::{
 
 pub(crate) fn run(args: &ReportArgs) -> Result<(), Failure> {
     if (args.json || args.csv) && args.run_dirs.len() > 1 {
-        return Err(Failure::usage("--json and --csv are for a single run", "render the runs one by one"));
+        return Err(Failure::usage(
+            "--json and --csv are for a single run",
+            "render the runs one by one",
+        ));
     }
     let page = args.together()?;
     let place = |dir: &Path| dir.canonicalize().unwrap_or_else(|_| dir.to_owned());
     for (index, dir) in args.run_dirs.iter().enumerate() {
-        if args.run_dirs[..index].iter().any(|other| place(other) == place(dir)) {
-            return Err(Failure::usage(format!("{} is named twice", dir.display()), "name each run once"));
+        if args.run_dirs[..index]
+            .iter()
+            .any(|other| place(other) == place(dir))
+        {
+            return Err(Failure::usage(
+                format!("{} is named twice", dir.display()),
+                "name each run once",
+            ));
         }
     }
     if let [dir] = args.run_dirs.as_slice()
@@ -37,7 +46,10 @@ pub(crate) fn run(args: &ReportArgs) -> Result<(), Failure> {
     for dir in &args.run_dirs {
         let (document, manifest, plan) = Document::open(dir)?;
         if args.raw && !document.has_sweep() {
-            return Err(Failure::usage(format!("{} has no sweep over sizes", dir.display()), "leave --raw out"));
+            return Err(Failure::usage(
+                format!("{} has no sweep over sizes", dir.display()),
+                "leave --raw out",
+            ));
         }
         // The figures are shown even where the page cannot be made or written.
         let rendered = document.render(dir, &manifest, &plan);
@@ -46,7 +58,11 @@ pub(crate) fn run(args: &ReportArgs) -> Result<(), Failure> {
             Ok(()) => {}
             // What was asked for is printed; that the page stays as it was is said, and is no failure.
             Err(failure) if args.json || args.csv || args.markdown => {
-                let message = format!("warning: the page in {} was not made again: {}", dir.display(), failure.message);
+                let message = format!(
+                    "warning: the page in {} was not made again: {}",
+                    dir.display(),
+                    failure.message
+                );
                 let _ = writeln!(std::io::stderr(), "{}", plain(&message));
             }
             Err(failure) if failure.hint == CUT => return Err(failure),
@@ -64,30 +80,61 @@ pub(crate) fn run(args: &ReportArgs) -> Result<(), Failure> {
 }
 
 /// Writes one page of several runs.
-fn together(page: &Path, read: &[(Document, Manifest, String)], markdown: bool) -> Result<(), Failure> {
-    let sides: Vec<Side<'_>> =
-        read.iter().enumerate().map(|(index, (document, manifest, _))| document.side(letter(index), manifest)).collect();
-    let mut all = Manifest { replimeter: env!("CARGO_PKG_VERSION").to_owned(), ..Manifest::default() };
+fn together(
+    page: &Path,
+    read: &[(Document, Manifest, String)],
+    markdown: bool,
+) -> Result<(), Failure> {
+    let sides: Vec<Side<'_>> = read
+        .iter()
+        .enumerate()
+        .map(|(index, (document, manifest, _))| document.side(letter(index), manifest))
+        .collect();
+    let mut all = Manifest {
+        replimeter: env!("CARGO_PKG_VERSION").to_owned(),
+        ..Manifest::default()
+    };
     let mut plans = String::new();
     for (side, (_, manifest, plan)) in sides.iter().zip(read) {
         let named = |shape: &str| format!("{} {shape}", side.letter);
         all.machine = manifest.machine.clone();
         let servers = manifest.servers.iter().cloned();
-        all.servers.extend(servers.map(|server| ServerRecord { shape: named(&server.shape), ..server }));
+        all.servers.extend(servers.map(|server| ServerRecord {
+            shape: named(&server.shape),
+            ..server
+        }));
         let sandboxes = manifest.sandboxes.iter().cloned();
-        all.sandboxes.extend(sandboxes.map(|sandbox| SandboxRecord { shape: named(&sandbox.shape), ..sandbox }));
+        all.sandboxes.extend(sandboxes.map(|sandbox| SandboxRecord {
+            shape: named(&sandbox.shape),
+            ..sandbox
+        }));
         plans.push_str(&format!("# {}: {}\n{plan}\n", side.letter, side.dir));
     }
-    if let Some((_, other, _)) = read.iter().find(|(_, manifest, _)| manifest.machine != all.machine) {
+    if let Some((_, other, _)) = read
+        .iter()
+        .find(|(_, manifest, _)| manifest.machine != all.machine)
+    {
         // One page has one place for a machine; a reader must not take it for all.
-        all.machine.cpu = format!("several machines, see each run ({}; {} …)", all.machine.cpu, other.machine.cpu);
+        all.machine.cpu = format!(
+            "several machines, see each run ({}; {} …)",
+            all.machine.cpu, other.machine.cpu
+        );
     }
-    let text = html::together(&sides, &all, &plans)
-        .map_err(|error| Failure::failed(format!("cannot render the page: {error}"), incomplete_hint()))?;
-    write_text(page, &text)
-        .map_err(|failure| Failure { hint: "name a file in a folder that you may write to with --page".to_owned(), ..failure })?;
+    let text = html::together(&sides, &all, &plans).map_err(|error| {
+        Failure::failed(
+            format!("cannot render the page: {error}"),
+            incomplete_hint(),
+        )
+    })?;
+    write_text(page, &text).map_err(|failure| Failure {
+        hint: "name a file in a folder that you may write to with --page".to_owned(),
+        ..failure
+    })?;
     if markdown {
         return Ok(());
     }
-    print(&plain(&format!("\nAll together:  file://{}\n", page.display())))
+    print(&plain(&format!(
+        "\nAll together:  file://{}\n",
+        page.display()
+    )))
 }

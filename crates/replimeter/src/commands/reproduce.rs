@@ -75,8 +75,12 @@ const PUBLISHED: [Published; 5] = [
                 scale.check_prediction = Some(false);
             }
             // A fifth of the data, as published; MariaDB takes no less than 6 MB.
-            file.target.server_options.retain(|option| !option.to_string().starts_with("innodb_buffer_pool_size"));
-            file.target.server_options.extend("innodb_buffer_pool_size=6M".parse());
+            file.target
+                .server_options
+                .retain(|option| !option.to_string().starts_with("innodb_buffer_pool_size"));
+            file.target
+                .server_options
+                .extend("innodb_buffer_pool_size=6M".parse());
         },
         table: reproduce::replicas_published,
     },
@@ -147,11 +151,16 @@ impl Published {
 
 pub(crate) fn run(args: &ReproduceArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
     let wanted = |one: &&Published| args.only.is_empty() || args.only.contains(&one.number);
-    let plans: Vec<(&Published, Plan)> =
-        PUBLISHED.iter().filter(wanted).map(|one| Ok((one, one.plan(args.size)?))).collect::<Result<_, Failure>>()?;
+    let plans: Vec<(&Published, Plan)> = PUBLISHED
+        .iter()
+        .filter(wanted)
+        .map(|one| Ok((one, one.plan(args.size)?)))
+        .collect::<Result<_, Failure>>()?;
     let mut dir = RunDir::create(args.run_dir.as_deref(), "reproduce")?;
     dir.keep();
-    let started_at = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    let started_at = jiff::Timestamp::now()
+        .strftime("%Y-%m-%dT%H:%M:%SZ")
+        .to_string();
     let mut manifest = Manifest {
         schema: MANIFEST_SCHEMA.to_owned(),
         replimeter: env!("CARGO_PKG_VERSION").to_owned(),
@@ -169,7 +178,13 @@ pub(crate) fn run(args: &ReproduceArgs, stop: &Arc<AtomicBool>) -> Result<(), Fa
     let mut texts = String::new();
     let mut ended: Option<Failure> = None;
     for (index, (one, plan)) in plans.iter().enumerate() {
-        tell(&format!("experiment {} ({} of {}): {}", one.number, index + 1, plans.len(), one.title));
+        tell(&format!(
+            "experiment {} ({} of {}): {}",
+            one.number,
+            index + 1,
+            plans.len(),
+            one.title
+        ));
         let (experiment, failure) = carry_out(one, plan, &dir, &mut manifest, &mut texts, stop);
         document.experiments.push(experiment);
         if let Some(failure) = failure {
@@ -189,7 +204,13 @@ pub(crate) fn run(args: &ReproduceArgs, stop: &Arc<AtomicBool>) -> Result<(), Fa
     document.answer = reproduce::answer(&document);
     write_json(&dir.file(SUMMARY), &document)?;
     write_json(&dir.file(MANIFEST), &manifest)?;
-    show(&document, &manifest, &texts, dir.path(), (args.json, args.markdown))?;
+    show(
+        &document,
+        &manifest,
+        &texts,
+        dir.path(),
+        (args.json, args.markdown),
+    )?;
     ended.map_or(Ok(()), Err)
 }
 
@@ -201,15 +222,23 @@ fn show(
     dir: &Path,
     (json, markdown): (bool, bool),
 ) -> Result<(), Failure> {
-    let page = html::reproduce(document, manifest, texts)
-        .map_err(|error| Failure::failed(format!("cannot render the page: {error}"), "please report this as a defect"))?;
+    let page = html::reproduce(document, manifest, texts).map_err(|error| {
+        Failure::failed(
+            format!("cannot render the page: {error}"),
+            "please report this as a defect",
+        )
+    })?;
     write_text(&dir.join(PAGE), &page)?;
     let ticket = reproduce::ticket(document);
     write_text(&dir.join(TICKET), &ticket)?;
     match (json, markdown) {
         (true, _) => print_json(document),
         (_, true) => print(&ticket),
-        _ => print(&plain(&format!("{}\nAs a page:  file://{}\n", reproduce::text(document), dir.join(PAGE).display()))),
+        _ => print(&plain(&format!(
+            "{}\nAs a page:  file://{}\n",
+            reproduce::text(document),
+            dir.join(PAGE).display()
+        ))),
     }
 }
 
@@ -221,7 +250,10 @@ pub(crate) fn is_one(dir: &Path) -> bool {
 /// Judges and renders a reproduction again, from the runs in it.
 pub(crate) fn again(args: &ReportArgs, dir: &Path) -> Result<(), Failure> {
     if args.csv || args.raw {
-        return Err(Failure::usage("a reproduction has no rows", "each folder in it is a run of its own"));
+        return Err(Failure::usage(
+            "a reproduction has no rows",
+            "each folder in it is a run of its own",
+        ));
     }
     let dir = std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());
     let mut document: ReproduceDocument = read_json(&dir, SUMMARY, REPRODUCE_SCHEMA)?;
@@ -230,8 +262,12 @@ pub(crate) fn again(args: &ReportArgs, dir: &Path) -> Result<(), Failure> {
     let mut texts = String::new();
     for experiment in &mut document.experiments {
         // What was found stays where its run was left behind.
-        let Some(run) = &experiment.run_dir else { continue };
-        let Ok((run, _, plan)) = Document::open(&dir.join(run)) else { continue };
+        let Some(run) = &experiment.run_dir else {
+            continue;
+        };
+        let Ok((run, _, plan)) = Document::open(&dir.join(run)) else {
+            continue;
+        };
         if let Some(found) = judge(&run) {
             (experiment.ours, experiment.claims) = found;
         }
@@ -239,7 +275,13 @@ pub(crate) fn again(args: &ReportArgs, dir: &Path) -> Result<(), Failure> {
     }
     document.answer = reproduce::answer(&document);
     write_json(&dir.join(SUMMARY), &document)?;
-    show(&document, &manifest, &texts, &dir, (args.json, args.markdown))
+    show(
+        &document,
+        &manifest,
+        &texts,
+        &dir,
+        (args.json, args.markdown),
+    )
 }
 
 /// A plan below its experiment's name.
@@ -262,7 +304,14 @@ fn carry_out(
     stop: &Arc<AtomicBool>,
 ) -> (Experiment, Option<Failure>) {
     let path = dir.file(one.name);
-    let output = OutputArgs { run_dir: Some(path.clone()), json: false, markdown: false, csv: false, raw: false, silent: true };
+    let output = OutputArgs {
+        run_dir: Some(path.clone()),
+        json: false,
+        markdown: false,
+        csv: false,
+        raw: false,
+        silent: true,
+    };
     let began = Instant::now();
     let passwords = Passwords::new();
     let result = match &plan.work {
@@ -290,17 +339,37 @@ fn carry_out(
             (experiment.ours, experiment.claims) = (ours, claims);
         }
         let named = |shape: &str| format!("{} {shape}", one.number);
-        manifest.servers.extend(kept.servers.into_iter().map(|server| ServerRecord { shape: named(&server.shape), ..server }));
+        manifest
+            .servers
+            .extend(kept.servers.into_iter().map(|server| ServerRecord {
+                shape: named(&server.shape),
+                ..server
+            }));
         manifest
             .sandboxes
-            .extend(kept.sandboxes.into_iter().map(|sandbox| SandboxRecord { shape: named(&sandbox.shape), ..sandbox }));
+            .extend(kept.sandboxes.into_iter().map(|sandbox| SandboxRecord {
+                shape: named(&sandbox.shape),
+                ..sandbox
+            }));
         texts.push_str(&headed(one.title, &text));
     }
     (experiment, result.err())
 }
 
-fn request<'a, W>(plan: &'a Plan, work: &'a W, passwords: &'a Passwords, output: &'a OutputArgs) -> Request<'a, W> {
-    Request { plan, work, passwords, ask_password: false, output, warnings: Vec::new() }
+fn request<'a, W>(
+    plan: &'a Plan,
+    work: &'a W,
+    passwords: &'a Passwords,
+    output: &'a OutputArgs,
+) -> Request<'a, W> {
+    Request {
+        plan,
+        work,
+        passwords,
+        ask_password: false,
+        output,
+        warnings: Vec::new(),
+    }
 }
 
 fn judge(document: &Document) -> Option<(Table, Vec<Claim>)> {
@@ -322,11 +391,27 @@ mod tests {
     fn every_plan_resolves_in_both_sizes() {
         for (index, one) in (1..).zip(&PUBLISHED) {
             assert_eq!(one.number, index);
-            let (small, full) = (one.plan(Extent::Small).unwrap(), one.plan(Extent::Full).unwrap());
-            assert!(one.plan.contains(&format!("command = \"{}\"", one.command)), "{}", one.title);
+            let (small, full) = (
+                one.plan(Extent::Small).unwrap(),
+                one.plan(Extent::Full).unwrap(),
+            );
+            assert!(
+                one.plan.contains(&format!("command = \"{}\"", one.command)),
+                "{}",
+                one.title
+            );
             assert_eq!(small != full, one.number != 3, "{}", one.title);
-            let options = small.target.server_options.iter().filter(|option| option.to_string().contains("buffer_pool_size"));
-            assert_eq!(options.count(), usize::from(one.number == 2), "{}", one.title);
+            let options = small
+                .target
+                .server_options
+                .iter()
+                .filter(|option| option.to_string().contains("buffer_pool_size"));
+            assert_eq!(
+                options.count(),
+                usize::from(one.number == 2),
+                "{}",
+                one.title
+            );
         }
     }
 }

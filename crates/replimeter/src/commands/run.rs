@@ -31,10 +31,16 @@ pub(crate) fn run(args: &RunArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure>
     let paths = files(&args.plans)?;
     let output = &args.output.output();
     if paths.len() > 1 && (output.json || output.csv || output.run_dir.is_some()) {
-        return Err(Failure::usage("--json, --csv and --run-dir are for a single plan", "carry out the plans one by one"));
+        return Err(Failure::usage(
+            "--json, --csv and --run-dir are for a single plan",
+            "carry out the plans one by one",
+        ));
     }
     // Every plan is read and checked before the first is begun.
-    let plans = paths.iter().map(|path| read(path, args)).collect::<Result<Vec<_>, _>>()?;
+    let plans = paths
+        .iter()
+        .map(|path| read(path, args))
+        .collect::<Result<Vec<_>, _>>()?;
     plans.iter().try_for_each(|(plan, ..)| {
         if !matches!(plan.work, Work::Lag(_)) {
             output.refuse_raw()?;
@@ -44,7 +50,11 @@ pub(crate) fn run(args: &RunArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure>
             Work::Load(work) => loading::check(work),
             Work::Cost(work) => cost::check(work),
             Work::Stale(work) => stale::check(plan, work),
-            Work::Calibrate(_) | Work::Tap(_) | Work::Scale(_) | Work::Loss(_) | Work::Exposure(_) => Ok(()),
+            Work::Calibrate(_)
+            | Work::Tap(_)
+            | Work::Scale(_)
+            | Work::Loss(_)
+            | Work::Exposure(_) => Ok(()),
         }
     })?;
     let several = paths.len() > 1;
@@ -54,18 +64,37 @@ pub(crate) fn run(args: &RunArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure>
                 let gap = if number == 0 { "" } else { "\n" };
                 print(&plain(&format!("{gap}# {}\n", path.display())))?;
             }
-            print(&plain(&format!("{}\n{}", plan_text(&plan)?, touches::comments(&plan, output)?)))?;
+            print(&plain(&format!(
+                "{}\n{}",
+                plan_text(&plan)?,
+                touches::comments(&plan, output)?
+            )))?;
             continue;
         }
         if several {
             // Nothing can be done about a closed standard error.
-            let _ = writeln!(std::io::stderr(), "plan {} of {}: {}", number + 1, paths.len(), plain(&path.display().to_string()));
+            let _ = writeln!(
+                std::io::stderr(),
+                "plan {} of {}: {}",
+                number + 1,
+                paths.len(),
+                plain(&path.display().to_string())
+            );
         }
         let (passwords, ask_password) = (&passwords, args.target.ask_password);
-        let request = Request { plan: &plan, work: &plan.work, passwords, ask_password, output, warnings };
+        let request = Request {
+            plan: &plan,
+            work: &plan.work,
+            passwords,
+            ask_password,
+            output,
+            warnings,
+        };
         match &plan.work {
             Work::Lag(work) => measure::carry_out(request.to(work), stop)?,
-            Work::Calibrate(work) => calibrate::carry_out(&plan, work, output, request.warnings, stop)?,
+            Work::Calibrate(work) => {
+                calibrate::carry_out(&plan, work, output, request.warnings, stop)?
+            }
             Work::Scale(work) => scale::carry_out(&plan, work, output, request.warnings, stop)?,
             Work::Tap(work) => tap::carry_out(request.to(work), None, false, stop)?,
             Work::Load(work) => loading::carry_out(request.to(work), stop)?,
@@ -111,15 +140,23 @@ fn files(named: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
 fn read(path: &Path, args: &RunArgs) -> Result<(Plan, Passwords, Vec<Warning>), Failure> {
     let shown = path.display();
     let unreadable = |reason: String| {
-        Failure::usage(format!("cannot read the plan {shown}: {reason}"), "plans of the published experiments are in plans/")
+        Failure::usage(
+            format!("cannot read the plan {shown}: {reason}"),
+            "plans of the published experiments are in plans/",
+        )
     };
     let meta = fs::metadata(path).map_err(|error| unreadable(error.to_string()))?;
     if !meta.is_file() || meta.len() > LARGEST_PLAN {
-        return Err(unreadable("it is no ordinary file, or larger than a plan can be".to_owned()));
+        return Err(unreadable(
+            "it is no ordinary file, or larger than a plan can be".to_owned(),
+        ));
     }
     let text = fs::read_to_string(path).map_err(|error| unreadable(error.to_string()))?;
     let refuse = |error: replimeter_model::plan::PlanError| {
-        Failure::usage(format!("{shown}: {error}"), "docs/plans.md lists every key; `replimeter run --dry-run` checks a plan")
+        Failure::usage(
+            format!("{shown}: {error}"),
+            "docs/plans.md lists every key; `replimeter run --dry-run` checks a plan",
+        )
     };
     let mut file = PlanFile::from_toml(&text).map_err(refuse)?;
     let (target, passwords, warnings) = args.target.spec()?;
@@ -141,5 +178,9 @@ fn read(path: &Path, args: &RunArgs) -> Result<(Plan, Passwords, Vec<Warning>), 
         file.target.cpus_per_server = target.cpus_per_server.or(file.target.cpus_per_server);
         file.target.defaults_file = target.defaults_file.or(file.target.defaults_file);
     }
-    Ok((file.resolve_from(&text).map_err(refuse)?, passwords, warnings))
+    Ok((
+        file.resolve_from(&text).map_err(refuse)?,
+        passwords,
+        warnings,
+    ))
 }

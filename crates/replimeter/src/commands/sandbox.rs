@@ -20,7 +20,10 @@ use replimeter_model::{
 use replimeter_report::sandboxes;
 use replimeter_sandbox::{
     Home, SandboxError, Settings, guard,
-    kept::{self, Answer, Found, Kept, Launched, LinkChange, LinkState, Order, Question, Record, TOPOLOGY, clients::quoted},
+    kept::{
+        self, Answer, Found, Kept, Launched, LinkChange, LinkState, Order, Question, Record,
+        TOPOLOGY, clients::quoted,
+    },
 };
 use replimeter_server::{
     Node, ServerError, Session,
@@ -66,15 +69,23 @@ fn up(args: &UpArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
     let mut target = args.servers.spec();
     target.sandbox = OneOrMore::of(vec![args.shape.to_string()]);
     // The keeper runs in another folder.
-    target.servers = target.servers.map(|path| std::path::absolute(&path).unwrap_or(path));
-    target.replica_server = target.replica_server.map(|server| match std::path::absolute(&server) {
-        Ok(path) if path.is_dir() => path.display().to_string(),
-        _ => server,
-    });
+    target.servers = target
+        .servers
+        .map(|path| std::path::absolute(&path).unwrap_or(path));
+    target.replica_server =
+        target
+            .replica_server
+            .map(|server| match std::path::absolute(&server) {
+                Ok(path) if path.is_dir() => path.display().to_string(),
+                _ => server,
+            });
     let _ = spec(&target)?;
     let home = environment::private_home()?;
     let program = std::env::current_exe().map_err(|error| {
-        Failure::failed(format!("cannot find this program's own file: {error}"), "was it replaced or removed?")
+        Failure::failed(
+            format!("cannot find this program's own file: {error}"),
+            "was it replaced or removed?",
+        )
     })?;
     let line = Line::new();
     for attempt in 1u32.. {
@@ -82,21 +93,33 @@ fn up(args: &UpArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
             Some(name) => name.clone(),
             None => default_name(args.shape, attempt)?,
         };
-        if args.name.is_none() && kept::list(&home)?.iter().any(|found| found.name() == name.as_str()) {
+        if args.name.is_none()
+            && kept::list(&home)?
+                .iter()
+                .any(|found| found.name() == name.as_str())
+        {
             continue;
         }
         line.say(format!("starting {} as {name}", args.shape));
-        let told = serde_json::to_string(&Told { name: name.clone(), target: target.clone() })
-            .map_err(|error| Failure::failed(error.to_string(), "please report this as a defect"))?;
+        let told = serde_json::to_string(&Told {
+            name: name.clone(),
+            target: target.clone(),
+        })
+        .map_err(|error| Failure::failed(error.to_string(), "please report this as a defect"))?;
         match kept::launch(&program, &["sandbox", "keep"], &told, stop)? {
             Launched::Ready(_) => {
                 line.clear();
                 let kept = Kept::find(&home, &name)?;
                 return show_new(&kept, args.json);
             }
-            Launched::Failed { interrupted: true, message, .. } => return Err(Failure::interrupted(message)),
+            Launched::Failed {
+                interrupted: true,
+                message,
+                ..
+            } => return Err(Failure::interrupted(message)),
             // Somebody else took the name that we had chosen.
-            Launched::Failed { message, .. } if args.name.is_none() && message.contains(kept::TAKEN) => {}
+            Launched::Failed { message, .. }
+                if args.name.is_none() && message.contains(kept::TAKEN) => {}
             Launched::Failed { message, hint, .. } => return Err(Failure::failed(message, hint)),
         }
     }
@@ -109,14 +132,22 @@ fn default_name(shape: Shape, attempt: u32) -> Result<SandboxName, Failure> {
         Some(text) => text.replace(':', "-"),
         None => "sandbox".to_owned(),
     };
-    let name = if attempt == 1 { base } else { format!("{base}-{attempt}") };
-    name.parse().map_err(|error: String| Failure::usage(error, "choose a name with --name"))
+    let name = if attempt == 1 {
+        base
+    } else {
+        format!("{base}-{attempt}")
+    };
+    name.parse()
+        .map_err(|error: String| Failure::usage(error, "choose a name with --name"))
 }
 
 fn spec(target: &TargetSpec) -> Result<SandboxSpec, Failure> {
     match target.resolve()?.pop() {
         Some(Target::Sandbox(spec)) => Ok(spec),
-        _ => Err(Failure::usage("there is nothing to start", "name a shape, such as async:1")),
+        _ => Err(Failure::usage(
+            "there is nothing to start",
+            "name a shape, such as async:1",
+        )),
     }
 }
 
@@ -126,7 +157,10 @@ fn show_new(kept: &Kept, json: bool) -> Result<(), Failure> {
         return print_json(&document(vec![listed]));
     }
     let name = &listed.name;
-    let first = listed.nodes.first().map_or("primary", |node| node.name.as_str());
+    let first = listed
+        .nodes
+        .first()
+        .map_or("primary", |node| node.name.as_str());
     let mut text = sandboxes::list(std::slice::from_ref(&listed));
     text.push_str(&format!(
         "\nready after {:.2} s\n\n  replimeter sandbox exec {name} {first} -- mysql\n  replimeter lag --sandbox {name}\n  replimeter sandbox down {name}\n",
@@ -136,7 +170,11 @@ fn show_new(kept: &Kept, json: bool) -> Result<(), Failure> {
 }
 
 fn document(results: Vec<ListedSandbox>) -> SandboxesDocument {
-    SandboxesDocument { schema: SANDBOXES_SCHEMA.to_owned(), results, warnings: Vec::new() }
+    SandboxesDocument {
+        schema: SANDBOXES_SCHEMA.to_owned(),
+        results,
+        warnings: Vec::new(),
+    }
 }
 
 fn listed(found: &Found) -> ListedSandbox {
@@ -157,17 +195,31 @@ fn listed(found: &Found) -> ListedSandbox {
     let answer = kept.ask(&Question::Status);
     let reachable = kept.nodes().unwrap_or_default();
     let state_of = |name: &str| match &answer {
-        Ok(answer) => match answer.nodes.iter().find(|node| node.name == name).and_then(|node| node.ended.clone()) {
+        Ok(answer) => match answer
+            .nodes
+            .iter()
+            .find(|node| node.name == name)
+            .and_then(|node| node.ended.clone())
+        {
             Some(how) => format!("ended ({how})"),
             None => {
-                let member = reachable.iter().find(|(node, role, _)| node.name == name && *role == Role::Node);
-                let words = member.map_or_else(String::new, |(node, ..)| format!(", {}", member_state(node)));
+                let member = reachable
+                    .iter()
+                    .find(|(node, role, _)| node.name == name && *role == Role::Node);
+                let words = member.map_or_else(String::new, |(node, ..)| {
+                    format!(", {}", member_state(node))
+                });
                 format!("running{words}")
             }
         },
         Err(_) => "unknown".to_owned(),
     };
-    let Record { shape, since, nodes, .. } = kept.details();
+    let Record {
+        shape,
+        since,
+        nodes,
+        ..
+    } = kept.details();
     let (user, _) = kept.credentials();
     let nodes = nodes.iter().map(|node| ListedNode {
         name: node.name.clone(),
@@ -182,25 +234,39 @@ fn listed(found: &Found) -> ListedSandbox {
     });
     ListedSandbox {
         name: found.name().to_owned(),
-        state: if answer.is_ok() { "running" } else { "frozen: its keeper does not answer" }.to_owned(),
+        state: if answer.is_ok() {
+            "running"
+        } else {
+            "frozen: its keeper does not answer"
+        }
+        .to_owned(),
         shape: Some(shape.clone()),
         since: Some(since.clone()),
         topology: Some(kept.folder().join(TOPOLOGY)),
         nodes: nodes.collect(),
-        links: answer.as_ref().map(|answer| answer.links.iter().map(listed_link).collect()).unwrap_or_default(),
+        links: answer
+            .as_ref()
+            .map(|answer| answer.links.iter().map(listed_link).collect())
+            .unwrap_or_default(),
     }
 }
 
 /// What a member of a cluster says of itself.
 fn member_state(node: &Node) -> String {
-    let patience = Node { answer: Duration::from_secs(1), ..node.clone() };
+    let patience = Node {
+        answer: Duration::from_secs(1),
+        ..node.clone()
+    };
     let ask = || -> Result<Option<String>, ServerError> {
         let mut session = Session::open(&patience)?;
         if let Some(state) = galera::node_state(&mut session)? {
             return Ok(Some(format!("{}, {}", state.state, state.component)));
         }
         let group = group::group_state(&mut session)?;
-        Ok(group.as_ref().and_then(GroupState::own).map(|own| format!("{}, {}", own.state, own.role)))
+        Ok(group
+            .as_ref()
+            .and_then(GroupState::own)
+            .map(|own| format!("{}, {}", own.state, own.role)))
     };
     match ask() {
         Ok(state) => state.unwrap_or_else(|| "in no cluster".to_owned()),
@@ -222,7 +288,11 @@ fn listed_link(link: &LinkState) -> ListedLink {
 fn list(args: &ListArgs) -> Result<(), Failure> {
     let home = environment::private_home()?;
     let found: Vec<ListedSandbox> = kept::list(&home)?.iter().map(listed).collect();
-    if args.json { print_json(&document(found)) } else { print(&plain(&sandboxes::list(&found))) }
+    if args.json {
+        print_json(&document(found))
+    } else {
+        print(&plain(&sandboxes::list(&found)))
+    }
 }
 
 fn env(args: &EnvArgs) -> Result<(), Failure> {
@@ -230,18 +300,31 @@ fn env(args: &EnvArgs) -> Result<(), Failure> {
     let mut variables: Vec<(String, String)> = Vec::new();
     if let Some(name) = &args.node {
         let environment = kept.environment(kept.node(name)?);
-        variables.extend(environment.into_iter().map(|(name, value)| (name.to_owned(), value)));
+        variables.extend(
+            environment
+                .into_iter()
+                .map(|(name, value)| (name.to_owned(), value)),
+        );
     } else {
         let (user, password) = kept.credentials();
         variables.push(("REPLIMETER_SANDBOX".to_owned(), args.name.to_string()));
-        variables.push(("REPLIMETER_TOPOLOGY".to_owned(), kept.folder().join(TOPOLOGY).display().to_string()));
+        variables.push((
+            "REPLIMETER_TOPOLOGY".to_owned(),
+            kept.folder().join(TOPOLOGY).display().to_string(),
+        ));
         for node in &kept.details().nodes {
-            variables.push((format!("{}_URL", node.name.to_uppercase()), kept::endpoint(user, node.port).to_string()));
+            variables.push((
+                format!("{}_URL", node.name.to_uppercase()),
+                kept::endpoint(user, node.port).to_string(),
+            ));
         }
         variables.push(("REPLIMETER_USER".to_owned(), user.to_owned()));
         variables.push(("MYSQL_PWD".to_owned(), password.reveal().to_owned()));
     }
-    let text: String = variables.iter().map(|(name, value)| format!("export {name}={}\n", quoted(value))).collect();
+    let text: String = variables
+        .iter()
+        .map(|(name, value)| format!("export {name}={}\n", quoted(value)))
+        .collect();
     print(&text)
 }
 
@@ -253,7 +336,8 @@ fn exec(args: &ExecArgs) -> Result<(), Failure> {
 
 fn link(args: &LinkArgs) -> Result<(), Failure> {
     let kept = Kept::find(&environment::private_home()?, &args.name)?;
-    let nanos = |span: replimeter_model::span::Span| u64::try_from(span.0.as_nanos()).unwrap_or(u64::MAX);
+    let nanos =
+        |span: replimeter_model::span::Span| u64::try_from(span.0.as_nanos()).unwrap_or(u64::MAX);
     let change = LinkChange {
         cut: match (args.cut, args.heal) {
             (true, _) => Some(true),
@@ -262,12 +346,19 @@ fn link(args: &LinkArgs) -> Result<(), Failure> {
         },
         delay_ns: args.delay.map(nanos),
         jitter_ns: args.jitter.map(nanos),
-        bandwidth_bits: if args.no_bandwidth { Some(0) } else { args.bandwidth.map(|bandwidth| bandwidth.bits) },
+        bandwidth_bits: if args.no_bandwidth {
+            Some(0)
+        } else {
+            args.bandwidth.map(|bandwidth| bandwidth.bits)
+        },
     };
     let question = if change == LinkChange::default() && args.link.is_none() {
         Question::Status
     } else {
-        Question::Link { link: args.link.clone(), change }
+        Question::Link {
+            link: args.link.clone(),
+            change,
+        }
     };
     let Answer { links, .. } = kept.ask(&question)?;
     let named = |link: &&LinkState| args.link.as_ref().is_none_or(|name| link.name == *name);
@@ -287,7 +378,10 @@ fn link(args: &LinkArgs) -> Result<(), Failure> {
 fn down(args: &DownArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
     let home = environment::private_home()?;
     let names: Vec<SandboxName> = if args.all {
-        kept::list(&home)?.iter().filter_map(|found| found.name().parse().ok()).collect()
+        kept::list(&home)?
+            .iter()
+            .filter_map(|found| found.name().parse().ok())
+            .collect()
     } else {
         args.names.clone()
     };
@@ -295,7 +389,9 @@ fn down(args: &DownArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
     let mut failure = None;
     for name in &names {
         if stop.load(Ordering::Relaxed) {
-            return Err(Failure::interrupted("interrupted; what is not ended is still running"));
+            return Err(Failure::interrupted(
+                "interrupted; what is not ended is still running",
+            ));
         }
         line.say(format!("ending {name}"));
         // One that does not end does not keep the others running.
@@ -319,7 +415,12 @@ fn keep(stop: &Arc<AtomicBool>) -> Result<(), Failure> {
     let told = io::stdin().lock().lines().next();
     let told: Told = match told.map(|line| line.map(|line| serde_json::from_str(&line))) {
         Some(Ok(Ok(told))) => told,
-        _ => return Err(Failure::usage("the keeper is started by `replimeter sandbox up`", "use that")),
+        _ => {
+            return Err(Failure::usage(
+                "the keeper is started by `replimeter sandbox up`",
+                "use that",
+            ));
+        }
     };
     let ended = start_and_keep(told, stop);
     if let Err(error) = &ended {
@@ -334,11 +435,19 @@ fn keep(stop: &Arc<AtomicBool>) -> Result<(), Failure> {
 }
 
 fn start_and_keep(told: Told, stop: &Arc<AtomicBool>) -> Result<(), SandboxError> {
-    let usage = |failure: Failure| SandboxError::Impossible { what: failure.message, hint: failure.hint };
+    let usage = |failure: Failure| SandboxError::Impossible {
+        what: failure.message,
+        hint: failure.hint,
+    };
     let spec = spec(&told.target).map_err(usage)?;
     let home: Home = environment::private_home().map_err(usage)?;
     let search = environment::search(&home, spec.servers.clone());
-    let settings = Settings { spec: spec.clone(), search, home, guard: environment::guard() };
+    let settings = Settings {
+        spec: spec.clone(),
+        search,
+        home,
+        guard: environment::guard(),
+    };
     let watched = Arc::clone(stop);
     // Until `up` has told us to go on, its end is ours.
     thread::spawn(move || {
@@ -347,10 +456,21 @@ fn start_and_keep(told: Told, stop: &Arc<AtomicBool>) -> Result<(), SandboxError
             watched.store(true, Ordering::Relaxed);
         }
     });
-    let now = || jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-    kept::keep(&Order { name: told.name, spec }, &settings, &now, stop, &mut |record| {
-        say(&Launched::Ready(Box::new(record.clone())))
-    })
+    let now = || {
+        jiff::Timestamp::now()
+            .strftime("%Y-%m-%dT%H:%M:%SZ")
+            .to_string()
+    };
+    kept::keep(
+        &Order {
+            name: told.name,
+            spec,
+        },
+        &settings,
+        &now,
+        stop,
+        &mut |record| say(&Launched::Ready(Box::new(record.clone()))),
+    )
 }
 
 fn say(said: &Launched) -> io::Result<()> {

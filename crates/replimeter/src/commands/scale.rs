@@ -12,6 +12,8 @@ use crate::{
 
 pub(crate) fn run(args: &ScaleArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
     let plan = args.plan().resolve()?;
-    let Work::Scale(work) = &plan.work else { return Err(unexpected()) };
+    let Work::Scale(work) = &plan.work else {
+        return Err(unexpected());
+    };
     scale::carry_out(&plan, work, &args.output, Vec::new(), stop)
 }

@@ -49,10 +49,11 @@ fn add(args: &AddArgs, stop: &AtomicBool) -> Result<(), Failure> {
         Progress::Unpacking { done, total } => line.show_bytes("unpacking", done, total),
         Progress::Checking => line.say("checking the server"),
     };
-    let added = add::add(&home, &search, &args.source, stop, &mut show).map_err(|error| match error {
-        SandboxError::Interrupted => Failure::interrupted("interrupted; no server was added"),
-        error => error.into(),
-    })?;
+    let added =
+        add::add(&home, &search, &args.source, stop, &mut show).map_err(|error| match error {
+            SandboxError::Interrupted => Failure::interrupted("interrupted; no server was added"),
+            error => error.into(),
+        })?;
     line.clear();
     let document = document(std::slice::from_ref(&added.install), &[]);
     if args.json {
@@ -62,7 +63,11 @@ fn add(args: &AddArgs, stop: &AtomicBool) -> Result<(), Failure> {
         Some(folder) => format!("linked to {}", folder.display()),
         None => format!("unpacked from {}", args.source.display()),
     };
-    print(&plain(&format!("Added {}, {how}\n\n{}", added.place.display(), list(&document))))
+    print(&plain(&format!(
+        "Added {}, {how}\n\n{}",
+        added.place.display(),
+        list(&document)
+    )))
 }
 
 fn document(installs: &[Install], unusable: &[Unusable]) -> ServersDocument {
@@ -84,9 +89,17 @@ fn row(install: &Install) -> ServerRow {
         version: install.version.clone(),
         program: install.program.display().to_string(),
         origin: install.origin.name().to_owned(),
-        abilities: install.abilities.names().into_iter().map(str::to_owned).collect(),
+        abilities: install
+            .abilities
+            .names()
+            .into_iter()
+            .map(str::to_owned)
+            .collect(),
         missing: missing
-            .map(|missing| MissingAbility { ability: missing.ability.name().to_owned(), hint: missing.hint })
+            .map(|missing| MissingAbility {
+                ability: missing.ability.name().to_owned(),
+                hint: missing.hint,
+            })
             .collect(),
     }
 }

@@ -14,7 +14,9 @@ use crate::{
 pub(crate) fn run(args: &TapArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
     let (target, passwords, warnings) = args.target.spec()?;
     let plan = PlanFile::tap(target, args.measure.spec()).resolve()?;
-    let Work::Tap(work) = &plan.work else { return Err(unexpected()) };
+    let Work::Tap(work) = &plan.work else {
+        return Err(unexpected());
+    };
     let request = Request {
         plan: &plan,
         work,

@@ -48,7 +48,9 @@ fn distance(one: &str, other: &str) -> usize {
         let mut corner = row;
         line[0] = row + 1;
         for (column, with) in other.iter().enumerate() {
-            let next = (corner + usize::from(letter != *with)).min(line[column] + 1).min(line[column + 1] + 1);
+            let next = (corner + usize::from(letter != *with))
+                .min(line[column] + 1)
+                .min(line[column + 1] + 1);
             corner = line[column + 1];
             line[column + 1] = next;
         }
@@ -59,7 +61,9 @@ fn distance(one: &str, other: &str) -> usize {
 impl FailIf {
     /// Reads a condition.
     pub(super) fn parse(text: &str) -> Result<Self, Failure> {
-        let at = text.find(['<', '>']).ok_or_else(|| syntax(text, "it has neither > nor <"))?;
+        let at = text
+            .find(['<', '>'])
+            .ok_or_else(|| syntax(text, "it has neither > nor <"))?;
         let (name, rest) = text.split_at(at);
         let above = rest.starts_with('>');
         let limit = rest[1..].trim();
@@ -74,24 +78,46 @@ impl FailIf {
             return Err(syntax(text, "it names no figure"));
         }
         let digits = limit.trim_start_matches(['+', '-']);
-        let end = digits.find(|letter: char| !letter.is_ascii_digit() && letter != '.').unwrap_or(digits.len());
+        let end = digits
+            .find(|letter: char| !letter.is_ascii_digit() && letter != '.')
+            .unwrap_or(digits.len());
         let (number, unit) = digits.split_at(end);
         let signed = limit.starts_with(['+', '-']);
-        let number: f64 = number.parse().map_err(|_| syntax(text, &format!("`{limit}` is no limit")))?;
-        let number = if limit.starts_with('-') { -number } else { number };
+        let number: f64 = number
+            .parse()
+            .map_err(|_| syntax(text, &format!("`{limit}` is no limit")))?;
+        let number = if limit.starts_with('-') {
+            -number
+        } else {
+            number
+        };
         let unit = unit.trim();
         if signed && unit == "%" && number <= -100.0 {
             return Err(syntax(text, "nothing falls by 100 % of itself or more"));
         }
-        Ok(Self { text: text.to_owned(), figure: figure.to_owned(), of, above, number, signed, unit: unit.to_owned() })
+        Ok(Self {
+            text: text.to_owned(),
+            figure: figure.to_owned(),
+            of,
+            above,
+            number,
+            signed,
+            unit: unit.to_owned(),
+        })
     }
 
     /// The limit for figures of this unit.
     fn limit(&self, unit: Quantity) -> Result<Limit, Failure> {
         let wrong = |known: &str| {
-            let given =
-                if self.unit.is_empty() { "a limit without a unit".to_owned() } else { format!("the unit `{}`", self.unit) };
-            syntax(&self.text, &format!("{given} does not suit {}; write {known}", self.figure))
+            let given = if self.unit.is_empty() {
+                "a limit without a unit".to_owned()
+            } else {
+                format!("the unit `{}`", self.unit)
+            };
+            syntax(
+                &self.text,
+                &format!("{given} does not suit {}; write {known}", self.figure),
+            )
         };
         let scale = match (unit, self.unit.as_str()) {
             (_, "%") if self.signed => return Ok(Limit::Relative(self.number / 100.0)),
@@ -104,19 +130,34 @@ impl FailIf {
             (Quantity::PerS, _) => return Err(wrong("-5%, -100/s or 900/s")),
             (Quantity::Percent, "pp") if self.signed => 1.0,
             (Quantity::Percent, "%") => 1.0,
-            (Quantity::Percent, _) => return Err(wrong("+10% (of A's), +1pp (percentage points) or 2% (of all)")),
+            (Quantity::Percent, _) => {
+                return Err(wrong(
+                    "+10% (of A's), +1pp (percentage points) or 2% (of all)",
+                ));
+            }
             (Quantity::Count, "") | (Quantity::Bytes, "" | "B") => 1.0,
             (Quantity::Bytes, "kB") => 1e3,
             (Quantity::Bytes, "MB") => 1e6,
             (Quantity::Count, _) => return Err(wrong("+10%, +5 or 3")),
             (Quantity::Bytes, _) => return Err(wrong("+10%, +5kB or 1MB")),
         };
-        Ok(if self.signed { Limit::Difference(self.number * scale) } else { Limit::Value(self.number * scale) })
+        Ok(if self.signed {
+            Limit::Difference(self.number * scale)
+        } else {
+            Limit::Value(self.number * scale)
+        })
     }
 
     /// The rows that it is about.
-    pub(super) fn rows<'a>(&self, rows: &'a [CompareRow]) -> Result<Vec<(usize, &'a CompareRow)>, Failure> {
-        let named: Vec<(usize, &CompareRow)> = rows.iter().enumerate().filter(|(_, row)| row.figure == self.figure).collect();
+    pub(super) fn rows<'a>(
+        &self,
+        rows: &'a [CompareRow],
+    ) -> Result<Vec<(usize, &'a CompareRow)>, Failure> {
+        let named: Vec<(usize, &CompareRow)> = rows
+            .iter()
+            .enumerate()
+            .filter(|(_, row)| row.figure == self.figure)
+            .collect();
         if named.is_empty() {
             let mut names: Vec<&str> = rows.iter().map(|row| row.figure.as_str()).collect();
             names.dedup();
@@ -124,21 +165,36 @@ impl FailIf {
             names.dedup();
             let near = names.iter().min_by_key(|name| {
                 // The last words alone are what people remember.
-                if name.ends_with(&format!(".{}", self.figure)) { 0 } else { distance(name, &self.figure) }
+                if name.ends_with(&format!(".{}", self.figure)) {
+                    0
+                } else {
+                    distance(name, &self.figure)
+                }
             });
             let near = near.filter(|name| {
-                name.ends_with(&format!(".{}", self.figure)) || distance(name, &self.figure) <= self.figure.len().div_ceil(3)
+                name.ends_with(&format!(".{}", self.figure))
+                    || distance(name, &self.figure) <= self.figure.len().div_ceil(3)
             });
             let meant = near.map_or_else(String::new, |name| format!("; did you mean `{name}`?"));
             return Err(Failure::usage(
-                format!("no figure of this comparison is called `{}`{meant}", self.figure),
+                format!(
+                    "no figure of this comparison is called `{}`{meant}",
+                    self.figure
+                ),
                 format!("one of {}", names.join(", ")),
             ));
         }
         let Some(of) = &self.of else { return Ok(named) };
-        let chosen: Vec<_> = named.iter().copied().filter(|(_, row)| row.of.iter().any(|one| one.value == *of)).collect();
+        let chosen: Vec<_> = named
+            .iter()
+            .copied()
+            .filter(|(_, row)| row.of.iter().any(|one| one.value == *of))
+            .collect();
         if chosen.is_empty() {
-            let mut known: Vec<&str> = named.iter().flat_map(|(_, row)| row.of.iter().map(|one| one.value.as_str())).collect();
+            let mut known: Vec<&str> = named
+                .iter()
+                .flat_map(|(_, row)| row.of.iter().map(|one| one.value.as_str()))
+                .collect();
             known.sort_unstable();
             known.dedup();
             return Err(Failure::usage(
@@ -150,21 +206,44 @@ impl FailIf {
     }
 
     /// Judges one row; `level` is of all conditions together.
-    pub(super) fn judge(&self, row: &CompareRow, a: &Drawn, b: &Drawn, when: FailWhen, level: f64) -> Result<Condition, Failure> {
+    pub(super) fn judge(
+        &self,
+        row: &CompareRow,
+        a: &Drawn,
+        b: &Drawn,
+        when: FailWhen,
+        level: f64,
+    ) -> Result<Condition, Failure> {
         let limit = self.limit(row.unit)?;
         let (spread_a, spread_b) = (a.spread(), b.spread());
         let both = spread_a.zip(spread_b);
         let (value, limit, ends) = match limit {
             Limit::Relative(limit) => {
-                let ends = both.and_then(|(a, b)| log_ratio(&a, &b)).map(|ratio| ratio.interval(level).map(|end| end.exp_m1()));
-                let value = if a.value > 0.0 { b.value / a.value - 1.0 } else { f64::NAN };
+                let ends = both
+                    .and_then(|(a, b)| log_ratio(&a, &b))
+                    .map(|ratio| ratio.interval(level).map(|end| end.exp_m1()));
+                let value = if a.value > 0.0 {
+                    b.value / a.value - 1.0
+                } else {
+                    f64::NAN
+                };
                 (value, limit, ends)
             }
-            Limit::Difference(limit) => (b.value - a.value, limit, both.map(|(a, b)| difference(&a, &b).interval(level))),
+            Limit::Difference(limit) => (
+                b.value - a.value,
+                limit,
+                both.map(|(a, b)| difference(&a, &b).interval(level)),
+            ),
             Limit::Value(limit) => (b.value, limit, spread_b.map(|b| b.interval(level))),
         };
         // Turned over, so that more than the limit always fails.
-        let beyond = |number: f64| if self.above { number > limit } else { number < limit };
+        let beyond = |number: f64| {
+            if self.above {
+                number > limit
+            } else {
+                number < limit
+            }
+        };
         let (near, far) = match (ends, self.above) {
             (Some([low, high]), true) => (Some(low), Some(high)),
             (Some([low, high]), false) => (Some(high), Some(low)),
@@ -174,32 +253,62 @@ impl FailIf {
             FailWhen::Estimated if value.is_nan() => Outcome::NotJudged,
             FailWhen::Estimated if beyond(value) => Outcome::Failed,
             FailWhen::Estimated => Outcome::Passed,
-            FailWhen::Proven => {
-                near.map_or(Outcome::NotJudged, |near| if beyond(near) { Outcome::Failed } else { Outcome::Passed })
-            }
-            FailWhen::Possible => {
-                far.map_or(Outcome::NotJudged, |far| if beyond(far) { Outcome::Failed } else { Outcome::Passed })
-            }
+            FailWhen::Proven => near.map_or(Outcome::NotJudged, |near| {
+                if beyond(near) {
+                    Outcome::Failed
+                } else {
+                    Outcome::Passed
+                }
+            }),
+            FailWhen::Possible => far.map_or(Outcome::NotJudged, |far| {
+                if beyond(far) {
+                    Outcome::Failed
+                } else {
+                    Outcome::Passed
+                }
+            }),
         };
         let relative = matches!(self.limit(row.unit)?, Limit::Relative(_));
-        let shown = |number: f64| if relative { percent(number * 100.0) } else { amount(row.unit, number) };
-        let mut verdict = if value.is_nan() { "no ratio, since A's is not positive".to_owned() } else { shown(value) };
+        let shown = |number: f64| {
+            if relative {
+                percent(number * 100.0)
+            } else {
+                amount(row.unit, number)
+            }
+        };
+        let mut verdict = if value.is_nan() {
+            "no ratio, since A's is not positive".to_owned()
+        } else {
+            shown(value)
+        };
         match ends {
             Some([low, high]) => _ = write!(verdict, " [{}, {}]", shown(low), shown(high)),
             None => verdict.push_str(", without an interval"),
         }
         let words = match (outcome, when) {
-            (Outcome::Failed, FailWhen::Proven) => "failed: all of the interval is beyond the limit",
+            (Outcome::Failed, FailWhen::Proven) => {
+                "failed: all of the interval is beyond the limit"
+            }
             (Outcome::Failed, FailWhen::Estimated) => "failed: the figure is beyond the limit",
-            (Outcome::Failed, FailWhen::Possible) => "failed: it is not shown to be within the limit",
+            (Outcome::Failed, FailWhen::Possible) => {
+                "failed: it is not shown to be within the limit"
+            }
             (Outcome::Passed, FailWhen::Proven) => "passed: it is not shown to be beyond the limit",
             (Outcome::Passed, FailWhen::Estimated) => "passed",
-            (Outcome::Passed, FailWhen::Possible) => "passed: all of the interval is within the limit",
-            (Outcome::NotJudged, FailWhen::Possible) => "failed: it cannot be judged, and doubt fails",
+            (Outcome::Passed, FailWhen::Possible) => {
+                "passed: all of the interval is within the limit"
+            }
+            (Outcome::NotJudged, FailWhen::Possible) => {
+                "failed: it cannot be judged, and doubt fails"
+            }
             (Outcome::NotJudged, _) => "cannot be judged",
         };
         let _ = write!(verdict, ": {words}");
-        let label = if row.label.is_empty() { row.figure.clone() } else { format!("{} of {}", row.figure, row.label) };
+        let label = if row.label.is_empty() {
+            row.figure.clone()
+        } else {
+            format!("{} of {}", row.figure, row.label)
+        };
         let [low, high] = ends.map_or([None, None], |ends| ends.map(Some));
         let value = if value.is_finite() { value } else { 0.0 };
         let finite = |end: Option<f64>| end.filter(|end| end.is_finite());
@@ -221,41 +330,88 @@ mod tests {
     use super::*;
 
     fn row(figure: &str, unit: Quantity) -> CompareRow {
-        CompareRow { figure: figure.to_owned(), unit, ..CompareRow::default() }
+        CompareRow {
+            figure: figure.to_owned(),
+            unit,
+            ..CompareRow::default()
+        }
     }
 
     #[test]
     fn conditions_are_read_with_their_units() {
         let limit = |text: &str, unit| FailIf::parse(text).unwrap().limit(unit);
-        assert_eq!(limit("lag.p99 > +10%", Quantity::Us).unwrap(), Limit::Relative(0.1));
-        assert_eq!(limit("lag.p99>5ms", Quantity::Us).unwrap(), Limit::Value(5000.0));
-        assert_eq!(limit("lag.p99 > -200us", Quantity::Us).unwrap(), Limit::Difference(-200.0));
-        assert_eq!(limit("cost.throughput < -5%", Quantity::PerS).unwrap(), Limit::Relative(-0.05));
-        assert_eq!(limit("stale.percent > 2%", Quantity::Percent).unwrap(), Limit::Value(2.0));
-        assert_eq!(limit("stale.percent > +1pp", Quantity::Percent).unwrap(), Limit::Difference(1.0));
+        assert_eq!(
+            limit("lag.p99 > +10%", Quantity::Us).unwrap(),
+            Limit::Relative(0.1)
+        );
+        assert_eq!(
+            limit("lag.p99>5ms", Quantity::Us).unwrap(),
+            Limit::Value(5000.0)
+        );
+        assert_eq!(
+            limit("lag.p99 > -200us", Quantity::Us).unwrap(),
+            Limit::Difference(-200.0)
+        );
+        assert_eq!(
+            limit("cost.throughput < -5%", Quantity::PerS).unwrap(),
+            Limit::Relative(-0.05)
+        );
+        assert_eq!(
+            limit("stale.percent > 2%", Quantity::Percent).unwrap(),
+            Limit::Value(2.0)
+        );
+        assert_eq!(
+            limit("stale.percent > +1pp", Quantity::Percent).unwrap(),
+            Limit::Difference(1.0)
+        );
         let of = FailIf::parse("lag.p99 of replica1 > +10%").unwrap();
-        assert_eq!((of.figure.as_str(), of.of.as_deref(), of.above), ("lag.p99", Some("replica1"), true));
-        for (text, unit) in [("lag.p99 > 10%", Quantity::Us), ("lag.p99 > 10", Quantity::Us), ("x < 5ms", Quantity::PerS)] {
+        assert_eq!(
+            (of.figure.as_str(), of.of.as_deref(), of.above),
+            ("lag.p99", Some("replica1"), true)
+        );
+        for (text, unit) in [
+            ("lag.p99 > 10%", Quantity::Us),
+            ("lag.p99 > 10", Quantity::Us),
+            ("x < 5ms", Quantity::PerS),
+        ] {
             assert!(limit(text, unit).is_err(), "{text}");
         }
-        for text in
-            ["", "lag.p99", "> 10%", "lag.p99 >= 10%", "lag.p99 > ten", "lag.p99 > 1.2.3ms", "lag.p99 > +", "lag.p50 > -200%"]
-        {
+        for text in [
+            "",
+            "lag.p99",
+            "> 10%",
+            "lag.p99 >= 10%",
+            "lag.p99 > ten",
+            "lag.p99 > 1.2.3ms",
+            "lag.p99 > +",
+            "lag.p50 > -200%",
+        ] {
             assert!(FailIf::parse(text).is_err(), "{text}");
         }
     }
 
     #[test]
     fn unknown_figures_are_answered_with_those_that_there_are() {
-        let rows = [row("lag.p50", Quantity::Us), row("lag.p99", Quantity::Us), row("lag.insert.p99", Quantity::Us)];
+        let rows = [
+            row("lag.p50", Quantity::Us),
+            row("lag.p99", Quantity::Us),
+            row("lag.insert.p99", Quantity::Us),
+        ];
         let said = |text: &str| {
             let failure = FailIf::parse(text).unwrap().rows(&rows).unwrap_err();
             format!("{} / {}", failure.message, failure.hint)
         };
-        assert!(said("lag.p98 > +1%").contains("did you mean `lag.p9"), "{}", said("lag.p98 > +1%"));
+        assert!(
+            said("lag.p98 > +1%").contains("did you mean `lag.p9"),
+            "{}",
+            said("lag.p98 > +1%")
+        );
         assert!(said("p50 > +1%").contains("did you mean `lag.p50`?"));
         let far = said("throughput > +1%");
-        assert!(!far.contains("did you mean") && far.contains("lag.insert.p99, lag.p50, lag.p99"), "{far}");
+        assert!(
+            !far.contains("did you mean") && far.contains("lag.insert.p99, lag.p50, lag.p99"),
+            "{far}"
+        );
     }
 
     #[test]
@@ -263,20 +419,60 @@ mod tests {
         let row = row("lag.p99", Quantity::Us);
         let a = Drawn::of_interval(100.0, Some([98.0, 102.0]), 9);
         let b = Drawn::of_interval(112.0, Some([109.0, 115.0]), 9);
-        let outcome = |text: &str, when| FailIf::parse(text).unwrap().judge(&row, &a, &b, when, 0.95).unwrap().outcome;
+        let outcome = |text: &str, when| {
+            FailIf::parse(text)
+                .unwrap()
+                .judge(&row, &a, &b, when, 0.95)
+                .unwrap()
+                .outcome
+        };
         for (text, proven, estimated, possible) in [
-            ("lag.p99 > +5%", Outcome::Failed, Outcome::Failed, Outcome::Failed),
-            ("lag.p99 > +11%", Outcome::Passed, Outcome::Failed, Outcome::Failed),
-            ("lag.p99 > +14%", Outcome::Passed, Outcome::Passed, Outcome::Failed),
-            ("lag.p99 > +40%", Outcome::Passed, Outcome::Passed, Outcome::Passed),
-            ("lag.p99 < +20us", Outcome::Failed, Outcome::Failed, Outcome::Failed),
-            ("lag.p99 > 110us", Outcome::Passed, Outcome::Failed, Outcome::Failed),
+            (
+                "lag.p99 > +5%",
+                Outcome::Failed,
+                Outcome::Failed,
+                Outcome::Failed,
+            ),
+            (
+                "lag.p99 > +11%",
+                Outcome::Passed,
+                Outcome::Failed,
+                Outcome::Failed,
+            ),
+            (
+                "lag.p99 > +14%",
+                Outcome::Passed,
+                Outcome::Passed,
+                Outcome::Failed,
+            ),
+            (
+                "lag.p99 > +40%",
+                Outcome::Passed,
+                Outcome::Passed,
+                Outcome::Passed,
+            ),
+            (
+                "lag.p99 < +20us",
+                Outcome::Failed,
+                Outcome::Failed,
+                Outcome::Failed,
+            ),
+            (
+                "lag.p99 > 110us",
+                Outcome::Passed,
+                Outcome::Failed,
+                Outcome::Failed,
+            ),
         ] {
-            let found = [FailWhen::Proven, FailWhen::Estimated, FailWhen::Possible].map(|when| outcome(text, when));
+            let found = [FailWhen::Proven, FailWhen::Estimated, FailWhen::Possible]
+                .map(|when| outcome(text, when));
             assert_eq!(found, [proven, estimated, possible], "{text}");
         }
         let bare = Drawn::bare(200.0, 1);
-        let judged = FailIf::parse("lag.p99 > +5%").unwrap().judge(&row, &bare, &b, FailWhen::Proven, 0.95).unwrap();
+        let judged = FailIf::parse("lag.p99 > +5%")
+            .unwrap()
+            .judge(&row, &bare, &b, FailWhen::Proven, 0.95)
+            .unwrap();
         assert_eq!(judged.outcome, Outcome::NotJudged);
     }
 }

@@ -64,7 +64,10 @@ pub(super) fn of(run: &Run) -> Result<Vec<Figure>, Failure> {
     figures.retain(|figure| figure.drawn.samples > 0 && figure.drawn.value.is_finite());
     if figures.is_empty() {
         return Err(Failure::usage(
-            format!("the run {} cannot be compared: it has no samples that count", run.dir.display()),
+            format!(
+                "the run {} cannot be compared: it has no samples that count",
+                run.dir.display()
+            ),
             "measure longer, and compare that run; were its samples replaced by another's?",
         ));
     }
@@ -82,7 +85,12 @@ fn record<T: DeserializeOwned>(run: &Run) -> Result<T, Failure> {
 
 fn dimensions(pairs: &[(&str, &str)]) -> Vec<Dimension> {
     let given = pairs.iter().filter(|(_, value)| !value.is_empty());
-    given.map(|(name, value)| Dimension { name: (*name).to_owned(), value: (*value).to_owned() }).collect()
+    given
+        .map(|(name, value)| Dimension {
+            name: (*name).to_owned(),
+            value: (*value).to_owned(),
+        })
+        .collect()
 }
 
 /// Gathers the figures of one thing.
@@ -92,13 +100,32 @@ struct Gather<'a> {
 }
 
 /// Quantiles by their names.
-const QUANTILES: [(&str, f64); 5] = [("p50", 0.5), ("p90", 0.9), ("p95", 0.95), ("p99", 0.99), ("p999", 0.999)];
+const QUANTILES: [(&str, f64); 5] = [
+    ("p50", 0.5),
+    ("p90", 0.9),
+    ("p95", 0.95),
+    ("p99", 0.99),
+    ("p999", 0.999),
+];
 
 impl Gather<'_> {
-    fn add(&mut self, name: impl Into<String>, unit: Quantity, better: Better, drawn: Option<Drawn>) {
+    fn add(
+        &mut self,
+        name: impl Into<String>,
+        unit: Quantity,
+        better: Better,
+        drawn: Option<Drawn>,
+    ) {
         let by_difference = unit == Quantity::Percent;
         let Some(drawn) = drawn else { return };
-        self.figures.push(Figure { name: name.into(), of: self.of.clone(), unit, better, by_difference, drawn });
+        self.figures.push(Figure {
+            name: name.into(),
+            of: self.of.clone(),
+            unit,
+            better,
+            by_difference,
+            drawn,
+        });
     }
 
     /// Figures of samples in the order of time: `mean`, `p50`, …, `max`.
@@ -106,9 +133,14 @@ impl Gather<'_> {
         for name in which {
             let drawn = match *name {
                 "mean" => course.mean(),
-                "max" => course.max().map(|max| Drawn::bare(max, course.count() as u64)),
+                "max" => course
+                    .max()
+                    .map(|max| Drawn::bare(max, course.count() as u64)),
                 quantile => {
-                    let p = QUANTILES.iter().find(|(name, _)| *name == quantile).map(|(_, p)| *p);
+                    let p = QUANTILES
+                        .iter()
+                        .find(|(name, _)| *name == quantile)
+                        .map(|(_, p)| *p);
                     p.and_then(|p| course.quantile(p))
                 }
             };
@@ -131,13 +163,23 @@ impl Gather<'_> {
                 _ => (distribution.max_us, None),
             };
             let drawn = value.map(|value| Drawn::of_interval(value, ends, count));
-            self.add(format!("{prefix}.{name}"), Quantity::Us, Better::Lower, drawn);
+            self.add(
+                format!("{prefix}.{name}"),
+                Quantity::Us,
+                Better::Lower,
+                drawn,
+            );
         }
     }
 
     fn rate(&mut self, name: &str, rate: &Rate, better: Better, samples: u64) {
-        let drawn =
-            rate.mean.map(|mean| Drawn::of_interval(mean, rate.low.zip(rate.high).map(|(low, high)| [low, high]), samples));
+        let drawn = rate.mean.map(|mean| {
+            Drawn::of_interval(
+                mean,
+                rate.low.zip(rate.high).map(|(low, high)| [low, high]),
+                samples,
+            )
+        });
         self.add(name, Quantity::PerS, better, drawn);
     }
 }
@@ -203,15 +245,43 @@ impl LagSubject {
     fn figures(&self, open: bool, gather: &mut Gather<'_>) {
         let order = self.order();
         let course = |values: &[f64]| Course::new(order.iter().map(|index| values[*index]));
-        gather.course("lag", Quantity::Us, &course(&self.ack), &["mean", "p50", "p90", "p95", "p99", "p999", "max"]);
-        gather.course("lag.from_send", Quantity::Us, &course(&self.from_send), &["p50", "p99"]);
+        gather.course(
+            "lag",
+            Quantity::Us,
+            &course(&self.ack),
+            &["mean", "p50", "p90", "p95", "p99", "p999", "max"],
+        );
+        gather.course(
+            "lag.from_send",
+            Quantity::Us,
+            &course(&self.from_send),
+            &["p50", "p99"],
+        );
         // In a closed loop it is the time from the send again.
         if open {
-            gather.course("lag.from_intended", Quantity::Us, &course(&self.intended), &["p50", "p99"]);
+            gather.course(
+                "lag.from_intended",
+                Quantity::Us,
+                &course(&self.intended),
+                &["p50", "p99"],
+            );
         }
-        gather.course("lag.from_primary", Quantity::Us, &course(&self.primary), &["p50", "p99"]);
-        let trials: Vec<(f64, bool)> = order.iter().map(|index| (self.send[*index] / 1e3, self.ack[*index].is_nan())).collect();
-        gather.add("lag.missing", Quantity::Percent, Better::Lower, share(&trials));
+        gather.course(
+            "lag.from_primary",
+            Quantity::Us,
+            &course(&self.primary),
+            &["p50", "p99"],
+        );
+        let trials: Vec<(f64, bool)> = order
+            .iter()
+            .map(|index| (self.send[*index] / 1e3, self.ack[*index].is_nan()))
+            .collect();
+        gather.add(
+            "lag.missing",
+            Quantity::Percent,
+            Better::Lower,
+            share(&trials),
+        );
     }
 
     /// What the writes took; every replica and method has the same ones.
@@ -244,10 +314,16 @@ fn lag(document: &LagDocument, samples: &Path) -> Result<Vec<Figure>, SamplesErr
             let key = |row: usize| [0, 1, 2, 3].map(|column| columns[column].word(row));
             let of = key(begin);
             let size = columns[4].number(begin);
-            let end = (begin + 1..rows).find(|row| key(*row) != of || columns[4].number(*row) != size).unwrap_or(rows);
+            let end = (begin + 1..rows)
+                .find(|row| key(*row) != of || columns[4].number(*row) != size)
+                .unwrap_or(rows);
             if of[0] == "measure" {
                 let of = [of[1], of[2], of[3]].map(str::to_owned);
-                let subject = subjects.entry(of).or_default().entry(size as u64).or_default();
+                let subject = subjects
+                    .entry(of)
+                    .or_default()
+                    .entry(size as u64)
+                    .or_default();
                 for row in begin..end {
                     let number = |column: usize| columns[column].number(row);
                     subject.send.push(number(5));
@@ -266,24 +342,46 @@ fn lag(document: &LagDocument, samples: &Path) -> Result<Vec<Figure>, SamplesErr
     let mut written: Vec<String> = Vec::new();
     for ([shape, replica, method], mut sizes) in subjects {
         let first = !written.contains(&shape);
-        let pairs = [("shape", shape.as_str()), ("replica", replica.as_str()), ("method", method.as_str())];
+        let pairs = [
+            ("shape", shape.as_str()),
+            ("replica", replica.as_str()),
+            ("method", method.as_str()),
+        ];
         let mut all = LagSubject::default();
         if sizes.len() > 1 {
             sizes.values().for_each(|subject| all.extend(subject));
         } else if let Some((_, only)) = sizes.pop_first() {
             all = only;
         }
-        all.figures(open, &mut Gather { figures: &mut figures, of: dimensions(&pairs) });
+        all.figures(
+            open,
+            &mut Gather {
+                figures: &mut figures,
+                of: dimensions(&pairs),
+            },
+        );
         if first {
-            all.writes(&mut Gather { figures: &mut figures, of: dimensions(&pairs[..1]) });
+            all.writes(&mut Gather {
+                figures: &mut figures,
+                of: dimensions(&pairs[..1]),
+            });
         }
         for (size, subject) in &sizes {
             let size = size.to_string();
             let of = dimensions(&[&pairs[..], &[("size", size.as_str())]].concat());
-            subject.figures(open, &mut Gather { figures: &mut figures, of });
+            subject.figures(
+                open,
+                &mut Gather {
+                    figures: &mut figures,
+                    of,
+                },
+            );
             if first {
                 let of = dimensions(&[pairs[0], ("size", size.as_str())]);
-                subject.writes(&mut Gather { figures: &mut figures, of });
+                subject.writes(&mut Gather {
+                    figures: &mut figures,
+                    of,
+                });
             }
         }
         if first {
@@ -294,14 +392,38 @@ fn lag(document: &LagDocument, samples: &Path) -> Result<Vec<Figure>, SamplesErr
         loaded("lag.load", load, &mut figures);
     }
     for row in &document.backlog {
-        let workers = row.workers.map_or_else(String::new, |workers| workers.to_string());
-        let of = dimensions(&[("shape", &row.shape), ("replica", &row.replica), ("workers", &workers)]);
-        let mut gather = Gather { figures: &mut figures, of };
+        let workers = row
+            .workers
+            .map_or_else(String::new, |workers| workers.to_string());
+        let of = dimensions(&[
+            ("shape", &row.shape),
+            ("replica", &row.replica),
+            ("workers", &workers),
+        ]);
+        let mut gather = Gather {
+            figures: &mut figures,
+            of,
+        };
         let readings = row.windows.len() as u64;
-        gather.rate("lag.backlog.sustained", &row.sustained_per_s, Better::Higher, readings);
-        gather.rate("lag.backlog.catch_up", &row.catch_up_per_s, Better::Higher, readings);
+        gather.rate(
+            "lag.backlog.sustained",
+            &row.sustained_per_s,
+            Better::Higher,
+            readings,
+        );
+        gather.rate(
+            "lag.backlog.catch_up",
+            &row.catch_up_per_s,
+            Better::Higher,
+            readings,
+        );
         let after = row.caught_up_after_us.map(|us| Drawn::bare(us, 1));
-        gather.add("lag.backlog.caught_up_after", Quantity::Us, Better::Lower, after);
+        gather.add(
+            "lag.backlog.caught_up_after",
+            Quantity::Us,
+            Better::Lower,
+            after,
+        );
     }
     Ok(figures)
 }
@@ -309,10 +431,24 @@ fn lag(document: &LagDocument, samples: &Path) -> Result<Vec<Figure>, SamplesErr
 /// A load's throughput and times.
 fn loaded(prefix: &str, load: &LoadRecord, figures: &mut Vec<Figure>) {
     let threads = load.threads.to_string();
-    let of = dimensions(&[("shape", &load.shape), ("workload", &load.workload), ("threads", &threads), ("node", &load.node)]);
+    let of = dimensions(&[
+        ("shape", &load.shape),
+        ("workload", &load.workload),
+        ("threads", &threads),
+        ("node", &load.node),
+    ]);
     let mut gather = Gather { figures, of };
-    gather.rate(&format!("{prefix}.throughput"), &load.throughput, Better::Higher, load.passes);
-    gather.stated(&format!("{prefix}.latency"), &load.latency, &["mean", "p50", "p95", "p99", "max"]);
+    gather.rate(
+        &format!("{prefix}.throughput"),
+        &load.throughput,
+        Better::Higher,
+        load.passes,
+    );
+    gather.stated(
+        &format!("{prefix}.latency"),
+        &load.latency,
+        &["mean", "p50", "p95", "p99", "max"],
+    );
 }
 
 fn load(document: &LoadDocument) -> Vec<Figure> {
@@ -321,9 +457,20 @@ fn load(document: &LoadDocument) -> Vec<Figure> {
         loaded("load", &row.load, &mut figures);
         let cpu: Option<f64> = row.servers.iter().map(|server| server.cpu_us_per_op).sum();
         if let Some(cpu) = cpu.filter(|_| !row.servers.is_empty()) {
-            let of = figures.last().map(|last| last.of.clone()).unwrap_or_default();
-            let mut gather = Gather { figures: &mut figures, of };
-            gather.add("load.cpu_per_op", Quantity::Us, Better::Lower, Some(Drawn::bare(cpu, row.load.passes)));
+            let of = figures
+                .last()
+                .map(|last| last.of.clone())
+                .unwrap_or_default();
+            let mut gather = Gather {
+                figures: &mut figures,
+                of,
+            };
+            gather.add(
+                "load.cpu_per_op",
+                Quantity::Us,
+                Better::Lower,
+                Some(Drawn::bare(cpu, row.load.passes)),
+            );
         }
     }
     figures
@@ -387,37 +534,88 @@ fn stale(document: &StaleDocument, samples: &Path) -> Result<Vec<Figure>, Sample
     })?;
     let mut figures = Vec::new();
     let case = |[shape, load, sync, pool, judged]: [&str; 5]| {
-        dimensions(&[("shape", shape), ("load", load), ("sync_reads", sync), ("pool", pool), ("judged", judged)])
+        dimensions(&[
+            ("shape", shape),
+            ("load", load),
+            ("sync_reads", sync),
+            ("pool", pool),
+            ("judged", judged),
+        ])
     };
     for ([shape, load, sync, pool, judged, reader], subject) in &readers {
         let mut of = case([shape, load, sync, pool, judged]);
         of.extend(dimensions(&[("reader", reader)]));
-        let mut gather = Gather { figures: &mut figures, of };
-        gather.add("stale.percent", Quantity::Percent, Better::Lower, share(&subject.trials));
-        gather.add("stale.monotonic_percent", Quantity::Percent, Better::Lower, share(&subject.back));
+        let mut gather = Gather {
+            figures: &mut figures,
+            of,
+        };
+        gather.add(
+            "stale.percent",
+            Quantity::Percent,
+            Better::Lower,
+            share(&subject.trials),
+        );
+        gather.add(
+            "stale.monotonic_percent",
+            Quantity::Percent,
+            Better::Lower,
+            share(&subject.back),
+        );
         let delay = Course::new(subject.delay.iter().copied());
-        gather.course("stale.delay", Quantity::Us, &delay, &["mean", "p50", "p99", "max"]);
+        gather.course(
+            "stale.delay",
+            Quantity::Us,
+            &delay,
+            &["mean", "p50", "p99", "max"],
+        );
         let read = Course::new(subject.read.iter().copied());
         gather.course("stale.read", Quantity::Us, &read, &["p50", "p99"]);
         let row = document.results.iter().find(|row| {
             judged == "rounds"
                 && row.judged == "rounds"
-                && [&row.shape, &row.load, &row.sync_reads, &row.pool, &row.reader] == [shape, load, sync, pool, reader]
+                && [
+                    &row.shape,
+                    &row.load,
+                    &row.sync_reads,
+                    &row.pool,
+                    &row.reader,
+                ] == [shape, load, sync, pool, reader]
         });
         if let Some(after) = row.map(|row| &row.fresh_after_us) {
-            for (name, value, ends) in [("p99", after.p99, after.p99_ci), ("p999", after.p999, after.p999_ci)] {
-                let drawn = value.map(|value| Drawn::of_interval(value, ends, subject.trials.len() as u64));
-                gather.add(format!("stale.fresh_after.{name}"), Quantity::Us, Better::Lower, drawn);
+            for (name, value, ends) in [
+                ("p99", after.p99, after.p99_ci),
+                ("p999", after.p999, after.p999_ci),
+            ] {
+                let drawn =
+                    value.map(|value| Drawn::of_interval(value, ends, subject.trials.len() as u64));
+                gather.add(
+                    format!("stale.fresh_after.{name}"),
+                    Quantity::Us,
+                    Better::Lower,
+                    drawn,
+                );
                 // It may be 0: everything is fresh at once.
-                if let Some(last) = gather.figures.last_mut().filter(|last| last.name.starts_with("stale.fresh_after")) {
+                if let Some(last) = gather
+                    .figures
+                    .last_mut()
+                    .filter(|last| last.name.starts_with("stale.fresh_after"))
+                {
                     last.by_difference = true;
                 }
             }
         }
     }
     for ([shape, load, sync, pool, judged], (_, taken)) in &writes {
-        let mut gather = Gather { figures: &mut figures, of: case([shape, load, sync, pool, judged]) };
-        gather.course("stale.write", Quantity::Us, &Course::new(taken.iter().copied()), &["p50", "p99"]);
+        let mut gather = Gather {
+            figures: &mut figures,
+            of: case([shape, load, sync, pool, judged]),
+        };
+        gather.course(
+            "stale.write",
+            Quantity::Us,
+            &Course::new(taken.iter().copied()),
+            &["p50", "p99"],
+        );
     }
     Ok(figures)
 }
@@ -435,7 +633,11 @@ impl Starts {
 
     /// Starts differ more than the blocks of one do: with one start there is no interval.
     fn drawn(&self) -> Option<Drawn> {
-        let units: Vec<Drawn> = self.0.values().filter_map(|blocks| of_blocks(blocks)).collect();
+        let units: Vec<Drawn> = self
+            .0
+            .values()
+            .filter_map(|blocks| of_blocks(blocks))
+            .collect();
         match &units[..] {
             [only] => Some(Drawn::bare(only.value, only.samples)),
             units => of_units(units),
@@ -449,7 +651,10 @@ type Kind = (&'static str, Quantity, Better);
 fn of_starts(kinds: &[Kind], subjects: BTreeMap<Vec<Dimension>, Vec<Starts>>) -> Vec<Figure> {
     let mut figures = Vec::new();
     for (of, starts) in subjects {
-        let mut gather = Gather { figures: &mut figures, of };
+        let mut gather = Gather {
+            figures: &mut figures,
+            of,
+        };
         for ((name, unit, better), starts) in kinds.iter().zip(&starts) {
             gather.add(*name, *unit, *better, starts.drawn());
         }
@@ -463,7 +668,11 @@ fn empty(kinds: &[Kind]) -> Vec<Starts> {
 
 /// A number as a dimension's value; empty for none.
 fn digits(number: f64) -> String {
-    if number.is_nan() { String::new() } else { number.to_string() }
+    if number.is_nan() {
+        String::new()
+    } else {
+        number.to_string()
+    }
 }
 
 fn cost(samples: &Path) -> Result<Vec<Figure>, SamplesError> {
@@ -512,7 +721,9 @@ fn cost(samples: &Path) -> Result<Vec<Figure>, SamplesError> {
             ]);
             let starts = subjects.entry(of).or_insert_with(|| empty(&KINDS));
             let values = std::iter::once(number(9) / number(8) * 1e6).chain((10..16).map(number));
-            values.zip(starts).for_each(|(value, starts)| starts.push(number(7), value));
+            values
+                .zip(starts)
+                .for_each(|(value, starts)| starts.push(number(7), value));
         }
     })?;
     Ok(of_starts(&KINDS, subjects))
@@ -553,7 +764,9 @@ fn scale(samples: &Path) -> Result<Vec<Figure>, SamplesError> {
             }
             let replicas = digits(number(4));
             let phase = dimensions(&[("replicas", &replicas), ("phase", word(0))]);
-            let block = blocks.entry((phase.clone(), number(5) as u64, number(6) as u64)).or_default();
+            let block = blocks
+                .entry((phase.clone(), number(5) as u64, number(6) as u64))
+                .or_default();
             if word(2) == "server" {
                 block.1 += number(12);
                 continue;
@@ -562,12 +775,15 @@ fn scale(samples: &Path) -> Result<Vec<Figure>, SamplesError> {
             let of = [phase, dimensions(&[("operation", word(3))])].concat();
             let starts = loads.entry(of).or_insert_with(|| empty(&LOAD));
             let values = std::iter::once(number(8) / number(7) * 1e6).chain((9..12).map(number));
-            values.zip(starts).for_each(|(value, starts)| starts.push(number(5), value));
+            values
+                .zip(starts)
+                .for_each(|(value, starts)| starts.push(number(5), value));
         }
     })?;
     let mut servers: BTreeMap<Vec<Dimension>, Vec<Starts>> = BTreeMap::new();
     for ((of, start, _), (operations, cpu)) in blocks {
-        servers.entry(of).or_insert_with(|| empty(&SERVERS))[0].push(start as f64, cpu / operations);
+        servers.entry(of).or_insert_with(|| empty(&SERVERS))[0]
+            .push(start as f64, cpu / operations);
     }
     let mut figures = of_starts(&LOAD, loads);
     figures.extend(of_starts(&SERVERS, servers));
@@ -577,23 +793,60 @@ fn scale(samples: &Path) -> Result<Vec<Figure>, SamplesError> {
 fn loss(document: &LossDocument) -> Vec<Figure> {
     let mut figures = Vec::new();
     for row in &document.results {
-        let crashes: Vec<_> = document.crashes.iter().filter(|crash| crash.shape == row.shape).collect();
+        let crashes: Vec<_> = document
+            .crashes
+            .iter()
+            .filter(|crash| crash.shape == row.shape)
+            .collect();
         let of = dimensions(&[("shape", &row.shape), ("crash", &row.crash)]);
-        let mut gather = Gather { figures: &mut figures, of };
+        let mut gather = Gather {
+            figures: &mut figures,
+            of,
+        };
         let each = |pick: &dyn Fn(&replimeter_model::loss::CrashRecord) -> f64| {
             of_blocks(&crashes.iter().map(|crash| pick(crash)).collect::<Vec<_>>())
         };
-        gather.add("loss.missing", Quantity::Count, Better::Lower, each(&|crash| crash.missing as f64));
-        gather.add("loss.seen_then_lost", Quantity::Count, Better::Lower, each(&|crash| crash.seen_then_lost as f64));
+        gather.add(
+            "loss.missing",
+            Quantity::Count,
+            Better::Lower,
+            each(&|crash| crash.missing as f64),
+        );
+        gather.add(
+            "loss.seen_then_lost",
+            Quantity::Count,
+            Better::Lower,
+            each(&|crash| crash.seen_then_lost as f64),
+        );
         // A count may be 0.
-        gather.figures.iter_mut().rev().take(2).for_each(|figure| figure.by_difference = true);
-        let lossy = [("loss.lossy_percent", &row.lossy), ("loss.lossy_to_readers_percent", &row.lossy_to_readers)];
+        gather
+            .figures
+            .iter_mut()
+            .rev()
+            .take(2)
+            .for_each(|figure| figure.by_difference = true);
+        let lossy = [
+            ("loss.lossy_percent", &row.lossy),
+            ("loss.lossy_to_readers_percent", &row.lossy_to_readers),
+        ];
         for (name, share) in lossy.into_iter().filter(|(_, share)| share.of > 0) {
             let ends = wilson(share.count as f64, share.of as f64).map(|end| end * 100.0);
-            gather.add(name, Quantity::Percent, Better::Lower, Some(Drawn::of_interval(share.percent, Some(ends), share.of)));
+            gather.add(
+                name,
+                Quantity::Percent,
+                Better::Lower,
+                Some(Drawn::of_interval(share.percent, Some(ends), share.of)),
+            );
         }
-        gather.add("loss.recovery.mean", Quantity::Us, Better::Lower, each(&|crash| crash.recovery_us));
-        let median = row.recovery_us.map(|us| Drawn::of_interval(us, row.recovery_ci, row.crashes));
+        gather.add(
+            "loss.recovery.mean",
+            Quantity::Us,
+            Better::Lower,
+            each(&|crash| crash.recovery_us),
+        );
+        let median = row
+            .recovery_us
+            .map(|us| Drawn::of_interval(us, row.recovery_ci, row.crashes));
         gather.add("loss.recovery.p50", Quantity::Us, Better::Lower, median);
         let per_s = each(&|crash| crash.acknowledged as f64 / (crash.load_us / 1e6));
         gather.add("loss.acknowledged", Quantity::PerS, Better::Neither, per_s);
@@ -620,44 +873,106 @@ fn exposure(document: &ExposureDocument, samples: &Path) -> Result<Vec<Figure>, 
         })?;
     }
     let mut figures = Vec::new();
-    let mut gather = Gather { figures: &mut figures, of: dimensions(&[("shape", &shape)]) };
-    let exposed = Course::new(transactions.iter().map(|number| if *number > 0.0 { 100.0 } else { 0.0 }));
-    gather.course("exposure.transactions", Quantity::Count, &Course::new(transactions), &["mean", "p99", "max"]);
-    gather.course("exposure.bytes", Quantity::Bytes, &Course::new(bytes), &["mean", "p99", "max"]);
-    gather.course("exposure.age", Quantity::Us, &Course::new(ages), &["mean", "p50", "p99", "max"]);
-    gather.add("exposure.percent", Quantity::Percent, Better::Lower, exposed.mean());
+    let mut gather = Gather {
+        figures: &mut figures,
+        of: dimensions(&[("shape", &shape)]),
+    };
+    let exposed = Course::new(
+        transactions
+            .iter()
+            .map(|number| if *number > 0.0 { 100.0 } else { 0.0 }),
+    );
+    gather.course(
+        "exposure.transactions",
+        Quantity::Count,
+        &Course::new(transactions),
+        &["mean", "p99", "max"],
+    );
+    gather.course(
+        "exposure.bytes",
+        Quantity::Bytes,
+        &Course::new(bytes),
+        &["mean", "p99", "max"],
+    );
+    gather.course(
+        "exposure.age",
+        Quantity::Us,
+        &Course::new(ages),
+        &["mean", "p50", "p99", "max"],
+    );
+    gather.add(
+        "exposure.percent",
+        Quantity::Percent,
+        Better::Lower,
+        exposed.mean(),
+    );
     // All of them may be 0.
-    figures.iter_mut().for_each(|figure| figure.by_difference = true);
+    figures
+        .iter_mut()
+        .for_each(|figure| figure.by_difference = true);
     Ok(figures)
 }
 
 fn tap(document: &TapDocument, samples: &Path) -> Result<Vec<Figure>, SamplesError> {
-    let names = ["shape", "replica", "start_us", "end_us", "transactions", "matched", "inverted"];
+    let names = [
+        "shape",
+        "replica",
+        "start_us",
+        "end_us",
+        "transactions",
+        "matched",
+        "inverted",
+    ];
     let mut stretches: BTreeMap<[String; 2], Vec<[f64; 4]>> = BTreeMap::new();
     reading::read(samples, &names, |columns, rows| {
         for row in 0..rows {
             let number = |column: usize| columns[column].number(row);
             let key = [columns[0].word(row), columns[1].word(row)].map(str::to_owned);
             let length = (number(3) - number(2)) / 1e6;
-            stretches.entry(key).or_default().push([length, number(4), number(5), number(6)]);
+            stretches
+                .entry(key)
+                .or_default()
+                .push([length, number(4), number(5), number(6)]);
         }
     })?;
     let mut figures = Vec::new();
     for row in &document.results {
         let of = dimensions(&[("shape", &row.shape), ("replica", &row.replica)]);
-        let mut gather = Gather { figures: &mut figures, of };
-        gather.stated("tap.lag", &row.lag, &["mean", "p50", "p90", "p95", "p99", "p999", "max"]);
-        for (prefix, times) in [("tap.commit_to_arrival", &row.commit_to_arrival), ("tap.by_servers", &row.by_servers)] {
+        let mut gather = Gather {
+            figures: &mut figures,
+            of,
+        };
+        gather.stated(
+            "tap.lag",
+            &row.lag,
+            &["mean", "p50", "p90", "p95", "p99", "p999", "max"],
+        );
+        for (prefix, times) in [
+            ("tap.commit_to_arrival", &row.commit_to_arrival),
+            ("tap.by_servers", &row.by_servers),
+        ] {
             if let Some(times) = times {
                 gather.stated(prefix, times, &["p50", "p99"]);
             }
         }
-        let Some(stretches) = stretches.get(&[row.shape.clone(), row.replica.clone()]) else { continue };
-        let pairs = |pick: fn(&[f64; 4]) -> (f64, f64)| stretches.iter().map(pick).collect::<Vec<_>>();
-        let per_s = of_rates_in_time(&pairs(|[length, transactions, ..]| (*transactions, *length)));
+        let Some(stretches) = stretches.get(&[row.shape.clone(), row.replica.clone()]) else {
+            continue;
+        };
+        let pairs =
+            |pick: fn(&[f64; 4]) -> (f64, f64)| stretches.iter().map(pick).collect::<Vec<_>>();
+        let per_s = of_rates_in_time(&pairs(|[length, transactions, ..]| {
+            (*transactions, *length)
+        }));
         gather.add("tap.transactions", Quantity::PerS, Better::Neither, per_s);
-        let inverted = of_rates_in_time(&pairs(|[.., matched, inverted]| (*inverted * 100.0, *matched)));
-        gather.add("tap.inverted_percent", Quantity::Percent, Better::Lower, inverted);
+        let inverted = of_rates_in_time(&pairs(|[.., matched, inverted]| {
+            (*inverted * 100.0, *matched)
+        }));
+        gather.add(
+            "tap.inverted_percent",
+            Quantity::Percent,
+            Better::Lower,
+            inverted,
+        );
     }
     Ok(figures)
 }
@@ -665,15 +980,32 @@ fn tap(document: &TapDocument, samples: &Path) -> Result<Vec<Figure>, SamplesErr
 fn calibrate(document: &CalibrateDocument) -> Vec<Figure> {
     let mut figures = Vec::new();
     for row in &document.results {
-        let of = dimensions(&[("replica", &row.replica), ("method", &row.method), ("injected_us", &digits(row.injected_us))]);
-        let mut gather = Gather { figures: &mut figures, of };
+        let of = dimensions(&[
+            ("replica", &row.replica),
+            ("method", &row.method),
+            ("injected_us", &digits(row.injected_us)),
+        ]);
+        let mut gather = Gather {
+            figures: &mut figures,
+            of,
+        };
         gather.stated("calibrate.measured", &row.measured, &["p50", "p99"]);
-        for (name, value, ends) in [("p50", row.error_p50_us, row.error_p50_ci), ("p99", row.error_p99_us, row.error_p99_ci)] {
+        for (name, value, ends) in [
+            ("p50", row.error_p50_us, row.error_p50_ci),
+            ("p99", row.error_p99_us, row.error_p99_ci),
+        ] {
             let drawn = value.map(|value| Drawn::of_interval(value, ends, row.rounds));
             let before = gather.figures.len();
-            gather.add(format!("calibrate.error.{name}"), Quantity::Us, Better::Neither, drawn);
+            gather.add(
+                format!("calibrate.error.{name}"),
+                Quantity::Us,
+                Better::Neither,
+                drawn,
+            );
             // An error may have either sign.
-            gather.figures[before..].iter_mut().for_each(|figure| figure.by_difference = true);
+            gather.figures[before..]
+                .iter_mut()
+                .for_each(|figure| figure.by_difference = true);
         }
     }
     figures

@@ -62,13 +62,25 @@ pub(super) struct Differences {
 /// Settings by kind, which decides the order, and name.
 type Settings = BTreeMap<(usize, String), String>;
 
-const KINDS: [&str; 7] = ["target", "plan", "version", "variable", "sandbox", "machine", "other variable"];
+const KINDS: [&str; 7] = [
+    "target",
+    "plan",
+    "version",
+    "variable",
+    "sandbox",
+    "machine",
+    "other variable",
+];
 
 fn flatten(prefix: &str, value: &toml::Value, into: &mut BTreeMap<String, String>) {
     match value {
         toml::Value::Table(table) => {
             for (name, value) in table {
-                let name = if prefix.is_empty() { name.clone() } else { format!("{prefix}.{name}") };
+                let name = if prefix.is_empty() {
+                    name.clone()
+                } else {
+                    format!("{prefix}.{name}")
+                };
                 flatten(&name, value, into);
             }
         }
@@ -87,7 +99,11 @@ fn by_role(pairs: &BTreeSet<(&str, &str)>) -> String {
     let values: BTreeSet<&str> = pairs.iter().map(|(_, value)| *value).collect();
     match values.first() {
         Some(only) if values.len() == 1 => (*only).to_owned(),
-        _ => pairs.iter().map(|(role, value)| format!("{role}: {value}")).collect::<Vec<_>>().join(", "),
+        _ => pairs
+            .iter()
+            .map(|(role, value)| format!("{role}: {value}"))
+            .collect::<Vec<_>>()
+            .join(", "),
     }
 }
 
@@ -95,42 +111,96 @@ fn variables(manifest: &Manifest) -> BTreeMap<&str, String> {
     let mut pairs: BTreeMap<&str, BTreeSet<(&str, &str)>> = BTreeMap::new();
     for server in &manifest.servers {
         for (name, value) in &server.variables {
-            let position =
-                name.starts_with("gtid_") && !matches!(name.as_str(), "gtid_mode" | "gtid_strict_mode" | "gtid_domain_id");
+            let position = name.starts_with("gtid_")
+                && !matches!(
+                    name.as_str(),
+                    "gtid_mode" | "gtid_strict_mode" | "gtid_domain_id"
+                );
             // Where files lie says nothing of what the server does.
             if OF_ONE_START.contains(&name.as_str()) || position || value.starts_with('/') {
                 continue;
             }
-            pairs.entry(name).or_default().insert((role(&server.name), value));
+            pairs
+                .entry(name)
+                .or_default()
+                .insert((role(&server.name), value));
         }
     }
-    pairs.iter().map(|(name, pairs)| (*name, by_role(pairs))).collect()
+    pairs
+        .iter()
+        .map(|(name, pairs)| (*name, by_role(pairs)))
+        .collect()
 }
 
 fn of(run: &Run) -> Settings {
     let mut settings = Settings::new();
     let mut set = |kind: &str, name: &str, value: String| {
-        let kind = KINDS.iter().position(|known| *known == kind).unwrap_or(KINDS.len());
+        let kind = KINDS
+            .iter()
+            .position(|known| *known == kind)
+            .unwrap_or(KINDS.len());
         settings.insert((kind, name.to_owned()), value);
     };
-    let word = |pointer: &str| run.record.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let word = |pointer: &str| {
+        run.record
+            .pointer(pointer)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .to_owned()
+    };
     set("target", "shape", word("/target/shape"));
-    if let Some(modes) = run.record.pointer("/target/modes").and_then(Value::as_array) {
-        set("target", "modes in effect", modes.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(", "));
+    if let Some(modes) = run
+        .record
+        .pointer("/target/modes")
+        .and_then(Value::as_array)
+    {
+        set(
+            "target",
+            "modes in effect",
+            modes
+                .iter()
+                .filter_map(Value::as_str)
+                .collect::<Vec<_>>()
+                .join(", "),
+        );
     }
     let mut plan = BTreeMap::new();
     if let Ok(table) = toml::from_str::<toml::Table>(&run.plan) {
         flatten("", &toml::Value::Table(table), &mut plan);
     }
-    for (name, value) in plan.into_iter().filter(|(name, _)| !matches!(name.as_str(), "title" | "command" | "target.sandbox")) {
+    for (name, value) in plan
+        .into_iter()
+        .filter(|(name, _)| !matches!(name.as_str(), "title" | "command" | "target.sandbox"))
+    {
         set("plan", &name, value);
     }
     set("version", "replimeter", run.manifest.replimeter.clone());
-    let versions: BTreeSet<(&str, String)> =
-        run.manifest.servers.iter().map(|server| (role(&server.name), server.title())).collect();
-    set("version", "servers", by_role(&versions.iter().map(|(role, title)| (*role, title.as_str())).collect()));
+    let versions: BTreeSet<(&str, String)> = run
+        .manifest
+        .servers
+        .iter()
+        .map(|server| (role(&server.name), server.title()))
+        .collect();
+    set(
+        "version",
+        "servers",
+        by_role(
+            &versions
+                .iter()
+                .map(|(role, title)| (*role, title.as_str()))
+                .collect(),
+        ),
+    );
     for (name, value) in variables(&run.manifest) {
-        set(if NOTABLE.contains(&name) || DECIDING.contains(&name) { "variable" } else { "other variable" }, name, value);
+        set(
+            if NOTABLE.contains(&name) || DECIDING.contains(&name) {
+                "variable"
+            } else {
+                "other variable"
+            },
+            name,
+            value,
+        );
     }
     for sandbox in &run.manifest.sandboxes {
         let maybe = |value: &Option<String>| value.clone().unwrap_or_default();
@@ -152,15 +222,25 @@ fn of(run: &Run) -> Settings {
         ("distribution", machine.distribution.clone()),
         ("processor", machine.cpu.clone()),
         ("cores", machine.cores.to_string()),
-        ("memory", format!("{:.1} GiB", machine.memory_bytes as f64 / f64::from(1 << 30))),
+        (
+            "memory",
+            format!(
+                "{:.1} GiB",
+                machine.memory_bytes as f64 / f64::from(1 << 30)
+            ),
+        ),
         ("clock source", machine.clock_source.clone()),
     ] {
         set("machine", name, value);
     }
-    for (name, pointers) in
-        [("cores kept awake", ["/keep_awake", "/client/keep_awake"]), ("real-time priority", ["/real_time", "/client/real_time"])]
-    {
-        if let Some(value) = pointers.iter().find_map(|pointer| run.record.pointer(pointer).and_then(Value::as_bool)) {
+    for (name, pointers) in [
+        ("cores kept awake", ["/keep_awake", "/client/keep_awake"]),
+        ("real-time priority", ["/real_time", "/client/real_time"]),
+    ] {
+        if let Some(value) = pointers
+            .iter()
+            .find_map(|pointer| run.record.pointer(pointer).and_then(Value::as_bool))
+        {
             set("machine", name, value.to_string());
         }
     }
@@ -169,28 +249,51 @@ fn of(run: &Run) -> Settings {
 
 /// All values of a setting on one side; a dash where a run does not have it.
 fn values(side: &[Settings], key: &(usize, String)) -> BTreeSet<String> {
-    let shown = |value: Option<&String>| value.filter(|value| !value.is_empty()).map_or_else(|| "–".to_owned(), Clone::clone);
-    side.iter().map(|settings| shown(settings.get(key))).collect()
+    let shown = |value: Option<&String>| {
+        value
+            .filter(|value| !value.is_empty())
+            .map_or_else(|| "–".to_owned(), Clone::clone)
+    };
+    side.iter()
+        .map(|settings| shown(settings.get(key)))
+        .collect()
 }
 
 /// Compares the settings of both sides.
 pub(super) fn differences(a: &[Run], b: &[Run]) -> Differences {
     let engines = |runs: &[Run]| -> BTreeSet<String> {
-        runs.iter().flat_map(|run| run.manifest.servers.iter().map(|server| server.flavour.clone())).collect()
+        runs.iter()
+            .flat_map(|run| {
+                run.manifest
+                    .servers
+                    .iter()
+                    .map(|server| server.flavour.clone())
+            })
+            .collect()
     };
     // Of another engine nearly every variable is another.
     let same_engine = engines(a) == engines(b);
-    let (a, b): (Vec<Settings>, Vec<Settings>) = (a.iter().map(of).collect(), b.iter().map(of).collect());
+    let (a, b): (Vec<Settings>, Vec<Settings>) =
+        (a.iter().map(of).collect(), b.iter().map(of).collect());
     let keys: BTreeSet<&(usize, String)> = a.iter().chain(&b).flat_map(Settings::keys).collect();
-    let mut found = Differences { between: Vec::new(), within: Vec::new() };
+    let mut found = Differences {
+        between: Vec::new(),
+        within: Vec::new(),
+    };
     for key in keys {
         let kind = KINDS.get(key.0).copied().unwrap_or_default();
         if kind == "other variable" && !same_engine {
             continue;
         }
         let (of_a, of_b) = (values(&a, key), values(&b, key));
-        let joined = |values: &BTreeSet<String>| values.iter().cloned().collect::<Vec<_>>().join(" | ");
-        let difference = SettingDifference { kind: kind.to_owned(), name: key.1.clone(), a: joined(&of_a), b: joined(&of_b) };
+        let joined =
+            |values: &BTreeSet<String>| values.iter().cloned().collect::<Vec<_>>().join(" | ");
+        let difference = SettingDifference {
+            kind: kind.to_owned(),
+            name: key.1.clone(),
+            a: joined(&of_a),
+            b: joined(&of_b),
+        };
         if of_a.len() > 1 || of_b.len() > 1 {
             found.within.push(difference.clone());
         }
@@ -210,26 +313,51 @@ mod tests {
     fn run(plan: &str, variables: &[(&str, &str, &str)]) -> Run {
         let mut manifest = Manifest::default();
         for (server, name, value) in variables {
-            let mut record = ServerRecord { name: (*server).to_owned(), ..ServerRecord::default() };
-            record.variables.insert((*name).to_owned(), (*value).to_owned());
+            let mut record = ServerRecord {
+                name: (*server).to_owned(),
+                ..ServerRecord::default()
+            };
+            record
+                .variables
+                .insert((*name).to_owned(), (*value).to_owned());
             manifest.servers.push(record);
         }
-        Run { dir: "x".into(), command: "lag".to_owned(), record: Value::Null, manifest, plan: plan.to_owned() }
+        Run {
+            dir: "x".into(),
+            command: "lag".to_owned(),
+            record: Value::Null,
+            manifest,
+            plan: plan.to_owned(),
+        }
     }
 
     #[test]
     fn plans_and_variables_are_told_apart_and_places_are_not() {
-        let a = [run("command = \"lag\"\n[lag]\nrounds = 5\n", &[("primary", "sync_binlog", "0"), ("replica1", "port", "1")])];
+        let a = [run(
+            "command = \"lag\"\n[lag]\nrounds = 5\n",
+            &[("primary", "sync_binlog", "0"), ("replica1", "port", "1")],
+        )];
         let b = [run(
             "command = \"lag\"\n[lag]\nrounds = 6\nwriters = 2\n",
-            &[("primary", "sync_binlog", "1"), ("replica1", "sync_binlog", "0"), ("replica1", "port", "2")],
+            &[
+                ("primary", "sync_binlog", "1"),
+                ("replica1", "sync_binlog", "0"),
+                ("replica1", "port", "2"),
+            ],
         )];
         let found = differences(&a, &b);
-        let shown: Vec<String> =
-            found.between.iter().map(|one| format!("{} {}: {} → {}", one.kind, one.name, one.a, one.b)).collect();
+        let shown: Vec<String> = found
+            .between
+            .iter()
+            .map(|one| format!("{} {}: {} → {}", one.kind, one.name, one.a, one.b))
+            .collect();
         assert_eq!(
             shown,
-            ["plan lag.rounds: 5 → 6", "plan lag.writers: – → 2", "variable sync_binlog: 0 → primary: 1, replica: 0"]
+            [
+                "plan lag.rounds: 5 → 6",
+                "plan lag.writers: – → 2",
+                "variable sync_binlog: 0 → primary: 1, replica: 0"
+            ]
         );
         assert!(found.within.is_empty());
     }
@@ -239,6 +367,9 @@ mod tests {
         let set = |rounds: u32| run(&format!("[lag]\nrounds = {rounds}\n"), &[]);
         let found = differences(&[set(5), set(6)], &[set(5), set(6)]);
         assert!(found.between.is_empty());
-        assert_eq!((found.within.len(), found.within[0].a.as_str()), (1, "5 | 6"));
+        assert_eq!(
+            (found.within.len(), found.within[0].a.as_str()),
+            (1, "5 | 6")
+        );
     }
 }

@@ -63,7 +63,9 @@ fn text(dir: &Path, name: &str) -> Result<String, Failure> {
     let path = dir.join(name);
     match fs::read_to_string(&path) {
         Ok(text) => Ok(text),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Err(incomplete(dir, &format!("it has no {name}"))),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            Err(incomplete(dir, &format!("it has no {name}")))
+        }
         Err(error) => Err(Failure::failed(
             format!("cannot read {}: {error}", path.display()),
             "runs are readable by their owner only; copy the run to where you may read it",
@@ -75,9 +77,13 @@ fn text(dir: &Path, name: &str) -> Result<String, Failure> {
 fn document(dir: &Path, name: &str, known: &[&str]) -> Result<(String, Value), Failure> {
     let path = dir.join(name);
     let text = text(dir, name)?;
-    let value: Value =
-        serde_json::from_str(&text).map_err(|error| incomplete(dir, &format!("{name} is no whole document ({error})")))?;
-    let Some(schema) = value.get("schema").and_then(Value::as_str).map(str::to_owned) else {
+    let value: Value = serde_json::from_str(&text)
+        .map_err(|error| incomplete(dir, &format!("{name} is no whole document ({error})")))?;
+    let Some(schema) = value
+        .get("schema")
+        .and_then(Value::as_str)
+        .map(str::to_owned)
+    else {
         return Err(Failure::failed(
             format!("cannot use {}: it states no schema", path.display()),
             "name run directories that Replimeter made",
@@ -91,16 +97,25 @@ fn document(dir: &Path, name: &str, known: &[&str]) -> Result<(String, Value), F
         Some((what.to_owned(), version.parse::<u32>().ok()?))
     };
     let ours = parts(&schema).and_then(|(what, version)| {
-        let (known, ours) = known.iter().find_map(|known| Some((known, parts(known)?)).filter(|(_, ours)| ours.0 == what))?;
+        let (known, ours) = known
+            .iter()
+            .find_map(|known| Some((known, parts(known)?)).filter(|(_, ours)| ours.0 == what))?;
         Some((*known, version > ours.1))
     });
     Err(match ours {
         Some((known, true)) => Failure::failed(
-            format!("cannot use {}: its schema {schema} is newer than {known}, which this version reads", path.display()),
+            format!(
+                "cannot use {}: its schema {schema} is newer than {known}, which this version reads",
+                path.display()
+            ),
             "compare with the version of Replimeter that made the run, or a later one",
         ),
         _ => Failure::failed(
-            format!("cannot use {}: it has the schema {schema}, this version compares {}", path.display(), known.join(", ")),
+            format!(
+                "cannot use {}: it has the schema {schema}, this version compares {}",
+                path.display(),
+                known.join(", ")
+            ),
             "name run directories of one measuring command",
         ),
     })
@@ -113,29 +128,59 @@ impl Run {
         let dir = std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());
         let (schema, record) = document(&dir, SUMMARY, &SCHEMAS)?;
         let (_, manifest) = document(&dir, MANIFEST, &[MANIFEST_SCHEMA])?;
-        let manifest: Manifest = serde_json::from_value(manifest)
-            .map_err(|error| incomplete(&dir, &format!("{MANIFEST} is not what it should be ({error})")))?;
+        let manifest: Manifest = serde_json::from_value(manifest).map_err(|error| {
+            incomplete(
+                &dir,
+                &format!("{MANIFEST} is not what it should be ({error})"),
+            )
+        })?;
         let plan = text(&dir, PLAN)?;
-        let command = schema.trim_start_matches("replimeter.").split('/').next().unwrap_or_default().to_owned();
-        let run = Self { dir, command, record, manifest, plan };
+        let command = schema
+            .trim_start_matches("replimeter.")
+            .split('/')
+            .next()
+            .unwrap_or_default()
+            .to_owned();
+        let run = Self {
+            dir,
+            command,
+            record,
+            manifest,
+            plan,
+        };
         let about = run.about();
         match about.status {
             RunStatus::Complete | RunStatus::Interrupted => Ok(run),
             RunStatus::Failed => Err(Failure::usage(
-                format!("the run {} cannot be compared: it ended with an error ({})", run.dir.display(), run.error()),
+                format!(
+                    "the run {} cannot be compared: it ended with an error ({})",
+                    run.dir.display(),
+                    run.error()
+                ),
                 "run plan.toml in it again with `replimeter run`, and compare that",
             )),
             RunStatus::Void => Err(Failure::usage(
-                format!("the run {} cannot be compared: its measurement is void ({})", run.dir.display(), run.error()),
+                format!(
+                    "the run {} cannot be compared: its measurement is void ({})",
+                    run.dir.display(),
+                    run.error()
+                ),
                 "run plan.toml in it again with `replimeter run`, and compare that",
             )),
         }
     }
 
     fn error(&self) -> &str {
-        let words =
-            self.record.get("error").and_then(Value::as_str).or_else(|| self.record.get("answer").and_then(Value::as_str));
-        words.unwrap_or("it does not say why").lines().next().unwrap_or_default()
+        let words = self
+            .record
+            .get("error")
+            .and_then(Value::as_str)
+            .or_else(|| self.record.get("answer").and_then(Value::as_str));
+        words
+            .unwrap_or("it does not say why")
+            .lines()
+            .next()
+            .unwrap_or_default()
     }
 
     /// What a comparison says of it.
@@ -148,7 +193,9 @@ impl Run {
             status: self
                 .record
                 .get("status")
-                .map_or(RunStatus::Complete, |status| RunStatus::deserialize(status).unwrap_or(RunStatus::Failed)),
+                .map_or(RunStatus::Complete, |status| {
+                    RunStatus::deserialize(status).unwrap_or(RunStatus::Failed)
+                }),
             started_at: word(self.record.get("started_at")).unwrap_or_default(),
             shape: word(self.record.pointer("/target/shape")).unwrap_or_default(),
             replimeter: self.manifest.replimeter.clone(),
@@ -158,13 +205,18 @@ impl Run {
 
 /// Whether a folder is a run, though an incomplete one.
 fn is_run(dir: &Path) -> bool {
-    [PLAN, SUMMARY, MANIFEST].iter().any(|name| dir.join(name).is_file())
+    [PLAN, SUMMARY, MANIFEST]
+        .iter()
+        .any(|name| dir.join(name).is_file())
 }
 
 /// Whether it is a comparison, which may lie among the runs.
 fn is_comparison(dir: &Path) -> bool {
     let head = fs::read_to_string(dir.join(SUMMARY)).unwrap_or_default();
-    head.chars().take(200).collect::<String>().contains("replimeter.compare/")
+    head.chars()
+        .take(200)
+        .collect::<String>()
+        .contains("replimeter.compare/")
 }
 
 /// The run directories that a word names: one, several with commas, or all in a folder.
@@ -175,7 +227,11 @@ fn named(word: &str) -> Result<Vec<PathBuf>, Failure> {
     }
     let dir = Path::new(word);
     if !dir.is_dir() {
-        let reason = if dir.exists() { "it is no folder" } else { "there is none of that name" };
+        let reason = if dir.exists() {
+            "it is no folder"
+        } else {
+            "there is none of that name"
+        };
         return Err(Failure::failed(
             format!("cannot use {word} as a run directory: {reason}"),
             "name the folder of a run, such as replimeter-runs/20261121T120000Z-lag, several with commas, or a folder of runs",
@@ -185,7 +241,10 @@ fn named(word: &str) -> Result<Vec<PathBuf>, Failure> {
         return Ok(vec![dir.to_owned()]);
     }
     let entries = fs::read_dir(dir).map_err(|error| {
-        Failure::failed(format!("cannot look into {word}: {error}"), "name a folder of runs that you may read")
+        Failure::failed(
+            format!("cannot look into {word}: {error}"),
+            "name a folder of runs that you may read",
+        )
     })?;
     let mut runs: Vec<PathBuf> = entries
         .filter_map(|entry| Some(entry.ok()?.path()))
@@ -203,7 +262,15 @@ fn named(word: &str) -> Result<Vec<PathBuf>, Failure> {
 
 /// The runs of both sides, which can be compared as far as their records tell.
 pub(super) fn read(a: &[String], b: &[String]) -> Result<[Vec<Run>; 2], Failure> {
-    let dirs = |words: &[String]| Ok::<_, Failure>(words.iter().map(|word| named(word)).collect::<Result<Vec<_>, _>>()?.concat());
+    let dirs = |words: &[String]| {
+        Ok::<_, Failure>(
+            words
+                .iter()
+                .map(|word| named(word))
+                .collect::<Result<Vec<_>, _>>()?
+                .concat(),
+        )
+    };
     let (a, b) = (dirs(a)?, dirs(b)?);
     let mut seen: Vec<PathBuf> = Vec::new();
     for dir in a.iter().chain(&b) {
@@ -216,7 +283,11 @@ pub(super) fn read(a: &[String], b: &[String]) -> Result<[Vec<Run>; 2], Failure>
         }
         seen.push(place);
     }
-    let runs = |dirs: &[PathBuf]| dirs.iter().map(|dir| Run::read(dir)).collect::<Result<Vec<_>, _>>();
+    let runs = |dirs: &[PathBuf]| {
+        dirs.iter()
+            .map(|dir| Run::read(dir))
+            .collect::<Result<Vec<_>, _>>()
+    };
     let (a, b) = (runs(&a)?, runs(&b)?);
     if let Some(first) = a.first()
         && let Some(other) = a.iter().chain(&b).find(|run| run.command != first.command)

@@ -2,7 +2,10 @@
 
 use replimeter_measure::cost::Block;
 use replimeter_model::{
-    cost::{Added, Behind, CostClient, CostKind, CostRow, CostStep, Relative, RelativeLatency, SelfComparison, wait_point_name},
+    cost::{
+        Added, Behind, CostClient, CostKind, CostRow, CostStep, Relative, RelativeLatency,
+        SelfComparison, wait_point_name,
+    },
     engine::Engine,
     estimate::Estimate,
     load::{LoadError, Rate},
@@ -108,7 +111,9 @@ impl Gathered {
 
     /// The start is over.
     pub(crate) fn end(&mut self) {
-        let Some(start) = self.starts.last_mut() else { return };
+        let Some(start) = self.starts.last_mut() else {
+            return;
+        };
         if start.throughput.is_empty() {
             // One without a block that counts says nothing.
             self.starts.pop();
@@ -132,23 +137,36 @@ impl Gathered {
             return;
         }
         let result = &block.result;
-        self.retries += result.retries.iter().map(|retried| retried.count).sum::<u64>();
+        self.retries += result
+            .retries
+            .iter()
+            .map(|retried| retried.count)
+            .sum::<u64>();
         self.failed += result.failed;
         add_errors(&mut self.errors, &result.errors);
         let (seconds, operations) = (result.counted.0 as f64 / 1e9, result.operations as f64);
-        let Some(start) = self.starts.last_mut().filter(|_| seconds > 0.0) else { return };
+        let Some(start) = self.starts.last_mut().filter(|_| seconds > 0.0) else {
+            return;
+        };
         start.throughput.push(operations / seconds);
         self.counted_ns += result.counted.0;
         self.operations += result.operations;
         self.statements += result.statements;
         self.client_cpu_us += result.client_cpu.as_secs_f64() * 1e6;
-        self.client_delay_us = self.client_delay_us.zip(result.client_delay).map(|(sum, delay)| sum + delay.as_secs_f64() * 1e6);
+        self.client_delay_us = self
+            .client_delay_us
+            .zip(result.client_delay)
+            .map(|(sum, delay)| sum + delay.as_secs_f64() * 1e6);
         for (name, behind) in &block.behind {
             if !self.behind.iter().any(|known| known.name == *name) {
-                self.behind.push(Behind { name: name.clone(), ..Behind::default() });
+                self.behind.push(Behind {
+                    name: name.clone(),
+                    ..Behind::default()
+                });
             }
             if let Some(known) = self.behind.iter_mut().find(|known| known.name == *name) {
-                known.mean = (known.mean * known.blocks as f64 + *behind as f64) / (known.blocks + 1) as f64;
+                known.mean =
+                    (known.mean * known.blocks as f64 + *behind as f64) / (known.blocks + 1) as f64;
                 known.blocks += 1;
                 known.max = known.max.max(*behind);
             }
@@ -163,11 +181,20 @@ impl Gathered {
             return;
         }
         start.operations.push(operations);
-        start.mean.extend(result.service.mean().map(|nanos| nanos / 1e3));
+        start
+            .mean
+            .extend(result.service.mean().map(|nanos| nanos / 1e3));
         start.latency.merge(&result.service);
         let cpu: Vec<Option<f64>> = block.uses.iter().map(|used| used.cpu_us).collect();
-        start.primary_cpu.extend(cpu.first().copied().flatten().map(|cpu| cpu / operations));
-        start.all_cpu.extend(cpu.iter().copied().sum::<Option<f64>>().map(|cpu| cpu / operations));
+        start
+            .primary_cpu
+            .extend(cpu.first().copied().flatten().map(|cpu| cpu / operations));
+        start.all_cpu.extend(
+            cpu.iter()
+                .copied()
+                .sum::<Option<f64>>()
+                .map(|cpu| cpu / operations),
+        );
     }
 
     /// Whether anything counts.
@@ -189,9 +216,20 @@ impl Gathered {
     pub(crate) fn latencies(&self) -> (String, &SignedHistogram) {
         let key = &self.key;
         let engine = key.engine.name();
-        let point = key.wait_point.map_or_else(String::new, |point| format!("/{}", point.name()));
-        let delay = key.delay.map_or_else(String::new, |delay| format!("/{delay}"));
-        (format!("{engine}/{}{point}/{}{delay}/latency", key.kind.name(), key.threads), &self.latency)
+        let point = key
+            .wait_point
+            .map_or_else(String::new, |point| format!("/{}", point.name()));
+        let delay = key
+            .delay
+            .map_or_else(String::new, |delay| format!("/{delay}"));
+        (
+            format!(
+                "{engine}/{}{point}/{}{delay}/latency",
+                key.kind.name(),
+                key.threads
+            ),
+            &self.latency,
+        )
     }
 
     /// Counted time.
@@ -223,7 +261,11 @@ impl Gathered {
 
     /// A figure of each start as a whole; empty when one start is too short for it.
     fn figures(&self, pick: fn(&Figures) -> Option<f64>) -> Vec<Vec<f64>> {
-        let all: Option<Vec<Vec<f64>>> = self.starts.iter().map(|start| Some(vec![pick(start.figures.as_ref()?)?])).collect();
+        let all: Option<Vec<Vec<f64>>> = self
+            .starts
+            .iter()
+            .map(|start| Some(vec![pick(start.figures.as_ref()?)?]))
+            .collect();
         all.unwrap_or_default()
     }
 
@@ -233,18 +275,34 @@ impl Gathered {
         let blocks = values.concat();
         let count = blocks.len() as f64;
         let mean = blocks.iter().sum::<f64>() / count;
-        let stdev =
-            (blocks.len() > 1).then(|| (blocks.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (count - 1.0)).sqrt());
-        Rate { mean: estimate.value, stdev, low: estimate.low, high: estimate.high }
+        let stdev = (blocks.len() > 1).then(|| {
+            (blocks
+                .iter()
+                .map(|value| (value - mean).powi(2))
+                .sum::<f64>()
+                / (count - 1.0))
+                .sqrt()
+        });
+        Rate {
+            mean: estimate.value,
+            stdev,
+            low: estimate.low,
+            high: estimate.high,
+        }
     }
 
     fn relative(&self, none: &Self) -> Relative {
         if self.key == none.key {
             // What it is of itself is known without an interval.
-            return Relative { against: CostKind::None.name().to_owned(), throughput: Some(1.0), ..Relative::default() };
+            return Relative {
+                against: CostKind::None.name().to_owned(),
+                throughput: Some(1.0),
+                ..Relative::default()
+            };
         }
         let throughput = of_ratio(&self.throughputs(), &none.throughputs());
-        let figure = |pick: fn(&Figures) -> Option<f64>| of_ratio(&self.figures(pick), &none.figures(pick));
+        let figure =
+            |pick: fn(&Figures) -> Option<f64>| of_ratio(&self.figures(pick), &none.figures(pick));
         Relative {
             against: CostKind::None.name().to_owned(),
             throughput: throughput.value,
@@ -266,9 +324,16 @@ impl Gathered {
         let difference = |own: Vec<Vec<f64>>, other: Vec<Vec<f64>>| {
             // A server whose processor time was not known all the while has none.
             let whole = |values: &bootstrap::Starts, gathered: &Self| {
-                values.iter().zip(&gathered.starts).all(|(values, start)| values.len() == start.mean.len())
+                values
+                    .iter()
+                    .zip(&gathered.starts)
+                    .all(|(values, start)| values.len() == start.mean.len())
             };
-            if whole(&own, self) && whole(&other, to) { of_difference(&own, &other) } else { Estimate::default() }
+            if whole(&own, self) && whole(&other, to) {
+                of_difference(&own, &other)
+            } else {
+                Estimate::default()
+            }
         };
         Added {
             latency_us: difference(self.means(), to.means()),
@@ -276,18 +341,27 @@ impl Gathered {
                 self.per_operation(|start| &start.primary_cpu),
                 to.per_operation(|start| &start.primary_cpu),
             ),
-            all_cpu_us: difference(self.per_operation(|start| &start.all_cpu), to.per_operation(|start| &start.all_cpu)),
+            all_cpu_us: difference(
+                self.per_operation(|start| &start.all_cpu),
+                to.per_operation(|start| &start.all_cpu),
+            ),
         }
     }
 
     fn client(&self, limit: Option<f64>) -> CostClient {
         let operations = (self.operations > 0).then_some(self.operations as f64);
-        let per_s = (self.counted_ns > 0).then(|| self.statements as f64 * 1e9 / self.counted_ns as f64);
+        let per_s =
+            (self.counted_ns > 0).then(|| self.statements as f64 * 1e9 / self.counted_ns as f64);
         CostClient {
             cpu_us_per_op: operations.map(|operations| self.client_cpu_us / operations),
             limit_per_s: limit,
-            percent_of_limit: limit.zip(per_s).filter(|(limit, _)| *limit > 0.0).map(|(limit, per_s)| per_s / limit * 100.0),
-            delay_us_per_op: operations.zip(self.client_delay_us).map(|(operations, delay)| delay / operations),
+            percent_of_limit: limit
+                .zip(per_s)
+                .filter(|(limit, _)| *limit > 0.0)
+                .map(|(limit, per_s)| per_s / limit * 100.0),
+            delay_us_per_op: operations
+                .zip(self.client_delay_us)
+                .map(|(operations, delay)| delay / operations),
         }
     }
 
@@ -297,13 +371,19 @@ impl Gathered {
             engine: key.engine.name().to_owned(),
             version: key.version.clone(),
             mode: key.kind.name().to_owned(),
-            wait_point: key.wait_point.map(|point| wait_point_name(point).to_owned()),
+            wait_point: key
+                .wait_point
+                .map(|point| wait_point_name(point).to_owned()),
             replicas: key.replicas,
             threads: key.threads,
             durability: durability.to_owned(),
             link_delay_us: key.delay.map(|delay| delay.0.as_secs_f64() * 1e6),
             starts: self.starts.len() as u64,
-            blocks: self.starts.iter().map(|start| start.throughput.len() as u64).sum(),
+            blocks: self
+                .starts
+                .iter()
+                .map(|start| start.throughput.len() as u64)
+                .sum(),
             void_blocks: self.void,
             counted_us: self.counted_ns as f64 / 1e3,
             operations: self.operations,
@@ -314,8 +394,15 @@ impl Gathered {
             latency: distribution(&self.latency),
             latency_mean_us: of_positive_mean(&self.means()),
             relative: none.map(|none| self.relative(none)).unwrap_or_default(),
-            added: none.filter(|none| none.key != *key).map(|none| self.added(none)).unwrap_or_default(),
-            servers: self.uses.iter().map(|used| used.per_operation(self.operations)).collect(),
+            added: none
+                .filter(|none| none.key != *key)
+                .map(|none| self.added(none))
+                .unwrap_or_default(),
+            servers: self
+                .uses
+                .iter()
+                .map(|used| used.per_operation(self.operations))
+                .collect(),
             behind: self.behind.clone(),
             client: self.client(limit),
         }
@@ -330,9 +417,18 @@ fn weighted(values: &[f64], weights: &[f64]) -> Vec<f64> {
     if values.len() != weights.len() || sum <= 0.0 {
         return values.to_vec();
     }
-    let mean = values.iter().zip(weights).map(|(value, weight)| value * weight).sum::<f64>() / sum;
+    let mean = values
+        .iter()
+        .zip(weights)
+        .map(|(value, weight)| value * weight)
+        .sum::<f64>()
+        / sum;
     let count = values.len() as f64;
-    values.iter().zip(weights).map(|(value, weight)| mean + (value - mean) * weight * count / sum).collect()
+    values
+        .iter()
+        .zip(weights)
+        .map(|(value, weight)| mean + (value - mean) * weight * count / sum)
+        .collect()
 }
 
 /// Whose `none`, or whose other mode, a row is held against: of the same binary, at as
@@ -340,18 +436,30 @@ fn weighted(values: &[f64], weights: &[f64]) -> Vec<f64> {
 fn fellow<'g>(all: &'g [Gathered], key: &Key, kind: CostKind) -> Option<&'g Gathered> {
     all.iter().find(|other| {
         other.key.kind == kind
-            && (&other.key.engine, &other.key.version, other.key.threads) == (&key.engine, &key.version, key.threads)
-            && (!kind.replicates() || (other.key.delay, other.key.replicas) == (key.delay, key.replicas))
+            && (&other.key.engine, &other.key.version, other.key.threads)
+                == (&key.engine, &key.version, key.threads)
+            && (!kind.replicates()
+                || (other.key.delay, other.key.replicas) == (key.delay, key.replicas))
             && !other.is_empty()
     })
 }
 
 /// The rows, by engine, threads and distance in the order of the modes.
-pub(crate) fn rows(all: &[Gathered], limits: &[(Engine, u32, f64)], durability: &str) -> Vec<CostRow> {
+pub(crate) fn rows(
+    all: &[Gathered],
+    limits: &[(Engine, u32, f64)],
+    durability: &str,
+) -> Vec<CostRow> {
     let row = |gathered: &Gathered| {
         let key = &gathered.key;
-        let limit = limits.iter().find(|(engine, threads, _)| (*engine, *threads) == (key.engine, key.threads));
-        gathered.row(fellow(all, key, CostKind::None), limit.map(|(_, _, limit)| *limit), durability)
+        let limit = limits
+            .iter()
+            .find(|(engine, threads, _)| (*engine, *threads) == (key.engine, key.threads));
+        gathered.row(
+            fellow(all, key, CostKind::None),
+            limit.map(|(_, _, limit)| *limit),
+            durability,
+        )
     };
     sorted(all).into_iter().map(row).collect()
 }
@@ -388,7 +496,9 @@ pub(crate) fn steps(all: &[Gathered]) -> Vec<CostStep> {
         Some(CostStep {
             engine: key.engine.name().to_owned(),
             mode: key.kind.name().to_owned(),
-            wait_point: key.wait_point.map(|point| wait_point_name(point).to_owned()),
+            wait_point: key
+                .wait_point
+                .map(|point| wait_point_name(point).to_owned()),
             against: other.key.kind.name().to_owned(),
             threads: key.threads,
             link_delay_us: key.delay.map(|delay| delay.0.as_secs_f64() * 1e6),
@@ -457,24 +567,58 @@ mod tests {
         ];
         all[2].key.version = "MariaDB 2".to_owned();
         let rows = rows(&all, &[(Engine::MariaDb, 1, 20_000.0)], "relaxed");
-        assert_eq!(rows.iter().map(|row| row.mode.as_str()).collect::<Vec<_>>(), ["none", "async", "semi-sync"]);
-        assert_eq!((rows[0].relative.throughput, rows[0].relative.low), (Some(1.0), None));
+        assert_eq!(
+            rows.iter().map(|row| row.mode.as_str()).collect::<Vec<_>>(),
+            ["none", "async", "semi-sync"]
+        );
+        assert_eq!(
+            (rows[0].relative.throughput, rows[0].relative.low),
+            (Some(1.0), None)
+        );
         assert_eq!(rows[1].relative.throughput, None, "of another binary");
         let semi_sync = &rows[2];
         let added = semi_sync.added.latency_us;
-        assert!((added.value.unwrap() - 201.0).abs() < 0.01 && added.low.unwrap() < 201.0 && 201.0 < added.high.unwrap());
+        assert!(
+            (added.value.unwrap() - 201.0).abs() < 0.01
+                && added.low.unwrap() < 201.0
+                && 201.0 < added.high.unwrap()
+        );
         assert!((semi_sync.added.primary_cpu_us.value.unwrap() - 100.5).abs() < 0.01);
-        assert!(semi_sync.relative.high.unwrap() < 0.5, "{:?}", semi_sync.relative);
+        assert!(
+            semi_sync.relative.high.unwrap() < 0.5,
+            "{:?}",
+            semi_sync.relative
+        );
         assert!(semi_sync.relative.latency.p50.value.unwrap() > 2.5);
-        assert_eq!((semi_sync.starts, semi_sync.blocks, semi_sync.label().as_str()), (4, 12, "semi-sync after-sync"));
+        assert_eq!(
+            (
+                semi_sync.starts,
+                semi_sync.blocks,
+                semi_sync.label().as_str()
+            ),
+            (4, 12, "semi-sync after-sync")
+        );
     }
 
     #[test]
     fn steps_pass_over_what_was_not_measured() {
-        let all = [gathered(CostKind::None, &[100.0, 101.0]), gathered(CostKind::SemiSync, &[300.0, 302.0])];
+        let all = [
+            gathered(CostKind::None, &[100.0, 101.0]),
+            gathered(CostKind::SemiSync, &[300.0, 302.0]),
+        ];
         let steps = steps(&all);
-        assert_eq!((steps.len(), steps[0].mode.as_str(), steps[0].against.as_str()), (1, "semi-sync", "none"));
-        let all = [gathered(CostKind::Async, &[100.0, 101.0]), gathered(CostKind::SemiSync, &[300.0, 302.0])];
+        assert_eq!(
+            (
+                steps.len(),
+                steps[0].mode.as_str(),
+                steps[0].against.as_str()
+            ),
+            (1, "semi-sync", "none")
+        );
+        let all = [
+            gathered(CostKind::Async, &[100.0, 101.0]),
+            gathered(CostKind::SemiSync, &[300.0, 302.0]),
+        ];
         assert_eq!(self::steps(&all)[0].against, "async");
     }
 
@@ -482,7 +626,10 @@ mod tests {
     fn a_block_weighs_as_many_operations_as_it_has() {
         // 90 operations of 100 µs and 10 of 1,000 µs are 190 µs on average, not 550.
         let values = weighted(&[100.0, 1000.0], &[90.0, 10.0]);
-        assert!((values.iter().sum::<f64>() / 2.0 - 190.0).abs() < 1e-9, "{values:?}");
+        assert!(
+            (values.iter().sum::<f64>() / 2.0 - 190.0).abs() < 1e-9,
+            "{values:?}"
+        );
         assert_eq!(weighted(&[5.0, 7.0], &[3.0, 3.0]), [5.0, 7.0]);
         assert_eq!(weighted(&[5.0], &[]), [5.0]);
     }

@@ -9,8 +9,8 @@ use replimeter_model::{
     manifest::Manifest,
     plan::{LagPlan, Method, Pace, Plan, Writes},
     record::{
-        Against, ClientRecord, Floor, LAG_SCHEMA, LagDocument, LagRow, NodeRecord, SweepLoop, SweepTable, TargetRecord,
-        missing_rows,
+        Against, ClientRecord, Floor, LAG_SCHEMA, LagDocument, LagRow, NodeRecord, SweepLoop,
+        SweepTable, TargetRecord, missing_rows,
     },
     sample::{LagSample, Phase},
     target::Target,
@@ -85,8 +85,9 @@ impl Gathered {
             }
             // The very first row only proves that rows arrive.
             Phase::WarmUp => {
-                let first =
-                    self.observed.first().is_some_and(|first| (first.replica, first.method) == (sample.replica, sample.method));
+                let first = self.observed.first().is_some_and(|first| {
+                    (first.replica, first.method) == (sample.replica, sample.method)
+                });
                 self.warm_up += u64::from(first && sample.write.seq > 1);
             }
             Phase::Measure => {
@@ -94,7 +95,8 @@ impl Gathered {
                 if let Some(observed) = self.of(sample.replica, sample.method) {
                     observed.summary.record(sample, by_size);
                 }
-                if self.per_step == Some(sample.write.row_in_step) && sample.method == Method::Poll {
+                if self.per_step == Some(sample.write.row_in_step) && sample.method == Method::Poll
+                {
                     self.last_rows.push(*sample);
                 }
             }
@@ -102,7 +104,9 @@ impl Gathered {
     }
 
     fn of(&mut self, replica: usize, method: Method) -> Option<&mut Observed> {
-        self.observed.iter_mut().find(|observed| (observed.replica, observed.method) == (replica, method))
+        self.observed
+            .iter_mut()
+            .find(|observed| (observed.replica, observed.method) == (replica, method))
     }
 
     /// Adds how two methods differed on a row.
@@ -111,7 +115,9 @@ impl Gathered {
             return;
         }
         if let Some(observed) = self.of(compared.replica, compared.method) {
-            let (_, series) = observed.against.get_or_insert_with(|| (compared.reference, Series::default()));
+            let (_, series) = observed
+                .against
+                .get_or_insert_with(|| (compared.reference, Series::default()));
             series.record(compared.write.send, compared.difference);
         }
     }
@@ -119,10 +125,13 @@ impl Gathered {
 
 /// Adds a sample of the null replica to its method's.
 pub(crate) fn record_floor(floors: &mut Vec<(Method, FloorSummary)>, sample: &LagSample) {
-    let index = floors.iter().position(|(method, _)| *method == sample.method).unwrap_or_else(|| {
-        floors.push((sample.method, FloorSummary::default()));
-        floors.len() - 1
-    });
+    let index = floors
+        .iter()
+        .position(|(method, _)| *method == sample.method)
+        .unwrap_or_else(|| {
+            floors.push((sample.method, FloorSummary::default()));
+            floors.len() - 1
+        });
     floors[index].1.record(sample);
 }
 
@@ -164,11 +173,18 @@ pub(crate) fn build(run: &Run<'_>, parts: &[Part], mut warnings: Vec<Warning>) -
         }
     }
     let sweep = matches!(lag.writes, Writes::Sweep { .. });
-    let missing = missing_rows(results.iter().filter(|row| row.size_bytes.is_some() || !sweep));
+    let missing = missing_rows(
+        results
+            .iter()
+            .filter(|row| row.size_bytes.is_some() || !sweep),
+    );
     if missing > 0 {
         warnings.push(Warning::new(
             WarningCode::MissingRows,
-            format!("{} rows were not seen within the time-out; they are counted and not averaged in", count(missing)),
+            format!(
+                "{} rows were not seen within the time-out; they are counted and not averaged in",
+                count(missing)
+            ),
             "look at the replica's state, or raise --timeout",
         ));
     }
@@ -181,7 +197,10 @@ pub(crate) fn build(run: &Run<'_>, parts: &[Part], mut warnings: Vec<Warning>) -
         error: run.failure.map(|failure| failure.message.clone()),
         answer: String::new(),
         started_at: run.manifest.started_at.clone(),
-        measured_us: parts.iter().map(|part| part.outcome.measured.as_micros()).sum(),
+        measured_us: parts
+            .iter()
+            .map(|part| part.outcome.measured.as_micros())
+            .sum(),
         target: target(run, parts),
         settings: run.lag.to_spec(),
         warm_up_rounds: parts.iter().map(|part| part.gathered.warm_up).sum(),
@@ -196,7 +215,10 @@ pub(crate) fn build(run: &Run<'_>, parts: &[Part], mut warnings: Vec<Warning>) -
             clock_step_us: Nanos::from(run.clock.step()).as_micros(),
         },
         // A sweep has one shape.
-        size_sweep: parts.first().map(|part| sweep_tables(run, &part.gathered)).unwrap_or_default(),
+        size_sweep: parts
+            .first()
+            .map(|part| sweep_tables(run, &part.gathered))
+            .unwrap_or_default(),
         warnings,
     };
     document.answer = answer(&document);
@@ -212,7 +234,9 @@ fn options(run: &Run<'_>) -> Vec<String> {
         }
     };
     for target in &run.plan.targets {
-        let Target::Sandbox(spec) = target else { continue };
+        let Target::Sandbox(spec) = target else {
+            continue;
+        };
         if let Some(point) = spec.wait_point {
             add(format!("wait point {}", point.variable()));
         }
@@ -240,7 +264,11 @@ fn options(run: &Run<'_>) -> Vec<String> {
             add(format!("CPUs of each server: {share}"));
         }
     }
-    run.plan.target.server_options.iter().for_each(|option| add(format!("server option {option}")));
+    run.plan
+        .target
+        .server_options
+        .iter()
+        .for_each(|option| add(format!("server option {option}")));
     options
 }
 
@@ -267,11 +295,17 @@ fn target(run: &Run<'_>, parts: &[Part]) -> TargetRecord {
 }
 
 fn loads(part: &Part) -> impl Iterator<Item = LoadRecord> + '_ {
-    part.beside.load.iter().map(|record| LoadRecord { shape: part.label.clone(), ..record.clone() })
+    part.beside.load.iter().map(|record| LoadRecord {
+        shape: part.label.clone(),
+        ..record.clone()
+    })
 }
 
 fn backlogs(part: &Part) -> impl Iterator<Item = BacklogRow> + '_ {
-    part.beside.backlog.iter().map(|row| BacklogRow { shape: part.label.clone(), ..row.clone() })
+    part.beside.backlog.iter().map(|row| BacklogRow {
+        shape: part.label.clone(),
+        ..row.clone()
+    })
 }
 
 fn rows(run: &Run<'_>, part: &Part) -> Vec<LagRow> {
@@ -283,30 +317,45 @@ fn rows(run: &Run<'_>, part: &Part) -> Vec<LagRow> {
     let sweep = matches!(plan.writes, Writes::Sweep { .. });
     let mut rows = Vec::new();
     for observed in &gathered.observed {
-        let Observed { replica, method, summary, against } = observed;
+        let Observed {
+            replica,
+            method,
+            summary,
+            against,
+        } = observed;
         let delay = part.delays.get(*replica).filter(|delay| !delay.is_zero());
-        let named =
-            |row: LagRow, size_bytes| LagRow {
-                shape: part.label.clone(),
-                replica: gathered.names[*replica].clone(),
-                method: method.name().to_owned(),
-                size_bytes,
-                stages: if *method == Method::Poll && (size_bytes.is_none() || !sweep) {
-                    part.outcome.stages.get(*replica).cloned().flatten()
-                } else {
-                    None
-                },
-                against: size_bytes.is_none_or(|_| !sweep).then_some(()).and(against.as_ref()).map(|(reference, series)| {
-                    Against { method: reference.name().to_owned(), difference: series.distribution() }
+        let named = |row: LagRow, size_bytes| LagRow {
+            shape: part.label.clone(),
+            replica: gathered.names[*replica].clone(),
+            method: method.name().to_owned(),
+            size_bytes,
+            stages: if *method == Method::Poll && (size_bytes.is_none() || !sweep) {
+                part.outcome.stages.get(*replica).cloned().flatten()
+            } else {
+                None
+            },
+            against: size_bytes
+                .is_none_or(|_| !sweep)
+                .then_some(())
+                .and(against.as_ref())
+                .map(|(reference, series)| Against {
+                    method: reference.name().to_owned(),
+                    difference: series.distribution(),
                 }),
-                configured_delay_us: delay.map(|delay| delay.as_secs_f64() * 1e6),
-                ..row
-            };
+            configured_delay_us: delay.map(|delay| delay.as_secs_f64() * 1e6),
+            ..row
+        };
         match &plan.writes {
-            Writes::Rounds { size, .. } => rows.push(named(summary.all().row(), Some(*size.min(&size_limit)))),
+            Writes::Rounds { size, .. } => {
+                rows.push(named(summary.all().row(), Some(*size.min(&size_limit))))
+            }
             Writes::Sweep { .. } => {
                 rows.push(named(summary.all().row(), None));
-                rows.extend(summary.sizes().map(|(size, part)| named(part.row(), Some(size))));
+                rows.extend(
+                    summary
+                        .sizes()
+                        .map(|(size, part)| named(part.row(), Some(size))),
+                );
             }
         }
     }
@@ -316,12 +365,25 @@ fn rows(run: &Run<'_>, part: &Part) -> Vec<LagRow> {
 /// The times behind the rows, by name.
 pub(crate) fn histograms(parts: &[Part]) -> Vec<(String, &SignedHistogram)> {
     let of = |part: &Part, observed: &Observed, what: &str| {
-        format!("{}/{}/{}/{what}", part.label, part.gathered.names[observed.replica], observed.method.name())
+        format!(
+            "{}/{}/{}/{what}",
+            part.label,
+            part.gathered.names[observed.replica],
+            observed.method.name()
+        )
     };
-    let each = parts.iter().flat_map(|part| part.gathered.observed.iter().map(move |observed| (part, observed)));
+    let each = parts.iter().flat_map(|part| {
+        part.gathered
+            .observed
+            .iter()
+            .map(move |observed| (part, observed))
+    });
     each.flat_map(|(part, observed)| {
         let all = observed.summary.all();
-        [(of(part, observed, "lag"), all.lags()), (of(part, observed, "insert"), all.inserts())]
+        [
+            (of(part, observed, "lag"), all.lags()),
+            (of(part, observed, "insert"), all.inserts()),
+        ]
     })
     .collect()
 }
@@ -379,10 +441,17 @@ fn sweep_tables(run: &Run<'_>, gathered: &Gathered) -> Vec<SweepTable> {
         })
     };
     let tables = gathered.names.iter().enumerate().map(|(index, name)| {
-        let mut loops: Vec<SweepLoop> =
-            gathered.last_rows.iter().filter(|sample| sample.replica == index).filter_map(line).collect();
+        let mut loops: Vec<SweepLoop> = gathered
+            .last_rows
+            .iter()
+            .filter(|sample| sample.replica == index)
+            .filter_map(line)
+            .collect();
         loops.sort_by_key(|row| row.sequence);
-        SweepTable { replica: name.clone(), loops }
+        SweepTable {
+            replica: name.clone(),
+            loops,
+        }
     });
     tables.collect()
 }

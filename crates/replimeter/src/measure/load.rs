@@ -56,14 +56,20 @@ pub(crate) fn workload(name: &str) -> Result<Workload, Failure> {
         return Ok(workload);
     }
     Workload::parse(name, &script(name)?).map_err(|error| {
-        Failure::usage(format!("the workload {name}: {error}"), "docs/load.md explains workloads; loads/ has examples")
+        Failure::usage(
+            format!("the workload {name}: {error}"),
+            "docs/load.md explains workloads; loads/ has examples",
+        )
     })
 }
 
 /// Refuses a size for workloads that have no data.
 pub(crate) fn refuse_size(size: Option<Size>, workloads: &[Workload]) -> Result<(), Failure> {
     if size.is_some() && !workloads.iter().any(Workload::has_data) {
-        return Err(Failure::usage("a size was given, and no workload has data", "leave --size out"));
+        return Err(Failure::usage(
+            "a size was given, and no workload has data",
+            "leave --size out",
+        ));
     }
     Ok(())
 }
@@ -71,12 +77,20 @@ pub(crate) fn refuse_size(size: Option<Size>, workloads: &[Workload]) -> Result<
 /// How far the filling of a data set is, in words.
 pub(crate) fn filling(filled: &Filled) -> String {
     let per_s = filled.bytes as f64 / filled.since.as_secs_f64().max(1e-3) / 1e6;
-    format!("filling {}: {} of {} rows, {per_s:.0} MB/s", filled.table, count(filled.rows), count(filled.of))
+    format!(
+        "filling {}: {} of {} rows, {per_s:.0} MB/s",
+        filled.table,
+        count(filled.rows),
+        count(filled.of)
+    )
 }
 
 fn script(path: &str) -> Result<String, Failure> {
     let unreadable = |reason: String| {
-        let word = Path::new(path).file_name().and_then(|name| name.to_str()).unwrap_or(path);
+        let word = Path::new(path)
+            .file_name()
+            .and_then(|name| name.to_str())
+            .unwrap_or(path);
         let hint = format!(
             "name a file of statements, or one of the workloads {}{}",
             BUILT_IN.join(", "),
@@ -86,7 +100,9 @@ fn script(path: &str) -> Result<String, Failure> {
     };
     let meta = fs::metadata(path).map_err(|error| unreadable(error.to_string()))?;
     if !meta.is_file() || meta.len() > LARGEST_FILE {
-        return Err(unreadable(format!("it is no ordinary file, or larger than {LARGEST_FILE} bytes")));
+        return Err(unreadable(format!(
+            "it is no ordinary file, or larger than {LARGEST_FILE} bytes"
+        )));
     }
     fs::read_to_string(path).map_err(|error| unreadable(error.to_string()))
 }
@@ -108,19 +124,32 @@ pub(super) fn under_load(
     beside: &mut Beside,
     measure: impl FnOnce(&mut Cluster) -> Result<Outcome, Failure>,
 ) -> Result<Outcome, Failure> {
-    let Setting { plan, line, stop, .. } = setting;
+    let Setting {
+        plan, line, stop, ..
+    } = setting;
     if plan.load.is_empty() {
         return measure(cluster);
     }
     line.say("setting the load up");
     let mut progress = |filled: &Filled| line.say(filling(filled));
     let patience = plan.timeout.0;
-    let mut loads = Loads::prepare(&plan.load, setting.workloads, cluster, setting.clock, patience, &mut progress, stop)?;
+    let mut loads = Loads::prepare(
+        &plan.load,
+        setting.workloads,
+        cluster,
+        setting.clock,
+        patience,
+        &mut progress,
+        stop,
+    )?;
     let result = match &plan.backlog {
         Some(wanted) => Ok(make_backlog(setting, wanted, cluster, &mut loads, beside)),
         None => {
             line.say("starting the load");
-            loads.start(stop).map_err(Failure::from).and_then(|()| measure(cluster))
+            loads
+                .start(stop)
+                .map_err(Failure::from)
+                .and_then(|()| measure(cluster))
         }
     };
     line.say("ending the load");
@@ -139,9 +168,15 @@ pub(super) fn under_load(
 }
 
 /// The error of a row that a replica did not show.
-fn unseen(error: &mut replimeter_measure::MeasureError) -> Option<&mut replimeter_server::ServerError> {
+fn unseen(
+    error: &mut replimeter_measure::MeasureError,
+) -> Option<&mut replimeter_server::ServerError> {
     match error {
-        replimeter_measure::MeasureError::Server(error) if error.cause.contains("was not visible after") => Some(error),
+        replimeter_measure::MeasureError::Server(error)
+            if error.cause.contains("was not visible after") =>
+        {
+            Some(error)
+        }
         _ => None,
     }
 }
@@ -155,7 +190,9 @@ fn make_backlog(
 ) -> Outcome {
     let panics = environment::fault().as_deref() == Some("panic-while-measuring");
     let mut progress = |progress: backlog::Progress| {
-        let workers = progress.workers.map_or_else(String::new, |workers| format!(", {workers} workers"));
+        let workers = progress
+            .workers
+            .map_or_else(String::new, |workers| format!(", {workers} workers"));
         let of = match progress.phase {
             BacklogPhase::Growing => format!(" of {} s", wanted.grow.0.as_secs_f64()),
             BacklogPhase::WithLoad | BacklogPhase::WithoutLoad => String::new(),
@@ -167,11 +204,22 @@ fn make_backlog(
             progress.since.as_secs_f64(),
             count(progress.behind)
         ));
-        assert!(!(panics && progress.phase == BacklogPhase::Growing), "a fault was asked for");
+        assert!(
+            !(panics && progress.phase == BacklogPhase::Growing),
+            "a fault was asked for"
+        );
     };
-    let mut listener = Listener { progress: &mut progress, stop: setting.stop };
+    let mut listener = Listener {
+        progress: &mut progress,
+        stop: setting.stop,
+    };
     let outcome = backlog::run(cluster, wanted, loads, setting.clock, &mut listener);
     beside.backlog = outcome.rows;
     beside.warnings.extend(outcome.warnings);
-    Outcome { interrupted: outcome.interrupted, failure: outcome.failure, measured: outcome.measured, ..Outcome::default() }
+    Outcome {
+        interrupted: outcome.interrupted,
+        failure: outcome.failure,
+        measured: outcome.measured,
+        ..Outcome::default()
+    }
 }

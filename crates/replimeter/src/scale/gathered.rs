@@ -75,13 +75,30 @@ impl Gathered {
     /// Notes what is known once the servers are ready.
     pub(super) fn met(&mut self, field: &Field<'_>) {
         self.data = field.data();
-        field.warnings.iter().for_each(|warning| self.note(warning.clone()));
+        field
+            .warnings
+            .iter()
+            .for_each(|warning| self.note(warning.clone()));
     }
 
     /// Keeps a warning, once of those that are about the same.
     fn note(&mut self, warning: Warning) {
-        let about = |warning: &Warning| (warning.code, warning.message.split(": ").next().unwrap_or_default().to_owned());
-        match self.found.iter_mut().find(|(known, _)| about(known) == about(&warning)) {
+        let about = |warning: &Warning| {
+            (
+                warning.code,
+                warning
+                    .message
+                    .split(": ")
+                    .next()
+                    .unwrap_or_default()
+                    .to_owned(),
+            )
+        };
+        match self
+            .found
+            .iter_mut()
+            .find(|(known, _)| about(known) == about(&warning))
+        {
             Some((_, times)) => *times += 1,
             None => self.found.push((warning, 1)),
         }
@@ -93,18 +110,28 @@ impl Gathered {
     }
 
     /// Adds a block; one that did not come to its end is in the samples only.
-    pub(super) fn add(&mut self, place: &Place<'_>, block: Block, work: &ScalePlan) -> Vec<BlockRow> {
+    pub(super) fn add(
+        &mut self,
+        place: &Place<'_>,
+        block: Block,
+        work: &ScalePlan,
+    ) -> Vec<BlockRow> {
         self.seen += 1;
         let wanted = Nanos::from(work.duration.0);
         let whole = block.counted.0 * 100 >= wanted.0 * 99;
         let counts = whole && block.void.is_none();
         let rows = rows(place, &block, counts);
-        block.parts.iter().flat_map(|part| part.result.warnings()).for_each(|warning| self.note(warning));
+        block
+            .parts
+            .iter()
+            .flat_map(|part| part.result.warnings())
+            .for_each(|warning| self.note(warning));
         let cell = self.cells.entry((place.replicas, block.phase)).or_default();
         place.shape.clone_into(&mut cell.shape);
         if let Some(void) = &block.void {
             cell.void += 1;
-            self.voids.insert(format!("{}, {}: {void}", place.shape, block.phase.name()));
+            self.voids
+                .insert(format!("{}, {}: {void}", place.shape, block.phase.name()));
         }
         if counts {
             cell.add(place.start, block);
@@ -116,7 +143,10 @@ impl Gathered {
     pub(super) fn warnings(&self, cores: u32, free: bool) -> Vec<Warning> {
         let told = |(warning, times): &(Warning, u32)| match times {
             1 => warning.clone(),
-            _ => Warning { message: format!("{} (the first of {times} times)", warning.message), ..warning.clone() },
+            _ => Warning {
+                message: format!("{} (the first of {times} times)", warning.message),
+                ..warning.clone()
+            },
         };
         let mut warnings: Vec<Warning> = self.found.iter().map(told).collect();
         for void in &self.voids {
@@ -126,8 +156,17 @@ impl Gathered {
                 "find out why no replica answered in time",
             ));
         }
-        let most = self.cells.values().map(|cell| cell.uses.len()).max().unwrap_or(0);
-        let shared = self.cells.values().flat_map(|cell| &cell.uses).any(|used| used.cpu_us.is_some());
+        let most = self
+            .cells
+            .values()
+            .map(|cell| cell.uses.len())
+            .max()
+            .unwrap_or(0);
+        let shared = self
+            .cells
+            .values()
+            .flat_map(|cell| &cell.uses)
+            .any(|used| used.cpu_us.is_some());
         if shared && free && most + 1 > cores as usize {
             warnings.push(Warning::new(
                 WarningCode::ClientLimited,
@@ -164,28 +203,54 @@ impl Gathered {
     fn starts(&self, replicas: u32, phase: ScalePhase, kind: &str) -> Vec<Vec<f64>> {
         let cell = self.cells.get(&(replicas, phase));
         let rates = cell.and_then(|cell| cell.rates.get(kind));
-        rates.map(|starts| starts.values().cloned().collect()).unwrap_or_default()
+        rates
+            .map(|starts| starts.values().cloned().collect())
+            .unwrap_or_default()
     }
 
-    fn rate(&self, replicas: u32, phase: ScalePhase, kind: &str) -> (Option<f64>, Option<[f64; 2]>) {
+    fn rate(
+        &self,
+        replicas: u32,
+        phase: ScalePhase,
+        kind: &str,
+    ) -> (Option<f64>, Option<[f64; 2]>) {
         let mean = bootstrap::of_positive_mean(&self.starts(replicas, phase, kind));
         (mean.value, mean.ends())
     }
 
-    fn percent(&self, replicas: u32, phase: ScalePhase, kind: &str) -> (Option<f64>, Option<[f64; 2]>) {
-        let (of, to) = (self.starts(replicas, phase, kind), self.starts(0, phase, kind));
+    fn percent(
+        &self,
+        replicas: u32,
+        phase: ScalePhase,
+        kind: &str,
+    ) -> (Option<f64>, Option<[f64; 2]>) {
+        let (of, to) = (
+            self.starts(replicas, phase, kind),
+            self.starts(0, phase, kind),
+        );
         if replicas == 0 {
             return (self.rate(0, phase, kind).0.map(|_| 100.0), None);
         }
         let ratio = bootstrap::of_ratio(&of, &to);
-        (ratio.value.map(|value| value * 100.0), ratio.ends().map(|ends| ends.map(|end| end * 100.0)))
+        (
+            ratio.value.map(|value| value * 100.0),
+            ratio.ends().map(|ends| ends.map(|end| end * 100.0)),
+        )
     }
 
     /// Latencies by number of replicas, phase and kind, with their names.
     pub(super) fn latencies(&self) -> Vec<(String, &SignedHistogram)> {
         let cells = self.cells.iter().flat_map(|((replicas, phase), cell)| {
-            [("write", &cell.write_latency), ("select", &cell.select_latency)]
-                .map(|(kind, latency)| (format!("replicas:{replicas}/{}/{kind}", phase.name()), latency))
+            [
+                ("write", &cell.write_latency),
+                ("select", &cell.select_latency),
+            ]
+            .map(|(kind, latency)| {
+                (
+                    format!("replicas:{replicas}/{}/{kind}", phase.name()),
+                    latency,
+                )
+            })
         });
         cells.collect()
     }
@@ -198,8 +263,13 @@ impl Gathered {
     /// Rows by number of replicas and phase; those of a checked prediction are the law's.
     pub(super) fn rows(&self, work: &ScalePlan) -> Vec<ScaleRow> {
         let asked = |replicas: u32| work.replicas.counts().contains(&replicas);
-        let cells = self.cells.iter().filter(|((replicas, _), cell)| asked(*replicas) && (cell.blocks > 0 || cell.void > 0));
-        cells.map(|((replicas, phase), cell)| self.row(*replicas, *phase, cell)).collect()
+        let cells = self
+            .cells
+            .iter()
+            .filter(|((replicas, _), cell)| asked(*replicas) && (cell.blocks > 0 || cell.void > 0));
+        cells
+            .map(|((replicas, phase), cell)| self.row(*replicas, *phase, cell))
+            .collect()
     }
 
     fn row(&self, replicas: u32, phase: ScalePhase, cell: &Cell) -> ScaleRow {
@@ -214,7 +284,12 @@ impl Gathered {
             shape: cell.shape.clone(),
             replicas,
             phase: phase.name().to_owned(),
-            starts: cell.rates.values().map(|starts| starts.len() as u32).max().unwrap_or(0),
+            starts: cell
+                .rates
+                .values()
+                .map(|starts| starts.len() as u32)
+                .max()
+                .unwrap_or(0),
             blocks: cell.blocks,
             void_blocks: cell.void,
             counted_us,
@@ -239,8 +314,15 @@ impl Gathered {
             errors: cell.errors.clone(),
             caught_up_after_us: cell.caught_up_us,
             servers: cell.servers(),
-            client_cpu_percent: if counted_us > 0.0 { cell.client_us / counted_us * 100.0 } else { 0.0 },
-            client_delay_percent: cell.delayed.filter(|_| cell.thread_us > 0.0).map(|delayed| delayed / cell.thread_us * 100.0),
+            client_cpu_percent: if counted_us > 0.0 {
+                cell.client_us / counted_us * 100.0
+            } else {
+                0.0
+            },
+            client_delay_percent: cell
+                .delayed
+                .filter(|_| cell.thread_us > 0.0)
+                .map(|delayed| delayed / cell.thread_us * 100.0),
             client_limit_percent: cell.limit_percent,
         }
     }
@@ -269,10 +351,18 @@ impl Gathered {
     /// What is measured at a start: replicas, start, operations per second.
     fn points(&self, work: &ScalePlan, phase: ScalePhase, kind: &str) -> Vec<(u32, u32, f64)> {
         let of = |replicas: &u32| {
-            let starts = self.cells.get(&(*replicas, phase)).and_then(|cell| cell.rates.get(kind)).cloned().unwrap_or_default();
+            let starts = self
+                .cells
+                .get(&(*replicas, phase))
+                .and_then(|cell| cell.rates.get(kind))
+                .cloned()
+                .unwrap_or_default();
             let replicas = *replicas;
             let mean = |rates: Vec<f64>| rates.iter().sum::<f64>() / rates.len().max(1) as f64;
-            starts.into_iter().map(move |(start, rates)| (replicas, start, mean(rates))).collect::<Vec<_>>()
+            starts
+                .into_iter()
+                .map(move |(start, rates)| (replicas, start, mean(rates)))
+                .collect::<Vec<_>>()
         };
         work.replicas.counts().iter().flat_map(of).collect()
     }
@@ -283,17 +373,28 @@ impl Gathered {
         let mut fit = ScaleFit {
             phase: phase.name().to_owned(),
             figure: format!("{kind}s"),
-            counted: if kind == "select" { "readers" } else { "servers" }.to_owned(),
+            counted: if kind == "select" {
+                "readers"
+            } else {
+                "servers"
+            }
+            .to_owned(),
             ..ScaleFit::default()
         };
         if counts.len() < FEWEST_COUNTS {
-            fit.refused = Some(format!("{} numbers of replicas were measured, and {FEWEST_COUNTS} are needed", counts.len()));
+            fit.refused = Some(format!(
+                "{} numbers of replicas were measured, and {FEWEST_COUNTS} are needed",
+                counts.len()
+            ));
             return fit;
         }
         let count = |replicas: u32| servers_of(work, kind, replicas);
         let all: Vec<Point> = points
             .iter()
-            .map(|(replicas, _, per_s)| Point { servers: count(*replicas), per_s: per_s * together(work, kind, *replicas) })
+            .map(|(replicas, _, per_s)| Point {
+                servers: count(*replicas),
+                per_s: per_s * together(work, kind, *replicas),
+            })
             .collect();
         let law = match usl::fit(&all) {
             Ok(law) => law,
@@ -312,11 +413,16 @@ impl Gathered {
         (fit.lambda, fit.sigma, fit.kappa) = (law.lambda, law.sigma, law.kappa);
         fit.error_percent = law.error * 100.0;
         fit.freedom = u32::try_from(law.freedom).unwrap_or(u32::MAX);
-        let replicas_of = |servers: f64| servers - f64::from(count(0)) + if count(0) == count(1) { 1.0 } else { 0.0 };
+        let replicas_of = |servers: f64| {
+            servers - f64::from(count(0)) + if count(0) == count(1) { 1.0 } else { 0.0 }
+        };
         if kind == "select" && count(1) != count(2) {
             let at = law.stops_paying;
-            fit.stops_paying =
-                Some(Estimate { value: at.value.map(replicas_of), low: at.low.map(replicas_of), high: at.high.map(replicas_of) });
+            fit.stops_paying = Some(Estimate {
+                value: at.value.map(replicas_of),
+                low: at.low.map(replicas_of),
+                high: at.high.map(replicas_of),
+            });
         }
         fit.residuals = points
             .iter()
@@ -331,11 +437,27 @@ impl Gathered {
             .collect();
         let last = work.replicas.most();
         let per_s = |replicas: u32| Some(law.at(count(replicas))? / together(work, kind, replicas));
-        fit.curve = (0..=last + 1).filter_map(|replicas| Some(LawPoint { replicas, per_s: per_s(replicas)? })).collect();
+        fit.curve = (0..=last + 1)
+            .filter_map(|replicas| {
+                Some(LawPoint {
+                    replicas,
+                    per_s: per_s(replicas)?,
+                })
+            })
+            .collect();
         fit.prediction = law.predict(count(last + 1), work.starts).map(|predicted| {
-            let scale = |value: Option<f64>| value.map(|value| value / together(work, kind, last + 1));
-            let predicted = Estimate { value: scale(predicted.value), low: scale(predicted.low), high: scale(predicted.high) };
-            Prediction { replicas: last + 1, predicted, ..Prediction::default() }
+            let scale =
+                |value: Option<f64>| value.map(|value| value / together(work, kind, last + 1));
+            let predicted = Estimate {
+                value: scale(predicted.value),
+                low: scale(predicted.low),
+                high: scale(predicted.high),
+            };
+            Prediction {
+                replicas: last + 1,
+                predicted,
+                ..Prediction::default()
+            }
         });
         fit
     }
@@ -345,13 +467,19 @@ impl Gathered {
         let phases = work.phases();
         let mut fits = std::mem::take(&mut self.fits);
         for fit in &mut fits {
-            let Some(prediction) = &mut fit.prediction else { continue };
-            let Some(phase) = phases.iter().find(|phase| phase.name() == fit.phase) else { continue };
+            let Some(prediction) = &mut fit.prediction else {
+                continue;
+            };
+            let Some(phase) = phases.iter().find(|phase| phase.name() == fit.phase) else {
+                continue;
+            };
             let (measured, ends) = self.rate(replicas, *phase, fit.figure.trim_end_matches('s'));
             prediction.measured_per_s = measured;
             prediction.measured_ci = ends;
             let range = prediction.predicted.low.zip(prediction.predicted.high);
-            prediction.holds = measured.zip(range).map(|(measured, (low, high))| low <= measured && measured <= high);
+            prediction.holds = measured
+                .zip(range)
+                .map(|(measured, (low, high))| low <= measured && measured <= high);
         }
         self.fits = fits;
     }
@@ -360,12 +488,20 @@ impl Gathered {
 /// How many servers a figure is of: those that are read from, or all, since each does
 /// every write.
 fn servers_of(work: &ScalePlan, kind: &str, replicas: u32) -> u32 {
-    if kind == "select" { work.readers(replicas) } else { replicas + 1 }
+    if kind == "select" {
+        work.readers(replicas)
+    } else {
+        replicas + 1
+    }
 }
 
 /// How often each operation is carried out: a write on every server.
 fn together(work: &ScalePlan, kind: &str, replicas: u32) -> f64 {
-    if kind == "select" { 1.0 } else { f64::from(servers_of(work, kind, replicas)) }
+    if kind == "select" {
+        1.0
+    } else {
+        f64::from(servers_of(work, kind, replicas))
+    }
 }
 
 impl Cell {
@@ -380,12 +516,20 @@ impl Cell {
         if self.uses.is_empty() {
             self.uses.clone_from(&block.uses);
         } else {
-            self.uses.iter_mut().zip(&block.uses).for_each(|(sum, more)| sum.add(more));
+            self.uses
+                .iter_mut()
+                .zip(&block.uses)
+                .for_each(|(sum, more)| sum.add(more));
         }
         for Part { kind, result } in block.parts {
             let seconds = result.counted.0 as f64 / 1e9;
             if seconds > 0.0 {
-                self.rates.entry(kind).or_default().entry(start).or_default().push(result.operations as f64 / seconds);
+                self.rates
+                    .entry(kind)
+                    .or_default()
+                    .entry(start)
+                    .or_default()
+                    .push(result.operations as f64 / seconds);
             }
             if kind == "select" {
                 self.select_latency.merge(&result.response);
@@ -395,7 +539,11 @@ impl Cell {
             } else {
                 self.write_latency.merge(&result.response);
             }
-            self.retries += result.retries.iter().map(|retried| retried.count).sum::<u64>();
+            self.retries += result
+                .retries
+                .iter()
+                .map(|retried| retried.count)
+                .sum::<u64>();
             self.failed += result.failed;
             add_errors(&mut self.errors, &result.errors);
             if let Some(share) = result.client().limit_share {
@@ -412,7 +560,10 @@ impl Cell {
     fn servers(&self) -> Vec<ScaleServer> {
         let seconds = self.counted.0 as f64 / 1e9;
         let one = |used: &ServerUse| {
-            let percent = |cpu: Option<f64>| cpu.filter(|_| used.length_us > 0.0).map(|cpu| cpu / used.length_us * 100.0);
+            let percent = |cpu: Option<f64>| {
+                cpu.filter(|_| used.length_us > 0.0)
+                    .map(|cpu| cpu / used.length_us * 100.0)
+            };
             ScaleServer {
                 per_operation: used.per_operation(self.operations),
                 cpu_percent: used.cpu_percent(),
@@ -423,7 +574,11 @@ impl Cell {
                 writes_per_s: used.per_s(used.writes),
                 fsyncs_per_s: used.per_s(used.fsyncs),
                 context_switches_per_s: used.per_s(used.context_switches),
-                selects_per_s: self.selects.get(&used.name).filter(|_| seconds > 0.0).map(|count| *count as f64 / seconds),
+                selects_per_s: self
+                    .selects
+                    .get(&used.name)
+                    .filter(|_| seconds > 0.0)
+                    .map(|count| *count as f64 / seconds),
             }
         };
         self.uses.iter().map(one).collect()
@@ -444,13 +599,22 @@ fn rows(place: &Place<'_>, block: &Block, counts: bool) -> Vec<BlockRow> {
         name: name.to_owned(),
         second,
         began_us: began_us + second.map_or(0.0, |second| f64::from(second) * SECOND_US),
-        length_us: if second.is_some() { SECOND_US } else { length_us },
+        length_us: if second.is_some() {
+            SECOND_US
+        } else {
+            length_us
+        },
         about,
     };
     let mut rows = Vec::new();
     for Part { kind, result } in &block.parts {
         let response = &result.response;
-        let latency = [response.quantile(0.5), response.quantile(0.95), response.quantile(0.99), response.max()];
+        let latency = [
+            response.quantile(0.5),
+            response.quantile(0.95),
+            response.quantile(0.99),
+            response.max(),
+        ];
         let whole = About::Load {
             operations: result.operations,
             latency_us: latency.map(|nanos| nanos.map(Nanos::as_micros)),
@@ -474,7 +638,13 @@ fn rows(place: &Place<'_>, block: &Block, counts: bool) -> Vec<BlockRow> {
         rows.push(row(&used.name, None, About::Server(Box::new(used.clone()))));
     }
     for (second, uses) in (0..).zip(&block.course) {
-        rows.extend(uses.iter().map(|used| row(&used.name, Some(second), About::Server(Box::new(used.clone())))));
+        rows.extend(uses.iter().map(|used| {
+            row(
+                &used.name,
+                Some(second),
+                About::Server(Box::new(used.clone())),
+            )
+        }));
     }
     rows
 }

@@ -40,11 +40,19 @@ pub(super) struct Gathered {
 }
 
 impl Gathered {
-    pub(super) fn new(writer: &str, names: &[String], guarantees: &[Guarantee], pool: Pool) -> Self {
+    pub(super) fn new(
+        writer: &str,
+        names: &[String],
+        guarantees: &[Guarantee],
+        pool: Pool,
+    ) -> Self {
         Self {
             writer: writer.to_owned(),
             names: names.to_vec(),
-            guarantees: guarantees.iter().map(|guarantee| (guarantee.words.clone(), guarantee.gtid)).collect(),
+            guarantees: guarantees
+                .iter()
+                .map(|guarantee| (guarantee.words.clone(), guarantee.gtid))
+                .collect(),
             summaries: vec![StaleSummary::default(); names.len()],
             violations: names.iter().map(|_| [None, None]).collect(),
             course: Course::new(MOST_WINDOWS, StaleWindow::extend),
@@ -58,9 +66,16 @@ impl Gathered {
     pub(super) fn judges(&mut self, loads: &[Placed<'_>]) {
         let first = |of: fn(&Workload) -> Option<&str>| {
             let found = loads.iter().find_map(|load| of(load.workload()));
-            found.unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" ")
+            found
+                .unwrap_or_default()
+                .split_whitespace()
+                .collect::<Vec<_>>()
+                .join(" ")
         };
-        self.statements = Some([first(Workload::writes_versions), first(Workload::reads_versions)]);
+        self.statements = Some([
+            first(Workload::writes_versions),
+            first(Workload::reads_versions),
+        ]);
     }
 
     /// Adds a round.
@@ -68,9 +83,14 @@ impl Gathered {
         use replimeter_model::stale::StalePhase::{AtOnce, Curve, Judged};
         let counted = matches!(round.phase, AtOnce | Curve);
         if round.phase == Judged && round.reads.is_empty() {
-            self.summaries.iter_mut().for_each(|summary| summary.wrote(round));
+            self.summaries
+                .iter_mut()
+                .for_each(|summary| summary.wrote(round));
         }
-        let foreign = round.reads.iter().any(|read| read.verdict == Verdict::Foreign);
+        let foreign = round
+            .reads
+            .iter()
+            .any(|read| read.verdict == Verdict::Foreign);
         self.foreign[usize::from(!counted && round.phase != Judged)] += u64::from(foreign);
         for read in &round.reads {
             self.summaries[read.reader].record(round, read, read.fresh_end.is_some());
@@ -80,24 +100,35 @@ impl Gathered {
                 let witness = self.read_your_writes(round, read);
                 self.violations[read.reader][0] = Some(Violation { late, witness });
             }
-            if counts && (read.went_back || read.went_back_across) && self.clearer(read.reader, 1, late) {
+            if counts
+                && (read.went_back || read.went_back_across)
+                && self.clearer(read.reader, 1, late)
+            {
                 let witness = self.went_back(round, read);
                 self.violations[read.reader][1] = Some(Violation { late, witness });
             }
         }
         if let (true, Some((first, late))) = (counted, round.across()) {
             self.summaries[late.reader].went_back_across();
-            let after = late.last_stale.zip(first.fresh_end).map_or(Nanos(0), |(late, first)| late - first);
+            let after = late
+                .last_stale
+                .zip(first.fresh_end)
+                .map_or(Nanos(0), |(late, first)| late - first);
             if self.clearer(late.reader, 1, after) {
                 let witness = self.monotonic(round, first, late);
-                self.violations[late.reader][1] = Some(Violation { late: after, witness });
+                self.violations[late.reader][1] = Some(Violation {
+                    late: after,
+                    witness,
+                });
             }
         }
     }
 
     /// Whether a violation is later than the one kept, and so clearer.
     fn clearer(&self, reader: usize, kind: usize, late: Nanos) -> bool {
-        self.violations[reader][kind].as_ref().is_none_or(|before| late > before.late)
+        self.violations[reader][kind]
+            .as_ref()
+            .is_none_or(|before| late > before.late)
     }
 
     /// The write, after the reset of the connections where there was one.
@@ -116,7 +147,10 @@ impl Gathered {
             node: self.writer.clone(),
             statement: match &self.statements {
                 Some([write, _]) => format!("{write} (row {})", round.row),
-                None => format!("UPDATE replimeter.lag_probe SET k = {} WHERE id = {}", round.round, round.row),
+                None => format!(
+                    "UPDATE replimeter.lag_probe SET k = {} WHERE id = {}",
+                    round.round, round.row
+                ),
             },
             begin_us: 0.0,
             end_us: (round.ack - round.send).as_micros(),
@@ -128,14 +162,27 @@ impl Gathered {
         reset.into_iter().chain([write]).collect()
     }
 
-    fn read(&self, round: &StaleRound, read: &StaleRead, [begin, end]: [Nanos; 2], value: String) -> WitnessStep {
+    fn read(
+        &self,
+        round: &StaleRound,
+        read: &StaleRead,
+        [begin, end]: [Nanos; 2],
+        value: String,
+    ) -> WitnessStep {
         let (words, gtid) = &self.guarantees[read.reader];
-        let before = if *gtid && read.waited { format!("{words}; ") } else { String::new() };
+        let before = if *gtid && read.waited {
+            format!("{words}; ")
+        } else {
+            String::new()
+        };
         WitnessStep {
             node: self.names[read.reader].clone(),
             statement: match &self.statements {
                 Some([_, read]) => format!("{before}{read} (row {})", round.row),
-                None => format!("{before}SELECT k FROM replimeter.lag_probe WHERE id = {}", round.row),
+                None => format!(
+                    "{before}SELECT k FROM replimeter.lag_probe WHERE id = {}",
+                    round.row
+                ),
             },
             begin_us: (begin - round.send).as_micros(),
             end_us: (end - round.send).as_micros(),
@@ -144,23 +191,49 @@ impl Gathered {
     }
 
     fn read_your_writes(&self, round: &StaleRound, read: &StaleRead) -> Witness {
-        let versions =
-            if read.behind == 1 { "one version".to_owned() } else { format!("{} versions", count(read.behind.into())) };
-        let what = if self.statements.is_some() { "version" } else { "k =" };
+        let versions = if read.behind == 1 {
+            "one version".to_owned()
+        } else {
+            format!("{} versions", count(read.behind.into()))
+        };
+        let what = if self.statements.is_some() {
+            "version"
+        } else {
+            "k ="
+        };
         let value = format!("{what} {}, {versions} behind", read.seen);
         let mut steps = self.write(round);
         steps.push(self.read(round, read, [read.begin, read.end], value));
-        Witness { guarantee: "read-your-writes".to_owned(), round: round.round, steps }
+        Witness {
+            guarantee: "read-your-writes".to_owned(),
+            round: round.round,
+            steps,
+        }
     }
 
     /// A read that went back behind what its connection, or another one of the load, had been shown.
     fn went_back(&self, round: &StaleRound, read: &StaleRead) -> Witness {
-        let what = if self.statements.is_some() { "version" } else { "k =" };
-        let who = if read.went_back { "this connection" } else { "another connection" };
-        let value = format!("{what} {}; {who} had been shown {what} {} before", read.seen, read.newer);
+        let what = if self.statements.is_some() {
+            "version"
+        } else {
+            "k ="
+        };
+        let who = if read.went_back {
+            "this connection"
+        } else {
+            "another connection"
+        };
+        let value = format!(
+            "{what} {}; {who} had been shown {what} {} before",
+            read.seen, read.newer
+        );
         let mut steps = self.write(round);
         steps.push(self.read(round, read, [read.begin, read.end], value));
-        Witness { guarantee: "monotonic-reads".to_owned(), round: round.round, steps }
+        Witness {
+            guarantee: "monotonic-reads".to_owned(),
+            round: round.round,
+            steps,
+        }
     }
 
     fn monotonic(&self, round: &StaleRound, first: &StaleRead, late: &StaleRead) -> Witness {
@@ -170,9 +243,18 @@ impl Gathered {
         steps.extend([
             self.read(round, first, shown, format!("k = {}", round.round)),
             // Of the reads after the first one only the beginning is kept.
-            self.read(round, late, [issued, late.fresh_begin.unwrap_or(late.end).max(issued)], "an older version".to_owned()),
+            self.read(
+                round,
+                late,
+                [issued, late.fresh_begin.unwrap_or(late.end).max(issued)],
+                "an older version".to_owned(),
+            ),
         ]);
-        Witness { guarantee: "monotonic-reads".to_owned(), round: round.round, steps }
+        Witness {
+            guarantee: "monotonic-reads".to_owned(),
+            round: round.round,
+            steps,
+        }
     }
 
     /// Rounds whose row somebody else had changed; those before the ones that count only where there were no others.
@@ -188,17 +270,20 @@ impl Gathered {
 
     /// The rows, one for each reader, and the course.
     pub(super) fn finish(self) -> (Vec<StaleRow>, Vec<StaleWindow>) {
-        let rows = self.summaries.iter().zip(self.violations).enumerate().map(|(index, (summary, violations))| {
-            let [witness, monotonic_witness] = violations.map(|violation| Some(violation?.witness));
-            StaleRow {
-                writer: self.writer.clone(),
-                reader: self.names[index].clone(),
-                guarantee: self.guarantees[index].0.clone(),
-                witness,
-                monotonic_witness,
-                ..summary.row()
-            }
-        });
+        let rows = self.summaries.iter().zip(self.violations).enumerate().map(
+            |(index, (summary, violations))| {
+                let [witness, monotonic_witness] =
+                    violations.map(|violation| Some(violation?.witness));
+                StaleRow {
+                    writer: self.writer.clone(),
+                    reader: self.names[index].clone(),
+                    guarantee: self.guarantees[index].0.clone(),
+                    witness,
+                    monotonic_witness,
+                    ..summary.row()
+                }
+            },
+        );
         (rows.collect(), self.course.windows)
     }
 }
@@ -220,7 +305,14 @@ mod tests {
         }
         let windows = gathered.course.windows;
         assert!(windows.len() <= MOST_WINDOWS, "{}", windows.len());
-        assert_eq!(windows.iter().map(|window| window.rounds).sum::<u64>(), 10_007);
-        assert!(windows.windows(2).all(|pair| pair[0].end_us == pair[1].start_us));
+        assert_eq!(
+            windows.iter().map(|window| window.rounds).sum::<u64>(),
+            10_007
+        );
+        assert!(
+            windows
+                .windows(2)
+                .all(|pair| pair[0].end_us == pair[1].start_us)
+        );
     }
 }

@@ -55,7 +55,10 @@ impl Placed<'_> {
 
     /// As reports call it.
     pub(super) fn name(&self) -> String {
-        format!("{}:{}@{}", self.workload.name, self.spec.threads, self.node.name)
+        format!(
+            "{}:{}@{}",
+            self.workload.name, self.spec.threads, self.node.name
+        )
     }
 }
 
@@ -63,18 +66,34 @@ impl Placed<'_> {
 ///
 /// # Errors
 /// The reason why there is nothing to be judged.
-pub(super) fn judged_readers(placed: &[Placed<'_>], wanted: Option<&[ReaderRef]>, case: &Case) -> Result<Vec<ReaderRef>, String> {
-    if placed.iter().all(|load| load.workload.writes_versions().is_none()) {
-        return Err(format!("nothing of `{case}` writes versions of rows, so that no read of it can be judged"));
+pub(super) fn judged_readers(
+    placed: &[Placed<'_>],
+    wanted: Option<&[ReaderRef]>,
+    case: &Case,
+) -> Result<Vec<ReaderRef>, String> {
+    if placed
+        .iter()
+        .all(|load| load.workload.writes_versions().is_none())
+    {
+        return Err(format!(
+            "nothing of `{case}` writes versions of rows, so that no read of it can be judged"
+        ));
     }
     let mut readers: Vec<ReaderRef> = Vec::new();
-    for load in placed.iter().filter(|load| load.workload.reads_versions().is_some()) {
-        if !readers.contains(&load.server) && wanted.is_none_or(|wanted| wanted.contains(&load.server)) {
+    for load in placed
+        .iter()
+        .filter(|load| load.workload.reads_versions().is_some())
+    {
+        if !readers.contains(&load.server)
+            && wanted.is_none_or(|wanted| wanted.contains(&load.server))
+        {
             readers.push(load.server);
         }
     }
     if readers.is_empty() {
-        return Err(format!("nothing of `{case}` reads versions of rows on a reader"));
+        return Err(format!(
+            "nothing of `{case}` reads versions of rows on a reader"
+        ));
     }
     Ok(readers)
 }
@@ -82,7 +101,10 @@ pub(super) fn judged_readers(placed: &[Placed<'_>], wanted: Option<&[ReaderRef]>
 /// The servers on which loads write versions.
 pub(super) fn writers_of(placed: &[Placed<'_>]) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
-    for load in placed.iter().filter(|load| load.workload.writes_versions().is_some()) {
+    for load in placed
+        .iter()
+        .filter(|load| load.workload.writes_versions().is_some())
+    {
         if !names.contains(&load.node.name) {
             names.push(load.node.name.clone());
         }
@@ -101,7 +123,10 @@ pub(super) struct Judging<'a> {
 impl Judging<'_> {
     /// Statements that the connections of a load begin with.
     fn session(&self, load: &Placed<'_>) -> Vec<String> {
-        let reader = self.readers.iter().position(|reader| *reader == load.server);
+        let reader = self
+            .readers
+            .iter()
+            .position(|reader| *reader == load.server);
         let mut session = Vec::new();
         if let Some(guarantee) = reader.and_then(|at| self.guarantees.get(at))
             && load.workload.reads_versions().is_some()
@@ -109,7 +134,10 @@ impl Judging<'_> {
             session.extend_from_slice(&guarantee.reader);
         }
         // What is asked of a writer is the same for every reader, as far as anything is.
-        let writer = self.guarantees.iter().find(|guarantee| !guarantee.writer.is_empty());
+        let writer = self
+            .guarantees
+            .iter()
+            .find(|guarantee| !guarantee.writer.is_empty());
         if let Some(guarantee) = writer.filter(|_| load.workload.writes_versions().is_some()) {
             session.extend_from_slice(&guarantee.writer);
         }
@@ -118,7 +146,10 @@ impl Judging<'_> {
 
     /// The number of a load's server among the readers; beyond them for one that is not judged.
     fn place(&self, load: &Placed<'_>) -> usize {
-        self.readers.iter().position(|reader| *reader == load.server).unwrap_or(usize::MAX)
+        self.readers
+            .iter()
+            .position(|reader| *reader == load.server)
+            .unwrap_or(usize::MAX)
     }
 }
 
@@ -139,9 +170,14 @@ pub(super) fn workloads(work: &StalePlan) -> Result<Vec<(String, Workload)>, Fai
         }
     }
     for (index, (name, one)) in read.iter().enumerate() {
-        if let Some((other, table)) = read[..index].iter().find_map(|(other, before)| Some((other, one.collides(before)?))) {
+        if let Some((other, table)) = read[..index]
+            .iter()
+            .find_map(|(other, before)| Some((other, one.collides(before)?)))
+        {
             return Err(Failure::usage(
-                format!("the workloads {other} and {name} both make a table `{table}`, each another one"),
+                format!(
+                    "the workloads {other} and {name} both make a table `{table}`, each another one"
+                ),
                 "measure them one after another, in runs of their own",
             ));
         }
@@ -150,8 +186,13 @@ pub(super) fn workloads(work: &StalePlan) -> Result<Vec<(String, Workload)>, Fai
 }
 
 /// The servers that a load's node stands for; none for a third one where there is none.
-fn place(load: &LoadSpec, cluster: &Cluster, readers: &[ReaderRef]) -> Result<Vec<ReaderRef>, ServerError> {
-    let mut all = std::iter::once(ReaderRef::Writer).chain((0..cluster.replicas.len()).map(ReaderRef::Replica));
+fn place(
+    load: &LoadSpec,
+    cluster: &Cluster,
+    readers: &[ReaderRef],
+) -> Result<Vec<ReaderRef>, ServerError> {
+    let mut all = std::iter::once(ReaderRef::Writer)
+        .chain((0..cluster.replicas.len()).map(ReaderRef::Replica));
     let found = match load.node.as_str() {
         PRIMARY | "writer" => Some(ReaderRef::Writer),
         "reader" => readers.first().copied(),
@@ -159,7 +200,9 @@ fn place(load: &LoadSpec, cluster: &Cluster, readers: &[ReaderRef]) -> Result<Ve
         "third" => all.find(|server| *server != ReaderRef::Writer && !readers.contains(server)),
         name => {
             let found = all.find(|server| server.name(cluster) == name);
-            return found.map(|found| vec![found]).ok_or_else(|| stale::unknown(cluster, name, "cannot place the load"));
+            return found
+                .map(|found| vec![found])
+                .ok_or_else(|| stale::unknown(cluster, name, "cannot place the load"));
         }
     };
     Ok(found.into_iter().collect())
@@ -180,7 +223,11 @@ pub(super) fn load_on(case: &Case, cluster: &Cluster, readers: &[ReaderRef]) -> 
 impl<'a> Loads<'a> {
     /// Nothing filled yet.
     pub(super) fn new(work: &'a StalePlan, workloads: &'a [(String, Workload)]) -> Self {
-        Self { work, workloads, sets: Vec::new() }
+        Self {
+            work,
+            workloads,
+            sets: Vec::new(),
+        }
     }
 
     fn number(&self, name: &str) -> Option<usize> {
@@ -201,21 +248,39 @@ impl<'a> Loads<'a> {
         for spec in &case.0 {
             let servers = place(spec, cluster, readers)?;
             if servers.is_empty() {
-                return Ok(Err(format!("`{spec}` has no third server to run on, that is neither written to nor read")));
+                return Ok(Err(format!(
+                    "`{spec}` has no third server to run on, that is neither written to nor read"
+                )));
             }
-            let Some((_, workload)) = self.number(&spec.workload).and_then(|number| self.workloads.get(number)) else {
+            let Some((_, workload)) = self
+                .number(&spec.workload)
+                .and_then(|number| self.workloads.get(number))
+            else {
                 return Ok(Err(format!("`{spec}` names no workload that was read")));
             };
             for server in servers {
                 let (surveyed, relation) = match server {
                     ReaderRef::Writer => (&cluster.primary, &Relation::Writer),
-                    ReaderRef::Replica(index) => (&cluster.replicas[index].server, &cluster.replicas[index].relation),
+                    ReaderRef::Replica(index) => (
+                        &cluster.replicas[index].server,
+                        &cluster.replicas[index].relation,
+                    ),
                 };
-                let takes_writes = !matches!(relation, Relation::Channel { .. }) && surveyed.facts.read_only().is_none();
+                let takes_writes = !matches!(relation, Relation::Channel { .. })
+                    && surveyed.facts.read_only().is_none();
                 if !takes_writes && !workload.reads_only() {
-                    return Ok(Err(format!("`{spec}` writes, and {} takes no writes of its own", surveyed.node.name)));
+                    return Ok(Err(format!(
+                        "`{spec}` writes, and {} takes no writes of its own",
+                        surveyed.node.name
+                    )));
                 }
-                placed.push(Placed { workload, spec, node: surveyed.node.clone(), server, reads_only: !takes_writes });
+                placed.push(Placed {
+                    workload,
+                    spec,
+                    node: surveyed.node.clone(),
+                    server,
+                    reads_only: !takes_writes,
+                });
             }
         }
         Ok(Ok(placed))
@@ -231,16 +296,36 @@ impl<'a> Loads<'a> {
     ) -> Result<Vec<Warning>, Failure> {
         let mut warnings = Vec::new();
         for load in placed.iter().filter(|load| load.workload.needs_setup()) {
-            let Some(number) = self.number(&load.spec.workload) else { continue };
-            if self.sets.iter().any(|(of, _)| self.workloads[*of].1.same_data(load.workload)) {
+            let Some(number) = self.number(&load.spec.workload) else {
+                continue;
+            };
+            if self
+                .sets
+                .iter()
+                .any(|(of, _)| self.workloads[*of].1.same_data(load.workload))
+            {
                 continue;
             }
-            let size = self.work.load_size.unwrap_or_else(|| load.workload.default_size());
+            let size = self
+                .work
+                .load_size
+                .unwrap_or_else(|| load.workload.default_size());
             let primary = &cluster.primary.node;
-            let mut set = fill(primary, load.workload, size, 2, &mut |filled| line.say(filling(filled)), stop)?;
+            let mut set = fill(
+                primary,
+                load.workload,
+                size,
+                2,
+                &mut |filled| line.say(filling(filled)),
+                stop,
+            )?;
             warnings.append(&mut set.warnings);
             line.say("waiting until every server has the data");
-            let replicas: Vec<Node> = cluster.replicas.iter().map(|replica| replica.server.node.clone()).collect();
+            let replicas: Vec<Node> = cluster
+                .replicas
+                .iter()
+                .map(|replica| replica.server.node.clone())
+                .collect();
             let arrived = set.await_on(&replicas, ARRIVAL, stop);
             self.sets.push((number, set));
             arrived?;
@@ -278,11 +363,21 @@ impl<'a> Loads<'a> {
         let squads: Vec<Squad<'_>> = placed
             .iter()
             .map(|load| Squad {
-                data: self.sets.iter().find(|(of, _)| self.workloads[*of].1.same_data(load.workload)).map(|(_, set)| set),
-                rate: self.work.rate.map(|rate| OpenLoop { rate, arrivals: self.work.arrivals }),
+                data: self
+                    .sets
+                    .iter()
+                    .find(|(of, _)| self.workloads[*of].1.same_data(load.workload))
+                    .map(|(_, set)| set),
+                rate: self.work.rate.map(|rate| OpenLoop {
+                    rate,
+                    arrivals: self.work.arrivals,
+                }),
                 reads_only: load.reads_only,
-                session: judging.map(|judging| judging.session(load)).unwrap_or_default(),
-                versions: judging.map(|judging| (Arc::clone(&judging.versions), judging.place(load))),
+                session: judging
+                    .map(|judging| judging.session(load))
+                    .unwrap_or_default(),
+                versions: judging
+                    .map(|judging| (Arc::clone(&judging.versions), judging.place(load))),
                 gauged: true,
                 ..Squad::new(load.workload, vec![load.node.clone()], load.spec.threads)
             })
@@ -290,7 +385,11 @@ impl<'a> Loads<'a> {
         line.say("connecting the load");
         let mut crew = Crew::open(&squads, clock)?;
         let gauges = crew.gauges();
-        let (halt, counted, over) = (AtomicBool::new(false), AtomicBool::new(false), AtomicBool::new(false));
+        let (halt, counted, over) = (
+            AtomicBool::new(false),
+            AtomicBool::new(false),
+            AtomicBool::new(false),
+        );
         let (result, results) = thread::scope(|scope| {
             let ended = EndOnDrop(&halt);
             let (halt, counted, over) = (&halt, &counted, &over);
@@ -313,8 +412,12 @@ impl<'a> Loads<'a> {
             drop(ended);
             (result, loading.join())
         });
-        let results =
-            results.map_err(|_| Failure::failed("a thread of the load ended unexpectedly", "please report this as a defect"))?;
+        let results = results.map_err(|_| {
+            Failure::failed(
+                "a thread of the load ended unexpectedly",
+                "please report this as a defect",
+            )
+        })?;
         if let Some(error) = results.iter().find_map(|result| result.failure.clone()) {
             return Err(error.into());
         }

@@ -7,7 +7,11 @@ fn gtid(number: u64) -> Gtid {
 }
 
 fn arrival(number: u64, at: i64) -> Arrival {
-    Arrival { gtid: gtid(number), at: Some(Nanos(at)), set: 1 }
+    Arrival {
+        gtid: gtid(number),
+        at: Some(Nanos(at)),
+        set: 1,
+    }
 }
 
 struct Pair {
@@ -17,17 +21,26 @@ struct Pair {
 
 impl Pair {
     fn new(executed: &str) -> Self {
-        Self { matcher: Matcher::new(1, executed, None).unwrap(), matches: Vec::new() }
+        Self {
+            matcher: Matcher::new(1, executed, None).unwrap(),
+            matches: Vec::new(),
+        }
     }
 
     fn primary(&mut self, number: u64, at: i64) {
         let matches = &mut self.matches;
-        self.matcher.primary(&arrival(number, at), &mut |one| matches.push(one)).unwrap();
+        self.matcher
+            .primary(&arrival(number, at), &mut |one| matches.push(one))
+            .unwrap();
     }
 
     fn replica(&mut self, number: u64, at: i64) {
         let matches = &mut self.matches;
-        self.matcher.replica(0, &arrival(number, at), Nanos(at), &mut |one| matches.push(one)).unwrap();
+        self.matcher
+            .replica(0, &arrival(number, at), Nanos(at), &mut |one| {
+                matches.push(one)
+            })
+            .unwrap();
     }
 
     fn lags(&self) -> Vec<i64> {
@@ -91,14 +104,27 @@ fn what_a_replica_leaves_out_is_counted_when_many_have_followed() {
 fn unheard_arrivals_have_no_lag_and_are_counted() {
     let mut pair = Pair::new("");
     let matches = &mut Vec::new();
-    let unheard = Arrival { at: None, ..arrival(1, 0) };
-    pair.matcher.primary(&unheard, &mut |one| matches.push(one)).unwrap();
+    let unheard = Arrival {
+        at: None,
+        ..arrival(1, 0)
+    };
+    pair.matcher
+        .primary(&unheard, &mut |one| matches.push(one))
+        .unwrap();
     pair.replica(1, 10);
     pair.primary(2, 20);
-    let unheard = Arrival { at: None, ..arrival(2, 0) };
-    pair.matcher.replica(0, &unheard, Nanos(30), &mut |one| matches.push(one)).unwrap();
+    let unheard = Arrival {
+        at: None,
+        ..arrival(2, 0)
+    };
+    pair.matcher
+        .replica(0, &unheard, Nanos(30), &mut |one| matches.push(one))
+        .unwrap();
     assert!(matches.is_empty() && pair.matches.is_empty());
-    assert_eq!((pair.matcher.unmatched(0).unheard, pair.matcher.pending(0)), (2, 0));
+    assert_eq!(
+        (pair.matcher.unmatched(0).unheard, pair.matcher.pending(0)),
+        (2, 0)
+    );
 }
 
 #[test]
@@ -109,7 +135,10 @@ fn a_hole_in_the_replicas_stream() {
     }
     pair.replica(1, 20);
     pair.matcher.restart(0);
-    assert_eq!((pair.matcher.unmatched(0).unheard, pair.matcher.pending(0)), (9, 0));
+    assert_eq!(
+        (pair.matcher.unmatched(0).unheard, pair.matcher.pending(0)),
+        (9, 0)
+    );
     pair.primary(11, 30);
     pair.replica(11, 40);
     assert_eq!(pair.lags(), [10, 10]);

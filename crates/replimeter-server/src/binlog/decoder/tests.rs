@@ -29,7 +29,12 @@ fn decode(pieces: impl Iterator<Item = Vec<u8>>) -> (Whole, Result<(), StreamErr
             space[..count].copy_from_slice(&rest[..count]);
             rest = &rest[count..];
             result = decoder.filled(count, Nanos(time as i64), &mut |arrived: Arrived<'_>| {
-                whole.transactions.push((arrived.gtid, arrived.bytes, arrived.commit, arrived.tables.to_vec()));
+                whole.transactions.push((
+                    arrived.gtid,
+                    arrived.bytes,
+                    arrived.commit,
+                    arrived.tables.to_vec(),
+                ));
                 whole.stamps.push(arrived.arrived.0);
             });
             if result.is_err() {
@@ -48,30 +53,65 @@ fn pieces(bytes: &[u8], size: usize) -> impl Iterator<Item = Vec<u8>> {
 fn a_mariadb_stream() {
     let (whole, result, decoder) = decode(pieces(MARIADB, 1 << 20));
     result.unwrap();
-    let gtids: Vec<String> = whole.transactions.iter().map(|one| one.0.unwrap().to_string()).collect();
-    let numbers: Vec<u64> = gtids.iter().map(|gtid| gtid.rsplit('-').next().unwrap().parse().unwrap()).collect();
-    assert_eq!(numbers, (5..=20).collect::<Vec<_>>(), "each once and in order: {gtids:?}");
+    let gtids: Vec<String> = whole
+        .transactions
+        .iter()
+        .map(|one| one.0.unwrap().to_string())
+        .collect();
+    let numbers: Vec<u64> = gtids
+        .iter()
+        .map(|gtid| gtid.rsplit('-').next().unwrap().parse().unwrap())
+        .collect();
+    assert_eq!(
+        numbers,
+        (5..=20).collect::<Vec<_>>(),
+        "each once and in order: {gtids:?}"
+    );
     assert!(whole.transactions.iter().all(|one| one.2.is_none()));
     let tables = decoder.tables().unwrap();
     let insert = tables.name(whole.transactions[3].3[0]).unwrap();
     assert_eq!(insert, ("s", "t"));
     assert_eq!(decoder.counts().rotations, 1);
-    assert_eq!((decoder.counts().unknown, decoder.counts().partial_tables), (0, 0));
-    assert_eq!(decoder.position(), &Position { file: "binlog.000002".to_owned(), offset: 2614 });
+    assert_eq!(
+        (decoder.counts().unknown, decoder.counts().partial_tables),
+        (0, 0)
+    );
+    assert_eq!(
+        decoder.position(),
+        &Position {
+            file: "binlog.000002".to_owned(),
+            offset: 2614
+        }
+    );
 }
 
 #[test]
 fn a_mysql_stream_with_tags_and_compression() {
     let (whole, result, decoder) = decode(pieces(MYSQL, 1 << 20));
     result.unwrap();
-    let gtids: Vec<String> = whole.transactions.iter().map(|one| one.0.unwrap().to_string()).collect();
-    let numbers: Vec<&str> = gtids.iter().map(|gtid| gtid.split_once(':').unwrap().1).collect();
+    let gtids: Vec<String> = whole
+        .transactions
+        .iter()
+        .map(|one| one.0.unwrap().to_string())
+        .collect();
+    let numbers: Vec<&str> = gtids
+        .iter()
+        .map(|gtid| gtid.split_once(':').unwrap().1)
+        .collect();
     let plain: Vec<String> = (5..=19).map(|number| number.to_string()).collect();
     assert_eq!(numbers[..15], plain);
     assert_eq!(numbers[15..], ["batch:1", "batch:2", "batch:3"]);
     // Commits are in order and written here.
-    let times: Vec<CommitTimes> = whole.transactions.iter().map(|one| one.2.unwrap()).collect();
-    assert!(times.iter().all(|time| time.original_us == time.immediate_us));
+    let times: Vec<CommitTimes> = whole
+        .transactions
+        .iter()
+        .map(|one| one.2.unwrap())
+        .collect();
+    assert!(
+        times
+            .iter()
+            .all(|time| time.original_us == time.immediate_us)
+    );
     assert!(times.is_sorted_by_key(|time| time.immediate_us));
     let tables = decoder.tables().unwrap();
     // The compressed ones too.
@@ -79,7 +119,13 @@ fn a_mysql_stream_with_tags_and_compression() {
         assert_eq!(tables.name(one.3[0]), Some(("s", "t")));
     }
     assert_eq!(decoder.counts().partial_tables, 0);
-    assert_eq!(decoder.position(), &Position { file: "binlog.000002".to_owned(), offset: 3501 });
+    assert_eq!(
+        decoder.position(),
+        &Position {
+            file: "binlog.000002".to_owned(),
+            offset: 3501
+        }
+    );
 }
 
 #[test]
@@ -130,7 +176,13 @@ fn gtid(number: u64) -> Vec<u8> {
 #[test]
 fn a_huge_event_is_passed_over_and_not_kept() {
     const ROWS: u8 = 30;
-    for size in [CAPACITY, FULL_PACKET - HEADER - 2, FULL_PACKET - HEADER - 1, FULL_PACKET - HEADER, 40 << 20] {
+    for size in [
+        CAPACITY,
+        FULL_PACKET - HEADER - 2,
+        FULL_PACKET - HEADER - 1,
+        FULL_PACKET - HEADER,
+        40 << 20,
+    ] {
         let mut sequence = 1;
         let mut stream = packets(kind::MARIADB_GTID, &gtid(7), &mut sequence);
         stream.extend(packets(ROWS, &vec![0xaa; size], &mut sequence));
@@ -145,24 +197,41 @@ fn a_huge_event_is_passed_over_and_not_kept() {
 
 #[test]
 fn errors_and_ends_are_told() {
-    let mut packet = vec![0, 0, 0, 1, 0xff, 0xd4, 0x04, b'#', b'H', b'Y', b'0', b'0', b'0'];
+    let mut packet = vec![
+        0, 0, 0, 1, 0xff, 0xd4, 0x04, b'#', b'H', b'Y', b'0', b'0', b'0',
+    ];
     packet.extend_from_slice(b"purged");
     packet[0] = packet.len() as u8 - 4;
     let (_, result, _) = decode(std::iter::once(packet));
-    let want = StreamError::Refused { code: 1236, state: "HY000".to_owned(), message: "purged".to_owned() };
+    let want = StreamError::Refused {
+        code: 1236,
+        state: "HY000".to_owned(),
+        message: "purged".to_owned(),
+    };
     assert_eq!(result, Err(want));
     let (_, result, _) = decode(std::iter::once(vec![5, 0, 0, 1, 0xfe, 0, 0, 2, 0]));
     assert_eq!(result, Err(StreamError::Ended));
     // A length that is not the packet's, a lost packet, and a text that is no stream.
     let mut stream = MYSQL.to_vec();
     stream[4 + 1 + 9] ^= 1;
-    assert!(matches!(decode(pieces(&stream, 999)).1, Err(StreamError::Corrupt { .. })));
-    let first = 4 + usize::from(MYSQL[0]);
     assert!(matches!(
-        decode(std::iter::once([&MYSQL[..first], &MYSQL[first * 2..]].concat())).1,
+        decode(pieces(&stream, 999)).1,
         Err(StreamError::Corrupt { .. })
     ));
-    assert!(decode(std::iter::once(b"HTTP/1.1 400 Bad Request\r\n".to_vec())).0.transactions.is_empty());
+    let first = 4 + usize::from(MYSQL[0]);
+    assert!(matches!(
+        decode(std::iter::once(
+            [&MYSQL[..first], &MYSQL[first * 2..]].concat()
+        ))
+        .1,
+        Err(StreamError::Corrupt { .. })
+    ));
+    assert!(
+        decode(std::iter::once(b"HTTP/1.1 400 Bad Request\r\n".to_vec()))
+            .0
+            .transactions
+            .is_empty()
+    );
 }
 
 #[test]
