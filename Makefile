@@ -1,13 +1,15 @@
 # `make` alone says what there is.
 .DEFAULT_GOAL := help
-.PHONY: help demo test build servers lint unit suites bench tools docs book deb reproduce clean
+.PHONY: help demo test test-all build servers lint unit suites bench tools docs book deb reproduce clean
 
 CARGO ?= cargo
 DENY := target/tools/bin/cargo-deny
 
 help:
 	@echo 'make demo      get what is missing, measure a real replica, write a page'
-	@echo 'make test      every check and test, on real servers and in a real browser'
+	@echo 'make test      lint, unit tests, and every behaviour once on real servers and in a real browser'
+	@echo 'make test GROUP=stale   one group of tests on real servers (LONG=1: its long ones too)'
+	@echo 'make test-all  the same and what needs repetition or length'
 	@echo 'make build     target/release/replimeter'
 	@echo 'make servers   unpack MariaDB and MySQL into a private folder (Debian, Ubuntu)'
 	@echo 'make deb       target/deb/replimeter_VERSION_ARCH.deb (Debian, Ubuntu)'
@@ -40,13 +42,24 @@ lint:
 	$(DENY) --log-level error check licenses bans sources
 
 unit:
-	$(CARGO) test --release --locked --workspace --exclude replimeter-suites
+	$(CARGO) test --release --locked --workspace --lib --bins
 
-# One suite at a time: servers that run beside each other spoil each other's timing.
+# Which tests on real servers run: all, or those of GROUP; with LONG the long ones too. All of the workspace is named at
+# each build, since other libraries would be compiled for a part of it.
+SELECTED := $(if $(GROUP),$(GROUP)::) $(if $(LONG),--include-ignored)
+
 suites: build tools
-	$(CARGO) test --release --locked --package replimeter-suites -- --test-threads=1
+	$(CARGO) test --release --locked --workspace --test suites --no-run
+	scripts/run-suites $(CARGO) test --release --locked --workspace --test suites -- $(SELECTED)
 
+ifdef GROUP
+test: suites
+else
 test: lint unit suites
+endif
+
+test-all:
+	$(MAKE) test LONG=1
 
 # `make bench DEMO=--demo` also times `make demo` from a fresh clone; `make bench
 # PARTS="shapes links"` does only those (starts, shapes, links, floor, memory,
@@ -70,8 +83,10 @@ reproduce: build
 	scripts/get-servers all
 	scripts/make-reproduced
 
-deb: build
-	scripts/make-deb target/deb
+# Built as the release is, but with line numbers, which go into a package of their own.
+deb:
+	$(CARGO) build --profile packaged --locked
+	scripts/make-deb target/deb packaged
 
 clean:
 	$(CARGO) clean

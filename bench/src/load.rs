@@ -86,6 +86,7 @@ pub(crate) fn load() {
     let workload = Workload::named("point-select").unwrap();
     let set = fill(
         node,
+        &[],
         &workload,
         Size::Rows(ROWS),
         FILLERS,
@@ -266,7 +267,7 @@ fn replimeter(node: &Node, workload: &str, connections: u32) -> Turn {
         .unwrap();
     let (text, share) = watched(child);
     let document: Value = serde_json::from_str(&text).unwrap();
-    let row = &document["results"][0];
+    let row = &document["results"]["rows"][0];
     assert_eq!(row["failed"], 0, "{row:#}");
     let per_s = row["throughput"]["mean"].as_f64().unwrap();
     Turn {
@@ -469,6 +470,7 @@ fn filling(node: &Node) {
     for _ in 0..rounds().min(3) {
         let set = fill(
             node,
+            &[],
             &workload,
             Size::Rows(rows),
             FILLERS,

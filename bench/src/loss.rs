@@ -25,7 +25,7 @@ fn interval(value: &Value) -> String {
 }
 
 fn show(document: &Value) {
-    for row in document["results"].as_array().into_iter().flatten() {
+    for row in document["results"]["rows"].as_array().into_iter().flatten() {
         let name = format!(
             "{} {}",
             row["shape"].as_str().unwrap_or_default(),
@@ -116,7 +116,7 @@ pub(crate) fn exposure() {
                 .iter()
                 .for_each(|option| args.extend(["--server-option", *option]));
             let document = run(&args);
-            let row = &document["results"][0];
+            let row = &document["results"]["rows"][0];
             let rate = number(row, "committed") / (number(&document, "measured_us") / 1e6);
             let mean = number(&row["transactions"], "mean");
             line(

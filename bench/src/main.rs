@@ -260,7 +260,7 @@ fn floor() {
             "1000",
             "--json",
         ]);
-        let floor = &document["floors"][0];
+        let floor = &document["results"]["floors"][0];
         let p50 = |key: &str| floor[key]["p50_us"].as_f64().unwrap();
         let (idle, at_ack) = (p50("point_select"), p50("point_select_at_ack"));
         idle_width.push(p50("error_us") / idle);

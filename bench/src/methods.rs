@@ -15,7 +15,7 @@ pub(crate) fn calibrate() {
             "poll,wait,tap",
             "--json",
         ]);
-        for row in document["results"].as_array().expect("rows") {
+        for row in document["results"]["rows"].as_array().expect("rows") {
             let Some(error) = row["error_p50_us"].as_f64() else {
                 continue;
             };
@@ -70,7 +70,7 @@ pub(crate) fn writes() {
             "--json",
         ];
         let document = run(&[&["lag"], &args[..], &quick[..], &paced[..]].concat());
-        let row = &document["results"][0];
+        let row = &document["results"]["rows"][0];
         let seconds = document["measured_us"].as_f64().expect("a time") / 1e6;
         let rate = row["rounds"].as_f64().expect("rounds") / seconds;
         let missing = &row["missing"];

@@ -101,7 +101,7 @@ fn opening(page: &Path, folder: &Path) -> f64 {
     let copy = folder.join("timed.html");
     fs::write(&copy, text.replace("</body>", timed)).expect("it writes");
     let profile = tempfile::tempdir_in(folder).expect("a folder");
-    let output = Command::new(browser())
+    let output = Command::new(browser().expect("no Chromium on PATH"))
         .args([
             "--headless",
             "--no-sandbox",

@@ -98,7 +98,7 @@ pub(crate) fn links() {
             &args[..],
         ]
         .concat());
-        document["results"][0]["from_ack"]["p50_us"]
+        document["results"]["rows"][0]["from_ack"]["p50_us"]
             .as_f64()
             .expect("enough rounds for a median")
     };

@@ -99,7 +99,9 @@ pub(crate) fn stale() {
                 "--json",
             ],
         );
-        let tool = tool["results"][0]["rounds_per_s"].as_f64().expect("a rate");
+        let tool = tool["results"]["rows"][0]["rounds_per_s"]
+            .as_f64()
+            .expect("a rate");
         let hand = by_hand(&sandbox);
         ratios.push(tool / hand);
         ours.push(tool);
@@ -124,7 +126,7 @@ pub(crate) fn stale() {
         "--json",
     ];
     let document = run(&sandbox, &curve);
-    let late = document["results"][0]["offset_error"]["p99_us"]
+    let late = document["results"]["rows"][0]["offset_error"]["p99_us"]
         .as_f64()
         .expect("a figure");
     line(
@@ -145,7 +147,7 @@ pub(crate) fn stale() {
             "--json",
         ];
         let document = run(sandbox, &sync);
-        let row = &document["results"][0];
+        let row = &document["results"]["rows"][0];
         let violations = &row["violations"];
         let bound = violations["read_your_writes_percent_high"]
             .as_f64()

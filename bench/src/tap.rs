@@ -33,7 +33,7 @@ pub(crate) fn tap() {
         ("off", "5ms"),
     ] {
         let document = under_load(real_time, rest);
-        let row = &document["results"][0];
+        let row = &document["results"]["rows"][0];
         let of = |name: &str| row[name].as_u64().unwrap();
         let rate = of("transactions") as f64 / WRITING.as_secs_f64();
         let share = of("matched") as f64 / of("transactions").max(1) as f64 * 100.0;
@@ -48,13 +48,15 @@ pub(crate) fn tap() {
             format!("{share:.4}"),
             "100",
         );
-        let cpu = document["cpu_us_per_transaction"].as_f64().unwrap();
+        let cpu = document["results"]["cpu_us_per_transaction"]
+            .as_f64()
+            .unwrap();
         line(
             &format!("{what}: our CPU per transaction (µs)"),
             format!("{cpu:.2}"),
             "≤ 4",
         );
-        for stream in document["streams"].as_array().unwrap() {
+        for stream in document["results"]["streams"].as_array().unwrap() {
             let name = stream["name"].as_str().unwrap();
             let cpu = stream["cpu_us_per_transaction"]
                 .as_f64()

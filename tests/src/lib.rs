@@ -1,7 +1,14 @@
 //! What the suites share: running the tool as a user would, and real servers to
 //! point it at.
 
+mod folders;
+pub mod harness;
 pub mod made_up;
+pub mod net;
+mod shared;
+
+pub use folders::{binary, folder, home, private_home, scratch};
+pub use shared::{Shared, shared};
 
 use std::{
     ffi::{OsStr, OsString},
@@ -19,44 +26,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use replimeter_model::{engine::Engine, sandbox::SandboxSpec, schema};
+use replimeter_model::{engine::Engine, sandbox::SandboxSpec, schema::PLAN};
 use replimeter_sandbox::{Home, Install, Member, Sandbox, SandboxError, Search, Settings};
 use replimeter_server::{Node, Session};
 use serde_json::Value;
 
-/// The release binary that `make` builds: what is measured must not be a debug
-/// build.
-#[must_use]
-pub fn binary() -> PathBuf {
-    let target = std::env::current_exe().unwrap();
-    let release = target
-        .ancestors()
-        .find(|folder| folder.join("deps").is_dir())
-        .unwrap()
-        .to_owned();
-    let binary = release.join("replimeter");
-    assert!(
-        binary.exists(),
-        "{} is missing: run the suites with `make test`",
-        binary.display()
-    );
-    binary
-}
-
-/// Replimeter's private folder, where `make servers` puts its binaries.
-#[must_use]
-pub fn home() -> PathBuf {
-    let named = std::env::var_os("REPLIMETER_HOME").map(PathBuf::from);
-    named.unwrap_or_else(|| {
-        if rustix::process::geteuid().is_root() {
-            return PathBuf::from("/var/cache/replimeter");
-        }
-        let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
-        cache
-            .unwrap_or_else(|| PathBuf::from(std::env::var_os("HOME").unwrap()).join(".cache"))
-            .join("replimeter")
-    })
-}
+use crate::folders::common_home;
 
 /// How the tool ended and what it said.
 #[derive(Debug)]
@@ -156,7 +131,9 @@ pub fn assert_valid(name: &str, value: &Value) {
 /// Where something is not as one of our schemas says.
 #[must_use]
 pub fn violations(name: &str, value: &Value) -> Vec<String> {
-    let mut schema = schema::schema(name).unwrap_or_else(|| panic!("there is no schema `{name}`"));
+    let path = net::repository().join(format!("docs/schema/{name}.json"));
+    let text = fs::read_to_string(path).unwrap_or_else(|error| panic!("schema `{name}`: {error}"));
+    let mut schema: Value = serde_json::from_str(&text).unwrap();
     close(&mut schema);
     let validator = jsonschema::validator_for(&schema)
         .unwrap_or_else(|error| panic!("the schema {name}: {error}"));
@@ -202,13 +179,16 @@ pub fn assert_run_described(run: &Path) {
 pub fn assert_plan_described(text: &str) {
     let plan: toml::Table =
         toml::from_str(text).unwrap_or_else(|error| panic!("{error} in {text}"));
-    assert_valid(schema::PLAN, &serde_json::to_value(plan).unwrap());
+    assert_valid(PLAN, &serde_json::to_value(plan).unwrap());
 }
 
 /// A folder to run the tool in, away from the user's own settings.
 #[derive(Debug)]
 pub struct Tool {
-    folder: tempfile::TempDir,
+    /// Removed with everything in it.
+    _outer: tempfile::TempDir,
+    folder: PathBuf,
+    home: PathBuf,
 }
 
 impl Default for Tool {
@@ -221,15 +201,33 @@ impl Tool {
     /// A new folder.
     #[must_use]
     pub fn new() -> Self {
+        let outer = folders::folder();
+        let folder = outer.path().join("work");
+        fs::create_dir(&folder).unwrap();
+        let home = private_home(outer.path());
         Self {
-            folder: tempfile::tempdir().unwrap(),
+            _outer: outer,
+            folder,
+            home,
         }
     }
 
     /// The folder.
     #[must_use]
     pub fn folder(&self) -> &Path {
-        self.folder.path()
+        &self.folder
+    }
+
+    /// Its private folder: its own sandboxes, the servers and templates that all tests share.
+    #[must_use]
+    pub fn home(&self) -> &Path {
+        &self.home
+    }
+
+    /// The database servers that it has started and that run.
+    #[must_use]
+    pub fn servers(&self) -> Vec<i32> {
+        servers_below(&self.home().join("sandboxes"))
     }
 
     /// The tool with these arguments, not yet started.
@@ -243,7 +241,7 @@ impl Tool {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         command
-            .env("REPLIMETER_HOME", home())
+            .env("REPLIMETER_HOME", self.home())
             .env("HOME", self.folder())
             .env_remove("MYSQL_PWD")
             .env("COLUMNS", "100");
@@ -317,7 +315,7 @@ pub fn until(what: &str, limit: Duration, mut holds: impl FnMut() -> bool) {
     let began = Instant::now();
     while !holds() {
         assert!(began.elapsed() < limit, "not within {limit:?}: {what}");
-        thread::sleep(Duration::from_millis(5));
+        thread::sleep(Duration::from_millis(20));
     }
 }
 
@@ -339,7 +337,7 @@ pub fn start(shape: &str, options: &[&str]) -> Sandbox {
 /// # Errors
 /// As starting a sandbox has them.
 pub fn start_spec(spec: SandboxSpec) -> Result<Sandbox, SandboxError> {
-    let home = Home::at(home()).unwrap();
+    let home = Home::at(common_home().to_owned()).unwrap();
     let search = search(&home, spec.servers.clone());
     Sandbox::start(
         &Settings {
@@ -364,14 +362,16 @@ fn search(home: &Home, servers: Option<PathBuf>) -> Search {
     }
 }
 
+/// What a test that needs [`servers_with_a_clock_to_set`] says without them.
+pub const NO_FAKETIME: &str = "libfaketime is missing; on Debian: apt-get install libfaketime";
+
 /// A folder for `--servers` or `--replica-server` with a server whose calendar
-/// clock [`set_clock`] sets; its other clocks stay right.
+/// clock [`set_clock`] sets; its other clocks stay right. `None` without libfaketime.
 #[must_use]
-pub fn servers_with_a_clock_to_set(engine: Engine) -> PathBuf {
+pub fn servers_with_a_clock_to_set(engine: Engine) -> Option<PathBuf> {
     let library = ["x86_64-linux-gnu", "aarch64-linux-gnu"]
         .map(|triplet| format!("/usr/lib/{triplet}/faketime/libfaketimeMT.so.1"));
-    let library = library.iter().find(|path| Path::new(path).exists());
-    let library = library.expect("libfaketime is missing: run scripts/get-test-tools (on Debian: apt-get install libfaketime)");
+    let library = library.iter().find(|path| Path::new(path).exists())?;
     let home = Home::at(home()).unwrap();
     let install =
         Install::find(&search(&home, None), Some(engine)).unwrap_or_else(|error| panic!("{error}"));
@@ -400,7 +400,7 @@ pub fn servers_with_a_clock_to_set(engine: Engine) -> PathBuf {
         real.join(" ")
     );
     if fs::read_to_string(&program).is_ok_and(|found| found == script) {
-        return folder;
+        return Some(folder);
     }
     let _ = fs::remove_dir_all(&folder);
     for inside in ["bin", "share", "lib/mysql"] {
@@ -418,7 +418,7 @@ pub fn servers_with_a_clock_to_set(engine: Engine) -> PathBuf {
     fs::write(&made, script).unwrap();
     fs::set_permissions(&made, fs::Permissions::from_mode(0o755)).unwrap();
     fs::rename(&made, program).unwrap();
-    folder
+    Some(folder)
 }
 
 /// Sets the clock of a server from [`servers_with_a_clock_to_set`] ahead of the
@@ -472,17 +472,13 @@ pub fn password(node: &Node) -> &str {
 }
 
 /// Chromium, by whatever name it has on PATH.
-///
-/// # Panics
-/// When there is none.
 #[must_use]
-pub fn browser() -> PathBuf {
+pub fn browser() -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap();
     let names = ["chromium", "chromium-browser", "google-chrome"];
-    let found = std::env::split_paths(&path)
+    std::env::split_paths(&path)
         .flat_map(|folder| names.map(|name| folder.join(name)))
-        .find(|program| program.exists());
-    found.expect("no Chromium on PATH: `make test` gets it on Debian as root; otherwise install the package chromium")
+        .find(|program| program.exists())
 }
 
 /// Process ids of database servers whose data lies below a folder.
@@ -515,7 +511,7 @@ pub fn servers_of(tool: &Child) -> Vec<i32> {
             .and_then(|rest| rest.split_whitespace().nth(1))
             == Some(parent.as_str())
     };
-    servers_below(&home()).into_iter().filter(ours).collect()
+    servers_below(scratch()).into_iter().filter(ours).collect()
 }
 
 /// A server that was started again in the place of a sandbox's; ends with this.

@@ -3,15 +3,18 @@
 
 use std::{fs, path::Path};
 
+use replimeter_model::random::Random;
 use replimeter_model::{
     manifest::{MANIFEST_SCHEMA, Manifest},
     plan::Method,
-    record::{LAG_SCHEMA, LagDocument, TargetRecord},
+    record::{LagDocument, TargetRecord},
     sample::{Beside, LagSample, Phase, Sighting, Write},
     time::Nanos,
 };
-use replimeter_report::samples::SamplesWriter;
-use replimeter_stats::random::Random;
+use replimeter_report::{
+    rows::{RowFile, Rows},
+    samples::Samples,
+};
 
 /// How the samples are drawn: lognormal, each alike to its neighbour.
 #[derive(Debug, Clone, Copy)]
@@ -50,10 +53,9 @@ impl Default for MadeUp {
 pub fn lag_run(dir: &Path, of: MadeUp) {
     fs::create_dir(dir).unwrap();
     let mut random = Random::new(of.seed);
-    let mut writer = SamplesWriter::create(&dir.join("samples.parquet"), "null").unwrap();
-    writer
-        .begin("async:1", vec!["replica1".to_owned()])
-        .unwrap();
+    let columns = Samples::new("async:1", vec!["replica1".to_owned()]);
+    let mut file = RowFile::create::<Samples>(&dir.join("samples.parquet")).unwrap();
+    let mut rows = Rows::new(columns);
     let mut state = random.normal();
     let fresh = (1.0 - of.correlation * of.correlation).sqrt();
     for seq in 0..of.count {
@@ -85,25 +87,30 @@ pub fn lag_run(dir: &Path, of: MadeUp) {
             send,
             ack: send + insert,
         };
-        writer
-            .write(&LagSample {
-                replica: 0,
-                method: Method::Poll,
-                write,
-                sighting: Some(sighting),
-                untold: false,
-            })
-            .unwrap();
+        rows.add(LagSample {
+            replica: 0,
+            method: Method::Poll,
+            write,
+            sighting: Some(sighting),
+            untold: false,
+        });
+        for batch in rows.take_full() {
+            file.write(&batch).unwrap();
+        }
     }
-    writer.finish().unwrap();
+    for batch in rows.take_all() {
+        file.write(&batch).unwrap();
+    }
+    file.finish().unwrap();
     let target = TargetRecord {
         shape: "async:1".to_owned(),
         modes: vec!["async".to_owned()],
         ..TargetRecord::default()
     };
     let document = LagDocument {
-        schema: LAG_SCHEMA.to_owned(),
-        answer: "Made up.".to_owned(),
+        schema: "replimeter.lag/1".to_owned(),
+        command: "lag".to_owned(),
+        headline: "Made up.".to_owned(),
         started_at: "2026-01-01T00:00:00Z".to_owned(),
         target,
         ..LagDocument::default()

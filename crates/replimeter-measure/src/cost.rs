@@ -18,14 +18,17 @@ use replimeter_server::{
         self, galera, group,
         semi_sync::{self, PrimaryState},
     },
+    source::Member,
 };
+use serde::{Deserialize, Serialize};
 
 use crate::{
     MeasureError,
     backlog::position::Position,
     clock::Clock,
+    heed,
     load::{Crew, DataSet, Filled, Second, Squad, SquadResult, Workload, fill},
-    resources::{Meter, Metered},
+    resources::Meter,
     survey::Surveyed,
 };
 
@@ -41,7 +44,7 @@ const LOOK: Duration = Duration::from_millis(10);
 const LIMIT: Duration = Duration::from_secs(1);
 
 /// A block of a load.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Block {
     /// What the load came to.
     pub result: SquadResult,
@@ -66,12 +69,19 @@ pub struct Cell {
     pub length: Duration,
 }
 
-/// What is told of what goes on.
-pub struct Listener<'a> {
+/// What happens in the course of a cell.
+#[derive(Debug)]
+pub enum Event {
     /// Operations a second, about once a second.
-    pub rate: &'a mut dyn FnMut(f64),
+    Rate(f64),
     /// A block, whole.
-    pub block: &'a mut dyn FnMut(Block) -> Result<(), String>,
+    Block(Box<Block>),
+}
+
+/// What the caller does with the cell as it goes.
+pub struct Listener<'a> {
+    /// Takes every event; an error ends the cell.
+    pub on: &'a mut dyn FnMut(Event) -> Result<(), String>,
     /// The user's wish to end.
     pub stop: &'a AtomicBool,
 }
@@ -104,7 +114,7 @@ impl<'a> Bench<'a> {
     /// # Errors
     /// When a server does not answer, or the tables cannot be made.
     pub fn open(
-        servers: Vec<Metered>,
+        servers: &[Member],
         kind: CostKind,
         workload: &'a Workload,
         size: Size,
@@ -126,7 +136,15 @@ impl<'a> Bench<'a> {
             name: server.node.name.clone(),
             session: server.session,
         });
-        let data = fill(&nodes[0], workload, size, FILLERS, filled, stop)?;
+        let data = fill(
+            &nodes[0],
+            &nodes[1..],
+            workload,
+            size,
+            FILLERS,
+            filled,
+            stop,
+        )?;
         data.await_on(&nodes[1..], SETTLE, stop)?;
         Ok(Self {
             kind,
@@ -176,15 +194,13 @@ impl<'a> Bench<'a> {
         let deadline = Instant::now() + SETTLE;
         while let Some((name, behind)) = self.behind()?.into_iter().find(|(_, behind)| *behind > 0)
         {
-            if stop.load(Ordering::Relaxed) {
-                return Err(MeasureError::Interrupted);
-            }
+            heed(stop)?;
             if Instant::now() > deadline {
                 self.verify()?;
                 return Err(self.session.unfit(
                     "cannot begin the next measurement",
                     format!("{name} has not applied {behind} transactions after {} s", SETTLE.as_secs()),
-                    "does it keep up at all? `replimeter lag --backlog` measures that; measure for a shorter time (--for), or with fewer threads",
+                    "does it keep up at all? `replimeter backlog` measures that; measure for a shorter time (--for), or with fewer threads",
                 ).into());
             }
             thread::sleep(LOOK);
@@ -212,32 +228,37 @@ impl<'a> Bench<'a> {
             ..Squad::new(self.workload, vec![self.writer.clone()], cell.threads)
         };
         let mut crew = Crew::open(&[squad], &self.clock)?;
-        let Listener { rate, block, stop } = listener;
+        let Listener { on, stop } = listener;
         let mut last = Nanos(0);
-        let mut second = |second: &Second| {
+        let mut rate = |second: &Second, on: &mut dyn FnMut(Event) -> Result<(), String>| {
             // Another stretch begins at 0 again.
             let since = if second.at > last {
                 second.at - last
             } else {
                 second.at
             };
+            last = second.at;
             let operations = second.squads.first().map_or(0, |squad| squad.operations);
             if since > Nanos(0) {
-                rate(operations as f64 * 1e9 / since.0 as f64);
+                // Whoever does not want to hear more says so at the next block.
+                let _ = on(Event::Rate(operations as f64 * 1e9 / since.0 as f64));
             }
-            last = second.at;
         };
         if !cell.ramp.is_zero() {
             // By itself, so that the meter's readings enclose counted time only.
             one(
-                crew.stretch(Duration::ZERO, cell.ramp, stop, &mut second),
+                crew.stretch(Duration::ZERO, cell.ramp, stop, &mut |second| {
+                    rate(second, on)
+                }),
                 &self.session,
             )?;
         }
         for _ in 0..cell.blocks {
             self.await_semi_sync(stop)?;
             let before = (self.meter.read(), self.semi_sync()?);
-            let results = crew.stretch(Duration::ZERO, cell.length, stop, &mut second);
+            let results = crew.stretch(Duration::ZERO, cell.length, stop, &mut |second| {
+                rate(second, on)
+            });
             let after = self.meter.read();
             let behind = self.behind();
             let result = one(results, &self.session)?;
@@ -250,13 +271,13 @@ impl<'a> Bench<'a> {
                 _ => None,
             };
             let uses = self.meter.between(&before.0, &after);
-            block(Block {
+            let block = Block {
                 result,
                 uses,
                 behind: behind?,
                 void,
-            })
-            .map_err(MeasureError::Sink)?;
+            };
+            on(Event::Block(Box::new(block))).map_err(MeasureError::Sink)?;
         }
         self.verify()?;
         Ok(())
@@ -274,9 +295,7 @@ impl<'a> Bench<'a> {
     fn await_semi_sync(&mut self, stop: &AtomicBool) -> Result<(), MeasureError> {
         let deadline = Instant::now() + RECOVERY;
         while let Some(state) = self.semi_sync()?.filter(|state| !state.active) {
-            if stop.load(Ordering::Relaxed) {
-                return Err(MeasureError::Interrupted);
-            }
+            heed(stop)?;
             if Instant::now() > deadline {
                 return Err(self.session.unfit(
                     "does not replicate semi-synchronously",

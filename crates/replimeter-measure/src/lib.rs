@@ -18,12 +18,20 @@ pub mod offset;
 pub mod pacing;
 pub mod preflight;
 pub mod priority;
+pub mod record;
 pub mod resources;
 pub mod scale;
 pub mod stale;
 pub mod stamp;
 pub mod survey;
+mod sync;
 pub mod table;
 pub mod tap;
 
 pub use error::MeasureError;
+pub(crate) use error::heed;
+
+/// The only schema that is ever written to.
+pub const SCHEMA: &str = "replimeter";
+/// The table of the lag measurement.
+pub const TABLE: &str = "lag_probe";

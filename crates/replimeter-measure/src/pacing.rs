@@ -1,10 +1,14 @@
 //! Waiting for a point in time without missing it by a sleeping core.
 
-use std::{thread, time::Duration};
+use std::{
+    sync::atomic::AtomicBool,
+    thread,
+    time::{Duration, Instant},
+};
 
 use replimeter_model::time::Nanos;
 
-use crate::clock::Clock;
+use crate::{MeasureError, clock::Clock, heed};
 
 /// How long before the point sleeping ends and spinning begins. Longer would
 /// take a core from the servers just before the write that is measured.
@@ -30,6 +34,30 @@ pub fn wait_until(clock: &Clock, point: Nanos, stopped: impl Fn() -> bool) -> bo
                 std::hint::spin_loop();
             }
         }
+    }
+}
+
+/// Asks until there is an answer, with pauses; `None` when there was none in time.
+///
+/// # Errors
+/// Those of `ask`, and when the user ends the run.
+pub(crate) fn poll<T>(
+    patience: Duration,
+    pause: Duration,
+    stop: &AtomicBool,
+    mut ask: impl FnMut() -> Result<Option<T>, MeasureError>,
+) -> Result<Option<T>, MeasureError> {
+    let deadline = Instant::now() + patience;
+    loop {
+        let answer = ask()?;
+        if answer.is_some() {
+            return Ok(answer);
+        }
+        heed(stop)?;
+        if Instant::now() >= deadline {
+            return Ok(None);
+        }
+        thread::sleep(pause);
     }
 }
 

@@ -24,14 +24,18 @@ use replimeter_server::{
         self,
         semi_sync::{self, PrimaryState},
     },
+    source::Member,
 };
+use serde::{Deserialize, Serialize};
 
 use crate::{
     MeasureError,
     backlog::position::Position,
     clock::Clock,
+    heed,
     load::{Crew, DataSet, Filled, ScriptError, Second, Squad, SquadResult, Workload, fill},
-    resources::{Meter, Metered, Watch},
+    pacing::poll,
+    resources::{Meter, Watch},
 };
 
 /// Threads that fill the data set.
@@ -75,16 +79,16 @@ impl Workloads {
 }
 
 /// What one kind of operation came to in a block.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Part {
     /// `insert`, `select` or `update`.
-    pub kind: &'static str,
+    pub kind: String,
     /// The load's figures.
     pub result: SquadResult,
 }
 
 /// One block: a phase for some time.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Block {
     /// What ran.
     pub phase: ScalePhase,
@@ -171,7 +175,7 @@ impl<'a> Field<'a> {
     /// # Errors
     /// When a server does not answer, or the data set cannot be made.
     pub fn open(
-        servers: Vec<Metered>,
+        servers: &[Member],
         plan: &'a ScalePlan,
         workloads: &'a Workloads,
         clock: &Clock,
@@ -198,7 +202,15 @@ impl<'a> Field<'a> {
             .iter()
             .map(|replica| replica.node.clone())
             .collect();
-        let mut data = fill(&writer, &workloads.insert, plan.size, FILLERS, filled, stop)?;
+        let mut data = fill(
+            &writer,
+            &nodes,
+            &workloads.insert,
+            plan.size,
+            FILLERS,
+            filled,
+            stop,
+        )?;
         data.await_on(&nodes, SETTLE + 10 * data.took, stop)?;
         let readers = match plan.reads {
             Reads::Primary => vec![writer.clone()],
@@ -206,7 +218,9 @@ impl<'a> Field<'a> {
             Reads::Replicas => nodes,
             Reads::All => servers.iter().map(|server| server.node.clone()).collect(),
         };
-        let reads_only = servers.iter().any(|server| server.role == Role::Replica)
+        let reads_only = servers
+            .iter()
+            .any(|server| server.role == Some(Role::Replica))
             && plan.reads == Reads::Replicas;
         let meter = Meter::open(servers, clock)?;
         let mut warnings = meter.warnings();
@@ -245,67 +259,17 @@ impl<'a> Field<'a> {
         stop: &AtomicBool,
     ) -> Result<Block, Broken> {
         let before = self.semi_sync(stop)?;
-        let mut squads = Vec::new();
-        let mut kinds = Vec::new();
-        if let Some(updates) = phase.writes() {
-            let (kind, workload) = if updates {
-                ("update", &self.workloads.update)
-            } else {
-                ("insert", &self.workloads.insert)
-            };
-            kinds.push(kind);
-            squads.push(Squad {
-                data: Some(&self.data),
-                ..Squad::new(workload, vec![self.writer.clone()], self.plan.threads)
-            });
-        }
-        if phase.reads() {
-            kinds.push("select");
-            squads.push(Squad {
-                data: Some(&self.data),
-                reads_only: self.reads_only,
-                ..Squad::new(
-                    &self.workloads.select,
-                    self.readers.clone(),
-                    self.plan.threads,
-                )
-            });
-        }
+        let (ramp, length) = (self.plan.warm_up.0, self.plan.duration.0);
+        let (kinds, squads) = self.squads(phase);
         let mut crew = Crew::open(&squads, &self.clock)?;
         crew.measure_limit(LIMIT);
-        let (ramp, length) = (self.plan.warm_up.0, self.plan.duration.0);
         let results = crew.stretch(ramp, length, stop, &mut |second| step(Step::Load(second)));
         let ended = Instant::now();
         drop(crew);
-        // Behind the last reading nothing is known.
-        let _ = self.watch.read();
-        let began = results
-            .iter()
-            .map(|result| result.began)
-            .min()
-            .unwrap_or_default();
-        let counted = results
-            .iter()
-            .map(|result| result.counted)
-            .max()
-            .unwrap_or_default();
         let failure = results.iter().find_map(|result| result.failure.clone());
         let interrupted =
             stop.load(Ordering::Relaxed) || results.iter().any(|result| result.interrupted);
-        let mut block = Block {
-            phase,
-            parts: kinds
-                .into_iter()
-                .zip(results)
-                .map(|(kind, result)| Part { kind, result })
-                .collect(),
-            began,
-            counted,
-            uses: self.watch.over(began, began + counted),
-            course: self.course(began, counted),
-            caught_up: None,
-            void: None,
-        };
+        let mut block = self.measured(phase, kinds, results);
         let broken = match failure {
             Some(failure) => Some(MeasureError::from(failure)),
             None if interrupted => Some(MeasureError::Interrupted),
@@ -332,6 +296,65 @@ impl<'a> Field<'a> {
                 error,
                 until_then: Some(Box::new(block)),
             }),
+        }
+    }
+
+    /// Who writes and who reads in a phase, and what each is called.
+    fn squads(&self, phase: ScalePhase) -> (Vec<&'static str>, Vec<Squad<'_>>) {
+        let mut squads = Vec::new();
+        let mut kinds = Vec::new();
+        if let Some(updates) = phase.writes() {
+            let (kind, workload) = if updates {
+                ("update", &self.workloads.update)
+            } else {
+                ("insert", &self.workloads.insert)
+            };
+            kinds.push(kind);
+            squads.push(Squad {
+                data: Some(&self.data),
+                ..Squad::new(workload, vec![self.writer.clone()], self.plan.threads)
+            });
+        }
+        if phase.reads() {
+            kinds.push("select");
+            squads.push(Squad {
+                data: Some(&self.data),
+                reads_only: self.reads_only,
+                ..Squad::new(
+                    &self.workloads.select,
+                    self.readers.clone(),
+                    self.plan.threads,
+                )
+            });
+        }
+        (kinds, squads)
+    }
+
+    /// A block of these results, with what the servers used meanwhile.
+    fn measured(
+        &mut self,
+        phase: ScalePhase,
+        kinds: Vec<&'static str>,
+        results: Vec<SquadResult>,
+    ) -> Block {
+        // Behind the last reading nothing is known.
+        let _ = self.watch.read();
+        let began = results.iter().map(|result| result.began).min();
+        let counted = results.iter().map(|result| result.counted).max();
+        let (began, counted) = (began.unwrap_or_default(), counted.unwrap_or_default());
+        let part = |(kind, result): (&str, SquadResult)| Part {
+            kind: kind.to_owned(),
+            result,
+        };
+        Block {
+            phase,
+            parts: kinds.into_iter().zip(results).map(part).collect(),
+            began,
+            counted,
+            uses: self.watch.over(began, began + counted),
+            course: self.course(began, counted),
+            caught_up: None,
+            void: None,
         }
     }
 
@@ -364,9 +387,7 @@ impl<'a> Field<'a> {
                 if behind == 0 {
                     break;
                 }
-                if stop.load(Ordering::Relaxed) {
-                    return Err(MeasureError::Interrupted);
-                }
+                heed(stop)?;
                 if told.elapsed() > Duration::from_millis(200) {
                     told = Instant::now();
                     step(Step::CatchingUp(behind));
@@ -414,28 +435,22 @@ impl<'a> Field<'a> {
         if self.plan.mode.mode() != Mode::SemiSync || self.followers.is_empty() {
             return Ok(None);
         }
-        let deadline = Instant::now() + RECOVERY;
-        loop {
-            let state = semi_sync::state(&mut self.session)?.0;
-            if state.as_ref().is_some_and(|state| state.active) {
-                return Ok(state);
-            }
-            if stop.load(Ordering::Relaxed) {
-                return Err(MeasureError::Interrupted);
-            }
-            if Instant::now() > deadline {
-                let cause = format!(
-                    "it fell back to asynchronous replication and was not back after {} s",
-                    RECOVERY.as_secs()
-                );
-                let hint = "is a replica overloaded? lower the load, or raise the time-out (--server-option)";
-                return Err(self
-                    .session
-                    .unfit("does not replicate semi-synchronously", cause, hint)
-                    .into());
-            }
-            thread::sleep(LOOK);
-        }
+        let session = &mut self.session;
+        let active = poll(RECOVERY, LOOK, stop, || {
+            let state = semi_sync::state(session)?.0;
+            Ok(state.filter(|state| state.active))
+        })?;
+        active.map(Some).ok_or_else(|| {
+            let cause = format!(
+                "it fell back to asynchronous replication and was not back after {} s",
+                RECOVERY.as_secs()
+            );
+            let hint =
+                "is a replica overloaded? lower the load, or raise the time-out (--server-option)";
+            session
+                .unfit("does not replicate semi-synchronously", cause, hint)
+                .into()
+        })
     }
 
     /// Why a block is not of semi-synchronous replication alone.

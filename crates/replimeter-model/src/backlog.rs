@@ -1,18 +1,13 @@
-//! A replica that has to catch up: what was asked for, and what came of it.
+//! The record of a `backlog` run: how replicas catch up.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{load::Rate, span::Span};
-
-/// A backlog to be made and measured.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BacklogPlan {
-    /// How long the applier stands still under the load.
-    pub grow: Span,
-    /// Numbers of applier workers, one after another; empty for the replica's own.
-    pub workers: Vec<u32>,
-}
+use crate::{
+    envelope::Envelope,
+    load::{LoadRecord, Rate},
+    plan::BacklogSettings,
+};
 
 /// What a replica's applier was doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -27,6 +22,16 @@ pub enum BacklogPhase {
 }
 
 impl BacklogPhase {
+    /// As in the record.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Growing => "growing",
+            Self::WithLoad => "with-load",
+            Self::WithoutLoad => "without-load",
+        }
+    }
+
     /// In words.
     #[must_use]
     pub fn words(self) -> &'static str {
@@ -95,4 +100,24 @@ pub struct BacklogRow {
     pub complete: bool,
     /// The course of it.
     pub windows: Vec<BacklogWindow>,
+}
+
+/// The record of a `backlog` run.
+pub type BacklogDocument = Envelope<BacklogSettings, BacklogResults>;
+
+/// What a `backlog` run came to.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct BacklogResults {
+    /// The figures, a row for each replica and number of workers.
+    pub rows: Vec<BacklogRow>,
+    /// The loads, in the order of the shapes.
+    pub load: Vec<LoadRecord>,
+}
+
+impl BacklogDocument {
+    /// Whether several shapes stand side by side.
+    #[must_use]
+    pub fn several(&self) -> bool {
+        self.target.modes.len() > 1
+    }
 }

@@ -4,13 +4,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    plan::CalibrateSpec,
-    record::{ClientRecord, Distribution, Floor, RunStatus, TargetRecord},
-    warning::Warning,
+    envelope::Envelope,
+    plan::CalibrateSettings,
+    record::{Distribution, Floor},
 };
-
-/// The schema's name and version in every `calibrate` document.
-pub const CALIBRATE_SCHEMA: &str = "replimeter.calibrate/1";
 
 /// What one method made of one injected delay on one replica.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -42,33 +39,14 @@ pub struct CalibrateRow {
     pub error_p50_range: Option<[f64; 2]>,
 }
 
-/// The whole document of a `calibrate` run.
+/// The record of a `calibrate` run.
+pub type CalibrateDocument = Envelope<CalibrateSettings, CalibrateResults>;
+
+/// What a `calibrate` run came to.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct CalibrateDocument {
-    /// [`CALIBRATE_SCHEMA`].
-    pub schema: String,
-    /// Where the run is kept.
-    pub run_dir: String,
-    /// What the plan calls itself.
-    pub title: Option<String>,
-    /// Whether it came to its end.
-    pub status: RunStatus,
-    /// What ended a failed run.
-    pub error: Option<String>,
-    /// The finding in one sentence.
-    pub answer: String,
-    /// When it began (RFC 3339, UTC).
-    pub started_at: String,
-    /// What was measured.
-    pub target: TargetRecord,
-    /// The resolved settings.
-    pub settings: CalibrateSpec,
+pub struct CalibrateResults {
     /// A row per replica, method and delay.
-    pub results: Vec<CalibrateRow>,
+    pub rows: Vec<CalibrateRow>,
     /// What each method itself adds.
     pub floors: Vec<Floor>,
-    /// The client's own limits.
-    pub client: ClientRecord,
-    /// What a reader must know to trust the figures.
-    pub warnings: Vec<Warning>,
 }

@@ -185,17 +185,18 @@ pub enum Outcome {
     NotJudged,
 }
 
-/// What a condition fails by.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum FailWhen {
-    /// The whole interval is beyond the limit.
-    #[default]
-    Proven,
-    /// The figure itself is, whatever its interval.
-    Estimated,
-    /// Any of the interval is: it must be shown to be within the limit.
-    Possible,
+one_of! {
+    /// What a condition fails by.
+    #[derive(Default)]
+    pub enum FailWhen {
+        /// All of the interval is beyond the limit: noise does not fail
+        #[default]
+        Proven = "proven",
+        /// The figure itself is, whatever its interval: noise may fail
+        Estimated = "estimated",
+        /// Any of the interval is: what is not shown to be well fails
+        Possible = "possible",
+    }
 }
 
 /// A condition of `--fail-if`, for one figure.

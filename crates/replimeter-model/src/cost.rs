@@ -7,22 +7,19 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     engine::Engine,
+    envelope::Envelope,
     estimate::Estimate,
     load::{LoadError, Rate},
-    plan::CostSpec,
-    record::{Distribution, RunStatus, TargetRecord},
+    plan::CostSettings,
+    record::Distribution,
     resources::PerOperation,
-    sandbox::WaitPoint,
     shape::Shape,
     suggest,
-    warning::Warning,
 };
 
-/// The schema's name and version in every `cost` document.
-pub const COST_SCHEMA: &str = "replimeter.cost/1";
-
 /// What is on the price list.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum CostKind {
     /// A lone server without a binary log: what all others are held against.
     None,
@@ -274,30 +271,21 @@ serde_as_text!(
     "examples": ["all", "none,binlog,async,semi-sync", "mysql/async,mysql/group:3"]
 );
 
-/// How much of a commit is on the disk when it is acknowledged; for all modes alike.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Durability {
-    /// Nothing is flushed at a commit: written to the system, which loses it with its power.
-    #[default]
-    Relaxed,
-    /// Redo and binary log are flushed at every commit.
-    Strict,
-    /// Whatever the server does by itself.
-    ServerDefault,
+one_of! {
+    /// How much of a commit is on the disk when it is acknowledged; for all modes alike.
+    #[derive(Default)]
+    pub enum Durability {
+        /// innodb_flush_log_at_trx_commit=2, sync_binlog=0
+        #[default]
+        Relaxed = "relaxed",
+        /// innodb_flush_log_at_trx_commit=1, sync_binlog=1
+        Strict = "strict",
+        /// Nothing is set
+        ServerDefault = "server-default",
+    }
 }
 
 impl Durability {
-    /// The word for it.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Relaxed => "relaxed",
-            Self::Strict => "strict",
-            Self::ServerDefault => "server-default",
-        }
-    }
-
     /// The server options that make it.
     #[must_use]
     pub fn options(self) -> &'static [&'static str] {
@@ -450,15 +438,6 @@ pub fn label(mode: &str, wait_point: Option<&str>) -> String {
     wait_point.map_or_else(|| mode.to_owned(), |point| format!("{mode} {point}"))
 }
 
-/// The name of a wait point in records.
-#[must_use]
-pub fn wait_point_name(point: WaitPoint) -> &'static str {
-    match point {
-        WaitPoint::AfterCommit => "after-commit",
-        WaitPoint::AfterSync => "after-sync",
-    }
-}
-
 /// What one mode adds to the one that it is built on: the price in steps.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CostStep {
@@ -572,33 +551,16 @@ pub struct BlockRecord {
     pub behind: Option<u64>,
 }
 
-/// The whole document of a `cost` run.
+/// The record of a `cost` run.
+pub type CostDocument = Envelope<CostSettings, CostResults>;
+
+/// What a `cost` run came to.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct CostDocument {
-    /// [`COST_SCHEMA`].
-    pub schema: String,
-    /// Where the run is kept.
-    pub run_dir: String,
-    /// What the plan calls itself.
-    pub title: Option<String>,
-    /// Whether it came to its end.
-    pub status: RunStatus,
-    /// What ended a failed run.
-    pub error: Option<String>,
-    /// The finding.
-    pub answer: String,
-    /// When it began (RFC 3339, UTC).
-    pub started_at: String,
-    /// How long it took from its beginning to its end.
-    pub measured_us: f64,
-    /// What was measured.
-    pub target: TargetRecord,
-    /// The resolved settings.
-    pub settings: CostSpec,
+pub struct CostResults {
+    /// A row for each mode, number of threads and distance.
+    pub rows: Vec<CostRow>,
     /// What durability means: the settings in effect, for each engine.
     pub durability: Vec<String>,
-    /// A row for each mode, number of threads and distance.
-    pub results: Vec<CostRow>,
     /// What each mode adds to the one that it is built on.
     pub steps: Vec<CostStep>,
     /// The modes' starts in their order.
@@ -607,12 +569,6 @@ pub struct CostDocument {
     pub self_test: Option<SelfTest>,
     /// Modes that were left out, and why.
     pub left_out: Vec<String>,
-    /// This machine's cores, which client and servers share.
-    pub cores: u64,
-    /// Whether every core was kept from halting.
-    pub keep_awake: bool,
-    /// What a reader must know to trust the figures.
-    pub warnings: Vec<Warning>,
 }
 
 impl CostDocument {
@@ -620,8 +576,9 @@ impl CostDocument {
     #[must_use]
     pub fn several_engines(&self) -> bool {
         self.results
+            .rows
             .iter()
-            .any(|row| row.engine != self.results[0].engine)
+            .any(|row| row.engine != self.results.rows[0].engine)
     }
 
     /// How people call a row's mode in this document.

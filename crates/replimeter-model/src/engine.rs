@@ -1,7 +1,10 @@
 //! The families of servers.
 
+use serde::{Deserialize, Serialize};
+
 /// A family of servers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Engine {
     /// MariaDB Server.
     MariaDb,

@@ -3,14 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    plan::ExposureSpec,
-    record::{Distribution, RunStatus, TargetRecord},
-    warning::Warning,
-};
-
-/// The schema's name and version in every `exposure` document.
-pub const EXPOSURE_SCHEMA: &str = "replimeter.exposure/1";
+use crate::{envelope::Envelope, plan::ExposureSettings, record::Distribution};
 
 /// How an amount is distributed over the looks at it, which are evenly spaced in time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -100,7 +93,7 @@ impl ExposureWindow {
 }
 
 /// One look.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ExposureSample {
     /// When it ended, since the run's beginning.
     pub at_us: f64,
@@ -118,39 +111,16 @@ pub struct ExposureSample {
     pub semi_sync: Option<bool>,
 }
 
-/// The whole document of an `exposure` run.
+/// The record of an `exposure` run.
+pub type ExposureDocument = Envelope<ExposureSettings, ExposureResults>;
+
+/// What an `exposure` run came to.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct ExposureDocument {
-    /// [`EXPOSURE_SCHEMA`].
-    pub schema: String,
-    /// Where the run is kept.
-    pub run_dir: String,
-    /// What the plan calls itself.
-    pub title: Option<String>,
-    /// Whether it came to its end.
-    pub status: RunStatus,
-    /// What ended a failed run.
-    pub error: Option<String>,
-    /// The finding in one sentence.
-    pub answer: String,
-    /// When it began (RFC 3339, UTC).
-    pub started_at: String,
-    /// How long was looked.
-    pub measured_us: f64,
-    /// What was measured.
-    pub target: TargetRecord,
-    /// The resolved settings.
-    pub settings: ExposureSpec,
+pub struct ExposureResults {
     /// The figures, one row.
-    pub results: Vec<ExposureRow>,
+    pub rows: Vec<ExposureRow>,
     /// The course of the run; neighbouring windows are joined when there are many.
     pub windows: Vec<ExposureWindow>,
     /// Rows that our own writers inserted meanwhile; null without them.
     pub written: Option<u64>,
-    /// Whether every core was kept from halting.
-    pub keep_awake: bool,
-    /// Whether the measuring threads had real-time priority.
-    pub real_time: bool,
-    /// What a reader must know to trust the figures.
-    pub warnings: Vec<Warning>,
 }

@@ -6,11 +6,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    plan::LoadingSpec,
-    record::{Distribution, RunStatus, TargetRecord},
-    resources::PerOperation,
+    envelope::Envelope, plan::LoadingSettings, record::Distribution, resources::PerOperation,
     suggest,
-    warning::Warning,
 };
 
 /// The most threads of one load.
@@ -425,9 +422,6 @@ pub struct LoadRecord {
     pub client: ClientUse,
 }
 
-/// The schema's name and version in every `load` document.
-pub const LOAD_SCHEMA: &str = "replimeter.load/1";
-
 /// A data set that a load ran on.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DataRecord {
@@ -457,37 +451,16 @@ pub struct LoadRow {
     pub servers: Vec<PerOperation>,
 }
 
-/// The whole document of a `load` run.
+/// The record of a `load` run.
+pub type LoadDocument = Envelope<LoadingSettings, LoadResults>;
+
+/// What a `load` run came to.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct LoadDocument {
-    /// [`LOAD_SCHEMA`].
-    pub schema: String,
-    /// Where the run is kept.
-    pub run_dir: String,
-    /// What the plan calls itself.
-    pub title: Option<String>,
-    /// Whether it came to its end.
-    pub status: RunStatus,
-    /// What ended a failed run.
-    pub error: Option<String>,
-    /// The finding in one sentence.
-    pub answer: String,
-    /// When it began (RFC 3339, UTC).
-    pub started_at: String,
-    /// How long it was counted, all together.
-    pub measured_us: f64,
-    /// The servers.
-    pub target: TargetRecord,
-    /// The settings, with every default.
-    pub settings: LoadingSpec,
+pub struct LoadResults {
+    /// For each number of threads, in order, each workload.
+    pub rows: Vec<LoadRow>,
     /// The data.
     pub data: Vec<DataRecord>,
-    /// For each number of threads, in order, each workload.
-    pub results: Vec<LoadRow>,
-    /// Whether this machine's idle cores were kept from halting.
-    pub keep_awake: bool,
-    /// What a reader must know.
-    pub warnings: Vec<Warning>,
 }
 
 #[cfg(test)]

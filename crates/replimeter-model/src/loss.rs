@@ -3,14 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    plan::LossSpec,
-    record::{Distribution, RunStatus, TargetRecord},
-    warning::Warning,
-};
-
-/// The schema's name and version in every `loss` document.
-pub const LOSS_SCHEMA: &str = "replimeter.loss/1";
+use crate::{envelope::Envelope, plan::LossSettings, record::Distribution};
 
 /// How a count is distributed over crashes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -172,36 +165,17 @@ pub struct LossRow {
     pub fallen_back: u64,
 }
 
-/// The whole document of a `loss` run.
+/// The record of a `loss` run.
+pub type LossDocument = Envelope<LossSettings, LossResults>;
+
+/// What a `loss` run came to.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct LossDocument {
-    /// [`LOSS_SCHEMA`].
-    pub schema: String,
-    /// Where the run is kept.
-    pub run_dir: String,
-    /// What the plan calls itself.
-    pub title: Option<String>,
-    /// Whether it came to its end.
-    pub status: RunStatus,
-    /// What ended a failed run.
-    pub error: Option<String>,
-    /// The finding in one sentence.
-    pub answer: String,
-    /// When it began (RFC 3339, UTC).
-    pub started_at: String,
-    /// What was crashed.
-    pub target: TargetRecord,
-    /// The resolved settings.
-    pub settings: LossSpec,
+pub struct LossResults {
     /// The figures, a row for each way of replicating.
-    pub results: Vec<LossRow>,
+    pub rows: Vec<LossRow>,
     /// Every crash; also in `samples.parquet`.
     pub crashes: Vec<CrashRecord>,
     /// Semi-synchronous primaries waited so long for an acknowledgement; null when none was
     /// crashed, or the user chose.
     pub semi_sync_timeout_us: Option<f64>,
-    /// Whether every core was kept from halting.
-    pub keep_awake: bool,
-    /// What a reader must know to trust the figures.
-    pub warnings: Vec<Warning>,
 }

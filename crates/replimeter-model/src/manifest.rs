@@ -177,6 +177,14 @@ pub struct SandboxRecord {
     pub command_lines: BTreeMap<String, Vec<String>>,
 }
 
+impl SandboxRecord {
+    /// Returns whether the data lay in memory, where a flush costs nothing.
+    #[must_use]
+    pub fn in_memory(&self) -> bool {
+        self.file_system == "tmpfs"
+    }
+}
+
 /// Variables that decide what replication costs; they come before all the others.
 pub const NOTABLE: [&str; 36] = [
     "binlog_format",

@@ -1,4 +1,4 @@
-//! The record of a `lag` run: what `--json` prints and `summary.json` keeps.
+//! The results of a `lag` run, and what the records of all runs have.
 //!
 //! Every time is a number in microseconds and its name ends in `_us`; what the
 //! sample cannot carry is null.
@@ -6,12 +6,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    backlog::BacklogRow, load::LoadRecord, plan::LagSpec, stages::Stages, warning::Warning,
-};
-
-/// The schema's name and version in every `lag` document.
-pub const LAG_SCHEMA: &str = "replimeter.lag/1";
+use crate::{envelope::Envelope, load::LoadRecord, plan::LagSettings, stages::Stages};
 
 /// How a set of times is distributed.
 ///
@@ -343,7 +338,7 @@ pub enum RunStatus {
 /// What limits the client itself.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ClientRecord {
-    /// How late the writes started against their schedule.
+    /// How late the writes started against their schedule; empty without one.
     pub start_lateness: Distribution,
     /// Whether every core was kept from halting.
     pub keep_awake: bool,
@@ -351,6 +346,8 @@ pub struct ClientRecord {
     pub real_time: bool,
     /// One reading of the measuring clock, smallest step seen.
     pub clock_step_us: f64,
+    /// This machine's cores, which client and sandboxes share.
+    pub cores: u64,
 }
 
 /// Rows that were not seen in time, each counted once though several methods looked
@@ -368,47 +365,23 @@ pub fn missing_rows<'a>(rows: impl Iterator<Item = &'a LagRow>) -> u64 {
     most.values().sum()
 }
 
-/// The whole document of a `lag` run.
+/// The record of a `lag` run.
+pub type LagDocument = Envelope<LagSettings, LagResults>;
+
+/// What a `lag` run came to.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct LagDocument {
-    /// [`LAG_SCHEMA`].
-    pub schema: String,
-    /// Where the run is kept.
-    pub run_dir: String,
-    /// What the plan calls itself.
-    pub title: Option<String>,
-    /// Whether it came to its end.
-    pub status: RunStatus,
-    /// What ended a failed run.
-    pub error: Option<String>,
-    /// The finding in one sentence.
-    pub answer: String,
-    /// When it began (RFC 3339, UTC).
-    pub started_at: String,
-    /// How long the counted part took.
-    pub measured_us: f64,
-    /// What was measured.
-    pub target: TargetRecord,
-    /// The resolved settings.
-    pub settings: LagSpec,
+pub struct LagResults {
+    /// The figures, a row per replica and payload size.
+    pub rows: Vec<LagRow>,
     /// Rounds that were measured but not counted.
     pub warm_up_rounds: u64,
-    /// The figures, a row per replica and payload size.
-    pub results: Vec<LagRow>,
     /// What each method itself adds, on each shape; empty when it was switched off.
     pub floors: Vec<Floor>,
     /// The loads that ran meanwhile, in the order of the shapes.
     #[serde(default)]
     pub load: Vec<LoadRecord>,
-    /// How replicas caught up; no rounds were measured then.
-    #[serde(default)]
-    pub backlog: Vec<BacklogRow>,
-    /// The client's own limits.
-    pub client: ClientRecord,
     /// Experiment 1's table, per replica; empty without a sweep.
     pub size_sweep: Vec<SweepTable>,
-    /// What a reader must know to trust the figures.
-    pub warnings: Vec<Warning>,
 }
 
 impl LagDocument {
@@ -422,8 +395,9 @@ impl LagDocument {
     #[must_use]
     pub fn several_methods(&self) -> bool {
         self.results
+            .rows
             .iter()
-            .any(|row| row.method != self.results[0].method)
+            .any(|row| row.method != self.results.rows[0].method)
     }
 
     /// How people tell a replica's series from the others.

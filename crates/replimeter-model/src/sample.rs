@@ -1,9 +1,12 @@
 //! One observation of a lag measurement.
 
+use serde::{Deserialize, Serialize};
+
 use crate::{plan::Method, time::Nanos};
 
 /// Which part of a run a sample belongs to; only [`Phase::Measure`] counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Phase {
     /// The primary observed as if it were its own replica.
     Floor,
@@ -47,7 +50,7 @@ impl Phase {
 }
 
 /// The write of one row on the primary. All points are on the run's clock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Write {
     /// The row's sequence number, unique in the run, from 1.
     pub seq: u64,
@@ -70,7 +73,7 @@ pub struct Write {
 }
 
 /// A row seen on a replica, somewhere in (`after`, `until`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sighting {
     /// The row's sequence number.
     pub seq: u64,
@@ -89,7 +92,8 @@ pub struct Sighting {
 }
 
 /// What a method knows of a sighting besides its time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Beside {
     /// Nothing.
     #[default]
@@ -106,7 +110,7 @@ pub enum Beside {
 }
 
 /// A write and what one replica made of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LagSample {
     /// The replica's index in the target.
     pub replica: usize,

@@ -3,115 +3,24 @@
 
 use std::{collections::BTreeSet, fmt, path::PathBuf, str::FromStr};
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
 use crate::{
     engine::Engine,
+    server_option::NodeOption,
     shape::{Mode, Shape},
     span::Span,
-    target::{ServerOption, ServerOptionError},
 };
 
-/// A server option for all servers of a sandbox, or for one: `[NODE:]name=value`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NodeOption {
-    /// The server it is for (`replica1`), or every replica (`replicas`); all servers when `None`.
-    pub node: Option<String>,
-    /// The option.
-    pub option: ServerOption,
-}
-
-/// Stands for every replica in front of a server option.
-const REPLICAS: &str = "replicas";
-
-impl NodeOption {
-    /// Whether it is for the server of this name.
-    #[must_use]
-    pub fn is_for(&self, name: &str) -> bool {
-        match self.node.as_deref() {
-            None => true,
-            Some(REPLICAS) => name.starts_with("replica"),
-            Some(node) => node == name,
-        }
+one_of! {
+    /// When a semi-synchronous primary waits for its replicas' acknowledgement.
+    pub enum WaitPoint {
+        /// After the commit in the engine: other clients may see the row before
+        AfterCommit = "after-commit",
+        /// Before the commit in the engine: nobody sees what no replica has
+        AfterSync = "after-sync",
     }
-}
-
-impl FromStr for NodeOption {
-    type Err = ServerOptionError;
-
-    fn from_str(text: &str) -> Result<Self, ServerOptionError> {
-        let name_ends = text.find('=').unwrap_or(text.len());
-        let Some((node, option)) = text[..name_ends]
-            .split_once(':')
-            .map(|(node, _)| (node, &text[node.len() + 1..]))
-        else {
-            return Ok(Self {
-                node: None,
-                option: text.parse()?,
-            });
-        };
-        let known = [
-            ("replica", true),
-            ("node", true),
-            ("primary", false),
-            (REPLICAS, false),
-        ]
-        .into_iter()
-        .any(|(word, numbered)| {
-            node.strip_prefix(word).is_some_and(|rest| {
-                if numbered {
-                    !rest.starts_with('0') && rest.parse::<u32>().is_ok()
-                } else {
-                    rest.is_empty()
-                }
-            })
-        });
-        if !known {
-            return Err(ServerOptionError::Node(node.to_owned()));
-        }
-        Ok(Self {
-            node: Some(node.to_owned()),
-            option: option.parse()?,
-        })
-    }
-}
-
-impl fmt::Display for NodeOption {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.node {
-            Some(node) => write!(f, "{node}:{}", self.option),
-            None => self.option.fmt(f),
-        }
-    }
-}
-
-serde_as_text!(
-    NodeOption,
-    "description": "A server variable for all servers of a sandbox or for one, [NODE:]NAME=VALUE",
-    "examples": ["sync_binlog=1", "replica1:slave_parallel_threads=4"]
-);
-
-/// When a semi-synchronous primary waits for its replicas' acknowledgement.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum WaitPoint {
-    /// After the commit in the engine: other clients may see the row before.
-    AfterCommit,
-    /// After the binary log's flush and before the commit in the engine.
-    AfterSync,
 }
 
 impl WaitPoint {
-    /// The word for it in plans and reports.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::AfterCommit => "after-commit",
-            Self::AfterSync => "after-sync",
-        }
-    }
-
     /// The servers' own word.
     #[must_use]
     pub fn variable(self) -> &'static str {
@@ -385,20 +294,7 @@ impl SandboxSpec {
                 ));
             }
         }
-        if let Some(wanted) = common.wait_for_replicas {
-            for shape in shapes.iter().filter(|shape| shape.mode() == Mode::SemiSync) {
-                if wanted == 0 || wanted >= shape.servers() {
-                    return Err(format!(
-                        "{shape} cannot wait for {wanted} replicas; it can for 1 to {}",
-                        shape.servers() - 1
-                    ));
-                }
-                if shape.engine() == Some(Engine::MariaDb) && wanted > 1 {
-                    return Err("MariaDB waits for the first replica only; a number to wait for is MySQL's (mysql/semi-sync:N)"
-                        .to_owned());
-                }
-            }
-        }
+        common.check_waiting(shapes)?;
         let one = |shape: &Shape| Self {
             shape: *shape,
             server_options: common
@@ -424,6 +320,25 @@ impl SandboxSpec {
             cpus: common.cpus,
         };
         Ok(shapes.iter().map(one).collect())
+    }
+
+    /// Refuses to wait for replicas that are not there, or on an engine that waits for one.
+    fn check_waiting(&self, shapes: &[Shape]) -> Result<(), String> {
+        let Some(wanted) = self.wait_for_replicas else {
+            return Ok(());
+        };
+        for shape in shapes.iter().filter(|shape| shape.mode() == Mode::SemiSync) {
+            if wanted == 0 || wanted >= shape.servers() {
+                return Err(format!(
+                    "{shape} cannot wait for {wanted} replicas; it can for 1 to {}",
+                    shape.servers() - 1
+                ));
+            }
+            if shape.engine() == Some(Engine::MariaDb) && wanted > 1 {
+                return Err("MariaDB waits for the first replica only; a number to wait for is MySQL's (mysql/semi-sync:N)".to_owned());
+            }
+        }
+        Ok(())
     }
 }
 
@@ -522,30 +437,6 @@ mod tests {
 
     fn shapes(texts: &[&str]) -> Vec<Shape> {
         texts.iter().map(|text| text.parse().unwrap()).collect()
-    }
-
-    #[test]
-    fn options_for_one_server_and_for_all() {
-        let one: NodeOption = "replica1:slave-parallel-threads=4".parse().unwrap();
-        assert!(one.is_for("replica1") && !one.is_for("replica2") && !one.is_for("primary"));
-        assert_eq!(one.to_string(), "replica1:slave_parallel_threads=4");
-        let all: NodeOption = "init_connect=SET a:=1".parse().unwrap();
-        assert!(all.node.is_none() && all.is_for("node3"));
-        assert!(
-            "replicas:sync_binlog=0"
-                .parse::<NodeOption>()
-                .unwrap()
-                .is_for("replica9")
-        );
-        for text in [
-            "replica:x=1",
-            "replica0:x=1",
-            "master:x=1",
-            "replica1:port=1",
-            "node1:",
-        ] {
-            assert!(text.parse::<NodeOption>().is_err(), "{text}");
-        }
     }
 
     #[test]

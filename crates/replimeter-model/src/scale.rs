@@ -4,16 +4,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    estimate::Estimate,
-    load::LoadError,
-    plan::ScaleSpec,
-    record::{Distribution, RunStatus, TargetRecord},
-    resources::PerOperation,
-    warning::Warning,
+    envelope::Envelope, estimate::Estimate, load::LoadError, plan::ScaleSettings,
+    record::Distribution, resources::PerOperation,
 };
-
-/// The schema's name and version in every `scale` document.
-pub const SCALE_SCHEMA: &str = "replimeter.scale/1";
 
 /// What one server used while a phase ran.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -186,43 +179,22 @@ pub struct ScaleFit {
     pub prediction: Option<Prediction>,
 }
 
-/// The whole document of a `scale` run.
+/// The record of a `scale` run.
+pub type ScaleDocument = Envelope<ScaleSettings, ScaleResults>;
+
+/// What a `scale` run came to.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct ScaleDocument {
-    /// [`SCALE_SCHEMA`].
-    pub schema: String,
-    /// Where the run is kept.
-    pub run_dir: String,
-    /// What the plan calls itself.
-    pub title: Option<String>,
-    /// Whether it came to its end.
-    pub status: RunStatus,
-    /// What ended a failed run.
-    pub error: Option<String>,
-    /// The finding in a few sentences.
-    pub answer: String,
-    /// When it began (RFC 3339, UTC).
-    pub started_at: String,
-    /// What was measured.
-    pub target: TargetRecord,
-    /// The resolved settings.
-    pub settings: ScaleSpec,
+pub struct ScaleResults {
+    /// A row for each number of replicas and phase.
+    pub rows: Vec<ScaleRow>,
     /// Rows of the data set.
     pub data_rows: u64,
     /// Bytes of the data set.
     pub data_bytes: u64,
-    /// Cores of the machine that everything ran on.
-    pub cores: u32,
     /// The share of the machine that each server had; null when they shared it freely.
     pub cpus_per_server: Option<String>,
     /// The order of the starts: numbers of replicas, round by round.
     pub order: Vec<Vec<u32>>,
-    /// A row for each number of replicas and phase.
-    pub results: Vec<ScaleRow>,
     /// Laws, where there are enough numbers of replicas.
     pub fits: Vec<ScaleFit>,
-    /// Whether idle cores were kept from halting.
-    pub keep_awake: bool,
-    /// What a reader must know to trust the figures.
-    pub warnings: Vec<Warning>,
 }

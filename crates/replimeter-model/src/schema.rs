@@ -5,97 +5,39 @@ use schemars::{JsonSchema, Schema, generate::SchemaSettings};
 use serde_json::{Map, Value, json};
 
 use crate::{
-    calibrate::{CALIBRATE_SCHEMA, CalibrateDocument},
     compare::{COMPARE_SCHEMA, CompareDocument},
-    cost::{COST_SCHEMA, CostDocument},
     doctor::{DOCTOR_SCHEMA, DoctorDocument},
-    exposure::{EXPOSURE_SCHEMA, ExposureDocument},
-    load::{LOAD_SCHEMA, LoadDocument},
-    loss::{LOSS_SCHEMA, LossDocument},
+    envelope::Envelope,
     manifest::{MANIFEST_SCHEMA, Manifest},
-    plan::PlanFile,
-    record::{LAG_SCHEMA, LagDocument},
+    plan::{Section, Settings, TargetSettings, with_default},
     reproduce::{REPRODUCE_SCHEMA, ReproduceDocument},
     sandboxes::{SANDBOXES_SCHEMA, SandboxesDocument},
-    scale::{SCALE_SCHEMA, ScaleDocument},
     servers::{SERVERS_SCHEMA, ServersDocument},
-    stale::{STALE_SCHEMA, StaleDocument},
-    tap::{TAP_SCHEMA, TapDocument},
 };
 
 /// What plans are.
 pub const PLAN: &str = "plan";
 
-/// Everything that has a schema: plan files, and the document of each command.
-pub const NAMES: [&str; 16] = [
-    PLAN,
-    "lag",
-    "calibrate",
-    "tap",
-    "load",
-    "scale",
-    "cost",
-    "stale",
-    "loss",
-    "exposure",
-    "compare",
-    "reproduce",
-    "doctor",
-    "servers",
-    "sandboxes",
-    "manifest",
+/// The name of a document's schema, and what makes it.
+pub type NamedSchema = (&'static str, fn() -> Value);
+
+/// The documents that are no measurement's.
+pub const OTHERS: [NamedSchema; 6] = [
+    ("compare", || {
+        document::<CompareDocument>(COMPARE_SCHEMA, &[])
+    }),
+    ("reproduce", || {
+        document::<ReproduceDocument>(REPRODUCE_SCHEMA, &[])
+    }),
+    ("doctor", || document::<DoctorDocument>(DOCTOR_SCHEMA, &[])),
+    ("servers", || {
+        document::<ServersDocument>(SERVERS_SCHEMA, &[])
+    }),
+    ("sandboxes", || {
+        document::<SandboxesDocument>(SANDBOXES_SCHEMA, &[])
+    }),
+    ("manifest", || document::<Manifest>(MANIFEST_SCHEMA, &[])),
 ];
-
-/// The JSON Schema (draft 7, which editors know best) of one of [`NAMES`].
-#[must_use]
-pub fn schema(name: &str) -> Option<Value> {
-    Some(match name {
-        PLAN => plan(),
-        "lag" => document::<LagDocument>(LAG_SCHEMA),
-        "calibrate" => document::<CalibrateDocument>(CALIBRATE_SCHEMA),
-        "tap" => document::<TapDocument>(TAP_SCHEMA),
-        "load" => document::<LoadDocument>(LOAD_SCHEMA),
-        "scale" => document::<ScaleDocument>(SCALE_SCHEMA),
-        "cost" => document::<CostDocument>(COST_SCHEMA),
-        "stale" => document::<StaleDocument>(STALE_SCHEMA),
-        "loss" => document::<LossDocument>(LOSS_SCHEMA),
-        "exposure" => document::<ExposureDocument>(EXPOSURE_SCHEMA),
-        "compare" => document::<CompareDocument>(COMPARE_SCHEMA),
-        "reproduce" => document::<ReproduceDocument>(REPRODUCE_SCHEMA),
-        "doctor" => document::<DoctorDocument>(DOCTOR_SCHEMA),
-        "servers" => document::<ServersDocument>(SERVERS_SCHEMA),
-        "sandboxes" => document::<SandboxesDocument>(SANDBOXES_SCHEMA),
-        "manifest" => document::<Manifest>(MANIFEST_SCHEMA),
-        _ => return None,
-    })
-}
-
-/// The text of [`schema`], as it is printed and kept in `docs/schema`.
-#[must_use]
-pub fn text(name: &str) -> Option<String> {
-    // A value without maps of other keys than texts can always be written.
-    schema(name)
-        .and_then(|schema| serde_json::to_string_pretty(&schema).ok())
-        .map(|text| text + "\n")
-}
-
-/// The sections of a plan in which this key stands.
-pub(crate) fn sections_of(key: &str) -> Vec<String> {
-    let schema = plan();
-    let Some(sections) = schema.get("properties").and_then(Value::as_object) else {
-        return Vec::new();
-    };
-    let has = |section: &Value| {
-        resolve(&schema, section)
-            .get("properties")
-            .is_some_and(|keys| keys.get(key).is_some())
-    };
-    sections
-        .iter()
-        .filter(|(_, section)| has(section))
-        .map(|(name, _)| name.clone())
-        .collect()
-}
 
 /// What a place in a schema stands for: references are followed, and of a value that may be
 /// null the other kind is taken.
@@ -126,22 +68,57 @@ pub fn resolve<'a>(root: &'a Value, mut part: &'a Value) -> &'a Value {
     part
 }
 
-fn plan() -> Value {
-    let generator = SchemaSettings::draft07().for_deserialize().into_generator();
-    let mut value = tidy(generator.into_root_schema_for::<PlanFile>());
+/// The JSON Schema (draft 7, which editors know best) of plan files with these sections.
+#[must_use]
+pub fn plan(sections: &[Section]) -> Value {
+    let mut generator = SchemaSettings::draft07().for_deserialize().into_generator();
+    let names: Vec<&str> = sections.iter().map(|section| section.name).collect();
+    let about = |text: &str, schema: Schema| json!({ "description": text, "allOf": [schema] });
+    let mut keys = json!({
+        "command": { "description": "The measurement", "type": "string", "enum": names },
+        "title": {
+            "description": "What the reader of the report should know it by",
+            "type": "string",
+        },
+        "target": about("What is measured", generator.subschema_for::<TargetSettings>()),
+    });
+    for section in sections {
+        let how = format!("How, for the command `{}`", section.name);
+        keys[section.name] = about(&how, (section.schema)(&mut generator));
+    }
+    let mut value = json!({
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "title": "A plan of Replimeter",
+        "description": "docs/plans.md explains every key",
+        "type": "object",
+        "properties": keys,
+        "additionalProperties": false,
+        "required": ["command"],
+        "definitions": generator.take_definitions(true),
+    });
+    tidy(&mut value, sections);
     // TOML has no null: a key is there or it is not.
     without_null(&mut value);
-    head(
-        &mut value,
-        "A plan of Replimeter",
-        "docs/plans.md explains every key",
-    );
     value
 }
 
-fn document<T: JsonSchema>(schema: &str) -> Value {
+/// The JSON Schema of the records of a measurement's runs.
+#[must_use]
+pub fn run<S: Settings, R: JsonSchema>() -> Value {
+    document::<Envelope<S, R>>(&run_schema::<S>(), &[Section::of::<S>()])
+}
+
+/// What the record of a measurement's run states as its schema.
+#[must_use]
+pub fn run_schema<S: Settings>() -> String {
+    format!("replimeter.{}/1", S::NAME)
+}
+
+/// The JSON Schema (draft 7) of a document that states this one, with the settings of these sections in it.
+fn document<T: JsonSchema>(schema: &str, settings: &[Section]) -> Value {
     let generator = SchemaSettings::draft07().for_serialize().into_generator();
-    let mut value = tidy(generator.into_root_schema_for::<T>());
+    let mut value = generator.into_root_schema_for::<T>().to_value();
+    tidy(&mut value, settings);
     if let Some(stated) = value.pointer_mut("/properties/schema") {
         *stated = json!({ "const": schema, "description": "What this document is, and in which version" });
     }
@@ -160,14 +137,17 @@ fn head(value: &mut Value, title: &str, description: &str) {
     }
 }
 
-/// Descriptions as sentences: without the line breaks and links of the source.
-fn tidy(schema: Schema) -> Value {
-    let mut value = schema.to_value();
-    each_object(&mut value, &mut |object| {
+/// Descriptions as sentences: with defaults, and without the line breaks and links of the source.
+fn tidy(value: &mut Value, settings: &[Section]) {
+    fill_defaults(value, settings);
+    each_object(value, &mut |object| {
         if let Some(Value::String(text)) = object.get_mut("description") {
-            *text = text
-                .replace("[`", "`")
-                .replace("`]", "`")
+            let mut parts = text.split("[`");
+            let first = parts.next().unwrap_or_default().to_owned();
+            let unlinked = parts.fold(first, |text, part| {
+                text + "`" + &part.replacen("`]", "`", 1)
+            });
+            *text = unlinked
                 .replace("\n\n", "\r")
                 .replace('\n', " ")
                 .replace('\r', "\n\n");
@@ -177,7 +157,22 @@ fn tidy(schema: Schema) -> Value {
             object.remove("format");
         }
     });
-    value
+}
+
+fn fill_defaults(value: &mut Value, settings: &[Section]) {
+    for section in settings {
+        let reference = (section.schema)(&mut SchemaSettings::draft07().into_generator());
+        let Some(pointer) = reference.get("$ref").and_then(Value::as_str) else {
+            continue;
+        };
+        let keys = value.pointer_mut(&format!("{}/properties", pointer.trim_start_matches('#')));
+        let defaults = (section.defaults)();
+        for (key, part) in keys.and_then(Value::as_object_mut).into_iter().flatten() {
+            if let Some(Value::String(about)) = part.get_mut("description") {
+                *about = with_default(about, key, &defaults);
+            }
+        }
+    }
 }
 
 fn without_null(value: &mut Value) {
@@ -213,54 +208,5 @@ fn each_object(value: &mut Value, change: &mut impl FnMut(&mut Map<String, Value
             .iter_mut()
             .for_each(|inner| each_object(inner, change)),
         _ => {}
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_kept_in_docs_is_what_the_types_say() {
-        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/schema");
-        let mut kept: Vec<String> = std::fs::read_dir(folder)
-            .unwrap()
-            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-            .collect();
-        kept.sort();
-        let mut names: Vec<String> = NAMES.iter().map(|name| format!("{name}.json")).collect();
-        names.sort();
-        assert_eq!(kept, names, "docs/schema: run `make docs`");
-        for name in NAMES {
-            let found = std::fs::read_to_string(format!("{folder}/{name}.json")).unwrap();
-            assert!(
-                found == text(name).unwrap(),
-                "docs/schema/{name}.json is out of date: run `make docs`"
-            );
-        }
-    }
-
-    #[test]
-    fn every_key_of_a_plan_is_described() {
-        let schema = plan();
-        let sections = schema["properties"].as_object().unwrap();
-        assert_eq!(sections.len(), 12, "{:?}", sections.keys());
-        for (name, section) in sections {
-            let section = resolve(&schema, section);
-            for (key, value) in section["properties"].as_object().into_iter().flatten() {
-                let said = value
-                    .get("description")
-                    .or_else(|| resolve(&schema, value).get("description"));
-                assert!(said.is_some(), "[{name}] {key} has no description: {value}");
-            }
-        }
-        assert!(!schema.to_string().contains("\"null\""), "{schema:#}");
-    }
-
-    #[test]
-    fn a_key_in_the_wrong_place_is_found() {
-        assert_eq!(sections_of("step-pause"), ["lag"]);
-        assert_eq!(sections_of("sandbox"), ["target"]);
-        assert!(sections_of("banana").is_empty());
     }
 }

@@ -2,11 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
-use crate::{
-    engine::Engine,
-    suggest,
-    target::{PRIMARY, replica_name},
-};
+use crate::{engine::Engine, suggest};
 
 /// The most servers a sandbox may have beside the first; more is taken for a typing mistake.
 pub const MOST_REPLICAS: u32 = 64;
@@ -160,22 +156,6 @@ impl Shape {
         } else {
             self.count + 1
         }
-    }
-
-    /// The names of its servers: `primary`, `replica1` …, or `node1` ….
-    #[must_use]
-    pub fn nodes(self) -> Vec<String> {
-        let names = 0..self.servers() as usize;
-        if self.mode.has_members() {
-            return names.map(node_name).collect();
-        }
-        names
-            .map(|index| {
-                index
-                    .checked_sub(1)
-                    .map_or_else(|| PRIMARY.to_owned(), replica_name)
-            })
-            .collect()
     }
 }
 

@@ -4,7 +4,7 @@ use std::{fmt, str::FromStr, time::Duration};
 
 use jiff::SignedDuration;
 /// A non-negative duration that reads and prints with its unit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Span(pub Duration);
 
 /// Why a text is no [`Span`].

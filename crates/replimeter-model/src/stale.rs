@@ -6,18 +6,16 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    envelope::Envelope,
     load::LoadRecord,
-    plan::StaleSpec,
-    record::{ClientRecord, Distribution, RunStatus, TargetRecord, Window},
+    plan::StaleSettings,
+    record::{Distribution, Window},
     time::Nanos,
-    warning::Warning,
 };
 
-/// The schema's name and version in every `stale` document.
-pub const STALE_SCHEMA: &str = "replimeter.stale/1";
-
 /// What a round is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum StalePhase {
     /// Not counted.
     WarmUp,
@@ -49,7 +47,8 @@ impl StalePhase {
 }
 
 /// What a round's first read on a reader was.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Verdict {
     /// It showed the write, or (with the pace `ack`) a later one of ours.
     Fresh,
@@ -75,7 +74,7 @@ impl Verdict {
 }
 
 /// What one reader showed of one round.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct StaleRead {
     /// The reader's number.
     pub reader: usize,
@@ -132,7 +131,7 @@ impl StaleRead {
 }
 
 /// One round: a write, and what every reader showed of it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct StaleRound {
     /// What it is for.
     pub phase: StalePhase,
@@ -482,39 +481,18 @@ pub struct StaleLoad {
     pub record: LoadRecord,
 }
 
-/// The whole document of a `stale` run.
+/// The record of a `stale` run.
+pub type StaleDocument = Envelope<StaleSettings, StaleResults>;
+
+/// What a `stale` run came to.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct StaleDocument {
-    /// [`STALE_SCHEMA`].
-    pub schema: String,
-    /// Where the run is kept.
-    pub run_dir: String,
-    /// What the plan calls itself.
-    pub title: Option<String>,
-    /// Whether it came to its end.
-    pub status: RunStatus,
-    /// What ended a failed run.
-    pub error: Option<String>,
-    /// The finding in one sentence.
-    pub answer: String,
-    /// When it began (RFC 3339, UTC).
-    pub started_at: String,
-    /// How long the counted parts took.
-    pub measured_us: f64,
-    /// What was measured.
-    pub target: TargetRecord,
-    /// The resolved settings.
-    pub settings: StaleSpec,
+pub struct StaleResults {
     /// The figures, a row for each case and reader.
-    pub results: Vec<StaleRow>,
+    pub rows: Vec<StaleRow>,
     /// The course of each case.
     pub series: Vec<StaleCourse>,
     /// The loads that ran meanwhile.
     pub load: Vec<StaleLoad>,
-    /// The client's own limits.
-    pub client: ClientRecord,
-    /// What a reader must know to trust the figures.
-    pub warnings: Vec<Warning>,
 }
 
 #[cfg(test)]

@@ -3,14 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    plan::TapSpec,
-    record::{Distribution, RunStatus, TargetRecord},
-    warning::Warning,
-};
-
-/// The schema's name and version in every `tap` document.
-pub const TAP_SCHEMA: &str = "replimeter.tap/1";
+use crate::{envelope::Envelope, plan::TapSettings, record::Distribution};
 
 /// Why transactions have no lag, and how many.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -69,7 +62,7 @@ pub struct TapRow {
     /// Broken down by schema or table.
     pub by: Vec<TapGroup>,
     /// MySQL: from the commit, by the primary's clock, to the arrival from the replica,
-    /// by ours; moved to one clock by the measured offset ([`TapDocument::clocks`]).
+    /// by ours; moved to one clock by the measured offset ([`TapResults::clocks`]).
     pub commit_to_arrival: Option<Distribution>,
     /// MySQL: from the commit by the primary's clock to that by the replica's, both
     /// moved to our clock.
@@ -180,31 +173,14 @@ pub struct TapClock {
     pub steps: u64,
 }
 
-/// The whole document of a `tap` run.
+/// The record of a `tap` run.
+pub type TapDocument = Envelope<TapSettings, TapResults>;
+
+/// What a `tap` run came to.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct TapDocument {
-    /// [`TAP_SCHEMA`].
-    pub schema: String,
-    /// Where the run is kept.
-    pub run_dir: String,
-    /// What the plan calls itself.
-    pub title: Option<String>,
-    /// Whether it came to its end.
-    pub status: RunStatus,
-    /// What ended a failed run.
-    pub error: Option<String>,
-    /// The finding in one sentence.
-    pub answer: String,
-    /// When it began (RFC 3339, UTC).
-    pub started_at: String,
-    /// How long the servers were followed.
-    pub measured_us: f64,
-    /// What was measured.
-    pub target: TargetRecord,
-    /// The resolved settings.
-    pub settings: TapSpec,
+pub struct TapResults {
     /// The figures, a row per replica.
-    pub results: Vec<TapRow>,
+    pub rows: Vec<TapRow>,
     /// What the method itself adds; null when it was switched off or nothing was
     /// committed meanwhile.
     pub floor: Option<TapFloor>,
@@ -221,10 +197,4 @@ pub struct TapDocument {
     pub cpu_us_per_transaction: Option<f64>,
     /// Bytes of arrivals that waited on disk, at most.
     pub spilled_bytes: u64,
-    /// Whether every core was kept from halting.
-    pub keep_awake: bool,
-    /// Whether the measuring threads had real-time priority.
-    pub real_time: bool,
-    /// What a reader must know to trust the figures.
-    pub warnings: Vec<Warning>,
 }

@@ -6,7 +6,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use url::Url;
 
-use crate::sandbox::{SandboxName, SandboxSpec};
+use crate::{
+    redact,
+    sandbox::{SandboxName, SandboxSpec},
+    shape::{Shape, node_name},
+};
 
 /// How a connection is encrypted and whom it trusts; the names are MySQL's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -52,25 +56,38 @@ impl fmt::Display for SslMode {
     }
 }
 
-/// Why a URL names no server.
+/// What to do when a URL with a user or password in it cannot be taken apart; nothing for others.
+fn advice(url: &str) -> &'static str {
+    if url.starts_with(redact::HIDDEN) {
+        "; percent-encode special characters of the user and password (%2F for `/`, %3F for `?`, %23 for `#`), or give the \
+         password by an option file or REPLIMETER_PASSWORD"
+    } else {
+        ""
+    }
+}
+
+/// Why a URL names no server. URLs in it are [redacted](redact::url).
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum EndpointError {
     /// Not a URL at all.
-    #[error("`{url}` is not a URL ({reason}); write mysql://user@host:3306/")]
+    #[error("`{url}` is not a URL ({reason}){EXAMPLE}{advice}", advice = advice(.url), EXAMPLE = redact::EXAMPLE)]
     Syntax {
-        /// The text, without its password.
+        /// What may be shown of the text.
         url: String,
         /// The parser's word.
         reason: String,
     },
+    /// Something in front of the last `@` that no URL has there as it is.
+    #[error("the URL of `{0}` has a `/`, `?`, `#` or control character in front of its last `@`{advice}", advice = advice(.0))]
+    Unencoded(String),
     /// A scheme we cannot speak.
-    #[error("`{0}://` is not supported; use mysql:// or mariadb://")]
+    #[error("the scheme of `{0}` is not supported; use mysql:// or mariadb://{advice}", advice = advice(.0))]
     Scheme(String),
     /// The host is missing.
-    #[error("the URL `{0}` names no host; write mysql://user@host:3306/")]
+    #[error("the URL `{0}` names no host{EXAMPLE}{advice}", advice = advice(.0), EXAMPLE = redact::EXAMPLE)]
     Host(String),
     /// Bytes in the user's name or password that are no UTF-8.
-    #[error("the user or password in the URL of `{0}` is not valid percent-encoded UTF-8")]
+    #[error("the user or password in the URL of `{0}` is not valid percent-encoded UTF-8{advice}", advice = advice(.0))]
     Encoding(String),
     /// Unknown value of `ssl-mode`.
     #[error("unknown ssl-mode `{0}`{hint}; known: disabled, preferred, required, verify-ca, verify-identity", hint = crate::suggest::hint(.0, ["disabled", "preferred", "required", "verify-ca", "verify-identity"]))]
@@ -134,20 +151,23 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// The URL's text with any password between the user and the host cut out.
-fn without_password(text: &str) -> String {
-    let Some((scheme, rest)) = text.split_once("://") else {
-        return text.to_owned();
+/// Refuses a text whose password could not be told from what is behind the host.
+fn check_credentials(text: &str) -> Result<(), EndpointError> {
+    let Some((credentials, _)) = text.rsplit_once('@') else {
+        return Ok(());
     };
-    let authority_end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
-    let Some(at) = rest[..authority_end].rfind('@') else {
-        return text.to_owned();
-    };
-    let user = rest[..at].split(':').next().unwrap_or_default();
-    format!("{scheme}://{user}{}", &rest[at..])
+    let credentials = credentials
+        .split_once("://")
+        .map_or(credentials, |(_, credentials)| credentials);
+    // Parsers pass over some control characters.
+    if credentials.contains(|letter: char| matches!(letter, '/' | '?' | '#') || letter.is_control())
+    {
+        return Err(EndpointError::Unencoded(redact::url(text)));
+    }
+    Ok(())
 }
 
-fn decoded(text: &str, url: &Url) -> Result<String, EndpointError> {
+fn decoded(text: &str, url: &str) -> Result<String, EndpointError> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((&first, tail)) = rest.split_first() {
@@ -165,8 +185,7 @@ fn decoded(text: &str, url: &Url) -> Result<String, EndpointError> {
             }
         }
     }
-    String::from_utf8(bytes)
-        .map_err(|_| EndpointError::Encoding(url.host_str().unwrap_or_default().to_owned()))
+    String::from_utf8(bytes).map_err(|_| EndpointError::Encoding(redact::url(url)))
 }
 
 impl Endpoint {
@@ -177,27 +196,33 @@ impl Endpoint {
     /// When the text is no `mysql://` or `mariadb://` URL with a host, or has
     /// parameters that are unknown or contradict each other.
     pub fn parse(text: &str) -> Result<(Self, Option<Secret>), EndpointError> {
+        check_credentials(text)?;
         let url = Url::parse(text).map_err(|error| EndpointError::Syntax {
-            url: without_password(text),
+            url: redact::url(text),
             reason: error.to_string(),
         })?;
         if !matches!(url.scheme(), "mysql" | "mariadb") {
-            return Err(EndpointError::Scheme(url.scheme().to_owned()));
+            return Err(EndpointError::Scheme(redact::url(text)));
         }
         let host = url.host_str().filter(|host| !host.is_empty());
-        let host = host.ok_or_else(|| EndpointError::Host(without_password(text)))?;
+        let host = host.ok_or_else(|| EndpointError::Host(redact::url(text)))?;
+        // `u:12/secret` can be a user and password whose host was forgotten.
+        let authority = text
+            .split_once("://")
+            .and_then(|(_, rest)| rest.split(['/', '?', '#']).next());
+        let ambiguous =
+            !text.contains('@') && authority.is_some_and(|authority| authority.contains(':'));
+        let shown = |piece: &str| if ambiguous { redact::HIDDEN } else { piece }.to_owned();
         if !matches!(url.path(), "" | "/") {
-            return Err(EndpointError::Schema(
-                url.path().trim_matches('/').to_owned(),
-            ));
+            return Err(EndpointError::Schema(shown(url.path().trim_matches('/'))));
         }
         let user = Some(url.username())
             .filter(|user| !user.is_empty())
-            .map(|user| decoded(user, &url))
+            .map(|user| decoded(user, text))
             .transpose()?;
         let password = url
             .password()
-            .map(|password| decoded(password, &url))
+            .map(|password| decoded(password, text))
             .transpose()?
             .map(Secret::new);
         let mut endpoint = Self {
@@ -217,13 +242,15 @@ impl Endpoint {
         for (key, value) in url.query_pairs() {
             match key.as_ref() {
                 "ssl-mode" => {
-                    endpoint.ssl_mode = value.parse()?;
+                    endpoint.ssl_mode = value
+                        .parse::<SslMode>()
+                        .map_err(|_| EndpointError::SslMode(shown(&value)))?;
                     mode_given = true;
                 }
                 "ssl-ca" => endpoint.ssl_ca = Some(PathBuf::from(value.as_ref())),
                 "ssl-cert" => endpoint.ssl_cert = Some(PathBuf::from(value.as_ref())),
                 "ssl-key" => endpoint.ssl_key = Some(PathBuf::from(value.as_ref())),
-                other => return Err(EndpointError::Parameter(other.to_owned())),
+                other => return Err(EndpointError::Parameter(shown(other))),
             }
         }
         if endpoint.ssl_cert.is_some() != endpoint.ssl_key.is_some() {
@@ -323,130 +350,6 @@ impl<'de> Deserialize<'de> for Endpoint {
     }
 }
 
-/// One server variable to start a sandbox's servers with: `name=value`, or
-/// `name` alone.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ServerOption {
-    /// The option's name, dashes made underscores.
-    pub name: String,
-    /// Its value, if any.
-    pub value: Option<String>,
-}
-
-/// Why a text is no [`ServerOption`].
-#[derive(Debug, thiserror::Error, PartialEq, Eq)]
-pub enum ServerOptionError {
-    /// The name is empty or has characters no option has.
-    #[error("`{0}` is not a server option; write name=value, such as sync_binlog=1")]
-    Syntax(String),
-    /// The text in front of the colon names no server.
-    #[error(
-        "`{0}` names no server of a sandbox; write primary, replica1 …, replicas (all of them) or node1 … before the colon"
-    )]
-    Node(String),
-    /// The sandbox needs this option for itself.
-    #[error("the sandbox sets `{0}` itself; it cannot be changed")]
-    Reserved(String),
-}
-
-/// Options a sandbox cannot give away without losing its servers.
-const RESERVED: [&str; 46] = [
-    "admin_address",
-    "basedir",
-    "bind_address",
-    "bootstrap",
-    "daemonize",
-    "disable_log_bin",
-    "datadir",
-    "defaults_file",
-    "defaults_extra_file",
-    "group_replication_bootstrap_group",
-    "group_replication_group_name",
-    "group_replication_group_seeds",
-    "group_replication_local_address",
-    "group_replication_enforce_update_everywhere_checks",
-    "group_replication_single_primary_mode",
-    "group_replication_start_on_boot",
-    "gtid_mode",
-    "init_file",
-    "initialize",
-    "initialize_insecure",
-    "log_bin",
-    "log_error",
-    "mysqlx_bind_address",
-    "no_defaults",
-    "pid_file",
-    "port",
-    "report_host",
-    "report_port",
-    "server_id",
-    "skip_grant_tables",
-    "skip_log_bin",
-    "skip_networking",
-    "socket",
-    "user",
-    "chroot",
-    "wsrep_cluster_address",
-    "wsrep_cluster_name",
-    "wsrep_gtid_mode",
-    "wsrep_new_cluster",
-    "wsrep_gtid_domain_id",
-    "wsrep_node_address",
-    "wsrep_node_incoming_address",
-    "wsrep_node_name",
-    "wsrep_on",
-    "wsrep_provider",
-    "wsrep_sst_receive_address",
-];
-
-impl FromStr for ServerOption {
-    type Err = ServerOptionError;
-
-    fn from_str(text: &str) -> Result<Self, ServerOptionError> {
-        let bare = text.strip_prefix("--").unwrap_or(text);
-        let (name, value) = match bare.split_once('=') {
-            Some((name, value)) => (name, Some(value.to_owned())),
-            None => (bare, None),
-        };
-        let valid = name.starts_with(|first: char| first.is_ascii_alphabetic())
-            && name
-                .bytes()
-                .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.'))
-            && !text.contains(['\0', '\n']);
-        if !valid {
-            return Err(ServerOptionError::Syntax(text.to_owned()));
-        }
-        let name = name.replace('-', "_");
-        let plain = name.strip_prefix("loose_").unwrap_or(&name);
-        let bare = ["skip_", "disable_", "enable_", "maximum_"]
-            .iter()
-            .find_map(|prefix| plain.strip_prefix(prefix));
-        // Servers take any beginning of a name that is unambiguous.
-        let reserved = |name: &str| RESERVED.iter().any(|reserved| reserved.starts_with(name));
-        // Merged with our own, which is possible by its whole name only.
-        let disguised = plain.starts_with("wsrep_provider_") && name != "wsrep_provider_options";
-        if reserved(plain) || bare.is_some_and(reserved) || disguised {
-            return Err(ServerOptionError::Reserved(name));
-        }
-        Ok(Self { name, value })
-    }
-}
-
-impl fmt::Display for ServerOption {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.value {
-            Some(value) => write!(f, "{}={value}", self.name),
-            None => f.write_str(&self.name),
-        }
-    }
-}
-
-serde_as_text!(
-    ServerOption,
-    "description": "A server variable, NAME=VALUE or NAME",
-    "examples": ["sync_binlog=1"]
-);
-
 /// What a server is within a user's cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -498,6 +401,41 @@ pub enum Target {
     Nodes(Vec<NodeSpec>),
 }
 
+impl Target {
+    /// Returns what reports call it.
+    #[must_use]
+    pub fn label(&self) -> String {
+        match self {
+            Self::Sandbox(spec) => spec.shape.to_string(),
+            Self::Running(name) => name.to_string(),
+            Self::Nodes(nodes) => {
+                // Members are all alike; of others the first is the primary.
+                let members = nodes.iter().all(|node| node.role == Some(Role::Node));
+                let counted = nodes.len() - usize::from(!members);
+                format!("endpoints:{counted}")
+            }
+        }
+    }
+}
+
+impl Shape {
+    /// The names of its servers: `primary`, `replica1` …, or `node1` ….
+    #[must_use]
+    pub fn nodes(self) -> Vec<String> {
+        let names = 0..self.servers() as usize;
+        if self.mode().has_members() {
+            return names.map(node_name).collect();
+        }
+        names
+            .map(|index| {
+                index
+                    .checked_sub(1)
+                    .map_or_else(|| PRIMARY.to_owned(), replica_name)
+            })
+            .collect()
+    }
+}
+
 /// A replica's name in reports, counted from 0.
 #[must_use]
 pub fn replica_name(index: usize) -> String {
@@ -530,6 +468,12 @@ mod tests {
         assert_eq!(endpoint.address(), "db.example:3307");
         assert_eq!(endpoint.ssl_mode, SslMode::VerifyCa);
         assert!(!endpoint.to_string().contains("ss@db"), "{endpoint}");
+    }
+
+    #[test]
+    fn hosts_beyond_ascii_need_no_tables_of_names() {
+        let (endpoint, _) = Endpoint::parse("mysql://bücher.example/").unwrap();
+        assert_eq!(endpoint.host, "b%C3%BCcher.example");
     }
 
     #[test]
@@ -574,63 +518,44 @@ mod tests {
 
     #[test]
     fn errors_do_not_repeat_the_password() {
-        let error = Endpoint::parse("mysql://u:hunter2@h:99999/")
-            .unwrap_err()
-            .to_string();
-        assert!(!error.contains("hunter2"), "{error}");
-        assert!(!format!("{:?}", Secret::new("hunter2")).contains("hunter2"));
-    }
-
-    #[test]
-    fn server_options() {
-        let option: ServerOption = "sync-binlog=1".parse().unwrap();
-        assert_eq!(
-            (option.name.as_str(), option.value.as_deref()),
-            ("sync_binlog", Some("1"))
-        );
-        assert!(matches!(
-            "port=3306".parse::<ServerOption>(),
-            Err(ServerOptionError::Reserved(_))
-        ));
-        assert!(matches!(
-            "bind-addr=0.0.0.0".parse::<ServerOption>(),
-            Err(ServerOptionError::Reserved(_))
-        ));
-        assert!(matches!(
-            "--loose-datadir=/".parse::<ServerOption>(),
-            Err(ServerOptionError::Reserved(_))
-        ));
         for text in [
-            "loose_wsrep_provider_options=x",
-            "wsrep_provider_opt=x",
-            "skip-log-bin",
-            "disable_gtid_mode",
+            "mysql://u:hunter2@h:99999/",
+            "mysql://u:12/hunter2@h/",
+            "mysql://u:12?hunter2@h/",
+            "mysql://u:12?ssl-mode=hunter2@h/",
+            "mysql://u:12#hunter2@h/",
+            "mysql://u:12@#hunter2@h/",
+            "mysql://u:1\thunter2@h/",
+            "mysql://u:%ffhunter2@h/",
+            "mysql://u:hunter2@/",
+            "mysql:u:hunter2@h",
+            "u:hunter2@h",
+            "u/x:hunter2@h",
         ] {
+            let error = Endpoint::parse(text).unwrap_err().to_string();
             assert!(
-                matches!(
-                    text.parse::<ServerOption>(),
-                    Err(ServerOptionError::Reserved(_))
-                ),
-                "{text}"
+                !error.contains("hunter2")
+                    && error.contains("percent-encode")
+                    && error.contains("option file"),
+                "{error}"
             );
         }
         for text in [
-            "wsrep_provider_options=gcs.fc_limit=1",
-            "skip_name_resolve",
-            "sync_binlog=1",
+            "mysql://u:hunter2",
+            "mysql://u:12/hunter2",
+            "mysql://u:12?hunter2",
+            "mysql://u:12/?ssl-mode=hunter2",
         ] {
-            assert!(text.parse::<ServerOption>().is_ok(), "{text}");
+            let error = Endpoint::parse(text).unwrap_err().to_string();
+            assert!(!error.contains("hunter2"), "{error}");
         }
-        for text in ["", "=1", "a b=1", "1x", "x\n=1"] {
-            assert!(text.parse::<ServerOption>().is_err(), "{text}");
-        }
+        assert!(!format!("{:?}", Secret::new("hunter2")).contains("hunter2"));
     }
 
     proptest! {
         #[test]
         fn no_url_panics(text in "(mysql://)?\\PC{0,60}") {
             let _ = Endpoint::parse(&text);
-            let _ = without_password(&text);
         }
     }
 }

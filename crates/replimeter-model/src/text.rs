@@ -1,4 +1,32 @@
-//! Values that files hold as the text that people write.
+//! Values that files and the command line hold as the text that people write.
+
+/// Declares words to choose from, once for the command line, plan files and their schema: `Variant = "word"`, the doc
+/// comment being what the help says of it.
+macro_rules! one_of {
+    (
+        $(#[$meta:meta])*
+        pub enum $type:ident { $($(#[$about:meta])* $variant:ident = $word:literal,)+ }
+    ) => {
+        $(#[$meta])*
+        #[derive(
+            Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash,
+            clap::ValueEnum, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
+        )]
+        pub enum $type {
+            $($(#[$about])* #[serde(rename = $word)] #[value(name = $word)] $variant,)+
+        }
+
+        impl $type {
+            /// The word for it in plans and reports.
+            #[must_use]
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $word,)+
+                }
+            }
+        }
+    };
+}
 
 /// Implements `Serialize` by `Display`, `Deserialize` by `FromStr`, and `JsonSchema`
 /// as a text with what is given behind the type: a description, examples, a pattern.

@@ -2,10 +2,15 @@
 
 use std::ops::{Add, Sub};
 
+use serde::{Deserialize, Serialize};
+
 /// Nanoseconds on the run's one monotonic clock, or a signed difference of two
 /// such points. Negative differences are meaningful (a replica may show a row
 /// before the primary acknowledges it) and are never clamped.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(transparent)]
 pub struct Nanos(pub i64);
 
 impl Nanos {

@@ -3,7 +3,6 @@
 use replimeter_model::record::{LagDocument, LagRow, RunStatus};
 
 use crate::{
-    backlog,
     figures::{Unit, count, time, time_within},
     precision::Precision,
 };
@@ -29,7 +28,6 @@ pub fn answer(document: &LagDocument) -> String {
             others.join(", ")
         ));
     }
-    parts.extend(backlog::answer(document));
     parts.extend(ending_or_void(document.status).map(str::to_owned));
     parts.join(" ")
 }
@@ -81,9 +79,14 @@ fn other(document: &LagDocument, row: &LagRow) -> Option<String> {
 /// The rows that stand for a replica as a whole.
 #[must_use]
 pub fn overall_rows(document: &LagDocument) -> Vec<&LagRow> {
-    let sweep = document.results.iter().any(|row| row.size_bytes.is_none());
+    let sweep = document
+        .results
+        .rows
+        .iter()
+        .any(|row| row.size_bytes.is_none());
     document
         .results
+        .rows
         .iter()
         .filter(|row| !sweep || row.size_bytes.is_none())
         .collect()

@@ -1,61 +1,86 @@
-//! How replicas caught up.
+//! What a `backlog` run tells people.
 
-use std::fmt::Write as _;
-
-use replimeter_model::{
-    backlog::{BacklogPhase, BacklogRow},
-    record::LagDocument,
-};
+use replimeter_model::backlog::{BacklogDocument, BacklogPhase, BacklogRow};
 
 use crate::{
+    answer::ending_or_void,
+    cell::{throughput, with_interval},
     figures::{count, time},
-    load::with_interval,
-    terminal::{aligned, plain_table},
+    format::{Format, number},
+    load,
+    report::{Block, Cell, Content, Report, Shown, Table, Timeline},
 };
 
-/// How a row's replica is called, with its workers when there are several numbers.
-pub(crate) fn name(document: &LagDocument, row: &BacklogRow) -> String {
-    let replica = if document.several() {
-        format!("{} {}", row.shape, row.replica)
-    } else {
-        row.replica.clone()
-    };
-    match row.workers {
-        Some(1) => format!("{replica}, 1 worker"),
-        Some(workers) if workers > 0 => format!("{replica}, {workers} workers"),
-        _ => format!("{replica}, no extra workers"),
-    }
+/// What people read of it.
+#[must_use]
+pub fn report(document: &BacklogDocument) -> Report {
+    let rows = document.results.rows.iter();
+    let transactions = rows.map(|row| row.backlog_transactions).sum();
+    let extent = format!("{} transactions", count(transactions));
+    let mut report = Report::of(document, "How fast does each replica catch up?", extent);
+    report.several = document.several();
+    let grow = document.settings.grow;
+    report
+        .facts
+        .extend(grow.map(|grow| format!("a backlog of {grow}")));
+    blocks(document)
+        .into_iter()
+        .for_each(|block| report.add(block));
+    report.add(load::block(&document.results.load, document.several()));
+    let client = &document.client;
+    let mut report = report.with_servers(&document.target);
+    report.how.push(format!(
+        "Client: idle cores kept awake: {}; the clock's smallest step is {} µs.",
+        if client.keep_awake { "yes" } else { "no" },
+        client.clock_step_us
+    ));
+    report
 }
 
 /// The finding, a sentence or two for each row.
-pub(crate) fn answer(document: &LagDocument) -> Vec<String> {
-    document
-        .backlog
-        .iter()
-        .map(|row| of_row(&name(document, row), row))
-        .collect()
+#[must_use]
+pub fn answer(document: &BacklogDocument) -> String {
+    let rows = document.results.rows.iter();
+    let mut parts: Vec<String> = rows.map(|row| of_row(&name(document, row), row)).collect();
+    parts.extend(ending_or_void(document.status).map(str::to_owned));
+    parts.join(" ")
+}
+
+fn replica(document: &BacklogDocument, row: &BacklogRow) -> String {
+    if document.several() {
+        format!("{} {}", row.shape, row.replica)
+    } else {
+        row.replica.clone()
+    }
+}
+
+/// How a row's replica is called, with its workers when there are several numbers.
+pub(crate) fn name(document: &BacklogDocument, row: &BacklogRow) -> String {
+    let replica = replica(document, row);
+    match row.workers {
+        Some(workers) if workers > 0 => format!("{replica}, {}", number(workers, "worker")),
+        _ => format!("{replica}, no extra workers"),
+    }
 }
 
 fn of_row(name: &str, row: &BacklogRow) -> String {
     if row.backlog_transactions == 0 {
         return format!("{name}: no backlog grew, so there was nothing to catch up with.");
     }
+    let (sustained, load) = (
+        with_interval(&row.sustained_per_s),
+        with_interval(&row.load_while_applying_per_s),
+    );
     let sustained = match (row.keeps_up, row.sustained_per_s.mean) {
         (_, None) => format!("{name} was not seen applying under the load."),
-        (Some(true), Some(_)) => format!(
-            "{name} keeps up with this load: beside it, it applied {} transactions/s while {}/s were written.",
-            with_interval(&row.sustained_per_s),
-            with_interval(&row.load_while_applying_per_s)
+        (Some(true), _) => format!(
+            "{name} keeps up with this load: beside it, it applied {sustained} transactions/s while {load}/s were written."
         ),
-        (Some(false), Some(_)) => format!(
-            "{name} does not keep up with this load: it sustains {} transactions/s, and {}/s were written.",
-            with_interval(&row.sustained_per_s),
-            with_interval(&row.load_while_applying_per_s)
+        (Some(false), _) => format!(
+            "{name} does not keep up with this load: it sustains {sustained} transactions/s, and {load}/s were written."
         ),
-        (None, Some(_)) => format!(
-            "{name} sustains {} transactions/s; whether that is more than this load of {}/s cannot be told.",
-            with_interval(&row.sustained_per_s),
-            with_interval(&row.load_while_applying_per_s)
+        (None, _) => format!(
+            "{name} sustains {sustained} transactions/s; whether that is more than this load of {load}/s cannot be told."
         ),
     };
     let caught_up = match row.caught_up_after_us {
@@ -70,73 +95,67 @@ fn of_row(name: &str, row: &BacklogRow) -> String {
     format!("{sustained} {caught_up}")
 }
 
-/// The table, a line for each replica and number of workers.
-pub(crate) fn text(document: &LagDocument) -> String {
-    let Some(first) = document.backlog.first() else {
-        return String::new();
+fn figures(document: &BacklogDocument) -> Table {
+    let yes = |is| if is { "yes" } else { "no" };
+    Table::of(
+        3,
+        &document.results.rows,
+        &[
+            ("replica", &|row| Cell::from(replica(document, row))),
+            ("workers", &|row| row.workers.into()),
+            ("mode", &|row| {
+                Cell::words(&row.parallel_mode.to_ascii_lowercase())
+            }),
+            ("backlog", &|row| row.backlog_transactions.into()),
+            ("written/s, stopped", &|row| throughput(&row.load_per_s)),
+            ("written/s, applying", &|row| {
+                throughput(&row.load_while_applying_per_s)
+            }),
+            ("sustained/s", &|row| throughput(&row.sustained_per_s)),
+            ("keeps up", &|row| row.keeps_up.map(yes).into()),
+            ("catch-up/s", &|row| throughput(&row.catch_up_per_s)),
+            ("caught up after", &|row| {
+                Format::Time.cell(row.caught_up_after_us)
+            }),
+        ],
+    )
+}
+
+/// A line for each replica and number of workers, and the backlogs over time.
+fn blocks(document: &BacklogDocument) -> Vec<Block> {
+    let Some(first) = document.results.rows.first() else {
+        return Vec::new();
     };
-    let headings = [
-        "replica",
-        "workers",
-        "mode",
-        "backlog",
-        "written/s, stopped",
-        "written/s, applying",
-        "sustained/s",
-        "keeps up",
-        "catch-up/s",
-        "caught up after",
-    ];
-    let mut table = plain_table(headings.map(str::to_owned).to_vec());
-    for row in &document.backlog {
-        let replica = if document.several() {
-            format!("{} {}", row.shape, row.replica)
-        } else {
-            row.replica.clone()
-        };
-        table.add_row(vec![
-            replica,
-            row.workers.map_or_else(|| "–".to_owned(), count),
-            if row.parallel_mode.is_empty() {
-                "–".to_owned()
-            } else {
-                row.parallel_mode.to_ascii_lowercase()
-            },
-            count(row.backlog_transactions),
-            with_interval(&row.load_per_s),
-            with_interval(&row.load_while_applying_per_s),
-            with_interval(&row.sustained_per_s),
-            row.keeps_up
-                .map_or("–", |keeps_up| if keeps_up { "yes" } else { "no" })
-                .to_owned(),
-            with_interval(&row.catch_up_per_s),
-            row.caught_up_after_us.map_or_else(|| "–".to_owned(), time),
-        ]);
-    }
-    let mut out = aligned(table, 3);
-    let _ = writeln!(
-        out,
-        "  The applier stood still for {}; then it applied beside the load until half of the backlog was left or as long again had\n  \
-         passed (sustained: the highest rate of writes it could follow), and then without load (catch-up). Transactions are counted\n  \
+    let note = format!(
+        "The applier stood still for {}; then it applied beside the load until half of the backlog was left or as long again had \
+         passed (sustained: the highest rate of writes it could follow), and then without load (catch-up). Transactions are counted \
          by GTID every {}; intervals are 95 % (batch means), of this run alone.",
         time(first.grown_us),
         time(first.resolution_us)
     );
-    for row in &document.backlog {
-        if let Some(line) = course(row) {
-            let _ = writeln!(out, "  {:<40} {line}", name(document, row));
-        }
-    }
-    out
+    let courses = document.results.rows.iter();
+    let courses = courses.filter_map(|row| course(name(document, row), row));
+    vec![
+        Block::table(
+            "catching-up",
+            "Catching up (transactions per second)",
+            figures(document),
+        )
+        .noted(vec![note]),
+        Block::new(
+            "backlog-over-time",
+            "The backlog over time",
+            Content::Timelines(courses.collect()),
+        )
+        .shown(Shown::WithoutCharts),
+    ]
 }
 
-/// Heights for a line of readings.
-const HEIGHTS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 /// Characters of a course.
 const WIDTH: usize = 50;
 
 /// The backlog over time in one line.
-fn course(row: &BacklogRow) -> Option<String> {
+fn course(name: String, row: &BacklogRow) -> Option<Timeline> {
     let most = row
         .windows
         .iter()
@@ -150,13 +169,15 @@ fn course(row: &BacklogRow) -> Option<String> {
             .find(|window| window.end_us >= us)
             .map_or(0, |window| window.behind)
     };
-    let line: String = (1..=WIDTH)
-        .map(|index| {
-            HEIGHTS[(at(end * index as f64 / WIDTH as f64) as f64 / most as f64 * 8.0).round()
-                as usize]
-        })
-        .collect();
-    Some(format!("{line}│ {} at most, {}", count(most), time(end)))
+    let height = |index: usize| {
+        let behind = at(end * index as f64 / WIDTH as f64);
+        (behind > 0).then(|| behind as f64 / most as f64)
+    };
+    Some(Timeline {
+        name,
+        heights: (1..=WIDTH).map(height).collect(),
+        scale: format!("{} at most, {}", count(most), time(end)),
+    })
 }
 
 /// Points of the backlog over time: seconds, transactions, and what the applier did.
@@ -239,10 +260,8 @@ mod tests {
 
     #[test]
     fn the_course_is_one_line() {
-        let line = course(&row()).unwrap();
-        assert!(
-            line.starts_with("███") && line.contains("1,000 at most"),
-            "{line}"
-        );
+        let line = course("replica1".to_owned(), &row()).unwrap();
+        assert_eq!(line.heights, [Some(1.0); WIDTH]);
+        assert!(line.scale.contains("1,000 at most"), "{}", line.scale);
     }
 }

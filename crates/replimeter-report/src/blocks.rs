@@ -1,48 +1,9 @@
 //! `samples.parquet` of a `scale` run: a row for each kind of operation and each server
 //! of every block, and for each of its seconds.
 
-use std::path::Path;
-
-use parquet::{
-    data_type::{BoolType, ByteArray, ByteArrayType, DoubleType, Int64Type},
-    errors::ParquetError,
-};
 use replimeter_model::resources::ServerUse;
 
-use crate::{
-    rows::{Columns, RowGroup, RowsWriter, long, optional, required},
-    samples::SamplesError,
-};
-
-/// The columns; `docs/scale.md` explains each.
-const SCHEMA: &str = "message scale_block {
-    required binary shape (UTF8);
-    required int64 replicas;
-    required int64 start;
-    required int64 block;
-    required binary phase (UTF8);
-    required boolean counts;
-    required binary kind (UTF8);
-    required binary name (UTF8);
-    optional int64 second;
-    required double began_us;
-    required double length_us;
-    optional int64 operations;
-    optional double p50_us;
-    optional double p95_us;
-    optional double p99_us;
-    optional double max_us;
-    optional int64 retries;
-    optional int64 failed;
-    optional double caught_up_after_us;
-    optional double cpu_us;
-    optional double cpu_user_us;
-    optional double cpu_system_us;
-    optional double context_switches;
-    optional double read_bytes;
-    optional double write_bytes;
-    optional double fsyncs;
-}";
+use crate::rows::{Columns, TableSpec, columns};
 
 /// What a block is of.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -75,20 +36,24 @@ pub struct BlockRow {
 #[derive(Clone, Debug, PartialEq)]
 pub enum About {
     /// Operations of one kind.
-    Load {
-        /// How many ended.
-        operations: u64,
-        /// p50, p95, p99 and the largest; null where the sample cannot carry it.
-        latency_us: [Option<f64>; 4],
-        /// Begun again; null for a second.
-        retries: Option<u64>,
-        /// Given up; null for a second.
-        failed: Option<u64>,
-        /// From the end to the moment at which replicas had all of it.
-        caught_up_after_us: Option<f64>,
-    },
+    Load(Operations),
     /// What a server spent.
     Server(Box<ServerUse>),
+}
+
+/// Operations of one kind.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Operations {
+    /// How many ended.
+    pub ended: u64,
+    /// p50, p95, p99 and the largest; null where the sample cannot carry it.
+    pub latency_us: [Option<f64>; 4],
+    /// Begun again; null for a second.
+    pub retries: Option<u64>,
+    /// Given up; null for a second.
+    pub failed: Option<u64>,
+    /// From the end to the moment at which replicas had all of it.
+    pub caught_up_after_us: Option<f64>,
 }
 
 impl Default for About {
@@ -97,136 +62,96 @@ impl Default for About {
     }
 }
 
-/// Blocks of a `scale` run.
-pub struct Blocks;
-
-/// Writes blocks as they come.
-pub type BlocksWriter = RowsWriter<Blocks>;
-
-impl BlocksWriter {
-    /// Begins the file.
-    ///
-    /// # Errors
-    /// When it cannot be made.
-    pub fn create(path: &Path) -> Result<Self, SamplesError> {
-        Self::begun(path, Blocks)
+impl BlockRow {
+    fn kind(&self) -> &'static str {
+        match (&self.about, self.second) {
+            (About::Load(_), None) => "load",
+            (About::Load(_), Some(_)) => "load-second",
+            (About::Server(_), None) => "server",
+            (About::Server(_), Some(_)) => "server-second",
+        }
     }
 
-    /// Adds rows.
-    ///
-    /// # Errors
-    /// When the disk refuses.
-    pub fn write(&mut self, rows: Vec<BlockRow>) -> Result<(), SamplesError> {
-        self.add(rows)
+    fn load(&self) -> Option<&Operations> {
+        match &self.about {
+            About::Load(load) => Some(load),
+            About::Server(_) => None,
+        }
+    }
+
+    fn server(&self) -> Option<&ServerUse> {
+        match &self.about {
+            About::Load(_) => None,
+            About::Server(used) => Some(used),
+        }
     }
 }
+
+/// Blocks of a `scale` run.
+#[derive(Default, Clone, Copy, Debug)]
+pub struct Blocks;
 
 impl Columns for Blocks {
     type Row = BlockRow;
-    const SCHEMA: &'static str = SCHEMA;
-    const GROUP: usize = 2048;
-
-    fn write(&self, group: &mut RowGroup<'_>, held: &[BlockRow]) -> Result<(), ParquetError> {
-        let words = |pick: fn(&BlockRow) -> &str| {
-            held.iter()
-                .map(|row| ByteArray::from(pick(row)))
-                .collect::<Vec<_>>()
-        };
-        let whole = |pick: fn(&BlockRow) -> u32| {
-            held.iter()
-                .map(|row| i64::from(pick(row)))
-                .collect::<Vec<_>>()
-        };
-        required::<ByteArrayType>(group, &words(|row| &row.shape))?;
-        required::<Int64Type>(group, &whole(|row| row.replicas))?;
-        required::<Int64Type>(group, &whole(|row| row.start))?;
-        required::<Int64Type>(group, &whole(|row| row.block))?;
-        required::<ByteArrayType>(group, &words(|row| &row.phase))?;
-        required::<BoolType>(
-            group,
-            &held.iter().map(|row| row.counts).collect::<Vec<_>>(),
-        )?;
-        required::<ByteArrayType>(group, &words(kind))?;
-        required::<ByteArrayType>(group, &words(|row| &row.name))?;
-        optional::<Int64Type>(
-            group,
-            held.iter().map(|row| row.second.map(i64::from)).collect(),
-        )?;
-        required::<DoubleType>(
-            group,
-            &held.iter().map(|row| row.began_us).collect::<Vec<_>>(),
-        )?;
-        required::<DoubleType>(
-            group,
-            &held.iter().map(|row| row.length_us).collect::<Vec<_>>(),
-        )?;
-        let loads = |pick: fn(&About) -> Option<u64>| {
-            held.iter()
-                .map(|row| pick(&row.about).map(long))
-                .collect::<Vec<_>>()
-        };
-        optional::<Int64Type>(
-            group,
-            loads(|about| match about {
-                About::Load { operations, .. } => Some(*operations),
-                About::Server(_) => None,
-            }),
-        )?;
-        for index in 0..4 {
-            let latency = held.iter().map(|row| match &row.about {
-                About::Load { latency_us, .. } => latency_us[index],
-                About::Server(_) => None,
-            });
-            optional::<DoubleType>(group, latency.collect())?;
-        }
-        optional::<Int64Type>(
-            group,
-            loads(|about| match about {
-                About::Load { retries, .. } => *retries,
-                About::Server(_) => None,
-            }),
-        )?;
-        optional::<Int64Type>(
-            group,
-            loads(|about| match about {
-                About::Load { failed, .. } => *failed,
-                About::Server(_) => None,
-            }),
-        )?;
-        let caught_up = held.iter().map(|row| match &row.about {
-            About::Load {
-                caught_up_after_us, ..
-            } => *caught_up_after_us,
-            About::Server(_) => None,
-        });
-        optional::<DoubleType>(group, caught_up.collect())?;
-        let figures: [fn(&ServerUse) -> Option<f64>; 7] = [
-            |used| used.cpu_us,
-            |used| used.cpu_user_us,
-            |used| used.cpu_system_us,
-            |used| used.context_switches,
-            |used| used.read_bytes,
-            |used| used.write_bytes,
-            |used| used.fsyncs,
-        ];
-        for figure in figures {
-            let values = held.iter().map(|row| match &row.about {
-                About::Load { .. } => None,
-                About::Server(used) => figure(used),
-            });
-            optional::<DoubleType>(group, values.collect())?;
-        }
-        Ok(())
-    }
-}
-
-fn kind(row: &BlockRow) -> &'static str {
-    match (&row.about, row.second) {
-        (About::Load { .. }, None) => "load",
-        (About::Load { .. }, Some(_)) => "load-second",
-        (About::Server(_), None) => "server",
-        (About::Server(_), Some(_)) => "server-second",
-    }
+    const TABLE: TableSpec<BlockRow, Self> = TableSpec {
+        message: "scale_block",
+        group: 2048,
+        columns: columns! {
+            /// The sandbox's shape
+            shape: Word = |row, _| &row.shape;
+            /// Replicas
+            replicas: Long = |row, _| row.replicas;
+            /// The start of these servers, from 1
+            start: Long = |row, _| row.start;
+            /// The block on this start, from 1
+            block: Long = |row, _| row.block;
+            /// The phase
+            phase: Word = |row, _| &row.phase;
+            /// False for blocks that are in no figure: void, or ended early
+            counts: Flag = |row, _| row.counts;
+            /// `load`: operations of one kind in the block; `server`: what a server used in it; `load-second` and
+            /// `server-second`: in a whole second of it
+            kind: Word = |row, _| row.kind();
+            /// The kind of operation, or the server
+            name: Word = |row, _| &row.name;
+            /// The second in the block, from 0; null for the whole block
+            second: Long or null = |row, _| row.second;
+            /// When it began, on the run's clock
+            began_us: Real = |row, _| row.began_us;
+            /// How long it was counted
+            length_us: Real = |row, _| row.length_us;
+            /// Operations that ended
+            operations: Long or null = |row, _| Some(row.load()?.ended);
+            /// Median latency
+            p50_us: Real or null = |row, _| row.load()?.latency_us[0];
+            /// 95th percentile of the latency
+            p95_us: Real or null = |row, _| row.load()?.latency_us[1];
+            /// 99th percentile of the latency
+            p99_us: Real or null = |row, _| row.load()?.latency_us[2];
+            /// Largest latency
+            max_us: Real or null = |row, _| row.load()?.latency_us[3];
+            /// Operations that were begun again; null for a second
+            retries: Long or null = |row, _| row.load()?.retries;
+            /// Operations that were given up; null for a second
+            failed: Long or null = |row, _| row.load()?.failed;
+            /// From the end of the block to the moment at which replicas had all of it
+            caught_up_after_us: Real or null = |row, _| row.load()?.caught_up_after_us;
+            /// Processor time of the server's threads
+            cpu_us: Real or null = |row, _| row.server()?.cpu_us;
+            /// Of that, outside the kernel
+            cpu_user_us: Real or null = |row, _| row.server()?.cpu_user_us;
+            /// Of that, in the kernel
+            cpu_system_us: Real or null = |row, _| row.server()?.cpu_system_us;
+            /// Context switches of the server's threads
+            context_switches: Real or null = |row, _| row.server()?.context_switches;
+            /// Bytes fetched from storage
+            read_bytes: Real or null = |row, _| row.server()?.read_bytes;
+            /// Bytes sent, or to be sent, to storage
+            write_bytes: Real or null = |row, _| row.server()?.write_bytes;
+            /// Flushes to storage as the engine counts them
+            fsyncs: Real or null = |row, _| row.server()?.fsyncs;
+        },
+    };
 }
 
 #[cfg(test)]
@@ -234,30 +159,26 @@ mod tests {
     use parquet::file::reader::{FileReader, SerializedFileReader};
 
     use super::*;
+    use crate::rows::{Rows, write_file};
 
     #[test]
     fn every_column_is_written() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("samples.parquet");
-        let mut writer = BlocksWriter::create(&path).unwrap();
-        let load = About::Load {
-            operations: 7,
+        let mut writer = Rows::new(Blocks);
+        let load = About::Load(Operations {
+            ended: 7,
             latency_us: [Some(1.0), None, None, Some(4.0)],
             retries: Some(0),
-            failed: None,
-            caught_up_after_us: None,
-        };
-        writer
-            .write(vec![
-                BlockRow {
-                    about: load,
-                    phase: "mixed".to_owned(),
-                    ..BlockRow::default()
-                },
-                BlockRow::default(),
-            ])
-            .unwrap();
-        writer.finish().unwrap();
+            ..Operations::default()
+        });
+        writer.add(BlockRow {
+            about: load,
+            phase: "mixed".to_owned(),
+            ..BlockRow::default()
+        });
+        writer.add(BlockRow::default());
+        write_file(&path, writer).unwrap();
         let reader = SerializedFileReader::new(std::fs::File::open(&path).unwrap()).unwrap();
         assert_eq!(reader.metadata().file_metadata().num_rows(), 2);
         let row = reader

@@ -1,69 +1,53 @@
 //! What a calibration tells people.
 
-use std::{collections::BTreeSet, fmt::Write as _};
+use std::collections::BTreeSet;
 
-use replimeter_model::calibrate::{CalibrateDocument, CalibrateRow};
+use replimeter_model::calibrate::CalibrateDocument;
 
 use crate::{
     answer::with_ending,
     figures::{Unit, count, time},
+    format::Format,
     methods,
-    terminal::{aligned, how_measured, plain_table, warnings, wrapped},
+    report::{Block, Cell, Report, Table},
 };
 
-/// The columns.
-pub(crate) const HEADINGS: [&str; 11] = [
-    "replica",
-    "method",
-    "injected",
-    "n",
-    "measured p50",
-    "measured p99",
-    "error p50",
-    "95 %",
-    "repetitions",
-    "error p99",
-    "95 %",
-];
-
-fn show(value: Option<f64>) -> String {
-    value.map_or_else(|| "–".to_owned(), |us| Unit::Micro.show(us))
-}
-
-fn range(ends: Option<[f64; 2]>) -> String {
-    ends.map_or_else(
-        || "–".to_owned(),
-        |[low, high]| format!("{} to {}", Unit::Micro.show(low), Unit::Micro.show(high)),
+fn figures(run: &CalibrateDocument) -> Table {
+    let us = Format::In(Unit::Micro);
+    let range = |ends: Option<[f64; 2]>| {
+        let ends = ends.map(|ends| ends.map(|end| us.show(end, None)));
+        Cell::from(ends.map(|ends| ends.join(" to ")))
+    };
+    Table::of(
+        2,
+        &run.results.rows,
+        &[
+            ("replica", &|row| Cell::from(&row.replica)),
+            ("method", &|row| (&row.method).into()),
+            ("injected", &|row| us.cell(Some(row.injected_us))),
+            ("n", &|row| row.rounds.into()),
+            ("measured p50", &|row| us.cell(row.measured.p50_us)),
+            ("measured p99", &|row| us.cell(row.measured.p99_us)),
+            ("error p50", &|row| us.cell(row.error_p50_us)),
+            ("95 %", &|row| range(row.error_p50_ci)),
+            ("repetitions", &|row| range(row.error_p50_range)),
+            ("error p99", &|row| us.cell(row.error_p99_us)),
+            ("95 %", &|row| range(row.error_p99_ci)),
+        ],
     )
 }
 
-/// Lines of cells.
-pub(crate) fn lines(document: &CalibrateDocument) -> Vec<Vec<String>> {
-    let line = |row: &CalibrateRow| {
-        vec![
-            row.replica.clone(),
-            row.method.clone(),
-            Unit::Micro.show(row.injected_us),
-            count(row.rounds),
-            show(row.measured.p50_us),
-            show(row.measured.p99_us),
-            show(row.error_p50_us),
-            range(row.error_p50_ci),
-            range(row.error_p50_range),
-            show(row.error_p99_us),
-            range(row.error_p99_ci),
-        ]
-    };
-    document.results.iter().map(line).collect()
+/// The methods of a calibration.
+fn used(run: &CalibrateDocument) -> BTreeSet<&str> {
+    run.results
+        .rows
+        .iter()
+        .map(|row| row.method.as_str())
+        .collect()
 }
 
 /// How it was measured.
-pub(crate) fn sentences(document: &CalibrateDocument) -> Vec<String> {
-    let used: BTreeSet<&str> = document
-        .results
-        .iter()
-        .map(|row| row.method.as_str())
-        .collect();
+fn sentences(run: &CalibrateDocument) -> Vec<String> {
     let mut sentences = vec![
         "A TCP link of ours between primary and replica holds every byte back for the injected time, one way. Error is the lag through \
          the link with the delay, less the lag through the same link without, less the delay: p50 against p50, p99 against p99. The \
@@ -72,22 +56,18 @@ pub(crate) fn sentences(document: &CalibrateDocument) -> Vec<String> {
          send by poll and wait, and from the same event on the primary by stamp and tap."
             .to_owned(),
     ];
-    sentences.extend(methods::sentences(&used));
+    sentences.extend(methods::sentences(&used(run)));
     sentences
 }
 
 /// The finding in one sentence.
 #[must_use]
-pub fn answer(document: &CalibrateDocument) -> String {
-    let methods: BTreeSet<&str> = document
-        .results
-        .iter()
-        .map(|row| row.method.as_str())
-        .collect();
+pub fn answer(run: &CalibrateDocument) -> String {
     let mut parts = Vec::new();
-    for method in methods {
-        let errors = document
+    for method in used(run) {
+        let errors = run
             .results
+            .rows
             .iter()
             .filter(|row| row.method == method)
             .filter_map(|row| Some((row.error_p50_us?, row)));
@@ -106,51 +86,35 @@ pub fn answer(document: &CalibrateDocument) -> String {
         format!("{}.", parts.join("; "))
     };
     if !parts.is_empty()
-        && document
+        && run
             .results
+            .rows
             .iter()
             .any(|row| row.error_p50_us.is_some() && row.error_p50_ci.is_none())
     {
         text.push_str(" There are too few rounds to say how sure that is.");
     }
-    with_ending(text, document.status)
+    with_ending(text, run.status)
 }
 
-/// The whole text.
+/// What people read of it.
 #[must_use]
-pub fn text(document: &CalibrateDocument) -> String {
-    let mut out = String::new();
-    let mut versions: Vec<&str> = document
-        .target
-        .nodes
-        .iter()
-        .map(|node| node.version.as_str())
-        .collect();
-    versions.dedup();
-    let _ = writeln!(
-        out,
-        "Replimeter calibrate · {} · {}\n",
-        document.target.shape,
-        versions.join(", ")
+pub fn report(run: &CalibrateDocument) -> Report {
+    let rounds = run.results.rows.iter().map(|row| row.rounds).sum();
+    let mut report = Report::of(
+        run,
+        "How far off is each method?",
+        format!("{} samples", count(rounds)),
     );
-    let _ = writeln!(out, "{}\n", wrapped(&document.answer, 96, ""));
-    let mut table = plain_table(HEADINGS.map(str::to_owned).to_vec());
-    for line in lines(document) {
-        table.add_row(line);
-    }
-    let _ = writeln!(
-        out,
-        "What each method makes of each delay (µs)\n{}",
-        aligned(table, 2).trim_end()
-    );
-    out.push_str(&how_measured(&sentences(document)));
-    for floor in &document.floors {
-        let _ = writeln!(
-            out,
-            "  {}",
-            wrapped(&methods::floor_of(floor, ""), 118, "  ")
-        );
-    }
-    out.push_str(&warnings(&document.warnings));
-    out
+    report.add(Block::table(
+        "figures",
+        "What each method makes of each delay (µs)",
+        figures(run),
+    ));
+    report.how = sentences(run);
+    let floors = run.results.floors.iter();
+    report
+        .how
+        .extend(floors.map(|floor| methods::floor_of(floor, "")));
+    report.with_servers(&run.target)
 }

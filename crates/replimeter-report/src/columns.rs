@@ -2,10 +2,7 @@
 
 use replimeter_model::record::Distribution;
 
-use crate::{
-    figures::{Unit, count},
-    precision::Precision,
-};
+use crate::{figures::Unit, precision::Precision, report::Cell};
 
 /// Their headings.
 pub(crate) const HEADINGS: [&str; 11] = [
@@ -22,25 +19,22 @@ pub(crate) const HEADINGS: [&str; 11] = [
     "max",
 ];
 
-/// A distribution's cells; a dash for what the sample cannot carry, and no digit
-/// that is not known.
+/// A distribution's cells; no digit that is not known.
 pub(crate) fn cells(
     unit: Unit,
     distribution: &Distribution,
     precision: Precision<'_>,
-) -> Vec<String> {
-    let show = |value: Option<f64>, half: f64| {
-        value.map_or_else(|| "–".to_owned(), |us| unit.show_within(us, half))
-    };
-    let quantile = |value: Option<f64>, p: f64| show(value, precision.quantile(p));
+) -> [Cell; 11] {
+    let show = |us, half_us| Cell::time(us, half_us, unit);
+    let quantile = |us, p| show(us, precision.quantile(p));
     let interval = distribution.ci95.as_ref().and_then(|ci| ci.p50_us);
-    vec![
-        count(distribution.count),
+    [
+        Cell::Count(distribution.count),
         show(distribution.min_us, precision.single()),
         show(distribution.mean_us, precision.mean()),
         show(distribution.stdev_us, precision.mean()),
         quantile(distribution.p50_us, 0.5),
-        interval.map_or_else(|| "–".to_owned(), |ends| unit.show_interval(ends).join("–")),
+        Cell::interval(interval, unit),
         quantile(distribution.p90_us, 0.9),
         quantile(distribution.p95_us, 0.95),
         quantile(distribution.p99_us, 0.99),

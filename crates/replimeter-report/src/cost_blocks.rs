@@ -1,132 +1,69 @@
 //! `samples.parquet` of a `cost` run: a row for each block.
 
-use std::path::Path;
+use replimeter_model::cost::BlockRecord;
 
-use parquet::{
-    data_type::{ByteArray, ByteArrayType, DoubleType, Int32Type, Int64Type},
-    errors::ParquetError,
-};
-use replimeter_model::{cost::BlockRecord, record::Distribution};
-
-use crate::{
-    rows::{Columns, RowGroup, RowsWriter, long, optional, required, short},
-    samples::SamplesError,
-};
-
-/// The columns; `docs/cost.md` explains each.
-const SCHEMA: &str = "message cost_block {
-    required int32 round;
-    required binary engine (UTF8);
-    required binary mode (UTF8);
-    optional binary wait_point (UTF8);
-    required int32 replicas;
-    required int32 threads;
-    optional double link_delay_us;
-    required int32 block;
-    optional binary void (UTF8);
-    required double began_us;
-    required double counted_us;
-    required int64 operations;
-    required int64 retries;
-    required int64 failed;
-    optional double mean_us;
-    optional double stdev_us;
-    optional double p50_us;
-    optional double p95_us;
-    optional double p99_us;
-    optional double max_us;
-    optional double primary_cpu_us_per_op;
-    optional double all_cpu_us_per_op;
-    optional double client_cpu_us_per_op;
-    optional int64 behind;
-}";
+use crate::rows::{Columns, TableSpec, columns};
 
 /// Blocks of a `cost` run.
+#[derive(Default, Clone, Copy, Debug)]
 pub struct CostBlocks;
-
-/// Writes blocks as they come.
-pub type BlocksWriter = RowsWriter<CostBlocks>;
-
-impl BlocksWriter {
-    /// Begins the file.
-    ///
-    /// # Errors
-    /// When it cannot be made.
-    pub fn create(path: &Path) -> Result<Self, SamplesError> {
-        Self::begun(path, CostBlocks)
-    }
-
-    /// Adds a block.
-    ///
-    /// # Errors
-    /// When the disk refuses.
-    pub fn write(&mut self, block: BlockRecord) -> Result<(), SamplesError> {
-        self.add([block])
-    }
-}
 
 impl Columns for CostBlocks {
     type Row = BlockRecord;
-    const SCHEMA: &'static str = SCHEMA;
-    const GROUP: usize = 512;
-
-    fn write(&self, group: &mut RowGroup<'_>, held: &[BlockRecord]) -> Result<(), ParquetError> {
-        let number = |pick: fn(&BlockRecord) -> u32| {
-            held.iter()
-                .map(|block| short(pick(block)))
-                .collect::<Vec<_>>()
-        };
-        let whole = |pick: fn(&BlockRecord) -> u64| {
-            held.iter()
-                .map(|block| long(pick(block)))
-                .collect::<Vec<_>>()
-        };
-        let text = |pick: fn(&BlockRecord) -> &String| {
-            held.iter()
-                .map(|block| ByteArray::from(pick(block).as_str()))
-                .collect::<Vec<_>>()
-        };
-        let maybe_text = |pick: fn(&BlockRecord) -> &Option<String>| {
-            held.iter()
-                .map(|block| pick(block).as_deref().map(ByteArray::from))
-                .collect::<Vec<_>>()
-        };
-        let real = |pick: fn(&BlockRecord) -> f64| held.iter().map(pick).collect::<Vec<_>>();
-        let maybe =
-            |pick: fn(&BlockRecord) -> Option<f64>| held.iter().map(pick).collect::<Vec<_>>();
-        let latency = |pick: fn(&Distribution) -> Option<f64>| {
-            held.iter()
-                .map(|block| pick(&block.latency))
-                .collect::<Vec<_>>()
-        };
-        required::<Int32Type>(group, &number(|block| block.round))?;
-        required::<ByteArrayType>(group, &text(|block| &block.engine))?;
-        required::<ByteArrayType>(group, &text(|block| &block.mode))?;
-        optional::<ByteArrayType>(group, maybe_text(|block| &block.wait_point))?;
-        required::<Int32Type>(group, &number(|block| block.replicas))?;
-        required::<Int32Type>(group, &number(|block| block.threads))?;
-        optional::<DoubleType>(group, maybe(|block| block.link_delay_us))?;
-        required::<Int32Type>(group, &number(|block| block.block))?;
-        optional::<ByteArrayType>(group, maybe_text(|block| &block.void))?;
-        required::<DoubleType>(group, &real(|block| block.began_us))?;
-        required::<DoubleType>(group, &real(|block| block.counted_us))?;
-        required::<Int64Type>(group, &whole(|block| block.operations))?;
-        required::<Int64Type>(group, &whole(|block| block.retries))?;
-        required::<Int64Type>(group, &whole(|block| block.failed))?;
-        optional::<DoubleType>(group, latency(|latency| latency.mean_us))?;
-        optional::<DoubleType>(group, latency(|latency| latency.stdev_us))?;
-        optional::<DoubleType>(group, latency(|latency| latency.p50_us))?;
-        optional::<DoubleType>(group, latency(|latency| latency.p95_us))?;
-        optional::<DoubleType>(group, latency(|latency| latency.p99_us))?;
-        optional::<DoubleType>(group, latency(|latency| latency.max_us))?;
-        optional::<DoubleType>(group, maybe(|block| block.primary_cpu_us_per_op))?;
-        optional::<DoubleType>(group, maybe(|block| block.all_cpu_us_per_op))?;
-        optional::<DoubleType>(group, maybe(|block| block.client_cpu_us_per_op))?;
-        optional::<Int64Type>(
-            group,
-            held.iter().map(|block| block.behind.map(long)).collect(),
-        )
-    }
+    const TABLE: TableSpec<BlockRecord, Self> = TableSpec {
+        message: "cost_block",
+        group: 512,
+        columns: columns! {
+            /// The round, from 1; in a self-test every comparison's rounds follow one another
+            round: Short = |block, _| block.round;
+            /// `mariadb` or `mysql`
+            engine: Word = |block, _| &block.engine;
+            /// The mode
+            mode: Word = |block, _| &block.mode;
+            /// The wait point of semi-synchronous replication
+            wait_point: Word or null = |block, _| block.wait_point.as_deref();
+            /// Servers beside the one that is written to
+            replicas: Short = |block, _| block.replicas;
+            /// Connections
+            threads: Short = |block, _| block.threads;
+            /// One-way delay of the links; null without links of ours
+            link_delay_us: Real or null = |block, _| block.link_delay_us;
+            /// Which of its start's blocks, from 1
+            block: Short = |block, _| block.block;
+            /// Why it does not count; null when it does
+            void: Word or null = |block, _| block.void.as_deref();
+            /// When it began, on the run's clock
+            began_us: Real = |block, _| block.began_us;
+            /// How long it was
+            counted_us: Real = |block, _| block.counted_us;
+            /// Operations
+            operations: Long = |block, _| block.operations;
+            /// Operations that were begun again
+            retries: Long = |block, _| block.retries;
+            /// Operations that were given up
+            failed: Long = |block, _| block.failed;
+            /// Mean latency
+            mean_us: Real or null = |block, _| block.latency.mean_us;
+            /// Standard deviation of the latency
+            stdev_us: Real or null = |block, _| block.latency.stdev_us;
+            /// Median latency
+            p50_us: Real or null = |block, _| block.latency.p50_us;
+            /// 95th percentile of the latency
+            p95_us: Real or null = |block, _| block.latency.p95_us;
+            /// 99th percentile of the latency
+            p99_us: Real or null = |block, _| block.latency.p99_us;
+            /// Largest latency
+            max_us: Real or null = |block, _| block.latency.max_us;
+            /// Processor time for an operation, of the server that is written to
+            primary_cpu_us_per_op: Real or null = |block, _| block.primary_cpu_us_per_op;
+            /// Processor time for an operation, of all servers
+            all_cpu_us_per_op: Real or null = |block, _| block.all_cpu_us_per_op;
+            /// Processor time for an operation, of the client's threads
+            client_cpu_us_per_op: Real or null = |block, _| block.client_cpu_us_per_op;
+            /// Transactions that the replica furthest behind had not applied at its end
+            behind: Long or null = |block, _| block.behind;
+        },
+    };
 }
 
 #[cfg(test)]
@@ -137,25 +74,24 @@ mod tests {
     };
 
     use super::*;
+    use crate::rows::{Rows, write_file};
 
     #[test]
     fn blocks_are_read_back_with_what_is_unknown_left_out() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("samples.parquet");
-        let mut writer = BlocksWriter::create(&path).unwrap();
+        let mut writer = Rows::new(CostBlocks);
         for block in 1..=3 {
             let void = (block == 2).then(|| "fell back".to_owned());
-            writer
-                .write(BlockRecord {
-                    mode: "async".to_owned(),
-                    block,
-                    void,
-                    operations: 7,
-                    ..BlockRecord::default()
-                })
-                .unwrap();
+            writer.add(BlockRecord {
+                mode: "async".to_owned(),
+                block,
+                void,
+                operations: 7,
+                ..BlockRecord::default()
+            });
         }
-        writer.finish().unwrap();
+        write_file(&path, writer).unwrap();
         let reader = SerializedFileReader::new(std::fs::File::open(&path).unwrap()).unwrap();
         let rows: Vec<_> = reader
             .get_row_iter(None)

@@ -1,48 +1,52 @@
 //! What `replimeter doctor` tells people.
 
-use std::fmt::Write as _;
-
-use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
-use replimeter_model::doctor::{
-    DoctorDocument, DoctorRow, DoctorStatus, Finding, Relation, Severity,
-};
+use replimeter_model::doctor::{DoctorDocument, DoctorRow, DoctorStatus, Relation, Severity};
 
 use crate::{
-    figures::{Unit, count, time},
+    figures::{Unit, count},
+    format::{Format, number},
+    report::{Block, Cell, Content, Report, Table},
     terminal::wrapped,
 };
 
-/// Columns of the terminal that are used.
+/// Columns that the tree may fill.
 const WIDTH: usize = 100;
-/// Characters of a server's name in the table; the tree has the whole.
-const NAME: usize = 12;
-/// Characters of a version.
-const VERSION: usize = 16;
 
-/// The whole text.
+/// What people read of it.
 #[must_use]
-pub fn text(document: &DoctorDocument) -> String {
-    let mut out = String::new();
+pub fn report(document: &DoctorDocument) -> Report {
     let target = &document.target;
-    let mode = target
-        .mode
-        .as_ref()
-        .map_or_else(String::new, |mode| format!(" · {mode}"));
-    let _ = writeln!(out, "Replimeter doctor · {}{mode}\n", target.shape);
-    let _ = writeln!(out, "Who replicates from whom");
-    out.push_str(&tree(document));
-    let _ = writeln!(out, "\nServers");
-    out.push_str(&servers(document));
-    out.push_str(&clocks(document));
-    for (severity, title) in [
-        (Severity::Error, "Errors"),
-        (Severity::Warning, "Warnings"),
-        (Severity::Info, "Good to know"),
+    let mut report = Report {
+        command: "doctor",
+        facts: [
+            vec![target.shape.clone()],
+            target.mode.iter().cloned().collect(),
+        ]
+        .concat(),
+        answer: conclusion(document),
+        ..Report::default()
+    };
+    let tree = Content::Verbatim(tree(document));
+    report.add(Block::new("tree", "Who replicates from whom", tree));
+    report.add(Block::table("servers", "Servers", servers(document)).noted(clocks(document)));
+    for (severity, mark, title) in [
+        (Severity::Error, '✗', "Errors"),
+        (Severity::Warning, '!', "Warnings"),
+        (Severity::Info, '·', "Good to know"),
     ] {
-        out.push_str(&findings(document, severity, title));
+        let all = document.findings.iter();
+        let all = all.filter(|finding| finding.severity == severity);
+        let all = all.map(|finding| {
+            let message = format!("{} [{}]", finding.message, finding.code);
+            (message, finding.hint.clone())
+        });
+        report.add(Block::new(
+            title,
+            title,
+            Content::Advice(mark, all.collect()),
+        ));
     }
-    let _ = writeln!(out, "\n{}", wrapped(&conclusion(document), WIDTH, ""));
-    out
+    report
 }
 
 /// A line of the tree.
@@ -91,15 +95,12 @@ fn tree(document: &DoctorDocument) -> String {
         .min(WIDTH / 2);
     lines
         .iter()
-        .fold(String::new(), |mut out, Line { label, words }| {
+        .map(|Line { label, words }| {
             let indent = " ".repeat(widest + 2);
-            let _ = writeln!(
-                out,
-                "{label:widest$}  {}",
-                wrapped(words, WIDTH - widest - 2, &indent)
-            );
-            out
+            let words = wrapped(words, WIDTH - widest - 2, &indent);
+            format!("{label:widest$}  {words}\n")
         })
+        .collect()
 }
 
 fn draw(
@@ -154,15 +155,6 @@ fn draw(
     }
 }
 
-/// A value that fits into its column.
-fn cut(text: &str, most: usize) -> String {
-    if text.chars().count() <= most {
-        text.to_owned()
-    } else {
-        format!("{}…", text.chars().take(most - 1).collect::<String>())
-    }
-}
-
 fn uptime(seconds: u64) -> String {
     match seconds {
         0..120 => format!("{seconds} s"),
@@ -179,131 +171,69 @@ fn offset(offset_us: f64, bound_us: f64) -> String {
     format!("{sign}{} ± {}", unit.show(offset_us), unit.with(bound_us))
 }
 
-fn servers(document: &DoctorDocument) -> String {
-    let headings = [
-        "server", "version", "role", "up", "connect", "trip min", "p50", "clock", "link",
-    ];
-    let mut table = Table::new();
-    table
-        .load_style(presets::NOTHING)
-        .set_content_arrangement(ContentArrangement::Disabled)
-        .set_header(headings);
-    for row in &document.results {
-        let none = || "–".to_owned();
-        table.add_row([
-            cut(&row.name, NAME),
-            row.version
-                .as_deref()
-                .map_or_else(none, |version| cut(version, VERSION)),
-            row.role.clone().unwrap_or_else(none),
-            row.uptime_s.map_or_else(none, uptime),
-            row.connect_us.map_or_else(none, time),
-            row.round_trip_us
-                .map_or_else(none, |trip| time(trip.min_us)),
-            row.round_trip_us
-                .map_or_else(none, |trip| time(trip.p50_us)),
-            row.clock
-                .map_or_else(none, |clock| offset(clock.offset_us, clock.bound_us)),
-            match row.tls.as_deref() {
-                Some("encrypted") => "TLS".to_owned(),
-                Some(link) => link.to_owned(),
-                None => none(),
-            },
-        ]);
-    }
-    for (index, column) in table.column_iter_mut().enumerate() {
-        column.set_padding((if index == 0 { 2 } else { 0 }, 1));
-        if (3..8).contains(&index) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    table
-        .lines()
-        .map(|line| format!("{}\n", line.trim_end()))
-        .collect()
-}
-
-fn clocks(document: &DoctorDocument) -> String {
-    if document.results.iter().all(|row| row.clock.is_none()) {
-        return String::new();
-    }
-    let mut out = String::from(
-        "  The clock is the server's less this machine's; it is surely within the bound (half a round trip).\n",
+fn servers(document: &DoctorDocument) -> Table {
+    let trip = |row: &DoctorRow| row.round_trip_us;
+    let table = Table::of(
+        3,
+        &document.results,
+        &[
+            ("server", &|row| Cell::from(&row.name)),
+            ("version", &|row| row.version.clone().into()),
+            ("role", &|row| row.role.clone().into()),
+            ("up", &|row| row.uptime_s.map(uptime).into()),
+            ("connect", &|row| Format::Time.cell(row.connect_us)),
+            ("trip min", &|row| {
+                Format::Time.cell(trip(row).map(|trip| trip.min_us))
+            }),
+            ("p50", &|row| {
+                Format::Time.cell(trip(row).map(|trip| trip.p50_us))
+            }),
+            ("clock", &|row| {
+                let clock = row.clock;
+                clock.map(|of| offset(of.offset_us, of.bound_us)).into()
+            }),
+            ("link", &|row| match row.tls.as_deref() {
+                Some("encrypted") => "TLS".into(),
+                link => link.into(),
+            }),
+        ],
     );
-    for one in &document.clocks {
-        let _ = writeln!(
-            out,
-            "  {} less {}: {}",
-            one.replica,
-            one.source,
-            offset(one.offset_us, one.bound_us)
-        );
+    table.with_words(8)
+}
+
+/// How the clocks were read, and by how much they differ.
+fn clocks(document: &DoctorDocument) -> Vec<String> {
+    if document.results.iter().all(|row| row.clock.is_none()) {
+        return Vec::new();
     }
-    out
+    let what = "The clock is the server's less this machine's; it is surely within the bound (half a round trip).";
+    let pairs = document.clocks.iter().map(|one| {
+        let offset = offset(one.offset_us, one.bound_us);
+        format!("{} less {}: {offset}", one.replica, one.source)
+    });
+    std::iter::once(what.to_owned()).chain(pairs).collect()
 }
 
-fn findings(document: &DoctorDocument, severity: Severity, title: &str) -> String {
-    let of: Vec<&Finding> = document
-        .findings
-        .iter()
-        .filter(|finding| finding.severity == severity)
-        .collect();
-    if of.is_empty() {
-        return String::new();
-    }
-    let mark = match severity {
-        Severity::Error => '✗',
-        Severity::Warning => '!',
-        Severity::Info => '·',
-    };
-    of.iter().fold(format!("\n{title}\n"), |mut out, finding| {
-        let _ = writeln!(
-            out,
-            "  {mark} {}",
-            wrapped(
-                &format!("{} [{}]", finding.message, finding.code),
-                WIDTH - 4,
-                "    "
-            )
-        );
-        if !finding.hint.is_empty() {
-            let _ = writeln!(out, "    → {}", wrapped(&finding.hint, WIDTH - 6, "      "));
-        }
-        out
-    })
-}
-
-fn number(count: usize, one: &str) -> String {
-    format!("{count} {one}{}", if count == 1 { "" } else { "s" })
-}
-
-/// The last line.
-#[must_use]
-pub fn conclusion(document: &DoctorDocument) -> String {
-    let count = |severity| {
-        document
-            .findings
-            .iter()
+/// Whether a measurement is possible, and what is to be read first.
+fn conclusion(document: &DoctorDocument) -> String {
+    let of = |severity, word: &str| {
+        let findings = document.findings.iter();
+        let count = findings
             .filter(|finding| finding.severity == severity)
-            .count()
+            .count();
+        (count > 0).then(|| number(count as u64, word))
     };
-    let (errors, warnings) = (count(Severity::Error), count(Severity::Warning));
-    let absent: Vec<&str> = document
-        .results
-        .iter()
-        .filter(|row| !row.reached)
-        .map(|row| row.name.as_str())
-        .collect();
-    let rest = match (errors, warnings) {
-        (0, 0) => "nothing to do".to_owned(),
-        (0, warnings) => number(warnings, "warning"),
-        (errors, 0) => number(errors, "error"),
-        (errors, warnings) => format!(
-            "{}, {}",
-            number(errors, "error"),
-            number(warnings, "warning")
-        ),
+    let found = [
+        of(Severity::Error, "error"),
+        of(Severity::Warning, "warning"),
+    ];
+    let found: Vec<String> = found.into_iter().flatten().collect();
+    let rest = match found.as_slice() {
+        [] => "nothing to do".to_owned(),
+        found => found.join(", "),
     };
+    let absent = document.results.iter().filter(|row| !row.reached);
+    let absent: Vec<&str> = absent.map(|row| row.name.as_str()).collect();
     if !absent.is_empty() {
         return format!(
             "{rest}; {} could not be examined, so nothing is sure of the whole.",
@@ -320,10 +250,15 @@ pub fn conclusion(document: &DoctorDocument) -> String {
 #[cfg(test)]
 mod tests {
     use replimeter_model::doctor::{
-        ClockDifference, ClockOffset, Diagnosis, FindingCode, RoundTrip,
+        ClockDifference, ClockOffset, Diagnosis, Finding, FindingCode, RoundTrip,
     };
 
     use super::*;
+    use crate::terminal;
+
+    fn text(document: &DoctorDocument) -> String {
+        terminal::render(&report(document))
+    }
 
     fn row(name: &str, relation: Relation, source: Option<&str>) -> DoctorRow {
         DoctorRow {
@@ -384,7 +319,7 @@ mod tests {
     #[test]
     fn a_tree_from_the_writer_down() {
         let text = text(&document(chain(), Vec::new()));
-        let lines: Vec<&str> = text.lines().skip(3).take(5).collect();
+        let lines: Vec<&str> = text.lines().skip(5).take(5).collect();
         assert!(lines[0].starts_with("  primary ("), "{text}");
         assert!(lines[1].starts_with("  ├─ replica1 ("), "{text}");
         assert!(lines[2].starts_with("  │  └─ replica2 ("), "{text}");
@@ -403,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_wider_than_a_hundred_columns() {
+    fn nothing_is_wider_than_it_must_be() {
         let long = "word ".repeat(60);
         let finding = |severity| Finding {
             severity,
@@ -425,7 +360,7 @@ mod tests {
         ));
         for line in text.lines() {
             assert!(
-                line.chars().count() <= WIDTH,
+                line.chars().count() <= 132,
                 "{} columns: {line}",
                 line.chars().count()
             );

@@ -1,25 +1,13 @@
 //! What an `exposure` run tells people.
 
-use std::fmt::Write as _;
-
-use replimeter_model::exposure::{ExposureDocument, ExposureRow};
+use replimeter_model::exposure::{Amount, ExposureDocument, ExposureRow};
 
 use crate::{
     answer::ending,
     figures::{Unit, count, time},
-    terminal::{aligned, how_measured, plain_table, warnings, wrapped},
+    format::Format,
+    report::{Block, Report, Table},
 };
-
-/// The columns.
-pub(crate) const HEADINGS: [&str; 7] = [
-    "not received by any replica",
-    "mean",
-    "p50",
-    "p90",
-    "p99",
-    "p99.9",
-    "max",
-];
 
 fn amount(value: Option<f64>) -> String {
     match value {
@@ -29,36 +17,39 @@ fn amount(value: Option<f64>) -> String {
     }
 }
 
-/// Lines of cells.
-pub(crate) fn lines(document: &ExposureDocument) -> Vec<Vec<String>> {
-    let of = |row: &ExposureRow| {
-        if row.looks == 0 {
-            return Vec::new();
-        }
-        let amounts =
-            [("transactions", &row.transactions), ("bytes", &row.bytes)].map(|(what, a)| {
-                std::iter::once(what.to_owned())
-                    .chain([a.mean, a.p50, a.p90, a.p99, a.p999, a.max].map(amount))
-                    .collect::<Vec<_>>()
-            });
-        let age = &row.age;
-        let milli = |us: Option<f64>| us.map_or_else(|| "–".to_owned(), |us| Unit::Milli.show(us));
-        let ages = std::iter::once("age of the oldest (ms)".to_owned())
-            .chain(
-                [
-                    age.mean_us,
-                    age.p50_us,
-                    age.p90_us,
-                    age.p99_us,
-                    age.p999_us,
-                    age.max_us,
-                ]
-                .map(milli),
-            )
-            .collect();
-        amounts.into_iter().chain([ages]).collect()
-    };
-    document.results.iter().flat_map(of).collect()
+fn figures(run: &ExposureDocument) -> Table {
+    let lines = run.results.rows.iter().filter(|row| row.looks > 0);
+    let lines = lines.flat_map(|row| {
+        let (transactions, bytes, age) = (&row.transactions, &row.bytes, &row.age);
+        let amounts = |of: &Amount| [of.mean, of.p50, of.p90, of.p99, of.p999, of.max].map(amount);
+        let ages = [
+            age.mean_us,
+            age.p50_us,
+            age.p90_us,
+            age.p99_us,
+            age.p999_us,
+            age.max_us,
+        ];
+        [
+            ("transactions", amounts(transactions)),
+            ("bytes", amounts(bytes)),
+            (
+                "age of the oldest (ms)",
+                ages.map(|us| Format::In(Unit::Milli).text(us)),
+            ),
+        ]
+    });
+    let headings = [
+        "not received by any replica",
+        "mean",
+        "p50",
+        "p90",
+        "p99",
+        "p99.9",
+        "max",
+    ];
+    let lines = lines.map(|(what, cells)| [vec![what.to_owned()], cells.to_vec()].concat());
+    Table::new(&headings, 1, lines)
 }
 
 fn of_row(row: &ExposureRow) -> String {
@@ -92,22 +83,22 @@ fn of_row(row: &ExposureRow) -> String {
         amount(Some(mean)),
         amount(Some(max)),
         amount(row.bytes.max),
-        row.age.max_us.map_or_else(|| "–".to_owned(), time),
+        Format::Time.text(row.age.max_us),
         row.exposed_percent
     )
 }
 
 /// The finding in a few sentences.
 #[must_use]
-pub fn answer(document: &ExposureDocument) -> String {
-    let mut parts: Vec<String> = document.results.iter().map(of_row).collect();
-    parts.extend(ending(document.status).map(str::to_owned));
+pub fn answer(run: &ExposureDocument) -> String {
+    let mut parts: Vec<String> = run.results.rows.iter().map(of_row).collect();
+    parts.extend(ending(run.status).map(str::to_owned));
     parts.join(" ")
 }
 
 /// How it was measured, and what belongs to it.
-pub(crate) fn sentences(document: &ExposureDocument) -> Vec<String> {
-    let Some(row) = document.results.first() else {
+fn sentences(run: &ExposureDocument) -> Vec<String> {
+    let Some(row) = run.results.rows.first() else {
         return Vec::new();
     };
     if row.looks == 0 {
@@ -120,15 +111,15 @@ pub(crate) fn sentences(document: &ExposureDocument) -> Vec<String> {
             "The primary's binary log was followed over a connection of its own, and every {} all replicas were asked at once what they had \
              received (not applied). Exposed is what had arrived from the primary's log by the last answer and was in none of the answers; \
              that may be too much by what came during a look, which took {} (p50), {} (p99).",
-            document.settings.look.map_or_else(String::new, |look| look.to_string()),
-            row.look_us.p50_us.map_or_else(|| "–".to_owned(), time),
-            row.look_us.p99_us.map_or_else(|| "–".to_owned(), time),
+            run.settings.look.map_or_else(String::new, |look| look.to_string()),
+            Format::Time.text(row.look_us.p50_us),
+            Format::Time.text(row.look_us.p99_us),
         ),
         "A transaction is in the log a moment before its client is told so: what a crash takes of the acknowledged ones is never more."
             .to_owned(),
         format!("{} looks; {} transactions of {} bytes were logged meanwhile.", count(row.looks), count(row.committed), count(row.bytes_committed)),
     ];
-    if let Some(written) = document.written {
+    if let Some(written) = run.results.written {
         sentences.push(format!(
             "Our own writers inserted {} rows, a transaction each; at the beginning and the end a few of them may be outside of what was looked at.",
             count(written)
@@ -142,52 +133,34 @@ pub(crate) fn sentences(document: &ExposureDocument) -> Vec<String> {
     sentences
 }
 
-/// The whole text.
+/// What people read of it.
 #[must_use]
-pub fn text(document: &ExposureDocument) -> String {
-    let mut out = String::new();
-    let mut versions: Vec<&str> = document
-        .target
-        .nodes
-        .iter()
-        .map(|node| node.version.as_str())
-        .collect();
-    versions.sort_unstable();
-    versions.dedup();
-    let _ = writeln!(
-        out,
-        "Replimeter exposure · {} · {}\n",
-        document.target.shape,
-        versions.join(", ")
+pub fn report(run: &ExposureDocument) -> Report {
+    let looks = run.results.rows.iter().map(|row| row.looks).sum();
+    let mut report = Report::of(
+        run,
+        "What would a crash take with it?",
+        format!("{} looks", count(looks)),
     );
-    let _ = writeln!(out, "{}\n", wrapped(&document.answer, 96, ""));
-    let lines = lines(document);
-    if !lines.is_empty() {
-        let mut table = plain_table(HEADINGS.map(str::to_owned).to_vec());
-        lines.into_iter().for_each(|line| _ = table.add_row(line));
-        let nought = document
-            .results
-            .iter()
-            .any(|row| row.zero_by_construction.is_some());
-        let what = if nought {
-            "Under way, logged and not acknowledged yet"
-        } else {
-            "What a crash would have taken"
-        };
-        let _ = writeln!(
-            out,
-            "{what}, over {}\n{}",
-            time(document.measured_us),
-            aligned(table, 1).trim_end()
-        );
-    }
-    out.push_str(&how_measured(&sentences(document)));
-    out.push_str(&warnings(&document.warnings));
-    out
+    let mut rows = run.results.rows.iter();
+    let what = if rows.any(|row| row.zero_by_construction.is_some()) {
+        "Under way, logged and not acknowledged yet"
+    } else {
+        "What a crash would have taken"
+    };
+    report.add(Block::table(
+        "figures",
+        format!("{what}, over {}", time(run.measured_us.unwrap_or_default())),
+        figures(run),
+    ));
+    report.how = sentences(run);
+    report.with_servers(&run.target)
 }
 
 #[cfg(test)]
 mod tests {
+    use replimeter_model::exposure::ExposureResults;
+
     use super::*;
 
     #[test]
@@ -197,15 +170,19 @@ mod tests {
             zero_by_construction: Some("every node has it".to_owned()),
             ..ExposureRow::default()
         };
-        let document = ExposureDocument {
-            results: vec![row],
+        let run = ExposureDocument {
+            results: ExposureResults {
+                rows: vec![row],
+                ..ExposureResults::default()
+            },
             ..ExposureDocument::default()
         };
-        let text = answer(&document);
+        let text = answer(&run);
         assert!(
             text.contains("by construction: every node has it"),
             "{text}"
         );
-        assert!(self::text(&document).contains("Nothing had to be measured"));
+        let how = report(&run).how.join(" ");
+        assert!(how.contains("Nothing had to be measured"), "{how}");
     }
 }

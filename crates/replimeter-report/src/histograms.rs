@@ -42,7 +42,7 @@ pub fn tag(name: &str) -> String {
 pub fn log(
     begun: SystemTime,
     took: Duration,
-    series: &[(String, &SignedHistogram)],
+    series: &[(String, SignedHistogram)],
 ) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let mut serializer = V2DeflateSerializer::new();
@@ -103,8 +103,8 @@ mod tests {
         (1..=10).for_each(|micros| lag.record(Nanos(-micros * 1000)));
         let empty = SignedHistogram::default();
         let series = [
-            ("async:1/replica 1,x/poll".to_owned(), &lag),
-            ("nobody".to_owned(), &empty),
+            ("async:1/replica 1,x/poll".to_owned(), lag.clone()),
+            ("nobody".to_owned(), empty),
         ];
         let begun = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
         let bytes = log(begun, Duration::from_secs(7), &series).unwrap();

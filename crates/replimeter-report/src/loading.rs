@@ -1,7 +1,5 @@
 //! What a `load` run tells people.
 
-use std::fmt::Write as _;
-
 use replimeter_model::{
     load::{Arrivals, LoadDocument, LoadRecord, LoadRow},
     record::RunStatus,
@@ -9,35 +7,16 @@ use replimeter_model::{
 
 use crate::{
     answer::with_ending,
-    figures::{Unit, count, rate},
-    load::{decimal, spent, with_interval},
-    terminal::{aligned, plain_table, warnings, wrapped},
+    cell::throughput,
+    figures::{count, rate, time},
+    format::Format,
+    load::{self, latency},
+    report::{Block, Cell, Report, Table},
 };
-
-/// The columns.
-pub(crate) const HEADINGS: [&str; 12] = [
-    "load",
-    "loop",
-    "operations/s, 95 %",
-    "operations",
-    "response p50",
-    "p95",
-    "p99",
-    "max",
-    "service p99",
-    "client CPU",
-    "retried",
-    "given up",
-];
-
-/// A workload's name without the folders before it.
-pub(crate) fn name(load: &LoadRecord) -> &str {
-    load.workload.rsplit('/').next().unwrap_or(&load.workload)
-}
 
 /// Workload, threads and servers, in short.
 pub(crate) fn what(load: &LoadRecord) -> String {
-    format!("{}:{}@{}", name(load), load.threads, load.node)
+    load::what(load, false)
 }
 
 fn schedule(load: &LoadRecord) -> String {
@@ -48,62 +27,62 @@ fn schedule(load: &LoadRecord) -> String {
     }
 }
 
-/// Lines of cells.
-pub(crate) fn lines(document: &LoadDocument) -> Vec<Vec<String>> {
-    let line = |row: &LoadRow| {
-        let load = &row.load;
-        let unit = Unit::for_size(load.latency.p50_us.or(load.latency.mean_us).unwrap_or(0.0));
-        let show = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), |us| unit.with(us));
-        let latency = &load.latency;
-        vec![
-            what(load),
-            schedule(load),
-            with_interval(&load.throughput),
-            count(load.passes),
-            show(latency.p50_us),
-            show(latency.p95_us),
-            show(latency.p99_us),
-            show(latency.max_us),
-            show(load.service.p99_us),
-            load.client
-                .cpu_us_per_op
-                .map_or_else(|| "–".to_owned(), |us| format!("{us:.1} µs")),
-            count(load.retries),
-            count(load.failed),
-        ]
-    };
-    document.results.iter().map(line).collect()
+fn figures(run: &LoadDocument) -> Table {
+    let cpu = |us| Cell::from(format!("{us:.1} µs"));
+    Table::of(
+        2,
+        run.results.rows.iter().map(|row| &row.load),
+        &[
+            ("load", &|load| Cell::from(what(load))),
+            ("loop", &|load| schedule(load).into()),
+            ("operations/s, 95 %", &|load| throughput(&load.throughput)),
+            ("operations", &|load| load.passes.into()),
+            ("response p50", &|load| latency(load, load.latency.p50_us)),
+            ("p95", &|load| latency(load, load.latency.p95_us)),
+            ("p99", &|load| latency(load, load.latency.p99_us)),
+            ("max", &|load| latency(load, load.latency.max_us)),
+            ("service p99", &|load| latency(load, load.service.p99_us)),
+            ("client CPU", &|load| {
+                load.client.cpu_us_per_op.map(cpu).into()
+            }),
+            ("retried", &|load| load.retries.into()),
+            ("given up", &|load| load.failed.into()),
+        ],
+    )
 }
 
-/// The columns of what servers spend.
-pub(crate) const SERVER_HEADINGS: [&str; 10] = [
-    "load",
-    "server",
-    "CPU µs",
-    "user",
-    "system",
-    "context switches",
-    "written bytes",
-    "flushes",
-    "received bytes",
-    "sent bytes",
-];
-
-/// Lines of what each server spends on an operation.
-pub(crate) fn servers(document: &LoadDocument) -> Vec<Vec<String>> {
-    let of = |row: &LoadRow| {
-        let line = |server: &replimeter_model::resources::PerOperation| {
-            let mut line = vec![what(&row.load), server.name.clone()];
-            line.extend(spent(server));
-            line.extend([
-                decimal(server.received_bytes_per_op, 0),
-                decimal(server.sent_bytes_per_op, 0),
-            ]);
-            line
-        };
-        row.servers.iter().map(line).collect::<Vec<_>>()
-    };
-    document.results.iter().flat_map(of).collect()
+/// What each server spends on an operation.
+fn servers(run: &LoadDocument) -> Table {
+    let (one, whole) = (Format::Decimals(1), Format::Decimals(0));
+    let rows = run.results.rows.iter();
+    Table::of(
+        2,
+        rows.flat_map(|row| row.servers.iter().map(move |server| (row, server))),
+        &[
+            ("load", &|(row, _)| Cell::from(what(&row.load))),
+            ("server", &|(_, server)| (&server.name).into()),
+            ("CPU µs", &|(_, server)| one.cell(server.cpu_us_per_op)),
+            ("user", &|(_, server)| one.cell(server.cpu_user_us_per_op)),
+            ("system", &|(_, server)| {
+                one.cell(server.cpu_system_us_per_op)
+            }),
+            ("context switches", &|(_, server)| {
+                Format::Decimals(2).cell(server.context_switches_per_op)
+            }),
+            ("written bytes", &|(_, server)| {
+                whole.cell(server.write_bytes_per_op)
+            }),
+            ("flushes", &|(_, server)| {
+                Format::Decimals(3).cell(server.fsyncs_per_op)
+            }),
+            ("received bytes", &|(_, server)| {
+                whole.cell(server.received_bytes_per_op)
+            }),
+            ("sent bytes", &|(_, server)| {
+                whole.cell(server.sent_bytes_per_op)
+            }),
+        ],
+    )
 }
 
 fn percent(share: f64) -> String {
@@ -115,83 +94,76 @@ fn percent(share: f64) -> String {
     }
 }
 
-/// What each row has beside its figures.
-pub(crate) fn notes(document: &LoadDocument) -> Vec<String> {
-    let mut notes = Vec::new();
-    for row in &document.results {
-        let load = &row.load;
-        let what = what(load);
-        let client = &load.client;
-        let mut parts = Vec::new();
-        if let Some(limit) = client.limit_per_s {
+/// What bounded the client.
+fn client(load: &LoadRecord) -> Option<String> {
+    let client = &load.client;
+    let parts = [
+        client.limit_per_s.map(|limit| {
             let share = client.limit_share.map_or_else(String::new, |share| {
                 format!(", of which its statements came to {}", percent(share))
             });
-            parts.push(format!(
+            format!(
                 "as many connections get {} empty questions a second answered{share}",
                 rate(limit, limit / 100.0)
-            ));
-        }
-        if let Some(share) = client.cpu_share {
-            parts.push(format!(
+            )
+        }),
+        client.cpu_share.map(|share| {
+            format!(
                 "its threads took {} of this machine's cores",
                 percent(share)
-            ));
-        }
-        if let Some(share) = client.ready_share {
-            parts.push(format!(
+            )
+        }),
+        client.ready_share.map(|share| {
+            format!(
                 "and were ready without a core {} of their time",
                 percent(share)
-            ));
-        }
-        if !parts.is_empty() {
-            notes.push(format!(
-                "{what}: the client's own limit: {}.",
-                parts.join("; ")
-            ));
-        }
-        for part in &load.by_node {
-            let per_s = part.per_s.map_or_else(String::new, |per_s| {
-                format!(", {} per second", rate(per_s, per_s / 100.0))
-            });
-            notes.push(format!(
-                "{what}: {} did {} operations{per_s}.",
-                part.node,
-                count(part.operations)
-            ));
-        }
-        for retried in &load.retried {
-            notes.push(format!(
-                "{what}: {} operations were begun again ({}).",
-                count(retried.count),
-                retried.kind
-            ));
-        }
-        for error in &load.errors {
-            let code = error.code.map_or_else(
-                || "lost connection".to_owned(),
-                |code| format!("error {code}"),
-            );
-            notes.push(format!(
-                "{what}: {code}, {} times: {}",
-                count(error.count),
-                error.message
-            ));
-        }
-        if let Some(waiting) = load.waiting.filter(|waiting| *waiting > 0) {
-            notes.push(format!(
-                "{what}: {} operations were due at the end and not begun.",
-                count(waiting)
-            ));
-        }
-    }
-    notes
+            )
+        }),
+    ];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    (!parts.is_empty()).then(|| format!("the client's own limit: {}.", parts.join("; ")))
+}
+
+/// What a load has beside its figures.
+fn notes(load: &LoadRecord) -> Vec<String> {
+    let nodes = load.by_node.iter().map(|part| {
+        let per_s = part.per_s.map_or_else(String::new, |per_s| {
+            format!(", {} per second", rate(per_s, per_s / 100.0))
+        });
+        format!(
+            "{} did {} operations{per_s}.",
+            part.node,
+            count(part.operations)
+        )
+    });
+    let retried = load.retried.iter().map(|retried| {
+        let (operations, kind) = (count(retried.count), &retried.kind);
+        format!("{operations} operations were begun again ({kind}).")
+    });
+    let errors = load.errors.iter().map(|error| {
+        let code = error.code.map_or_else(
+            || "lost connection".to_owned(),
+            |code| format!("error {code}"),
+        );
+        format!("{code}, {} times: {}", count(error.count), error.message)
+    });
+    let waiting = load.waiting.filter(|waiting| *waiting > 0);
+    let waiting = waiting.map(|waiting| {
+        format!(
+            "{} operations were due at the end and not begun.",
+            count(waiting)
+        )
+    });
+    let all = client(load).into_iter().chain(nodes).chain(retried);
+    let all = all.chain(errors).chain(waiting);
+    all.map(|note| format!("{}: {note}", what(load))).collect()
 }
 
 /// How it was measured, and what belongs to it.
-pub(crate) fn sentences(document: &LoadDocument) -> Vec<String> {
-    let ramp = document
+fn sentences(run: &LoadDocument) -> Vec<String> {
+    let ramp = run
         .results
+        .rows
         .first()
         .map_or(0.0, |row| row.load.ramp_us / 1e6);
     let mut sentences = vec![format!(
@@ -200,13 +172,11 @@ pub(crate) fn sentences(document: &LoadDocument) -> Vec<String> {
          that both are the same and a stall of the server holds the load up with it. Retries are inside both. The interval is by batch \
          means of this one run and says nothing of other starts."
     )];
-    if document.results.iter().any(|row| {
-        row.servers
-            .iter()
-            .any(|server| server.fsyncs_per_op.is_some())
-    }) {
-        let together = document
+    let mut servers = run.results.rows.iter().flat_map(|row| &row.servers);
+    if servers.any(|server| server.fsyncs_per_op.is_some()) {
+        let together = run
             .results
+            .rows
             .windows(2)
             .any(|two| two[0].load.threads == two[1].load.threads);
         sentences.push(format!(
@@ -218,7 +188,7 @@ pub(crate) fn sentences(document: &LoadDocument) -> Vec<String> {
             }
         ));
     }
-    for data in &document.data {
+    for data in &run.results.data {
         let size = format!(
             "{} rows, {:.0} MB on the disk",
             count(data.rows),
@@ -240,16 +210,17 @@ pub(crate) fn sentences(document: &LoadDocument) -> Vec<String> {
 
 /// The finding in one sentence.
 #[must_use]
-pub fn answer(document: &LoadDocument) -> String {
+pub fn answer(run: &LoadDocument) -> String {
     let part = |row: &LoadRow| {
         let load = &row.load;
         let Some(mean) = load.throughput.mean.filter(|_| load.passes > 0) else {
             return format!("{} completed no operation", what(load));
         };
         let half = load.throughput.low.map_or(mean / 10.0, |low| mean - low);
-        let p99 = load.latency.p99_us.map_or_else(String::new, |us| {
-            format!(", {} at p99", crate::figures::time(us))
-        });
+        let p99 = load
+            .latency
+            .p99_us
+            .map_or_else(String::new, |us| format!(", {} at p99", time(us)));
         let held = match (
             load.rate,
             load.waiting
@@ -275,71 +246,49 @@ pub fn answer(document: &LoadDocument) -> String {
             rate(mean, half)
         )
     };
-    let mut answer = document
-        .results
-        .iter()
-        .map(part)
-        .collect::<Vec<_>>()
-        .join("; ");
+    let parts: Vec<String> = run.results.rows.iter().map(part).collect();
+    let mut answer = parts.join("; ");
     if answer.is_empty() {
         answer = "Nothing was measured".to_owned();
     }
     answer.push('.');
     // A load is void by an error: nothing was completed.
-    let status = if document.status == RunStatus::Void {
+    let status = if run.status == RunStatus::Void {
         RunStatus::Failed
     } else {
-        document.status
+        run.status
     };
     with_ending(answer, status)
 }
 
-/// The whole report.
+/// What people read of it.
 #[must_use]
-pub fn text(document: &LoadDocument) -> String {
-    let mut out = String::new();
-    let title = document
-        .title
-        .as_ref()
-        .map_or_else(String::new, |title| format!("{title}: "));
-    let modes = document.target.modes.join(", ");
-    let _ = writeln!(
-        out,
-        "{title}replimeter load, {} ({modes})\n",
-        document.target.shape
+pub fn report(run: &LoadDocument) -> Report {
+    let operations = run.results.rows.iter().map(|row| row.load.passes).sum();
+    let mut report = Report::of(
+        run,
+        "How much do the servers do?",
+        format!("{} operations", count(operations)),
     );
-    let _ = writeln!(out, "{}\n", wrapped(&document.answer, 96, ""));
-    if !document.results.is_empty() {
-        let mut table = plain_table(HEADINGS.map(str::to_owned).to_vec());
-        for line in lines(document) {
-            table.add_row(line);
-        }
-        out.push_str(&aligned(table, 2));
-    }
-    let servers = servers(document);
-    if !servers.is_empty() {
-        let _ = writeln!(out, "\nWhat each server spends on an operation");
-        let mut table = plain_table(SERVER_HEADINGS.map(str::to_owned).to_vec());
-        for line in servers {
-            table.add_row(line);
-        }
-        out.push_str(&aligned(table, 2));
-        out.push('\n');
-    }
-    for note in notes(document) {
-        let _ = writeln!(out, "  {}", wrapped(&note, 94, "  "));
-    }
-    let _ = writeln!(out, "\nHow it was measured");
-    for sentence in sentences(document) {
-        let _ = writeln!(out, "  {}", wrapped(&sentence, 94, "  "));
-    }
-    out.push_str(&warnings(&document.warnings));
-    out
+    report.add(Block::table(
+        "figures",
+        "Operations per second and their times",
+        figures(run),
+    ));
+    report.add(Block::table(
+        "servers",
+        "What each server spends on an operation",
+        servers(run),
+    ));
+    let notes = run.results.rows.iter().flat_map(|row| notes(&row.load));
+    report.add(Block::list("notes", "Notes", notes.collect()));
+    report.how = sentences(run);
+    report.with_servers(&run.target)
 }
 
 #[cfg(test)]
 mod tests {
-    use replimeter_model::load::{ClientUse, Rate};
+    use replimeter_model::load::{ClientUse, LoadResults, Rate};
 
     use super::*;
 
@@ -367,15 +316,18 @@ mod tests {
             },
             ..LoadRecord::default()
         };
-        let mut document = LoadDocument {
-            results: vec![LoadRow {
-                load,
-                servers: Vec::new(),
-            }],
+        let mut run = LoadDocument {
+            results: LoadResults {
+                rows: vec![LoadRow {
+                    load,
+                    servers: Vec::new(),
+                }],
+                ..LoadResults::default()
+            },
             ..LoadDocument::default()
         };
-        document.answer = answer(&document);
-        let text = text(&document);
+        run.headline = answer(&run);
+        let text = crate::terminal::render(&report(&run));
         for wanted in [
             "orders.toml:8@primary does 499.8 operations",
             "open, 500/s, poisson",

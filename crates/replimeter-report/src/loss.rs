@@ -2,47 +2,20 @@
 
 use std::fmt::Write as _;
 
-use replimeter_model::loss::{CrashRecord, LossDocument, LossRow, Share};
+use replimeter_model::{
+    loss::{LossDocument, LossRow, Share},
+    plan::Crash,
+};
 
 use crate::{
     answer::ending_or_void,
     figures::{Unit, count, time},
-    terminal::{aligned, how_measured, plain_table, warnings, wrapped},
+    format::Format,
+    report::{Block, Cell, Report, Table},
 };
 
-/// Crashes that the text shows; all are in the record.
+/// Crashes that a terminal shows; all are in the record.
 const SHOWN: usize = 40;
-/// Characters of a list of GTIDs that the text shows.
-const GTIDS: usize = 60;
-
-/// The columns.
-pub(crate) const HEADINGS: [&str; 10] = [
-    "what was crashed",
-    "crashes",
-    "acknowledged",
-    "missing",
-    "crashes that lost, 95 %",
-    "per crash, 95 %",
-    "most",
-    "seen, lost",
-    "unacked, there",
-    "recovery",
-];
-
-/// The columns of single crashes.
-pub(crate) const CRASH_HEADINGS: [&str; 11] = [
-    "what was crashed",
-    "crash",
-    "acknowledged",
-    "missing",
-    "since",
-    "seen, lost",
-    "unacked",
-    "there",
-    "took over",
-    "recovery",
-    "errant rows",
-];
 
 /// A share with its interval: `12 of 20 (60 %) 39–78 %`.
 fn share(share: &Share) -> String {
@@ -63,58 +36,60 @@ fn number(value: f64) -> String {
     }
 }
 
-fn name(row: &LossRow) -> String {
-    row.shape.clone()
+/// How many a crash took on average.
+fn mean(row: &LossRow) -> Option<String> {
+    let per = &row.missing_per_crash;
+    let interval = per.mean_ci.map_or_else(String::new, |[low, high]| {
+        format!(" [{}, {}]", number(low), number(high))
+    });
+    per.mean.map(|mean| format!("{}{interval}", number(mean)))
 }
 
-/// Lines of cells.
-pub(crate) fn lines(document: &LossDocument) -> Vec<Vec<String>> {
-    let line = |row: &LossRow| {
-        let per = &row.missing_per_crash;
-        let interval = per.mean_ci.map_or_else(String::new, |[low, high]| {
-            format!(" [{}, {}]", number(low), number(high))
-        });
-        let recovery = row.recovery_us.map_or_else(|| "–".to_owned(), time);
-        vec![
-            name(row),
-            count(row.crashes),
-            count(row.acknowledged),
-            count(row.missing),
-            share(&row.lossy),
-            per.mean.map_or_else(
-                || "–".to_owned(),
-                |mean| format!("{}{interval}", number(mean)),
-            ),
-            per.max.map_or_else(|| "–".to_owned(), count),
-            count(row.seen_then_lost),
-            count(row.unacknowledged_present),
-            recovery,
-        ]
-    };
-    document.results.iter().map(line).collect()
+fn figures(run: &LossDocument) -> Table {
+    Table::of(
+        1,
+        &run.results.rows,
+        &[
+            ("what was crashed", &|row| Cell::from(&row.shape)),
+            ("crashes", &|row| row.crashes.into()),
+            ("acknowledged", &|row| row.acknowledged.into()),
+            ("missing", &|row| row.missing.into()),
+            ("crashes that lost, 95 %", &|row| share(&row.lossy).into()),
+            ("per crash, 95 %", &|row| mean(row).into()),
+            ("most", &|row| row.missing_per_crash.max.into()),
+            ("seen, lost", &|row| row.seen_then_lost.into()),
+            ("unacked, there", &|row| row.unacknowledged_present.into()),
+            ("recovery", &|row| Format::Time.cell(row.recovery_us)),
+        ],
+    )
 }
 
-/// Lines of cells, a crash each.
-pub(crate) fn crashes(document: &LossDocument) -> Vec<Vec<String>> {
-    let line = |crash: &CrashRecord| {
-        vec![
-            crash.shape.clone(),
-            count(crash.number),
-            count(crash.acknowledged),
-            count(crash.missing),
-            crash.missing_since_us.map_or_else(|| "–".to_owned(), time),
-            count(crash.seen_then_lost),
-            count(crash.unacknowledged),
-            count(crash.unacknowledged_present),
-            crash.promoted.clone(),
-            time(crash.recovery_us),
-            crash
-                .errant
-                .as_ref()
-                .map_or_else(|| "–".to_owned(), |errant| count(errant.rows)),
-        ]
-    };
-    document.crashes.iter().map(line).collect()
+fn crashes(run: &LossDocument) -> Table {
+    let table = Table::of(
+        1,
+        &run.results.crashes,
+        &[
+            ("what was crashed", &|crash| Cell::from(&crash.shape)),
+            ("crash", &|crash| crash.number.into()),
+            ("acknowledged", &|crash| crash.acknowledged.into()),
+            ("missing", &|crash| crash.missing.into()),
+            ("since", &|crash| Format::Time.cell(crash.missing_since_us)),
+            ("seen, lost", &|crash| crash.seen_then_lost.into()),
+            ("unacked", &|crash| crash.unacknowledged.into()),
+            ("there", &|crash| crash.unacknowledged_present.into()),
+            ("took over", &|crash| (&crash.promoted).into()),
+            ("recovery", &|crash| {
+                Format::Time.cell(Some(crash.recovery_us))
+            }),
+            ("errant rows", &|crash| {
+                crash.errant.as_ref().map(|errant| errant.rows).into()
+            }),
+        ],
+    );
+    Table {
+        most: Some(SHOWN),
+        ..table
+    }
 }
 
 fn of_row(row: &LossRow) -> String {
@@ -123,26 +98,22 @@ fn of_row(row: &LossRow) -> String {
     let mut text = if row.missing == 0 {
         format!(
             "{}: none of {} acknowledged transactions was lost in {of} {crashes} (at most {:.0} % of crashes lose any, 95 %)",
-            name(row),
+            row.shape,
             count(row.acknowledged),
             lossy.percent_high.ceil()
         )
     } else {
-        let per = &row.missing_per_crash;
-        let interval = per.mean_ci.map_or_else(String::new, |[low, high]| {
-            format!(" [{}, {}]", number(low), number(high))
-        });
         let since = row.missing_since_us.map_or_else(String::new, |us| {
             format!(", the oldest acknowledged {} before the end", time(us))
         });
         format!(
-            "{}: {} of {of} {crashes} lost acknowledged transactions ({:.0} to {:.0} %, 95 %), {}{interval} on average and {} at most{since}",
-            name(row),
+            "{}: {} of {of} {crashes} lost acknowledged transactions ({:.0} to {:.0} %, 95 %), {} on average and {} at most{since}",
+            row.shape,
             count(lossy.count),
             lossy.percent_low.floor(),
             lossy.percent_high.ceil(),
-            number(per.mean.unwrap_or_default()),
-            per.max.map_or_else(String::new, count),
+            mean(row).unwrap_or_else(|| number(0.0)),
+            row.missing_per_crash.max.map_or_else(String::new, count),
         )
     };
     if row.seen_unacknowledged_lost > 0 {
@@ -158,16 +129,16 @@ fn of_row(row: &LossRow) -> String {
 
 /// The finding in a few sentences.
 #[must_use]
-pub fn answer(document: &LossDocument) -> String {
-    let mut parts: Vec<String> = document.results.iter().map(of_row).collect();
-    parts.extend(ending_or_void(document.status).map(str::to_owned));
+pub fn answer(run: &LossDocument) -> String {
+    let mut parts: Vec<String> = run.results.rows.iter().map(of_row).collect();
+    parts.extend(ending_or_void(run.status).map(str::to_owned));
     parts.join(" ")
 }
 
 /// How it was measured, and what belongs to it.
-pub(crate) fn sentences(document: &LossDocument) -> Vec<String> {
-    let settings = &document.settings;
-    let isolated = settings.crash == Some(replimeter_model::plan::Crash::Isolated);
+fn sentences(run: &LossDocument) -> Vec<String> {
+    let settings = &run.settings;
+    let isolated = settings.crash == Some(Crash::Isolated);
     let ended = if isolated {
         format!(
             "Its links to the other servers were cut, and {} later it was killed (SIGKILL), taking writes all the while: what it had sent is lost with it.",
@@ -196,132 +167,85 @@ pub(crate) fn sentences(document: &LossDocument) -> Vec<String> {
             .to_owned(),
         "Shares have Wilson's 95 % interval, means a bootstrap over crashes; crashes are independent of one another.".to_owned(),
     ];
-    if let Some(us) = document.semi_sync_timeout_us {
+    if let Some(us) = run.results.semi_sync_timeout_us {
         sentences.push(format!(
             "Semi-synchronous primaries waited up to {} for an acknowledgement, so that none fell back and acknowledged what no replica had.",
             time(us)
         ));
     }
-    for row in &document.results {
-        if row.errant_rows > 0 {
-            sentences.push(format!(
-                "{}: when the old primaries came back they had {} rows that the new ones have not, {} of them acknowledged: errant transactions, which would have to be undone before it may replicate.",
-                name(row),
-                count(row.errant_rows),
-                count(row.errant_acknowledged)
-            ));
-            let named = document
-                .crashes
-                .iter()
-                .filter(|crash| crash.shape == row.shape)
-                .filter_map(|crash| {
-                    let errant = crash
-                        .errant
-                        .as_ref()
-                        .filter(|errant| !errant.gtids.is_empty())?;
-                    let gtids: String = errant.gtids.chars().take(GTIDS).collect();
-                    let more = if errant.gtids.chars().count() > GTIDS {
-                        "…"
-                    } else {
-                        ""
-                    };
-                    Some(format!("crash {}: {gtids}{more}", crash.number))
-                });
-            let named: Vec<String> = named.take(3).collect();
-            if !named.is_empty() {
-                sentences.push(format!("{}: by GTID, {}.", name(row), named.join("; ")));
-            }
+    let rows = run.results.rows.iter();
+    sentences.extend(rows.flat_map(|row| returned(run, row)));
+    sentences
+}
+
+/// What the old primaries of a row had when they came back, and what others had seen.
+fn returned(run: &LossDocument, row: &LossRow) -> Vec<String> {
+    let mut sentences = Vec::new();
+    if row.errant_rows > 0 {
+        sentences.push(format!(
+            "{}: when the old primaries came back they had {} rows that the new ones have not, {} of them acknowledged: errant transactions, which would have to be undone before it may replicate.",
+            row.shape,
+            count(row.errant_rows),
+            count(row.errant_acknowledged)
+        ));
+        let crashes = run
+            .results
+            .crashes
+            .iter()
+            .filter(|crash| crash.shape == row.shape);
+        let named = crashes.filter_map(|crash| {
+            let gtids = &crash.errant.as_ref()?.gtids;
+            let shown = Cell::Long(gtids.clone()).shown();
+            (!gtids.is_empty()).then(|| format!("crash {}: {shown}", crash.number))
+        });
+        let named: Vec<String> = named.take(3).collect();
+        if !named.is_empty() {
+            sentences.push(format!("{}: by GTID, {}.", row.shape, named.join("; ")));
         }
-        if row.seen_then_lost > row.seen_unacknowledged_lost {
-            sentences.push(format!(
-                "{}: {} transactions that another session had seen are gone, {} of them never acknowledged.",
-                name(row),
-                count(row.seen_then_lost),
-                count(row.seen_unacknowledged_lost)
-            ));
-        }
+    }
+    if row.seen_then_lost > row.seen_unacknowledged_lost {
+        sentences.push(format!(
+            "{}: {} transactions that another session had seen are gone, {} of them never acknowledged.",
+            row.shape,
+            count(row.seen_then_lost),
+            count(row.seen_unacknowledged_lost)
+        ));
     }
     sentences
 }
 
-/// The whole text.
+/// What people read of it.
 #[must_use]
-pub fn text(document: &LossDocument) -> String {
-    let mut out = String::new();
-    let mut versions: Vec<&str> = document
-        .target
-        .nodes
-        .iter()
-        .map(|node| node.version.as_str())
-        .collect();
-    versions.sort_unstable();
-    versions.dedup();
-    let crash = document.settings.crash.unwrap_or_default().name();
-    let _ = writeln!(
-        out,
-        "Replimeter loss · {} · {} · crash {crash}\n",
-        document.target.shape,
-        versions.join(", ")
+pub fn report(run: &LossDocument) -> Report {
+    let mut report = Report::of(
+        run,
+        "What does a crash take with it?",
+        format!("{} crashes", count(run.results.crashes.len() as u64)),
     );
-    let _ = writeln!(out, "{}\n", wrapped(&document.answer, 96, ""));
-    let mut table = plain_table(HEADINGS.map(str::to_owned).to_vec());
-    lines(document)
-        .into_iter()
-        .for_each(|line| _ = table.add_row(line));
-    let _ = writeln!(
-        out,
-        "What the crashes took\n{}",
-        aligned(table, 1).trim_end()
+    let crash = run.settings.crash.unwrap_or_default().name();
+    report.facts.push(format!("crash {crash}"));
+    report.several = run.results.rows.len() > 1;
+    let recovery = |row: &LossRow| {
+        let unit = Unit::for_size(row.recovery_us?);
+        let ends = unit.show_interval(row.recovery_ci?).join(", ");
+        Some(format!("{} [{ends}] {}", row.shape, unit.symbol()))
+    };
+    let recoveries: Vec<String> = run.results.rows.iter().filter_map(recovery).collect();
+    let recoveries = (!recoveries.is_empty())
+        .then(|| format!("Median recovery, 95 %: {}", recoveries.join("; ")));
+    report.add(
+        Block::table("figures", "What the crashes took", figures(run))
+            .noted(recoveries.into_iter().collect()),
     );
-    let crashes = crashes(document);
-    let mut table = plain_table(CRASH_HEADINGS.map(str::to_owned).to_vec());
-    let hidden = crashes.len().saturating_sub(SHOWN);
-    crashes
-        .into_iter()
-        .take(SHOWN)
-        .for_each(|line| _ = table.add_row(line));
-    let _ = writeln!(out, "\nEvery crash\n{}", aligned(table, 1).trim_end());
-    if hidden > 0 {
-        let _ = writeln!(
-            out,
-            "  and {} more, in summary.json and samples.parquet",
-            count(hidden as u64)
-        );
-    }
-    let recoveries: Vec<String> = document
-        .results
-        .iter()
-        .filter_map(|row| {
-            let [low, high] = row.recovery_ci?;
-            let [low, high] = Unit::for_size(row.recovery_us?).show_interval([low, high]);
-            Some(format!(
-                "{} [{low}, {high}] {}",
-                name(row),
-                Unit::for_size(row.recovery_us?).symbol()
-            ))
-        })
-        .collect();
-    if !recoveries.is_empty() {
-        let _ = writeln!(
-            out,
-            "\nMedian recovery, 95 %: {}",
-            wrapped(&recoveries.join("; "), 100, "  ")
-        );
-    }
-    out.push_str(&how_measured(&sentences(document)));
-    if !document.target.options.is_empty() {
-        let _ = writeln!(
-            out,
-            "  Servers: {}.",
-            wrapped(&document.target.options.join("; "), 108, "  ")
-        );
-    }
-    out.push_str(&warnings(&document.warnings));
-    out
+    report.add(Block::table("crashes", "Every crash", crashes(run)).after_charts());
+    report.how = sentences(run);
+    report.with_servers(&run.target)
 }
 
 #[cfg(test)]
 mod tests {
+    use replimeter_model::loss::LossResults;
+
     use super::*;
 
     #[test]
@@ -340,17 +264,20 @@ mod tests {
             lossy,
             ..LossRow::default()
         };
-        let document = LossDocument {
-            results: vec![row],
+        let run = LossDocument {
+            results: LossResults {
+                rows: vec![row],
+                ..LossResults::default()
+            },
             ..LossDocument::default()
         };
-        let text = answer(&document);
+        let text = answer(&run);
         assert!(
             text.contains("none of 1,234") && text.contains("at most 17 % of crashes"),
             "{text}"
         );
         assert!(
-            self::text(&document)
+            crate::terminal::render(&report(&run))
                 .lines()
                 .all(|line| line.chars().count() <= 190)
         );

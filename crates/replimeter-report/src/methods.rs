@@ -1,24 +1,22 @@
 //! What the methods say of the same rows, beside one another, and how each works.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fmt::Write as _,
-};
+use std::collections::BTreeSet;
 
 use replimeter_model::{
     plan::Method,
-    record::{Distribution, Floor, LagDocument, LagRow},
+    record::{Distribution, Floor, LagDocument},
 };
 
 use crate::{
     answer::overall_rows,
     columns::{HEADINGS, cells},
-    figures::{Unit, count, time, time_within},
+    figures::{Unit, count, time_within},
+    format::{Format, or_dash},
     precision::Precision,
-    terminal::{aligned, plain_table},
+    report::{Block, Cell, Table},
 };
 
-/// What [`LagRow::from_primary`] is for this method; empty for those without it.
+/// What `LagRow::from_primary` is for this method; empty for those without it.
 pub(crate) fn from_primary(method: &str) -> &'static str {
     match Method::from_name(method) {
         Some(Method::Stamp | Method::StampUdf) => "from execution to execution",
@@ -27,7 +25,7 @@ pub(crate) fn from_primary(method: &str) -> &'static str {
     }
 }
 
-/// What [`LagRow::error_us`] is for this method; `None` when it states none of its own.
+/// What `LagRow::error_us` is for this method; `None` when it states none of its own.
 pub(crate) fn error(method: &str) -> Option<&'static str> {
     match Method::from_name(method) {
         Some(Method::Tap) => None,
@@ -37,13 +35,11 @@ pub(crate) fn error(method: &str) -> Option<&'static str> {
     }
 }
 
-/// Bars of experiment 3's histogram that are printed.
-const MOST_TENTHS: usize = 60;
-
 /// The methods of a run.
 pub(crate) fn used(document: &LagDocument) -> BTreeSet<&str> {
     document
         .results
+        .rows
         .iter()
         .map(|row| row.method.as_str())
         .collect()
@@ -92,11 +88,10 @@ pub(crate) fn floor(document: &LagDocument, floor: &Floor) -> String {
 
 /// The same, with words for whose it is.
 pub(crate) fn floor_of(floor: &Floor, of: &str) -> String {
-    let us = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), time);
+    let us = |us| Format::Time.text(us);
     let within = |lag: &Distribution| {
         let half = Precision::of_floor(floor, lag).quantile(0.5);
-        lag.p50_us
-            .map_or_else(|| "–".to_owned(), |us| time_within(us, half))
+        or_dash(lag.p50_us, |us| time_within(us, half))
     };
     let head = format!(
         "Floor of {}{of} (the primary as its own replica, {} rounds):",
@@ -136,142 +131,39 @@ pub(crate) fn floor_of(floor: &Floor, of: &str) -> String {
     }
 }
 
-/// How the methods differ on the same rows, what followed the waits, and the rows by
-/// tenths of a millisecond when statements were stamped.
-pub(crate) fn text(document: &LagDocument) -> String {
+/// How the methods differ on the same rows, and what followed the waits.
+pub(crate) fn blocks(document: &LagDocument) -> Vec<Block> {
     let rows = overall_rows(document);
-    let mut out = String::new();
-    let held: Vec<(&LagRow, &replimeter_model::record::Against)> = rows
-        .iter()
-        .filter_map(|row| Some((*row, row.against.as_ref()?)))
-        .collect();
-    if !held.is_empty() {
-        let unit = Unit::Micro;
-        let mut table = plain_table(
-            ["replica", "less"]
-                .into_iter()
-                .chain(HEADINGS)
-                .map(str::to_owned)
-                .collect(),
-        );
-        for (row, against) in &held {
-            let label = [document.label_of(row), against.method.clone()];
-            table.add_row(
-                label
-                    .into_iter()
-                    .chain(cells(
-                        unit,
-                        &against.difference,
-                        Precision::exact(&against.difference),
-                    ))
-                    .collect::<Vec<_>>(),
-            );
-        }
-        let _ = writeln!(
-            out,
-            "\nHow the methods disagree on the same rows (µs, row by row)\n{}",
-            aligned(table, 2).trim_end()
-        );
-    }
-    for row in &rows {
-        let Some(readable) = &row.readable else {
-            continue;
-        };
-        let _ = writeln!(
-            out,
-            "\n{}: of {} waits {} returned before the row could be read; from the wait's return to the end of the read that showed it: p50 {}, p99 {}, max {}.",
+    let differences = rows.iter().filter_map(|row| {
+        let against = row.against.as_ref()?;
+        let difference = &against.difference;
+        let mut line = vec![
+            document.label_of(row).into(),
+            Cell::Text(against.method.clone()),
+        ];
+        line.extend(cells(Unit::Micro, difference, Precision::exact(difference)));
+        Some(line)
+    });
+    let headings: Vec<&str> = ["replica", "less"].into_iter().chain(HEADINGS).collect();
+    let waits = rows.iter().filter_map(|row| {
+        let readable = row.readable.as_ref()?;
+            Some(format!(
+            "{}: of {} waits {} returned before the row could be read; from the wait's return to the end of the read that showed it: p50 {}, p99 {}, max {}.",
             document.label_of(row),
             count(readable.rounds),
             count(readable.not_at_once),
-            readable.gap.p50_us.map_or_else(|| "–".to_owned(), time),
-            readable.gap.p99_us.map_or_else(|| "–".to_owned(), time),
-            readable.gap.max_us.map_or_else(|| "–".to_owned(), time)
-        );
-    }
-    out.push_str(&tenths(document, &rows));
-    out
-}
-
-/// Of the bars in order, the stretch of [`MOST_TENTHS`] that holds the most rows.
-fn fullest(shown: &[i64], rows: &[&LagRow]) -> (usize, usize) {
-    let width = shown.len().min(MOST_TENTHS);
-    let mut of: BTreeMap<i64, u64> = BTreeMap::new();
-    for bar in rows.iter().flat_map(|row| &row.tenths) {
-        *of.entry(bar.tenth).or_default() += bar.count;
-    }
-    let holds = |from: usize| {
-        shown[from..from + width]
-            .iter()
-            .filter_map(|tenth| of.get(tenth))
-            .sum::<u64>()
-    };
-    // Of equal ones the first.
-    let from = (0..=shown.len() - width)
-        .rev()
-        .max_by_key(|from| holds(*from))
-        .unwrap_or(0);
-    (from, from + width)
-}
-
-/// Experiment 3's histogram, a column for each method.
-fn tenths(document: &LagDocument, rows: &[&LagRow]) -> String {
-    let stamped = |row: &&&LagRow| Method::from_name(&row.method).is_some_and(Method::stamps);
-    if !rows.iter().any(|row| stamped(&row)) {
-        return String::new();
-    }
-    let shown: BTreeSet<i64> = rows
-        .iter()
-        .flat_map(|row| row.tenths.iter().map(|bar| bar.tenth))
-        .collect();
-    let header =
-        std::iter::once("ms".to_owned()).chain(rows.iter().map(|row| document.label_of(row)));
-    let mut table = plain_table(header.collect());
-    let shown: Vec<i64> = shown.into_iter().collect();
-    let (from, to) = fullest(&shown, rows);
-    let number = |count_of: u64| {
-        if count_of == 0 {
-            String::new()
-        } else {
-            count(count_of)
-        }
-    };
-    let mut line = |name: String, holds: &dyn Fn(i64) -> bool| {
-        let of = |row: &&LagRow| {
-            number(
-                row.tenths
-                    .iter()
-                    .filter(|bar| holds(bar.tenth))
-                    .map(|bar| bar.count)
-                    .sum(),
-            )
-        };
-        table.add_row(
-            std::iter::once(name)
-                .chain(rows.iter().map(of))
-                .collect::<Vec<_>>(),
-        );
-    };
-    let tenths = |tenth: i64| format!("{:.1}", tenth as f64 / 10.0);
-    if let Some(first) = shown.get(from).filter(|_| from > 0) {
-        line(format!("< {}", tenths(*first)), &|tenth| tenth < *first);
-    }
-    for shown in &shown[from..to] {
-        line(tenths(*shown), &|tenth| tenth == *shown);
-    }
-    if let Some(last) = shown[..to].last().filter(|_| to < shown.len()) {
-        line(format!("> {}", tenths(*last)), &|tenth| tenth > *last);
-    }
-    let further = shown.len() - (to - from);
-    let rest = if further > 0 {
-        format!(
-            "(all {} bars are in summary.json)\n",
-            count(shown.len() as u64)
+            Format::Time.text(readable.gap.p50_us),
+            Format::Time.text(readable.gap.p99_us),
+            Format::Time.text(readable.gap.max_us)
+        ))
+    });
+    vec![
+        Block::table(
+            "methods",
+            "How the methods disagree on the same rows (µs, row by row)",
+            Table::new(&headings, 2, differences),
         )
-    } else {
-        String::new()
-    };
-    format!(
-        "\nRows by lag, rounded to 0.1 ms, as published in 2007 (stamp: from execution to execution, tap: from log to log, others: from ack)\n{}\n{rest}",
-        aligned(table, 0).trim_end()
-    )
+        .after_charts(),
+        Block::list("waits", "What followed the waits", waits.collect()).after_charts(),
+    ]
 }

@@ -9,7 +9,7 @@ use parquet::{
     file::reader::{FileReader, RowGroupReader, SerializedFileReader},
 };
 
-use crate::samples::{SamplesError, reason};
+use crate::rows::{SamplesError, reason};
 
 /// One column of a group of rows.
 #[derive(Clone, Debug, PartialEq)]
@@ -211,33 +211,43 @@ fn words(values: &[Option<ByteArray>]) -> Result<Column, ParquetError> {
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, sync::Arc};
+    use std::fs;
 
-    use parquet::{
-        data_type::{BoolType, ByteArrayType, DoubleType, Int64Type},
-        file::writer::SerializedFileWriter,
-        schema::parser::parse_message_type,
-    };
+    use replimeter_model::time::Nanos;
 
     use super::*;
-    use crate::rows::{optional, required};
+    use crate::rows::{Columns, Rows, TableSpec, columns, write_file};
+
+    #[derive(Clone)]
+    struct Made;
+
+    impl Columns for Made {
+        type Row = (&'static str, Option<i64>, Option<f64>, bool);
+        const TABLE: TableSpec<Self::Row, Self> = TableSpec {
+            message: "made",
+            group: 3,
+            columns: columns! {
+                /// Who
+                who: Word = |row, _| row.0;
+                /// Time
+                count: Long or null = |row, _| row.1.map(Nanos);
+                /// Number
+                us: Real or null = |row, _| row.2;
+                /// Truth
+                well: Flag = |row, _| row.3;
+            },
+        };
+    }
 
     fn file(folder: &Path) -> std::path::PathBuf {
         let path = folder.join("samples.parquet");
-        let schema = "message m { required binary who (UTF8); optional int64 count; optional double us; required boolean well; }";
-        let schema = Arc::new(parse_message_type(schema).unwrap());
-        let mut writer =
-            SerializedFileWriter::new(File::create(&path).unwrap(), schema, Arc::default())
-                .unwrap();
+        let mut rows = Rows::new(Made);
         for _ in 0..2 {
-            let mut group = writer.next_row_group().unwrap();
-            required::<ByteArrayType>(&mut group, &["a", "b", "a"].map(ByteArray::from)).unwrap();
-            optional::<Int64Type>(&mut group, vec![Some(7), None, Some(-9)]).unwrap();
-            optional::<DoubleType>(&mut group, vec![None, None, Some(0.5)]).unwrap();
-            required::<BoolType>(&mut group, &[true, false, true]).unwrap();
-            group.close().unwrap();
+            rows.add(("a", Some(7), None, true));
+            rows.add(("b", None, None, false));
+            rows.add(("a", Some(-9), Some(0.5), true));
         }
-        writer.close().unwrap();
+        write_file(&path, rows).unwrap();
         path
     }
 

@@ -1,8 +1,10 @@
-//! `samples.parquet` of every command: rows are held and written a group at a time, so
-//! that memory does not grow with the run.
+//! `samples.parquet` of every command: what columns are, and how rows are written. They are held and
+//! written a group at a time, so that memory does not grow with the run.
 
 use std::{
+    any::Any,
     fs::File,
+    io,
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
     sync::Arc,
@@ -10,7 +12,7 @@ use std::{
 
 use parquet::{
     basic::Compression,
-    data_type::DataType,
+    data_type::{BoolType, ByteArray, ByteArrayType, DataType, DoubleType, Int32Type, Int64Type},
     errors::ParquetError,
     file::{
         properties::{EnabledStatistics, WriterProperties},
@@ -18,54 +20,383 @@ use parquet::{
     },
     schema::parser::parse_message_type,
 };
+use replimeter_model::time::Nanos;
 
-use crate::samples::{SamplesError, reason};
+/// Why samples could not be written or read.
+#[derive(Debug, thiserror::Error)]
+pub enum SamplesError {
+    /// The file itself.
+    #[error("{}: {source}", path.display())]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// Its contents.
+    #[error("{}: {reason}", path.display())]
+    Format {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
+}
+
+pub(crate) fn reason(path: &Path, error: ParquetError) -> SamplesError {
+    if let ParquetError::External(inner) = &error
+        && let Some(source) = inner.downcast_ref::<io::Error>()
+    {
+        let source = io::Error::new(source.kind(), source.to_string());
+        return SamplesError::File {
+            path: path.to_owned(),
+            source,
+        };
+    }
+    SamplesError::Format {
+        path: path.to_owned(),
+        reason: error.to_string(),
+    }
+}
 
 /// A group of rows under way, column by column.
 pub type RowGroup<'a> = SerializedRowGroupWriter<'a, File>;
 
-/// What the rows of one command's file look like.
-pub trait Columns {
-    /// One row.
-    type Row;
-    /// The columns, as Parquet spells them.
-    const SCHEMA: &'static str;
+/// A file of rows `R`, in groups that share the labels `L`.
+pub struct TableSpec<R: 'static, L: 'static> {
+    /// What Parquet calls a row.
+    pub message: &'static str,
     /// Rows held before they are written.
-    const GROUP: usize;
+    pub group: usize,
+    /// The columns, in their order.
+    pub columns: &'static [Column<R, L>],
+}
 
-    /// Writes every column of these rows, in the schema's order.
+/// One column of a file.
+pub struct Column<R, L> {
+    /// Its name.
+    pub name: &'static str,
+    /// What it means.
+    pub about: &'static str,
+    /// Whether it may be null.
+    pub optional: bool,
+    /// How it is read from a row and its labels.
+    pub read: Read<R, L>,
+}
+
+/// How a column is read from a row and its labels; `None` for null.
+pub enum Read<R, L> {
+    /// Text.
+    Word(for<'a> fn(&'a R, &'a L) -> Option<&'a str>),
+    /// A whole number of 64 bits.
+    Long(fn(&R, &L) -> Option<i64>),
+    /// A whole number of 32 bits.
+    Short(fn(&R, &L) -> Option<i32>),
+    /// A floating-point number.
+    Real(fn(&R, &L) -> Option<f64>),
+    /// A truth.
+    Flag(fn(&R, &L) -> Option<bool>),
+}
+
+/// What a column of the type `T` can be made of.
+pub trait Value<T> {
+    /// Returns it as the column has it.
+    fn value(self) -> T;
+}
+
+impl<'a> Value<&'a str> for &'a str {
+    fn value(self) -> &'a str {
+        self
+    }
+}
+
+impl<'a> Value<&'a str> for &'a String {
+    fn value(self) -> &'a str {
+        self
+    }
+}
+
+impl Value<i64> for u64 {
+    fn value(self) -> i64 {
+        i64::try_from(self).unwrap_or(i64::MAX)
+    }
+}
+
+impl Value<i64> for u32 {
+    fn value(self) -> i64 {
+        self.into()
+    }
+}
+
+/// Nanoseconds.
+impl Value<i64> for Nanos {
+    fn value(self) -> i64 {
+        self.0
+    }
+}
+
+impl Value<i32> for u32 {
+    fn value(self) -> i32 {
+        i32::try_from(self).unwrap_or(i32::MAX)
+    }
+}
+
+/// Microseconds.
+impl Value<f64> for Nanos {
+    fn value(self) -> f64 {
+        self.as_micros()
+    }
+}
+
+impl Value<f64> for f64 {
+    fn value(self) -> f64 {
+        self
+    }
+}
+
+impl Value<bool> for bool {
+    fn value(self) -> bool {
+        self
+    }
+}
+
+/// The columns of a [`TableSpec`]: for each a comment with its meaning, its name and its type, as [`Read`] calls it, and
+/// its value for a row and its labels. The value of an `or null` column is an option.
+#[macro_export]
+macro_rules! columns {
+    ($($(#[doc = $about:literal])+ $name:ident: $kind:ident $(or $null:ident)? = |$row:pat_param, $labels:pat_param| $value:expr;)+) => {
+        &[$($crate::rows::Column {
+            name: stringify!($name),
+            about: concat!($($about),+),
+            optional: $crate::columns!(@optional $($null)?),
+            read: $crate::rows::Read::$kind(|$row, $labels| {
+                $crate::columns!(@value $value, $($null)?).map($crate::rows::Value::value)
+            }),
+        }),+]
+    };
+    (@optional) => { false };
+    (@optional null) => { true };
+    (@value $value:expr,) => { Some($value) };
+    (@value $value:expr, null) => { $value };
+}
+pub use columns;
+
+/// What a column is, whatever its rows are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ColumnInfo {
+    /// Its name.
+    pub name: &'static str,
+    /// What it means.
+    pub about: &'static str,
+    /// Its type, as Parquet spells it.
+    pub kind: &'static str,
+    /// Whether it may be null.
+    pub optional: bool,
+}
+
+impl<R, L> TableSpec<R, L> {
+    /// The columns, in their order.
+    #[must_use]
+    pub fn infos(&self) -> Vec<ColumnInfo> {
+        self.columns.iter().map(Column::info).collect()
+    }
+
+    /// The file's schema, as Parquet spells it.
+    fn schema(&self) -> String {
+        let columns = self.infos().into_iter().map(|column| {
+            let repetition = if column.optional {
+                "optional"
+            } else {
+                "required"
+            };
+            let text = if column.kind == "binary" {
+                " (UTF8)"
+            } else {
+                ""
+            };
+            format!("{repetition} {} {}{text}; ", column.kind, column.name)
+        });
+        format!(
+            "message {} {{ {}}}",
+            self.message,
+            columns.collect::<String>()
+        )
+    }
+}
+
+impl<R, L> Column<R, L> {
+    fn info(&self) -> ColumnInfo {
+        ColumnInfo {
+            name: self.name,
+            about: self.about.trim(),
+            kind: match self.read {
+                Read::Word(_) => "binary",
+                Read::Long(_) => "int64",
+                Read::Short(_) => "int32",
+                Read::Real(_) => "double",
+                Read::Flag(_) => "boolean",
+            },
+            optional: self.optional,
+        }
+    }
+
+    fn write(&self, group: &mut RowGroup<'_>, rows: &[R], labels: &L) -> Result<(), ParquetError> {
+        let (optional, rows) = (self.optional, rows.iter());
+        match self.read {
+            Read::Word(read) => {
+                // Neighbours mostly have the same word: its bytes are shared.
+                let mut last: Option<(&str, ByteArray)> = None;
+                let values = rows.map(|row| {
+                    let word = read(row, labels)?;
+                    let shared = last.take().filter(|(known, _)| *known == word);
+                    let (_, bytes) = last.insert(shared.unwrap_or_else(|| (word, word.into())));
+                    Some(bytes.clone())
+                });
+                write::<ByteArrayType>(group, optional, values)
+            }
+            Read::Long(read) => {
+                write::<Int64Type>(group, optional, rows.map(|row| read(row, labels)))
+            }
+            Read::Short(read) => {
+                write::<Int32Type>(group, optional, rows.map(|row| read(row, labels)))
+            }
+            Read::Real(read) => {
+                write::<DoubleType>(group, optional, rows.map(|row| read(row, labels)))
+            }
+            Read::Flag(read) => {
+                write::<BoolType>(group, optional, rows.map(|row| read(row, labels)))
+            }
+        }
+    }
+}
+
+fn write<T: DataType>(
+    group: &mut RowGroup<'_>,
+    optional: bool,
+    values: impl ExactSizeIterator<Item = Option<T::T>>,
+) -> Result<(), ParquetError> {
+    let mut present = Vec::with_capacity(values.len());
+    let mut known = Vec::with_capacity(values.len());
+    for value in values {
+        present.push(i16::from(value.is_some()));
+        known.extend(value);
+    }
+    let Some(mut column) = group.next_column()? else {
+        return Err(ParquetError::General(
+            "the schema has fewer columns than are written".to_owned(),
+        ));
+    };
+    let levels = optional.then_some(&*present);
+    column.typed::<T>().write_batch(&known, levels, None)?;
+    column.close()
+}
+
+/// The labels that a group of rows shares, and the table of their file.
+pub trait Columns: Clone + 'static {
+    /// One row.
+    type Row: 'static;
+    /// The file.
+    const TABLE: TableSpec<Self::Row, Self>;
+}
+
+/// Rows that share labels, of whatever table.
+pub trait RowBatch {
+    /// Writes them as a group of a file.
     ///
     /// # Errors
-    /// When the disk refuses, or the columns are not the schema's.
-    fn write(&self, group: &mut RowGroup<'_>, held: &[Self::Row]) -> Result<(), ParquetError>;
+    /// When the disk refuses.
+    fn write(&self, group: &mut RowGroup<'_>) -> Result<(), ParquetError>;
+
+    /// Themselves, for whoever knows the table.
+    fn as_any(&self) -> &dyn Any;
 }
 
-/// The columns of a command's `samples.parquet`, as Parquet spells them; none for what keeps no samples.
-#[must_use]
-pub fn schema_of(command: &str) -> Option<&'static str> {
-    Some(match command {
-        "lag" | "calibrate" => crate::samples::Samples::SCHEMA,
-        "tap" => crate::stretches::Stretches::SCHEMA,
-        "load" => crate::seconds::Seconds::SCHEMA,
-        "scale" => crate::blocks::Blocks::SCHEMA,
-        "cost" => crate::cost_blocks::CostBlocks::SCHEMA,
-        "stale" => crate::stale_samples::Labels::SCHEMA,
-        "loss" => crate::crashes::Crashes::SCHEMA,
-        "exposure" => crate::crashes::Looks::SCHEMA,
-        _ => return None,
-    })
+/// Rows that share labels.
+pub struct Batch<C: Columns> {
+    /// What they share.
+    pub labels: C,
+    /// The rows.
+    pub rows: Vec<C::Row>,
 }
 
-/// Writes rows as they come.
-pub struct RowsWriter<C: Columns> {
-    path: PathBuf,
-    columns: C,
-    writer: SerializedFileWriter<File>,
+impl<C: Columns> RowBatch for Batch<C> {
+    fn write(&self, group: &mut RowGroup<'_>) -> Result<(), ParquetError> {
+        let mut columns = C::TABLE.columns.iter();
+        columns.try_for_each(|column| column.write(group, &self.rows, &self.labels))
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+/// Rows on their way into the file, a group of those that share labels at a time.
+pub struct Rows<C: Columns> {
+    labels: C,
     held: Vec<C::Row>,
+    ready: Vec<Batch<C>>,
 }
 
-impl<C: Columns> RowsWriter<C> {
-    pub(crate) fn begun(path: &Path, columns: C) -> Result<Self, SamplesError> {
+impl<C: Columns> Rows<C> {
+    /// None yet.
+    #[must_use]
+    pub fn new(labels: C) -> Self {
+        Self {
+            labels,
+            held: Vec::new(),
+            ready: Vec::new(),
+        }
+    }
+
+    /// Rows from now on have other labels.
+    pub fn switch(&mut self, labels: C) {
+        self.close();
+        self.labels = labels;
+    }
+
+    /// Adds a row.
+    pub fn add(&mut self, row: C::Row) {
+        self.held.push(row);
+        if self.held.len() >= C::TABLE.group {
+            self.close();
+        }
+    }
+
+    /// Takes the groups that are full.
+    pub fn take_full(&mut self) -> Vec<Batch<C>> {
+        std::mem::take(&mut self.ready)
+    }
+
+    /// Takes everything that is left.
+    pub fn take_all(&mut self) -> Vec<Batch<C>> {
+        self.close();
+        self.take_full()
+    }
+
+    fn close(&mut self) {
+        if !self.held.is_empty() {
+            // Of the full size at once: a group that grows is copied over and over while rows come.
+            let rows = std::mem::replace(&mut self.held, Vec::with_capacity(C::TABLE.group));
+            self.ready.push(Batch {
+                labels: self.labels.clone(),
+                rows,
+            });
+        }
+    }
+}
+
+/// A file of rows under way; unreadable until it is [finished](Self::finish).
+pub struct RowFile {
+    path: PathBuf,
+    writer: SerializedFileWriter<File>,
+}
+
+impl RowFile {
+    /// Begins the file of a table.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub fn create<C: Columns>(path: &Path) -> Result<Self, SamplesError> {
         let file = File::options()
             .create(true)
             .truncate(true)
@@ -82,103 +413,44 @@ impl<C: Columns> RowsWriter<C> {
             .set_statistics_enabled(EnabledStatistics::Chunk)
             .build();
         let wrap = |error| reason(path, error);
-        let schema = parse_message_type(C::SCHEMA).map(Arc::new).map_err(wrap)?;
-        let writer = SerializedFileWriter::new(file, schema, Arc::new(properties)).map_err(wrap)?;
+        let schema = parse_message_type(&C::TABLE.schema()).map_err(wrap)?;
+        let writer = SerializedFileWriter::new(file, Arc::new(schema), Arc::new(properties));
         Ok(Self {
             path: path.to_owned(),
-            columns,
-            writer,
-            held: Vec::new(),
+            writer: writer.map_err(wrap)?,
         })
     }
 
-    /// Goes on with other columns: what is held belongs to those before.
-    pub(crate) fn switch(&mut self, columns: C) -> Result<(), SamplesError> {
-        self.flush()?;
-        self.columns = columns;
-        Ok(())
-    }
-
-    pub(crate) fn columns(&self) -> &C {
-        &self.columns
-    }
-
-    pub(crate) fn add(
-        &mut self,
-        rows: impl IntoIterator<Item = C::Row>,
-    ) -> Result<(), SamplesError> {
-        self.held.extend(rows);
-        if self.held.len() >= C::GROUP {
-            self.flush()
-        } else {
-            Ok(())
-        }
-    }
-
-    /// Writes what is held and the file's end; without it the file is unreadable.
+    /// Writes a group.
     ///
     /// # Errors
     /// When the disk refuses.
-    pub fn finish(mut self) -> Result<(), SamplesError> {
-        self.flush()?;
-        self.writer
-            .close()
-            .map(|_| ())
-            .map_err(|error| reason(&self.path, error))
-    }
-
-    fn flush(&mut self) -> Result<(), SamplesError> {
-        if self.held.is_empty() {
-            return Ok(());
-        }
+    pub fn write(&mut self, batch: &dyn RowBatch) -> Result<(), SamplesError> {
         let group = self.writer.next_row_group().and_then(|mut group| {
-            self.columns.write(&mut group, &self.held)?;
+            batch.write(&mut group)?;
             group.close()
         });
-        self.held.clear();
-        group.map(|_| ()).map_err(|error| reason(&self.path, error))
+        group.map(drop).map_err(|error| reason(&self.path, error))
+    }
+
+    /// Writes the file's end.
+    ///
+    /// # Errors
+    /// When the disk refuses.
+    pub fn finish(self) -> Result<(), SamplesError> {
+        let closed = self.writer.close();
+        closed.map(drop).map_err(|error| reason(&self.path, error))
     }
 }
 
-fn column<T: DataType>(
-    group: &mut RowGroup<'_>,
-    values: &[T::T],
-    present: Option<&[i16]>,
-) -> Result<(), ParquetError> {
-    let Some(mut column) = group.next_column()? else {
-        return Err(ParquetError::General(
-            "the schema has fewer columns than are written".to_owned(),
-        ));
-    };
-    column.typed::<T>().write_batch(values, present, None)?;
-    column.close()
-}
-
-pub(crate) fn required<T: DataType>(
-    group: &mut RowGroup<'_>,
-    values: &[T::T],
-) -> Result<(), ParquetError> {
-    column::<T>(group, values, None)
-}
-
-pub(crate) fn optional<T: DataType>(
-    group: &mut RowGroup<'_>,
-    values: Vec<Option<T::T>>,
-) -> Result<(), ParquetError> {
-    let present: Vec<i16> = values
-        .iter()
-        .map(|value| i16::from(value.is_some()))
-        .collect();
-    let values: Vec<T::T> = values.into_iter().flatten().collect();
-    column::<T>(group, &values, Some(&present))
-}
-
-/// A number as Parquet's signed 64 bits.
-pub(crate) fn long(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
-}
-
-/// A number as Parquet's signed 32 bits.
-pub(crate) fn short(number: u32) -> i32 {
-    i32::try_from(number).unwrap_or(i32::MAX)
+/// Writes a whole file.
+///
+/// # Errors
+/// When it cannot be written.
+pub fn write_file<C: Columns>(path: &Path, mut rows: Rows<C>) -> Result<(), SamplesError> {
+    let mut file = RowFile::create::<C>(path)?;
+    for batch in rows.take_all() {
+        file.write(&batch)?;
+    }
+    file.finish()
 }

@@ -1,277 +1,114 @@
-//! `samples.parquet`: one row per observation.
+//! `samples.parquet` of `lag` and `calibrate`: one row per observation.
 
-use std::{
-    io,
-    path::{Path, PathBuf},
-};
+use std::path::Path;
 
-use parquet::{
-    data_type::{ByteArray, ByteArrayType, DoubleType, Int32Type, Int64Type},
-    errors::ParquetError,
-};
 use replimeter_model::{
     plan::Method,
     sample::{Beside, LagSample, Phase, Sighting, Write},
+    target::NULL_REPLICA,
     time::Nanos,
 };
 
 use crate::{
     reading::{self, Column},
-    rows::{Columns, RowGroup, RowsWriter, long, optional, required, short},
+    rows::{Columns, SamplesError, TableSpec, columns},
 };
 
-/// The columns; `docs/run-directory.md` explains each.
-const SCHEMA: &str = "message lag_sample {
-    required binary phase (UTF8);
-    required binary shape (UTF8);
-    required binary replica (UTF8);
-    required binary method (UTF8);
-    required int32 sweep;
-    required int32 step;
-    required int32 row_in_step;
-    required int64 seq;
-    required int64 size_bytes;
-    required int64 intended_ns;
-    required int64 send_ns;
-    required int64 ack_ns;
-    optional int64 visible_after_ns;
-    optional int64 hit_began_ns;
-    optional int64 visible_until_ns;
-    optional int64 primary_ns;
-    optional int64 readable_ns;
-    optional int32 reads;
-    optional double from_ack_us;
-    optional double from_send_us;
-    optional double from_intended_us;
-    optional double error_us;
-    required double insert_us;
-}";
-
-/// The columns that a sample is made of.
-const READ: [&str; 18] = [
-    "phase",
-    "shape",
-    "replica",
-    "method",
-    "sweep",
-    "step",
-    "row_in_step",
-    "seq",
-    "size_bytes",
-    "intended_ns",
-    "send_ns",
-    "ack_ns",
-    "visible_after_ns",
-    "hit_began_ns",
-    "visible_until_ns",
-    "primary_ns",
-    "readable_ns",
-    "reads",
-];
-
-/// Why samples could not be written or read.
-#[derive(Debug, thiserror::Error)]
-pub enum SamplesError {
-    /// The file itself.
-    #[error("{}: {source}", path.display())]
-    File {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// Its contents.
-    #[error("{}: {reason}", path.display())]
-    Format {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        reason: String,
-    },
-}
-
-pub(crate) fn reason(path: &Path, error: ParquetError) -> SamplesError {
-    if let ParquetError::External(inner) = &error
-        && let Some(source) = inner.downcast_ref::<io::Error>()
-    {
-        let source = io::Error::new(source.kind(), source.to_string());
-        return SamplesError::File {
-            path: path.to_owned(),
-            source,
-        };
-    }
-    SamplesError::Format {
-        path: path.to_owned(),
-        reason: error.to_string(),
-    }
-}
-
-/// Samples of servers of this shape.
+/// Samples of servers of a shape.
+#[derive(Clone, Debug, Default)]
 pub struct Samples {
     shape: String,
     replicas: Vec<String>,
-    null_replica: String,
-}
-
-/// Writes samples as they come, a few thousand at a time.
-pub type SamplesWriter = RowsWriter<Samples>;
-
-impl SamplesWriter {
-    /// Begins the file. `null_replica` is the name under which samples of the floor
-    /// appear.
-    ///
-    /// # Errors
-    /// When it cannot be made.
-    pub fn create(path: &Path, null_replica: &str) -> Result<Self, SamplesError> {
-        Self::begun(
-            path,
-            Samples {
-                shape: String::new(),
-                replicas: Vec::new(),
-                null_replica: null_replica.to_owned(),
-            },
-        )
-    }
-
-    /// Says whose samples come next: the shape, and the replicas' names by index.
-    ///
-    /// # Errors
-    /// When the disk refuses what is held of the shape before.
-    pub fn begin(&mut self, shape: &str, replicas: Vec<String>) -> Result<(), SamplesError> {
-        let null_replica = self.columns().null_replica.clone();
-        self.switch(Samples {
-            shape: shape.to_owned(),
-            replicas,
-            null_replica,
-        })
-    }
-
-    /// Adds one sample.
-    ///
-    /// # Errors
-    /// When the disk refuses.
-    pub fn write(&mut self, sample: &LagSample) -> Result<(), SamplesError> {
-        self.add([*sample])
-    }
 }
 
 impl Samples {
-    fn name(&self, sample: &LagSample) -> ByteArray {
-        let name = match sample.write.phase {
-            Phase::Floor | Phase::Yardstick => self.null_replica.as_str(),
+    /// Of this shape, with the replicas' names by index.
+    #[must_use]
+    pub fn new(shape: impl Into<String>, replicas: Vec<String>) -> Self {
+        Self {
+            shape: shape.into(),
+            replicas,
+        }
+    }
+
+    fn name(&self, sample: &LagSample) -> &str {
+        match sample.write.phase {
+            Phase::Floor | Phase::Yardstick => NULL_REPLICA,
             _ => self
                 .replicas
                 .get(sample.replica)
-                .map_or(self.null_replica.as_str(), String::as_str),
-        };
-        ByteArray::from(name)
+                .map_or(NULL_REPLICA, String::as_str),
+        }
     }
 }
 
+/// Columns that a sample is made of again: the first ones.
+const READ: usize = 18;
+
 impl Columns for Samples {
     type Row = LagSample;
-    const SCHEMA: &'static str = SCHEMA;
-    const GROUP: usize = 4096;
-
-    fn write(&self, group: &mut RowGroup<'_>, held: &[LagSample]) -> Result<(), ParquetError> {
-        let each = |value: &dyn Fn(&LagSample) -> i64| held.iter().map(value).collect::<Vec<_>>();
-        let small = |value: &dyn Fn(&LagSample) -> u32| {
-            held.iter()
-                .map(|sample| short(value(sample)))
-                .collect::<Vec<_>>()
-        };
-        let maybe = |value: &dyn Fn(&LagSample) -> Option<Nanos>| {
-            held.iter()
-                .map(|sample| value(sample).map(|nanos| nanos.0))
-                .collect::<Vec<_>>()
-        };
-        let micros = |value: &dyn Fn(&LagSample) -> Option<Nanos>| {
-            held.iter()
-                .map(|sample| value(sample).map(Nanos::as_micros))
-                .collect::<Vec<_>>()
-        };
-        required::<ByteArrayType>(
-            group,
-            &held
-                .iter()
-                .map(|sample| ByteArray::from(sample.write.phase.name()))
-                .collect::<Vec<_>>(),
-        )?;
-        required::<ByteArrayType>(
-            group,
-            &vec![ByteArray::from(self.shape.as_str()); held.len()],
-        )?;
-        required::<ByteArrayType>(
-            group,
-            &held
-                .iter()
-                .map(|sample| self.name(sample))
-                .collect::<Vec<_>>(),
-        )?;
-        required::<ByteArrayType>(
-            group,
-            &held
-                .iter()
-                .map(|sample| ByteArray::from(sample.method.name()))
-                .collect::<Vec<_>>(),
-        )?;
-        required::<Int32Type>(group, &small(&|sample| sample.write.sweep))?;
-        required::<Int32Type>(group, &small(&|sample| sample.write.step))?;
-        required::<Int32Type>(group, &small(&|sample| sample.write.row_in_step))?;
-        required::<Int64Type>(group, &each(&|sample| long(sample.write.seq)))?;
-        required::<Int64Type>(group, &each(&|sample| long(sample.write.size_bytes)))?;
-        required::<Int64Type>(group, &each(&|sample| sample.write.intended.0))?;
-        required::<Int64Type>(group, &each(&|sample| sample.write.send.0))?;
-        required::<Int64Type>(group, &each(&|sample| sample.write.ack.0))?;
-        optional::<Int64Type>(group, maybe(&LagSample::lower))?;
-        optional::<Int64Type>(
-            group,
-            maybe(&|sample| sample.sighting.map(|sighting| sighting.hit_began)),
-        )?;
-        optional::<Int64Type>(group, maybe(&LagSample::upper))?;
-        let beside = |sample: &LagSample| {
-            sample
-                .sighting
-                .map(|sighting| sighting.beside)
-                .unwrap_or_default()
-        };
-        optional::<Int64Type>(
-            group,
-            maybe(&|sample| {
-                if let Beside::Primary(at) = beside(sample) {
-                    Some(at)
-                } else {
-                    None
-                }
-            }),
-        )?;
-        optional::<Int64Type>(
-            group,
-            maybe(&|sample| {
-                if let Beside::Readable { at, .. } = beside(sample) {
-                    Some(at)
-                } else {
-                    None
-                }
-            }),
-        )?;
-        let reads = held.iter().map(|sample| match beside(sample) {
-            Beside::Readable { reads, .. } => Some(short(reads)),
-            _ => None,
-        });
-        optional::<Int32Type>(group, reads.collect())?;
-        optional::<DoubleType>(group, micros(&LagSample::from_ack))?;
-        optional::<DoubleType>(group, micros(&LagSample::from_send))?;
-        optional::<DoubleType>(group, micros(&LagSample::from_intended))?;
-        optional::<DoubleType>(group, micros(&LagSample::error))?;
-        required::<DoubleType>(
-            group,
-            &held
-                .iter()
-                .map(|sample| sample.insert().as_micros())
-                .collect::<Vec<_>>(),
-        )
-    }
+    const TABLE: TableSpec<LagSample, Self> = TableSpec {
+        message: "lag_sample",
+        group: 4096,
+        columns: columns! {
+            /// `measure` counts; `warm-up` does not; `settle` rows follow an emptied table and do not count; `floor` is
+            /// the null replica; `yardstick` rows belong to the floor's point selects
+            phase: Word = |sample, _| sample.write.phase.name();
+            /// The sandbox's shape (with its name when it is kept), or `endpoints:N`; in a calibration with the delay
+            shape: Word = |_, labels| &labels.shape;
+            /// `replica1`, …, `node2`, …, or `primary (null replica)`
+            replica: Word = |sample, labels| labels.name(sample);
+            /// `poll`, `wait`, `stamp`, `stamp-udf`, `tap`: a row of the run has one line for each replica and method
+            method: Word = |sample, _| sample.method.name();
+            /// The sweep over all sizes, from 0
+            sweep: Short = |sample, _| sample.write.sweep;
+            /// The size within the sweep, from 0
+            step: Short = |sample, _| sample.write.step;
+            /// The row within its step, from 1
+            row_in_step: Short = |sample, _| sample.write.row_in_step;
+            /// The row's number, unique in the run
+            seq: Long = |sample, _| sample.write.seq;
+            /// Payload
+            size_bytes: Long = |sample, _| sample.write.size_bytes;
+            /// Zero point: when the schedule wanted the write to start
+            intended_ns: Long = |sample, _| sample.write.intended;
+            /// Zero point: just before the statement was handed to the socket
+            send_ns: Long = |sample, _| sample.write.send;
+            /// Zero point: just after the server's answer was read
+            ack_ns: Long = |sample, _| sample.write.ack;
+            /// Lower end of the bracket; null for a row that was never seen
+            visible_after_ns: Long or null = |sample, _| sample.lower();
+            /// Beginning of the read that showed the row, or of the wait
+            hit_began_ns: Long or null = |sample, _| sample.sighting.map(|seen| seen.hit_began);
+            /// Upper end of the bracket; null for a row that was never seen
+            visible_until_ns: Long or null = |sample, _| sample.upper();
+            /// `stamp` and `tap`: the same event on the primary
+            primary_ns: Long or null = |sample, _| match sample.sighting?.beside {
+                Beside::Primary(at) => Some(at),
+                _ => None,
+            };
+            /// `wait`: end of the first read that showed the row
+            readable_ns: Long or null = |sample, _| match sample.sighting?.beside {
+                Beside::Readable { at, .. } => Some(at),
+                _ => None,
+            };
+            /// `wait`: reads until then
+            reads: Short or null = |sample, _| match sample.sighting?.beside {
+                Beside::Readable { reads, .. } => Some(reads),
+                _ => None,
+            };
+            /// Upper end of the bracket, from the acknowledgement
+            from_ack_us: Real or null = |sample, _| sample.from_ack();
+            /// Upper end of the bracket, from the send
+            from_send_us: Real or null = |sample, _| sample.from_send();
+            /// Upper end of the bracket, from the intended start
+            from_intended_us: Real or null = |sample, _| sample.from_intended();
+            /// Width of the bracket
+            error_us: Real or null = |sample, _| sample.error();
+            /// Send to acknowledgement
+            insert_us: Real = |sample, _| sample.insert();
+        },
+    };
 }
 
 /// Reads samples back, one by one; memory does not grow with the file.
@@ -284,8 +121,10 @@ pub fn read(
     path: &Path,
     mut each: impl FnMut(&str, &str, &LagSample),
 ) -> Result<u64, SamplesError> {
+    let columns = Samples::TABLE.columns.iter().take(READ);
+    let names: Vec<&str> = columns.map(|column| column.name).collect();
     let mut unknown = None;
-    let count = reading::read(path, &READ, |columns, rows| {
+    let count = reading::read(path, &names, |columns, rows| {
         let phase = columns[0].parsed(Phase::from_name);
         let method = columns[3].parsed(Method::from_name);
         for row in 0..rows {
@@ -316,7 +155,7 @@ pub fn read(
     }
 }
 
-/// The sample in a row of the columns [`READ`].
+/// The sample in a row of the first [`READ`] columns.
 fn sample_of(columns: &[Column], row: usize, phase: Phase, method: Method) -> LagSample {
     // Not a number, for null, becomes 0 where no null can be.
     let whole = |column: usize| columns[column].number(row) as i64;
@@ -367,6 +206,7 @@ fn sample_of(columns: &[Column], row: usize, phase: Phase, method: Method) -> La
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rows::{Rows, write_file};
 
     fn sample(seq: u64, seen: bool) -> LagSample {
         let send = Nanos(seq as i64 * 1000);
@@ -411,20 +251,15 @@ mod tests {
     fn what_is_written_is_read_across_several_groups() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("samples.parquet");
-        let mut writer = SamplesWriter::create(&path, "null").unwrap();
-        writer
-            .begin(
-                "async:2",
-                vec!["replica1".to_owned(), "replica2".to_owned()],
-            )
-            .unwrap();
-        let samples: Vec<LagSample> = (1..=Samples::GROUP as u64 + 10)
+        let names = vec!["replica1".to_owned(), "replica2".to_owned()];
+        let mut rows = Rows::new(Samples::new("async:2", names));
+        let samples: Vec<LagSample> = (1..=Samples::TABLE.group as u64 + 10)
             .map(|seq| sample(seq, seq % 7 != 0))
             .collect();
         for sample in &samples {
-            writer.write(sample).unwrap();
+            rows.add(*sample);
         }
-        writer.finish().unwrap();
+        write_file(&path, rows).unwrap();
         let mut back = Vec::new();
         let mut names = Vec::new();
         let count = read(&path, |shape, name, sample| {
@@ -433,7 +268,10 @@ mod tests {
             back.push(*sample);
         });
         assert_eq!(count.unwrap(), samples.len() as u64);
-        assert_eq!(names[..4], ["null", "null", "replica2", "replica1"]);
+        assert_eq!(
+            names[..4],
+            [NULL_REPLICA, NULL_REPLICA, "replica2", "replica1"]
+        );
         for (written, read) in samples.iter().zip(&back) {
             assert_eq!(
                 (read.method, read.write, read.sighting),
@@ -446,9 +284,9 @@ mod tests {
     fn a_cut_off_file_is_an_error() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("samples.parquet");
-        let mut writer = SamplesWriter::create(&path, "null").unwrap();
-        writer.write(&sample(1, true)).unwrap();
-        writer.finish().unwrap();
+        let mut rows = Rows::new(Samples::default());
+        rows.add(sample(1, true));
+        write_file(&path, rows).unwrap();
         let bytes = std::fs::read(&path).unwrap();
         for length in [0, 3, 4, bytes.len() / 2, bytes.len() - 1] {
             std::fs::write(&path, &bytes[..length]).unwrap();

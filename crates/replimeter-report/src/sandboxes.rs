@@ -1,94 +1,94 @@
 //! Kept sandboxes for people.
 
-use std::fmt::Write as _;
-
 use replimeter_model::sandboxes::{ListedLink, ListedSandbox};
 
 use crate::{
-    figures::{count, time},
-    terminal::{aligned, plain_table},
+    figures::count,
+    format::Format,
+    report::{Block, Cell, Content, Report, Table},
 };
 
 /// The list.
 #[must_use]
-pub fn list(sandboxes: &[ListedSandbox]) -> String {
+pub fn list(sandboxes: &[ListedSandbox]) -> Report {
+    let mut report = Report::default();
     if sandboxes.is_empty() {
-        return "No sandbox is running; start one with `replimeter sandbox up SHAPE`.\n".to_owned();
+        "No sandbox is running; start one with `replimeter sandbox up SHAPE`."
+            .clone_into(&mut report.answer);
     }
-    let mut out = String::new();
-    for (index, sandbox) in sandboxes.iter().enumerate() {
-        let blank = if index == 0 { "" } else { "\n" };
-        let shape = sandbox
-            .shape
-            .as_deref()
-            .map_or_else(String::new, |shape| format!(" · {shape}"));
-        let since = sandbox
-            .since
-            .as_deref()
-            .map_or_else(String::new, |since| format!(" since {since}"));
-        let _ = writeln!(
-            out,
-            "{blank}{}{shape} · {}{since}",
-            sandbox.name, sandbox.state
-        );
-        if sandbox.nodes.is_empty() {
-            continue;
-        }
-        let mut table = plain_table(
-            [
-                "node", "role", "source", "port", "version", "state", "socket",
-            ]
-            .map(str::to_owned)
-            .to_vec(),
-        );
-        for node in &sandbox.nodes {
-            table.add_row([
-                node.name.clone(),
-                node.role.name().to_owned(),
-                node.source.clone().unwrap_or_else(|| "–".to_owned()),
-                node.port.to_string(),
-                node.version.clone(),
-                node.state.clone(),
-                node.socket.display().to_string(),
-            ]);
-        }
-        out.push_str(&aligned(table, 7));
-        if !sandbox.links.is_empty() {
-            out.push_str(&links(&sandbox.links));
-        }
-    }
-    out
+    report.blocks = sandboxes.iter().map(block).collect();
+    report
+}
+
+/// One that has been started, and what can be done with it.
+#[must_use]
+pub fn started(sandbox: &ListedSandbox, start_us: f64) -> Report {
+    let mut report = list(std::slice::from_ref(sandbox));
+    let name = &sandbox.name;
+    let first = sandbox.nodes.first();
+    let first = first.map_or("primary", |node| node.name.as_str());
+    let commands = format!(
+        "  replimeter sandbox exec {name} {first} -- mysql\n  replimeter lag --sandbox {name}\n  replimeter sandbox down {name}"
+    );
+    let title = format!("ready after {:.2} s", start_us / 1e6);
+    report.add(Block::new("next", title, Content::Verbatim(commands)));
+    report
 }
 
 /// The replication links of one sandbox.
 #[must_use]
-pub fn links(links: &[ListedLink]) -> String {
-    let mut table = plain_table(
-        [
-            "link",
-            "state",
-            "one way",
-            "jitter",
-            "bandwidth",
-            "bytes to source",
-            "from source",
-        ]
-        .map(str::to_owned)
-        .to_vec(),
+pub fn links(links: &[ListedLink]) -> Report {
+    let mut report = Report::default();
+    report.add(Block::table("links", "", links_of(links)));
+    report
+}
+
+fn block(sandbox: &ListedSandbox) -> Block {
+    let shape = sandbox.shape.as_ref();
+    let shape = shape.map_or_else(String::new, |shape| format!(" · {shape}"));
+    let since = sandbox.since.as_ref();
+    let since = since.map_or_else(String::new, |since| format!(" since {since}"));
+    let title = format!("{}{shape} · {}{since}", sandbox.name, sandbox.state);
+    let nodes = Table::of(
+        3,
+        &sandbox.nodes,
+        &[
+            ("node", &|node| Cell::from(&node.name)),
+            ("role", &|node| node.role.name().into()),
+            ("source", &|node| node.source.clone().into()),
+            ("port", &|node| node.port.to_string().into()),
+            ("version", &|node| (&node.version).into()),
+            ("state", &|node| (&node.state).into()),
+            ("socket", &|node| node.socket.display().to_string().into()),
+        ],
     );
-    for link in links {
-        table.add_row([
-            link.name.clone(),
-            link.state.clone(),
-            time(link.delay_us as f64),
-            time(link.jitter_us as f64),
-            link.bandwidth_bits_per_s.map_or_else(
-                || "no limit".to_owned(),
-                |bits| format!("{} bit/s", count(bits)),
-            ),
-            count(link.bytes[0]),
-            count(link.bytes[1]),
-        ]);
-    }
-    aligned(table, 2)
+    let nodes = (4..7).fold(nodes, Table::with_words);
+    let tables = [nodes, links_of(&sandbox.links)].into_iter();
+    let tables = tables.filter(|table| !table.rows.is_empty());
+    let tables = tables.map(|table| (String::new(), table));
+    Block::new(&sandbox.name, title, Content::Columns(tables.collect()))
+}
+
+fn links_of(links: &[ListedLink]) -> Table {
+    let limit = |bits| format!("{} bit/s", count(bits));
+    Table::of(
+        2,
+        links,
+        &[
+            ("link", &|link| Cell::from(&link.name)),
+            ("state", &|link| (&link.state).into()),
+            ("one way", &|link| {
+                Format::Time.cell(Some(link.delay_us as f64))
+            }),
+            ("jitter", &|link| {
+                Format::Time.cell(Some(link.jitter_us as f64))
+            }),
+            ("bandwidth", &|link| {
+                let bits = link.bandwidth_bits_per_s;
+                bits.map_or_else(|| "no limit".into(), |bits| limit(bits).into())
+            }),
+            ("bytes to source", &|link| Cell::Count(link.bytes[0])),
+            ("from source", &|link| Cell::Count(link.bytes[1])),
+        ],
+    )
 }

@@ -1,37 +1,11 @@
 //! `samples.parquet` of a `load` run: a row for each workload and second and for each server
 //! and second, since a row for each operation would be too many.
 
-use std::path::Path;
+use std::sync::Arc;
 
-use parquet::{
-    data_type::{ByteArray, ByteArrayType, DoubleType, Int64Type},
-    errors::ParquetError,
-};
 use replimeter_model::{load::LoadRow, resources::ServerUse};
 
-use crate::{
-    rows::{Columns, RowGroup, RowsWriter, long, optional, required},
-    samples::SamplesError,
-};
-
-/// The columns; `docs/load.md` explains each.
-const SCHEMA: &str = "message load_second {
-    optional binary workload (UTF8);
-    optional binary server (UTF8);
-    required int64 threads;
-    required int64 second;
-    optional int64 operations;
-    optional int64 waiting;
-    optional double cpu_us;
-    optional double cpu_user_us;
-    optional double cpu_system_us;
-    optional double context_switches;
-    optional double read_bytes;
-    optional double write_bytes;
-    optional double received_bytes;
-    optional double sent_bytes;
-    optional double fsyncs;
-}";
+use crate::rows::{Columns, Rows, TableSpec, columns};
 
 /// What every server used in each whole second of a stretch.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -44,8 +18,8 @@ pub struct ServerSeconds {
 
 /// One second of a workload, or of a server.
 #[derive(Default)]
-pub(crate) struct Second {
-    workload: Option<ByteArray>,
+pub struct Second {
+    workload: Option<Arc<str>>,
     threads: u32,
     second: u64,
     operations: Option<u64>,
@@ -54,99 +28,78 @@ pub(crate) struct Second {
 }
 
 /// The seconds of a `load` run.
-pub(crate) struct Seconds;
+#[derive(Default, Clone, Copy, Debug)]
+pub struct Seconds;
 
-/// Writes the seconds of every row, and what servers used in them.
-///
-/// # Errors
-/// When the file cannot be made or the disk refuses.
-pub fn write(path: &Path, rows: &[LoadRow], uses: &[ServerSeconds]) -> Result<(), SamplesError> {
-    let mut writer = RowsWriter::begun(path, Seconds)?;
-    for load in rows.iter().map(|row| &row.load) {
-        let workload = ByteArray::from(load.workload.as_str());
-        writer.add(
-            load.per_second
-                .iter()
-                .enumerate()
-                .map(|(index, operations)| Second {
-                    workload: Some(workload.clone()),
+impl Rows<Seconds> {
+    /// Adds the seconds of every row, and behind all of them what servers used in them.
+    pub fn add_all(&mut self, rows: &[LoadRow], uses: &[ServerSeconds]) {
+        for load in rows.iter().map(|row| &row.load) {
+            let workload: Arc<str> = Arc::from(load.workload.as_str());
+            for (index, operations) in load.per_second.iter().enumerate() {
+                self.add(Second {
+                    workload: Some(Arc::clone(&workload)),
                     threads: load.threads,
                     second: index as u64 + 1,
                     operations: Some(*operations),
                     waiting: load.waiting_per_second.get(index).copied(),
                     used: None,
-                }),
-        )?;
-    }
-    for stretch in uses {
-        for (second, servers) in (1..).zip(&stretch.course) {
-            let row = |used: &ServerUse| Second {
-                threads: stretch.threads,
-                second,
-                used: Some(used.clone()),
-                ..Second::default()
-            };
-            writer.add(servers.iter().map(row))?;
+                });
+            }
+        }
+        for stretch in uses {
+            for (second, servers) in (1..).zip(&stretch.course) {
+                for used in servers {
+                    self.add(Second {
+                        threads: stretch.threads,
+                        second,
+                        used: Some(used.clone()),
+                        ..Second::default()
+                    });
+                }
+            }
         }
     }
-    writer.finish()
 }
 
 impl Columns for Seconds {
     type Row = Second;
-    const SCHEMA: &'static str = SCHEMA;
-    const GROUP: usize = 4096;
-
-    fn write(&self, group: &mut RowGroup<'_>, held: &[Second]) -> Result<(), ParquetError> {
-        let whole = |pick: fn(&Second) -> u64| {
-            held.iter()
-                .map(|second| long(pick(second)))
-                .collect::<Vec<_>>()
-        };
-        optional::<ByteArrayType>(
-            group,
-            held.iter().map(|second| second.workload.clone()).collect(),
-        )?;
-        let server = |second: &Second| {
-            second
-                .used
-                .as_ref()
-                .map(|used| ByteArray::from(used.name.as_str()))
-        };
-        optional::<ByteArrayType>(group, held.iter().map(server).collect())?;
-        required::<Int64Type>(group, &whole(|second| second.threads.into()))?;
-        required::<Int64Type>(group, &whole(|second| second.second))?;
-        optional::<Int64Type>(
-            group,
-            held.iter()
-                .map(|second| second.operations.map(long))
-                .collect(),
-        )?;
-        optional::<Int64Type>(
-            group,
-            held.iter().map(|second| second.waiting.map(long)).collect(),
-        )?;
-        let figures: [fn(&ServerUse) -> Option<f64>; 9] = [
-            |used| used.cpu_us,
-            |used| used.cpu_user_us,
-            |used| used.cpu_system_us,
-            |used| used.context_switches,
-            |used| used.read_bytes,
-            |used| used.write_bytes,
-            |used| used.received_bytes,
-            |used| used.sent_bytes,
-            |used| used.fsyncs,
-        ];
-        for figure in figures {
-            optional::<DoubleType>(
-                group,
-                held.iter()
-                    .map(|second| second.used.as_ref().and_then(figure))
-                    .collect(),
-            )?;
-        }
-        Ok(())
-    }
+    const TABLE: TableSpec<Second, Self> = TableSpec {
+        message: "load_second",
+        group: 4096,
+        columns: columns! {
+            /// The workload; null in a row of a server
+            workload: Word or null = |second, _| second.workload.as_deref();
+            /// The server; null in a row of a workload
+            server: Word or null = |second, _| Some(&second.used.as_ref()?.name);
+            /// Threads of each workload
+            threads: Long = |second, _| second.threads;
+            /// The second, from 1
+            second: Long = |second, _| second.second;
+            /// Operations that ended in it
+            operations: Long or null = |second, _| second.operations;
+            /// Operations that were due and not begun at its end; null in a closed loop
+            waiting: Long or null = |second, _| second.waiting;
+            /// Processor time of the server's threads
+            cpu_us: Real or null = |second, _| second.used.as_ref()?.cpu_us;
+            /// Of that, outside the kernel
+            cpu_user_us: Real or null = |second, _| second.used.as_ref()?.cpu_user_us;
+            /// Of that, in the kernel
+            cpu_system_us: Real or null = |second, _| second.used.as_ref()?.cpu_system_us;
+            /// Context switches of the server's threads
+            context_switches: Real or null = |second, _| second.used.as_ref()?.context_switches;
+            /// Bytes fetched from storage
+            read_bytes: Real or null = |second, _| second.used.as_ref()?.read_bytes;
+            /// Bytes sent, or to be sent, to storage
+            write_bytes: Real or null = |second, _| second.used.as_ref()?.write_bytes;
+            /// Bytes received from clients and replicas
+            received_bytes: Real or null = |second, _| second.used.as_ref()?.received_bytes;
+            /// Bytes sent to clients and replicas
+            sent_bytes: Real or null = |second, _| second.used.as_ref()?.sent_bytes;
+            /// Flushes to storage as the engine counts them
+            fsyncs: Real or null = |second, _| second.used.as_ref()?.fsyncs;
+        },
+    };
 }
 
 #[cfg(test)]
@@ -158,6 +111,7 @@ mod tests {
     use replimeter_model::load::LoadRecord;
 
     use super::*;
+    use crate::rows::write_file;
 
     #[test]
     fn seconds_are_counted_anew_for_every_row() {
@@ -186,7 +140,9 @@ mod tests {
             row("none", vec![], vec![]),
             row("b", vec![7], vec![]),
         ];
-        write(&path, &rows, &uses).unwrap();
+        let mut writer = Rows::new(Seconds);
+        writer.add_all(&rows, &uses);
+        write_file(&path, writer).unwrap();
         let reader = SerializedFileReader::new(std::fs::File::open(&path).unwrap()).unwrap();
         let rows: Vec<_> = reader
             .get_row_iter(None)

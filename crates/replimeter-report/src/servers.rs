@@ -1,23 +1,8 @@
 //! The list of servers, for people.
 
-use std::fmt::Write as _;
-
-use comfy_table::{ContentArrangement, Table, presets};
 use replimeter_model::servers::{ServerRow, ServersDocument};
 
-use crate::terminal;
-
-/// A table of the servers, then what they lack and what cannot be used.
-#[must_use]
-pub fn list(document: &ServersDocument) -> String {
-    let mut out = String::new();
-    if !document.results.is_empty() {
-        out.push_str(&table(&document.results));
-        out.push_str(&missing(&document.results));
-    }
-    out.push_str(&terminal::warnings(&document.warnings));
-    out
-}
+use crate::report::{Block, Cell, Report, Table};
 
 fn product(row: &ServerRow) -> String {
     let product = match row.engine.as_str() {
@@ -28,41 +13,31 @@ fn product(row: &ServerRow) -> String {
     format!("{product} {}", row.version)
 }
 
-fn table(rows: &[ServerRow]) -> String {
-    let mut table = Table::new();
-    table
-        .load_style(presets::NOTHING)
-        .set_content_arrangement(ContentArrangement::Disabled);
-    table.set_header(["server", "origin", "program, and what it can do"]);
-    for row in rows {
-        table.add_row([product(row), row.origin.clone(), row.program.clone()]);
-        // The list of abilities stands below its server: beside the path it would not fit.
-        table.add_row([String::new(), String::new(), row.abilities.join(", ")]);
-    }
-    table
-        .lines()
-        .map(|line| format!("{}\n", line.trim_end()))
-        .collect()
-}
-
-fn missing(rows: &[ServerRow]) -> String {
-    let mut out = String::new();
-    for row in rows {
-        for missing in &row.missing {
-            let sentence = format!(
-                "{} cannot do {}: {}",
-                product(row),
-                missing.ability,
-                missing.hint
-            );
-            let _ = writeln!(out, "  – {}", terminal::wrapped(&sentence, 110, "    "));
-        }
-    }
-    if out.is_empty() {
-        out
-    } else {
-        format!("\nMissing\n{out}")
-    }
+/// The servers, then what they lack and what cannot be used.
+#[must_use]
+pub fn report(document: &ServersDocument) -> Report {
+    let mut report = Report {
+        warnings: document.warnings.clone(),
+        ..Report::default()
+    };
+    // What a server can do stands below its program: beside it, it would not fit.
+    let lines = document.results.iter().flat_map(|row| {
+        let program = [product(row), row.origin.clone(), row.program.clone()];
+        let abilities = [String::new(), String::new(), row.abilities.join(", ")];
+        [program, abilities].map(|line| line.map(Cell::from).to_vec())
+    });
+    let headings = ["server", "origin", "program, and what it can do"];
+    let table = Table {
+        unbroken: true,
+        ..Table::new(&headings, 3, lines)
+    };
+    report.add(Block::table("servers", "", table));
+    let missing = document.results.iter().flat_map(|row| {
+        let missing = row.missing.iter();
+        missing.map(|one| format!("{} cannot do {}: {}", product(row), one.ability, one.hint))
+    });
+    report.add(Block::list("missing", "Missing", missing.collect()));
+    report
 }
 
 #[cfg(test)]
@@ -73,6 +48,7 @@ mod tests {
     };
 
     use super::*;
+    use crate::terminal;
 
     #[test]
     fn what_is_missing_and_what_cannot_be_used_is_said() {
@@ -97,7 +73,7 @@ mod tests {
             results: vec![row],
             warnings: vec![warning],
         };
-        let text = list(&document);
+        let text = terminal::render(&report(&document));
         for wanted in [
             "MariaDB 11.4.2",
             "/opt/mariadb/bin/mariadbd",

@@ -1,46 +1,8 @@
 //! `samples.parquet` of a `stale` run: a row for what each reader showed of each round.
 
-use std::path::Path;
+use replimeter_model::stale::{StaleRead, StaleRound};
 
-use parquet::{
-    data_type::{BoolType, ByteArray, ByteArrayType, DoubleType, Int32Type, Int64Type},
-    errors::ParquetError,
-};
-use replimeter_model::{
-    stale::{StaleRead, StaleRound},
-    time::Nanos,
-};
-
-use crate::{
-    rows::{Columns, RowGroup, RowsWriter, long, optional, required, short},
-    samples::SamplesError,
-};
-
-/// The columns; `docs/stale.md` explains each. Times are in microseconds since the run's clock was started.
-const SCHEMA: &str = "message stale_read {
-    required binary shape (UTF8);
-    required binary load (UTF8);
-    required binary sync_reads (UTF8);
-    required binary pool (UTF8);
-    required binary reader (UTF8);
-    required binary phase (UTF8);
-    required int64 round;
-    required int64 row;
-    required double send_us;
-    required double ack_us;
-    required double offset_us;
-    required double achieved_us;
-    required double begin_us;
-    required double end_us;
-    required binary verdict (UTF8);
-    required int64 seen;
-    required int32 behind;
-    optional double last_stale_us;
-    optional double shown_us;
-    required int32 reads;
-    required int32 conflicts;
-    required boolean went_back;
-}";
+use crate::rows::{Columns, Rows, TableSpec, columns};
 
 /// What is measured just now.
 #[derive(Clone, Debug, Default)]
@@ -57,106 +19,84 @@ pub struct Labels {
     pub readers: Vec<String>,
 }
 
+impl Labels {
+    fn reader(&self, read: &StaleRead) -> &str {
+        self.readers.get(read.reader).map_or("", String::as_str)
+    }
+}
+
 /// What a reader showed of a round.
 pub struct Held {
     round: StaleRound,
     read: StaleRead,
 }
 
-/// Writes rounds as they come, a few thousand at a time.
-pub type StaleWriter = RowsWriter<Labels>;
-
-impl StaleWriter {
-    /// Begins the file.
-    ///
-    /// # Errors
-    /// When it cannot be made.
-    pub fn create(path: &Path) -> Result<Self, SamplesError> {
-        Self::begun(path, Labels::default())
-    }
-
-    /// What comes now belongs to another part of the run.
-    ///
-    /// # Errors
-    /// When the disk refuses what came before.
-    pub fn begin(&mut self, labels: Labels) -> Result<(), SamplesError> {
-        self.switch(labels)
-    }
-
-    /// Adds a round.
-    ///
-    /// # Errors
-    /// When the disk refuses.
-    pub fn write(&mut self, round: &StaleRound) -> Result<(), SamplesError> {
+impl Rows<Labels> {
+    /// Adds a round: a row for each of its reads.
+    pub fn add_round(&mut self, round: &StaleRound) {
         let bare = StaleRound {
             reads: Vec::new(),
             ..round.clone()
         };
-        self.add(round.reads.iter().map(|read| Held {
-            round: bare.clone(),
-            read: *read,
-        }))
+        round.reads.iter().for_each(|read| {
+            self.add(Held {
+                round: bare.clone(),
+                read: *read,
+            })
+        });
     }
 }
 
 impl Columns for Labels {
     type Row = Held;
-    const SCHEMA: &'static str = SCHEMA;
-    const GROUP: usize = 4096;
-
-    fn write(&self, group: &mut RowGroup<'_>, held: &[Held]) -> Result<(), ParquetError> {
-        let same = |text: &str| vec![ByteArray::from(text); held.len()];
-        let text = |pick: &dyn Fn(&Held) -> &str| {
-            held.iter()
-                .map(|one| ByteArray::from(pick(one)))
-                .collect::<Vec<_>>()
-        };
-        let whole =
-            |pick: fn(&Held) -> u64| held.iter().map(|one| long(pick(one))).collect::<Vec<_>>();
-        let small =
-            |pick: fn(&Held) -> u32| held.iter().map(|one| short(pick(one))).collect::<Vec<_>>();
-        let time = |pick: fn(&Held) -> Nanos| {
-            held.iter()
-                .map(|one| pick(one).as_micros())
-                .collect::<Vec<_>>()
-        };
-        let maybe = |pick: fn(&Held) -> Option<Nanos>| {
-            held.iter()
-                .map(|one| pick(one).map(Nanos::as_micros))
-                .collect::<Vec<_>>()
-        };
-        required::<ByteArrayType>(group, &same(&self.shape))?;
-        required::<ByteArrayType>(group, &same(&self.load))?;
-        required::<ByteArrayType>(group, &same(&self.sync_reads))?;
-        required::<ByteArrayType>(group, &same(&self.pool))?;
-        let reader = |one: &Held| self.readers.get(one.read.reader).map_or("", String::as_str);
-        let names: Vec<ByteArray> = held
-            .iter()
-            .map(|one| ByteArray::from(reader(one)))
-            .collect();
-        required::<ByteArrayType>(group, &names)?;
-        required::<ByteArrayType>(group, &text(&|one| one.round.phase.name()))?;
-        required::<Int64Type>(group, &whole(|one| one.round.round))?;
-        required::<Int64Type>(group, &whole(|one| one.round.row))?;
-        required::<DoubleType>(group, &time(|one| one.round.send))?;
-        required::<DoubleType>(group, &time(|one| one.round.ack))?;
-        required::<DoubleType>(group, &time(|one| one.round.offset))?;
-        required::<DoubleType>(group, &time(|one| one.read.begin - one.round.ack))?;
-        required::<DoubleType>(group, &time(|one| one.read.begin))?;
-        required::<DoubleType>(group, &time(|one| one.read.end))?;
-        required::<ByteArrayType>(group, &text(&|one| one.read.verdict.name()))?;
-        required::<Int64Type>(group, &whole(|one| one.read.seen))?;
-        required::<Int32Type>(group, &small(|one| one.read.behind))?;
-        optional::<DoubleType>(group, maybe(|one| one.read.last_stale))?;
-        optional::<DoubleType>(group, maybe(|one| one.read.fresh_end))?;
-        required::<Int32Type>(group, &small(|one| one.read.reads))?;
-        required::<Int32Type>(group, &small(|one| one.round.conflicts))?;
-        required::<BoolType>(
-            group,
-            &held
-                .iter()
-                .map(|one| one.read.went_back)
-                .collect::<Vec<_>>(),
-        )
-    }
+    const TABLE: TableSpec<Held, Self> = TableSpec {
+        message: "stale_read",
+        group: 4096,
+        columns: columns! {
+            /// The sandbox's shape, or `endpoints:N`
+            shape: Word = |_, labels| &labels.shape;
+            /// The loads of the case
+            load: Word = |_, labels| &labels.load;
+            /// How reads are made to wait
+            sync_reads: Word = |_, labels| &labels.sync_reads;
+            /// What becomes of the connections between rounds
+            pool: Word = |_, labels| &labels.pool;
+            /// The reader
+            reader: Word = |one, labels| labels.reader(&one.read);
+            /// `warm-up`, `plain` and `synced` (the rounds for the price), `at-once`, `curve`, or `judged`: a load's own reads
+            phase: Word = |one, _| one.round.phase.name();
+            /// The round's number: what it wrote into the row
+            round: Long = |one, _| one.round.round;
+            /// The row's id
+            row: Long = |one, _| one.round.row;
+            /// When the write was sent, on the run's clock
+            send_us: Real = |one, _| one.round.send;
+            /// When it was acknowledged
+            ack_us: Real = |one, _| one.round.ack;
+            /// When after the acknowledgement the first read was to be issued
+            offset_us: Real = |one, _| one.round.offset;
+            /// When after the acknowledgement it was issued
+            achieved_us: Real = |one, _| one.read.begin - one.round.ack;
+            /// When it was issued, on the run's clock
+            begin_us: Real = |one, _| one.read.begin;
+            /// When its answer was there
+            end_us: Real = |one, _| one.read.end;
+            /// What it was: `fresh`, `stale`, `refused` or `foreign`
+            verdict: Word = |one, _| one.read.verdict.name();
+            /// The version that it showed: the number of a round, 0 for the row as it was made
+            seen: Long = |one, _| one.read.seen;
+            /// How many versions of the row were newer, up to the one that was just acknowledged
+            behind: Short = |one, _| one.read.behind;
+            /// When the last read that did not show the write was issued
+            last_stale_us: Real or null = |one, _| one.read.last_stale;
+            /// When the answer of the first read that showed it was there
+            shown_us: Real or null = |one, _| one.read.fresh_end;
+            /// Reads of this round
+            reads: Short = |one, _| one.read.reads;
+            /// How often the row had to be written again after a conflict
+            conflicts: Short = |one, _| one.round.conflicts;
+            /// Whether it showed an older version of the row than this connection had seen before
+            went_back: Flag = |one, _| one.read.went_back;
+        },
+    };
 }

@@ -1,109 +1,51 @@
 //! `samples.parquet` of a `tap` run: a row for each stretch and replica, since a row for
 //! each transaction of real traffic would be too many.
 
-use std::path::Path;
-
-use parquet::{
-    data_type::{ByteArray, ByteArrayType, DoubleType, Int64Type},
-    errors::ParquetError,
-};
 use replimeter_model::tap::TapWindow;
 
-use crate::{
-    rows::{Columns, RowGroup, RowsWriter, long, optional, required},
-    samples::SamplesError,
-};
+use crate::rows::{Columns, TableSpec, columns};
 
-/// The columns; `docs/tap.md` explains each.
-const SCHEMA: &str = "message tap_stretch {
-    required binary shape (UTF8);
-    required binary replica (UTF8);
-    required double start_us;
-    required double end_us;
-    required int64 transactions;
-    required int64 bytes;
-    required int64 matched;
-    required int64 inverted;
-    optional double min_us;
-    optional double p50_us;
-    optional double p99_us;
-    optional double max_us;
-    required int64 pending;
-    optional double behind_us;
-}";
-
-/// Stretches of servers of this shape.
+/// Stretches of servers of a shape.
+#[derive(Clone, Debug, Default)]
 pub struct Stretches {
-    shape: String,
-}
-
-/// Writes stretches as they come.
-pub type StretchesWriter = RowsWriter<Stretches>;
-
-impl StretchesWriter {
-    /// Begins the file.
-    ///
-    /// # Errors
-    /// When it cannot be made.
-    pub fn create(path: &Path, shape: &str) -> Result<Self, SamplesError> {
-        Self::begun(
-            path,
-            Stretches {
-                shape: shape.to_owned(),
-            },
-        )
-    }
-
-    /// Adds stretches.
-    ///
-    /// # Errors
-    /// When the disk refuses.
-    pub fn write(&mut self, windows: &[TapWindow]) -> Result<(), SamplesError> {
-        self.add(windows.iter().cloned())
-    }
+    /// The shape.
+    pub shape: String,
 }
 
 impl Columns for Stretches {
     type Row = TapWindow;
-    const SCHEMA: &'static str = SCHEMA;
-    const GROUP: usize = 512;
-
-    fn write(&self, group: &mut RowGroup<'_>, held: &[TapWindow]) -> Result<(), ParquetError> {
-        let whole = |pick: fn(&TapWindow) -> u64| {
-            held.iter()
-                .map(|window| long(pick(window)))
-                .collect::<Vec<_>>()
-        };
-        let maybe = |pick: fn(&TapWindow) -> Option<f64>| held.iter().map(pick).collect::<Vec<_>>();
-        required::<ByteArrayType>(
-            group,
-            &vec![ByteArray::from(self.shape.as_str()); held.len()],
-        )?;
-        let names: Vec<ByteArray> = held
-            .iter()
-            .map(|window| ByteArray::from(window.replica.as_str()))
-            .collect();
-        required::<ByteArrayType>(group, &names)?;
-        required::<DoubleType>(
-            group,
-            &held
-                .iter()
-                .map(|window| window.start_us)
-                .collect::<Vec<_>>(),
-        )?;
-        required::<DoubleType>(
-            group,
-            &held.iter().map(|window| window.end_us).collect::<Vec<_>>(),
-        )?;
-        required::<Int64Type>(group, &whole(|window| window.transactions))?;
-        required::<Int64Type>(group, &whole(|window| window.bytes))?;
-        required::<Int64Type>(group, &whole(|window| window.matched))?;
-        required::<Int64Type>(group, &whole(|window| window.inverted))?;
-        optional::<DoubleType>(group, maybe(|window| window.min_us))?;
-        optional::<DoubleType>(group, maybe(|window| window.p50_us))?;
-        optional::<DoubleType>(group, maybe(|window| window.p99_us))?;
-        optional::<DoubleType>(group, maybe(|window| window.max_us))?;
-        required::<Int64Type>(group, &whole(|window| window.pending))?;
-        optional::<DoubleType>(group, maybe(|window| window.behind_us))
-    }
+    const TABLE: TableSpec<TapWindow, Self> = TableSpec {
+        message: "tap_stretch",
+        group: 512,
+        columns: columns! {
+            /// The sandbox's shape, or `endpoints:N`
+            shape: Word = |_, labels| &labels.shape;
+            /// The replica
+            replica: Word = |window, _| &window.replica;
+            /// Beginning, since the run's
+            start_us: Real = |window, _| window.start_us;
+            /// End, since the run's beginning
+            end_us: Real = |window, _| window.end_us;
+            /// Transactions that arrived from the primary
+            transactions: Long = |window, _| window.transactions;
+            /// Their bytes
+            bytes: Long = |window, _| window.bytes;
+            /// Transactions that arrived from the replica and have a lag
+            matched: Long = |window, _| window.matched;
+            /// Of those, the ones that the replica showed first
+            inverted: Long = |window, _| window.inverted;
+            /// Smallest lag of them
+            min_us: Real or null = |window, _| window.min_us;
+            /// Median of their lag, when they are twenty or more
+            p50_us: Real or null = |window, _| window.p50_us;
+            /// 99th percentile of their lag, when they are a thousand or more
+            p99_us: Real or null = |window, _| window.p99_us;
+            /// Largest lag of them
+            max_us: Real or null = |window, _| window.max_us;
+            /// Transactions of the primary that the replica had still to show at the end
+            pending: Long = |window, _| window.pending;
+            /// How old the oldest of them was; null for none
+            behind_us: Real or null = |window, _| window.behind_us;
+        },
+    };
 }

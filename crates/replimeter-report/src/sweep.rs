@@ -1,51 +1,15 @@
-//! Experiment 1's own table and raw lines.
+//! The raw lines of a sweep over sizes.
 
-use replimeter_model::record::{SweepLoop, SweepTable};
+use replimeter_model::record::SweepTable;
 
 fn seconds(unix_us: i64) -> (i64, i64) {
     (unix_us.div_euclid(1_000_000), unix_us.rem_euclid(1_000_000))
 }
 
-/// The table as published, of the first repetition: a line per loop, and the
-/// average of the bare times; milliseconds.
-#[must_use]
-pub fn table(sweep: &SweepTable) -> String {
-    let first: Vec<&SweepLoop> = sweep.loops.iter().filter(|row| row.sweep == 1).collect();
-    let ms = |us: f64| format!("{:.3}", us / 1e3);
-    let mut out = format!(
-        "{:>4} {:>10} {:>13} {:>16} {:>12} {:>10}\n",
-        "loop", "data size", "master insert", "slave retrieval", "total", "bare"
-    );
-    for row in &first {
-        out.push_str(&format!(
-            "{:>4} {:>10} {:>13} {:>16} {:>12} {:>10}\n",
-            row.step,
-            row.size_bytes,
-            ms(row.insert_us),
-            ms(row.retrieval_us),
-            ms(row.total_us),
-            ms(row.bare_us)
-        ));
-    }
-    if !first.is_empty() {
-        let average = first.iter().map(|row| row.bare_us).sum::<f64>() / first.len() as f64;
-        out.push_str(&format!(
-            "{:>4} {:>10} {:>13} {:>16} {:>12} {:>10}\n",
-            "",
-            "",
-            "",
-            "",
-            "average",
-            ms(average)
-        ));
-    }
-    out
-}
-
 /// The raw lines as published, of every repetition: step, row id, sequence,
 /// inserted (seconds, microseconds), fetched (seconds, microseconds).
 #[must_use]
-pub fn raw(sweep: &SweepTable, per_step: u32) -> String {
+pub(crate) fn raw(sweep: &SweepTable, per_step: u32) -> String {
     let mut out = String::from(
         "step  row id  sequence  inserted sec  inserted us  fetched sec  fetched us\n",
     );
@@ -67,6 +31,8 @@ pub fn raw(sweep: &SweepTable, per_step: u32) -> String {
 
 #[cfg(test)]
 mod tests {
+    use replimeter_model::record::SweepLoop;
+
     use super::*;
 
     fn sweep() -> SweepTable {
@@ -86,18 +52,6 @@ mod tests {
             replica: "replica1".to_owned(),
             loops: vec![row(1, 1), row(1, 2), row(2, 1)],
         }
-    }
-
-    #[test]
-    fn one_line_per_loop_of_the_first_sweep_and_the_average() {
-        let text = table(&sweep());
-        assert_eq!(text.lines().count(), 4);
-        assert!(
-            text.lines()
-                .last()
-                .is_some_and(|line| line.trim_end().ends_with("0.750")),
-            "{text}"
-        );
     }
 
     #[test]

@@ -4,18 +4,18 @@
 use std::collections::BTreeMap;
 
 use replimeter_model::{
-    cost::{self, CostDocument},
+    cost::{CostDocument, CostRow},
     load::LoadDocument,
-    loss::LossDocument,
+    loss::{LossDocument, LossRow},
     manifest::Manifest,
-    record::{LagDocument, TargetRecord},
-    stale::StaleDocument,
+    record::{LagDocument, LagRow, TargetRecord},
+    stale::{StaleDocument, StaleRow},
 };
 
 use crate::{
     answer::overall_rows,
-    figures::{count, time},
-    stale::percent,
+    format::{Format, per_second},
+    report::{Block, Cell, Content, Report, Shown, Table},
 };
 
 /// What a run measured, where several can be laid side by side.
@@ -120,7 +120,7 @@ pub(crate) struct Percent {
 
 impl Percent {
     pub(crate) fn shown(self) -> String {
-        percent(self.value, self.low, self.high)
+        Format::Share.show(self.value, Some([self.low, self.high]))
     }
 }
 
@@ -153,128 +153,192 @@ fn mode_of(shape: &str, wait_point: Option<&str>) -> String {
     wait_point.map_or(named.clone(), |point| format!("{named} {point}"))
 }
 
+/// What one run says of modes: each with what it is called.
+fn points(side: &Side<'_>) -> Vec<(String, ModePoint)> {
+    match side.findings {
+        Findings::Lag(document) => {
+            let rows = overall_rows(document).into_iter();
+            let point = |row: &LagRow| ModePoint {
+                lag_us: row.from_ack.p50_us,
+                ..ModePoint::default()
+            };
+            rows.map(|row| (side.mode(&row.shape, None), point(row)))
+                .collect()
+        }
+        Findings::Stale(document) => {
+            let plain = |row: &&StaleRow| {
+                row.load == "none"
+                    && row.sync_reads == "off"
+                    && !row.null_replica
+                    && matches!(row.pool.as_str(), "" | "keep")
+            };
+            let point = |row: &StaleRow| {
+                let ends = row.stale_percent_low.zip(row.stale_percent_high);
+                let share = row.stale_percent.zip(ends);
+                ModePoint {
+                    stale: share.map(|(value, (low, high))| Percent { value, low, high }),
+                    ..ModePoint::default()
+                }
+            };
+            let rows = document.results.rows.iter().filter(plain);
+            rows.map(|row| (side.mode(&row.shape, None), point(row)))
+                .collect()
+        }
+        Findings::Cost(document) => {
+            let most = document.results.rows.iter().map(|row| row.threads).max();
+            let far = |row: &CostRow| row.link_delay_us.unwrap_or(0.0) != 0.0;
+            let rows = document.results.rows.iter();
+            let rows = rows.filter(|row| Some(row.threads) == most && !far(row));
+            let point = |row: &CostRow| ModePoint {
+                commit_us: row.latency.p50_us,
+                per_s: row.throughput.mean,
+                threads: Some(row.threads),
+                ..ModePoint::default()
+            };
+            let mode = |row: &CostRow| {
+                let shape = format!("{}/{}", row.engine.to_lowercase(), row.mode);
+                mode_of(&shape, row.wait_point.as_deref())
+            };
+            rows.map(|row| (mode(row), point(row))).collect()
+        }
+        Findings::Loss(document) => {
+            let point = |row: &LossRow| ModePoint {
+                lossy: Some(Percent {
+                    value: row.lossy.percent,
+                    low: row.lossy.percent_low,
+                    high: row.lossy.percent_high,
+                }),
+                missing: row.missing_per_crash.mean,
+                ..ModePoint::default()
+            };
+            let mode = |row: &LossRow| side.mode(&row.shape, row.wait_point.as_deref());
+            let rows = document.results.rows.iter();
+            rows.map(|row| (mode(row), point(row))).collect()
+        }
+        Findings::Load(_) | Findings::Other => Vec::new(),
+    }
+}
+
+impl ModePoint {
+    /// Adds what another run, or another row, says; the first one speaks for a mode.
+    fn add(&mut self, other: Self, letter: &str) {
+        self.lag_us = self.lag_us.or(other.lag_us);
+        self.stale = self.stale.or(other.stale);
+        if self.commit_us.is_none() {
+            let threads = other.threads.or(self.threads);
+            let per_s = other.per_s.or(self.per_s);
+            (self.commit_us, self.per_s, self.threads) = (other.commit_us, per_s, threads);
+        }
+        if self.lossy.is_none() {
+            (self.lossy, self.missing) = (other.lossy, other.missing);
+        }
+        if !self.from.iter().any(|known| known == letter) {
+            self.from.push(letter.to_owned());
+        }
+    }
+}
+
 /// What all runs together say of each mode, by its name.
 pub(crate) fn mode_map(sides: &[Side<'_>]) -> BTreeMap<String, ModePoint> {
     let mut map: BTreeMap<String, ModePoint> = BTreeMap::new();
-    let mut at = |mode: String, letter: &str, note: &mut dyn FnMut(&mut ModePoint)| {
-        let point = map.entry(mode).or_default();
-        note(point);
-        if !point.from.iter().any(|known| known == letter) {
-            point.from.push(letter.to_owned());
-        }
-    };
     for side in sides {
-        let letter = &side.letter;
-        match side.findings {
-            Findings::Lag(document) => {
-                for row in overall_rows(document) {
-                    // The first replica and the first method speak for a shape.
-                    at(side.mode(&row.shape, None), letter, &mut |point| {
-                        point.lag_us = point.lag_us.or(row.from_ack.p50_us)
-                    });
-                }
-            }
-            Findings::Stale(document) => {
-                let plain = |row: &&replimeter_model::stale::StaleRow| {
-                    row.load == "none"
-                        && row.sync_reads == "off"
-                        && !row.null_replica
-                        && matches!(row.pool.as_str(), "" | "keep")
-                };
-                for row in document.results.iter().filter(plain) {
-                    let share = row
-                        .stale_percent
-                        .zip(row.stale_percent_low.zip(row.stale_percent_high));
-                    let share = share.map(|(value, (low, high))| Percent { value, low, high });
-                    at(side.mode(&row.shape, None), letter, &mut |point| {
-                        point.stale = point.stale.or(share)
-                    });
-                }
-            }
-            Findings::Cost(document) => {
-                let most = document.results.iter().map(|row| row.threads).max();
-                let rows = document.results.iter().filter(|row| {
-                    Some(row.threads) == most && row.link_delay_us.unwrap_or(0.0) == 0.0
-                });
-                for row in rows {
-                    let engine = row.engine.to_lowercase();
-                    at(
-                        mode_of(&format!("{engine}/{}", row.mode), row.wait_point.as_deref()),
-                        letter,
-                        &mut |point| {
-                            if point.commit_us.is_none() {
-                                (point.commit_us, point.per_s, point.threads) =
-                                    (row.latency.p50_us, row.throughput.mean, Some(row.threads));
-                            }
-                        },
-                    );
-                }
-            }
-            Findings::Loss(document) => {
-                for row in &document.results {
-                    let lossy = Percent {
-                        value: row.lossy.percent,
-                        low: row.lossy.percent_low,
-                        high: row.lossy.percent_high,
-                    };
-                    at(
-                        side.mode(&row.shape, row.wait_point.as_deref()),
-                        letter,
-                        &mut |point| {
-                            if point.lossy.is_none() {
-                                (point.lossy, point.missing) =
-                                    (Some(lossy), row.missing_per_crash.mean);
-                            }
-                        },
-                    );
-                }
-            }
-            Findings::Load(_) | Findings::Other => {}
+        for (mode, point) in points(side) {
+            map.entry(mode).or_default().add(point, &side.letter);
         }
     }
     map
 }
 
-/// Headings of [`mode_lines`].
-pub(crate) const MODE_HEADINGS: [&str; 9] = [
-    "mode",
-    "threads",
-    "write until ack, p50",
-    "writes per s",
-    "stale at once, % [95 %]",
-    "crashes that lost, % [95 %]",
-    "lost per crash",
-    "lag p50",
-    "runs",
-];
-
-/// The map as lines of cells; a dash for what no run measured.
-pub(crate) fn mode_lines(map: &BTreeMap<String, ModePoint>) -> Vec<Vec<String>> {
-    let dash = || "–".to_owned();
-    let line = |(mode, point): (&String, &ModePoint)| {
-        vec![
-            mode.clone(),
-            point
-                .threads
-                .map_or_else(dash, |threads| threads.to_string()),
-            point.commit_us.map_or_else(dash, time),
-            point
-                .per_s
-                .map_or_else(dash, |per_s| count(per_s.max(0.0).round() as u64)),
-            point.stale.map_or_else(dash, Percent::shown),
-            point.lossy.map_or_else(dash, Percent::shown),
-            point
-                .missing
-                .map_or_else(dash, |missing| format!("{missing:.1}")),
-            point.lag_us.map_or_else(dash, time),
-            point.from.join(", "),
-        ]
+/// What people read of several runs.
+#[must_use]
+pub fn report(sides: &[Side<'_>]) -> Report {
+    let mut shapes: Vec<&str> = sides.iter().map(|side| side.shape).collect();
+    shapes.dedup();
+    let shape = shapes.join(", ");
+    let mut report = Report {
+        command: "report",
+        question: "Runs beside one another",
+        facts: vec![shape.clone()],
+        shape,
+        extent: format!("{} runs", sides.len()),
+        started_at: sides
+            .first()
+            .map_or_else(String::new, |side| side.started_at.to_owned()),
+        answer: answer(sides),
+        several: true,
+        how: vec![
+            "Each run was measured on its own, at its own time; the differences between runs carry no interval here. \
+             `replimeter compare` judges them."
+                .to_owned(),
+        ],
+        ..Report::default()
     };
-    map.iter().map(line).collect()
+    let runs = Table::of(
+        7,
+        sides,
+        &[
+            ("run", &|side| Cell::from(&side.letter)),
+            ("command", &|side| side.command.into()),
+            ("what", &|side| side.title.into()),
+            ("servers", &|side| side.shape.into()),
+            ("begun", &|side| side.started_at.into()),
+            ("kept in", &|side| side.dir.into()),
+            ("found", &|side| side.answer.into()),
+        ],
+    );
+    report.add(Block::table("runs", "The runs", runs).shown(Shown::OnPage));
+    let map = mode_map(sides);
+    // Lags alone are in their own chart and table; a map of dashes says nothing more.
+    let known = map
+        .values()
+        .any(|point| point.commit_us.is_some() || point.stale.is_some() || point.lossy.is_some());
+    if map.len() > 1 && known {
+        let note = "A dash: no run measured it. Staleness is without load and without waiting reads; times and rates of writes are those \
+                    of a price list (cost) at its largest number of threads. Where runs repeat a figure the first one counts.";
+        let block = Block::table("map", "What the runs say of each mode", map_of(&map));
+        report.add(block.noted(vec![note.to_owned()]));
+    }
+    for side in sides {
+        let title = format!(
+            "{}: {} {} ({})",
+            side.letter, side.command, side.shape, side.dir
+        );
+        let text = Content::Verbatim(side.text.clone());
+        let block = Block::new(format!("run-{}", side.letter), title, text);
+        report.add(block.after_charts().collapsed());
+    }
+    report
+}
+
+/// The map as a table.
+pub(crate) fn map_of(map: &BTreeMap<String, ModePoint>) -> Table {
+    Table::of(
+        1,
+        map,
+        &[
+            ("mode", &|(mode, _)| Cell::from(*mode)),
+            ("threads", &|(_, of)| of.threads.into()),
+            ("write until ack, p50", &|(_, of)| {
+                Format::Time.cell(of.commit_us)
+            }),
+            ("writes per s", &|(_, of)| per_second(of.per_s).into()),
+            ("stale at once, % [95 %]", &|(_, of)| {
+                of.stale.map(Percent::shown).into()
+            }),
+            ("crashes that lost, % [95 %]", &|(_, of)| {
+                of.lossy.map(Percent::shown).into()
+            }),
+            ("lost per crash", &|(_, of)| {
+                Format::Decimals(1).cell(of.missing)
+            }),
+            ("lag p50", &|(_, of)| Format::Time.cell(of.lag_us)),
+            ("runs", &|(_, of)| of.from.join(", ").into()),
+        ],
+    )
 }
 
 /// One sentence for the head of the page.
-pub(crate) fn answer(sides: &[Side<'_>]) -> String {
+fn answer(sides: &[Side<'_>]) -> String {
     let mut commands: Vec<&str> = sides.iter().map(|side| side.command).collect();
     commands.sort_unstable();
     commands.dedup();
@@ -285,8 +349,8 @@ pub(crate) fn answer(sides: &[Side<'_>]) -> String {
     )
 }
 
-/// The label of a mode of a price list, as [`cost::CostDocument`] spells it.
-pub(crate) fn price_label(side: &Side<'_>, row: &cost::CostRow) -> String {
+/// The label of a mode of a price list, as [`CostDocument`] spells it.
+pub(crate) fn price_label(side: &Side<'_>, row: &CostRow) -> String {
     let wait = row
         .wait_point
         .as_deref()
@@ -302,10 +366,10 @@ pub(crate) fn price_label(side: &Side<'_>, row: &cost::CostRow) -> String {
 #[cfg(test)]
 pub(crate) mod tests {
     use replimeter_model::{
-        cost::CostRow,
-        loss::{LossRow, Share},
-        record::{Distribution, LagRow},
-        stale::StaleRow,
+        cost::CostResults,
+        loss::{LossResults, Share},
+        record::{Distribution, LagResults},
+        stale::StaleResults,
     };
 
     use super::*;
@@ -341,11 +405,14 @@ pub(crate) mod tests {
             ..Distribution::default()
         };
         let lag = LagDocument {
-            results: vec![LagRow {
-                shape: "semi-sync:1".to_owned(),
-                from_ack: times.clone(),
-                ..LagRow::default()
-            }],
+            results: LagResults {
+                rows: vec![LagRow {
+                    shape: "semi-sync:1".to_owned(),
+                    from_ack: times.clone(),
+                    ..LagRow::default()
+                }],
+                ..LagResults::default()
+            },
             ..LagDocument::default()
         };
         let row = StaleRow {
@@ -363,7 +430,10 @@ pub(crate) mod tests {
             ..row.clone()
         };
         let stale = StaleDocument {
-            results: vec![loaded, row],
+            results: StaleResults {
+                rows: vec![loaded, row],
+                ..StaleResults::default()
+            },
             ..StaleDocument::default()
         };
         let price = |threads, per_s| CostRow {
@@ -379,21 +449,27 @@ pub(crate) mod tests {
             ..CostRow::default()
         };
         let cost = CostDocument {
-            results: vec![price(1, 10.0), price(8, 50.0)],
+            results: CostResults {
+                rows: vec![price(1, 10.0), price(8, 50.0)],
+                ..CostResults::default()
+            },
             ..CostDocument::default()
         };
         let loss = LossDocument {
-            results: vec![LossRow {
-                shape: "mysql/async:1".to_owned(),
-                lossy: Share {
-                    count: 3,
-                    of: 4,
-                    percent: 75.0,
-                    percent_low: 30.0,
-                    percent_high: 95.0,
-                },
-                ..LossRow::default()
-            }],
+            results: LossResults {
+                rows: vec![LossRow {
+                    shape: "mysql/async:1".to_owned(),
+                    lossy: Share {
+                        count: 3,
+                        of: 4,
+                        percent: 75.0,
+                        percent_low: 30.0,
+                        percent_high: 95.0,
+                    },
+                    ..LossRow::default()
+                }],
+                ..LossResults::default()
+            },
             ..LossDocument::default()
         };
         let waits = Way {
@@ -440,7 +516,7 @@ pub(crate) mod tests {
             map["mysql/async"].lossy.map(|share| share.value),
             Some(75.0)
         );
-        assert_eq!(mode_lines(&map)[0][6], "–", "nobody measured it");
+        assert_eq!(map_of(&map).rows[0][6], Cell::NONE, "nobody measured it");
         assert_eq!(
             answer(&sides),
             "4 runs beside one another (cost, lag, loss, stale). Each finding is that of its own run."

@@ -2,31 +2,18 @@
 
 use replimeter_model::{
     record::{Distribution, LagDocument, LagRow},
-    stages::{Near, Stage, Stages},
+    stages::{Mark, Near, Stage, Stages},
 };
 
 use crate::{
     answer::overall_rows,
     figures::{Unit, count},
     precision::Precision,
+    report::{Block, Cell, Table},
 };
 
 /// Quantiles whose transactions have columns of their own.
 const NEAR: [&str; 3] = ["p50", "p90", "p99"];
-
-/// A replica's waterfall.
-pub(crate) struct Table {
-    /// The replica.
-    pub(crate) name: String,
-    /// The unit of all of its times.
-    pub(crate) unit: Unit,
-    /// Of the columns.
-    pub(crate) headings: Vec<String>,
-    /// A line per stage, then those beside the chain, the residue and the whole.
-    pub(crate) lines: Vec<Vec<String>>,
-    /// What a reader must know, in sentences.
-    pub(crate) notes: Vec<String>,
-}
 
 /// The rows of a document that have stages.
 pub(crate) fn rows(document: &LagDocument) -> Vec<(String, &LagRow, &Stages)> {
@@ -35,105 +22,87 @@ pub(crate) fn rows(document: &LagDocument) -> Vec<(String, &LagRow, &Stages)> {
         .collect()
 }
 
-/// The waterfalls of a document; empty when stages were not observed.
-pub(crate) fn tables(document: &LagDocument) -> Vec<Table> {
-    rows(document)
-        .into_iter()
-        .map(|(name, _, stages)| table(name, stages))
-        .collect()
+/// The waterfalls of a document, a table each; none when stages were not observed.
+pub(crate) fn blocks(document: &LagDocument) -> Vec<Block> {
+    let block = |((name, _, stages), index): ((String, &LagRow, &Stages), u32)| {
+        let whole = &stages.end_to_end;
+        let unit = Unit::for_size(whole.p50_us.or(whole.mean_us).unwrap_or(0.0));
+        let title = format!(
+            "From send to visible, stage by stage ({}), {name}",
+            unit.symbol()
+        );
+        Block::table(format!("waterfall-{index}"), title, table(unit, stages))
+            .noted(notes(unit, stages))
+            .after_charts()
+    };
+    rows(document).into_iter().zip(1..).map(block).collect()
 }
 
-fn table(name: String, stages: &Stages) -> Table {
-    let unit = Unit::for_size(
-        stages
-            .end_to_end
-            .p50_us
-            .or(stages.end_to_end.mean_us)
-            .unwrap_or(0.0),
-    );
-    let mut headings: Vec<String> = ["stage", "from", "to", "mean", "p50", "p99"]
+/// A line per stage, then the residue and the whole, and those beside the chain.
+fn table(unit: Unit, stages: &Stages) -> Table {
+    let mut headings = ["stage", "from", "to", "mean", "p50", "p99"]
         .map(str::to_owned)
         .to_vec();
     headings.extend(NEAR.map(|quantile| format!("at {quantile}")));
     headings.extend(["±", "inverted"].map(str::to_owned));
-    let show = |value: Option<f64>, half: f64| {
-        value.map_or_else(|| "–".to_owned(), |us| unit.show_within(us, half))
-    };
     let line = |words: [&str; 3],
                 distribution: &Distribution,
                 half: f64,
                 near: &dyn Fn(&Near) -> Option<f64>| {
         let precision = Precision::of_stage(distribution, half);
-        let mut cells: Vec<String> = words.map(str::to_owned).to_vec();
-        cells.push(show(distribution.mean_us, precision.mean()));
-        cells.push(show(distribution.p50_us, precision.single()));
-        cells.push(show(distribution.p99_us, precision.single()));
-        for quantile in NEAR {
+        let mut cells: Vec<Cell> = words.map(Cell::from).into();
+        cells.extend([
+            Cell::time(distribution.mean_us, precision.mean(), unit),
+            Cell::time(distribution.p50_us, precision.single(), unit),
+            Cell::time(distribution.p99_us, precision.single(), unit),
+        ]);
+        cells.extend(NEAR.map(|quantile| {
             let of = stages.near.iter().find(|one| one.quantile == quantile);
-            cells.push(show(of.and_then(near), precision.single()));
-        }
+            Cell::time(of.and_then(near), precision.single(), unit)
+        }));
         cells
     };
-    let of_stage = |stage: &Stage, near: &dyn Fn(&Near) -> Option<f64>| {
-        let words = [stage.name.as_str(), stage.from.words(), stage.to.words()];
+    let of_stage = |name: &str, stage: &Stage, near: &dyn Fn(&Near) -> Option<f64>| {
+        let words = [name, stage.from.words(), stage.to.words()];
         let mut cells = line(words, &stage.duration, stage.error_mean_us, near);
-        cells.extend([unit.show(stage.error_mean_us), count(stage.inversions)]);
+        cells.push(Cell::time(Some(stage.error_mean_us), 0.0, unit));
+        cells.push(Cell::Count(stage.inversions));
         cells
     };
-    let none = |_: &Near| None;
-    let mut lines: Vec<Vec<String>> = stages
-        .stages
-        .iter()
-        .enumerate()
-        .map(|(index, stage)| of_stage(stage, &|near| near.stages_us.get(index).copied()))
+    let chain = stages.stages.iter().enumerate();
+    let mut lines: Vec<Vec<Cell>> = chain
+        .map(|(index, stage)| {
+            of_stage(&stage.name, stage, &|near| {
+                near.stages_us.get(index).copied()
+            })
+        })
         .collect();
+    let mut residue = line(["residue", "", ""], &stages.residue, 0.0, &|near| {
+        Some(near.residue_us)
+    });
+    residue.extend(["".into(), Cell::Count(stages.residue_beyond)]);
+    lines.push(residue);
     // The end-to-end time has the errors of its ends only.
-    let of = |mark: Option<replimeter_model::stages::Mark>| {
-        stages
-            .marks
-            .iter()
-            .find(|one| Some(one.mark) == mark)
-            .and_then(|one| one.error_mean_us)
-            .unwrap_or(0.0)
+    let error = |mark: Option<Mark>| {
+        let of = stages.marks.iter().find(|one| Some(one.mark) == mark);
+        of.and_then(|one| one.error_mean_us).unwrap_or(0.0)
     };
-    let ends = of(stages.stages.first().map(|stage| stage.from))
-        + of(stages.stages.last().map(|stage| stage.to));
-    let closed = |mut cells: Vec<String>, error: String, beyond: String| {
-        cells.extend([error, beyond]);
-        cells
-    };
-    lines.push(closed(
-        line(["residue", "", ""], &stages.residue, 0.0, &|near| {
-            Some(near.residue_us)
-        }),
-        String::new(),
-        count(stages.residue_beyond),
-    ));
-    let (first, last) = (stages.stages.first(), stages.stages.last());
-    let whole = [
+    let from = stages.stages.first().map(|stage| stage.from);
+    let to = stages.stages.last().map(|stage| stage.to);
+    let ends = error(from) + error(to);
+    let words = [
         "end to end",
-        first.map_or("", |stage| stage.from.words()),
-        last.map_or("", |stage| stage.to.words()),
+        from.map_or("", Mark::words),
+        to.map_or("", Mark::words),
     ];
-    lines.push(closed(
-        line(whole, &stages.end_to_end, ends, &|near| {
-            Some(near.end_to_end_us)
-        }),
-        unit.show(ends),
-        String::new(),
-    ));
-    lines.extend(stages.beside.iter().map(|stage| {
-        let mut cells = of_stage(stage, &none);
-        cells[0] = format!("({})", cells[0]);
-        cells
-    }));
-    Table {
-        name,
-        unit,
-        headings,
-        lines,
-        notes: notes(unit, stages),
-    }
+    let mut whole = line(words, &stages.end_to_end, ends, &|near| {
+        Some(near.end_to_end_us)
+    });
+    whole.extend([Cell::time(Some(ends), 0.0, unit), "".into()]);
+    lines.push(whole);
+    let beside = stages.beside.iter();
+    lines.extend(beside.map(|stage| of_stage(&format!("({})", stage.name), stage, &|_| None)));
+    Table::new(&headings, 3, lines)
 }
 
 fn notes(unit: Unit, stages: &Stages) -> Vec<String> {
@@ -184,7 +153,7 @@ fn notes(unit: Unit, stages: &Stages) -> Vec<String> {
 /// A document with two replicas' stages, for the tests of every output.
 #[cfg(test)]
 pub(crate) fn example() -> LagDocument {
-    use replimeter_model::{stages::Mark, time::Nanos};
+    use replimeter_model::{record::LagResults, time::Nanos};
     use replimeter_stats::waterfall::{Point, Points, Waterfall};
 
     let row = |replica: &str, slow: i64| {
@@ -236,7 +205,10 @@ pub(crate) fn example() -> LagDocument {
         }
     };
     LagDocument {
-        results: vec![row("replica1", 1), row("replica2", 3)],
+        results: LagResults {
+            rows: vec![row("replica1", 1), row("replica2", 3)],
+            ..LagResults::default()
+        },
         ..LagDocument::default()
     }
 }
@@ -244,15 +216,16 @@ pub(crate) fn example() -> LagDocument {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::Content;
 
     #[test]
     fn a_line_per_stage_the_residue_and_the_whole() {
-        let tables = tables(&example());
-        let names: Vec<&str> = tables[0]
-            .lines
-            .iter()
-            .map(|line| line[0].as_str())
-            .collect();
+        let blocks = blocks(&example());
+        let Content::Table(table) = &blocks[0].content else {
+            panic!("{blocks:?}");
+        };
+        let lines: Vec<Vec<String>> = table.shown().collect();
+        let names: Vec<&str> = lines.iter().map(|line| line[0].as_str()).collect();
         assert_eq!(
             names,
             [
@@ -266,19 +239,14 @@ mod tests {
                 "(acknowledge)"
             ]
         );
+        assert!(lines.iter().all(|line| line.len() == table.columns.len()));
+        assert_eq!(lines[4][3], "30", "25 ± 21 has no second digit");
+        assert_eq!(lines[5][3], "0.0");
+        let notes = &blocks[0].notes;
         assert!(
-            tables[0]
-                .lines
-                .iter()
-                .all(|line| line.len() == tables[0].headings.len())
+            notes[0].contains("1,950 of 2,000") && notes[0].contains("of 50 "),
+            "{notes:?}"
         );
-        assert_eq!(tables[0].lines[4][3], "30", "25 ± 21 has no second digit");
-        assert_eq!(tables[0].lines[5][3], "0.0");
-        assert!(
-            tables[0].notes[0].contains("1,950 of 2,000") && tables[0].notes[0].contains("of 50 "),
-            "{:?}",
-            tables[0].notes
-        );
-        assert!(super::tables(&LagDocument::default()).is_empty());
+        assert!(super::blocks(&LagDocument::default()).is_empty());
     }
 }

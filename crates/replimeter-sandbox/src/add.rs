@@ -11,7 +11,7 @@ use std::{
     io,
     os::unix::fs::{PermissionsExt, symlink},
     path::{Path, PathBuf},
-    sync::atomic::{AtomicBool, Ordering},
+    sync::atomic::AtomicBool,
 };
 
 use rustix::fs::{FlockOperation, flock};
@@ -20,7 +20,7 @@ use tempfile::NamedTempFile;
 use crate::{
     archive::{self, Fault, LIMITS, Limits},
     binaries::{Install, Origin, Search, Unusable, programs_of},
-    error::SandboxError,
+    error::{SandboxError, heed},
     home::{Home, make_folder},
 };
 
@@ -140,29 +140,18 @@ impl Task<'_> {
             .canonicalize()
             .map_err(|error| self.unreadable(&error))?;
         fs::read_dir(&folder).map_err(|error| self.unreadable(&error))?;
-        if let Some(path) = self.home.user().blocked_at(&folder) {
-            return Err(SandboxError::Unreachable {
-                path,
-                user: self.home.user().name.clone(),
-            });
-        }
+        self.home.check_reach(&folder)?;
         let (root, programs) = self.locate(&folder)?;
-        if let Some(path) = programs
+        programs
             .iter()
-            .find_map(|program| self.home.user().blocked_at(program))
-        {
-            return Err(SandboxError::Unreachable {
-                path,
-                user: self.home.user().name.clone(),
-            });
-        }
+            .try_for_each(|program| self.home.check_reach(program))?;
         let root = root
             .canonicalize()
             .map_err(|error| self.unreadable(&error))?;
         let install = self.examine(&root, &programs)?;
         let ground = Ground::prepare(self.home)?;
         let place = self.free_place(&ground, &install)?;
-        self.interrupted()?;
+        heed(self.stop)?;
         symlink(&root, &place).map_err(|error| self.taken(&place, error))?;
         ground.keep();
         Ok(Added {
@@ -187,7 +176,8 @@ impl Task<'_> {
             Fault::Archive { reason, hint } => self.refuse(reason, hint),
             Fault::Sandbox(error) => error,
         };
-        let links = archive::unpack(file, tree, limits, self.stop, told).map_err(blame)?;
+        let links =
+            archive::unpack(file, tree, self.path, limits, self.stop, told).map_err(blame)?;
         progress(Progress::Checking);
         // Until now nobody else could look inside.
         fs::set_permissions(tree, fs::Permissions::from_mode(0o755))
@@ -207,7 +197,7 @@ impl Task<'_> {
         });
         let install = self.examine(&root, &programs)?;
         let place = self.free_place(&ground, &install)?;
-        self.interrupted()?;
+        heed(self.stop)?;
         fs::rename(&root, &place).map_err(|error| self.taken(&place, error))?;
         let moved = install
             .program
@@ -316,14 +306,6 @@ impl Task<'_> {
             _ => SandboxError::disk("create", place)(error),
         }
     }
-
-    fn interrupted(&self) -> Result<(), SandboxError> {
-        if self.stop.load(Ordering::Relaxed) {
-            Err(SandboxError::Interrupted)
-        } else {
-            Ok(())
-        }
-    }
 }
 
 /// Names for a sentence.
@@ -367,12 +349,7 @@ impl Ground {
             }
             make_folder(&folder, mode)?;
         }
-        if let Some(path) = home.user().blocked_at(&ground.servers) {
-            return Err(SandboxError::Unreachable {
-                path,
-                user: home.user().name.clone(),
-            });
-        }
+        home.check_reach(&ground.servers)?;
         Ok(ground)
     }
 
@@ -454,273 +431,4 @@ fn remove_abandoned(servers: &Path) {
 }
 
 #[cfg(test)]
-mod tests {
-    use tar::{Builder, Header};
-
-    use super::*;
-
-    static NEVER: AtomicBool = AtomicBool::new(false);
-    const SERVER: &str = "#!/bin/sh\necho 'mysqld  Ver 9.9.1-3 for Linux on x86_64'\n";
-
-    struct Area {
-        outer: tempfile::TempDir,
-    }
-
-    impl Area {
-        fn new() -> Self {
-            let outer = tempfile::tempdir().unwrap();
-            fs::set_permissions(outer.path(), fs::Permissions::from_mode(0o755)).unwrap();
-            Self { outer }
-        }
-
-        fn path(&self, name: &str) -> PathBuf {
-            self.outer.path().join(name)
-        }
-
-        fn home(&self) -> Home {
-            Home::at(self.path("home")).unwrap()
-        }
-
-        /// An archive of files; what lies in `bin` or `sbin` is executable.
-        fn archive(&self, files: &[(&str, &str)]) -> PathBuf {
-            let mut builder = Builder::new(Vec::new());
-            for (path, content) in files {
-                let mut header = Header::new_gnu();
-                header.set_mode(if path.contains("bin/") { 0o700 } else { 0o600 });
-                header.set_size(content.len() as u64);
-                builder
-                    .append_data(&mut header, path, content.as_bytes())
-                    .unwrap();
-            }
-            let path = self.path("server.tar");
-            fs::write(&path, builder.into_inner().unwrap()).unwrap();
-            path
-        }
-
-        fn folder(&self, files: &[(&str, &str)]) -> PathBuf {
-            let folder = self.path("folder");
-            for (path, content) in files {
-                let path = folder.join(path);
-                fs::create_dir_all(path.parent().unwrap()).unwrap();
-                fs::write(&path, content).unwrap();
-                fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
-            }
-            folder
-        }
-
-        fn add(&self, source: &Path) -> Result<Added, SandboxError> {
-            add(
-                &self.home(),
-                &Search::default(),
-                source,
-                &NEVER,
-                &mut |_| {},
-            )
-        }
-
-        /// Checks that it is refused with these words and that nothing is left of it.
-        fn refused(&self, source: &Path, wanted: &str) {
-            let error = self.add(source).unwrap_err();
-            let text = format!("{error} {}", error.hint());
-            assert!(text.contains(wanted), "{text}");
-            assert!(
-                !self.path("home").exists(),
-                "something was left behind after: {text}"
-            );
-        }
-
-        fn entries(&self) -> Vec<String> {
-            let mut names: Vec<String> = fs::read_dir(self.home().servers())
-                .unwrap()
-                .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-                .collect();
-            names.sort();
-            names
-        }
-    }
-
-    #[test]
-    fn an_archive_with_or_without_a_folder_around_it() {
-        for around in ["", "mysql-9.9.1-linux/"] {
-            let area = Area::new();
-            let (program, text) = (
-                format!("{around}bin/mysqld"),
-                format!("{around}share/english/errmsg.sys"),
-            );
-            let mut heard = Vec::new();
-            let archive = area.archive(&[(&program, SERVER), (&text, "x")]);
-            let added = add(
-                &area.home(),
-                &Search::default(),
-                &archive,
-                &NEVER,
-                &mut |progress| heard.push(progress),
-            )
-            .unwrap();
-            assert_eq!(added.install.version, "9.9.1");
-            assert_eq!(area.entries(), ["mysql-9.9.1"]);
-            assert!(
-                added
-                    .install
-                    .program
-                    .ends_with("servers/mysql-9.9.1/bin/mysqld")
-            );
-            assert_eq!(added.linked_to, None);
-            assert_eq!(heard.last(), Some(&Progress::Checking));
-            let search = Search {
-                private: area.home().servers(),
-                ..Search::default()
-            };
-            let found = Install::all(&search);
-            assert!(found.contains(&added.install), "{found:?}");
-
-            let error = area.add(&archive).unwrap_err();
-            assert!(error.to_string().contains("is there already"), "{error}");
-            assert!(error.hint().contains("`rm -r "), "{}", error.hint());
-            assert_eq!(area.entries(), ["mysql-9.9.1"]);
-        }
-    }
-
-    #[test]
-    fn a_folder_is_linked_and_the_link_says_where_to() {
-        let area = Area::new();
-        let folder = area.folder(&[
-            ("top/usr/sbin/mysqld", SERVER),
-            ("top/usr/share/mysql/english/errmsg.sys", "x"),
-        ]);
-        let added = area.add(&folder).unwrap();
-        let root = folder.join("top").canonicalize().unwrap();
-        assert_eq!(added.linked_to.as_ref(), Some(&root));
-        assert_eq!(fs::read_link(&added.place).unwrap(), root);
-        let error = area.add(&folder).unwrap_err();
-        assert!(error.hint().contains("`rm /"), "{}", error.hint());
-        fs::remove_dir_all(&folder).unwrap();
-        let search = Search {
-            private: area.home().servers(),
-            ..Search::default()
-        };
-        assert!(
-            Install::survey(&search)
-                .unusable
-                .iter()
-                .any(|found| found.path == added.place)
-        );
-    }
-
-    #[test]
-    fn what_is_no_server_is_refused_and_leaves_nothing() {
-        let area = Area::new();
-        area.refused(&area.path("nothing"), "cannot be read");
-        let empty = area.path("empty");
-        fs::create_dir(&empty).unwrap();
-        area.refused(
-            &empty,
-            "it is not a server: no mariadbd or mysqld inside; it holds nothing",
-        );
-        let text = area.path("letter.tar.gz");
-        fs::write(&text, "Dear reader").unwrap();
-        area.refused(&text, "it is no archive");
-        area.refused(Path::new("/dev/null"), "neither a folder nor a file");
-        area.refused(
-            &area.archive(&[("src/sql/main.cc", "int main;"), ("README", "x")]),
-            "it holds README, src",
-        );
-        area.refused(
-            &area.archive(&[("mysqld", SERVER), ("share/english/x", "")]),
-            "not in a folder of its own",
-        );
-        area.refused(
-            &area.archive(&[("bin/mysqld", SERVER)]),
-            "its server bin/mysqld cannot be used: its messages",
-        );
-        let fails = "#!/bin/sh\necho 'GLIBC_9.99 not found' >&2\nexit 1\n";
-        area.refused(
-            &area.archive(&[("bin/mysqld", fails), ("share/english/x", "")]),
-            "GLIBC_9.99 not found",
-        );
-        let two = [("a/bin/mysqld", SERVER), ("b/bin/mysqld", SERVER)];
-        area.refused(&area.archive(&two), "it holds several servers: a, b");
-        area.refused(&area.folder(&two), "it holds several servers: a, b");
-    }
-
-    #[test]
-    fn too_large_or_unwanted_leaves_nothing() {
-        let area = Area::new();
-        let archive = area.archive(&[("bin/mysqld", SERVER), ("share/english/x", "")]);
-        let limits = Limits {
-            bytes: 1000,
-            entries: 10,
-        };
-        let error = add_within(
-            &area.home(),
-            &Search::default(),
-            &archive,
-            limits,
-            &NEVER,
-            &mut |_| {},
-        )
-        .unwrap_err();
-        assert!(
-            error.to_string().contains("larger than any server"),
-            "{error}"
-        );
-        let stop = AtomicBool::new(true);
-        let error = add(
-            &area.home(),
-            &Search::default(),
-            &archive,
-            &stop,
-            &mut |_| {},
-        )
-        .unwrap_err();
-        assert!(matches!(error, SandboxError::Interrupted));
-        assert!(!area.path("home").exists());
-    }
-
-    #[test]
-    fn a_link_into_a_folder_that_is_left_away_is_refused() {
-        let area = Area::new();
-        let mut builder = Builder::new(Vec::new());
-        for (path, mode, content) in [
-            ("top/bin/mysqld", 0o755, SERVER),
-            ("top/share/english/x", 0o644, ""),
-            ("beside/x", 0o644, ""),
-        ] {
-            let mut header = Header::new_gnu();
-            header.set_mode(mode);
-            header.set_size(content.len() as u64);
-            builder
-                .append_data(&mut header, path, content.as_bytes())
-                .unwrap();
-        }
-        let mut header = Header::new_gnu();
-        header.set_entry_type(tar::EntryType::Symlink);
-        header.set_size(0);
-        builder
-            .append_link(&mut header, "top/lib", "../beside")
-            .unwrap();
-        let path = area.path("server.tar");
-        fs::write(&path, builder.into_inner().unwrap()).unwrap();
-        area.refused(&path, "the link lib leads out of the archive, to ../beside");
-    }
-
-    #[test]
-    fn what_a_killed_attempt_left_goes_and_what_is_under_way_stays() {
-        let area = Area::new();
-        let archive = area.archive(&[("bin/mysqld", SERVER), ("share/english/x", "")]);
-        let ground = Ground::prepare(&area.home()).unwrap();
-        let under_way = Workshop::open(&ground.servers).unwrap();
-        fs::create_dir_all(ground.servers.join(".add-dead.tmp/bin")).unwrap();
-        fs::write(ground.servers.join(".add-dead.lock"), "").unwrap();
-        fs::create_dir_all(ground.servers.join(".mysql-1.tmp")).unwrap();
-        area.add(&archive).unwrap();
-        let mut expected = vec![".mysql-1.tmp".to_owned(), "mysql-9.9.1".to_owned()];
-        for path in [&under_way.tree, under_way._lock.path()] {
-            expected.push(path.file_name().unwrap().to_str().unwrap().to_owned());
-        }
-        expected.sort();
-        assert_eq!(area.entries(), expected);
-        drop(under_way);
-        assert_eq!(area.entries(), [".mysql-1.tmp", "mysql-9.9.1"]);
-    }
-}
+mod tests;

@@ -1,27 +1,23 @@
-//! Unpacking an archive of unknown origin: nothing is written outside of the
-//! folder, and nothing that could lead outside is created in it.
+//! Unpacks archives of unknown origin with the system's `tar`, into a private folder: `tar` writes
+//! nothing outside of it, and its content is examined before it is used.
 
 use std::{
-    cell::Cell,
-    collections::{BTreeMap, HashSet, VecDeque},
+    collections::{BTreeMap, VecDeque},
     ffi::OsString,
     fs::{self, File},
-    io::{self, BufRead, BufReader, Read, Write},
-    os::unix::fs::{OpenOptionsExt, PermissionsExt, symlink},
-    path::{Component, Path, PathBuf},
-    rc::Rc,
-    sync::atomic::{AtomicBool, Ordering},
+    io::{self, Read, Write},
+    os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt},
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus, Stdio},
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+    thread,
+    time::Duration,
 };
 
-use flate2::bufread::MultiGzDecoder;
-use lzma_rust2::XzReader;
-use ruzstd::decoding::{
-    BlockDecodingStrategy, FrameDecoder,
-    errors::{FrameDecoderError, ReadFrameHeaderError},
+use crate::{
+    error::{SandboxError, heed},
+    process,
 };
-use tar::EntryType;
-
-use crate::error::SandboxError;
 
 /// What an archive may grow to.
 #[derive(Clone, Copy, Debug)]
@@ -38,13 +34,10 @@ pub(crate) const LIMITS: Limits = Limits {
     entries: 500_000,
 };
 
-/// What may stand between two entries: long names, extended attributes. The
-/// library keeps it in memory.
-const HEADERS: u64 = 4 << 20;
-
-/// Memory that a decoder may use, in KiB; what the strongest levels of xz need is
-/// an eighth of it.
-const DECODER_KIB: u32 = 512 * 1024;
+/// How often progress is reported and an interrupt is noticed.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
+/// How many polls lie between two looks at how large the tree has become.
+const POLLS_PER_SIZE: u32 = 25;
 
 /// Links that follow one another before the system gives up, too.
 const MOST_LINKS: u32 = 40;
@@ -69,10 +62,19 @@ impl From<SandboxError> for Fault {
     }
 }
 
+const UNPACK: &str = "unpack it yourself, and add the folder";
+
 fn hostile(reason: String) -> Fault {
     Fault::Archive {
         reason,
         hint: "do not trust this archive; take the server from its vendor or a distribution",
+    }
+}
+
+fn damaged(cause: impl std::fmt::Display) -> Fault {
+    Fault::Archive {
+        reason: format!("it is damaged, incomplete or no tar archive: {cause}"),
+        hint: "was it downloaded to its end? compare its checksum with the vendor's",
     }
 }
 
@@ -136,168 +138,22 @@ impl Links {
     }
 }
 
-/// What the readers below the archive tell one another and the loop above.
-#[derive(Default)]
-struct Gauge {
-    /// Bytes taken from the packed file.
-    packed: Cell<u64>,
-    /// Bytes unpacked.
-    unpacked: Cell<u64>,
-    /// Bytes that may still be read now.
-    allowance: Cell<u64>,
-    /// Zero bytes at the end of what was read.
-    zeros: Cell<u64>,
-    /// Why reading was refused.
-    refused: Cell<Option<Refusal>>,
-}
-
-#[derive(Clone, Copy)]
-enum Refusal {
-    Stopped,
-    TooLarge,
-    HeaderTooLarge,
-}
-
-/// Counts what is taken from the packed file.
-struct Counted {
-    file: File,
-    gauge: Rc<Gauge>,
-}
-
-impl Read for Counted {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let count = self.file.read(buffer)?;
-        self.gauge
-            .packed
-            .set(self.gauge.packed.get() + count as u64);
-        Ok(count)
-    }
-}
-
-/// Ends an archive that grows too large, and one that the user has had enough of.
-struct Bounded<'a> {
-    inner: Box<dyn Read>,
-    gauge: Rc<Gauge>,
-    most: u64,
-    stop: &'a AtomicBool,
-}
-
-impl Read for Bounded<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let refuse = |refusal| {
-            self.gauge.refused.set(Some(refusal));
-            Err(io::Error::other("refused"))
-        };
-        if self.stop.load(Ordering::Relaxed) {
-            return refuse(Refusal::Stopped);
-        }
-        let count = self.inner.read(buffer)?;
-        let read = count as u64;
-        let unpacked = self.gauge.unpacked.get() + read;
-        self.gauge.unpacked.set(unpacked);
-        if unpacked > self.most {
-            return refuse(Refusal::TooLarge);
-        }
-        let Some(left) = self.gauge.allowance.get().checked_sub(read) else {
-            return refuse(Refusal::HeaderTooLarge);
-        };
-        self.gauge.allowance.set(left);
-        let zeros = buffer[..count]
-            .iter()
-            .rev()
-            .take_while(|byte| **byte == 0)
-            .count() as u64;
-        self.gauge.zeros.set(if zeros == read {
-            self.gauge.zeros.get() + zeros
-        } else {
-            zeros
-        });
-        Ok(count)
-    }
-}
-
-/// All frames of a zstd file, one after another, with their checksums compared.
-struct Zstd<R> {
-    source: R,
-    decoder: FrameDecoder,
-    inside: bool,
-}
-
-impl<R: BufRead> Read for Zstd<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        loop {
-            if !self.inside {
-                if self.source.fill_buf()?.is_empty() {
-                    return Ok(0);
-                }
-                match self.decoder.reset(&mut self.source) {
-                    Ok(()) => self.inside = true,
-                    Err(FrameDecoderError::ReadFrameHeaderError(
-                        ReadFrameHeaderError::SkipFrame { length, .. },
-                    )) => {
-                        io::copy(
-                            &mut self.source.by_ref().take(u64::from(length)),
-                            &mut io::sink(),
-                        )?;
-                        continue;
-                    }
-                    Err(error) => return Err(io::Error::other(error)),
-                }
-            }
-            while self.decoder.can_collect() == 0 && !self.decoder.is_finished() {
-                self.decoder
-                    .decode_blocks(&mut self.source, BlockDecodingStrategy::UptoBlocks(1))
-                    .map_err(io::Error::other)?;
-            }
-            let count = self.decoder.read(buffer)?;
-            if count > 0 {
-                return Ok(count);
-            }
-            let stated = self.decoder.get_checksum_from_data();
-            if stated.is_some() && stated != self.decoder.get_calculated_checksum() {
-                return Err(io::Error::new(
-                    io::ErrorKind::InvalidData,
-                    "the checksum is wrong",
-                ));
-            }
-            self.inside = false;
-        }
-    }
-}
-
-/// The reader of a packed file by its first bytes; names lie.
-fn decoder(file: File, gauge: &Rc<Gauge>) -> Result<Box<dyn Read>, Fault> {
-    let mut packed = BufReader::with_capacity(
-        1 << 18,
-        Counted {
-            file,
-            gauge: Rc::clone(gauge),
-        },
-    );
-    let head = packed.fill_buf().map_err(|error| damaged(&error))?;
+/// The option of `tar` for a packed file, by its first bytes; names lie.
+fn compression(head: &[u8]) -> Result<Option<&'static str>, Fault> {
     let refuse = |what: &str, hint| {
         Err(Fault::Archive {
             reason: format!("it is {what}"),
             hint,
         })
     };
-    const UNPACK: &str = "unpack it yourself, and add the folder";
     Ok(match head {
-        [0x1f, 0x8b, ..] => Box::new(MultiGzDecoder::new(packed)),
-        [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => {
-            Box::new(XzReader::new_mem_limit(packed, true, DECODER_KIB))
-        }
+        [0x1f, 0x8b, ..] => Some("--gzip"),
+        [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => Some("--xz"),
         // The second is a frame to be skipped, which parallel packers begin with.
-        [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Box::new(Zstd {
-            source: packed,
-            decoder: FrameDecoder::new(),
-            inside: false,
-        }),
-        _ if head.get(257..262) == Some(b"ustar") => Box::new(packed),
+        [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Some("--zstd"),
+        [b'B', b'Z', b'h', ..] => Some("--bzip2"),
+        _ if head.get(257..262) == Some(b"ustar") => None,
         [] => return refuse("an empty file", "was it downloaded to its end?"),
-        [b'B', b'Z', b'h', ..] => {
-            return refuse("packed with bzip2, which is not supported", UNPACK);
-        }
         [b'P', b'K', 3, 4, ..] => return refuse("a zip archive, which is not supported", UNPACK),
         [b'!', b'<', b'a', b'r', b'c', b'h', b'>', ..] => {
             return refuse(
@@ -314,287 +170,197 @@ fn decoder(file: File, gauge: &Rc<Gauge>) -> Result<Box<dyn Read>, Fault> {
         _ => {
             return refuse(
                 "no archive",
-                "give the folder of an unpacked server, or a tar archive, plain or packed with gzip, xz or zstd",
+                "give the folder of an unpacked server, or a tar archive, plain or packed with gzip, xz, zstd or bzip2",
             );
         }
     })
 }
 
-fn damaged(error: &io::Error) -> Fault {
-    Fault::Archive {
-        reason: format!("it is damaged, incomplete or no tar archive: {error}"),
-        hint: "was it downloaded to its end? compare its checksum with the vendor's",
-    }
-}
-
-/// Unpacks an archive into an empty folder. Every file and folder belongs to us
-/// and may be read (and, where the archive says so, executed) by everybody:
-/// servers run as another user. `progress` hears how many bytes of the packed
-/// file were read.
+/// Unpacks an archive into an empty private folder. Every file and folder in it then belongs to this
+/// process's user and may be read (and, where the archive says so, executed) by everybody: servers run as another
+/// user. Programs are looked for in `path`. `progress` is told how many bytes of the packed file were
+/// read.
 pub(crate) fn unpack(
-    file: File,
+    mut file: File,
     tree: &Path,
+    path: &[PathBuf],
     limits: Limits,
     stop: &AtomicBool,
     progress: &mut dyn FnMut(u64),
 ) -> Result<Links, Fault> {
-    let gauge = Rc::new(Gauge::default());
-    let inner = decoder(file, &gauge)?;
-    let bounded = Bounded {
-        inner,
-        gauge: Rc::clone(&gauge),
-        most: limits.bytes,
-        stop,
-    };
-    let unpacking = Unpacking {
-        tree,
-        limits,
-        gauge: &gauge,
-        links: Links::default(),
-        folders: HashSet::new(),
-        bytes: 0,
-    };
-    unpacking
-        .run(bounded, progress)
-        .map_err(|fault| match gauge.refused.get() {
-            // What the library made of our refusal says less than the refusal.
-            Some(Refusal::Stopped) => SandboxError::Interrupted.into(),
-            Some(Refusal::TooLarge) => too_large(limits),
-            Some(Refusal::HeaderTooLarge) => {
-                hostile("an entry has a name or attributes of several megabytes".to_owned())
-            }
-            None => fault,
-        })
-}
-
-fn too_large(limits: Limits) -> Fault {
-    hostile(format!(
-        "it is larger than any server: more than {} MiB unpacked",
-        limits.bytes >> 20
-    ))
-}
-
-struct Unpacking<'a> {
-    tree: &'a Path,
-    limits: Limits,
-    gauge: &'a Gauge,
-    /// Made last, so that nothing is ever written through one.
-    links: Links,
-    folders: HashSet<PathBuf>,
-    bytes: u64,
-}
-
-impl Unpacking<'_> {
-    fn run(mut self, bounded: Bounded<'_>, progress: &mut dyn FnMut(u64)) -> Result<Links, Fault> {
-        let mut archive = tar::Archive::new(bounded);
-        let mut entries = archive.entries().map_err(|error| damaged(&error))?;
-        let mut count = 0;
-        loop {
-            self.gauge.allowance.set(HEADERS);
-            let Some(entry) = entries.next() else { break };
-            let mut entry = entry.map_err(|error| damaged(&error))?;
-            self.gauge.allowance.set(u64::MAX);
-            count += 1;
-            if count > self.limits.entries {
-                return Err(hostile(format!(
-                    "it holds more than {} entries",
-                    self.limits.entries
-                )));
-            }
-            self.entry(&mut entry, progress)?;
-            // What an entry carries beyond what its kind has.
-            io::copy(&mut entry, &mut io::sink()).map_err(|error| damaged(&error))?;
-            progress(self.gauge.packed.get());
+    let mut head = Vec::new();
+    (&mut file)
+        .take(512)
+        .read_to_end(&mut head)
+        .map_err(damaged)?;
+    let mut tar = tar(compression(&head)?, tree, path)
+        .spawn()
+        .map_err(|error| Fault::Archive {
+            reason: format!("it cannot be unpacked: tar: {error}"),
+            hint: "install tar; or unpack it yourself, and add the folder",
+        })?;
+    let (input, errors) = (tar.stdin.take(), tar.stderr.take());
+    let read = AtomicU64::new(0);
+    let ended = thread::scope(|scope| {
+        // Both end with the pipes, when `tar` does.
+        scope.spawn(|| feed(&head, file, input, &read));
+        let errors = scope.spawn(|| errors.and_then(|pipe| io::read_to_string(pipe).ok()));
+        let refused = supervise(&mut tar, tree, limits, stop, &mut || {
+            progress(read.load(Ordering::Relaxed));
+        });
+        if refused.is_err() {
+            let _ = tar.kill();
+            let _ = tar.wait();
         }
-        // To the very end, where the checksums of the packers are.
-        self.gauge.allowance.set(u64::MAX);
-        io::copy(&mut archive.into_inner(), &mut io::sink()).map_err(|error| damaged(&error))?;
-        if self.gauge.zeros.get() < 512 {
-            return Err(damaged(&io::Error::new(
-                io::ErrorKind::UnexpectedEof,
-                "the end of the archive is missing",
+        let said = errors.join().ok().flatten().unwrap_or_default();
+        refused.map(|status| (status, said))
+    });
+    let (status, said) = ended?;
+    if !status.success() {
+        // The last line only says that there was an error.
+        let cause = said.lines().find(|line| !line.contains("Removing leading"));
+        return Err(damaged(cause.unwrap_or("tar failed")));
+    }
+    let links = settle(tree)?;
+    size(tree, limits)?;
+    if fs::read_dir(tree).is_ok_and(|mut entries| entries.next().is_none()) {
+        return Err(damaged("it holds nothing"));
+    }
+    Ok(links)
+}
+
+/// The command that unpacks its standard input into a folder.
+fn tar(compression: Option<&str>, tree: &Path, path: &[PathBuf]) -> Command {
+    let mut command = process::command("tar");
+    if let Ok(path) = std::env::join_paths(path)
+        && !path.is_empty()
+    {
+        // `tar` starts the program that unpacks.
+        command.env("PATH", path);
+    }
+    command
+        .args([
+            "--extract",
+            "--file=-",
+            "--no-same-owner",
+            "--no-same-permissions",
+            "--delay-directory-restore",
+        ])
+        .args(compression)
+        .arg("--directory")
+        .arg(tree)
+        .env("LC_ALL", "C")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped());
+    command
+}
+
+/// Waits for `tar`, until the user wants to end or the tree has become too large.
+fn supervise(
+    tar: &mut Child,
+    tree: &Path,
+    limits: Limits,
+    stop: &AtomicBool,
+    poll: &mut dyn FnMut(),
+) -> Result<ExitStatus, Fault> {
+    for polls in 1u32.. {
+        if let Some(status) = tar.try_wait().map_err(damaged)? {
+            return Ok(status);
+        }
+        poll();
+        heed(stop)?;
+        if polls.is_multiple_of(POLLS_PER_SIZE)
+            && let Err(fault @ Fault::Archive { .. }) = size(tree, limits)
+        {
+            return Err(fault);
+        }
+        thread::sleep(POLL_INTERVAL);
+    }
+    Err(damaged("tar does not end"))
+}
+
+/// Writes the packed file into `tar`, and counts what it has read.
+fn feed(head: &[u8], mut file: File, input: Option<impl Write>, read: &AtomicU64) {
+    let Some(mut input) = input else { return };
+    let mut buffer = vec![0; 1 << 16];
+    let mut next = input.write_all(head).map(|()| head.len());
+    // An error ends the archive early, which `tar` reports; it may also be that `tar` has ended.
+    while let Ok(bytes @ 1..) = next {
+        read.fetch_add(bytes as u64, Ordering::Relaxed);
+        next = file
+            .read(&mut buffer)
+            .and_then(|bytes| input.write_all(&buffer[..bytes]).map(|()| bytes));
+    }
+}
+
+/// Calls `visit` with everything in a folder, folders before their content. Entries that are removed during the walk are skipped.
+fn walk(
+    folder: &Path,
+    visit: &mut dyn FnMut(&Path, &fs::Metadata) -> Result<(), Fault>,
+) -> Result<(), Fault> {
+    let entries = fs::read_dir(folder).map_err(SandboxError::disk("read the folder", folder))?;
+    for path in entries.flatten().map(|entry| entry.path()) {
+        let Ok(meta) = fs::symlink_metadata(&path) else {
+            continue;
+        };
+        visit(&path, &meta)?;
+        if meta.is_dir() {
+            walk(&path, visit)?;
+        }
+    }
+    Ok(())
+}
+
+/// Refuses a tree that has become too large.
+fn size(tree: &Path, limits: Limits) -> Result<(), Fault> {
+    let (mut bytes, mut entries) = (0, 0);
+    walk(tree, &mut |_, meta| {
+        bytes += meta.len().max(meta.blocks() * 512);
+        entries += 1;
+        if bytes > limits.bytes {
+            return Err(hostile(format!(
+                "it is larger than any server: more than {} MiB unpacked",
+                limits.bytes >> 20
             )));
         }
-        self.make_links()?;
-        Ok(self.links)
-    }
-
-    fn entry(
-        &mut self,
-        entry: &mut tar::Entry<'_, Bounded<'_>>,
-        progress: &mut dyn FnMut(u64),
-    ) -> Result<(), Fault> {
-        let kind = entry.header().entry_type();
-        if kind == EntryType::XGlobalHeader {
-            return Ok(());
-        }
-        let named = entry.path().map_err(|error| damaged(&error))?.into_owned();
-        let path =
-            inner(&named).map_err(|how| hostile(format!("the entry {} {how}", named.display())))?;
-        // Archives from before 1988 know a folder by its last character.
-        let folder = kind == EntryType::Directory || entry.path_bytes().ends_with(b"/");
-        match kind {
-            _ if folder => self.make_folders(&path),
-            _ if path.as_os_str().is_empty() => {
-                Err(hostile("an entry that is no folder has no name".to_owned()))
-            }
-            EntryType::Regular | EntryType::Continuous | EntryType::GNUSparse => {
-                self.make_parent(&path)?;
-                self.file(entry, &path, progress)
-            }
-            EntryType::Symlink => {
-                let target = target(entry)?;
-                if target.is_absolute() {
-                    return Err(leads_out(&path, &target));
-                }
-                self.make_parent(&path)?;
-                self.links.0.insert(path, target);
-                Ok(())
-            }
-            EntryType::Link => {
-                let target = target(entry)?;
-                let original = inner(&target).map_err(|_| leads_out(&path, &target))?;
-                self.make_parent(&path)?;
-                self.hard_link(&path, &original)
-            }
-            EntryType::Char | EntryType::Block => {
-                Err(hostile(format!("the entry {} is a device", path.display())))
-            }
-            EntryType::Fifo => Err(hostile(format!("the entry {} is a pipe", path.display()))),
-            other => Err(hostile(format!(
-                "the entry {} is of a kind that no server has ({:?})",
-                path.display(),
-                other.as_byte() as char
-            ))),
-        }
-    }
-
-    fn make_parent(&mut self, path: &Path) -> Result<(), Fault> {
-        path.parent()
-            .map_or(Ok(()), |parent| self.make_folders(parent))
-    }
-
-    /// Makes a folder and those above it. There are no links in the tree yet.
-    fn make_folders(&mut self, path: &Path) -> Result<(), Fault> {
-        if path.as_os_str().is_empty() || self.folders.contains(path) {
-            return Ok(());
-        }
-        self.make_parent(path)?;
-        let full = self.tree.join(path);
-        match fs::create_dir(&full) {
-            Ok(()) => {}
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Err(twice(path)),
-            Err(error) => return Err(SandboxError::disk("create the folder", &full)(error).into()),
-        }
-        set_mode(&full, 0o755)?;
-        self.folders.insert(path.to_owned());
-        Ok(())
-    }
-
-    fn file(
-        &mut self,
-        entry: &mut tar::Entry<'_, Bounded<'_>>,
-        path: &Path,
-        progress: &mut dyn FnMut(u64),
-    ) -> Result<(), Fault> {
-        // A sparse file is larger than what the archive holds of it.
-        self.bytes = self.bytes.saturating_add(entry.size());
-        if self.bytes > self.limits.bytes {
-            return Err(too_large(self.limits));
-        }
-        let full = self.tree.join(path);
-        let executable = entry.header().mode().map_err(|error| damaged(&error))? & 0o100 != 0;
-        self.replace(path);
-        let mut file = match File::options()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&full)
-        {
-            Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Err(twice(path)),
-            Err(error) => return Err(SandboxError::disk("create", &full)(error).into()),
-        };
-        let mut buffer = vec![0u8; 1 << 17];
-        loop {
-            let count = entry.read(&mut buffer).map_err(|error| damaged(&error))?;
-            if count == 0 {
-                break;
-            }
-            file.write_all(&buffer[..count])
-                .map_err(SandboxError::disk("write to", &full))?;
-            progress(self.gauge.packed.get());
-        }
-        // Neither setuid nor setgid nor sticky survives this.
-        set_mode(&full, if executable { 0o755 } else { 0o644 })
-    }
-
-    fn hard_link(&mut self, path: &Path, original: &Path) -> Result<(), Fault> {
-        if let Some(target) = self.links.0.get(original).cloned() {
-            // A second name of a link is a link that says the same; elsewhere it would lead elsewhere.
-            if original.parent() != path.parent() {
-                return Err(leads_out(path, original));
-            }
-            self.links.0.insert(path.to_owned(), target);
-            return Ok(());
-        }
-        let full = self.tree.join(path);
-        let source = self.tree.join(original);
-        if !fs::symlink_metadata(&source).is_ok_and(|meta| meta.is_file()) {
-            return Err(damaged(&io::Error::other(format!(
-                "{} is a link to {}, which is not before it in the archive",
-                path.display(),
-                original.display()
-            ))));
-        }
-        if path == original {
-            return Ok(());
-        }
-        self.replace(path);
-        match fs::hard_link(&source, &full) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(twice(path)),
-            result => Ok(result.map_err(SandboxError::disk("create the link", &full))?),
-        }
-    }
-
-    /// Makes room: of two entries with the same name the later one counts, as in
-    /// an archive that was appended to.
-    fn replace(&mut self, path: &Path) {
-        self.links.0.remove(path);
-        // Not a folder: this fails then, and so will what comes.
-        let _ = fs::remove_file(self.tree.join(path));
-    }
-
-    fn make_links(&self) -> Result<(), Fault> {
-        if let Some((link, target)) = self.links.leading_out_of(Path::new("")) {
-            return Err(leads_out(&link, &target));
-        }
-        for (link, target) in &self.links.0 {
-            let full = self.tree.join(link);
-            let _ = fs::remove_file(&full);
-            match symlink(target, &full) {
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                    return Err(twice(link));
-                }
-                result => result.map_err(SandboxError::disk("create the link", &full))?,
-            }
+        if entries > limits.entries {
+            return Err(hostile(format!(
+                "it holds more than {} entries",
+                limits.entries
+            )));
         }
         Ok(())
+    })
+}
+
+/// Gives everything the permissions that servers need and no others, and returns the links.
+fn settle(tree: &Path) -> Result<Links, Fault> {
+    let mut links = Links::default();
+    walk(tree, &mut |path, meta| {
+        let (kind, inside) = (meta.file_type(), path.strip_prefix(tree).unwrap_or(path));
+        if kind.is_symlink() {
+            let target = fs::read_link(path).map_err(SandboxError::disk("read the link", path))?;
+            links.0.insert(inside.to_owned(), target);
+            return Ok(());
+        }
+        if !kind.is_dir() && !kind.is_file() {
+            let what = if kind.is_fifo() || kind.is_socket() {
+                "a pipe"
+            } else {
+                "a device"
+            };
+            return Err(hostile(format!("{} is {what}", inside.display())));
+        }
+        let executable = kind.is_dir() || meta.permissions().mode() & 0o111 != 0;
+        let permissions = fs::Permissions::from_mode(if executable { 0o755 } else { 0o644 });
+        Ok(fs::set_permissions(path, permissions)
+            .map_err(SandboxError::disk("set the permissions of", path))?)
+    })?;
+    match links.leading_out_of(Path::new("")) {
+        Some((link, target)) => Err(leads_out(&link, &target)),
+        None => Ok(links),
     }
-}
-
-fn set_mode(path: &Path, mode: u32) -> Result<(), Fault> {
-    // By name, since the process's umask may be stricter.
-    let permissions = fs::Permissions::from_mode(mode);
-    Ok(fs::set_permissions(path, permissions)
-        .map_err(SandboxError::disk("set the permissions of", path))?)
-}
-
-fn target(entry: &tar::Entry<'_, Bounded<'_>>) -> Result<PathBuf, Fault> {
-    let target = entry.link_name().map_err(|error| damaged(&error))?;
-    target
-        .map(std::borrow::Cow::into_owned)
-        .ok_or_else(|| damaged(&io::Error::other("a link without a target")))
 }
 
 /// The error for a link that leads out of the tree.
@@ -606,361 +372,5 @@ pub(crate) fn leads_out(link: &Path, target: &Path) -> Fault {
     ))
 }
 
-fn twice(path: &Path) -> Fault {
-    hostile(format!(
-        "{} is in it twice, as different things",
-        path.display()
-    ))
-}
-
-/// A path inside of the tree, without `.` and doubled slashes.
-fn inner(path: &Path) -> Result<PathBuf, &'static str> {
-    let mut clean = PathBuf::new();
-    for part in path.components() {
-        match part {
-            Component::Normal(name) => clean.push(name),
-            Component::CurDir => {}
-            Component::ParentDir => return Err("climbs out of the archive with `..`"),
-            Component::RootDir | Component::Prefix(_) => return Err("has an absolute path"),
-        }
-    }
-    Ok(clean)
-}
-
 #[cfg(test)]
-mod tests {
-    use tar::{Builder, Header};
-
-    use super::*;
-
-    static NEVER: AtomicBool = AtomicBool::new(false);
-
-    /// An archive entry: kind, path as it is (the library refuses hostile ones), content, link.
-    fn entry(
-        builder: &mut Builder<Vec<u8>>,
-        kind: EntryType,
-        path: &str,
-        mode: u32,
-        content: &[u8],
-        link: &str,
-    ) {
-        let mut header = Header::new_gnu();
-        header.as_old_mut().name[..path.len()].copy_from_slice(path.as_bytes());
-        header.as_old_mut().linkname[..link.len()].copy_from_slice(link.as_bytes());
-        header.set_entry_type(kind);
-        header.set_mode(mode);
-        header.set_uid(12345);
-        header.set_size(content.len() as u64);
-        header.set_cksum();
-        builder.append(&header, content).unwrap();
-    }
-
-    fn tar_of(fill: impl FnOnce(&mut Builder<Vec<u8>>)) -> Vec<u8> {
-        let mut builder = Builder::new(Vec::new());
-        fill(&mut builder);
-        builder.into_inner().unwrap()
-    }
-
-    fn file(builder: &mut Builder<Vec<u8>>, path: &str) {
-        entry(builder, EntryType::Regular, path, 0o644, b"hello", "");
-    }
-
-    fn link(builder: &mut Builder<Vec<u8>>, path: &str, target: &str) {
-        entry(builder, EntryType::Symlink, path, 0o777, b"", target);
-    }
-
-    struct Unpacked {
-        outer: tempfile::TempDir,
-        result: Result<Links, Fault>,
-    }
-
-    impl Unpacked {
-        fn tree(&self) -> PathBuf {
-            self.outer.path().join("tree")
-        }
-
-        /// Checks that it was refused for this reason and that nothing lies beside the tree.
-        fn refused(&self, why: &str) {
-            let Err(Fault::Archive { reason, hint }) = &self.result else {
-                panic!("{:?}", self.result)
-            };
-            assert!(reason.contains(why), "{reason}");
-            assert!(!hint.is_empty());
-            let names: Vec<_> = fs::read_dir(self.outer.path())
-                .unwrap()
-                .map(|entry| entry.unwrap().file_name())
-                .collect();
-            assert_eq!(names.len(), 2, "{names:?}");
-        }
-    }
-
-    fn unpacked_with(bytes: &[u8], limits: Limits, stop: &AtomicBool) -> Unpacked {
-        let outer = tempfile::tempdir().unwrap();
-        let (packed, tree) = (outer.path().join("packed"), outer.path().join("tree"));
-        fs::write(&packed, bytes).unwrap();
-        fs::create_dir(&tree).unwrap();
-        let result = unpack(
-            File::open(packed).unwrap(),
-            &tree,
-            limits,
-            stop,
-            &mut |_| {},
-        );
-        Unpacked { outer, result }
-    }
-
-    fn unpacked(bytes: &[u8]) -> Unpacked {
-        unpacked_with(bytes, LIMITS, &NEVER)
-    }
-
-    fn good() -> Vec<u8> {
-        tar_of(|tar| {
-            entry(tar, EntryType::Directory, "./", 0o700, b"", "");
-            entry(tar, EntryType::Directory, "bin/", 0o2700, b"", "");
-            entry(
-                tar,
-                EntryType::Regular,
-                "bin/server",
-                0o6755,
-                &[7; 100_000],
-                "",
-            );
-            file(tar, "share/deep/text");
-            link(tar, "bin/daemon", "server");
-            link(tar, "lib64", "share/../share");
-            entry(tar, EntryType::Link, "bin/again", 0o644, b"", "bin/server");
-            entry(tar, EntryType::Link, "bin/second", 0o644, b"", "bin/daemon");
-        })
-    }
-
-    fn check_good(unpacked: &Unpacked) {
-        assert!(unpacked.result.is_ok(), "{:?}", unpacked.result);
-        let tree = unpacked.tree();
-        let mode = |path: &str| {
-            fs::symlink_metadata(tree.join(path))
-                .unwrap()
-                .permissions()
-                .mode()
-                & 0o7777
-        };
-        assert_eq!(mode("bin"), 0o755);
-        assert_eq!(mode("bin/server"), 0o755, "neither setuid nor setgid");
-        assert_eq!(mode("share/deep/text"), 0o644);
-        assert_eq!(fs::read(tree.join("bin/second")).unwrap(), [7; 100_000]);
-        assert_eq!(fs::read(tree.join("bin/again")).unwrap(), [7; 100_000]);
-        assert_eq!(fs::read(tree.join("lib64/deep/text")).unwrap(), b"hello");
-        use std::os::unix::fs::MetadataExt;
-        assert_eq!(
-            fs::metadata(tree.join("bin/server")).unwrap().uid(),
-            rustix::process::geteuid().as_raw()
-        );
-    }
-
-    fn gzip(bytes: &[u8]) -> Vec<u8> {
-        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-        encoder.write_all(bytes).unwrap();
-        encoder.finish().unwrap()
-    }
-
-    fn xz(bytes: &[u8]) -> Vec<u8> {
-        let mut encoder =
-            lzma_rust2::XzWriter::new(Vec::new(), lzma_rust2::XzOptions::with_preset(1)).unwrap();
-        encoder.write_all(bytes).unwrap();
-        encoder.finish().unwrap()
-    }
-
-    fn zstd(bytes: &[u8]) -> Vec<u8> {
-        ruzstd::encoding::compress_to_vec(bytes, ruzstd::encoding::CompressionLevel::Fastest)
-    }
-
-    #[test]
-    fn every_compression_in_one_piece_and_in_several() {
-        let plain = good();
-        let (front, back) = plain.split_at(plain.len() / 2);
-        check_good(&unpacked(&plain));
-        for pack in [gzip, xz, zstd] {
-            check_good(&unpacked(&pack(&plain)));
-            check_good(&unpacked(&[pack(front), pack(back)].concat()));
-        }
-        let skipped = [
-            &[0x50, 0x2a, 0x4d, 0x18, 3, 0, 0, 0, 1, 2, 3][..],
-            &zstd(&plain),
-        ]
-        .concat();
-        check_good(&unpacked(&skipped));
-    }
-
-    #[test]
-    fn half_an_archive_is_damaged_wherever_it_is_cut() {
-        let plain = good();
-        for packed in [plain.clone(), gzip(&plain), xz(&plain), zstd(&plain)] {
-            for end in [packed.len() / 3, packed.len() / 2, packed.len() - 1] {
-                if packed.len() == plain.len() && end == packed.len() - 1 {
-                    // Only a zero of the padding is gone.
-                    continue;
-                }
-                unpacked(&packed[..end]).refused("damaged, incomplete or no tar archive");
-            }
-        }
-        // Between two entries, where only the missing end gives it away.
-        unpacked(&plain[..512 * 3 + 100_352]).refused("the end of the archive is missing");
-    }
-
-    #[test]
-    fn a_changed_byte_is_noticed() {
-        let plain = good();
-        for mut packed in [gzip(&plain), xz(&plain), zstd(&plain)] {
-            let middle = packed.len() / 2;
-            packed[middle] ^= 0x10;
-            let unpacked = unpacked(&packed);
-            assert!(
-                matches!(unpacked.result, Err(Fault::Archive { .. })),
-                "{:?}",
-                unpacked.result
-            );
-        }
-    }
-
-    #[test]
-    fn what_is_no_archive_says_what_it_is() {
-        unpacked(b"").refused("empty file");
-        unpacked(b"Dear reader,\nthis is a letter.\n").refused("no archive");
-        unpacked(&[0; 4096]).refused("no archive");
-        unpacked(b"PK\x03\x04rest").refused("zip archive");
-        unpacked(b"BZh91AY&SY").refused("bzip2");
-        unpacked(b"!<arch>\ndebian-binary").refused("Debian package");
-        unpacked(&gzip(b"a letter, packed")).refused("damaged, incomplete or no tar archive");
-    }
-
-    #[test]
-    fn paths_that_climb_out() {
-        unpacked(&tar_of(|tar| file(tar, "../x"))).refused("climbs out");
-        unpacked(&tar_of(|tar| file(tar, "a/../../x"))).refused("climbs out");
-        unpacked(&tar_of(|tar| file(tar, "/tmp/replimeter-x"))).refused("absolute path");
-        unpacked(&tar_of(|tar| {
-            entry(tar, EntryType::Directory, "../d/", 0o755, b"", "")
-        }))
-        .refused("climbs out");
-    }
-
-    #[test]
-    fn links_that_lead_out() {
-        unpacked(&tar_of(|tar| link(tar, "a", "/etc"))).refused("leads out");
-        unpacked(&tar_of(|tar| link(tar, "a", ".."))).refused("leads out");
-        unpacked(&tar_of(|tar| link(tar, "a/b", "../../x"))).refused("leads out");
-        // Each looks harmless; together they climb.
-        let together = tar_of(|tar| {
-            file(tar, "x/y/z");
-            link(tar, "x/y/up", "../..");
-            link(tar, "out", "x/y/up/../secret");
-        });
-        unpacked(&together).refused("leads out");
-        unpacked(&tar_of(|tar| {
-            entry(tar, EntryType::Link, "a", 0o644, b"", "/etc/passwd")
-        }))
-        .refused("leads out");
-        unpacked(&tar_of(|tar| {
-            entry(tar, EntryType::Link, "a", 0o644, b"", "../packed")
-        }))
-        .refused("leads out");
-        let dangling = tar_of(|tar| entry(tar, EntryType::Link, "a", 0o644, b"", "nothing"));
-        unpacked(&dangling).refused("not before it in the archive");
-    }
-
-    #[test]
-    fn a_file_through_a_link() {
-        let outward = tar_of(|tar| {
-            link(tar, "a", "..");
-            file(tar, "a/x");
-        });
-        unpacked(&outward).refused("");
-        let inward = tar_of(|tar| {
-            file(tar, "b/y");
-            link(tar, "a", "b");
-            file(tar, "a/x");
-        });
-        unpacked(&inward).refused("twice");
-        let hard = tar_of(|tar| {
-            link(tar, "a", "../packed");
-            entry(tar, EntryType::Link, "d/a", 0o644, b"", "a");
-        });
-        unpacked(&hard).refused("leads out");
-    }
-
-    #[test]
-    fn links_in_a_circle_lead_nowhere() {
-        let circle = tar_of(|tar| {
-            link(tar, "a", "b");
-            link(tar, "b", "a");
-        });
-        assert!(unpacked(&circle).result.is_ok());
-    }
-
-    #[test]
-    fn a_link_may_leave_its_folder_but_not_the_servers_own() {
-        let archive = tar_of(|tar| {
-            file(tar, "other/x");
-            link(tar, "server/a", "../other/x");
-        });
-        let unpacked = unpacked(&archive);
-        let links = unpacked.result.unwrap();
-        assert_eq!(links.leading_out_of(Path::new("")), None);
-        assert!(links.leading_out_of(Path::new("server")).is_some());
-    }
-
-    #[test]
-    fn devices_and_pipes() {
-        unpacked(&tar_of(|tar| {
-            entry(tar, EntryType::Char, "null", 0o666, b"", "")
-        }))
-        .refused("a device");
-        unpacked(&tar_of(|tar| {
-            entry(tar, EntryType::Block, "disk", 0o666, b"", "")
-        }))
-        .refused("a device");
-        unpacked(&tar_of(|tar| {
-            entry(tar, EntryType::Fifo, "pipe", 0o666, b"", "")
-        }))
-        .refused("a pipe");
-        unpacked(&tar_of(|tar| {
-            entry(tar, EntryType::new(b'Q'), "odd", 0o666, b"", "")
-        }))
-        .refused("a kind that no server has");
-    }
-
-    #[test]
-    fn bounds_on_size_and_number() {
-        let small = Limits {
-            bytes: 50_000,
-            entries: 3,
-        };
-        unpacked_with(&gzip(&good()), small, &NEVER).refused("larger than any server");
-        let many = tar_of(|tar| (0..4).for_each(|number| file(tar, &format!("f{number}"))));
-        unpacked_with(&many, small, &NEVER).refused("more than 3 entries");
-        let long_name = tar_of(|tar| {
-            entry(
-                tar,
-                EntryType::GNULongName,
-                "././@LongLink",
-                0o644,
-                &vec![b'n'; 5 << 20],
-                "",
-            );
-            file(tar, "x");
-        });
-        unpacked(&gzip(&long_name)).refused("several megabytes");
-    }
-
-    #[test]
-    fn the_users_wish_to_end_is_heard() {
-        let unpacked = unpacked_with(&good(), LIMITS, &AtomicBool::new(true));
-        assert!(
-            matches!(
-                unpacked.result,
-                Err(Fault::Sandbox(SandboxError::Interrupted))
-            ),
-            "{:?}",
-            unpacked.result
-        );
-    }
-}
+mod tests;

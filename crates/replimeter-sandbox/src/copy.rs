@@ -3,7 +3,7 @@
 use std::{
     fs::{self, File},
     io,
-    os::unix::fs::MetadataExt,
+    os::unix::fs::{MetadataExt, PermissionsExt},
     path::Path,
 };
 
@@ -11,13 +11,33 @@ use rustix::fs::{FallocateFlags, SeekFrom, copy_file_range, fallocate, seek};
 
 use crate::{error::SandboxError, user::SystemUser};
 
+/// Creates an empty folder that only `user` may enter.
+pub(crate) fn empty_folder(path: &Path, user: &SystemUser) -> Result<(), SandboxError> {
+    fs::create_dir(path).map_err(SandboxError::disk("create the folder", path))?;
+    close(path)?;
+    user.own(path)
+        .map_err(SandboxError::disk("change the owner of", path))
+}
+
+/// Leaves a folder to its owner alone.
+fn close(path: &Path) -> Result<(), SandboxError> {
+    fs::set_permissions(path, fs::Permissions::from_mode(0o700))
+        .map_err(SandboxError::disk("set the permissions of", path))
+}
+
+/// Copies a data directory, as [`folder`] does; only `user` may enter the copy.
+pub(crate) fn data(from: &Path, to: &Path, user: &SystemUser) -> Result<(), SandboxError> {
+    folder(from, to, user)?;
+    close(to)
+}
+
 /// Copies a folder and everything in it, and gives the copy to `user`.
 ///
 /// Stretches that were allocated but never written (most of a fresh redo log)
 /// are allocated again and not written: copying them as zeros would leave a
 /// hundred megabytes for the kernel to write back in the middle of a run, and
 /// leaving them as holes would make the server's first writes allocate.
-pub(crate) fn folder(from: &Path, to: &Path, user: &SystemUser) -> Result<(), SandboxError> {
+fn folder(from: &Path, to: &Path, user: &SystemUser) -> Result<(), SandboxError> {
     fs::create_dir(to).map_err(SandboxError::disk("create the folder", to))?;
     let entries = fs::read_dir(from).map_err(SandboxError::disk("read the folder", from))?;
     for entry in entries {

@@ -9,14 +9,14 @@ use std::{
     os::unix::process::CommandExt,
     path::{Path, PathBuf},
     process::Command,
-    sync::PoisonError,
+    sync::{Mutex, PoisonError},
     time::Duration,
 };
 
 use replimeter_model::{sandbox::Cpus, shape::Shape};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-use crate::{error::SandboxError, registry::Entry};
+use crate::error::SandboxError;
 
 /// The length of the periods in which a quota is granted, in microseconds. The kernel's
 /// default of 100 ms would let a server run freely and then stand still for long.
@@ -53,14 +53,16 @@ impl Drop for Group {
 }
 
 impl Shares {
-    /// Divides the machine among the servers of a shape.
+    /// Divides the machine among the servers of a shape. Control groups are named after
+    /// the sandbox's token and put into `groups`.
     ///
     /// # Errors
     /// When there is not so much of it, or no group may be made.
     pub(crate) fn make(
         cpus: Option<Cpus>,
         shape: Shape,
-        entry: &Entry,
+        token: &str,
+        groups: &Mutex<Vec<Group>>,
     ) -> Result<Self, SandboxError> {
         let Some(cpus) = cpus else {
             return Ok(Self::Free);
@@ -78,25 +80,17 @@ impl Shares {
         let names: Vec<String> = shape
             .nodes()
             .iter()
-            .map(|node| {
-                format!(
-                    "{PREFIX}{}-{node}",
-                    &entry.token[..entry.token.len().min(12)]
-                )
-            })
+            .map(|node| format!("{PREFIX}{}-{node}", &token[..token.len().min(12)]))
             .collect();
         let places = places(Path::new("/proc/self"));
         let mut refused = "no hierarchy with the controller `cpu` is mounted".to_owned();
         for (version, parent) in places {
             remove_abandoned(&parent);
             match make_groups(version, &parent, &names, cpus) {
-                Ok(groups) => {
-                    let paths = groups.iter().map(|group| group.0.clone()).collect();
-                    entry
-                        .groups
-                        .lock()
-                        .unwrap_or_else(PoisonError::into_inner)
-                        .extend(groups);
+                Ok(made) => {
+                    let paths = made.iter().map(|group| group.0.clone()).collect();
+                    let mut groups = groups.lock().unwrap_or_else(PoisonError::into_inner);
+                    groups.extend(made);
                     return Ok(Self::Quota {
                         cpus,
                         groups: paths,
@@ -326,25 +320,16 @@ mod tests {
 
     #[test]
     fn more_than_there_is_cannot_be_given() {
-        let entry = Entry::register(
-            PathBuf::from("/nonexistent/replimeter-test"),
-            "0123456789abcdef".to_owned(),
-        );
-        let cores = allowed_cores().len();
-        let made = Shares::make(
-            Some(Cpus {
-                milli: cores as u32 * 1000,
-            }),
-            "async:1".parse().unwrap(),
-            &entry,
-        );
+        let make = |milli, shape: &str| {
+            let (shape, groups) = (shape.parse().unwrap(), Mutex::default());
+            Shares::make(Some(Cpus { milli }), shape, "0123456789abcdef", &groups)
+        };
+        let made = make(allowed_cores().len() as u32 * 1000, "async:1");
         let Err(error) = made else {
             panic!("two servers cannot each have all cores")
         };
         assert!(error.to_string().contains("2 servers"), "{error}");
-        let whole = Shares::make(Some(Cpus { milli: 1000 }), "none".parse().unwrap(), &entry)
-            .ok()
-            .unwrap();
+        let whole = make(1000, "none").ok().unwrap();
         assert!(
             matches!(&whole, Shares::Cores { sets, .. } if sets.len() == 1),
             "one server, one core"

@@ -4,7 +4,7 @@
 //! elsewhere.
 
 use std::{
-    sync::atomic::{AtomicBool, Ordering},
+    sync::atomic::AtomicBool,
     thread,
     time::{Duration, Instant},
 };
@@ -19,10 +19,11 @@ use replimeter_server::{
 };
 
 use crate::{
-    error::SandboxError,
-    kept::LinkChange,
+    error::{SandboxError, heed},
+    member::Member,
+    network::LinkChange,
     process,
-    sandbox::{Member, Sandbox},
+    sandbox::Sandbox,
 };
 
 /// How long a server may take to come back, or a cluster to agree on who is left.
@@ -62,9 +63,7 @@ impl Sandbox {
     pub fn isolate(&self, name: &str) -> Result<(), SandboxError> {
         let cut = LinkChange {
             cut: Some(true),
-            delay_ns: None,
-            jitter_ns: None,
-            bandwidth_bits: None,
+            ..LinkChange::default()
         };
         let links: Vec<String> = self.links().into_iter().map(|link| link.name).collect();
         let own: Vec<&String> = links
@@ -237,9 +236,7 @@ impl Sandbox {
         let began = Instant::now();
         let mut session = Session::open(&member.node)?;
         loop {
-            if stop.load(Ordering::Relaxed) {
-                return Err(SandboxError::Interrupted);
-            }
+            heed(stop)?;
             let Some(words) = state(&mut session)? else {
                 return Ok(());
             };
@@ -260,7 +257,7 @@ impl Sandbox {
     ///
     /// # Errors
     /// When it does not start, with the end of its log.
-    pub fn bring_back(&mut self, name: &str, stop: &AtomicBool) -> Result<Node, SandboxError> {
+    pub fn restart(&mut self, name: &str, stop: &AtomicBool) -> Result<Node, SandboxError> {
         let member = self.member(name)?.clone();
         // Its end is awaited: two servers on one folder would ruin it.
         self.servers().kill(member.number);
@@ -279,14 +276,12 @@ impl Sandbox {
         let arguments = arguments
             .iter()
             .filter(|word| !word.starts_with(INIT_FILE) && !word.starts_with(OF_A_CLUSTER));
-        let mut command = std::process::Command::new(program);
+        let mut command = process::command(program);
         command.args(arguments).envs(self.install().environment());
         let number = self.adopt(&member, command)?;
         let began = Instant::now();
         loop {
-            if stop.load(Ordering::Relaxed) {
-                return Err(SandboxError::Interrupted);
-            }
+            heed(stop)?;
             if let Some(status) = self.servers().ended(number) {
                 return Err(SandboxError::Died {
                     node: name.to_owned(),

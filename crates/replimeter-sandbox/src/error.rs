@@ -1,6 +1,10 @@
 //! Why a sandbox could not be had, and what to try.
 
-use std::{io, path::PathBuf};
+use std::{
+    io,
+    path::PathBuf,
+    sync::atomic::{AtomicBool, Ordering},
+};
 
 use replimeter_server::ServerError;
 
@@ -174,4 +178,13 @@ fn passed_over(unusable: &[String]) -> String {
         .iter()
         .map(|found| format!("\n  cannot be used: {found}"))
         .collect()
+}
+
+/// An error when the user wants to end.
+pub(crate) fn heed(stop: &AtomicBool) -> Result<(), SandboxError> {
+    if stop.load(Ordering::Relaxed) {
+        Err(SandboxError::Interrupted)
+    } else {
+        Ok(())
+    }
 }

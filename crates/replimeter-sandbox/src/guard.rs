@@ -6,13 +6,13 @@ use std::{
     io::{self, Read},
     os::unix::process::CommandExt,
     path::PathBuf,
-    process::{Child, Command, Stdio},
+    process::{Child, Stdio},
     sync::Mutex,
     thread,
     time::{Duration, Instant},
 };
 
-use crate::process::kill_marked;
+use crate::process::{self, kill_marked};
 
 /// For how long the guard looks for what is left.
 const LOOK: Duration = Duration::from_secs(10);
@@ -37,7 +37,7 @@ pub(crate) struct Guard {
 impl Guard {
     /// Starts the guard of what carries this token.
     pub(crate) fn start(&self, program: &GuardProgram, token: &str) -> io::Result<()> {
-        let mut command = Command::new(&program.program);
+        let mut command = process::command(&program.program);
         command
             .args(&program.arguments)
             .arg(token)

@@ -12,6 +12,9 @@ use rustix::fs::{FlockOperation, flock};
 
 use crate::{error::SandboxError, process, user::SystemUser};
 
+/// Part of the message when a name is taken.
+pub const TAKEN: &str = "a sandbox of this name is running";
+
 /// The private folder and the user its servers run as.
 #[derive(Clone, Debug)]
 pub struct Home {
@@ -55,6 +58,17 @@ impl Home {
 
     pub(crate) fn user(&self) -> &SystemUser {
         &self.user
+    }
+
+    /// Whether the user as whom servers run can come to a path.
+    pub(crate) fn check_reach(&self, path: &Path) -> Result<(), SandboxError> {
+        match self.user.blocked_at(path) {
+            None => Ok(()),
+            Some(path) => Err(SandboxError::Unreachable {
+                path,
+                user: self.user.name.clone(),
+            }),
+        }
     }
 
     pub(crate) fn seeds(&self) -> PathBuf {
@@ -128,19 +142,14 @@ impl Home {
         }
         let parent = self.sandboxes();
         make_folder(&self.seeds(), 0o700)?;
-        if let Some(path) = self.user.blocked_at(&parent) {
-            return Err(SandboxError::Unreachable {
-                path,
-                user: self.user.name.clone(),
-            });
-        }
+        self.check_reach(&parent)?;
         let _gate = self.gate()?;
         remove_abandoned(&parent)?;
         let path = match name {
             Some(name) if self.place_of(name).exists() => {
                 return Err(SandboxError::Kept {
                     name: name.to_string(),
-                    state: crate::kept::TAKEN.to_owned(),
+                    state: TAKEN.to_owned(),
                     hint: format!(
                         "choose another with --name, or end it first: replimeter sandbox down {name}"
                     ),

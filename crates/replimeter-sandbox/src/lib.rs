@@ -6,6 +6,7 @@
 //! next start removes.
 
 pub mod abilities;
+mod access;
 pub mod add;
 mod archive;
 pub mod binaries;
@@ -18,19 +19,24 @@ pub mod guard;
 pub mod home;
 pub mod kept;
 pub mod link;
+mod member;
 mod network;
 mod ports;
 mod process;
 mod registry;
 mod sandbox;
 mod seed;
+mod settings;
+pub mod source;
 mod start;
 pub mod user;
 
 pub use abilities::{Abilities, Ability};
+pub use access::{CREDENTIALS, endpoint};
 pub use binaries::{Install, Search};
-
 pub use error::SandboxError;
 pub use home::Home;
+pub use member::Member;
 pub use registry::destroy_all;
-pub use sandbox::{CREDENTIALS, Member, Sandbox, Settings};
+pub use sandbox::Sandbox;
+pub use settings::Settings;

@@ -1,4 +1,4 @@
-//! A network for each member of a cluster, and links of ours between them. Members
+//! Links of ours between servers, and a network for each member of a cluster. Members
 //! tell one another where they are, so that a link in front of a port would be gone
 //! round; in a network of its own a member finds nothing but our links.
 
@@ -11,6 +11,7 @@ use std::{
 
 use replimeter_server::namespace::Namespace;
 use rustix::thread::{UnshareFlags, unshare_unsafe};
+use serde::{Deserialize, Serialize};
 
 use crate::link::{Link, LinkSettings};
 
@@ -28,6 +29,36 @@ impl Wire {
     pub(crate) fn settings(&self) -> LinkSettings {
         self.links.first().map(Link::settings).unwrap_or_default()
     }
+}
+
+/// A change of a replication link.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LinkChange {
+    /// Severs it, or mends it.
+    pub cut: Option<bool>,
+    /// One-way delay in nanoseconds.
+    pub delay_ns: Option<u64>,
+    /// Jitter in nanoseconds.
+    pub jitter_ns: Option<u64>,
+    /// Bits per second; 0 for no limit.
+    pub bandwidth_bits: Option<u64>,
+}
+
+/// How a replication link is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LinkState {
+    /// Its name.
+    pub name: String,
+    /// Whether it is severed.
+    pub cut: bool,
+    /// One-way delay in nanoseconds.
+    pub delay_ns: u64,
+    /// Jitter in nanoseconds.
+    pub jitter_ns: u64,
+    /// Bits per second, when limited.
+    pub bandwidth_bits: Option<u64>,
+    /// Bytes that went through it, towards the source and from it.
+    pub bytes: [u64; 2],
 }
 
 /// Makes a network namespace whose only interface is the loopback.

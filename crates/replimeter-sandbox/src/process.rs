@@ -19,6 +19,23 @@ use rustix::process::{
 
 use crate::user::SystemUser;
 
+/// A program of the tool's own: a server, its bootstrap, a version probe, a keeper, a
+/// guard. It inherits nothing of the tool's environment but the folder for temporary
+/// files: the rest may hold passwords (`MYSQL_PWD`, `REPLIMETER_PASSWORD`), which would
+/// stay in every program that a server starts. What else it needs the caller sets by
+/// name, as [`crate::Install::environment`], [`MARK`] and [`TOKEN`].
+pub(crate) fn command(program: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new(program);
+    command.env_clear().env("TMPDIR", std::env::temp_dir());
+    command
+}
+
+/// A program of the user's own (`sandbox exec`): it keeps the user's environment, which
+/// it may need, as it would when it is called from a shell.
+pub(crate) fn users_command(program: impl AsRef<OsStr>) -> Command {
+    Command::new(program)
+}
+
 type Request = (Command, Option<Namespace>, mpsc::Sender<io::Result<Child>>);
 
 /// The thread that spawns every server. The death signal fires when the
@@ -232,12 +249,52 @@ mod tests {
     }
 
     #[test]
+    fn programs_inherit_only_the_folder_for_temporary_files() {
+        let output = command("/usr/bin/env").output().unwrap();
+        assert_eq!(
+            String::from_utf8(output.stdout).unwrap(),
+            format!("TMPDIR={}\n", std::env::temp_dir().display())
+        );
+    }
+
+    #[test]
+    fn every_command_of_the_crate_is_made_here() {
+        let mut made = Vec::new();
+        let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("src")];
+        while let Some(folder) = folders.pop() {
+            for path in fs::read_dir(folder)
+                .unwrap()
+                .map(|entry| entry.unwrap().path())
+            {
+                if path.is_dir() {
+                    folders.push(path);
+                    continue;
+                }
+                if path.ends_with("tests.rs") {
+                    continue;
+                }
+                let text = fs::read_to_string(&path).unwrap();
+                let code = text.split("#[cfg(test)]").next().unwrap();
+                made.extend(
+                    code.matches("Command::new")
+                        .map(|_| path.file_name().unwrap().to_owned()),
+                );
+            }
+        }
+        assert_eq!(
+            made,
+            ["process.rs", "process.rs"],
+            "elsewhere call process::command, which clears the environment"
+        );
+    }
+
+    #[test]
     fn a_child_has_its_own_group_and_can_be_ended() {
         let user = SystemUser {
             name: String::new(),
             become_ids: None,
         };
-        let mut command = Command::new("sleep");
+        let mut command = command("sleep");
         command.arg("1000");
         let mut child = spawn(command, &user, None).unwrap();
         let stat = procfs::process::Process::new(i32::try_from(child.id()).unwrap())

@@ -2,98 +2,30 @@
 
 use std::{
     fs,
-    io::{self, Read, Write},
-    os::unix::fs::OpenOptionsExt,
-    path::{Path, PathBuf},
+    path::Path,
     process::Command,
     sync::{Arc, atomic::AtomicBool},
     time::{Duration, Instant},
 };
 
-use replimeter_model::{
-    engine::Engine,
-    manifest::SandboxRecord,
-    sandbox::{SandboxName, SandboxSpec},
-    shape::{Mode, Shape},
-    target::Role,
-};
+use replimeter_model::{manifest::SandboxRecord, sandbox::SandboxName, shape::Mode};
 use replimeter_server::Node;
 
 use crate::{
-    abilities::Ability,
-    binaries::{Install, Search},
+    access,
+    binaries::Install,
     cpus::{self, Shares},
-    engine,
     error::SandboxError,
-    guard::GuardProgram,
-    home::{Home, Place},
-    kept::{LinkChange, LinkState},
+    home::Place,
     link::{Link, LinkSettings},
-    network::Wire,
+    member::Member,
+    network::{LinkChange, LinkState, Wire},
     process,
     registry::{Entry, Servers},
-    start::{self, Starter},
+    settings::{Installs, Settings},
+    start::{self, Spot, Starter},
     user::SystemUser,
 };
-
-/// What to start.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// The servers and how they hang together.
-    pub spec: SandboxSpec,
-    /// Where to look for binaries.
-    pub search: Search,
-    /// The private folder.
-    pub home: Home,
-    /// Who ends what servers have started when we are killed; nobody when `None`.
-    pub guard: Option<GuardProgram>,
-}
-
-impl Settings {
-    /// A sandbox of this shape and nothing special.
-    #[must_use]
-    pub fn of(shape: Shape, search: Search, home: Home) -> Self {
-        Self {
-            spec: SandboxSpec::of(shape),
-            search,
-            home,
-            guard: None,
-        }
-    }
-}
-
-/// A server of a running sandbox.
-#[derive(Clone, Debug)]
-pub struct Member {
-    /// How to reach it.
-    pub node: Node,
-    /// What it is.
-    pub role: Role,
-    /// The name of the server it replicates from; `None` for a primary and for members of a cluster.
-    pub source: Option<String>,
-    /// Its process id.
-    pub pid: u32,
-    /// Its folder: log, data directory, socket.
-    pub folder: PathBuf,
-    /// Its number in the registry of processes.
-    pub(crate) number: usize,
-    /// Product and version.
-    pub version: String,
-}
-
-impl Member {
-    /// Its Unix socket.
-    #[must_use]
-    pub fn socket(&self) -> PathBuf {
-        self.folder.join("data").join("server.sock")
-    }
-
-    /// Its error log.
-    #[must_use]
-    pub fn log(&self) -> PathBuf {
-        self.folder.join("server.log")
-    }
-}
 
 /// Running servers of ours; ended and removed when dropped.
 #[derive(Debug)]
@@ -118,112 +50,6 @@ impl Drop for Sandbox {
         // `close` reports failures; here the next start removes what stays.
         let _ = self.entry.destroy();
     }
-}
-
-/// The binaries of a sandbox.
-pub(crate) struct Installs {
-    /// Of the primary, or of every member.
-    pub(crate) primary: Install,
-    /// Of the replicas.
-    pub(crate) replica: Install,
-    /// The library of our functions, when they are to be loaded.
-    pub(crate) udf: Option<PathBuf>,
-}
-
-/// What a mode needs of a server.
-fn ability(mode: Mode) -> Ability {
-    match mode {
-        Mode::None | Mode::Async => Ability::Async,
-        Mode::SemiSync => Ability::SemiSync,
-        Mode::Chain => Ability::Chain,
-        Mode::Galera => Ability::Galera,
-        Mode::Group => Ability::Group,
-    }
-}
-
-impl Installs {
-    /// The best servers that can do what is asked for.
-    fn find(settings: &Settings) -> Result<Self, SandboxError> {
-        let spec = &settings.spec;
-        let (engine, ability) = (spec.shape.engine(), ability(spec.shape.mode()));
-        let primary = Install::pick(&settings.search, engine, None, ability)?;
-        let replica = match &spec.replica_server {
-            None => primary.clone(),
-            // A folder, or what a version begins with.
-            Some(wanted) if !is_number(wanted) && Path::new(wanted).is_dir() => {
-                let search = Search {
-                    servers: Some(PathBuf::from(wanted)),
-                    ..settings.search.clone()
-                };
-                Install::pick(&search, Some(primary.engine), None, ability).or_else(|error| {
-                    Install::pick(&search, None, None, ability).map_err(|_| error)
-                })?
-            }
-            Some(wanted) => Install::pick(
-                &settings.search,
-                Some(primary.engine),
-                Some(wanted),
-                ability,
-            )?,
-        };
-        if replica.engine != primary.engine {
-            return Err(SandboxError::Impossible {
-                what: format!(
-                    "{} cannot replicate from {} by GTID",
-                    replica.engine.product(),
-                    primary.engine.product()
-                ),
-                hint: "choose a server of the same family for the replicas".to_owned(),
-            });
-        }
-        if spec.wait_for_replicas.is_some_and(|wanted| wanted > 1)
-            && primary.engine == Engine::MariaDb
-        {
-            return Err(SandboxError::Impossible {
-                what: "MariaDB waits for the first replica only".to_owned(),
-                hint: "a number of replicas to wait for is MySQL's: mysql/semi-sync:N".to_owned(),
-            });
-        }
-        if spec.federated && primary.engine == Engine::MariaDb {
-            for install in [&primary, &replica] {
-                install
-                    .abilities
-                    .require(Ability::Federated)
-                    .map_err(|missing| SandboxError::Impossible {
-                        what: format!(
-                            "{} {} has no engine FEDERATED",
-                            install.engine.product(),
-                            install.version
-                        ),
-                        hint: missing.hint,
-                    })?;
-            }
-        }
-        let udf = spec.udf.then(|| library(&settings.search)).transpose()?;
-        Ok(Self {
-            primary,
-            replica,
-            udf,
-        })
-    }
-}
-
-/// The library of our functions.
-fn library(search: &Search) -> Result<PathBuf, SandboxError> {
-    search.udf.iter().find(|path| path.is_file()).cloned().ok_or_else(|| {
-        let searched: Vec<String> = search.udf.iter().map(|path| path.display().to_string()).collect();
-        SandboxError::Impossible {
-            what: format!("the library of NOW_USEC() was not found; looked for {}", searched.join(", ")),
-            hint: "`cargo build --release` (make build) makes it beside the binary; name it with REPLIMETER_UDF when it lies elsewhere"
-                .to_owned(),
-        }
-    })
-}
-
-/// Whether a text can only be a version.
-fn is_number(text: &str) -> bool {
-    text.bytes()
-        .all(|byte| byte.is_ascii_digit() || byte == b'.')
 }
 
 impl Sandbox {
@@ -270,9 +96,7 @@ impl Sandbox {
         let began = Instant::now();
         let installs = Installs::find(settings)?;
         let place = settings.home.claim(name)?;
-        let random =
-            || random_password().map_err(SandboxError::disk("read", Path::new("/dev/urandom")));
-        let (password, token) = (random()?, random()?);
+        let (password, token) = (access::random()?, access::random()?);
         let mut sandbox = Self {
             entry: Entry::register(place.path.clone(), token),
             members: Vec::new(),
@@ -280,31 +104,13 @@ impl Sandbox {
             links: Vec::new(),
             _doors: Vec::new(),
             install: installs.primary.clone(),
-            record: SandboxRecord {
-                shape: settings.spec.shape.to_string(),
-                binaries: installs.primary.program.display().to_string(),
-                replica_binaries: settings
-                    .spec
-                    .replica_server
-                    .as_ref()
-                    .map(|_| installs.replica.program.display().to_string()),
-                link: settings.spec.link.map(|link| link.to_string()),
-                udf: installs
-                    .udf
-                    .as_ref()
-                    .map(|library| library.display().to_string()),
-                federated: settings.spec.federated,
-                without_binary_log: !settings.spec.binary_log,
-                file_system: file_system(&place.path),
-                system_user: settings.home.user().name.clone(),
-                ..SandboxRecord::default()
-            },
+            record: record(settings, &installs, &place.path),
             user: settings.home.user().clone(),
             shares: Arc::new(Shares::Free),
             _place: place,
         };
         // From here on an early return drops the sandbox, and so ends and removes it.
-        sandbox.write_credentials(&password)?;
+        access::write(&sandbox.entry.folder, &password)?;
         if let (Mode::Galera, Some(guard)) = (settings.spec.shape.mode(), &settings.guard) {
             let program = guard.program.display().to_string();
             let spawn = |source| SandboxError::Spawn { program, source };
@@ -325,27 +131,18 @@ impl Sandbox {
         sandbox.record.seed_from_cache = starter.seeds_from_cache();
         sandbox.shares = starter.shares();
         sandbox.record.cpus_per_server = sandbox.shares.words();
-        let start::Running {
-            started,
-            links,
-            doors,
-        } = starter.start()?;
-        (sandbox.links, sandbox._doors) = (links, doors);
+        let running = starter.start()?;
+        (sandbox.links, sandbox._doors) = (running.links, running.doors);
         sandbox.record.start_us = began.elapsed().as_secs_f64() * 1e6;
         settle(&sandbox.entry.folder);
-        sandbox.nodes = started
-            .iter()
-            .map(|server| server.member.node.clone())
-            .collect();
         for start::Started {
             member,
             command_line,
-        } in started
+        } in running.started
         {
-            sandbox
-                .record
-                .command_lines
-                .insert(member.node.name.clone(), command_line);
+            sandbox.nodes.push(member.node.clone());
+            let name = member.node.name.clone();
+            sandbox.record.command_lines.insert(name, command_line);
             sandbox.members.push(member);
         }
         Ok(sandbox)
@@ -392,37 +189,21 @@ impl Sandbox {
     }
 
     /// Spawns a server as a member of this name was, with the same share of the machine, and returns its number.
-    pub(crate) fn adopt(
-        &self,
-        member: &Member,
-        mut command: Command,
-    ) -> Result<usize, SandboxError> {
+    pub(crate) fn adopt(&self, member: &Member, command: Command) -> Result<usize, SandboxError> {
         let index = self
             .members
             .iter()
             .position(|one| one.node.name == member.node.name)
             .unwrap_or_default();
-        command
-            .env(process::MARK, &self.entry.folder)
-            .env(process::TOKEN, &self.entry.token);
-        self.shares.prepare(&mut command, index);
-        let log = member.log();
-        process::log_to(&mut command, &log).map_err(SandboxError::disk("open the log", &log))?;
-        let spawn = |source| SandboxError::Spawn {
-            program: self.install.program.display().to_string(),
-            source,
+        let spot = Spot {
+            entry: &self.entry,
+            shares: &self.shares,
+            index,
+            user: &self.user,
+            namespace: member.node.namespace.as_ref(),
+            log: &member.log(),
         };
-        let child =
-            process::spawn(command, &self.user, member.node.namespace.as_ref()).map_err(spawn)?;
-        let number = self.entry.servers.adopt(child);
-        if let Err(error) = self
-            .shares
-            .hold(self.entry.servers.pid(number).unwrap_or_default(), index)
-        {
-            self.entry.servers.kill(number);
-            return Err(error);
-        }
-        Ok(number)
+        Ok(spot.spawn(&self.install.program, command)?.0)
     }
 
     /// The member of this name is another process now.
@@ -528,12 +309,6 @@ impl Sandbox {
         Ok(())
     }
 
-    /// Whether the data lies in memory, where a flush costs nothing.
-    #[must_use]
-    pub fn in_memory(&self) -> bool {
-        self.record.file_system == "tmpfs"
-    }
-
     /// Ends the servers and removes everything.
     ///
     /// # Errors
@@ -541,27 +316,28 @@ impl Sandbox {
     pub fn close(self) -> Result<(), SandboxError> {
         self.entry.destroy()
     }
-
-    /// The password, where the user who started the sandbox finds it.
-    fn write_credentials(&self, password: &str) -> Result<(), SandboxError> {
-        let path = self.entry.folder.join(CREDENTIALS);
-        let text = format!(
-            "[client]\nuser={}\npassword={password}\nhost=127.0.0.1\n",
-            engine::ADMIN_USER
-        );
-        write_private(&path, &text).map_err(SandboxError::disk("write", &path))
-    }
 }
 
-/// The option file with the sandbox's user and password.
-pub const CREDENTIALS: &str = "credentials.cnf";
-
-/// Whether servers of this mode are all equal.
-pub(crate) fn role_of(mode: Mode, index: usize) -> Role {
-    match (mode.has_members(), index) {
-        (true, _) => Role::Node,
-        (false, 0) => Role::Primary,
-        (false, _) => Role::Replica,
+/// What is known of a sandbox before its servers start.
+fn record(settings: &Settings, installs: &Installs, folder: &Path) -> SandboxRecord {
+    SandboxRecord {
+        shape: settings.spec.shape.to_string(),
+        binaries: installs.primary.program.display().to_string(),
+        replica_binaries: settings
+            .spec
+            .replica_server
+            .as_ref()
+            .map(|_| installs.replica.program.display().to_string()),
+        link: settings.spec.link.map(|link| link.to_string()),
+        udf: installs
+            .udf
+            .as_ref()
+            .map(|library| library.display().to_string()),
+        federated: settings.spec.federated,
+        without_binary_log: !settings.spec.binary_log,
+        file_system: file_system(folder),
+        system_user: settings.home.user().name.clone(),
+        ..SandboxRecord::default()
     }
 }
 
@@ -572,22 +348,6 @@ fn settle(folder: &Path) {
     if let Ok(folder) = fs::File::open(folder) {
         let _ = rustix::fs::syncfs(folder);
     }
-}
-
-pub(crate) fn write_private(path: &Path, text: &str) -> io::Result<()> {
-    fs::OpenOptions::new()
-        .create_new(true)
-        .write(true)
-        .mode(0o600)
-        .open(path)?
-        .write_all(text.as_bytes())
-}
-
-/// 128 random bits in hexadecimal digits.
-pub(crate) fn random_password() -> io::Result<String> {
-    let mut bytes = [0u8; 16];
-    fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 /// The name of the file system under a folder; its number when it has none here.

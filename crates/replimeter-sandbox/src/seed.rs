@@ -5,21 +5,21 @@ use std::{
     os::unix::fs::{MetadataExt, PermissionsExt},
     path::{Path, PathBuf},
     process::{Command, ExitStatus},
-    sync::atomic::{AtomicBool, Ordering},
+    sync::atomic::AtomicBool,
     time::{Duration, Instant},
 };
 
-use replimeter_model::target::ServerOption;
+use replimeter_model::server_option::ServerOption;
 use sha2::{Digest, Sha256};
 
 use crate::{
+    access::write_private,
     binaries::Install,
     copy, engine,
-    error::SandboxError,
+    error::{SandboxError, heed},
     home::{Home, Place},
     ports, process,
     registry::Servers,
-    sandbox::write_private,
 };
 
 /// Changes when seeds are made differently, so that old ones are not used.
@@ -72,14 +72,8 @@ impl Maker<'_> {
                 from_cache: true,
             });
         }
-        let (scratch, data) = self.scratch(install, "seed")?;
-        fs::create_dir(&data).map_err(SandboxError::disk("create the folder", &data))?;
-        fs::set_permissions(&data, fs::Permissions::from_mode(0o700))
-            .map_err(SandboxError::disk("set the permissions of", &data))?;
-        self.home
-            .user()
-            .own(&data)
-            .map_err(SandboxError::disk("change the owner of", &data))?;
+        let (scratch, data) = self.scratch(&path)?;
+        copy::empty_folder(&data, self.home.user())?;
         let log = scratch.join("log");
         let (mut command, input) = engine::initialise(install, &data, &shaping, &scratch)
             .map_err(SandboxError::disk("prepare the bootstrap in", &scratch))?;
@@ -112,10 +106,8 @@ impl Maker<'_> {
             });
         }
         let plain = self.plain(install)?;
-        let (scratch, data) = self.scratch(install, "galera-seed")?;
-        copy::folder(&plain.path, &data, self.home.user())?;
-        fs::set_permissions(&data, fs::Permissions::from_mode(0o700))
-            .map_err(SandboxError::disk("set the permissions of", &data))?;
+        let (scratch, data) = self.scratch(&path)?;
+        copy::data(&plain.path, &data, self.home.user())?;
         let log = scratch.join("log");
         let port = ports::reserve().map_err(SandboxError::disk("reserve a port for", &scratch))?;
         let mut command = engine::found_galera(install, &data, &library, port, &self.shaping());
@@ -127,9 +119,7 @@ impl Maker<'_> {
             if let Some(status) = self.servers.ended(number) {
                 return Err(died(install, status, &log));
             }
-            if self.stop.load(Ordering::Relaxed) {
-                return Err(SandboxError::Interrupted);
-            }
+            heed(self.stop)?;
             if began.elapsed() > PATIENCE {
                 return Err(SandboxError::NotReady {
                     node: format!(
@@ -152,15 +142,18 @@ impl Maker<'_> {
         self.finish(&data, path)
     }
 
-    /// A folder inside the sandbox's own, so that a killed run leaves nothing
-    /// elsewhere, and the data directory to be made in it.
-    fn scratch(&self, install: &Install, name: &str) -> Result<(PathBuf, PathBuf), SandboxError> {
-        // Primary and replicas may have different binaries.
-        let scratch = self.place.path.join(format!("{name}-{}", install.version));
+    /// Where the seed that will be at `path` is made: a folder inside the sandbox's own, so that a
+    /// killed run leaves nothing elsewhere, with a folder for temporary files; and the data directory
+    /// to be made in it.
+    fn scratch(&self, path: &Path) -> Result<(PathBuf, PathBuf), SandboxError> {
+        // Each seed has its own: primary and replicas may have different binaries of one version.
+        let name = path.file_name().unwrap_or_default().display();
+        let scratch = self.place.path.join(format!("seed-{name}"));
         fs::create_dir_all(&scratch).map_err(SandboxError::disk("create the folder", &scratch))?;
         fs::set_permissions(&scratch, fs::Permissions::from_mode(0o711))
             .map_err(SandboxError::disk("set the permissions of", &scratch))?;
         let data = scratch.join("data");
+        copy::empty_folder(&engine::temporary(&data), self.home.user())?;
         Ok((scratch, data))
     }
 
@@ -185,9 +178,7 @@ impl Maker<'_> {
             if let Some(status) = self.servers.ended(number) {
                 return Ok(status);
             }
-            if self.stop.load(Ordering::Relaxed) {
-                return Err(SandboxError::Interrupted);
-            }
+            heed(self.stop)?;
             if let Some((install, log)) = limited
                 && began.elapsed() > PATIENCE
             {

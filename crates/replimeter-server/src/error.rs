@@ -66,6 +66,8 @@ pub mod code {
     pub const NOT_PREPARED: u16 = 1047;
     /// The server is read-only.
     pub const READ_ONLY: u16 = 1290;
+    /// The server ended a transaction that was in the way of another one.
+    pub const DEADLOCK: u16 = 1213;
 }
 
 impl ServerError {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use replimeter_model::{engine::Engine, manifest::ServerRecord};
 
-use crate::{ErrorKind, ServerError, Session, flavour, grants::Grants};
+use crate::{ErrorKind, ServerError, Session, grants::Grants};
 
 /// A server's own description, taken in one go.
 #[derive(Clone, Debug)]
@@ -26,6 +26,16 @@ pub struct Identity {
     pub uuid: String,
     /// Host name, port and data directory, as the server sees them.
     pub place: String,
+}
+
+/// The engine of the server that calls itself so.
+fn engine(version: &str, version_comment: &str) -> Engine {
+    let says = |text: &str| text.to_ascii_lowercase().contains("mariadb");
+    if says(version) || says(version_comment) {
+        Engine::MariaDb
+    } else {
+        Engine::MySql
+    }
 }
 
 /// Names whose values may hold a secret and are blanked in records.
@@ -50,7 +60,7 @@ impl Facts {
         let get = |name: &str| variables.get(name).cloned().unwrap_or_default();
         let version = get("version");
         Ok(Self {
-            engine: flavour::detect(&version, &get("version_comment")),
+            engine: engine(&version, &get("version_comment")),
             version,
             variables,
         })
@@ -195,5 +205,18 @@ mod tests {
         for name in ["default_authentication_plugin", "sync_binlog"] {
             assert!(!secret(name), "{name}");
         }
+    }
+
+    #[test]
+    fn engines_are_told_by_their_own_word() {
+        assert_eq!(
+            engine("10.11.6-MariaDB-0+deb12u1-log", "Debian 12"),
+            Engine::MariaDb
+        );
+        assert_eq!(
+            engine("9.7.0", "MySQL Community Server - GPL"),
+            Engine::MySql
+        );
+        assert_eq!(engine("8.0.36-28", "Percona Server (GPL)"), Engine::MySql);
     }
 }

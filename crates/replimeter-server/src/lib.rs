@@ -2,7 +2,8 @@
 //! of its replication, what its user may do.
 //!
 //! Relations between servers (who replicates from whom) are judged in
-//! `replimeter-measure`; starting servers is `replimeter-sandbox`'s.
+//! `replimeter-measure`; [`source`] says what a run asks for to have servers started
+//! or reached, and `replimeter-sandbox` does it.
 
 pub mod binlog;
 pub mod error;
@@ -14,6 +15,7 @@ pub mod namespace;
 pub mod node;
 pub mod option_file;
 pub mod session;
+pub mod source;
 pub mod wire;
 
 pub use error::{ErrorKind, ServerError};

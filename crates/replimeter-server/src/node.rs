@@ -1,6 +1,6 @@
 //! A server to connect to: its name in the report, its address and its user.
 
-use std::{fs, time::Duration};
+use std::{fmt, fs, time::Duration};
 
 use mysql::{ClientIdentity, Opts, OptsBuilder, SslOpts, consts::CapabilityFlags};
 use replimeter_model::target::{Endpoint, Secret, SslMode};
@@ -33,7 +33,25 @@ pub struct Node {
     pub namespace: Option<Namespace>,
 }
 
+/// The server's name and its address: what messages begin with.
+impl fmt::Display for Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.name, self.endpoint.address())
+    }
+}
+
 impl Node {
+    /// An error about this server that we judge ourselves.
+    #[must_use]
+    pub fn unfit(
+        &self,
+        doing: &str,
+        cause: impl Into<String>,
+        hint: impl Into<String>,
+    ) -> ServerError {
+        ServerError::unfit(&self.name, &self.endpoint.address(), doing, cause, hint)
+    }
+
     /// Checks that the files named for TLS are there and readable.
     ///
     /// # Errors
@@ -48,13 +66,7 @@ impl Node {
             let Some(path) = path else { continue };
             let refuse = |cause: String, hint: &str| ServerError {
                 kind: ErrorKind::Tls,
-                ..ServerError::unfit(
-                    &self.name,
-                    &self.endpoint.address(),
-                    &format!("cannot use {parameter}"),
-                    cause,
-                    hint,
-                )
+                ..self.unfit(&format!("cannot use {parameter}"), cause, hint)
             };
             let bytes = fs::read(path).map_err(|error| {
                 refuse(

@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    fmt,
     os::fd::{AsRawFd, BorrowedFd, OwnedFd},
 };
 
@@ -22,6 +23,13 @@ pub struct Session {
     name: String,
     address: String,
     tls: bool,
+}
+
+/// The server's name and its address: what messages begin with.
+impl fmt::Display for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.name, self.address)
+    }
 }
 
 impl Session {
@@ -140,9 +148,8 @@ impl Session {
     /// # Errors
     /// When the server refuses it or the connection breaks.
     pub fn run(&mut self, doing: &str, sql: &str) -> Result<(), ServerError> {
-        self.conn
-            .query_drop(sql)
-            .map_err(|error| ServerError::from_driver(&self.name, &self.address, doing, &error))
+        let done = self.conn.query_drop(sql);
+        done.map_err(|error| self.error(doing, &error))
     }
 
     /// Runs the first of several statements that this server's grammar knows.
@@ -166,9 +173,8 @@ impl Session {
     /// # Errors
     /// When the server refuses it or the connection breaks.
     pub fn rows(&mut self, doing: &str, sql: &str) -> Result<Vec<StatusRow>, ServerError> {
-        let wrap =
-            |error: Error| ServerError::from_driver(&self.name, &self.address, doing, &error);
-        let rows: Vec<mysql::Row> = self.conn.query(sql).map_err(wrap)?;
+        let found = self.conn.query(sql);
+        let rows: Vec<mysql::Row> = found.map_err(|error| self.error(doing, &error))?;
         let texts = rows.into_iter().map(|row| {
             let names: Vec<String> = row
                 .columns_ref()
@@ -193,9 +199,9 @@ impl Session {
         doing: &str,
         sql: &str,
     ) -> Result<BTreeMap<String, String>, ServerError> {
-        let wrap =
-            |error: Error| ServerError::from_driver(&self.name, &self.address, doing, &error);
-        let rows: Vec<(String, Option<String>)> = self.conn.query(sql).map_err(wrap)?;
+        let found = self.conn.query(sql);
+        let rows: Vec<(String, Option<String>)> =
+            found.map_err(|error| self.error(doing, &error))?;
         Ok(rows
             .into_iter()
             .map(|(name, value)| (name, value.unwrap_or_default()))
@@ -208,9 +214,8 @@ impl Session {
     /// # Errors
     /// When the server refuses it or the connection breaks.
     pub fn value(&mut self, doing: &str, sql: &str) -> Result<Option<String>, ServerError> {
-        let wrap =
-            |error: Error| ServerError::from_driver(&self.name, &self.address, doing, &error);
-        let row: Option<mysql::Row> = self.conn.query_first(sql).map_err(wrap)?;
+        let found = self.conn.query_first(sql);
+        let row: Option<mysql::Row> = found.map_err(|error| self.error(doing, &error))?;
         Ok(row
             .and_then(|row| row.unwrap().into_iter().next())
             .filter(|value| *value != Value::NULL)

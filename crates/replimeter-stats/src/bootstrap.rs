@@ -15,10 +15,8 @@
 //! distribution over the normal one's (after Hesterberg 2015, §4.4; degrees of freedom
 //! after Welch 1947). The tests simulate how often such intervals cover the truth.
 
-use replimeter_model::estimate::Estimate;
+use replimeter_model::{estimate::Estimate, random::Random};
 use statrs::distribution::{ContinuousCDF, StudentsT};
-
-use crate::random::Random;
 
 /// Values of one kind: for each start its blocks.
 ///

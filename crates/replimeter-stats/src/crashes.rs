@@ -3,11 +3,12 @@
 
 use replimeter_model::{
     loss::{Counts, Share},
+    random::Random,
     record::Distribution,
     time::Nanos,
 };
 
-use crate::{random::Random, series::distribution, share::wilson, signed::SignedHistogram};
+use crate::{series::distribution, share::wilson, signed::SignedHistogram};
 
 /// Two-sided 95 % of the standard normal distribution.
 const Z: f64 = 1.959_963_984_540_054;

@@ -11,7 +11,6 @@ pub mod crashes;
 pub mod envelope;
 mod grid;
 pub mod lag;
-pub mod random;
 pub mod rate;
 pub mod series;
 pub mod share;

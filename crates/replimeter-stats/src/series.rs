@@ -105,7 +105,7 @@ pub fn distribution(histogram: &SignedHistogram) -> Distribution {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::random::Random;
+    use replimeter_model::random::Random;
 
     #[test]
     fn small_samples_state_no_quantile() {

@@ -3,6 +3,7 @@
 
 use hdrhistogram::Histogram;
 use replimeter_model::time::Nanos;
+use serde::{Deserialize, Serialize};
 
 /// How many samples one bar can hold; above, it stays at the most, which ten
 /// thousand samples a second would reach in five days.
@@ -16,7 +17,8 @@ pub const BEYOND: u64 = 10;
 ///
 /// Quantiles are within the relative precision of `digits` significant digits;
 /// the mean and variance follow Welford (1962) and are exact.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(from = "Written", into = "Written")]
 pub struct SignedHistogram {
     positive: Histogram<Count>,
     negative: Option<Box<Histogram<Count>>>,
@@ -225,6 +227,89 @@ impl SignedHistogram {
     }
 }
 
+/// A histogram as it is written down: nanoseconds and counts.
+#[derive(Serialize, Deserialize)]
+struct Written {
+    digits: u8,
+    min: i64,
+    max: i64,
+    mean: f64,
+    /// Sum of the squared deviations from the mean.
+    squares: f64,
+    /// A value of each bar that holds some, and how many.
+    bars: Vec<(i64, Count)>,
+}
+
+impl From<SignedHistogram> for Written {
+    fn from(histogram: SignedHistogram) -> Self {
+        let SignedHistogram {
+            digits,
+            min,
+            max,
+            mean,
+            squares,
+            ..
+        } = histogram;
+        let side = |side: &Histogram<Count>, sign: i64| -> Vec<(i64, Count)> {
+            let magnitude = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
+            side.iter_recorded()
+                .map(|bar| {
+                    (
+                        sign * magnitude(bar.value_iterated_to()),
+                        bar.count_at_value(),
+                    )
+                })
+                .collect()
+        };
+        let mut bars = histogram
+            .negative
+            .as_deref()
+            .map(|negative| side(negative, -1))
+            .unwrap_or_default();
+        bars.extend(side(&histogram.positive, 1));
+        Self {
+            digits,
+            min,
+            max,
+            mean,
+            squares,
+            bars,
+        }
+    }
+}
+
+impl From<Written> for SignedHistogram {
+    fn from(written: Written) -> Self {
+        let Written {
+            digits,
+            min,
+            max,
+            mean,
+            squares,
+            bars,
+        } = written;
+        let mut histogram = Self {
+            min,
+            max,
+            mean,
+            squares,
+            ..Self::new(digits)
+        };
+        for (value, count) in bars {
+            let side = match value < 0 {
+                true => histogram
+                    .negative
+                    .get_or_insert_with(|| Box::new(self::histogram(digits))),
+                false => &mut histogram.positive,
+            };
+            // Grows as needed, as when it was recorded.
+            let _ = side.record_n(value.unsigned_abs(), count);
+            histogram.count += u64::from(count);
+        }
+        histogram
+    }
+}
+
 /// The rank (1-based, by the nearest-rank definition) of quantile `p` of `count`.
 #[must_use]
 pub fn rank_of(p: f64, count: u64) -> u64 {
@@ -333,6 +418,16 @@ mod tests {
             if let (Some(x), Some(y)) = (merged.stdev(), whole.stdev()) {
                 prop_assert!((x - y).abs() <= 1e-6 * y.max(1.0));
             }
+        }
+
+        #[test]
+        fn what_is_written_down_is_read_again(values in proptest::collection::vec(-1_000_000_000i64..100_000_000_000, 0..200)) {
+            let histogram = of(&values);
+            let text = serde_json::to_string(&histogram).unwrap();
+            let read: SignedHistogram = serde_json::from_str(&text).unwrap();
+            prop_assert_eq!(serde_json::to_string(&read).unwrap(), text);
+            prop_assert_eq!((read.count(), read.min(), read.mean(), read.stdev()), (histogram.count(), histogram.min(), histogram.mean(), histogram.stdev()));
+            prop_assert_eq!(read.bars().collect::<Vec<_>>(), histogram.bars().collect::<Vec<_>>());
         }
 
         #[test]

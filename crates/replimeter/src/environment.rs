@@ -1,11 +1,12 @@
 //! Everything that is read from the environment.
 
-use std::{env, path::PathBuf};
+use std::{env, ffi::OsString, path::PathBuf};
 
 use replimeter_model::target::Secret;
-use replimeter_sandbox::{Home, Search, binaries::split_path, guard::GuardProgram};
-
-use crate::failure::Failure;
+use replimeter_sandbox::{
+    Home, Search, binaries::split_path, guard::GuardProgram, source::Sandboxes,
+};
+use replimeter_server::source::{SourceError, SourceErrorKind};
 
 /// `$HOME`.
 pub(crate) fn home_folder() -> Option<PathBuf> {
@@ -16,7 +17,7 @@ pub(crate) fn home_folder() -> Option<PathBuf> {
 
 /// Replimeter's private folder: `$REPLIMETER_HOME`; for root a folder that the
 /// servers' user can reach; for others their cache folder.
-pub(crate) fn private_home() -> Result<Home, Failure> {
+pub(crate) fn private_home() -> Result<Home, SourceError> {
     let absolute = |name: &str| {
         env::var_os(name)
             .map(PathBuf::from)
@@ -30,12 +31,23 @@ pub(crate) fn private_home() -> Result<Home, Failure> {
     };
     // No shared folder will do instead: what lies there is executed.
     let root = absolute("REPLIMETER_HOME").or_else(usual).ok_or_else(|| {
-        Failure::usage(
+        SourceError::new(
+            SourceErrorKind::Usage,
             "no private folder is known: HOME is not set",
             "set HOME, or REPLIMETER_HOME to a folder of your own",
         )
     })?;
     Ok(Home::at(root)?)
+}
+
+/// Starts sandboxes in the private folder, and finds those that are there.
+pub(crate) fn sandboxes() -> Result<Sandboxes, SourceError> {
+    let home = private_home()?;
+    Ok(Sandboxes {
+        search: search(&home, None),
+        home,
+        guard: guard(),
+    })
 }
 
 /// Where server binaries are looked for.
@@ -90,15 +102,30 @@ pub(crate) fn password(node: &str) -> Option<Secret> {
 }
 
 /// This program as the guard of a sandbox.
-pub(crate) fn guard() -> Option<GuardProgram> {
+fn guard() -> Option<GuardProgram> {
     let arguments = ["sandbox", "guard"].map(str::to_owned).to_vec();
     env::current_exe()
         .ok()
         .map(|program| GuardProgram { program, arguments })
 }
 
+/// What the keeper of a sandbox needs of the environment; never a password.
+pub(crate) fn for_keeper() -> Vec<(&'static str, OsString)> {
+    const NEEDED: [&str; 5] = [
+        "HOME",
+        "PATH",
+        "REPLIMETER_HOME",
+        "REPLIMETER_UDF",
+        "XDG_CACHE_HOME",
+    ];
+    NEEDED
+        .into_iter()
+        .filter_map(|name| Some((name, env::var_os(name)?)))
+        .collect()
+}
+
 /// `$PATH`.
-pub(crate) fn path() -> Option<std::ffi::OsString> {
+pub(crate) fn path() -> Option<OsString> {
     env::var_os("PATH")
 }
 
@@ -107,6 +134,12 @@ pub(crate) fn login_name() -> String {
     env::var("USER")
         .or_else(|_| env::var("LOGNAME"))
         .unwrap_or_else(|_| "root".to_owned())
+}
+
+/// Where to record what a measurement hands to summing up, so that the tests can sum it up
+/// again.
+pub(crate) fn record() -> Option<PathBuf> {
+    env::var_os("REPLIMETER_RECORD").map(PathBuf::from)
 }
 
 /// A fault to commit on purpose, so that the tests can see what a defect of ours

@@ -1,20 +1,24 @@
 //! Errors as the user meets them: the cause, what to try, and the exit code.
 
-use std::{io::Write, process::ExitCode};
+use std::process::ExitCode;
 
 use replimeter_measure::MeasureError;
 use replimeter_model::{
     plan::PlanError,
+    redact,
     warning::{Warning, WarningCode},
 };
-use replimeter_report::samples::SamplesError;
+use replimeter_report::rows::SamplesError;
 use replimeter_sandbox::SandboxError;
-use replimeter_server::ServerError;
-
-use crate::print::plain;
+use replimeter_server::{
+    ServerError,
+    source::{SourceError, SourceErrorKind},
+};
+use serde::{Deserialize, Serialize};
 
 /// The exit codes of every command.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub(crate) enum Kind {
     /// The measurement is void, or would be.
     Void = 1,
@@ -27,7 +31,7 @@ pub(crate) enum Kind {
 }
 
 /// Why a command did not do what it was asked for.
-#[derive(Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Failure {
     pub(crate) kind: Kind,
     pub(crate) message: String,
@@ -43,36 +47,29 @@ pub(crate) fn unexpected() -> Failure {
 }
 
 impl Failure {
-    pub(crate) fn usage(message: impl Into<String>, hint: impl Into<String>) -> Self {
+    /// Both texts may repeat what the user gave, which may be a URL wherever something else is expected.
+    fn of(kind: Kind, message: impl Into<String>, hint: impl Into<String>) -> Self {
         Self {
-            kind: Kind::Usage,
-            message: message.into(),
-            hint: hint.into(),
+            kind,
+            message: redact::message(&message.into()),
+            hint: redact::message(&hint.into()),
         }
+    }
+
+    pub(crate) fn usage(message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self::of(Kind::Usage, message, hint)
     }
 
     pub(crate) fn failed(message: impl Into<String>, hint: impl Into<String>) -> Self {
-        Self {
-            kind: Kind::Failed,
-            message: message.into(),
-            hint: hint.into(),
-        }
+        Self::of(Kind::Failed, message, hint)
     }
 
     pub(crate) fn void(message: impl Into<String>, hint: impl Into<String>) -> Self {
-        Self {
-            kind: Kind::Void,
-            message: message.into(),
-            hint: hint.into(),
-        }
+        Self::of(Kind::Void, message, hint)
     }
 
     pub(crate) fn interrupted(message: impl Into<String>) -> Self {
-        Self {
-            kind: Kind::Interrupted,
-            message: message.into(),
-            hint: String::new(),
-        }
+        Self::of(Kind::Interrupted, message, "")
     }
 
     /// The user ended a measurement that has figures already.
@@ -100,16 +97,6 @@ impl Failure {
         }
     }
 
-    /// Tells the user, on standard error.
-    pub(crate) fn print(&self) {
-        let mut err = std::io::stderr().lock();
-        // Nothing can be done about a closed standard error.
-        let _ = writeln!(err, "error: {}", plain(self.message.trim_end()));
-        if !self.hint.is_empty() {
-            let _ = writeln!(err, "  try: {}", self.hint);
-        }
-    }
-
     pub(crate) fn exit_code(&self) -> ExitCode {
         ExitCode::from(self.kind as u8)
     }
@@ -131,12 +118,20 @@ impl From<ServerError> for Failure {
     }
 }
 
+impl From<SourceError> for Failure {
+    fn from(error: SourceError) -> Self {
+        let kind = match error.kind {
+            SourceErrorKind::Usage => Kind::Usage,
+            SourceErrorKind::Unavailable | SourceErrorKind::Failed => Kind::Failed,
+            SourceErrorKind::Interrupted => Kind::Interrupted,
+        };
+        Self::of(kind, error.message, error.hint)
+    }
+}
+
 impl From<SandboxError> for Failure {
     fn from(error: SandboxError) -> Self {
-        match error {
-            SandboxError::Interrupted => Self::interrupted(error.to_string()),
-            error => Self::failed(error.to_string(), error.hint()),
-        }
+        SourceError::from(error).into()
     }
 }
 

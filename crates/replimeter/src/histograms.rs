@@ -16,7 +16,7 @@ pub(crate) fn keep(
     run_dir: &RunDir,
     manifest: &Manifest,
     took: Nanos,
-    series: &[(String, &SignedHistogram)],
+    series: &[(String, SignedHistogram)],
 ) -> Result<(), Failure> {
     let begun =
         SystemTime::UNIX_EPOCH + Duration::from_micros(manifest.origin_unix_us.unsigned_abs());

@@ -2,7 +2,10 @@
 
 use std::fs;
 
-use replimeter_model::manifest::Machine;
+use replimeter_model::{
+    manifest::Machine,
+    warning::{Warning, WarningCode},
+};
 
 fn line(path: &str, wanted: impl Fn(&str) -> Option<String>) -> String {
     fs::read_to_string(path)
@@ -75,6 +78,18 @@ impl CoreTime {
             .filter(|total| *total > 0)?;
         Some(self.idle.saturating_sub(before.idle) as f64 / total as f64)
     }
+}
+
+/// Says that cores idled for most of the time since `before`; for a run that did not keep them awake.
+pub(crate) fn idle_cores(before: Option<CoreTime>) -> Option<Warning> {
+    let share = CoreTime::read()?.idle_share(before?)?;
+    (share > 0.5).then(|| {
+        Warning::new(
+            WarningCode::KeepAwakeOff,
+            format!("this machine's cores were idle for {:.0} % of the run and were not kept awake: waking them is part of every time", share * 100.0),
+            "use --keep-awake on",
+        )
+    })
 }
 
 #[cfg(test)]

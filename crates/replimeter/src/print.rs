@@ -1,4 +1,4 @@
-//! Standard output: documents, text, and readers that leave.
+//! Standard output: documents, text, and readers that leave; failures on standard error.
 
 use std::io::{self, Write};
 
@@ -54,4 +54,16 @@ pub(crate) fn plain(text: &str) -> String {
             }
         })
         .collect()
+}
+
+impl Failure {
+    /// Tells the user, on standard error.
+    pub(crate) fn print(&self) {
+        let mut err = std::io::stderr().lock();
+        // Nothing can be done about a closed standard error.
+        let _ = writeln!(err, "error: {}", plain(self.message.trim_end()));
+        if !self.hint.is_empty() {
+            let _ = writeln!(err, "  try: {}", self.hint);
+        }
+    }
 }

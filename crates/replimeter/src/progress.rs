@@ -1,16 +1,20 @@
 //! Progress on standard error; nothing when that is no terminal.
 
-use std::{cell::RefCell, time::Duration};
+use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use replimeter_measure::lag::Progress;
-use replimeter_model::sample::Phase;
-use replimeter_report::figures::{count, time};
+
+use crate::{
+    failure::Failure,
+    print::plain,
+    run::{Detail, Event, Flow, Observer, Progress},
+};
 
 /// A line that says what is going on.
 pub(crate) struct Line {
     bar: ProgressBar,
-    phase: RefCell<Option<Phase>>,
+    /// What the bar is of, when there is one.
+    measured: Option<Progress>,
 }
 
 impl Line {
@@ -19,7 +23,7 @@ impl Line {
         bar.enable_steady_tick(Duration::from_millis(120));
         Self {
             bar,
-            phase: RefCell::new(None),
+            measured: None,
         }
     }
 
@@ -46,39 +50,37 @@ impl Line {
         self.bar.set_position(done);
     }
 
-    /// Shows how far the measurement is.
-    pub(crate) fn show(&self, progress: &Progress) {
-        let mut phase = self.phase.borrow_mut();
-        if *phase != Some(progress.phase) {
-            *phase = Some(progress.phase);
-            self.bar.reset_eta();
-            let template = if progress.total.is_some() {
-                "{msg} [{bar:30}] {pos}/{len} {prefix} ({eta} left)"
-            } else {
-                "{spinner} {msg} {pos} {prefix} ({elapsed})"
-            };
-            if let Ok(style) = ProgressStyle::with_template(template) {
+    /// Shows how far a run is: with a bar where it is known how much there is to do.
+    fn show(&mut self, progress: &Progress) {
+        let Some((done, Some(of), unit)) = progress.done else {
+            if self.measured.take().is_some() {
+                self.bar.set_style(ProgressStyle::default_spinner());
+            }
+            return self.say(progress.line());
+        };
+        let what = Progress {
+            done: None,
+            details: Vec::new(),
+            ..progress.clone()
+        };
+        if self.measured.as_ref() != Some(&what) {
+            let left = progress
+                .details
+                .iter()
+                .any(|detail| matches!(detail, Detail::Left(_)));
+            let left = if left { "" } else { " ({eta} left)" };
+            let template = format!("{{msg}} [{{bar:30}}] {{pos}}/{{len}} {unit}{{prefix}}{left}");
+            if let Ok(style) = ProgressStyle::with_template(&template) {
                 self.bar.set_style(style.progress_chars("█▉▊▋▌▍▎▏ "));
             }
-            if let Some(total) = progress.total {
-                self.bar.set_length(total);
-            }
-            self.bar.set_message(match progress.phase {
-                Phase::Floor | Phase::Yardstick => "measuring the floor",
-                Phase::WarmUp | Phase::Settle => "waiting for the first row",
-                Phase::Measure => "measuring",
-            });
+            self.bar.reset_eta();
+            self.bar.set_message(what.line());
+            self.measured = Some(what);
         }
-        self.bar.set_position(progress.done);
-        let lag = progress
-            .last_us
-            .map_or_else(String::new, |us| format!("lag {}", time(us)));
-        let behind = if progress.outstanding > 1 {
-            format!(", {} under way", count(progress.outstanding))
-        } else {
-            String::new()
-        };
-        self.bar.set_prefix(format!("{lag}{behind}"));
+        self.bar.set_length(of.max(0.0).round() as u64);
+        self.bar.set_position(done.max(0.0).round() as u64);
+        let details = progress.details.iter().map(|detail| format!(", {detail}"));
+        self.bar.set_prefix(details.collect::<String>());
     }
 
     /// Writes a line that stays, above.
@@ -92,6 +94,22 @@ impl Line {
     /// Takes the line away.
     pub(crate) fn clear(&self) {
         self.bar.finish_and_clear();
+    }
+}
+
+impl Observer for Line {
+    fn event(&mut self, event: Event<'_>) -> Result<Flow, Failure> {
+        match event {
+            Event::Progress(progress) => self.show(progress),
+            Event::Note(text) => self.print(&plain(text)),
+            Event::Quiet => self.clear(),
+            // The report has them all; who watches a long run need not wait for it.
+            Event::Warning(warning) if !self.bar.is_hidden() => {
+                self.print(&plain(&format!("warning: {}", warning.message)));
+            }
+            Event::Warning(_) | Event::Window(_) | Event::Rows(_) => {}
+        }
+        Ok(Flow::Continue)
     }
 }
 

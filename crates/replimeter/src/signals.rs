@@ -16,10 +16,31 @@ use signal_hook::{
     iterator::Signals,
 };
 
-use crate::failure::{Failure, Kind};
+use crate::{
+    failure::{Failure, Kind},
+    print::plain,
+};
 
 /// How long after the first signal another one counts.
 const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Starts appliers that a measurement has stopped and not started again; returns what could not be done, and what
+/// to do instead.
+fn release_appliers() -> Vec<String> {
+    replimeter_measure::backlog::restore_all(&|text| print(&[text.to_owned()]))
+}
+
+/// Does so at the end of every command, which may have gone on for a while since the measurement tried it.
+pub(crate) fn release_at_exit() {
+    print(&release_appliers());
+}
+
+fn print(lines: &[String]) {
+    for line in lines {
+        // Nothing can be done about a closed standard error.
+        let _ = writeln!(std::io::stderr(), "{}", plain(line));
+    }
+}
 
 /// Installs the handlers; the flag becomes true at the first signal.
 pub(crate) fn install() -> Result<Arc<AtomicBool>, Failure> {
@@ -44,14 +65,12 @@ pub(crate) fn install() -> Result<Arc<AtomicBool>, Failure> {
                 // time: only a person who has waited means it.
                 Some(first) if signal == SIGHUP || first.elapsed() < PATIENCE => {}
                 Some(_) => {
-                    // An applier that we stopped goes on, whatever else is left.
-                    let stopped = replimeter_measure::backlog::restore_all();
+                    // Users' servers before ours.
+                    let stopped = release_appliers();
                     replimeter_sandbox::destroy_all();
                     let left = "ended at once; on servers of yours the table replimeter.lag_probe may be left, which the next run removes, and tables of a load's script";
                     let _ = writeln!(std::io::stderr(), "{left}");
-                    for words in stopped {
-                        let _ = writeln!(std::io::stderr(), "{words}");
-                    }
+                    print(&stopped);
                     std::process::exit(Kind::Interrupted as i32);
                 }
             }

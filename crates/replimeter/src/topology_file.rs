@@ -44,7 +44,7 @@ pub(crate) fn read(path: &Path) -> Result<TopologyFile, Failure> {
     }
     let text = fs::read_to_string(path).map_err(|error| refuse(error.to_string()))?;
     let mut file: TopologyFile =
-        toml::from_str(&text).map_err(|error| refuse(explain(&error, &text)))?;
+        toml::from_str(&text).map_err(|error| refuse(explain(&error, &text, &[])))?;
     check_nodes(&file.nodes).map_err(refuse)?;
     if let (Some(named), Some(folder)) = (&mut file.defaults_file, path.parent())
         && named.is_relative()

@@ -1,195 +1,149 @@
 //! Stops and starts a replica's applier, and leaves it as it was found.
 
-use std::{
-    sync::{Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{fmt::Display, sync::Arc};
 
-use replimeter_model::engine::Engine;
 use replimeter_server::{
-    Node, ServerError, Session,
-    flavour::{
-        Channel,
-        appliers::appliers,
-        statements::{self, Part},
-    },
+    ErrorKind, ServerError,
+    flavour::{Channel, appliers::appliers},
 };
 
-use crate::preflight::CheckedReplica;
+use super::{
+    Timeouts,
+    release::{Connection, Held},
+};
+use crate::{MeasureError, preflight::CheckedReplica};
 
-/// How long the applier may take to stop: it finishes the transaction it is in.
-const ANSWER: Duration = Duration::from_secs(60);
-/// How long each step may take when the user wants to be gone at once.
-const HURRIED: Duration = Duration::from_secs(2);
-
-/// What brings an applier back to how it was.
-#[derive(Clone, Debug)]
-struct Way {
-    node: Node,
-    statements: Vec<String>,
-}
-
-impl Way {
-    /// Looks whether the server answers at all, before a long patience is spent on it.
-    fn reachable(&self) -> Result<(), ServerError> {
-        Session::open(&Node {
-            answer: HURRIED,
-            ..self.node.clone()
-        })
-        .map(drop)
-    }
-
-    fn go(&self, answer: Duration) -> Result<(), ServerError> {
-        let mut session = Session::open(&Node {
-            answer,
-            ..self.node.clone()
-        })?;
-        self.statements
-            .iter()
-            .try_for_each(|statement| session.run("cannot start the applier again", statement))
-    }
-}
-
-/// The appliers that are not as they were, for an end without clean-up.
-static HELD: Mutex<Vec<Way>> = Mutex::new(Vec::new());
-
-fn held() -> MutexGuard<'static, Vec<Way>> {
-    HELD.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Brings every applier back to how it was, for a process that ends at once; what
-/// could not be brought back is returned in words.
-pub fn restore_all() -> Vec<String> {
-    let ways = std::mem::take(&mut *held());
-    ways.iter()
-        .filter_map(|way| {
-            way.go(HURRIED)
-                .err()
-                .map(|error| format!("{error}; by hand: {}", way.statements.join(" ")))
-        })
-        .collect()
-}
-
-/// A replica's applier, stopped. Dropped, it runs again as it did before, with as
-/// many workers, whatever ended the measurement.
-pub(super) struct Applier {
-    session: Session,
-    engine: Engine,
-    channel: Channel,
-    way: Way,
+/// A replica's applier, stopped. Dropped without [`release`](Self::release), as a panic does, it is
+/// released too.
+pub(super) struct Applier<'a> {
+    held: Arc<Held>,
     /// The number of workers in effect, and its setting.
     pub(super) workers: Option<(u64, &'static str)>,
+    timeouts: Timeouts,
+    say: &'a dyn Fn(&str),
     released: bool,
 }
 
-const DOING: &str = "cannot stop the applier";
-
-impl Applier {
-    /// Stops the applier and gives it so many workers, if any number is asked for.
+impl<'a> Applier<'a> {
+    /// Stops the applier and gives it this number of workers, if any is asked for. `say` takes lines
+    /// about its release for the user.
     ///
     /// # Errors
-    /// When the server refuses; it is as it was then.
+    /// When the server refuses or does not answer; the applier is released then.
     pub(super) fn hold(
         replica: &CheckedReplica,
         channel: &Channel,
         workers: Option<u32>,
-    ) -> Result<Self, ServerError> {
+        timeouts: Timeouts,
+        say: &'a dyn Fn(&str),
+    ) -> Result<Self, MeasureError> {
         let (node, facts) = (&replica.server.node, &replica.server.facts);
         let known = appliers(facts).map(|appliers| (appliers.threads, appliers.threads_variable));
-        let changed = workers
+        let wanted = workers
+            .map(u64::from)
             .zip(known)
-            .filter(|(wanted, (was, _))| u64::from(*wanted) != *was);
-        let start = statements::start(facts.engine, channel, Part::Applier);
-        let stop = statements::stop(facts.engine, channel, Part::Applier);
-        let back = match changed {
-            // The number of workers counts from the next start on.
-            Some((_, (was, variable))) => vec![
-                stop.clone(),
-                format!("SET GLOBAL {variable} = {was};"),
-                start,
-            ],
-            None => vec![start],
-        };
-        let way = Way {
-            node: node.clone(),
-            statements: back,
-        };
-        let session = Session::open(&Node {
-            answer: ANSWER,
-            ..node.clone()
-        })?;
-        // From here on it is looked after.
-        held().push(way.clone());
+            .filter(|(wanted, (was, _))| wanted != was);
+        let held = Held::new(
+            node,
+            facts.engine,
+            channel,
+            wanted.map(|(_, former)| former),
+        );
+        let mut connection = held.connect(timeouts.order)?;
         let mut applier = Self {
-            session,
-            engine: facts.engine,
-            channel: channel.clone(),
-            way,
+            held: held.keep(),
             workers: known,
+            timeouts,
+            say,
             released: false,
         };
-        applier.stop()?;
-        if let Some((wanted, (_, variable))) = changed {
-            applier.session.run(
-                "cannot set the number of applier workers",
-                &format!("SET GLOBAL {variable} = {wanted}"),
-            )?;
-            // A server may make another number of it.
-            let now = applier.session.value(
-                "cannot read the number of applier workers",
-                &format!("SELECT @@GLOBAL.{variable}"),
-            )?;
-            applier.workers = now
-                .and_then(|now| now.parse().ok())
-                .map(|now| (now, variable));
+        let held = match applier.held.stop(&mut connection) {
+            // A user that may not stop it has changed nothing.
+            Err(error) if error.kind == ErrorKind::Privilege => {
+                applier.forget();
+                return Err(error.into());
+            }
+            stopped => stopped.and_then(|()| applier.set_workers(&mut connection, wanted)),
+        };
+        // The server has to see the end of a connection on which it has left a statement unanswered.
+        drop(connection);
+        match held {
+            Ok(()) => Ok(applier),
+            Err(error) => Err(applier.release_after(error.into())),
         }
-        Ok(applier)
     }
 
-    fn stop(&mut self) -> Result<(), ServerError> {
-        self.session.run(
-            DOING,
-            &statements::stop(self.engine, &self.channel, Part::Applier),
-        )
+    fn set_workers(
+        &mut self,
+        connection: &mut Connection,
+        wanted: Option<(u64, (u64, &'static str))>,
+    ) -> Result<(), ServerError> {
+        let Some((wanted, (_, variable))) = wanted else {
+            return Ok(());
+        };
+        self.held.set_workers(connection, variable, wanted)?;
+        // A server may make another number of it.
+        self.workers = connection.number(variable)?.map(|now| (now, variable));
+        Ok(())
+    }
+
+    /// A new connection to start it with: the one that stopped it may have been closed as idle since.
+    pub(super) fn connect(&self) -> Result<Connection, ServerError> {
+        self.held.connect(self.timeouts.order)
     }
 
     /// Starts it with the workers that were set.
-    pub(super) fn start(&mut self) -> Result<(), ServerError> {
-        self.session.run(
-            "cannot start the applier",
-            &statements::start(self.engine, &self.channel, Part::Applier),
-        )
+    pub(super) fn start(&self, connection: &mut Connection) -> Result<(), ServerError> {
+        self.held.start(connection)
     }
 
-    /// Brings it back to how it was.
+    /// Brings it back to how it was, whatever the measurement came to.
     ///
     /// # Errors
-    /// When the server refuses or does not answer, with what to run by hand.
-    pub(super) fn release(mut self) -> Result<(), ServerError> {
-        self.bring_back()
+    /// The measurement's, and when it is not certain that the applier runs as before that one too,
+    /// with the statements that bring it back.
+    pub(super) fn release(
+        mut self,
+        measured: Result<(), MeasureError>,
+    ) -> Result<(), MeasureError> {
+        match measured {
+            Ok(()) => self.bring_back(None).map_err(MeasureError::from),
+            Err(first) => Err(self.release_after(first)),
+        }
     }
 
-    fn bring_back(&mut self) -> Result<(), ServerError> {
-        if self.released {
-            return Ok(());
+    fn release_after(mut self, first: MeasureError) -> MeasureError {
+        match self.bring_back(Some(&first)) {
+            Ok(()) => first,
+            Err(held) => MeasureError::Held {
+                first: Box::new(first),
+                held,
+            },
         }
+    }
+
+    fn forget(&mut self) {
         self.released = true;
-        let brought = self.way.reachable().and_then(|()| self.way.go(ANSWER));
-        if brought.is_ok() {
-            held().retain(|way| {
-                way.node.name != self.way.node.name || way.node.endpoint != self.way.node.endpoint
-            });
-        }
-        brought.map_err(|mut error| {
-            error.hint = format!("run on it by hand: {}", self.way.statements.join(" "));
-            error
-        })
+        self.held.forget();
+    }
+
+    fn bring_back(&mut self, first: Option<&MeasureError>) -> Result<(), ServerError> {
+        self.released = true;
+        self.held.release(
+            self.timeouts.release,
+            first.map(|first| first as &dyn Display),
+            self.say,
+        )
     }
 }
 
-impl Drop for Applier {
+impl Drop for Applier<'_> {
     fn drop(&mut self) {
-        // An error here is told by `release` where nothing else has gone wrong.
-        let _ = self.bring_back();
+        if self.released {
+            return;
+        }
+        if let Err(error) = self.bring_back(None) {
+            (self.say)(&format!("{error}; {}", error.hint));
+        }
     }
 }

@@ -6,6 +6,7 @@ use replimeter_model::{
     time::Nanos,
 };
 use replimeter_stats::rate::of_readings;
+use serde::{Deserialize, Serialize};
 
 /// The most readings kept of a stretch; every other one goes when there would be more.
 const MOST: usize = 2000;
@@ -13,7 +14,7 @@ const MOST: usize = 2000;
 const WINDOWS: usize = 40;
 
 /// What both servers said at about one moment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Reading {
     /// When the replica was asked.
     pub(super) at: Nanos,
@@ -28,7 +29,7 @@ pub(super) struct Reading {
 }
 
 /// Readings while the applier did one thing.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Stretch {
     phase: BacklogPhase,
     readings: Vec<Reading>,

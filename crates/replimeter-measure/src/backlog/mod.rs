@@ -4,6 +4,7 @@
 mod applier;
 mod course;
 pub(crate) mod position;
+mod release;
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},
@@ -12,8 +13,9 @@ use std::{
 };
 
 use replimeter_model::{
-    backlog::{BacklogPhase, BacklogPlan, BacklogRow},
+    backlog::{BacklogPhase, BacklogRow},
     engine::Engine,
+    plan::BacklogPlan,
     time::Nanos,
     warning::{Warning, WarningCode},
 };
@@ -22,20 +24,22 @@ use replimeter_server::{
     facts::grants,
     flavour::{Channel, appliers::appliers, settings::quoted_user},
 };
+use serde::{Deserialize, Serialize};
 
-pub use self::applier::restore_all;
+pub use self::release::restore_all;
 use self::{
     applier::Applier,
     course::{Reading, Stretch},
     position::Position,
 };
 use crate::{
-    MeasureError,
+    MeasureError, SCHEMA, TABLE,
     clock::Clock,
-    load::Loads,
+    load::BackgroundLoad,
     preflight::{CheckedReplica, Cluster},
+    record,
     survey::Relation,
-    table::{SCHEMA, TABLE, keep_alive},
+    table::keep_alive,
 };
 
 /// How far apart readings are at most, and at least.
@@ -44,8 +48,12 @@ const READINGS: [Duration; 2] = [Duration::from_millis(10), Duration::from_milli
 const LOOK: Nanos = Nanos(1_000_000_000);
 /// How often the session that holds the run's lock is used.
 const KEEP_ALIVE: Nanos = Nanos(10_000_000_000);
-/// How long an answer outside the measuring path may take.
-const ANSWER: Duration = Duration::from_secs(10);
+/// How long a server may take to answer which transactions it has.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a statement that stops or starts the applier may take: `STOP` waits for the transaction that is being applied.
+const ORDER_TIMEOUT: Duration = Duration::from_secs(60);
+/// How long the applier is tried to be started again when the measurement ends, even when by an error or a panic.
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(60);
 /// How many times as long as the backlog grew a replica may take to catch up.
 const LIMIT: u32 = 20;
 /// And this much in any case.
@@ -66,10 +74,35 @@ pub struct Progress {
     pub behind: u64,
 }
 
+/// How long servers are waited for.
+#[derive(Clone, Copy, Debug)]
+pub struct Timeouts {
+    /// For which transactions they have.
+    pub answer: Duration,
+    /// For one statement that stops or starts the applier.
+    pub order: Duration,
+    /// For all attempts to bring the applier back to how it was.
+    pub release: Duration,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self {
+            answer: ANSWER_TIMEOUT,
+            order: ORDER_TIMEOUT,
+            release: RELEASE_TIMEOUT,
+        }
+    }
+}
+
 /// What the caller does with the measurement as it goes.
 pub struct Listener<'a> {
     /// Takes word of how far it is, about once a second.
     pub progress: &'a mut dyn FnMut(Progress),
+    /// Takes a line that the user must see: an applier could not be started again yet.
+    pub say: &'a dyn Fn(&str),
+    /// How long servers are waited for.
+    pub timeouts: Timeouts,
     /// Becomes true when the user wants it to end.
     pub stop: &'a AtomicBool,
 }
@@ -191,7 +224,7 @@ fn may(session: &mut Session, engine: Engine, workers: bool) -> Result<(), Serve
     let mut error = session.unfit(
         "the user may not stop the applier",
         format!(
-            "--backlog stops it and starts it again{}; missing: {missing}",
+            "a backlog stops it and starts it again{}; missing: {missing}",
             if workers {
                 ", and --workers sets its number of workers"
             } else {
@@ -205,11 +238,11 @@ fn may(session: &mut Session, engine: Engine, workers: bool) -> Result<(), Serve
 }
 
 /// Measures every replica with every number of workers; the target must have
-/// passed [`check`], and the loads be prepared.
+/// passed [`check`], and the load be prepared.
 pub fn run(
     cluster: &mut Cluster,
     plan: &BacklogPlan,
-    loads: &mut Loads,
+    load: &mut BackgroundLoad,
     clock: &Clock,
     listener: &mut Listener<'_>,
 ) -> Outcome {
@@ -233,12 +266,10 @@ pub fn run(
                 warnings: Vec::new(),
             };
             let mut row = None;
-            let ended = round.measure(cluster, loads, &mut row);
+            let ended = round.measure(cluster, load, &mut row);
             outcome.measured = outcome.measured + (clock.now() - round.origin);
             outcome.warnings.append(&mut round.warnings);
             outcome.rows.extend(row);
-            // It may have ended with the load under way.
-            outcome.warnings.append(&mut loads.stop());
             match ended {
                 Ok(()) if !listener.stop.load(Ordering::Relaxed) => {}
                 Ok(()) | Err(MeasureError::Interrupted) => {
@@ -274,7 +305,62 @@ struct Round<'a, 'l> {
     warnings: Vec<Warning>,
 }
 
+/// What a row is made of, for a record of the run.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Walked {
+    replica: String,
+    /// Workers, and the variable that says how many.
+    workers: Option<(u64, String)>,
+    parallel_mode: String,
+    moments: Moments,
+    /// How far apart readings are.
+    every: Duration,
+    growing: Stretch,
+    with_load: Stretch,
+    without_load: Stretch,
+}
+
+impl Walked {
+    fn row(self) -> Option<BacklogRow> {
+        let Self {
+            growing,
+            with_load,
+            without_load,
+            moments,
+            ..
+        } = &self;
+        let origin = growing.first()?.at;
+        let last = growing.last()?;
+        let started = moments.started.unwrap_or(last.at);
+        let caught_up = without_load.last().filter(|_| moments.caught);
+        let windows = [growing, with_load, without_load]
+            .into_iter()
+            .flat_map(|stretch| stretch.windows(origin))
+            .collect();
+        Some(BacklogRow {
+            shape: String::new(),
+            workers: self.workers.as_ref().map(|(workers, _)| *workers),
+            grown_us: (started - moments.stopped).as_micros(),
+            load_per_s: growing.written(),
+            backlog_transactions: with_load.first().map_or(last.behind, |first| first.behind),
+            load_while_applying_per_s: with_load.written(),
+            sustained_per_s: with_load.applied(),
+            keeps_up: with_load.converges(),
+            catch_up_per_s: without_load.applied(),
+            under_load_us: with_load.length().as_micros(),
+            caught_up_after_us: caught_up.map(|last| (last.at - started).as_micros()),
+            resolution_us: Nanos::from(self.every).as_micros(),
+            complete: caught_up.is_some(),
+            windows,
+            replica: self.replica,
+            workers_variable: self.workers.map(|(_, variable)| variable),
+            parallel_mode: self.parallel_mode,
+        })
+    }
+}
+
 /// When the applier was stopped and started, and whether it came to its end.
+#[derive(Clone, Debug, Serialize, Deserialize)]
 struct Moments {
     stopped: Nanos,
     started: Option<Nanos>,
@@ -289,10 +375,10 @@ struct Eyes {
 }
 
 impl Eyes {
-    fn open(cluster: &Cluster, index: usize) -> Result<Self, ServerError> {
+    fn open(cluster: &Cluster, index: usize, answer: Duration) -> Result<Self, ServerError> {
         let open = |node: &Node| {
             Session::open(&Node {
-                answer: ANSWER,
+                answer,
                 ..node.clone()
             })
         };
@@ -338,10 +424,10 @@ impl Round<'_, '_> {
     fn measure(
         &mut self,
         cluster: &mut Cluster,
-        loads: &mut Loads,
+        load: &mut BackgroundLoad,
         out: &mut Option<BacklogRow>,
     ) -> Result<(), MeasureError> {
-        let mut eyes = Eyes::open(cluster, self.index)?;
+        let mut eyes = Eyes::open(cluster, self.index, self.listener.timeouts.answer)?;
         self.settle(cluster, &mut eyes)?;
         let replica = &cluster.replicas[self.index];
         let Relation::Channel { channel, .. } = &replica.relation else {
@@ -356,7 +442,13 @@ impl Round<'_, '_> {
                 .into());
         };
         let channel: Channel = (**channel).clone();
-        let mut applier = Applier::hold(replica, &channel, self.workers)?;
+        let applier = Applier::hold(
+            replica,
+            &channel,
+            self.workers,
+            self.listener.timeouts,
+            self.listener.say,
+        )?;
         let mode = appliers(&replica.server.facts)
             .map(|appliers| appliers.mode)
             .unwrap_or_default();
@@ -371,26 +463,31 @@ impl Round<'_, '_> {
             ));
         }
         let stopped_at = self.clock.now();
-        loads.start(self.listener.stop)?;
         let grow = Nanos::from(self.plan.grow.0);
         let mut growing = Stretch::new(BacklogPhase::Growing);
         let mut with_load = Stretch::new(BacklogPhase::WithLoad);
         let mut without = Stretch::new(BacklogPhase::WithoutLoad);
-        self.origin = self.clock.now();
         let (mut started_at, mut caught) = (None, false);
         let mut walk = || -> Result<(), MeasureError> {
-            self.read_while(
-                cluster,
-                &mut eyes,
-                &mut growing,
-                BacklogPhase::Growing,
-                |_, _, since| since < grow,
-            )?;
-            // The rate counts from here, the applier's start included.
-            with_load.push(eyes.read(self.clock)?);
-            started_at = Some(self.clock.now());
-            applier.start()?;
-            if !self.stopped() {
+            let stop = self.listener.stop;
+            let (walked, mut warnings) = load.run_while(stop, |_| {
+                self.origin = self.clock.now();
+                self.read_while(
+                    cluster,
+                    &mut eyes,
+                    &mut growing,
+                    BacklogPhase::Growing,
+                    |_, _, since| since < grow,
+                )?;
+                let mut connection = applier.connect()?;
+                // The rate counts from here, the applier's start included.
+                with_load.push(eyes.read(self.clock)?);
+                started_at = Some(self.clock.now());
+                applier.start(&mut connection)?;
+                drop(connection);
+                if self.stopped() {
+                    return Ok(());
+                }
                 // The second half is left for the time without load.
                 let enough = with_load.last().map_or(0, |last| last.behind / 2);
                 self.read_while(
@@ -399,9 +496,10 @@ impl Round<'_, '_> {
                     &mut with_load,
                     BacklogPhase::WithLoad,
                     |reading, _, since| since < grow && reading.behind > enough,
-                )?;
-            }
-            self.warnings.append(&mut loads.stop());
+                )
+            })?;
+            self.warnings.append(&mut warnings);
+            walked?;
             let limit = self.limit();
             if !self.stopped() {
                 self.read_while(
@@ -427,20 +525,23 @@ impl Round<'_, '_> {
             started: started_at,
             caught,
         };
-        let row = self.row(
-            name,
-            shown,
-            mode,
-            &moments,
-            [&growing, &with_load, &without],
-        );
+        let walked_through = Walked {
+            replica: name,
+            workers: shown.map(|(workers, variable)| (workers, variable.to_owned())),
+            parallel_mode: mode,
+            moments,
+            every: self.every(),
+            growing,
+            with_load,
+            without_load: without,
+        };
+        record::reading(|| walked_through.clone());
+        let row = walked_through.row();
         if walked.is_ok() && !self.stopped() {
             self.judge(&row);
         }
         *out = row;
-        // The applier goes back even when something else has failed; the first failure counts.
-        let released = applier.release().map_err(MeasureError::from);
-        walked.and(released)
+        applier.release(walked)
     }
 
     /// Waits until the replica has everything, so that the backlog is of this round.
@@ -527,44 +628,6 @@ impl Round<'_, '_> {
         }
     }
 
-    fn row(
-        &self,
-        replica: String,
-        workers: Option<(u64, &'static str)>,
-        parallel_mode: String,
-        moments: &Moments,
-        stretches: [&Stretch; 3],
-    ) -> Option<BacklogRow> {
-        let [growing, with_load, without] = stretches;
-        let origin = growing.first()?.at;
-        let last = growing.last()?;
-        let started = moments.started.unwrap_or(last.at);
-        let caught_up = without.last().filter(|_| moments.caught);
-        let windows = stretches
-            .iter()
-            .flat_map(|stretch| stretch.windows(origin))
-            .collect();
-        Some(BacklogRow {
-            shape: String::new(),
-            replica,
-            workers: workers.map(|(workers, _)| workers),
-            workers_variable: workers.map(|(_, variable)| variable.to_owned()),
-            parallel_mode,
-            grown_us: (started - moments.stopped).as_micros(),
-            load_per_s: growing.written(),
-            backlog_transactions: with_load.first().map_or(last.behind, |first| first.behind),
-            load_while_applying_per_s: with_load.written(),
-            sustained_per_s: with_load.applied(),
-            keeps_up: with_load.converges(),
-            catch_up_per_s: without.applied(),
-            under_load_us: with_load.length().as_micros(),
-            caught_up_after_us: caught_up.map(|last| (last.at - started).as_micros()),
-            resolution_us: Nanos::from(self.every()).as_micros(),
-            complete: caught_up.is_some(),
-            windows,
-        })
-    }
-
     fn judge(&mut self, row: &Option<BacklogRow>) {
         let Some(row) = row else { return };
         if row.backlog_transactions == 0 {
@@ -612,4 +675,22 @@ fn still_applying(replica: &CheckedReplica) -> Result<(), ServerError> {
         state.words,
         "mend replication first; the server's error log says more",
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn recorded_readings_come_to_the_same_rows_again() {
+        for case in record::cases("backlog") {
+            let rows: Vec<_> = case
+                .readings::<Walked>()
+                .into_iter()
+                .filter_map(Walked::row)
+                .collect();
+            let rows = serde_json::to_value(rows).unwrap();
+            assert_eq!(rows, case.calls("shape_ended")[0]["rows"], "{}", case.name);
+        }
+    }
 }

@@ -1,53 +1,10 @@
-//! How far a server is away, and how its clock stands against ours.
+//! How the servers' clocks stand against one another.
 
-use replimeter_model::{
-    doctor::{ClockDifference, ClockOffset, Finding, FindingCode, RoundTrip, Severity},
-    time::Nanos,
-};
-use replimeter_server::{ServerError, Session};
+use replimeter_model::doctor::{ClockDifference, Finding, FindingCode, Severity};
 
 use super::{View, among, topology::Tie};
-use crate::{
-    clock::Calendar,
-    offset::{self, Patience, repeat},
-};
-
 /// From which difference on clocks falsify what is read from them.
 const TOLERATED_US: f64 = 1_000.0;
-
-/// Round trips of an empty select.
-pub(super) fn round_trip(
-    session: &mut Session,
-    calendar: &Calendar,
-) -> Result<RoundTrip, ServerError> {
-    let answers = repeat(&|| calendar.now(), Patience::EXAMINE, || {
-        session.run("cannot be asked", "SELECT 1")
-    })?;
-    let mut widths: Vec<Nanos> = answers
-        .iter()
-        .map(|answer| answer.after - answer.before)
-        .collect();
-    widths.sort_unstable();
-    let at = |index: usize| widths.get(index).copied().unwrap_or_default().as_micros();
-    Ok(RoundTrip {
-        min_us: at(0),
-        p50_us: at(widths.len() / 2),
-        count: widths.len() as u64,
-    })
-}
-
-/// The server's clock against ours; `None` when it tells no time.
-pub(super) fn offset(
-    session: &mut Session,
-    calendar: &Calendar,
-) -> Result<Option<ClockOffset>, ServerError> {
-    let measured = offset::measure(session, &|| calendar.now(), Patience::EXAMINE)?;
-    Ok(measured.map(|measured| ClockOffset {
-        offset_us: measured.offset.as_micros(),
-        bound_us: (measured.bound + calendar.bound()).as_micros(),
-        count: measured.count,
-    }))
-}
 
 /// Every server's clock against its source's, or the writer's in a cluster.
 pub(super) fn differences(view: &View<'_>) -> Vec<ClockDifference> {

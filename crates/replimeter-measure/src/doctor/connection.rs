@@ -12,8 +12,8 @@ use super::{
     topology::{Tie, one_cluster},
 };
 use crate::{
+    SCHEMA, TABLE,
     preflight::{PRIMARY_PRIVILEGES, REPLICA_PRIVILEGES},
-    table::{SCHEMA, TABLE},
 };
 
 pub(super) fn check(view: &View<'_>) -> Vec<Finding> {
@@ -56,112 +56,100 @@ fn absent(server: &Examination, error: &ServerError) -> Option<Finding> {
 }
 
 fn privileges(view: &View<'_>, index: usize, server: &Examination, state: &State) -> Vec<Finding> {
-    let mut findings = Vec::new();
     let writer = view.tie(index) == &Tie::Writer;
     let wanted: &[&str] = if writer {
         &PRIMARY_PRIVILEGES
     } else {
         &REPLICA_PRIVILEGES
     };
+    let mut findings = Vec::from_iter(missing(wanted, server, state));
     let engine = state.facts.engine;
-    let mut lacking = |severity, what: String, statement: String| {
-        findings.push(about(
-            severity,
-            Code::MissingPrivilege,
-            server,
-            what,
-            statement,
-        ));
+    let mut refused = |error: Option<&ServerError>, severity, what: &str, privilege: &str| {
+        findings.extend(error.map(|error| unseen(server, state, error, severity, what, privilege)));
     };
-    match &state.grants {
-        Some(grants) => {
-            let missing = grants.missing(wanted, SCHEMA, TABLE);
-            if !missing.is_empty() {
-                lacking(
-                    Severity::Error,
-                    format!(
-                        "the user lacks {} on the schema `{SCHEMA}`, which `lag` needs",
-                        missing.join(", ")
-                    ),
-                    format!(
-                        "GRANT {} ON `{SCHEMA}`.* TO {};",
-                        missing.join(", "),
-                        state.user
-                    ),
-                );
-            }
-        }
-        None => findings.push(about(
+    // Without it a replica is refused; a primary or a node is known by other means.
+    let other_means = writer || matches!(view.tie(index), Tie::Galera | Tie::Group);
+    refused(
+        state.channels.as_ref().err(),
+        if other_means {
+            Severity::Warning
+        } else {
+            Severity::Error
+        },
+        "whether it replicates, and from whom",
+        &format!("{} ON *.*", flavour::monitor_privilege(engine)),
+    );
+    refused(
+        state.group.as_ref().err(),
+        Severity::Error,
+        "the state of its group",
+        "SELECT ON `performance_schema`.*",
+    );
+    if writer || view.is_source(index) {
+        refused(
+            state.binlog_filters.as_ref().err(),
+            Severity::Warning,
+            "the filters of its binary log",
+            &format!("{} ON *.*", statements::binlog_monitor_privilege(engine)),
+        );
+    }
+    refused(
+        state.table.as_ref().err(),
+        Severity::Warning,
+        "what is in the schema `replimeter`",
+        "SELECT ON `replimeter`.*",
+    );
+    findings
+}
+
+/// What the user lacks on the schema.
+fn missing(wanted: &[&str], server: &Examination, state: &State) -> Option<Finding> {
+    let Some(grants) = &state.grants else {
+        return Some(about(
             Severity::Warning,
             Code::NotChecked,
             server,
             "the user's privileges could not be read",
             "docs/privileges.md lists what is needed",
-        )),
-    }
-    let mut refused = |error: &ServerError, severity, what: &str, privilege: &str| {
-        if error.kind == ErrorKind::Privilege {
-            findings.push(about(
-                severity,
-                Code::MissingPrivilege,
-                server,
-                format_args!("the user may not see {what}"),
-                format!("GRANT {privilege} TO {};", state.user),
-            ));
-        } else {
-            findings.push(about(
-                Severity::Warning,
-                Code::NotChecked,
-                server,
-                format_args!("{}: {}", error.doing, error.cause),
-                error.hint.clone(),
-            ));
-        }
+        ));
     };
-    if let Err(error) = &state.channels {
-        // Without it a replica is refused; a primary or a node is known by other means.
-        let other_means = writer || matches!(view.tie(index), Tie::Galera | Tie::Group);
-        let severity = if other_means {
-            Severity::Warning
-        } else {
-            Severity::Error
-        };
-        let privilege = format!("{} ON *.*", flavour::monitor_privilege(engine));
-        refused(
-            error,
-            severity,
-            "whether it replicates, and from whom",
-            &privilege,
-        );
-    }
-    if let Err(error) = &state.group {
-        refused(
-            error,
+    let missing = grants.missing(wanted, SCHEMA, TABLE).join(", ");
+    (!missing.is_empty()).then(|| {
+        about(
             Severity::Error,
-            "the state of its group",
-            "SELECT ON `performance_schema`.*",
+            Code::MissingPrivilege,
+            server,
+            format_args!("the user lacks {missing} on the schema `{SCHEMA}`, which `lag` needs"),
+            format!("GRANT {missing} ON `{SCHEMA}`.* TO {};", state.user),
+        )
+    })
+}
+
+/// What could not be read, for lack of a privilege or otherwise.
+fn unseen(
+    server: &Examination,
+    state: &State,
+    error: &ServerError,
+    severity: Severity,
+    what: &str,
+    privilege: &str,
+) -> Finding {
+    if error.kind == ErrorKind::Privilege {
+        return about(
+            severity,
+            Code::MissingPrivilege,
+            server,
+            format_args!("the user may not see {what}"),
+            format!("GRANT {privilege} TO {};", state.user),
         );
     }
-    if let Err(error) = &state.binlog_filters
-        && (writer || view.is_source(index))
-    {
-        let privilege = format!("{} ON *.*", statements::binlog_monitor_privilege(engine));
-        refused(
-            error,
-            Severity::Warning,
-            "the filters of its binary log",
-            &privilege,
-        );
-    }
-    if let Err(error) = &state.table {
-        refused(
-            error,
-            Severity::Warning,
-            "what is in the schema `replimeter`",
-            "SELECT ON `replimeter`.*",
-        );
-    }
-    findings
+    about(
+        Severity::Warning,
+        Code::NotChecked,
+        server,
+        format_args!("{}: {}", error.doing, error.cause),
+        error.hint.clone(),
+    )
 }
 
 /// Servers that are one, or take each other's names.

@@ -21,12 +21,13 @@ use replimeter_server::{
         settings,
     },
     grants::Grants,
+    source::Member,
 };
 
-use super::clocks;
 use crate::{
     clock::Calendar,
-    survey::{Declared, Surveyed, survivable},
+    offset::{self, Patience, repeat},
+    survey::{Surveyed, survivable},
     table::{LOCK, MARK, find},
 };
 
@@ -188,11 +189,9 @@ impl Open {
         &mut self,
         calendar: &Calendar,
     ) -> Result<Option<ClockOffset>, ServerError> {
-        Ok(
-            survivable(clocks::offset(&mut self.surveyed.session, calendar))?
-                .ok()
-                .flatten(),
-        )
+        Ok(survivable(offset(&mut self.surveyed.session, calendar))?
+            .ok()
+            .flatten())
     }
 
     /// For how long flow control stopped writes since the beginning, and how long
@@ -212,7 +211,7 @@ impl Open {
 }
 
 /// Examines one server.
-pub(super) fn examine(declared: &Declared, calendar: &Calendar) -> (Examination, Option<Open>) {
+pub(super) fn examine(declared: &Member, calendar: &Calendar) -> (Examination, Option<Open>) {
     let node = &declared.node;
     let examination = |state| Examination {
         name: node.name.clone(),
@@ -226,14 +225,14 @@ pub(super) fn examine(declared: &Declared, calendar: &Calendar) -> (Examination,
     }
 }
 
-fn read(declared: &Declared, calendar: &Calendar) -> Result<(State, Open), ServerError> {
+fn read(declared: &Member, calendar: &Calendar) -> Result<(State, Open), ServerError> {
     let node = &declared.node;
     node.check_files()?;
     let before = calendar.now();
     // A session of its own: the next one finds names and caches warm.
     let mut timed = Session::open(node)?;
     let connect_us = (calendar.now() - before).as_micros();
-    let round_trip = clocks::round_trip(&mut timed, calendar)?;
+    let round_trip = round_trip(&mut timed, calendar)?;
     drop(timed);
 
     let mut surveyed = Surveyed::read(node)?;
@@ -296,4 +295,32 @@ pub(super) fn is_absent(error: &ServerError) -> bool {
         error.kind,
         ErrorKind::Unreachable | ErrorKind::Timeout | ErrorKind::Lost
     )
+}
+
+/// Round trips of an empty select.
+fn round_trip(session: &mut Session, calendar: &Calendar) -> Result<RoundTrip, ServerError> {
+    let answers = repeat(&|| calendar.now(), Patience::EXAMINE, || {
+        session.run("cannot be asked", "SELECT 1")
+    })?;
+    let mut widths: Vec<Nanos> = answers
+        .iter()
+        .map(|answer| answer.after - answer.before)
+        .collect();
+    widths.sort_unstable();
+    let at = |index: usize| widths.get(index).copied().unwrap_or_default().as_micros();
+    Ok(RoundTrip {
+        min_us: at(0),
+        p50_us: at(widths.len() / 2),
+        count: widths.len() as u64,
+    })
+}
+
+/// The server's clock against ours; `None` when it tells no time.
+fn offset(session: &mut Session, calendar: &Calendar) -> Result<Option<ClockOffset>, ServerError> {
+    let measured = offset::measure(session, &|| calendar.now(), Patience::EXAMINE)?;
+    Ok(measured.map(|measured| ClockOffset {
+        offset_us: measured.offset.as_micros(),
+        bound_us: (measured.bound + calendar.bound()).as_micros(),
+        count: measured.count,
+    }))
 }

@@ -13,7 +13,7 @@ use super::{
     replication::stated,
     topology::Tie,
 };
-use crate::table::{SCHEMA, TABLE};
+use crate::{SCHEMA, TABLE};
 
 pub(super) fn check(view: &View<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -35,15 +35,31 @@ fn of_log(
     state: &State,
     log: &Binlog,
 ) -> Vec<Finding> {
-    let mut findings = Vec::new();
+    let mut findings = Vec::from_iter(written(view, index, server, state, log));
     let tie = view.tie(index);
-    let mut add = |severity, code, message: String, hint: String| {
-        findings.push(about(severity, code, server, message, hint))
-    };
-    let galera = state.galera.is_some();
-    if !log.on && matches!(tie, Tie::Writer) && !galera {
+    // What is written here, or goes on from here.
+    if log.on && (matches!(tie, Tie::Writer | Tie::Galera | Tie::Group) || view.is_source(index)) {
+        findings.extend(format(server, log));
+        findings.extend(filters(server, state));
+    }
+    findings
+}
+
+/// Whether a server logs what it writes and applies.
+fn written(
+    view: &View<'_>,
+    index: usize,
+    server: &Examination,
+    state: &State,
+    log: &Binlog,
+) -> Option<Finding> {
+    let tie = view.tie(index);
+    let (severity, code, message, hint) = if !log.on
+        && matches!(tie, Tie::Writer)
+        && state.galera.is_none()
+    {
         let lone = view.servers.len() == 1;
-        add(
+        (
             if lone {
                 Severity::Warning
             } else {
@@ -52,19 +68,19 @@ fn of_log(
             Code::BinlogOff,
             "its binary log is off (log_bin=OFF): nothing replicates from it".to_owned(),
             "start it with log_bin in its option file".to_owned(),
-        );
+        )
     } else if !log.on {
-        add(
+        (
             Severity::Info,
             Code::BinlogOff,
             "its binary log is off: nothing can replicate from it, and its transactions cannot be tapped".to_owned(),
             format!("start it with log_bin and {}=ON to have either", log.updates_variable),
-        );
+        )
     } else if !log.logs_updates
         && matches!(tie, Tie::Channel { .. } | Tie::Galera)
         && !view.is_source(index)
     {
-        add(
+        (
             Severity::Info,
             Code::UpdatesNotLogged,
             format!(
@@ -72,13 +88,19 @@ fn of_log(
                 log.updates_variable
             ),
             format!("start it with {}=ON to have either", log.updates_variable),
-        );
-    }
-    // What is written here, or goes on from here.
-    if !log.on || !(matches!(tie, Tie::Writer | Tie::Galera | Tie::Group) || view.is_source(index))
-    {
-        return findings;
-    }
+        )
+    } else {
+        return None;
+    };
+    Some(about(severity, code, server, message, hint))
+}
+
+/// What is written into the log, and how.
+fn format(server: &Examination, log: &Binlog) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let mut add = |severity, code, message: String, hint: String| {
+        findings.push(about(severity, code, server, message, hint))
+    };
     match log.format.as_str() {
         "ROW" | "" => {}
         "STATEMENT" => add(
@@ -105,27 +127,33 @@ fn of_log(
             "compare it only with servers that have the same setting".to_owned(),
         );
     }
-    if let Ok(Some(filters)) = &state.binlog_filters {
-        let all = stated(filters);
-        if let Some(reason) = filters.swallows(SCHEMA, TABLE) {
-            add(
-                Severity::Error,
-                Code::FilterSwallowsSchema,
-                format!("its binary log {reason}: rows of a measurement would never leave it"),
-                format!(
-                    "let the schema `{SCHEMA}` pass the filter for the time of the measurement"
-                ),
-            );
-        } else if !all.is_empty() {
-            add(
-                Severity::Info,
-                Code::BinlogFilter,
-                format!("its binary log is filtered: {}", all.join("; ")),
-                format!("the schema `{SCHEMA}` passes; what is filtered is on no replica"),
-            );
-        }
-    }
     findings
+}
+
+/// What the log leaves out.
+fn filters(server: &Examination, state: &State) -> Option<Finding> {
+    let Ok(Some(filters)) = &state.binlog_filters else {
+        return None;
+    };
+    if let Some(reason) = filters.swallows(SCHEMA, TABLE) {
+        return Some(about(
+            Severity::Error,
+            Code::FilterSwallowsSchema,
+            server,
+            format_args!("its binary log {reason}: rows of a measurement would never leave it"),
+            format!("let the schema `{SCHEMA}` pass the filter for the time of the measurement"),
+        ));
+    }
+    let all = stated(filters);
+    (!all.is_empty()).then(|| {
+        about(
+            Severity::Info,
+            Code::BinlogFilter,
+            server,
+            format_args!("its binary log is filtered: {}", all.join("; ")),
+            format!("the schema `{SCHEMA}` passes; what is filtered is on no replica"),
+        )
+    })
 }
 
 fn gtids(view: &View<'_>, index: usize, server: &Examination, state: &State) -> Vec<Finding> {

@@ -20,7 +20,7 @@ mod topology;
 use std::{thread, time::Duration};
 
 use replimeter_model::doctor::{Diagnosis, Finding, FindingCode, Severity};
-use replimeter_server::{ServerError, flavour::gtid};
+use replimeter_server::{ServerError, flavour::gtid, source::Member};
 
 use self::{
     examination::{Examination, Open, State},
@@ -28,7 +28,7 @@ use self::{
 };
 use crate::{
     clock::Calendar,
-    survey::{Declared, Surveyed, relate},
+    survey::{Surveyed, relate},
 };
 
 /// How long a source may take to record what its replicas have already applied:
@@ -38,15 +38,11 @@ const SETTLE: Duration = Duration::from_millis(200);
 /// Examines every server, also those behind one that cannot be reached, and
 /// judges what was found. `progress` is told what is being done.
 #[must_use]
-pub fn examine(declared: &[Declared], progress: &mut dyn FnMut(&str)) -> Diagnosis {
+pub fn examine(declared: &[Member], progress: &mut dyn FnMut(&str)) -> Diagnosis {
     let calendar = Calendar::tie();
     let (mut servers, mut open) = (Vec::new(), Vec::new());
     for one in declared {
-        progress(&format!(
-            "examining {} ({})",
-            one.node.name,
-            one.node.endpoint.address()
-        ));
+        progress(&format!("examining {}", one.node));
         let (examination, session) = examination::examine(one, &calendar);
         servers.push(examination);
         open.push(session);
@@ -104,7 +100,7 @@ fn find_same(servers: &mut [Examination], open: &mut [Option<Open>]) {
 fn relations(
     servers: &[Examination],
     open: &mut [Option<Open>],
-    declared: &[Declared],
+    declared: &[Member],
 ) -> (Topology, Option<String>) {
     if open.iter().any(Option::is_none) || open.is_empty() {
         return (topology(servers, None), None);

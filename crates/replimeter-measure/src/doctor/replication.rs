@@ -1,6 +1,9 @@
 //! Channels: do they run, where do they come from, what do they leave out?
 
-use replimeter_model::doctor::{Finding, FindingCode as Code, Severity};
+use replimeter_model::{
+    doctor::{Finding, FindingCode as Code, Severity},
+    engine::Engine,
+};
 use replimeter_server::{
     filter::Filters,
     flavour::{Channel, appliers, statements},
@@ -11,7 +14,7 @@ use super::{
     examination::{Examination, State},
     topology::{Tie, reaches},
 };
-use crate::table::{SCHEMA, TABLE};
+use crate::{SCHEMA, TABLE};
 
 pub(super) fn check(view: &View<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -103,24 +106,11 @@ fn of_channel(
         } else {
             Severity::Warning
         };
-        let start = statements::start(engine, channel, statements::Part::Both);
-        let hint = if channel.sql_error.is_empty() && channel.io_error.is_empty() {
-            if channel.io_running == "Connecting" {
-                format!(
-                    "it is connecting: can it reach {}:{}, and is its user let in there?",
-                    channel.source_host, channel.source_port
-                )
-            } else {
-                format!("it was stopped: {start}")
-            }
-        } else {
-            format!("mend the cause of the error, then {start} The server's error log says more")
-        };
         add(
             severity,
             Code::ReplicationNotRunning,
             format!("{words} does not run: {}", channel.state()),
-            hint,
+            mending(engine, channel),
         );
     } else if !channel.io_error.is_empty() || !channel.sql_error.is_empty() {
         add(
@@ -131,7 +121,7 @@ fn of_channel(
         );
     }
     if channel.delay_s > 0 {
-        let delay = if engine == replimeter_model::engine::Engine::MariaDb {
+        let delay = if engine == Engine::MariaDb {
             "MASTER_DELAY"
         } else {
             "SOURCE_DELAY"
@@ -148,28 +138,51 @@ fn of_channel(
             ),
         );
     }
+    findings.extend(filtered(server, channel, &words, used));
+    findings
+}
+
+/// What to do about a channel that does not run.
+fn mending(engine: Engine, channel: &Channel) -> String {
+    let start = statements::start(engine, channel, statements::Part::Both);
+    if channel.sql_error.is_empty() && channel.io_error.is_empty() {
+        if channel.io_running == "Connecting" {
+            format!(
+                "it is connecting: can it reach {}:{}, and is its user let in there?",
+                channel.source_host, channel.source_port
+            )
+        } else {
+            format!("it was stopped: {start}")
+        }
+    } else {
+        format!("mend the cause of the error, then {start} The server's error log says more")
+    }
+}
+
+/// What a channel leaves out.
+fn filtered(server: &Examination, channel: &Channel, words: &str, used: bool) -> Option<Finding> {
     if let Some(reason) = channel.filters.swallows(SCHEMA, TABLE).filter(|_| used) {
-        add(
+        return Some(about(
             Severity::Error,
             Code::FilterSwallowsSchema,
-            format!("{words} {reason}: rows of a measurement would never arrive"),
+            server,
+            format_args!("{words} {reason}: rows of a measurement would never arrive"),
             format!("let the schema `{SCHEMA}` pass the filter for the time of the measurement"),
-        );
-    } else {
-        let mut filters = stated(&channel.filters);
-        filters.extend(appliers::other_filters(channel));
-        if !filters.is_empty() {
-            add(
-                Severity::Info,
-                Code::ReplicationFilter,
-                format!("{words} is filtered: {}", filters.join("; ")),
-                format!(
-                    "the schema `{SCHEMA}` passes; what is filtered costs the replica less than it costs the source"
-                ),
-            );
-        }
+        ));
     }
-    findings
+    let mut filters = stated(&channel.filters);
+    filters.extend(appliers::other_filters(channel));
+    (!filters.is_empty()).then(|| {
+        about(
+            Severity::Info,
+            Code::ReplicationFilter,
+            server,
+            format_args!("{words} is filtered: {}", filters.join("; ")),
+            format!(
+                "the schema `{SCHEMA}` passes; what is filtered costs the replica less than it costs the source"
+            ),
+        )
+    })
 }
 
 /// Filters in the server's words.

@@ -3,7 +3,13 @@
 use replimeter_model::doctor::{ChannelRow, DoctorRow, Relation};
 use replimeter_server::flavour::{Channel, appliers};
 
-use super::{View, examination::State, replication::source_name, semi_sync, topology::Tie};
+use super::{
+    View,
+    examination::{Examination, State},
+    replication::source_name,
+    semi_sync,
+    topology::Tie,
+};
 
 pub(super) fn rows(view: &View<'_>) -> Vec<DoctorRow> {
     (0..view.servers.len())
@@ -13,24 +19,7 @@ pub(super) fn rows(view: &View<'_>) -> Vec<DoctorRow> {
 
 fn row(view: &View<'_>, index: usize) -> DoctorRow {
     let server = &view.servers[index];
-    let empty = DoctorRow {
-        name: server.name.clone(),
-        address: server.address.clone(),
-        reached: false,
-        version: None,
-        version_full: None,
-        uptime_s: None,
-        role: server.role.map(|role| role.name().to_owned()),
-        relation: Relation::Unknown,
-        source: None,
-        mode: None,
-        state: String::new(),
-        channels: Vec::new(),
-        tls: None,
-        connect_us: None,
-        round_trip_us: None,
-        clock: None,
-    };
+    let empty = unreached(server);
     let state = match &server.state {
         Ok(state) => state,
         Err(error) => {
@@ -102,6 +91,28 @@ fn row(view: &View<'_>, index: usize) -> DoctorRow {
         round_trip_us: Some(state.round_trip),
         clock: state.clock,
         ..empty
+    }
+}
+
+/// A server of which nothing is known but what was declared.
+fn unreached(server: &Examination) -> DoctorRow {
+    DoctorRow {
+        name: server.name.clone(),
+        address: server.address.clone(),
+        reached: false,
+        version: None,
+        version_full: None,
+        uptime_s: None,
+        role: server.role.map(|role| role.name().to_owned()),
+        relation: Relation::Unknown,
+        source: None,
+        mode: None,
+        state: String::new(),
+        channels: Vec::new(),
+        tls: None,
+        connect_us: None,
+        round_trip_us: None,
+        clock: None,
     }
 }
 

@@ -4,11 +4,12 @@ use replimeter_model::target::Role as Declaration;
 use replimeter_server::{
     ServerError,
     binlog::fitness::{self, Role},
+    source::Member,
 };
 
 use crate::{
-    preflight::{CheckedReplica, Cluster},
-    survey::{Declared, Relation, read_each, relate},
+    preflight::Cluster,
+    survey::{Relation, read_each, relate},
 };
 
 /// Connects to every server, finds out how they hang together, and checks that the
@@ -16,7 +17,7 @@ use crate::{
 ///
 /// # Errors
 /// On the first thing that forbids it, naming the server, the cause and what to try.
-pub fn check(declared: &[Declared]) -> Result<Cluster, ServerError> {
+pub fn check(declared: &[Member]) -> Result<Cluster, ServerError> {
     let servers = read_each(declared)?;
     // What the replicas say is all that there is.
     if let Some(error) = servers.iter().zip(declared).find_map(|(server, declared)| {
@@ -29,24 +30,13 @@ pub fn check(declared: &[Declared]) -> Result<Cluster, ServerError> {
         return Err(error.clone());
     }
     let relations = relate(&servers, declared)?;
-    let mut primary = None;
-    let mut replicas = Vec::new();
-    for (server, relation) in servers.into_iter().zip(relations.of) {
-        if relation == Relation::Writer {
-            primary = Some(server);
-        } else {
-            replicas.push(CheckedReplica { server, relation });
-        }
-    }
-    let primary = primary.ok_or_else(|| {
-        ServerError::unfit(
-            "target",
-            "",
-            "cannot measure",
-            "there is no server",
-            "name one",
-        )
-    })?;
+    let cluster = Cluster::of(servers, relations, Vec::new());
+    let Cluster {
+        primary,
+        replicas,
+        mode,
+        ..
+    } = &cluster;
     if replicas.is_empty() {
         return Err(primary.session.unfit(
             "has no replica",
@@ -54,9 +44,9 @@ pub fn check(declared: &[Declared]) -> Result<Cluster, ServerError> {
             "name its replicas with --replica",
         ));
     }
-    if !matches!(relations.mode, "galera" | "group") {
+    if !matches!(*mode, "galera" | "group") {
         fitness::check(&primary.session, &primary.facts, Role::Source)?;
-        for replica in &replicas {
+        for replica in replicas {
             let Relation::Channel { channel, .. } = &replica.relation else {
                 continue;
             };
@@ -69,10 +59,5 @@ pub fn check(declared: &[Declared]) -> Result<Cluster, ServerError> {
             }
         }
     }
-    Ok(Cluster {
-        primary,
-        replicas,
-        mode: relations.mode,
-        warnings: Vec::new(),
-    })
+    Ok(cluster)
 }

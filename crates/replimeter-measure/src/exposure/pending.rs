@@ -1,11 +1,15 @@
 //! Transactions of the primary that no replica has received yet.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    fmt,
+    str::FromStr,
+};
 
 use replimeter_model::time::Nanos;
 use replimeter_server::{
     binlog::Gtid,
-    flavour::gtid::{DomainGtid, GtidSet, Interval},
+    flavour::gtid::{DomainGtid, GtidError, GtidSet, Interval, domain_gtids},
 };
 
 /// Entries that are kept of each origin; above it neighbours are joined, which makes the
@@ -19,6 +23,33 @@ pub(super) enum Received {
     Domains(Vec<DomainGtid>),
     /// MySQL: all of them.
     Set(GtidSet),
+}
+
+impl fmt::Display for Received {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Domains(last) => formatter.write_str(
+                &last
+                    .iter()
+                    .map(ToString::to_string)
+                    .collect::<Vec<_>>()
+                    .join(","),
+            ),
+            Self::Set(set) => set.fmt(formatter),
+        }
+    }
+}
+
+impl FromStr for Received {
+    type Err = GtidError;
+    /// A set has UUIDs, with colons behind them.
+    fn from_str(text: &str) -> Result<Self, GtidError> {
+        if text.contains(':') {
+            GtidSet::parse(text).map(Self::Set)
+        } else {
+            domain_gtids(text).map(Self::Domains)
+        }
+    }
 }
 
 /// Whose numbers a transaction is one of.
@@ -138,10 +169,8 @@ fn intervals<'s>(set: &'s GtidSet, uuid: &str, tag: &str) -> &'s [Interval] {
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-    use replimeter_server::flavour::gtid::domain_gtids;
-
     use super::*;
+    use proptest::prelude::*;
 
     fn gtid(text: &str) -> Gtid {
         text.parse().unwrap()

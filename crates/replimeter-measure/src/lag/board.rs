@@ -2,7 +2,7 @@
 
 use std::{
     sync::{
-        Mutex, PoisonError,
+        Mutex,
         atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering},
     },
     thread::Thread,
@@ -11,7 +11,7 @@ use std::{
 use replimeter_model::time::Nanos;
 use replimeter_server::ServerError;
 
-use crate::priority::prepare_measuring_thread;
+use crate::{priority::prepare_measuring_thread, sync::lock};
 
 /// Ends the part when dropped: a scope waits for its threads even while a panic
 /// unwinds through it, and they would wait for somebody to end them.
@@ -60,7 +60,7 @@ impl Board {
     }
 
     pub(super) fn set_writer(&self, thread: Thread) {
-        *self.writer.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread);
+        *lock(&self.writer) = Some(thread);
     }
 
     /// The writer is about to send this row.
@@ -95,7 +95,7 @@ impl Board {
     /// A slot has seen every row up to `id`.
     pub(super) fn saw_up_to(&self, slot: usize, id: u64) {
         self.seen[slot].fetch_max(id, Ordering::AcqRel);
-        if let Some(writer) = &*self.writer.lock().unwrap_or_else(PoisonError::into_inner) {
+        if let Some(writer) = &*lock(&self.writer) {
             writer.unpark();
         }
     }
@@ -148,7 +148,7 @@ impl Board {
     /// The writer ends now; the observers go on.
     pub(super) fn halt_writer(&self) {
         self.writer_halted.store(true, Ordering::Release);
-        if let Some(writer) = &*self.writer.lock().unwrap_or_else(PoisonError::into_inner) {
+        if let Some(writer) = &*lock(&self.writer) {
             writer.unpark();
         }
     }

@@ -7,32 +7,67 @@ use replimeter_model::{
     time::Nanos,
 };
 use replimeter_stats::waterfall::{Point, Points, Waterfall};
+use serde::{Deserialize, Serialize};
 
 use super::{
+    seen::{Clocks, Told},
     stages::{GALERA_CHAIN, Joiner, Transaction, chain},
-    watcher::{Clocks, Told},
 };
+use crate::record;
 
 /// One replica's.
 pub(super) struct Fall {
+    /// The replica's name.
+    of: String,
     /// `None` on Galera, whose nodes tell nothing.
     joiner: Option<Joiner>,
     waterfall: Waterfall,
+}
+
+/// What waterfalls are made of, for a record of the run.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "one at a time is written or read"
+)]
+enum Reading {
+    /// A waterfall of a replica begins; of a Galera node its engine is unknown.
+    Waterfall {
+        replica: String,
+        engine: Option<Engine>,
+        tap: bool,
+    },
+    /// What is known of a transaction there.
+    Transaction { replica: String, points: Points },
 }
 
 impl Fall {
     /// Of a replica that replicates through a channel or is a member of a group.
     pub(super) fn new(engine: Engine, replica: &str, tap: bool, clocks: Clocks) -> Self {
         let [primary, own] = clocks;
+        record::reading(|| Reading::Waterfall {
+            replica: replica.to_owned(),
+            engine: Some(engine),
+            tap,
+        });
+        let waterfall = Waterfall::new(&chain(engine, replica, tap));
         Self {
+            of: replica.to_owned(),
             joiner: Some(Joiner::new(primary, own)),
-            waterfall: Waterfall::new(&chain(engine, replica, tap)),
+            waterfall,
         }
     }
 
     /// Of a Galera node.
-    pub(super) fn galera() -> Self {
+    pub(super) fn galera(node: &str) -> Self {
+        record::reading(|| Reading::Waterfall {
+            replica: node.to_owned(),
+            engine: None,
+            tap: false,
+        });
         Self {
+            of: node.to_owned(),
             joiner: None,
             waterfall: Waterfall::new(&GALERA_CHAIN),
         }
@@ -47,7 +82,7 @@ impl Fall {
         joiner.set_clocks(primary, own);
         joiner.answer(told.began, told.ended, &told.answer);
         for (_, points) in joiner.take() {
-            self.waterfall.record(&points);
+            self.record(points);
         }
     }
 
@@ -77,13 +112,12 @@ impl Fall {
             (None, _) => {
                 let exact = |at| Some(Point::new(at, Nanos(0)));
                 let visible = Some(Point::within(after.unwrap_or(write.send), sighting.until));
-                let points = Points {
+                self.record(Points {
                     send: exact(write.send),
                     ack: exact(write.ack),
                     visible,
                     ..Points::default()
-                };
-                self.waterfall.record(&points);
+                });
             }
             (Some(_), None) => {}
         }
@@ -93,9 +127,63 @@ impl Fall {
     pub(super) fn finish(mut self) -> Option<Stages> {
         if let Some(joiner) = self.joiner.take() {
             for (_, points) in joiner.finish() {
-                self.waterfall.record(&points);
+                self.record(points);
             }
         }
         self.waterfall.stages()
+    }
+
+    fn record(&mut self, points: Points) {
+        record::reading(|| Reading::Transaction {
+            replica: self.of.clone(),
+            points,
+        });
+        self.waterfall.record(&points);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn recorded_points_come_to_the_same_stages_again() {
+        for case in record::cases("lag-methods") {
+            let mut falls: Vec<(String, Waterfall)> = Vec::new();
+            for reading in case.readings::<Reading>() {
+                match reading {
+                    Reading::Waterfall {
+                        replica,
+                        engine,
+                        tap,
+                    } => {
+                        let chain = engine.map_or_else(
+                            || GALERA_CHAIN.to_vec(),
+                            |engine| chain(engine, &replica, tap),
+                        );
+                        let waterfall = Waterfall::new(&chain);
+                        falls.push((replica, waterfall));
+                    }
+                    Reading::Transaction { replica, points } => {
+                        falls
+                            .iter_mut()
+                            .find(|(name, _)| *name == replica)
+                            .unwrap()
+                            .1
+                            .record(&points);
+                    }
+                }
+            }
+            let stages: Vec<Option<Stages>> = falls
+                .iter()
+                .map(|(_, waterfall)| waterfall.stages())
+                .collect();
+            assert_eq!(
+                serde_json::to_value(stages).unwrap(),
+                case.calls("shape_ended")[0]["outcome"]["stages"],
+                "{}",
+                case.name
+            );
+        }
     }
 }

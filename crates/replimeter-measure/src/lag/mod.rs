@@ -7,6 +7,7 @@ mod collector;
 mod falls;
 mod methods;
 mod observer;
+mod part;
 mod script;
 mod seen;
 pub mod stages;
@@ -17,42 +18,23 @@ mod watcher;
 mod writer;
 
 use std::{
-    sync::{
-        Mutex,
-        atomic::{AtomicBool, Ordering},
-        mpsc,
-    },
+    sync::atomic::{AtomicBool, Ordering},
     thread,
     time::Duration,
 };
 
 use replimeter_model::{
     plan::{LagPlan, Method},
-    sample::{LagSample, Phase, Write},
+    sample::{LagSample, Write},
     stages::Stages,
     time::Nanos,
     warning::{Warning, WarningCode},
 };
-use replimeter_server::{
-    Node, ServerError, Session,
-    facts::Facts,
-    flavour::{waits, written::Written},
-};
+use replimeter_server::{Node, ServerError, Session, flavour::written::Written};
 use replimeter_stats::signed::SignedHistogram;
+use serde::{Deserialize, Serialize};
 
-use self::{
-    board::{Board, HaltOnDrop},
-    collector::{Collector, Ending},
-    falls::Fall,
-    observer::{Observer, arrival},
-    script::Script,
-    seen::SeenRows,
-    stamps::StampReader,
-    tap::Tap,
-    waiter::Waiter,
-    watcher::Watcher,
-    writer::{Outlets, Schedule, Writer},
-};
+use self::{collector::Ending, part::Part, script::Script};
 pub use self::{
     collector::Progress,
     methods::{Possible, possible},
@@ -62,7 +44,7 @@ use crate::{
     clock::Clock,
     preflight::Cluster,
     priority::prepare_measuring_thread,
-    table::{POINT_SELECT, payload},
+    table::{Held, POINT_SELECT, payload},
 };
 
 /// Bytes that a packet needs beside the payload.
@@ -85,7 +67,7 @@ struct Slot {
 }
 
 /// How two methods differ on one row.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Compared {
     /// The replica's index in the target.
     pub replica: usize,
@@ -99,30 +81,39 @@ pub struct Compared {
     pub difference: Nanos,
 }
 
+/// What happens in the course of a run.
+#[derive(Clone, Copy, Debug)]
+pub enum Event<'a> {
+    /// A sample; they come in no particular order of replicas.
+    Sample(&'a LagSample),
+    /// How two methods differ on a row that all of them saw.
+    Compared(&'a Compared),
+    /// How far the run is, a few times a second.
+    Progress(&'a Progress),
+}
+
 /// What the caller does with the run as it goes.
 pub struct Listener<'a> {
-    /// Takes each sample, in no particular order of replicas.
-    pub sample: &'a mut dyn FnMut(&LagSample) -> Result<(), String>,
-    /// Takes word of how methods differ on a row that all of them saw.
-    pub compared: &'a mut dyn FnMut(&Compared),
-    /// Takes word of how far the run is, a few times a second.
-    pub progress: &'a mut dyn FnMut(Progress),
+    /// Takes every event; an error ends the run.
+    pub on: &'a mut dyn FnMut(Event<'_>) -> Result<(), String>,
     /// Becomes true when the user wants the run to end.
     pub stop: &'a AtomicBool,
 }
 
 /// How a run ended and what is not in its samples.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Outcome {
     /// Largest payload that every server accepts, in bytes; larger ones were cut.
     pub size_limit: u64,
-    /// The id that a following run on the same table begins with.
-    pub next_id: u64,
+    /// The rows that the table may hold, for a following run on it.
+    #[serde(skip)]
+    pub held: Held,
     /// Counted rounds that were written.
     pub rounds: u64,
     /// Whether the user ended it.
     pub interrupted: bool,
     /// What ended it early.
+    #[serde(skip)]
     pub failure: Option<MeasureError>,
     /// Round trips of a point select on the otherwise idle primary.
     pub point_select: SignedHistogram,
@@ -166,8 +157,24 @@ fn yardstick_row(number: u64, rows: std::ops::Range<u64>) -> u64 {
     rows.start + number.wrapping_mul(7919) % (rows.end - rows.start).max(1)
 }
 
-/// Round trips of one prepared select of one row by its primary key.
+/// Round trips of one prepared select of one row by its primary key, on a thread of its own, since it takes
+/// real-time priority as the observer does.
 fn point_selects(
+    clock: &Clock,
+    node: &Node,
+    rows: std::ops::Range<u64>,
+    real_time: bool,
+    stop: &AtomicBool,
+) -> Result<SignedHistogram, MeasureError> {
+    let trips = thread::scope(|scope| {
+        scope
+            .spawn(|| select_points(clock, node, rows, real_time, stop))
+            .join()
+    });
+    Ok(trips.map_err(|_| MeasureError::Thread)??)
+}
+
+fn select_points(
     clock: &Clock,
     node: &Node,
     rows: std::ops::Range<u64>,
@@ -215,8 +222,8 @@ pub fn check_stages(cluster: &mut Cluster, plan: &LagPlan) -> Result<(), ServerE
         })
 }
 
-/// Measures. The table must be there; see [`crate::table::ProbeTable`]. Rows get ids
-/// from `first_id` on: 1 for a new table, and what the outcome says for another run on it.
+/// Measures. The table must be there; see [`crate::table::ProbeTable`]. It may hold the rows
+/// `held`: the default for a new table, and what the outcome says for another run on it.
 ///
 /// The run has two parts: the *floor*, in which the primary is observed as if it
 /// were its own replica, and the measurement proper. Without replicas the
@@ -229,7 +236,7 @@ pub fn run(
     cluster: &mut Cluster,
     plan: &LagPlan,
     possible: &Possible,
-    first_id: u64,
+    mut held: Held,
     clock: &Clock,
     listener: &mut Listener<'_>,
 ) -> Result<Outcome, MeasureError> {
@@ -237,22 +244,18 @@ pub fn run(
     let limit = clamp(cluster, plan, &mut warnings);
     let bytes = payload(plan.largest_size().min(limit));
     let answer = plan.timeout.0 + ANSWER_MARGIN;
-    let node = |node: &Node| Node {
+    let patient = |node: &Node| Node {
         answer,
         ..node.clone()
     };
-    let primary = node(&cluster.primary.node);
-    let replicas: Vec<Node> = cluster
-        .replicas
-        .iter()
-        .map(|replica| node(&replica.server.node))
-        .collect();
+    let primary = patient(&cluster.primary.node);
+    let replicas: Vec<Node> = cluster.replica_nodes().iter().map(patient).collect();
     let mut outcome = Outcome {
         warnings,
         size_limit: limit,
         ..Outcome::default()
     };
-    let mut next_id = first_id;
+    let first_id = held.ids.end;
     let mut part = |script: Script,
                     observed: &[Node],
                     cluster: &mut Cluster,
@@ -267,7 +270,7 @@ pub fn run(
             clock,
             plan,
         };
-        let ending = part.run(script, &mut next_id, cluster, listener)?;
+        let ending = part.run(script, &mut held, cluster, listener)?;
         absorb(outcome, ending);
         Ok::<bool, MeasureError>(outcome.failure.is_none() && !outcome.interrupted)
     };
@@ -279,50 +282,29 @@ pub fn run(
     } else {
         replicas.as_slice()
     };
-    part(Script::proof(), observed, cluster, &mut outcome, listener)?;
-    if let Some(failure) = outcome.failure {
-        return Err(failure);
-    }
-    if outcome.interrupted {
-        return Err(MeasureError::Interrupted);
+    if !part(Script::proof(), observed, cluster, &mut outcome, listener)? {
+        return Err(outcome.failure.unwrap_or(MeasureError::Interrupted));
     }
     // From here on there is something to keep, whatever happens.
     let mut rest = || -> Result<(), MeasureError> {
         if plan.floor_rounds > 0 {
-            if !part(
-                Script::floor(plan),
-                null_replica,
-                cluster,
-                &mut outcome,
-                listener,
-            )? {
+            let floor = Script::floor(plan);
+            if !part(floor, null_replica, cluster, &mut outcome, listener)? {
                 return Ok(());
             }
-            // On a thread of its own, since it takes real-time priority as the observer does.
             let rows = first_id + 1..first_id + 1 + plan.floor_rounds * 2;
-            let stop = listener.stop;
-            let trips = thread::scope(|scope| {
-                scope
-                    .spawn(|| point_selects(clock, &primary, rows, plan.real_time, stop))
-                    .join()
-            });
-            outcome.point_select = trips.map_err(|_| MeasureError::Thread)??;
+            outcome.point_select =
+                point_selects(clock, &primary, rows, plan.real_time, listener.stop)?;
         }
-        part(
-            Script::measure(plan),
-            observed,
-            cluster,
-            &mut outcome,
-            listener,
-        )?;
-        Ok(())
+        let measure = Script::measure(plan);
+        part(measure, observed, cluster, &mut outcome, listener).map(drop)
     };
     match rest() {
         Ok(()) => {}
         Err(MeasureError::Interrupted) => outcome.interrupted = true,
         Err(error) => outcome.failure = Some(error),
     }
-    outcome.next_id = next_id;
+    outcome.held = held;
     Ok(outcome)
 }
 
@@ -335,339 +317,4 @@ fn absorb(outcome: &mut Outcome, ending: Ending) {
     outcome.measured = outcome.measured + ending.measured;
     outcome.warnings.extend(ending.warnings);
     outcome.stages.extend(ending.stages);
-}
-
-/// One part of a run: a script of writes, and who is observed meanwhile.
-struct Part<'a> {
-    primary: &'a Node,
-    observed: &'a [Node],
-    possible: &'a Possible,
-    bytes: &'a [u8],
-    limit: u64,
-    clock: &'a Clock,
-    plan: &'a LagPlan,
-}
-
-/// Everything of a part that is connected and prepared, before the first write.
-#[derive(Default)]
-struct Prepared {
-    writers: Vec<Writer>,
-    observers: Vec<Observer>,
-    /// For each slot of the method `wait`: its connections.
-    waiters: Vec<(usize, Vec<Waiter>)>,
-    taps: Vec<Tap>,
-    stamps: Vec<StampReader>,
-    watchers: Vec<Watcher>,
-    falls: Vec<Fall>,
-}
-
-impl Part<'_> {
-    /// Who is observed how: the floor's null replica is the primary, on which a stamp
-    /// would be compared with itself.
-    fn slots(&self, phase: Phase) -> Vec<Slot> {
-        let methods = self
-            .possible
-            .methods
-            .iter()
-            .filter(|method| phase != Phase::Floor || !method.stamps());
-        let methods: Vec<Method> = methods.copied().collect();
-        (0..self.observed.len())
-            .flat_map(|replica| {
-                methods.iter().map(move |method| Slot {
-                    replica,
-                    method: *method,
-                })
-            })
-            .collect()
-    }
-
-    /// The facts of an observed server.
-    fn facts<'c>(&self, phase: Phase, replica: usize, cluster: &'c Cluster) -> &'c Facts {
-        match (phase, cluster.replicas.get(replica)) {
-            (Phase::Floor, _) | (_, None) => &cluster.primary.facts,
-            (_, Some(replica)) => &replica.server.facts,
-        }
-    }
-
-    fn prepare(
-        &self,
-        slots: &[Slot],
-        script: &Script,
-        next_id: u64,
-        cluster: &mut Cluster,
-        stop: &AtomicBool,
-    ) -> Result<Prepared, MeasureError> {
-        let phase = script.phase();
-        let mut prepared = Prepared::default();
-        let patience = self.plan.timeout.0 + delay_of(cluster);
-        for (replica, node) in self.observed.iter().enumerate() {
-            let facts = self.facts(phase, replica, cluster);
-            let mut session = Some(arrival(
-                node,
-                &facts.identity(),
-                next_id - 1,
-                patience,
-                stop,
-            )?);
-            for (index, slot) in slots
-                .iter()
-                .enumerate()
-                .filter(|(_, slot)| slot.replica == replica)
-            {
-                match slot.method {
-                    Method::Poll => prepared.observers.extend(
-                        session
-                            .take()
-                            .map(|session| Observer::new(session, index))
-                            .transpose()?,
-                    ),
-                    Method::Wait => {
-                        let galera = cluster.primary.galera.is_some();
-                        let null = phase == Phase::Floor || cluster.replicas.is_empty();
-                        let for_nothing = null && !waits::on_the_writer(facts.engine, galera);
-                        // Rows that follow one another closely must not wait for each other's verifying reads.
-                        let connections = if script.every().is_some() {
-                            self.writers(phase) + 1
-                        } else {
-                            self.writers(phase)
-                        };
-                        let waiters =
-                            (0..connections).map(|_| Waiter::open(node, facts, index, for_nothing));
-                        prepared
-                            .waiters
-                            .push((index, waiters.collect::<Result<_, _>>()?));
-                    }
-                    Method::Tap => prepared.taps.push(Tap::open(node, facts, replica + 1)?),
-                    Method::Stamp | Method::StampUdf => {}
-                }
-            }
-            let stamping = slots
-                .iter()
-                .enumerate()
-                .filter(|(_, slot)| slot.replica == replica && slot.method.stamps());
-            let stamping: Vec<(usize, Method)> =
-                stamping.map(|(index, slot)| (index, slot.method)).collect();
-            if let (false, Some(checked)) = (stamping.is_empty(), cluster.replicas.get(replica)) {
-                let (surveyed, last, federated) =
-                    (&checked.server, next_id - 1, self.plan.federated);
-                let reader = StampReader::open(
-                    self.primary,
-                    node,
-                    surveyed,
-                    self.clock,
-                    stamping,
-                    last,
-                    federated,
-                )?;
-                prepared.stamps.push(reader);
-            }
-        }
-        if !prepared.taps.is_empty() {
-            prepared
-                .taps
-                .push(Tap::open(self.primary, &cluster.primary.facts, 0)?);
-        }
-        self.prepare_stages(slots, phase, cluster, &mut prepared)?;
-        let gtids = !prepared.watchers.is_empty()
-            || slots
-                .iter()
-                .any(|slot| matches!(slot.method, Method::Wait | Method::Tap));
-        for _ in 0..self.writers(phase) {
-            let stamps = self.possible.stamps.as_ref();
-            let writer = Writer::open(
-                self.primary,
-                &cluster.primary.facts,
-                stamps,
-                gtids,
-                self.plan.real_time,
-            )?;
-            prepared.writers.push(writer);
-        }
-        Ok(prepared)
-    }
-
-    /// Prepares to observe the stages of each replica's transactions.
-    fn prepare_stages(
-        &self,
-        slots: &[Slot],
-        phase: Phase,
-        cluster: &Cluster,
-        prepared: &mut Prepared,
-    ) -> Result<(), MeasureError> {
-        if !self.plan.stages || phase != Phase::Measure {
-            return Ok(());
-        }
-        for (index, checked) in cluster.replicas.iter().enumerate() {
-            let poll = |slot: &Slot| {
-                *slot
-                    == Slot {
-                        replica: index,
-                        method: Method::Poll,
-                    }
-            };
-            let Some(slot) = slots.iter().position(poll) else {
-                continue;
-            };
-            if cluster.primary.galera.is_some() {
-                prepared.falls.push(Fall::galera());
-                continue;
-            }
-            let facts = [&cluster.primary.facts, &checked.server.facts];
-            let watcher = Watcher::open(
-                [self.primary, &self.observed[index]],
-                facts,
-                index,
-                slot,
-                self.clock,
-            )?;
-            let tap = self.possible.methods.contains(&Method::Tap);
-            let name = &checked.server.node.name;
-            prepared.falls.push(Fall::new(
-                checked.server.facts.engine,
-                name,
-                tap,
-                watcher.clocks(),
-            ));
-            prepared.watchers.push(watcher);
-        }
-        Ok(())
-    }
-
-    /// Connections that write: the floor has one, whatever the plan says.
-    fn writers(&self, phase: Phase) -> usize {
-        if phase == Phase::Measure {
-            usize::try_from(self.plan.writers).unwrap_or(1)
-        } else {
-            1
-        }
-    }
-
-    fn run(
-        &self,
-        script: Script,
-        next_id: &mut u64,
-        cluster: &mut Cluster,
-        listener: &mut Listener<'_>,
-    ) -> Result<Ending, MeasureError> {
-        let phase = script.phase();
-        let slots = self.slots(phase);
-        let last = *next_id - 1;
-        let board = Board::new(slots.len(), last);
-        // Everything is connected and prepared before the first write.
-        let prepared = self.prepare(&slots, &script, *next_id, cluster, listener.stop)?;
-        let (sighted, sightings) = mpsc::channel();
-        let (words, writes) = mpsc::channel();
-        let schedule = Schedule::new(
-            &script,
-            self.clock,
-            &board,
-            self.bytes,
-            self.limit,
-            prepared.writers.len(),
-            *next_id,
-        );
-        let waiting: Vec<Mutex<SeenRows>> = prepared
-            .waiters
-            .iter()
-            .map(|_| Mutex::new(SeenRows::new(last)))
-            .collect();
-        let (clock, real_time) = (self.clock, self.plan.real_time);
-        let ending = thread::scope(|scope| {
-            let halt = HaltOnDrop(&board);
-            let board = &board;
-            let mut threads = Vec::new();
-            for observer in prepared.observers {
-                let sighted = sighted.clone();
-                threads.push(scope.spawn(move || observer.run(clock, board, real_time, &sighted)));
-            }
-            for tap in prepared.taps {
-                let sighted = sighted.clone();
-                threads.push(scope.spawn(move || tap.run(clock, board, real_time, &sighted)));
-            }
-            for watcher in prepared.watchers {
-                let sighted = sighted.clone();
-                threads.push(scope.spawn(move || watcher.run(clock, board, real_time, &sighted)));
-            }
-            for reader in prepared.stamps {
-                let sighted = sighted.clone();
-                threads.push(scope.spawn(move || reader.run(clock, board, &sighted)));
-            }
-            let mut outlets = Outlets {
-                words,
-                waiters: Vec::new(),
-            };
-            for ((_, waiters), seen) in prepared.waiters.into_iter().zip(&waiting) {
-                let mut turns = Vec::new();
-                for waiter in waiters {
-                    let (row, rows) = mpsc::channel();
-                    turns.push(row);
-                    let sighted = sighted.clone();
-                    threads.push(
-                        scope.spawn(move || {
-                            waiter.run(clock, board, real_time, &rows, seen, &sighted)
-                        }),
-                    );
-                }
-                outlets.waiters.push(turns);
-            }
-            drop(sighted);
-            let schedule = &schedule;
-            let writers: Vec<_> = prepared
-                .writers
-                .into_iter()
-                .map(|writer| {
-                    let outlets = outlets.clone();
-                    scope.spawn(move || writer.run(schedule, &outlets))
-                })
-                .collect();
-            drop(outlets);
-            if let Some(first) = writers.first() {
-                board.set_writer(first.thread().clone());
-            }
-            let collector = Collector::new(
-                board,
-                clock,
-                self.plan,
-                &slots,
-                prepared.falls,
-                last,
-                &script,
-            );
-            let mut ending = collector.run(&writes, &sightings, cluster, listener);
-            // The observers end when the board says so, the writers too.
-            drop(halt);
-            let failed = |threads: Vec<thread::ScopedJoinHandle<'_, _>>| {
-                threads
-                    .into_iter()
-                    .filter_map(|thread| joined(thread.join()).err())
-                    .collect::<Vec<MeasureError>>()
-            };
-            let (writers, observers) = (failed(writers), failed(threads));
-            *next_id = schedule.next_id();
-            // Whoever ended the run does not care what a frozen server had to say.
-            if !ending.interrupted {
-                // The first cause is the collector's own, then the writers', then the observers'.
-                ending.failure = ending
-                    .failure
-                    .or(writers.into_iter().chain(observers).next());
-            }
-            ending
-        });
-        Ok(ending)
-    }
-}
-
-/// What a measuring thread came to; a panic in it is an error here.
-fn joined<T>(ended: thread::Result<Result<T, ServerError>>) -> Result<T, MeasureError> {
-    Ok(ended.map_err(|_| MeasureError::Thread)??)
-}
-
-/// The longest configured delay of all replicas.
-fn delay_of(cluster: &Cluster) -> Duration {
-    cluster
-        .replicas
-        .iter()
-        .map(crate::preflight::CheckedReplica::delay)
-        .max()
-        .unwrap_or_default()
 }

@@ -1,33 +1,28 @@
 //! Reads a replica in a tight loop and brackets the moment each row appears.
 
 use std::{
-    sync::{
-        atomic::{AtomicBool, Ordering},
-        mpsc::Sender,
-    },
+    sync::{atomic::AtomicBool, mpsc::Sender},
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use mysql::{Statement, prelude::Queryable};
 use replimeter_model::{
     sample::{Beside, Sighting},
     time::Nanos,
-    warning::Warning,
 };
 use replimeter_server::{
-    ErrorKind, Node, ServerError, Session,
-    binlog::Gtid,
-    error::code,
-    facts::{Facts, Identity},
-    flavour::sync_reads::conflict,
+    Node, ServerError, Session, facts::Identity, flavour::sync_reads::conflict,
 };
 
-use super::{board::Board, seen::SeenRows, watcher::Told};
+use super::{
+    board::Board,
+    seen::{Seen, SeenRows},
+};
 use crate::{
     MeasureError,
     clock::Clock,
-    table::{POINT_SELECT, UNSEEN},
+    table::{self, POINT_SELECT, UNSEEN},
 };
 
 /// How long an idle observer sleeps before it looks at the board again.
@@ -43,32 +38,10 @@ pub(super) struct Observer {
     slot: usize,
 }
 
-/// What an observer tells the collector.
-pub(super) enum Seen {
-    /// A row that was seen: which replica and method is the slot.
-    Row { slot: usize, sighting: Sighting },
-    /// A transaction in a binary log: stream 0 is the primary's, then the replicas'.
-    Arrived {
-        stream: usize,
-        gtid: Gtid,
-        at: Nanos,
-    },
-    /// A row that is there, and whose time cannot be told.
-    Untold { slot: usize, seq: u64 },
-    /// How far single transactions have come.
-    Told(Box<Told>),
-    /// Something that the reader of the report must know.
-    Odd(Warning),
-    /// A point select, for the yardstick.
-    PointSelect { began: Nanos, ended: Nanos },
-}
-
-/// Connects and waits until the table, and every row up to `last`, has arrived: what
-/// came before is not to be measured.
+/// Connects and waits until the table, and every row up to `last`, has arrived.
 ///
 /// # Errors
-/// When they do not arrive within `patience`, the address leads to another server
-/// than it did before, or the user ends the run.
+/// As of [`table::arrival`].
 pub(super) fn arrival(
     node: &Node,
     identity: &Identity,
@@ -76,44 +49,17 @@ pub(super) fn arrival(
     patience: Duration,
     stop: &AtomicBool,
 ) -> Result<Session, MeasureError> {
-    let mut session = Session::open(node)?;
-    let facts = Facts::read(&mut session)?;
-    if facts.identity() != *identity {
-        let cause = format!(
-            "two connections reached different ones ({} and {})",
-            identity.place,
-            facts.identity().place
-        );
-        return Err(session
-            .unfit(
-                "is not always the same server",
-                cause,
-                "name the servers behind the balancer themselves",
-            )
-            .into());
-    }
-    let deadline = Instant::now() + patience;
-    loop {
-        match arrived(&mut session, last) {
-            Ok(true) => break,
-            Ok(false) => {}
-            Err(ServerError {
-                kind: ErrorKind::Statement(code::NO_SUCH_TABLE | code::UNKNOWN_SCHEMA),
-                ..
-            }) => {}
-            // A member of a cluster that makes the table just now.
-            Err(error) if conflict(&error) => {}
-            Err(error) => return Err(error.into()),
-        }
-        if stop.load(Ordering::Relaxed) {
-            return Err(MeasureError::Interrupted);
-        }
-        if Instant::now() >= deadline {
-            return Err(never_arrived(&session, last, patience).into());
-        }
-        thread::sleep(Duration::from_millis(1));
-    }
-    Ok(session)
+    let what = if last == 0 {
+        "the table made on the primary".to_owned()
+    } else {
+        format!("row {last}, written on the primary,")
+    };
+    let sql = format!("SELECT COUNT(*) FROM `replimeter`.`lag_probe` WHERE id = {last}");
+    let hint = "is the replica far behind, or its address another server's? --timeout sets how long it is waited for";
+    table::arrival(node, identity, patience, stop, [&what, hint], |session| {
+        let found = session.value(DOING, &sql)?;
+        Ok(last == 0 || found.as_deref() == Some("1"))
+    })
 }
 
 impl Observer {
@@ -201,28 +147,6 @@ impl Observer {
         }
         Ok(())
     }
-}
-
-/// Whether the table is there, and the row `last` in it, if any was written.
-fn arrived(session: &mut Session, last: u64) -> Result<bool, ServerError> {
-    let found = session.value(
-        DOING,
-        &format!("SELECT COUNT(*) FROM `replimeter`.`lag_probe` WHERE id = {last}"),
-    )?;
-    Ok(last == 0 || found.as_deref() == Some("1"))
-}
-
-fn never_arrived(session: &Session, last: u64, patience: Duration) -> ServerError {
-    let what = if last == 0 {
-        "the table made on the primary".to_owned()
-    } else {
-        format!("row {last}, written on the primary,")
-    };
-    session.unfit(
-        "does not replicate",
-        format!("{what} did not arrive within {} s", patience.as_secs_f64()),
-        "is the replica far behind, or its address another server's? --timeout sets how long it is waited for",
-    )
 }
 
 /// Turns reads into brackets.

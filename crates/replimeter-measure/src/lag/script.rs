@@ -9,8 +9,6 @@ use replimeter_model::{
 
 /// Pace of the floor's rounds: fast, but with the observer back in its loop.
 const FLOOR_PACE: Pace = Pace::Every(Span::from_millis(2));
-/// Payload bytes after which the table is emptied between two rounds.
-pub(super) const EMPTY_AFTER: u64 = 64 << 20;
 
 /// One stretch of rows of one size.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -158,19 +156,15 @@ impl Script {
 
 #[cfg(test)]
 mod tests {
-    use replimeter_model::plan::{PlanFile, Work};
+    use replimeter_model::plan::{LagSettings, PlanFile, Section};
 
     use super::*;
 
     fn plan(lag: &str) -> LagPlan {
-        let plan = PlanFile::from_toml(&format!("command = 'lag'\n[lag]\n{lag}"))
-            .unwrap()
-            .resolve()
-            .unwrap();
-        let Work::Lag(plan) = plan.work else {
-            panic!("a plan for another command")
-        };
-        plan
+        let text = format!("command = 'lag'\n[lag]\n{lag}");
+        let file: PlanFile<LagSettings> =
+            PlanFile::from_toml(&text, &[Section::of::<LagSettings>()]).unwrap();
+        file.plan().unwrap().plan
     }
 
     #[test]

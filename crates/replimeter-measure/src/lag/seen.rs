@@ -1,6 +1,44 @@
-//! Rows seen so far, in any order.
+//! What the threads that watch replicas tell the collector, and which rows one has seen.
 
 use std::collections::BTreeSet;
+
+use replimeter_model::{sample::Sighting, time::Nanos, warning::Warning};
+use replimeter_server::{binlog::Gtid, flavour::stages::Answer};
+
+use super::stages::ServerClock;
+
+/// What an observer tells the collector.
+pub(super) enum Seen {
+    /// A row that was seen: which replica and method is the slot.
+    Row { slot: usize, sighting: Sighting },
+    /// A transaction in a binary log: stream 0 is the primary's, then the replicas'.
+    Arrived {
+        stream: usize,
+        gtid: Gtid,
+        at: Nanos,
+    },
+    /// A row that is there, and whose time cannot be told.
+    Untold { slot: usize, seq: u64 },
+    /// How far single transactions have come.
+    Told(Box<Told>),
+    /// Something that the reader of the report must know.
+    Odd(Warning),
+    /// A point select, for the yardstick.
+    PointSelect { began: Nanos, ended: Nanos },
+}
+
+/// The clocks of the primary and of the replica.
+pub(super) type Clocks = [ServerClock; 2];
+
+/// What the replica said, between which moments, and how the clocks stood.
+pub(super) struct Told {
+    /// Which replica, from 0.
+    pub(super) replica: usize,
+    pub(super) began: Nanos,
+    pub(super) ended: Nanos,
+    pub(super) answer: Answer,
+    pub(super) clocks: Clocks,
+}
 
 /// Every row up to `low`, and some above.
 #[derive(Clone, Debug)]

@@ -11,7 +11,10 @@ use replimeter_model::{
 };
 use replimeter_server::{Node, ServerError, Session};
 
-use super::{board::Board, observer::Seen, seen::SeenRows};
+use super::{
+    board::Board,
+    seen::{Seen, SeenRows},
+};
 use crate::{
     clock::Clock,
     offset::ServerClock,
@@ -40,6 +43,7 @@ pub(super) struct StampReader {
     /// The slots of the methods that stamp.
     slots: Vec<(usize, Method)>,
     seen: SeenRows,
+    every: Nanos,
 }
 
 fn told(clock: Option<ServerClock>, session: &Session) -> Result<ServerClock, ServerError> {
@@ -47,7 +51,8 @@ fn told(clock: Option<ServerClock>, session: &Session) -> Result<ServerClock, Se
 }
 
 impl StampReader {
-    /// Connects and measures both clocks.
+    /// Connects and measures both clocks. When `paced`, the next row waits for the stamps of the last one.
+    #[expect(clippy::too_many_arguments, reason = "each is of another kind")]
     pub(super) fn open(
         primary: &Node,
         replica: &Node,
@@ -56,6 +61,7 @@ impl StampReader {
         slots: Vec<(usize, Method)>,
         last: u64,
         federated: bool,
+        paced: bool,
     ) -> Result<Self, ServerError> {
         let (mut ours, mut theirs) = (Session::open(primary)?, Session::open(replica)?);
         let clocks = [
@@ -74,6 +80,7 @@ impl StampReader {
             federated,
             slots,
             seen: SeenRows::new(last),
+            every: if paced { FIRST } else { EVERY },
         })
     }
 
@@ -108,7 +115,7 @@ impl StampReader {
                 continue;
             }
             let few = sent - begun < FEW || board.finished();
-            next_read = now + if few { FIRST } else { EVERY };
+            next_read = now + if few { FIRST } else { self.every };
             if now >= next_look {
                 next_look = now + EVERY;
                 self.look_at_the_clocks(clock, sighted)?;
@@ -138,9 +145,7 @@ impl StampReader {
                 let _ = sighted.send(Seen::Odd(Warning::new(
                     WarningCode::ClockStepped,
                     format!(
-                        "{} ({}): its clock was set by {:.6} s (± {:.0} µs) during the run; stamps from about then cannot be placed and are in no figure",
-                        session.name(),
-                        session.address(),
+                        "{session}: its clock was set by {:.6} s (± {:.0} µs) during the run; stamps from about then cannot be placed and are in no figure",
                         step.by.as_micros() / 1e6,
                         step.bound.as_micros()
                     ),

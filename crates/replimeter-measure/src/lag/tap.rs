@@ -11,7 +11,7 @@ use replimeter_server::{
     facts::Facts,
 };
 
-use super::{board::Board, observer::Seen};
+use super::{board::Board, seen::Seen};
 use crate::{clock::Clock, preflight::Cluster};
 
 /// One server's binary log.

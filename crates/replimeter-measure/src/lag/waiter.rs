@@ -2,7 +2,7 @@
 
 use std::{
     sync::{
-        Mutex, PoisonError,
+        Mutex,
         mpsc::{Receiver, RecvTimeoutError, Sender},
     },
     thread,
@@ -20,8 +20,12 @@ use replimeter_server::{
     flavour::{sync_reads::conflict, waits::Wait},
 };
 
-use super::{board::Board, observer::Seen, seen::SeenRows, writer::WrittenRow};
-use crate::{clock::Clock, table::POINT_SELECT};
+use super::{
+    board::Board,
+    seen::{Seen, SeenRows},
+    writer::WrittenRow,
+};
+use crate::{clock::Clock, sync::lock, table::POINT_SELECT};
 
 /// How long the server is asked to wait before the board is looked at again.
 const SECONDS: u32 = 1;
@@ -128,7 +132,7 @@ impl Waiter {
                 sighting,
             });
             let low = {
-                let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut seen = lock(seen);
                 seen.insert(row.seq);
                 seen.low()
             };

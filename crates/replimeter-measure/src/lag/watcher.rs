@@ -3,13 +3,13 @@
 use std::{sync::mpsc::Sender, thread, time::Duration};
 
 use replimeter_model::time::Nanos;
-use replimeter_server::{
-    Node, ServerError, Session,
-    facts::Facts,
-    flavour::stages::{Answer, StageSource},
-};
+use replimeter_server::{Node, ServerError, Session, facts::Facts, flavour::stages::StageSource};
 
-use super::{board::Board, observer::Seen, stages::ServerClock};
+use super::{
+    board::Board,
+    seen::{Clocks, Seen, Told},
+    stages::ServerClock,
+};
 use crate::{clock::Clock, offset};
 
 /// How often both clocks are measured again.
@@ -18,19 +18,6 @@ const LOOK: Nanos = Nanos(1_000_000_000);
 const AFTER: Nanos = Nanos(2_000_000);
 /// How long it sleeps while nothing is under way.
 const NAP: Duration = Duration::from_micros(500);
-
-/// The clocks of the primary and of the replica.
-pub(super) type Clocks = [ServerClock; 2];
-
-/// What the replica said, between which moments, and how the clocks stood.
-pub(super) struct Told {
-    /// Which replica, from 0.
-    pub(super) replica: usize,
-    pub(super) began: Nanos,
-    pub(super) ended: Nanos,
-    pub(super) answer: Answer,
-    pub(super) clocks: Clocks,
-}
 
 /// Watches one replica.
 pub(super) struct Watcher {

@@ -21,14 +21,14 @@ use replimeter_server::{Node, ServerError, Session, facts::Facts, flavour::writt
 
 use super::{
     board::Board,
-    script::{EMPTY_AFTER, Script, Step},
+    script::{Script, Step},
 };
 use crate::{
     clock::Clock,
     pacing::wait_until,
     priority::prepare_measuring_thread,
     stamp::{self, Stamps},
-    table::{EMPTY, INSERT},
+    table::{Held, INSERT, remove_rows},
 };
 
 /// How long before a scheduled write the observers begin to read tightly, so
@@ -140,13 +140,16 @@ pub(super) struct Schedule<'a> {
     turns: AtomicU64,
     /// Held for reading while a row is written, for writing while the table is emptied.
     beats: RwLock<Beats>,
-    payload_since_empty: AtomicU64,
+    /// The first row that the table may hold.
+    held_from: AtomicU64,
+    /// Bytes of the payloads that it may hold.
+    held_bytes: AtomicU64,
     /// When the first counted row was intended.
     counted_since: AtomicI64,
 }
 
 impl<'a> Schedule<'a> {
-    /// The rows' ids begin with `next_id`; sizes are cut to `limit`.
+    /// The rows' ids follow those that the table holds; sizes are cut to `limit`.
     pub(super) fn new(
         script: &'a Script,
         clock: &'a Clock,
@@ -154,7 +157,7 @@ impl<'a> Schedule<'a> {
         bytes: &'a [u8],
         limit: u64,
         writers: usize,
-        next_id: u64,
+        held: &Held,
     ) -> Self {
         Self {
             every: script.every(),
@@ -164,20 +167,30 @@ impl<'a> Schedule<'a> {
             bytes,
             limit,
             writers: AtomicUsize::new(writers),
-            next_id: AtomicU64::new(next_id),
+            next_id: AtomicU64::new(held.ids.end),
             turns: AtomicU64::new(0),
             beats: RwLock::new(Beats {
                 base: clock.now() + LEAD + LEAD,
                 from: 0,
             }),
-            payload_since_empty: AtomicU64::new(0),
+            held_from: AtomicU64::new(held.ids.start),
+            held_bytes: AtomicU64::new(held.bytes),
             counted_since: AtomicI64::new(i64::MAX),
         }
     }
 
     /// The id that the next row would have.
-    pub(super) fn next_id(&self) -> u64 {
+    fn next_id(&self) -> u64 {
         self.next_id.load(Ordering::Acquire)
+    }
+
+    /// The rows that the table may hold.
+    pub(super) fn held(&self) -> Held {
+        let from = self.held_from.load(Ordering::Acquire);
+        Held {
+            ids: from..self.next_id(),
+            bytes: self.held_bytes.load(Ordering::Acquire),
+        }
     }
 
     /// The last writer says that nothing more is sent.
@@ -221,7 +234,7 @@ impl Run<'_> {
         let schedule = self.schedule;
         let (clock, board) = (schedule.clock, schedule.board);
         while !board.writer_halted() {
-            if schedule.payload_since_empty.load(Ordering::Acquire) >= EMPTY_AFTER {
+            if schedule.held().full() {
                 self.empty_if_due()?;
             }
             let held = schedule
@@ -324,9 +337,7 @@ impl Run<'_> {
             .exec_drop(&self.writer.statement, values);
         let ack = clock.now();
         result.map_err(|error| self.writer.session.error(DOING, &error))?;
-        self.schedule
-            .payload_since_empty
-            .fetch_add(size, Ordering::AcqRel);
+        self.schedule.held_bytes.fetch_add(size, Ordering::AcqRel);
         if !matches!(phase, Phase::WarmUp | Phase::Settle) {
             self.schedule
                 .counted_since
@@ -385,7 +396,7 @@ impl Run<'_> {
         let Some((step, _)) = schedule.script.turn(turn) else {
             return Ok(());
         };
-        if schedule.payload_since_empty.load(Ordering::Acquire) < EMPTY_AFTER {
+        if !schedule.held().full() {
             return Ok(());
         }
         schedule.wait_until_seen();
@@ -402,12 +413,18 @@ impl Run<'_> {
     /// Empties the table, and waits until a small row behind that is seen
     /// everywhere: what the emptying costs the replicas is no lag of ours.
     fn empty(&mut self, step: &Step) -> Result<(), ServerError> {
-        self.writer.session.run("cannot empty the table", EMPTY)?;
-        self.write(step, Phase::Settle, 0, 1, self.schedule.clock.now())?;
-        self.schedule.wait_until_seen();
-        self.schedule
-            .payload_since_empty
-            .store(0, Ordering::Release);
+        let schedule = self.schedule;
+        let held = schedule.held();
+        remove_rows(&mut self.writer.session, held.ids.clone(), || {
+            schedule.board.writer_halted()
+        })?;
+        if schedule.board.writer_halted() {
+            return Ok(());
+        }
+        schedule.held_from.store(held.ids.end, Ordering::Release);
+        schedule.held_bytes.store(0, Ordering::Release);
+        self.write(step, Phase::Settle, 0, 1, schedule.clock.now())?;
+        schedule.wait_until_seen();
         Ok(())
     }
 }

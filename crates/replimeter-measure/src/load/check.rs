@@ -1,11 +1,12 @@
 //! Whether servers can bear a load by itself; reads only.
 
-use replimeter_server::{ServerError, Session};
+use replimeter_server::{ServerError, Session, source::Member};
 
 use crate::{
+    SCHEMA,
     preflight::{CheckedReplica, Cluster},
-    survey::{Declared, Relation, not_running, read_each, relate},
-    table::{SCHEMA, take_lock},
+    survey::{Relation, not_running, read_each, relate},
+    table::take_lock,
 };
 
 /// Connects to every server and finds out how they hang together. One alone will do,
@@ -13,7 +14,7 @@ use crate::{
 ///
 /// # Errors
 /// On the first thing that forbids a load, naming the server, the cause and what to try.
-pub fn check(declared: &[Declared]) -> Result<Cluster, ServerError> {
+pub fn check(declared: &[Member]) -> Result<Cluster, ServerError> {
     let servers = read_each(declared)?;
     let relations = relate(&servers, declared)?;
     let mut warnings = Vec::new();

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use replimeter_server::{Node, ServerError, Session};
 
-use super::fill::DOING;
+use super::FILLING;
 
 /// So little free space is none: servers keep some for themselves, and wait for more.
 const NONE_LEFT: u64 = 16 << 20;
@@ -21,7 +21,7 @@ impl Disk {
         if !node.endpoint.is_loopback() {
             return None;
         }
-        let folder = PathBuf::from(session.value(DOING, "SELECT @@datadir").ok()??);
+        let folder = PathBuf::from(session.value(FILLING, "SELECT @@datadir").ok()??);
         // Behind a tunnel, or in a container, the folder is another machine's.
         let disk = Self { folder };
         disk.folder.join("ibdata1").exists().then_some(disk)
@@ -40,7 +40,7 @@ impl Disk {
     pub(super) fn holds(&self, session: &Session, bytes: u64) -> Result<(), ServerError> {
         match self.free() {
             Some(free) if free < bytes => Err(session.unfit(
-                DOING,
+                FILLING,
                 format!(
                     "its disk has {} MB free ({}), and the data set takes {} MB, without logs and replicas",
                     free / 1_000_000,
@@ -57,7 +57,7 @@ impl Disk {
     pub(super) fn full(&self, session: &Session) -> Option<ServerError> {
         let free = self.free().filter(|free| *free < NONE_LEFT)?;
         Some(session.unfit(
-            DOING,
+            FILLING,
             format!(
                 "its disk is full: {:.1} MB are free ({}), and the server waits for space rather than answer",
                 free as f64 / 1e6,

@@ -1,15 +1,19 @@
-//! Latencies of a load while it runs, taken by whoever draws its course.
+//! What is seen of a load's threads while they run; latencies are taken by whoever draws
+//! its course.
 
-use std::sync::{
-    Arc, Mutex, PoisonError,
-    atomic::{AtomicI64, Ordering},
+use std::{
+    net::TcpStream,
+    sync::{
+        Arc, Mutex, MutexGuard,
+        atomic::{AtomicI64, AtomicU64, Ordering},
+    },
 };
 
 use replimeter_model::time::Nanos;
+use replimeter_server::wire::Channel;
 use replimeter_stats::signed::SignedHistogram;
 
-use super::worker::Seat;
-use crate::clock::Clock;
+use crate::{clock::Clock, sync::lock};
 
 /// The digits of a stretch's latencies: one percent, in a tenth of the memory of a thousandth.
 const DIGITS: u8 = 2;
@@ -42,11 +46,45 @@ impl Gauge {
     pub(super) fn ended(&self, latency: Option<Nanos>) {
         self.since.store(0, Ordering::Relaxed);
         if let Some(latency) = latency {
-            self.ended
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .record(latency);
+            lock(&self.ended).record(latency);
         }
+    }
+}
+
+/// What others see of a thread.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+pub(super) struct Seat {
+    /// Operations completed in the stretch, the uncounted among them.
+    pub(super) operations: AtomicU64,
+    pub(super) failed: AtomicU64,
+    pub(super) retries: AtomicU64,
+    /// The server's number of its connection, for whoever must end it.
+    pub(super) connection: AtomicU64,
+    /// Its socket, for whoever must end it when the server does not.
+    pub(super) socket: Mutex<Option<TcpStream>>,
+    /// Latencies of the last stretch, where somebody wants them.
+    pub(super) gauge: Option<Gauge>,
+}
+
+impl Seat {
+    /// Ends the connection from this side.
+    pub(super) fn cut(&self) {
+        if let Some(socket) = &*self.socket() {
+            let _ = socket.shutdown(std::net::Shutdown::Both);
+        }
+    }
+
+    fn socket(&self) -> MutexGuard<'_, Option<TcpStream>> {
+        lock(&self.socket)
+    }
+
+    pub(super) fn takes(&self, channel: &mut Channel) {
+        self.connection.store(
+            u64::from(channel.session().connection_id()),
+            Ordering::Release,
+        );
+        *self.socket() = channel.socket();
     }
 }
 
@@ -80,10 +118,7 @@ impl Gauges {
         let mut latency = SignedHistogram::new(DIGITS);
         let mut oldest: Option<i64> = None;
         for gauge in self.seats.iter().filter_map(|seat| seat.gauge.as_ref()) {
-            let ended = std::mem::replace(
-                &mut *gauge.ended.lock().unwrap_or_else(PoisonError::into_inner),
-                SignedHistogram::new(DIGITS),
-            );
+            let ended = std::mem::replace(&mut *lock(&gauge.ended), SignedHistogram::new(DIGITS));
             latency.merge(&ended);
             let since = gauge.since.load(Ordering::Relaxed);
             if since != 0 {

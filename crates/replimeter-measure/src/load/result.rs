@@ -1,6 +1,6 @@
 //! What the threads of one workload came to, and what a reader must know of it.
 
-use std::{thread, time::Duration};
+use std::time::Duration;
 
 use replimeter_model::{
     load::{ClientUse, LoadError, LoadRecord, NodeShare, OpenLoop, Rate, Retried},
@@ -9,6 +9,7 @@ use replimeter_model::{
 };
 use replimeter_server::ServerError;
 use replimeter_stats::{series::distribution, signed::SignedHistogram};
+use serde::{Deserialize, Serialize};
 
 /// The share of the client's limit from which on the client is the bottleneck.
 const LIMITED: f64 = 0.8;
@@ -16,7 +17,7 @@ const LIMITED: f64 = 0.8;
 const BUSY: f64 = 0.9;
 
 /// What a squad's stretch came to.
-#[derive(Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SquadResult {
     /// The workload's name.
     pub workload: String,
@@ -64,9 +65,12 @@ pub struct SquadResult {
     /// How long they were ready to run and had no core, together; `None` where the
     /// system does not tell.
     pub client_delay: Option<Duration>,
+    /// This machine's cores.
+    pub cores: usize,
     /// Empty questions answered per second before ([`super::Crew::measure_limit`]).
     pub limit_per_s: Option<f64>,
     /// What ended it early.
+    #[serde(skip)]
     pub failure: Option<ServerError>,
     /// Whether the user ended it.
     pub interrupted: bool,
@@ -110,7 +114,7 @@ impl SquadResult {
     #[must_use]
     pub fn client(&self) -> ClientUse {
         let seconds = self.counted.0 as f64 / 1e9;
-        let cores = thread::available_parallelism().map_or(1.0, |cores| cores.get() as f64);
+        let cores = self.cores as f64;
         let share = |of: f64, whole: f64| (whole > 0.0).then(|| of / whole);
         let statements_per_s = share(self.statements as f64, seconds);
         ClientUse {

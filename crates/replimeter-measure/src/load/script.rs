@@ -4,32 +4,12 @@
 use std::fmt::Write as _;
 
 use super::{
-    split::{Part, Statement, split},
+    split::{Part, ScriptError, Statement, split},
     value::{Draw, fill_text},
-    workload::excerpt,
 };
 
 /// The most bytes that one `{text:N}` may have.
 const LONGEST_TEXT: u64 = 1 << 20;
-
-/// Why a text is no workload.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("line {line}: {reason}")]
-pub struct ScriptError {
-    /// The line that it is about, from 1.
-    pub line: usize,
-    /// What is wrong with it.
-    pub reason: String,
-}
-
-impl ScriptError {
-    pub(super) fn at(line: usize, reason: impl Into<String>) -> Self {
-        Self {
-            line,
-            reason: reason.into(),
-        }
-    }
-}
 
 /// A piece of a statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -109,7 +89,7 @@ impl Template {
                 Piece::Thread => drop(write!(out, "{}", draw.thread)),
                 Piece::Pass => drop(write!(out, "{}", draw.pass)),
                 Piece::Random(low, high) => {
-                    drop(write!(out, "{}", draw.random.between(*low, *high)))
+                    let _ = write!(out, "{}", draw.random.between(*low, *high));
                 }
                 Piece::Text(length) => text(*length, draw, out),
             }
@@ -121,6 +101,16 @@ impl Template {
         let mut text = String::new();
         self.fill(&mut Draw::new(1, 1, 0), &mut text);
         excerpt(&text)
+    }
+}
+
+/// A statement's beginning, on one line.
+pub(super) fn excerpt(text: &str) -> String {
+    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    if words.chars().count() <= 80 {
+        words
+    } else {
+        words.chars().take(79).chain(['…']).collect()
     }
 }
 

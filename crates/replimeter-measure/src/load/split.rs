@@ -1,6 +1,23 @@
 //! Splits a script into statements as the servers' own clients do.
 
-use super::script::ScriptError;
+/// Why a text is no workload.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}: {reason}")]
+pub struct ScriptError {
+    /// The line that it is about, from 1.
+    pub line: usize,
+    /// What is wrong with it.
+    pub reason: String,
+}
+
+impl ScriptError {
+    pub(super) fn at(line: usize, reason: impl Into<String>) -> Self {
+        Self {
+            line,
+            reason: reason.into(),
+        }
+    }
+}
 
 /// One statement of a script, without its `;`.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -231,13 +231,13 @@ impl Tally {
 #[must_use]
 pub fn recording_cost(operations: u32) -> std::time::Duration {
     let clock = crate::clock::Clock::start();
-    let mut random = super::random::Random::new(1);
+    let mut random = replimeter_model::random::Random::numbered(1);
     let mut tally = Tally::new(true);
     let (began, before) = (clock.now(), crate::clock::thread_cpu());
     for _ in 0..operations {
         let at = clock.now();
         // From 50 µs to 1 ms.
-        let took = 50_000 + (random.next() >> 44) as i64;
+        let took = 50_000 + (random.bits() >> 44) as i64;
         tally.operation(at - began, Nanos(took + 7_000), Nanos(took), 1);
     }
     let took = crate::clock::thread_cpu() - before;

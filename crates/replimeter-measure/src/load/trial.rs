@@ -9,8 +9,8 @@ use super::{
     about,
     program::{Move, Program, Routine, Scratch},
     tally::Again,
-    value::Draw,
-    worker::{Link, Taker, roll_back, run},
+    value::{Draw, Taker},
+    worker::{Link, roll_back, run},
     workload::Operation,
 };
 

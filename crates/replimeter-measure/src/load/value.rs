@@ -1,8 +1,12 @@
 //! Values of parameters and columns: what they are drawn from, and how.
 
+use replimeter_model::random::Random;
 use replimeter_server::wire::Bind;
 
-use super::random::{Distribution, Random, Shape};
+use super::distribution::{Distribution, Shape};
+
+/// Takes a statement's parameters, one after another.
+pub(super) type Taker<'a> = &'a mut dyn FnMut(Bind<'_>);
 
 /// A bound that may depend on how many rows the data set has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -154,7 +158,7 @@ impl Draw {
     /// the same in every run.
     pub(super) fn new(thread: u32, threads: u32, sequences: usize) -> Self {
         Self {
-            random: Random::new(u64::from(thread)),
+            random: Random::numbered(u64::from(thread)),
             thread,
             threads,
             pass: 0,
@@ -255,7 +259,7 @@ pub(super) fn fill_text(length: u64, random: &mut Random, out: &mut Vec<u8>) {
     const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
     let mut left = length as usize;
     while left > 0 {
-        let mut bits = random.next();
+        let mut bits = random.bits();
         let mut some = [0; 12];
         for byte in &mut some {
             *byte = ALPHABET[(bits & 31) as usize];
@@ -281,7 +285,7 @@ pub(super) fn fill_pattern(pattern: &[u8], random: &mut Random, out: &mut Vec<u8
         };
         if left == 0 {
             // Eight letters take 38 of the 64 bits; the bias of the last is below 2⁻²⁰.
-            (bits, left) = (random.next(), 8);
+            (bits, left) = (random.bits(), 8);
         }
         // The upper half of the product is the place's number, the lower goes on.
         let product = u128::from(bits) * width;
@@ -332,7 +336,7 @@ mod tests {
 
     #[test]
     fn every_digit_is_as_likely_as_the_next() {
-        let mut random = Random::new(1);
+        let mut random = Random::numbered(1);
         let mut out = Vec::new();
         fill_pattern(&[b'#'; 100_000], &mut random, &mut out);
         for digit in b'0'..=b'9' {

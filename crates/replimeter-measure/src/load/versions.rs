@@ -8,7 +8,7 @@
 use std::{
     collections::HashMap,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard,
         atomic::{AtomicBool, AtomicU64, Ordering},
         mpsc::{Receiver, Sender, channel},
     },
@@ -20,8 +20,8 @@ use replimeter_server::{
     wire::{Answer, Bind, Channel, Failed, Prepared},
 };
 
-use super::{worker::Taker, workload::Version};
-use crate::clock::Clock;
+use super::{value::Taker, workload::Version};
+use crate::{clock::Clock, sync::lock};
 
 /// Parts of the board, so that threads seldom wait for one another; a power of two.
 const SHARDS: u64 = 64;
@@ -97,10 +97,6 @@ pub struct Versions {
     heard: Mutex<Receiver<Told>>,
     beyond: AtomicU64,
     foreign: AtomicU64,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Versions {
@@ -268,12 +264,6 @@ impl Witness {
         let Some(row) = row else {
             return result.map(|examined| examined.answer);
         };
-        let told = before.map(|known| VersionWrite {
-            row,
-            version: known.version,
-            sent: known.sent,
-            acknowledged: known.acknowledged,
-        });
         match (version, result) {
             (Version::Written(_), Ok(examined)) => {
                 // Of no row there is no version.
@@ -294,52 +284,61 @@ impl Witness {
                 Ok(examined.answer)
             }
             (Version::Read(_), Ok(examined)) => {
-                let seen = examined.first.filter(|_| examined.answer.rows > 0);
-                if let Some(known) = told {
-                    let last = self
-                        .seen
-                        .get(&row)
-                        .copied()
-                        .filter(|last| seen.is_some_and(|seen| seen < *last));
-                    let shown = before
-                        .map(|known| known.shown)
-                        .filter(|shown| seen.is_some_and(|seen| seen < *shown));
-                    self.read(VersionRead {
-                        place: self.place,
-                        known,
-                        begin,
-                        end,
-                        seen,
-                        refused: false,
-                        went_back: last.is_some(),
-                        went_back_across: shown.is_some(),
-                        newer: last.or(shown).unwrap_or(0),
-                    });
+                if let Some(known) = before {
+                    let seen = examined.first.filter(|_| examined.answer.rows > 0);
+                    self.saw(row, known, [begin, end], seen);
                 }
                 Ok(examined.answer)
             }
-            (_, Err(Failed::Refused(refusal))) => {
-                if let (Version::Read(_), Some(known), true) =
-                    (version, told, sync_reads::refused_number(refusal.code))
+            (Version::Read(_), Err(Failed::Refused(refusal))) => {
+                if let Some(known) = before
+                    && sync_reads::refused_number(refusal.code)
                 {
-                    let place = self.place;
-                    let (seen, refused, went_back, went_back_across) = (None, true, false, false);
                     self.read(VersionRead {
-                        place,
-                        known,
-                        begin,
-                        end,
-                        seen,
-                        refused,
-                        went_back,
-                        went_back_across,
-                        newer: 0,
+                        refused: true,
+                        ..self.unread(row, known, [begin, end])
                     });
                 }
                 Err(Failed::Refused(refusal))
             }
-            (_, Err(broken)) => Err(broken),
+            (_, Err(failed)) => Err(failed),
         }
+    }
+
+    /// A read of a row that shows nothing.
+    #[inline]
+    fn unread(&self, row: u64, known: Known, [begin, end]: [Nanos; 2]) -> VersionRead {
+        VersionRead {
+            place: self.place,
+            known: VersionWrite {
+                row,
+                version: known.version,
+                sent: known.sent,
+                acknowledged: known.acknowledged,
+            },
+            begin,
+            end,
+            seen: None,
+            refused: false,
+            went_back: false,
+            went_back_across: false,
+            newer: 0,
+        }
+    }
+
+    /// Notes what a read showed, and whether an earlier one had shown more.
+    #[inline]
+    fn saw(&mut self, row: u64, known: Known, span: [Nanos; 2], seen: Option<u64>) {
+        let older = |than: &u64| seen.is_some_and(|seen| seen < *than);
+        let last = self.seen.get(&row).copied().filter(older);
+        let shown = Some(known.shown).filter(older);
+        self.read(VersionRead {
+            seen,
+            went_back: last.is_some(),
+            went_back_across: shown.is_some(),
+            newer: last.or(shown).unwrap_or(0),
+            ..self.unread(row, known, span)
+        });
     }
 
     fn read(&mut self, read: VersionRead) {

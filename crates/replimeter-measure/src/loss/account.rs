@@ -1,6 +1,7 @@
 //! What became of every transaction.
 
-use replimeter_model::time::Nanos;
+use replimeter_model::{loss::CrashRecord, time::Nanos};
+use serde::{Deserialize, Serialize};
 
 use super::{
     ids::Ids,
@@ -31,6 +32,37 @@ pub(crate) struct Account {
     pub(crate) refused: u64,
     /// Not acknowledged and present.
     pub(crate) unacknowledged_present: u64,
+}
+
+/// What an account is made of, for a record of the run.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Reading {
+    pub(crate) journal: Vec<Entry>,
+    pub(crate) seen: Vec<u64>,
+    pub(crate) present: Vec<u64>,
+    pub(crate) cut: Option<Nanos>,
+    pub(crate) end: Nanos,
+}
+
+impl Account {
+    /// As it is reported, with the rest of it.
+    pub(crate) fn record(&self, rest: CrashRecord) -> CrashRecord {
+        CrashRecord {
+            begun: self.begun,
+            acknowledged: self.acknowledged,
+            acknowledged_after_cut: self.acknowledged_after_cut,
+            missing: self.missing,
+            missing_since_us: self.missing_since.map(Nanos::as_micros),
+            missing_after_cut: self.missing_after_cut,
+            seen: self.seen,
+            seen_then_lost: self.seen_then_lost,
+            seen_unacknowledged_lost: self.seen_unacknowledged_lost,
+            unacknowledged_present: self.unacknowledged_present,
+            unacknowledged: self.unacknowledged,
+            refused: self.refused,
+            ..rest
+        }
+    }
 }
 
 /// Holds what the writers know and what was seen against what is there. `end` is that of
@@ -82,6 +114,33 @@ pub(crate) fn account(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record;
+
+    #[test]
+    fn recorded_crashes_come_to_the_same_account_again() {
+        for case in record::cases("loss") {
+            let crashes = case.calls("crash");
+            let readings = case.readings::<Reading>();
+            assert_eq!(readings.len(), crashes.len(), "{}", case.name);
+            for (reading, crash) in readings.iter().zip(crashes) {
+                let Reading {
+                    journal,
+                    seen,
+                    present,
+                    cut,
+                    end,
+                } = reading;
+                let recorded: CrashRecord =
+                    serde_json::from_value(crash["record"].clone()).unwrap();
+                let rest = CrashRecord {
+                    number: recorded.number,
+                    ..recorded.clone()
+                };
+                let account = account(journal, &ids(seen), &ids(present), *cut, *end);
+                assert_eq!(account.record(rest), recorded, "{}", case.name);
+            }
+        }
+    }
 
     fn ids(all: &[u64]) -> Ids {
         let mut ids = Ids::default();

@@ -1,14 +1,9 @@
 //! Waiting until a replica whose source is dead has applied all that it received.
 
-use std::{
-    sync::atomic::{AtomicBool, Ordering},
-    thread,
-    time::{Duration, Instant},
-};
+use std::{sync::atomic::AtomicBool, time::Duration};
 
 use replimeter_model::engine::Engine;
 use replimeter_server::{
-    ServerError,
     facts::Facts,
     flavour::{
         self, Channel,
@@ -18,6 +13,7 @@ use replimeter_server::{
 
 use crate::{
     MeasureError,
+    pacing::poll,
     preflight::CheckedReplica,
     survey::{Relation, Surveyed},
 };
@@ -48,48 +44,33 @@ pub(super) fn drain(
     };
     let name = channel.name.clone();
     let Surveyed { session, facts, .. } = &mut replica.server;
-    let began = Instant::now();
-    loop {
-        if stop.load(Ordering::Relaxed) {
-            return Err(MeasureError::Interrupted);
-        }
+    let mut state = String::new();
+    let applied = poll(PATIENCE, PAUSE, stop, || {
         let now = flavour::channels(facts.engine, session)?
             .into_iter()
             .find(|one| one.name == name);
         let Some(now) = now else {
-            return Err(session
-                .unfit(DOING, "its replication channel is gone", "")
-                .into());
+            let cause = "its replication channel is gone";
+            return Err(session.unfit(DOING, cause, "").into());
         };
+        state = now.state();
         if !now.sql_error.is_empty() {
-            return Err(session
-                .unfit(
-                    "cannot apply what it received",
-                    now.state(),
-                    "the server's error log says more",
-                )
-                .into());
+            let doing = "cannot apply what it received";
+            let hint = "the server's error log says more";
+            return Err(session.unfit(doing, &state, hint).into());
         }
         // Asked after what was received, so that it is not behind it by the order of asking.
         let has = executed(facts, session)?;
-        if (severed || now.io_running != "Yes") && applied_all(facts.engine, &now, &has) {
-            return Ok(extent(&has));
-        }
-        if began.elapsed() > PATIENCE {
-            let cause = format!("not within {} s; {}", PATIENCE.as_secs(), now.state());
-            let hint = "is the load more than the replica can apply? write for a shorter time (--for) or at a --rate";
-            return Err(late(session.unfit(
-                "has not applied what it received",
-                cause,
-                hint,
-            )));
-        }
-        thread::sleep(PAUSE);
-    }
-}
-
-fn late(error: ServerError) -> MeasureError {
-    MeasureError::Server(error)
+        let ended = severed || now.io_running != "Yes";
+        Ok((ended && applied_all(facts.engine, &now, &has)).then(|| extent(&has)))
+    })?;
+    applied.ok_or_else(|| {
+        let cause = format!("not within {} s; {state}", PATIENCE.as_secs());
+        let hint = "is the load more than the replica can apply? write for a shorter time (--for) or at a --rate";
+        session
+            .unfit("has not applied what it received", cause, hint)
+            .into()
+    })
 }
 
 fn applied_all(engine: Engine, channel: &Channel, has: &Executed) -> bool {

@@ -3,7 +3,7 @@
 
 use std::{
     sync::{
-        Mutex, PoisonError,
+        Mutex,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread,
@@ -13,8 +13,9 @@ use std::{
 use mysql::{Statement, prelude::Queryable};
 use replimeter_model::time::Nanos;
 use replimeter_server::{ErrorKind, Node, ServerError, Session};
+use serde::{Deserialize, Serialize};
 
-use crate::{clock::Clock, pacing::wait_until, table::payload};
+use crate::{clock::Clock, pacing::wait_until, sync::lock, table::payload};
 
 /// The table that is written to.
 pub(crate) const CREATE: &str = "CREATE TABLE IF NOT EXISTS `replimeter`.`loss_probe` \
@@ -30,7 +31,8 @@ const MOST_REFUSALS: u32 = 1000;
 const AFTER_REFUSAL: Duration = Duration::from_millis(1);
 
 /// What the writer knows of a transaction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub(crate) enum Fate {
     /// It was sent, and no answer came.
     Unknown,
@@ -41,7 +43,7 @@ pub(crate) enum Fate {
 }
 
 /// A transaction that was begun.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Entry {
     pub(crate) id: u64,
     pub(crate) fate: Fate,
@@ -92,7 +94,7 @@ impl Load {
 
     /// The first failure before a moment.
     pub(crate) fn failed_before(&self, moment: Nanos) -> Option<ServerError> {
-        let failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        let failure = lock(&self.failure);
         failure
             .as_ref()
             .filter(|(at, _)| *at < moment)
@@ -100,7 +102,7 @@ impl Load {
     }
 
     fn fail(&self, at: Nanos, error: ServerError) {
-        let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut failure = lock(&self.failure);
         if failure.as_ref().is_none_or(|(first, _)| at < *first) {
             *failure = Some((at, error));
         }

@@ -19,6 +19,7 @@ use replimeter_model::{
 use replimeter_server::{
     Node, ServerError, Session,
     flavour::counters::{self, Counters},
+    source::Member,
 };
 
 pub use self::watch::Watch;
@@ -30,17 +31,6 @@ use crate::clock::Clock;
 
 /// How long a server may take to tell its counters in the middle of a run.
 const ANSWER: Duration = Duration::from_secs(1);
-
-/// A server whose use is measured.
-#[derive(Clone, Debug)]
-pub struct Metered {
-    /// How to reach it.
-    pub node: Node,
-    /// What it is.
-    pub role: Role,
-    /// Its process, when it is known; looked for by its listening socket otherwise.
-    pub pid: Option<u32>,
-}
 
 /// One server and how its counters are read.
 struct Source {
@@ -72,15 +62,16 @@ pub struct Reading {
 }
 
 impl Meter {
-    /// Connects to each server once, and finds the processes of those that run here.
+    /// Connects to each server once, and finds the processes of those that run here by
+    /// their listening sockets, where they are not known.
     ///
     /// # Errors
     /// When a server cannot be reached.
-    pub fn open(servers: Vec<Metered>, clock: &Clock) -> Result<Self, ServerError> {
-        let servers = servers.into_iter().map(|server| {
+    pub fn open(servers: &[Member], clock: &Clock) -> Result<Self, ServerError> {
+        let servers = servers.iter().map(|server| {
             let node = Node {
                 answer: ANSWER,
-                ..server.node
+                ..server.node.clone()
             };
             let process = match server.pid {
                 Some(pid) => Process::new(pid).ok_or(Unseen::Gone),
@@ -89,7 +80,7 @@ impl Meter {
             Ok(Source {
                 session: Some(Session::open(&node)?),
                 node,
-                role: server.role,
+                role: server.role.unwrap_or(Role::Node),
                 process,
             })
         });

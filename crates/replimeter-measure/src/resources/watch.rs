@@ -12,6 +12,8 @@ use replimeter_server::flavour::counters::Counters;
 
 use super::{Counted, Meter, Reading, process::ProcessCounters};
 
+use crate::sync::lock;
+
 /// Readings that are kept; every other one is given up when there would be more.
 const MOST: usize = 4096;
 /// How often the servers are asked for their own counters too.
@@ -39,7 +41,7 @@ pub struct Watch {
 
 fn open(shared: &Shared) -> MutexGuard<'_, State> {
     // A panic elsewhere loses a reading, not the counters.
-    shared.state.lock().unwrap_or_else(PoisonError::into_inner)
+    lock(&shared.state)
 }
 
 impl Watch {
@@ -314,7 +316,7 @@ mod tests {
     #[test]
     fn memory_is_bounded() {
         let clock = crate::clock::Clock::start();
-        let meter = Meter::open(Vec::new(), &clock).unwrap();
+        let meter = Meter::open(&[], &clock).unwrap();
         let mut state = State {
             meter,
             readings: Vec::new(),

@@ -1,19 +1,16 @@
 //! What the servers say of themselves meanwhile, read a few times a second by threads of their own: a server that
 //! stalls holds up nobody but its own reader.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Mutex, PoisonError},
-    thread,
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Mutex, thread, time::Duration};
 
 use replimeter_server::{
     Node, Session,
     flavour::pressure::{Pressure, Reading},
 };
 
-use super::Shared;
+use super::shared::Shared;
+
+use crate::sync::lock;
 
 /// From one reading to the next.
 const EVERY: Duration = Duration::from_millis(250);
@@ -59,7 +56,7 @@ impl Counted {
             if let Some(open) = &mut session {
                 match self.pressure.read(open) {
                     Ok(readings) => {
-                        let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
+                        let mut latest = lock(&self.latest);
                         latest.number += 1;
                         latest.readings = readings;
                     }
@@ -84,7 +81,7 @@ impl Differences {
         self.before.resize(servers.len(), (0, BTreeMap::new()));
         let mut shown = BTreeMap::new();
         for (server, (number, grown)) in servers.iter().zip(&mut self.before) {
-            let latest = server.latest.lock().unwrap_or_else(PoisonError::into_inner);
+            let latest = lock(&server.latest);
             if latest.number == *number {
                 continue;
             }

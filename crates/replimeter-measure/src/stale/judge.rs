@@ -8,7 +8,7 @@ use replimeter_model::{
     time::Nanos,
 };
 
-use super::Shared;
+use super::shared::Shared;
 use crate::load::{Told, VersionRead, VersionWrite, Versions};
 
 /// Ages up to here are told apart; older ones are counted together.

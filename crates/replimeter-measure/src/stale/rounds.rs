@@ -15,8 +15,8 @@ use replimeter_server::ServerError;
 use replimeter_stats::stale::offsets;
 
 use super::{
-    Shared,
     rows::{Held, Rows, mixed},
+    shared::Shared,
     sides::{Order, Reader, Writer},
 };
 
@@ -262,30 +262,24 @@ impl Rounds<'_> {
         self.next += 1;
         let row = self.rows.row_of(round);
         let until_shown = self.plan.pace == StalePace::Visible;
-        let resets = with && self.pool != Pool::Keep;
-        let reset_from = self.shared.clock.now();
-        if resets {
+        let mut reset = None;
+        if with && self.pool != Pool::Keep {
+            let from = self.shared.clock.now();
             if let Some(writer) = &mut self.synced {
                 writer.reset(self.pool)?;
             }
             if !self.crew.reset(self.pool)? {
                 return Ok(false);
             }
+            reset = Some([from, self.shared.clock.now()]);
         }
-        let reset = resets.then(|| [reset_from, self.shared.clock.now()]);
         let writer = match &mut self.synced {
             Some(synced) if with => synced,
             _ => &mut self.plain,
         };
         let at = self.rows.index(row);
         let Some(wrote) = writer.write(self.shared, row, round, self.held.at(at))? else {
-            self.lost += 1;
-            self.shared.lost.fetch_add(1, Ordering::Relaxed);
-            if self.lost >= MOST_LOST {
-                self.shared.all_lost.store(true, Ordering::Relaxed);
-                return Ok(false);
-            }
-            return Ok(!self.shared.halted());
+            return Ok(self.gives_up());
         };
         self.lost = 0;
         if wrote.holds {
@@ -322,19 +316,8 @@ impl Rounds<'_> {
         {
             read.behind = self.rows.behind(row, read.seen, round);
         }
-        let shown = reads.iter().filter_map(|read| read.fresh_end).max();
-        // Whoever does not wait until it is shown learns from the curve how long that takes.
-        if phase == StalePhase::AtOnce
-            && !until_shown
-            && reads.iter().any(|read| read.verdict == Verdict::Stale)
-        {
-            self.longest = Some(UNSEEN);
-        }
-        if let (StalePhase::AtOnce, Some(shown)) = (phase, shown)
-            && reads.iter().any(|read| read.verdict == Verdict::Stale)
-        {
-            let delay = shown - wrote.ack;
-            self.longest = Some(self.longest.map_or(delay, |longest| longest.max(delay)));
+        if phase == StalePhase::AtOnce {
+            self.learn_delay(wrote.ack, &reads);
         }
         let (send, ack, conflicts) = (wrote.send, wrote.ack, wrote.conflicts);
         let _ = self.out.send(StaleRound {
@@ -349,5 +332,32 @@ impl Rounds<'_> {
             reads,
         });
         Ok(true)
+    }
+
+    /// A write lost every time; whether there are more rounds.
+    fn gives_up(&mut self) -> bool {
+        self.lost += 1;
+        self.shared.lost.fetch_add(1, Ordering::Relaxed);
+        if self.lost >= MOST_LOST {
+            self.shared.all_lost.store(true, Ordering::Relaxed);
+            return false;
+        }
+        !self.shared.halted()
+    }
+
+    /// Remembers the longest delay of stale reads at once, for the curve.
+    #[inline]
+    fn learn_delay(&mut self, ack: Nanos, reads: &[StaleRead]) {
+        if reads.iter().all(|read| read.verdict != Verdict::Stale) {
+            return;
+        }
+        // Whoever does not wait until it is shown learns from the curve how long that takes.
+        if self.plan.pace != StalePace::Visible {
+            self.longest = Some(UNSEEN);
+        }
+        if let Some(shown) = reads.iter().filter_map(|read| read.fresh_end).max() {
+            let delay = shown - ack;
+            self.longest = Some(self.longest.map_or(delay, |longest| longest.max(delay)));
+        }
     }
 }

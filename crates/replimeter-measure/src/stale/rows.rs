@@ -1,18 +1,10 @@
 //! The rows that are written to: which one a round takes, and what was written to it before.
 
-use std::{
-    collections::HashMap,
-    sync::atomic::{AtomicBool, Ordering},
-    thread,
-    time::{Duration, Instant},
-};
+use std::{collections::HashMap, sync::atomic::AtomicBool};
 
-use replimeter_server::{
-    ErrorKind, Node, ServerError, Session, error::code, facts::Facts, flavour::sync_reads::conflict,
-};
-use replimeter_stats::random::Random;
+use replimeter_model::random::Random;
 
-use crate::{MeasureError, preflight::Cluster};
+use crate::{MeasureError, heed, preflight::Cluster};
 
 /// The columns of the table, as published, with some payload beside.
 pub const COLUMNS: &str = "id BIGINT UNSIGNED NOT NULL PRIMARY KEY, k BIGINT UNSIGNED NOT NULL, pad CHAR(60) NOT NULL DEFAULT ''";
@@ -138,9 +130,7 @@ pub(super) fn fill(
     let session = &mut cluster.primary.session;
     let mut next = 0;
     while next < rows {
-        if stop.load(Ordering::Relaxed) {
-            return Err(MeasureError::Interrupted);
-        }
+        heed(stop)?;
         let end = rows.min(next + BATCH);
         let values: Vec<String> = (next..end)
             .map(|number| format!("({}, 0, REPEAT('x', 60))", 2 * number + 1))
@@ -153,62 +143,6 @@ pub(super) fn fill(
         next = end;
     }
     Ok(())
-}
-
-/// Waits until a server has every row: what came before is not to be measured.
-///
-/// # Errors
-/// When they do not arrive within `patience`, the address leads to another server than it did before, or the user
-/// ends the run.
-pub(super) fn arrival(
-    node: &Node,
-    facts: &Facts,
-    rows: u64,
-    patience: Duration,
-    stop: &AtomicBool,
-) -> Result<(), MeasureError> {
-    const DOING: &str = "cannot read the replica";
-    let mut session = Session::open(node)?;
-    let (was, is) = (facts.identity(), Facts::read(&mut session)?.identity());
-    if was != is {
-        let cause = format!(
-            "two connections reached different ones ({} and {})",
-            was.place, is.place
-        );
-        return Err(session
-            .unfit(
-                "is not always the same server",
-                cause,
-                "name the servers behind the balancer themselves",
-            )
-            .into());
-    }
-    let deadline = Instant::now() + patience;
-    loop {
-        match session.value(DOING, "SELECT COUNT(*) FROM `replimeter`.`lag_probe`") {
-            Ok(Some(count)) if count == rows.to_string() => return Ok(()),
-            Ok(_) => {}
-            Err(ServerError {
-                kind: ErrorKind::Statement(code::NO_SUCH_TABLE | code::UNKNOWN_SCHEMA),
-                ..
-            }) => {}
-            // A member of a cluster that makes the table just now.
-            Err(error) if conflict(&error) => {}
-            Err(error) => return Err(error.into()),
-        }
-        if stop.load(Ordering::Relaxed) {
-            return Err(MeasureError::Interrupted);
-        }
-        if Instant::now() >= deadline {
-            let cause = format!(
-                "the {rows} rows written on the writer did not arrive within {} s",
-                patience.as_secs_f64()
-            );
-            let hint = "is it far behind, or its address another server's? --timeout sets how long it is waited for";
-            return Err(session.unfit("does not replicate", cause, hint).into());
-        }
-        thread::sleep(Duration::from_millis(2));
-    }
 }
 
 #[cfg(test)]

@@ -19,8 +19,8 @@ use replimeter_server::{
 };
 
 use super::{
-    Shared,
     rows::{RETAKE, Rows, SELECT, UPDATE},
+    shared::Shared,
 };
 use crate::pacing::wait_until;
 
@@ -386,6 +386,21 @@ impl Reader {
             .is_some_and(|synced| on_synced && synced.wait.is_some())
     }
 
+    /// What an answer says of the write, and the round that it shows.
+    fn judge(&self, order: &Order, answer: &Asked) -> (Verdict, u64) {
+        match *answer {
+            Asked::Refused => (Verdict::Refused, 0),
+            Asked::Value(None) => (Verdict::Foreign, 0),
+            Asked::Value(Some(seen)) if seen == order.round => (Verdict::Fresh, seen),
+            Asked::Value(Some(seen))
+                if seen >= order.since && self.rows.ours(order.row, seen, order.round) =>
+            {
+                (Verdict::Stale, seen)
+            }
+            Asked::Value(Some(seen)) => (Verdict::Foreign, seen),
+        }
+    }
+
     /// Does what it is to; `None` when the run is to end.
     pub(super) fn observe(
         &mut self,
@@ -410,24 +425,11 @@ impl Reader {
             if first {
                 shared.under_way(1 + self.index, Nanos(0));
             }
-            let verdict = match answer {
-                Asked::Refused => Verdict::Refused,
-                Asked::Value(Some(seen)) if seen == order.round => Verdict::Fresh,
-                Asked::Value(Some(seen))
-                    if seen >= order.since && self.rows.ours(order.row, seen, order.round) =>
-                {
-                    Verdict::Stale
-                }
-                Asked::Value(_) => Verdict::Foreign,
-            };
-            let seen = match answer {
-                Asked::Value(Some(seen)) => seen,
-                _ => 0,
-            };
-            let shows = matches!(verdict, Verdict::Fresh | Verdict::Stale);
+            let (verdict, seen) = self.judge(order, &answer);
             let last = &mut self.last[usize::from(order.synced)][at];
-            let went_back = shows && seen < *last;
             let newer = *last;
+            let shows = matches!(verdict, Verdict::Fresh | Verdict::Stale);
+            let went_back = shows && seen < newer;
             if shows {
                 *last = seen;
             }

@@ -10,11 +10,12 @@ use replimeter_model::{
 use replimeter_server::{
     ServerError,
     binlog::fitness::{self, Role},
+    source::Member,
 };
 
 use crate::{
-    preflight::{CheckedReplica, Cluster},
-    survey::{Declared, Relation, read_each, relate},
+    preflight::Cluster,
+    survey::{Relation, Relations, read_each, relate},
 };
 
 /// Connects to every server, finds out how they hang together, and checks that each
@@ -22,55 +23,50 @@ use crate::{
 ///
 /// # Errors
 /// On the first thing that forbids it, naming the server, the cause and what to try.
-pub fn check(declared: &[Declared]) -> Result<Cluster, ServerError> {
+pub fn check(declared: &[Member]) -> Result<Cluster, ServerError> {
     let servers = read_each(declared)?;
     let mut warnings = Vec::new();
     let declared_writer = declared
         .iter()
         .position(|one| one.role == Some(Declaration::Primary));
     let unseen = servers.iter().find(|server| server.channels.is_err());
-    let (writer, relations, mode) = match (declared_writer, unseen) {
+    let relations = match (declared_writer, unseen) {
         // Who replicates from whom is declared, and the streams themselves will show it.
         (Some(writer), Some(unseen)) => {
             warnings.push(Warning::new(
                 WarningCode::ServerUnusable,
                 format!(
-                    "{} ({}) does not show its replication status to this user: that it replicates from the primary was not checked",
-                    unseen.session.name(),
-                    unseen.session.address()
+                    "{} does not show its replication status to this user: that it replicates from the primary was not checked",
+                    unseen.session
                 ),
                 unseen.channels.as_ref().err().map_or_else(String::new, |error| error.hint.clone()),
             ));
-            (writer, None, "async")
+            Relations {
+                writer,
+                of: vec![Relation::Writer; servers.len()],
+                mode: "async",
+            }
         }
-        _ => {
-            let relations = relate(&servers, declared)?;
-            (relations.writer, Some(relations.of), relations.mode)
-        }
+        _ => relate(&servers, declared)?,
     };
-    let mut primary = None;
-    let mut replicas = Vec::new();
-    let relations = relations.unwrap_or_else(|| servers.iter().map(|_| Relation::Writer).collect());
-    for (index, (server, relation)) in servers.into_iter().zip(relations).enumerate() {
+    for (index, server) in servers.iter().enumerate() {
         warnings.extend(server.unencrypted());
-        if index == writer {
-            fitness::check(&server.session, &server.facts, Role::Source)?;
-            primary = Some(server);
+        let role = if index == relations.writer {
+            Role::Source
         } else {
-            fitness::check(&server.session, &server.facts, Role::Applier)?;
-            replicas.push(CheckedReplica { server, relation });
-        }
+            Role::Applier
+        };
+        fitness::check(&server.session, &server.facts, role)?;
     }
-    let primary = primary.ok_or_else(|| {
-        ServerError::unfit(
-            "target",
-            "",
-            "cannot measure",
-            "there is no server",
-            "name one",
-        )
-    })?;
-    for replica in &replicas {
+    let mut cluster = Cluster::of(servers, relations, warnings);
+    check_replicas(&mut cluster)?;
+    Ok(cluster)
+}
+
+/// Whether what replicas show can be matched with the primary; warns of delays.
+fn check_replicas(cluster: &mut Cluster) -> Result<(), ServerError> {
+    let primary = &cluster.primary;
+    for replica in &cluster.replicas {
         fitness::check_domains(
             &replica.server.session,
             &replica.server.facts,
@@ -90,7 +86,7 @@ pub fn check(declared: &[Declared]) -> Result<Cluster, ServerError> {
         }
         let delay = replica.delay();
         if !delay.is_zero() {
-            warnings.push(Warning::new(
+            cluster.warnings.push(Warning::new(
                 WarningCode::DelayedReplica,
                 format!(
                     "{} applies with a configured delay of {} s, which every lag includes",
@@ -101,12 +97,7 @@ pub fn check(declared: &[Declared]) -> Result<Cluster, ServerError> {
             ));
         }
     }
-    Ok(Cluster {
-        primary,
-        replicas,
-        mode,
-        warnings,
-    })
+    Ok(())
 }
 
 /// A `server_id` for each connection: random ones, or the given one and those above it.
@@ -119,13 +110,7 @@ pub(crate) fn server_ids(
     count: usize,
 ) -> Result<Vec<u32>, ServerError> {
     let mut taken = BTreeSet::new();
-    let servers = std::iter::once(&mut cluster.primary).chain(
-        cluster
-            .replicas
-            .iter_mut()
-            .map(|replica| &mut replica.server),
-    );
-    for server in servers {
+    for server in cluster.servers_mut() {
         taken.extend(fitness::server_ids(&mut server.session, &server.facts)?.unwrap_or_default());
         taken.extend(server.facts.get("server_id").parse::<u32>());
         let channels = server.channels.as_deref().unwrap_or_default();

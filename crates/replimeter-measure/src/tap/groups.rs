@@ -132,6 +132,26 @@ impl Groups {
             .map_or(&[], |verdict| &verdict.groups)
     }
 
+    /// Schemas and tables of all groups.
+    pub(super) fn all(&self) -> &[(String, String)] {
+        &self.groups
+    }
+
+    /// With these groups.
+    #[cfg(test)]
+    pub(super) fn named(groups: Vec<(String, String)>) -> Self {
+        let (only, except, names) = (Vec::new(), Vec::new(), Vec::new());
+        Self {
+            by: None,
+            only,
+            except,
+            names,
+            verdicts: Vec::new(),
+            numbers: HashMap::new(),
+            groups,
+        }
+    }
+
     /// Schema and table of a group.
     pub(super) fn name(&self, group: usize) -> (String, String) {
         self.groups
@@ -143,19 +163,15 @@ impl Groups {
 
 #[cfg(test)]
 mod tests {
-    use replimeter_model::plan::{PlanFile, Work};
+    use replimeter_model::plan::{PlanFile, Section, TapSettings};
 
     use super::*;
 
     fn groups(settings: &str) -> Groups {
-        let plan = PlanFile::from_toml(&format!("command = 'tap'\n[tap]\n{settings}"))
-            .unwrap()
-            .resolve()
-            .unwrap();
-        let Work::Tap(plan) = plan.work else {
-            panic!("another command")
-        };
-        let mut groups = Groups::new(&plan);
+        let text = format!("command = 'tap'\n[tap]\n{settings}");
+        let file: PlanFile<TapSettings> =
+            PlanFile::from_toml(&text, &[Section::of::<TapSettings>()]).unwrap();
+        let mut groups = Groups::new(&file.plan().unwrap().plan);
         let name = |schema: &str, table: &str| (schema.to_owned(), table.to_owned());
         let mut names = vec![
             name("shop", "orders"),

@@ -14,6 +14,7 @@ use replimeter_server::{
     binlog::{Gtid, Tag, Uuid},
     flavour::gtid::{GtidSet, domain_gtids},
 };
+use serde::{Deserialize, Serialize};
 
 use super::log::{Cursor, Entry, Log, Spill};
 
@@ -85,7 +86,7 @@ impl Match {
 }
 
 /// Why transactions have no lag.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unmatched {
     /// Nobody was listening when they arrived on one of the streams: a connection was
     /// lost and made again.

@@ -3,7 +3,7 @@
 use std::{
     collections::HashMap,
     sync::{
-        Mutex, MutexGuard, PoisonError,
+        Mutex, MutexGuard,
         atomic::{AtomicBool, Ordering},
     },
     thread,
@@ -20,6 +20,7 @@ use super::matcher::Arrival;
 use crate::{
     clock::{self, Clock},
     priority::prepare_measuring_thread,
+    sync::lock,
 };
 
 /// The first pause before a lost connection is made again; each further one is twice as long.
@@ -79,7 +80,7 @@ pub(crate) struct Stream {
 impl Stream {
     pub(crate) fn inbox(&self) -> MutexGuard<'_, Inbox> {
         // Nothing is left half done under the lock.
-        self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.inbox)
     }
 
     fn halted(&self) -> bool {

@@ -10,11 +10,13 @@ use replimeter_stats::{
     series::{Series, distribution},
     signed::SignedHistogram,
 };
+use serde::{Deserialize, Serialize};
 
 use super::{
     groups::Groups,
     matcher::{Match, Unmatched},
 };
+use crate::record;
 
 /// Digits kept of lag by group; there may be a thousand groups.
 const GROUP_DIGITS: u8 = 2;
@@ -40,10 +42,46 @@ struct Replica {
 
 /// A transaction's commits by the servers' clocks, on ours; `None` where the
 /// clock is not known.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct CommitsPlaced {
     pub(super) on_primary: Option<Nanos>,
     pub(super) on_replica: Option<Nanos>,
+}
+
+/// What the summary is made of, for a record of the run.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Reading {
+    /// A transaction arrived from the primary.
+    Primary { bytes: u64, groups: Vec<usize> },
+    /// A replica has shown it too.
+    Matched {
+        replica: usize,
+        on_primary: Nanos,
+        on_replica: Nanos,
+        groups: Vec<usize>,
+        commits: Option<CommitsPlaced>,
+    },
+    /// The second connection to the primary has shown it too.
+    Floor {
+        on_primary: Nanos,
+        on_replica: Nanos,
+    },
+    /// A stretch is over; what each replica still has to show, and how old the oldest of it is.
+    Window {
+        start: Nanos,
+        end: Nanos,
+        standing: Vec<(u64, Option<Nanos>)>,
+    },
+    /// The run is over for a replica.
+    Row {
+        replica: usize,
+        pending: u64,
+        behind: Option<Nanos>,
+        unmatched: Unmatched,
+        before_start: u64,
+        groups: Vec<(String, String)>,
+    },
 }
 
 /// Everything that a run comes to.
@@ -76,6 +114,10 @@ impl Summary {
 
     /// A transaction arrived from the primary.
     pub(super) fn primary(&mut self, bytes: u64, groups: &[usize]) {
+        record::reading(|| Reading::Primary {
+            bytes,
+            groups: groups.to_vec(),
+        });
         self.transactions += 1;
         self.bytes += bytes;
         self.window.transactions += 1;
@@ -94,6 +136,21 @@ impl Summary {
         groups: &[usize],
         commits: Option<CommitsPlaced>,
     ) {
+        record::reading(|| {
+            let Match {
+                replica,
+                on_primary,
+                on_replica,
+                ..
+            } = *one;
+            Reading::Matched {
+                replica,
+                on_primary,
+                on_replica,
+                groups: groups.to_vec(),
+                commits,
+            }
+        });
         let replica = &mut self.replicas[one.replica];
         let lag = one.lag();
         replica.lag.record(one.on_primary, lag);
@@ -125,6 +182,10 @@ impl Summary {
 
     /// Both connections to the primary have shown it.
     pub(super) fn floor(&mut self, one: &Match) {
+        record::reading(|| Reading::Floor {
+            on_primary: one.on_primary,
+            on_replica: one.on_replica,
+        });
         self.floor.record(one.on_primary, one.lag());
         self.floor_abs.record(Nanos(one.lag().0.abs()));
     }
@@ -137,6 +198,11 @@ impl Summary {
         end: Nanos,
         standing: &[(u64, Option<Nanos>)],
     ) -> Vec<TapWindow> {
+        record::reading(|| Reading::Window {
+            start,
+            end,
+            standing: standing.to_vec(),
+        });
         let primary = std::mem::take(&mut self.window);
         let us = |nanos: Option<Nanos>| nanos.map(Nanos::as_micros);
         let whole = TapWindow {
@@ -184,6 +250,17 @@ impl Summary {
         before_start: u64,
         groups: &Groups,
     ) -> TapRow {
+        record::reading(|| {
+            let groups = groups.all().to_vec();
+            Reading::Row {
+                replica: index,
+                pending,
+                behind,
+                unmatched,
+                before_start,
+                groups,
+            }
+        });
         let replica = &self.replicas[index];
         let by = self.groups.iter().map(|(group, primary)| {
             let (schema, table) = groups.name(*group);
@@ -251,5 +328,99 @@ impl Summary {
             difference: self.floor.distribution(),
             difference_abs: distribution(&self.floor_abs),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn recorded_transactions_come_to_the_same_figures_again() {
+        for case in record::cases("tap") {
+            let outcome = case.calls("outcome").remove(0);
+            let rows = outcome["results"].as_array().unwrap();
+            let mut summary = Summary::new(
+                rows.iter()
+                    .map(|row| row["replica"].as_str().unwrap().to_owned())
+                    .collect(),
+            );
+            let mut windows = Vec::new();
+            for reading in case.readings::<Reading>() {
+                match reading {
+                    Reading::Primary { bytes, groups } => summary.primary(bytes, &groups),
+                    Reading::Matched {
+                        replica,
+                        on_primary,
+                        on_replica,
+                        groups,
+                        commits,
+                    } => {
+                        summary.matched(
+                            &Match {
+                                replica,
+                                on_primary,
+                                on_replica,
+                                set: 0,
+                            },
+                            &groups,
+                            commits,
+                        );
+                    }
+                    Reading::Floor {
+                        on_primary,
+                        on_replica,
+                    } => {
+                        summary.floor(&Match {
+                            replica: 0,
+                            on_primary,
+                            on_replica,
+                            set: 0,
+                        });
+                    }
+                    Reading::Window {
+                        start,
+                        end,
+                        standing,
+                    } => {
+                        windows.push(
+                            serde_json::to_value(summary.window(start, end, &standing)).unwrap(),
+                        );
+                    }
+                    Reading::Row {
+                        replica,
+                        pending,
+                        behind,
+                        unmatched,
+                        before_start,
+                        groups,
+                    } => {
+                        let row = summary.row(
+                            replica,
+                            pending,
+                            behind,
+                            unmatched,
+                            before_start,
+                            &Groups::named(groups),
+                        );
+                        assert_eq!(
+                            serde_json::to_value(row).unwrap(),
+                            rows[replica],
+                            "{}",
+                            case.name
+                        );
+                    }
+                }
+            }
+            assert_eq!(
+                serde_json::to_value(summary.floor_row()).unwrap(),
+                outcome["floor"],
+                "{}",
+                case.name
+            );
+            // What is left at the end may have been nothing.
+            windows.truncate(case.calls("windows").len());
+            assert_eq!(windows, case.calls("windows"), "{}", case.name);
+        }
     }
 }

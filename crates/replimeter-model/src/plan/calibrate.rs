@@ -3,42 +3,69 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{LagPlan, LagSpec, Methods, Pace, PlanError, TargetSpec, contradiction};
+use super::{
+    LagPlan, LagSettings, Methods, Pace, PlanError, Settings, TargetSettings, contradiction,
+    settings::on_off,
+    units::{self, MINUTE},
+};
 use crate::{shape::Mode, span::Span, target::Target};
 
 /// The most delays, and repetitions, of a calibration.
 const MOST: usize = 100;
 /// The longest delay that is injected.
 const LONGEST: Span = Span::from_secs(10);
+/// The delays that are injected unless others are given.
+const USUAL: [Span; 6] = [
+    Span::from_millis(0),
+    Span(std::time::Duration::from_micros(500)),
+    Span::from_millis(1),
+    Span::from_millis(5),
+    Span::from_millis(20),
+    Span::from_millis(100),
+];
 
-/// The settings of `calibrate` as a plan file spells them.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct CalibrateSpec {
-    /// How the arrival of a row is observed.
+/// The settings of `calibrate`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+#[command(next_help_heading = "Measurement")]
+pub struct CalibrateSettings {
+    /// How the arrival of a row is observed, as for `lag` [default: {default}]
+    #[arg(long, value_name = "METHOD[,…]|all")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub method: Option<Methods>,
-    /// One-way delays of the link; 0 is always among them.
+
+    /// One-way delays of the link between primary and replica; 0 is always among them [default: {default}]
+    #[arg(long, value_name = "TIME,…", value_delimiter = ',')]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delays: Option<Vec<Span>>,
-    /// Rounds at each delay, each time it has its turn.
+
+    /// Rounds at each delay, each time it has its turn [default: {default}]
+    #[arg(long, value_name = "N")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rounds: Option<u64>,
-    /// How often all delays have their turn, there and back again.
+
+    /// How often all delays have their turn, there and back again [default: {default}]
+    #[arg(long, value_name = "N")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub repeats: Option<u32>,
-    /// Time from one row to the next.
+
+    /// Time from one row to the next [default: {default}, of which no default delay is near a multiple]
+    #[arg(long, value_name = "TIME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub every: Option<Span>,
-    /// Keep every core of this machine from halting.
+
+    /// Keep this machine's idle cores from halting [default: {default}]
+    #[arg(long, value_name = "ON|OFF", value_parser = on_off())]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keep_awake: Option<bool>,
-    /// Give the measuring threads real-time priority where that is permitted.
+
+    /// Give the few measuring threads real-time priority [default: on where permitted]
+    #[arg(long, value_name = "ON|OFF", value_parser = on_off())]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub real_time: Option<bool>,
 }
 
-/// A resolved `calibrate` measurement.
+/// A `calibrate` measurement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CalibratePlan {
     /// One-way delays, ascending, each once; the first is 0.
@@ -49,13 +76,26 @@ pub struct CalibratePlan {
     pub lag: LagPlan,
 }
 
-impl CalibrateSpec {
-    pub(super) fn resolve(&self) -> Result<CalibratePlan, PlanError> {
-        let usual = ["0", "500us", "1ms", "5ms", "20ms", "100ms"];
-        let mut delays = match &self.delays {
-            Some(delays) => delays.clone(),
-            None => usual.iter().filter_map(|text| text.parse().ok()).collect(),
-        };
+impl Settings for CalibrateSettings {
+    const NAME: &'static str = "calibrate";
+    type Plan = CalibratePlan;
+
+    fn plan(
+        &mut self,
+        target: &mut TargetSettings,
+    ) -> Result<(Vec<Target>, CalibratePlan), PlanError> {
+        units::at_most(
+            "every",
+            self.every,
+            MINUTE,
+            "the time from one row to the next",
+        )?;
+        let longest = self.delays.iter().flatten().max().copied();
+        units::at_most("delays", longest, LONGEST, "a delay that is injected")?;
+        check_target(target)?;
+        quiet(target);
+        let targets = target.plan()?;
+        let delays = self.delays.get_or_insert_with(|| USUAL.to_vec());
         delays.push(Span::from_secs(0));
         delays.sort_unstable();
         delays.dedup();
@@ -65,50 +105,27 @@ impl CalibrateSpec {
         if delays.len() > MOST {
             return contradiction("a calibration takes at most a hundred delays");
         }
-        if let Some(longest) = delays.last().filter(|delay| **delay > LONGEST) {
-            return Err(PlanError::Contradiction(format!(
-                "a delay of {longest} is longer than {LONGEST}, the longest that is injected"
-            )));
-        }
-        let repeats = self.repeats.unwrap_or(4);
+        let repeats = *self.repeats.get_or_insert(4);
         if repeats == 0 || repeats as usize > MOST {
             return contradiction("repeats must be from 1 to 100");
         }
         // No delay is near a multiple of it: a row would arrive together with the next write.
-        let every = self.every.unwrap_or(Span::from_millis(13));
-        let lag = LagSpec {
-            method: self.method.clone().unwrap_or(Methods::All),
-            rounds: Some(self.rounds.unwrap_or(200)),
+        let every = *self.every.get_or_insert(Span::from_millis(13));
+        let mut lag = LagSettings {
+            method: Some(self.method.get_or_insert(Methods::All).clone()),
+            rounds: Some(*self.rounds.get_or_insert(200)),
             pace: Some(Pace::Every(every)),
             warm_up: Some(20),
-            keep_awake: self.keep_awake,
-            real_time: self.real_time,
-            ..LagSpec::default()
+            keep_awake: Some(*self.keep_awake.get_or_insert(true)),
+            real_time: Some(*self.real_time.get_or_insert(true)),
+            ..LagSettings::default()
         };
-        Ok(CalibratePlan {
-            delays,
+        let plan = CalibratePlan {
+            delays: delays.clone(),
             repeats,
-            lag: lag.resolve(true)?,
-        })
-    }
-}
-
-impl CalibratePlan {
-    /// The same as a plan file spells it, with every default.
-    pub(super) fn to_spec(&self) -> CalibrateSpec {
-        let lag = self.lag.to_spec();
-        CalibrateSpec {
-            method: Some(lag.method),
-            delays: Some(self.delays.clone()),
-            rounds: lag.rounds,
-            repeats: Some(self.repeats),
-            every: match lag.pace {
-                Some(Pace::Every(every)) => Some(every),
-                _ => None,
-            },
-            keep_awake: lag.keep_awake,
-            real_time: lag.real_time,
-        }
+            lag: lag.lag_plan(true)?,
+        };
+        Ok((targets, plan))
     }
 }
 
@@ -116,7 +133,7 @@ impl CalibratePlan {
 const QUIET: [&str; 2] = ["innodb_flush_log_at_trx_commit=0", "sync_binlog=0"];
 
 /// Adds what keeps the disk out of the lag: the delay is to be found in it, not flushes.
-pub(super) fn quiet(target: &mut TargetSpec) {
+fn quiet(target: &mut TargetSettings) {
     let given: Vec<String> = target
         .server_options
         .iter()
@@ -132,8 +149,9 @@ pub(super) fn quiet(target: &mut TargetSpec) {
 
 /// Refuses targets whose links we do not hold, or where a delay does not simply add
 /// to the lag.
-pub(super) fn check_target(spec: &TargetSpec, targets: &[Target]) -> Result<(), PlanError> {
-    let [Target::Sandbox(sandbox)] = targets else {
+fn check_target(target: &TargetSettings) -> Result<(), PlanError> {
+    let targets = target.resolve()?;
+    let [Target::Sandbox(sandbox)] = targets.as_slice() else {
         return contradiction(
             "calibrate injects delays into a replication link of ours: give one sandbox shape, such as --sandbox async:1",
         );
@@ -144,7 +162,10 @@ pub(super) fn check_target(spec: &TargetSpec, targets: &[Target]) -> Result<(), 
             sandbox.shape
         )));
     }
-    if spec.link_delay.is_some() || spec.link_jitter.is_some() || spec.link_bandwidth.is_some() {
+    if target.link_delay.is_some()
+        || target.link_jitter.is_some()
+        || target.link_bandwidth.is_some()
+    {
         return contradiction("calibrate sets the link's delay itself; use --delays");
     }
     Ok(())

@@ -3,11 +3,12 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{PlanError, TargetSpec, contradiction};
+use super::{PlanError, Settings, TargetSettings, contradiction, settings::on_off, units};
 use crate::{
     cost::{CostKind, CostMode, CostModes, Durability},
     load::{MOST_THREADS, Size},
-    sandbox::{LinkSpec, NodeOption, SandboxSpec, WaitPoint},
+    sandbox::{LinkSpec, SandboxSpec, WaitPoint},
+    server_option::NodeOption,
     span::Span,
     target::Target,
 };
@@ -18,60 +19,91 @@ const MOST: u32 = 1000;
 const MOST_CELLS: usize = 20;
 /// The most replicas of each mode.
 const MOST_REPLICAS: u32 = 8;
-/// The longest distance.
-const LONGEST: Span = Span::from_secs(1);
 /// The shortest block: below, its own beginning and end are too large a part of it.
 const SHORTEST: Span = Span::from_millis(100);
 
-/// The settings of `cost` as a plan file spells them.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct CostSpec {
-    /// Which modes.
+/// The settings of `cost`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+#[command(next_help_heading = "Measurement")]
+pub struct CostSettings {
+    /// Which modes: none (no binary log), binlog, async, semi-sync (with both wait points), galera (MariaDB), group (MySQL), each as MODE, MODE:N or ENGINE/MODE:N; `none` of the same binary is added where it is missing [default: all that the servers found here can do]
+    #[arg(long, value_name = "MODE,…|all", help_heading = "Modes")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub modes: Option<CostModes>,
-    /// Numbers of connections.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub threads: Option<Vec<u32>>,
-    /// Counted time of each mode at each number of threads, over all its starts.
-    #[serde(rename = "for", skip_serializing_if = "Option::is_none")]
-    pub duration: Option<Span>,
-    /// Fresh starts of each mode.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub starts: Option<u32>,
-    /// About how long a block is.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub block: Option<Span>,
-    /// How long the load runs before it counts, each time it is started.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub ramp: Option<Span>,
-    /// How much of a commit is on the disk.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub durability: Option<Durability>,
-    /// One-way delays of links between the servers; without links when empty.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub link_delays: Vec<Span>,
-    /// What is run: a workload of ours by its name, or a file.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub workload: Option<String>,
-    /// How much data the workload's tables hold; the workload's own default when absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub size: Option<Size>,
-    /// Servers beside the one that is written to, of the modes that do not say so.
+
+    /// Replicas of the modes that do not say how many; clusters have one member more [default: {default}]
+    #[arg(long, value_name = "N", help_heading = "Modes")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replicas: Option<u32>,
-    /// What shuffles the modes.
+
+    /// How much of a commit is on the disk when it is acknowledged, for all modes alike [default: {default}]
+    #[arg(long, value_name = "HOW", help_heading = "Modes")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub durability: Option<Durability>,
+
+    /// Put links of ours between the servers and measure at each of these one-way delays, such as 0,1ms,10ms; 0 is the link alone [default: no links]
+    #[arg(
+        long = "link-delay",
+        value_name = "TIME,…",
+        value_delimiter = ',',
+        help_heading = "Modes"
+    )]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub link_delays: Vec<Span>,
+
+    /// Numbers of connections, one after another [default: {default}]
+    #[arg(long, value_name = "N,…", value_delimiter = ',')]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub threads: Option<Vec<u32>>,
+
+    /// Counted time of each mode at each number of threads (and each distance), over all its starts together [default: {default}]
+    #[arg(long = "for", id = "for", value_name = "TIME")]
+    #[serde(rename = "for", skip_serializing_if = "Option::is_none")]
+    pub duration: Option<Span>,
+
+    /// Fresh starts of each mode; with fewer than 4 intervals are wide, with one there are none [default: {default}]
+    #[arg(long, value_name = "N")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub starts: Option<u32>,
+
+    /// About how long a block is [default: {default}]
+    #[arg(long, value_name = "TIME")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub block: Option<Span>,
+
+    /// How long the load runs before it counts, each time [default: {default}]
+    #[arg(long, value_name = "TIME")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ramp: Option<Span>,
+
+    /// What is run: a workload of ours (docs/load.md lists them), or the path of a file [default: {default}]
+    #[arg(long, value_name = "WORKLOAD")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub workload: Option<String>,
+
+    /// How much data the workload's tables hold, such as 300MB or 10000rows [default: the workload's own]
+    #[arg(long, value_name = "SIZE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub size: Option<Size>,
+
+    /// What shuffles the modes in each round [default: {default}]
+    #[arg(long, value_name = "N")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
-    /// Compare the first mode with itself so often, and nothing else.
+
+    /// Compare the first mode with itself so often, each time fresh starts against fresh starts, and test whether differences are found significantly more often than in 5 % [default number: 20]
+    #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "20")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub self_test: Option<u32>,
-    /// Whether idle cores are kept from halting.
+
+    /// Keep this machine's idle cores from halting [default: {default}]
+    #[arg(long, value_name = "ON|OFF", value_parser = on_off())]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keep_awake: Option<bool>,
 }
 
-/// The settings of `cost`, resolved.
+/// A `cost` measurement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CostPlan {
     /// Which modes.
@@ -128,26 +160,6 @@ impl CostPlan {
         (count, Span(each / count))
     }
 
-    /// The same as a plan file spells it, with every default.
-    pub(super) fn to_spec(&self) -> CostSpec {
-        CostSpec {
-            modes: Some(self.modes.clone()),
-            threads: Some(self.threads.clone()),
-            duration: Some(self.duration),
-            starts: Some(self.starts),
-            block: Some(self.block),
-            ramp: Some(self.ramp),
-            durability: Some(self.durability),
-            link_delays: self.link_delays.clone(),
-            workload: Some(self.workload.clone()),
-            size: self.size,
-            replicas: Some(self.replicas),
-            seed: Some(self.seed),
-            self_test: self.self_test,
-            keep_awake: Some(self.keep_awake),
-        }
-    }
-
     /// A mode's servers, as `none` of the same plan has them: same options, same durability.
     ///
     /// # Errors
@@ -155,7 +167,7 @@ impl CostPlan {
     pub fn shape_of(
         &self,
         mode: CostMode,
-        target: &TargetSpec,
+        target: &TargetSettings,
         wait_point: Option<WaitPoint>,
     ) -> Result<CostShape, PlanError> {
         let shape = mode
@@ -199,43 +211,60 @@ impl CostPlan {
     }
 }
 
-impl CostSpec {
-    /// Fills in the defaults.
-    pub(super) fn resolve(&self, target: &TargetSpec) -> Result<CostPlan, PlanError> {
+impl Settings for CostSettings {
+    const NAME: &'static str = "cost";
+    type Plan = CostPlan;
+
+    fn plan(&mut self, target: &mut TargetSettings) -> Result<(Vec<Target>, CostPlan), PlanError> {
+        self.check_times()?;
         check_target(target)?;
-        let modes = self.modes.clone().unwrap_or(CostModes::All);
-        let threads = self.threads.clone().unwrap_or_else(|| vec![1, 8]);
-        if threads.is_empty() || threads.len() > MOST_CELLS {
-            return contradiction("give 1 to 20 numbers of threads, such as 1,8");
-        }
-        if let Some(wrong) = threads
+        let mut plan = self.filled()?;
+        plan.shapes = plan.shapes_of(target)?;
+        // The modes are the targets.
+        let targets = plan
+            .shapes
             .iter()
-            .find(|threads| !(1..=MOST_THREADS).contains(threads))
-        {
-            return Err(PlanError::Contradiction(format!(
-                "{wrong} threads: a load has 1 to {MOST_THREADS}"
-            )));
-        }
-        let mut different = threads.clone();
-        different.sort_unstable();
-        different.dedup();
-        if different.len() < threads.len() {
-            return contradiction("a number of threads is given twice");
-        }
-        let mut link_delays = self.link_delays.clone();
-        link_delays.sort_unstable();
-        link_delays.dedup();
-        if link_delays.len() > MOST_CELLS {
+            .map(|shape| Target::Sandbox(shape.spec.clone()))
+            .collect();
+        Ok((targets, plan))
+    }
+
+    fn workloads(&mut self) -> Vec<&mut String> {
+        self.workload.iter_mut().collect()
+    }
+}
+
+impl CostSettings {
+    /// Refuses times that are longer than anybody means, or than the whole.
+    fn check_times(&mut self) -> Result<(), PlanError> {
+        let usual = if self.self_test.is_some() { 4 } else { 30 };
+        let duration = *self.duration.get_or_insert(Span::from_secs(usual));
+        let (longest, whole) = (Span::from_secs(600), Some(duration));
+        let delay = self.link_delays.iter().max().copied();
+        units::at_most(
+            "link-delays",
+            delay,
+            Span::from_secs(1),
+            "a delay of a link",
+        )?;
+        units::at_most("block", self.block, longest, "a block")?;
+        units::at_most("ramp", self.ramp, longest, "the time before it counts")?;
+        units::within("block", self.block, Span::from_secs(1), whole)?;
+        units::within("ramp", self.ramp, Span::from_secs(1), whole)
+    }
+
+    /// The plan, of which the servers are not known yet.
+    fn filled(&mut self) -> Result<CostPlan, PlanError> {
+        let modes = self.modes.get_or_insert(CostModes::All).clone();
+        let threads = self.threads.get_or_insert_with(|| vec![1, 8]).clone();
+        check_threads(&threads)?;
+        self.link_delays.sort_unstable();
+        self.link_delays.dedup();
+        if self.link_delays.len() > MOST_CELLS {
             return contradiction("give at most 20 delays");
         }
-        if let Some(longest) = link_delays.last().filter(|delay| **delay > LONGEST) {
-            return Err(PlanError::Contradiction(format!(
-                "a delay of {longest} is longer than {LONGEST}, the longest one"
-            )));
-        }
-        let starts = self
-            .starts
-            .unwrap_or(if self.self_test.is_some() { 4 } else { 5 });
+        let tested = self.self_test.is_some();
+        let starts = *self.starts.get_or_insert(if tested { 4 } else { 5 });
         if starts == 0 || starts > MOST {
             return contradiction(
                 "starts must be from 1 to 1000; from 4 on the intervals hold what they promise",
@@ -247,22 +276,14 @@ impl CostSpec {
         {
             return contradiction("self-test takes 1 to 1000 comparisons");
         }
-        if self.self_test.is_some() && starts < 2 {
+        if tested && starts < 2 {
             return contradiction(
                 "a self-test needs 2 starts on each side, or more: one start has no interval",
             );
         }
-        let block = self.block.unwrap_or(if self.self_test.is_some() {
-            Span::from_millis(500)
-        } else {
-            Span::from_secs(1)
-        });
-        let usual = if self.self_test.is_some() {
-            Span::from_secs(4)
-        } else {
-            Span::from_secs(30)
-        };
-        let duration = self.duration.unwrap_or(usual);
+        let usual = Span::from_millis(if tested { 500 } else { 1000 });
+        let block = *self.block.get_or_insert(usual);
+        let duration = self.duration.unwrap_or_default();
         if block < SHORTEST {
             return Err(PlanError::Contradiction(format!(
                 "a block of {block} is too short; the shortest is {SHORTEST}"
@@ -273,28 +294,60 @@ impl CostSpec {
                 "{duration} over {starts} starts leaves less than {SHORTEST} to each; give `for` more time"
             )));
         }
-        let replicas = self.replicas.unwrap_or(1);
+        let replicas = *self.replicas.get_or_insert(1);
         if replicas == 0 || replicas > MOST_REPLICAS {
             return contradiction("replicas must be from 1 to 8");
         }
-        let mut plan = CostPlan {
+        Ok(CostPlan {
             modes,
             shapes: Vec::new(),
             threads,
             duration,
             starts,
             block,
-            ramp: self.ramp.unwrap_or(Span::from_secs(1)),
-            durability: self.durability.unwrap_or_default(),
-            link_delays,
-            workload: self.workload.clone().unwrap_or_else(|| "insert".to_owned()),
+            ramp: *self.ramp.get_or_insert(Span::from_secs(1)),
+            durability: *self.durability.get_or_insert_default(),
+            link_delays: self.link_delays.clone(),
+            workload: self
+                .workload
+                .get_or_insert_with(|| "insert".to_owned())
+                .clone(),
             size: self.size,
             replicas,
-            seed: self.seed.unwrap_or(1),
+            seed: *self.seed.get_or_insert(1),
             self_test: self.self_test,
-            keep_awake: self.keep_awake.unwrap_or(true),
-        };
-        for mode in plan.modes.list() {
+            keep_awake: *self.keep_awake.get_or_insert(true),
+        })
+    }
+}
+
+/// Refuses numbers of threads that no load has, too many of them, and one that is given twice.
+fn check_threads(threads: &[u32]) -> Result<(), PlanError> {
+    if threads.is_empty() || threads.len() > MOST_CELLS {
+        return contradiction("give 1 to 20 numbers of threads, such as 1,8");
+    }
+    if let Some(wrong) = threads
+        .iter()
+        .find(|threads| !(1..=MOST_THREADS).contains(threads))
+    {
+        return Err(PlanError::Contradiction(format!(
+            "{wrong} threads: a load has 1 to {MOST_THREADS}"
+        )));
+    }
+    let mut different = threads.to_vec();
+    different.sort_unstable();
+    different.dedup();
+    if different.len() < threads.len() {
+        return contradiction("a number of threads is given twice");
+    }
+    Ok(())
+}
+
+impl CostPlan {
+    /// The servers of the modes, each once.
+    fn shapes_of(&self, target: &TargetSettings) -> Result<Vec<CostShape>, PlanError> {
+        let mut shapes = Vec::new();
+        for mode in self.modes.list() {
             let points = match (mode.kind, target.wait_point) {
                 (CostKind::SemiSync, None) => {
                     vec![Some(WaitPoint::AfterCommit), Some(WaitPoint::AfterSync)]
@@ -303,12 +356,11 @@ impl CostSpec {
                 _ => vec![None],
             };
             for point in points {
-                plan.shapes.push(plan.shape_of(mode, target, point)?);
+                shapes.push(self.shape_of(mode, target, point)?);
             }
         }
         if target.wait_point.is_some()
-            && !plan
-                .shapes
+            && !shapes
                 .iter()
                 .any(|shape| shape.mode.kind == CostKind::SemiSync)
         {
@@ -316,13 +368,12 @@ impl CostSpec {
                 "a wait point belongs to semi-sync, which is not among the modes",
             );
         }
-        if !plan.link_delays.is_empty()
-            && !plan.shapes.iter().any(|shape| shape.mode.kind.replicates())
+        if !self.link_delays.is_empty() && !shapes.iter().any(|shape| shape.mode.kind.replicates())
         {
             return contradiction("a link delay needs a mode that replicates, such as async");
         }
         if let Some(option) = target.server_options.iter().find(|option| {
-            !plan.shapes.iter().any(|shape| {
+            !shapes.iter().any(|shape| {
                 shape
                     .spec
                     .shape
@@ -335,27 +386,13 @@ impl CostSpec {
                 "the server option `{option}` is for a server that no mode has"
             )));
         }
-        Ok(plan)
-    }
-}
-
-impl CostPlan {
-    /// The sandboxes, each once.
-    pub(super) fn targets(&self) -> Vec<Target> {
-        self.shapes
-            .iter()
-            .map(|shape| Target::Sandbox(shape.spec.clone()))
-            .collect()
+        Ok(shapes)
     }
 }
 
 /// Refuses settings that belong to other commands.
-fn check_target(target: &TargetSpec) -> Result<(), PlanError> {
-    if target.sandbox.is_some()
-        || target.primary.is_some()
-        || !target.replicas.is_empty()
-        || !target.nodes.is_empty()
-    {
+fn check_target(target: &TargetSettings) -> Result<(), PlanError> {
+    if target.sandbox.is_some() || target.own_servers_given() {
         return contradiction(
             "cost starts servers of its own for each mode; name modes (--modes) in place of a target",
         );
@@ -365,13 +402,13 @@ fn check_target(target: &TargetSpec) -> Result<(), PlanError> {
             "cost takes the distances as link-delays in [cost], without a jitter",
         );
     }
-    let known = TargetSpec {
+    let known = TargetSettings {
         server_options: target.server_options.clone(),
         servers: target.servers.clone(),
         wait_point: target.wait_point,
         link_bandwidth: target.link_bandwidth,
         cpus_per_server: target.cpus_per_server,
-        ..TargetSpec::default()
+        ..TargetSettings::default()
     };
     if *target != known {
         return contradiction(
@@ -384,15 +421,16 @@ fn check_target(target: &TargetSpec) -> Result<(), PlanError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::{PlanFile, Work};
+    use crate::plan::{PlanFile, Section};
 
     fn resolve(cost: &str) -> Result<CostPlan, String> {
-        let plan = PlanFile::from_toml(&format!("command = 'cost'\n{cost}"))
-            .and_then(|file| file.resolve());
-        match plan.map_err(|error| error.to_string())?.work {
-            Work::Cost(plan) => Ok(plan),
-            other => panic!("{other:?}"),
-        }
+        PlanFile::<CostSettings>::from_toml(
+            &format!("command = 'cost'\n{cost}"),
+            &[Section::of::<CostSettings>()],
+        )
+        .and_then(PlanFile::plan)
+        .map(|planned| planned.plan)
+        .map_err(|error| error.to_string())
     }
 
     #[test]

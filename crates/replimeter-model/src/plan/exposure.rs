@@ -3,7 +3,11 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{PlanError, contradiction};
+use super::{
+    PlanError, Settings, TargetSettings, contradiction,
+    settings::{on_off, own_servers},
+    units,
+};
 use crate::{span::Span, target::Target};
 
 /// The shortest stretch that figures are given for.
@@ -15,40 +19,58 @@ const FARTHEST: Span = Span::from_secs(10);
 /// The most connections that write.
 const MOST_WRITERS: u32 = 256;
 
-/// The settings of `exposure` as a plan file spells them.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct ExposureSpec {
-    /// How long.
+/// The settings of `exposure`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+#[command(next_help_heading = "Measurement")]
+pub struct ExposureSettings {
+    /// Look for this long [default: {default}]
+    #[arg(long = "for", id = "for", value_name = "TIME")]
     #[serde(rename = "for", skip_serializing_if = "Option::is_none")]
     pub duration: Option<Span>,
-    /// Figures for each stretch of this length.
+
+    /// Give figures for every stretch of this length [default: {default}]
+    #[arg(long, value_name = "TIME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub every: Option<Span>,
-    /// From one question to the replicas to the next.
+
+    /// Ask every replica what it has received at such a beat [default: {default}]
+    #[arg(long, value_name = "TIME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub look: Option<Span>,
-    /// Connections that insert rows meanwhile, on a sandbox.
+
+    /// In a sandbox that is started for this: insert over so many connections meanwhile; 0 for none [default: {default}]
+    #[arg(long, value_name = "N")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub writers: Option<u32>,
-    /// Inserts per second, all writers together; back to back otherwise.
+
+    /// Their inserts per second, all together [default: back to back]
+    #[arg(long, value_name = "N")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate: Option<u64>,
-    /// Payload bytes of each such row.
+
+    /// Payload bytes of each of their rows [default: {default}]
+    #[arg(long, value_name = "BYTES")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub size: Option<u64>,
-    /// The `server_id` to follow the primary under; a random one when absent.
+
+    /// Follow the primary under this server_id, which must be no server's and no replica's [default: a random one]
+    #[arg(long, value_name = "ID")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server_id: Option<u32>,
-    /// Keep every core of this machine from halting.
+
+    /// Keep this machine's idle cores from halting [default: on for a sandbox]
+    #[arg(long, value_name = "ON|OFF", value_parser = on_off())]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keep_awake: Option<bool>,
-    /// Give the measuring threads real-time priority where that is permitted.
+
+    /// Give the few measuring threads real-time priority [default: on where permitted]
+    #[arg(long, value_name = "ON|OFF", value_parser = on_off())]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub real_time: Option<bool>,
 }
 
-/// A resolved `exposure` measurement.
+/// An `exposure` measurement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExposurePlan {
     /// How long.
@@ -71,39 +93,47 @@ pub struct ExposurePlan {
     pub real_time: bool,
 }
 
-impl ExposureSpec {
-    pub(super) fn resolve(&self, targets: &[Target]) -> Result<ExposurePlan, PlanError> {
-        let [target] = targets else {
+impl Settings for ExposureSettings {
+    const NAME: &'static str = "exposure";
+    type Plan = ExposurePlan;
+
+    fn plan(
+        &mut self,
+        target: &mut TargetSettings,
+    ) -> Result<(Vec<Target>, ExposurePlan), PlanError> {
+        let duration = *self.duration.get_or_insert(Span::from_secs(60));
+        units::within("every", self.every, Span::from_secs(1), Some(duration))?;
+        let targets = target.plan()?;
+        let [only] = targets.as_slice() else {
             return contradiction(
                 "exposure looks at the servers of one target; run it once for each",
             );
         };
-        if let Target::Sandbox(spec) = target
+        if let Target::Sandbox(spec) = only
             && spec.shape.servers() < 2
         {
             return contradiction(
                 "the sandbox has no replica, so nothing is exposed to its loss; choose a shape that replicates",
             );
         }
-        let duration = self.duration.unwrap_or(Span::from_secs(60));
         if duration == Span::from_secs(0) {
             return contradiction("for must be above 0");
         }
-        let every = self.every.unwrap_or(Span::from_secs(1));
+        let every = *self.every.get_or_insert(Span::from_secs(1));
         if every < SHORTEST {
             return Err(PlanError::Contradiction(format!(
                 "figures are given for stretches of {SHORTEST} or more"
             )));
         }
-        let look = self.look.unwrap_or(Span::from_millis(10));
+        let look = *self.look.get_or_insert(Span::from_millis(10));
         if look < CLOSEST || look > FARTHEST {
             return Err(PlanError::Contradiction(format!(
                 "the replicas are asked every {CLOSEST} to {FARTHEST}"
             )));
         }
         // In a sandbox of our own nothing happens unless we write.
-        let own = matches!(target, Target::Sandbox(_));
-        let writers = self.writers.unwrap_or(if own { 4 } else { 0 });
+        let own = matches!(only, Target::Sandbox(_));
+        let writers = *self.writers.get_or_insert(if own { 4 } else { 0 });
         if writers > 0 && !own {
             return contradiction(
                 "exposure writes nothing to servers that it did not start: its writers are for --sandbox SHAPE; there the traffic is your own",
@@ -127,10 +157,11 @@ impl ExposureSpec {
                 super::loss::MOST_BYTES
             )));
         }
+        self.size = (writers > 0).then_some(size);
         if self.server_id == Some(0) {
             return contradiction("a server_id of 0 is nobody's");
         }
-        Ok(ExposurePlan {
+        let plan = ExposurePlan {
             duration,
             every,
             look,
@@ -138,29 +169,9 @@ impl ExposureSpec {
             rate: self.rate,
             size,
             server_id: self.server_id,
-            keep_awake: self
-                .keep_awake
-                .unwrap_or(!matches!(target, Target::Nodes(_))),
-            real_time: self.real_time.unwrap_or(true),
-        })
-    }
-}
-
-impl ExposurePlan {
-    /// The same as a plan file spells it, with every default.
-    #[must_use]
-    pub fn to_spec(&self) -> ExposureSpec {
-        let written = self.writers > 0;
-        ExposureSpec {
-            duration: Some(self.duration),
-            every: Some(self.every),
-            look: Some(self.look),
-            writers: Some(self.writers),
-            rate: self.rate,
-            size: written.then_some(self.size),
-            server_id: self.server_id,
-            keep_awake: Some(self.keep_awake),
-            real_time: Some(self.real_time),
-        }
+            keep_awake: *self.keep_awake.get_or_insert(!own_servers(&targets)),
+            real_time: *self.real_time.get_or_insert(true),
+        };
+        Ok((targets, plan))
     }
 }

@@ -1,15 +1,23 @@
 //! The settings of `lag`.
 
+mod values;
+
+use clap::ArgAction;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{OneOrMore, PlanError, contradiction, load};
+pub use self::values::{Join, Method, Methods, Pace};
+use super::{
+    PlanError, Settings, TargetSettings, contradiction, load,
+    one_or_more::OneOrMore,
+    settings::{on_off, own_servers},
+    units::{self, HOUR, MINUTE},
+};
 use crate::{
-    backlog::BacklogPlan,
     load::{Arrivals, LoadPlan, LoadSpec, Size},
     sizes::Sizes,
     span::Span,
-    suggest,
+    target::Target,
 };
 
 /// Payload of a round when no size is asked for, in bytes (as in experiment 1).
@@ -21,269 +29,125 @@ const MOST_STEPS: u64 = 1_000_000;
 /// Rounds of a run when neither a number nor a time is asked for.
 pub const DEFAULT_ROUNDS: u64 = 1000;
 
-/// How the moment of visibility is observed.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
-)]
-#[serde(rename_all = "kebab-case")]
-pub enum Method {
-    /// Reads in a tight loop.
-    #[default]
-    Poll,
-    /// Waiting in the replica for the transaction's GTID.
-    Wait,
-    /// The time at which the statement ran, on the primary and again on the replica, by
-    /// the server's `SYSDATE(6)`.
-    Stamp,
-    /// The same by our function `NOW_USEC()`, where it is installed.
-    StampUdf,
-    /// Following the binary logs of both.
-    Tap,
-}
+/// The settings of `lag`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+#[command(next_help_heading = "Measurement")]
+pub struct LagSettings {
+    /// How the moment is observed at which a row is there: poll (read in a tight loop), wait (for its GTID, in the replica), stamp (the time at which the statement ran on each, by SYSDATE), stamp-udf (the same by NOW_USEC), tap (follow both binary logs); several with commas, or all that the servers permit [default: {default}]
+    #[arg(long, value_name = "METHOD[,…]|all")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub method: Option<Methods>,
 
-impl Method {
-    /// The name in plans and reports.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Poll => "poll",
-            Self::Wait => "wait",
-            Self::Stamp => "stamp",
-            Self::StampUdf => "stamp-udf",
-            Self::Tap => "tap",
-        }
-    }
-
-    /// The method of that name.
-    #[must_use]
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|method| method.name() == name)
-    }
-
-    /// Every method.
-    pub const ALL: [Self; 5] = [
-        Self::Poll,
-        Self::Wait,
-        Self::Stamp,
-        Self::StampUdf,
-        Self::Tap,
-    ];
-
-    /// Whether it compares the times at which a statement ran.
-    #[must_use]
-    pub fn stamps(self) -> bool {
-        matches!(self, Self::Stamp | Self::StampUdf)
-    }
-}
-
-/// Where the stamps of both servers are joined.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Join {
-    /// Here.
-    Client,
-    /// In the replica, through a FEDERATED table on it that points to the primary, as published.
-    Federated,
-}
-
-/// Which methods observe each row; written `all`, or names with commas.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Methods {
-    /// Every one that the servers permit; those they do not are a warning.
-    All,
-    /// These; one that the servers do not permit is an error. Sorted, never empty.
-    Named(Vec<Method>),
-}
-
-impl Default for Methods {
-    fn default() -> Self {
-        Self::Named(vec![Method::Poll])
-    }
-}
-
-impl Methods {
-    /// The methods to try.
-    #[must_use]
-    pub fn wanted(&self) -> Vec<Method> {
-        match self {
-            Self::All => Method::ALL.to_vec(),
-            Self::Named(methods) => methods.clone(),
-        }
-    }
-}
-
-impl std::str::FromStr for Methods {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        if text.trim() == "all" {
-            return Ok(Self::All);
-        }
-        let mut methods = Vec::new();
-        for name in text.split(',').map(str::trim) {
-            let method = Method::from_name(name).ok_or_else(|| {
-                let nearest = suggest::hint(name, Method::ALL.map(Method::name).into_iter().chain(["all"]));
-                format!("unknown method `{name}`{nearest}; known: poll, wait, stamp, stamp-udf, tap, several with commas, or all")
-            })?;
-            if methods.contains(&method) {
-                return Err(format!("the method `{name}` is given twice"));
-            }
-            methods.push(method);
-        }
-        methods.sort_unstable();
-        Ok(Self::Named(methods))
-    }
-}
-
-impl std::fmt::Display for Methods {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::All => f.write_str("all"),
-            Self::Named(methods) => f.write_str(
-                &methods
-                    .iter()
-                    .map(|method| method.name())
-                    .collect::<Vec<_>>()
-                    .join(","),
-            ),
-        }
-    }
-}
-
-serde_as_text!(
-    Methods,
-    "description": "Ways of observing, with commas between them, or all",
-    "pattern": "^ *(all|(poll|wait|stamp|stamp-udf|tap)( *, *(poll|wait|stamp|stamp-udf|tap))*) *$",
-    "examples": ["poll", "wait", "stamp", "stamp-udf", "tap", "poll,tap", "all"]
-);
-
-/// What the next write waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pace {
-    /// The next beat of a schedule (open loop: a slow round does not move the next).
-    Every(Span),
-    /// The previous row having been seen on every replica.
-    Visible,
-    /// The previous write's acknowledgement.
-    Ack,
-}
-
-impl std::str::FromStr for Pace {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "visible" => Ok(Self::Visible),
-            "ack" => Ok(Self::Ack),
-            _ => {
-                let every = text.strip_prefix("every ").ok_or_else(|| {
-                    format!(
-                        "unknown pace `{text}`{}; known: visible, ack, `every 10ms`",
-                        suggest::hint(text, ["visible", "ack"])
-                    )
-                })?;
-                let span: Span = every
-                    .parse()
-                    .map_err(|error: crate::span::SpanError| error.to_string())?;
-                if span.0.is_zero() {
-                    return Err("`every 0` is no schedule; for writes without a pause use the pace `visible` or `ack`".to_owned());
-                }
-                Ok(Self::Every(span))
-            }
-        }
-    }
-}
-
-impl std::fmt::Display for Pace {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Every(span) => write!(f, "every {span}"),
-            Self::Visible => f.write_str("visible"),
-            Self::Ack => f.write_str("ack"),
-        }
-    }
-}
-
-serde_as_text!(
-    Pace,
-    "description": "When the next row is written: every so often, when the last one was acknowledged (ack), or when it was seen everywhere (visible)",
-    "pattern": "^(ack|visible|every [0-9].*)$",
-    "examples": ["every 10ms", "ack", "visible"]
-);
-
-/// The settings of `lag` as a plan file spells them.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct LagSpec {
-    /// How the arrival of a row is observed.
-    #[serde(default)]
-    pub method: Methods,
-    /// Connections that write beside one another.
+    /// Write over so many connections beside one another [default: {default}]
+    #[arg(long, value_name = "N")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub writers: Option<u32>,
-    /// Observe how far single transactions have come, for the waterfall.
+
+    /// Also observe the stages of each transaction (in binlog, received, applied, visible) by asking the replica all the time; on MariaDB `in binlog` needs --method poll,tap
+    #[arg(long, action = ArgAction::SetTrue)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stages: Option<bool>,
-    /// Where stamps are joined.
+
+    /// Where the stamps of both servers are joined; federated: in the replica, through a FEDERATED table that is made there, as published. Its definition holds the password while it exists [default: client]
+    #[arg(long, value_name = "WHERE")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub join: Option<Join>,
-    /// How many rounds.
+
+    /// Counted rounds [default: {default}]
+    #[arg(long, value_name = "N", conflicts_with_all = ["for", "sizes"])]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rounds: Option<u64>,
-    /// How long, instead of a number of rounds.
+
+    /// Measure for this long instead of a number of rounds, such as 60s
+    #[arg(
+        long = "for",
+        id = "for",
+        value_name = "TIME",
+        conflicts_with = "sizes"
+    )]
     #[serde(rename = "for", skip_serializing_if = "Option::is_none")]
     pub duration: Option<Span>,
-    /// What the next write waits for.
+
+    /// Write a row at every such beat, whatever became of the one before (open loop) [default: 10ms; without a default in a sweep]
+    #[arg(long, value_name = "TIME")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub every: Option<Span>,
+
+    /// Write the next row when this has happened instead (closed loop) [default in a sweep: ack]
+    #[arg(long, value_parser = Pace::closed(), conflicts_with = "every")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pace: Option<Pace>,
-    /// Payload bytes of every round.
+
+    /// Payload bytes of each row [default: {default}]
+    #[arg(long, value_name = "BYTES", conflicts_with = "sizes")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub size: Option<u64>,
-    /// Payload bytes step by step.
+
+    /// Payload bytes step by step (experiment 1): A..B:STEP, single sizes, or several with commas
+    #[arg(long, value_name = "A..B:STEP")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sizes: Option<Sizes>,
-    /// Rows in each step of a sweep.
+
+    /// Rows in each step of a sweep [default: 5]
+    #[arg(long, value_name = "N", requires = "sizes")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub per_step: Option<u32>,
-    /// Pause before each step of a sweep.
+
+    /// Pause before each step of a sweep [default: 200ms]
+    #[arg(long, value_name = "TIME", requires = "sizes")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub step_pause: Option<Span>,
-    /// How often the whole sweep is repeated.
+
+    /// Repeat the whole sweep so often [default: 1]
+    #[arg(long, value_name = "N", requires = "sizes")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sweeps: Option<u32>,
-    /// Rounds at the beginning that are measured but not counted.
+
+    /// Rounds at the beginning that are measured but not counted [default: {default}; 0 in a sweep]
+    #[arg(long, value_name = "N")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub warm_up: Option<u64>,
-    /// Rounds with the primary observed as its own replica.
+
+    /// Rounds with the primary observed as its own replica, to know the method's floor; 0 for none [default: {default}]
+    #[arg(long, value_name = "N")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub floor_rounds: Option<u64>,
-    /// How long a row may stay unseen before the run ends in an error.
+
+    /// End with an error when a row is not seen for so long (beyond a deliberate delay) [default: {default}]
+    #[arg(long, value_name = "TIME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Span>,
-    /// Keep every core of this machine from halting.
+
+    /// Keep this machine's idle cores from halting, by spinners at idle priority [default: on for a sandbox]
+    #[arg(long, value_name = "ON|OFF", value_parser = on_off())]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keep_awake: Option<bool>,
-    /// Give the measuring threads real-time priority where that is permitted.
+
+    /// Give the few measuring threads real-time priority, so that they do not wait behind servers on a busy core [default: on where permitted]
+    #[arg(long, value_name = "ON|OFF", value_parser = on_off())]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub real_time: Option<bool>,
-    /// Load meanwhile.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+
+    /// Measure while THREADS connections run a workload on that server, over and over: one of insert, select, post-insert, point-select, oltp-mix, update-key, big-update and mix, or the path of a file of statements (docs/load.md); may be repeated
+    #[arg(long, value_name = "WORKLOAD:THREADS@NODE", help_heading = "Load")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub load: Vec<LoadSpec>,
-    /// Passes per second, for every load or one for each; back to back otherwise.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub rate: Option<OneOrMore<u64>>,
-    /// When the passes of a rate are due.
+
+    /// Begin so many passes of the workload per second, over all its threads, whatever became of the ones before (open loop); once for every load or once for each [default: each thread back to back, a closed loop]
+    #[arg(long, value_name = "R", help_heading = "Load")]
+    #[serde(with = "OneOrMore::<u64>", skip_serializing_if = "Option::is_none")]
+    pub rate: Option<Vec<u64>>,
+
+    /// When the passes of a rate are due: constant, or poisson as many independent users would come [default: constant]
+    #[arg(long, value_name = "HOW", requires = "rate", help_heading = "Load")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub arrivals: Option<Arrivals>,
-    /// How much data the loads' workloads have.
+
+    /// How much data the loads' workloads have: rows, such as 100000, or bytes on the disk, such as 300MB [default: what the workload says]
+    #[arg(long, value_name = "SIZE", requires = "load", help_heading = "Load")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub load_size: Option<Size>,
-    /// How long a backlog grows that the replicas then catch up with.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub backlog: Option<Span>,
-    /// With how many applier workers they do, one after another.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub workers: Vec<u32>,
 }
 
 /// When a run of rounds ends.
@@ -293,6 +157,29 @@ pub enum Until {
     Rounds(u64),
     /// After so much time.
     Elapsed(Span),
+}
+
+impl Until {
+    /// Of a number of rounds or a time, one of which may be given.
+    pub(super) fn of(rounds: Option<u64>, duration: Option<Span>) -> Result<Self, PlanError> {
+        match (rounds, duration) {
+            (Some(_), Some(_)) => contradiction("rounds and for exclude each other"),
+            (Some(0), None) => contradiction("rounds must be at least 1"),
+            (None, Some(span)) if span.0.is_zero() => {
+                contradiction("a run for 0s measures nothing")
+            }
+            (None, Some(span)) => Ok(Self::Elapsed(span)),
+            (rounds, None) => Ok(Self::Rounds(rounds.unwrap_or(DEFAULT_ROUNDS))),
+        }
+    }
+
+    /// The number of rounds or the time.
+    pub(super) fn spelled(self) -> (Option<u64>, Option<Span>) {
+        match self {
+            Self::Rounds(rounds) => (Some(rounds), None),
+            Self::Elapsed(span) => (None, Some(span)),
+        }
+    }
 }
 
 /// What is written, and in which order.
@@ -318,7 +205,7 @@ pub enum Writes {
     },
 }
 
-/// A resolved `lag` measurement.
+/// A `lag` measurement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LagPlan {
     /// How the arrival of a row is observed.
@@ -345,8 +232,6 @@ pub struct LagPlan {
     pub real_time: bool,
     /// Load meanwhile.
     pub load: Vec<LoadPlan>,
-    /// A backlog to be made and caught up with; no rounds are measured then.
-    pub backlog: Option<BacklogPlan>,
 }
 
 impl LagPlan {
@@ -369,74 +254,48 @@ impl LagPlan {
     }
 }
 
-impl LagPlan {
-    /// The same as a plan file spells it, with every default.
-    #[must_use]
-    pub fn to_spec(&self) -> LagSpec {
-        let plan = self;
-        let load::Spelled {
-            load,
-            rate,
-            arrivals,
-            load_size,
-        } = load::to_spec(&plan.load);
-        if let Some(backlog) = &plan.backlog {
-            return LagSpec {
-                timeout: Some(plan.timeout),
-                keep_awake: Some(plan.keep_awake),
-                real_time: Some(plan.real_time),
-                load,
-                rate,
-                arrivals,
-                load_size,
-                backlog: Some(backlog.grow),
-                workers: backlog.workers.clone(),
-                ..LagSpec::default()
-            };
+impl Settings for LagSettings {
+    const NAME: &'static str = "lag";
+    type Plan = LagPlan;
+
+    fn plan(&mut self, target: &mut TargetSettings) -> Result<(Vec<Target>, LagPlan), PlanError> {
+        if let Some(every) = self.every.take() {
+            if self.pace.is_some() {
+                return contradiction("every and pace exclude each other");
+            }
+            self.pace = Some(Pace::Every(every));
         }
-        let mut lag = LagSpec {
-            method: plan.methods.clone(),
-            writers: Some(plan.writers),
-            stages: Some(plan.stages),
-            join: plan.federated.then_some(Join::Federated),
-            pace: Some(plan.pace),
-            warm_up: Some(plan.warm_up),
-            floor_rounds: Some(plan.floor_rounds),
-            timeout: Some(plan.timeout),
-            keep_awake: Some(plan.keep_awake),
-            real_time: Some(plan.real_time),
-            load,
-            rate,
-            arrivals,
-            load_size,
-            ..LagSpec::default()
+        let every = match self.pace {
+            Some(Pace::Every(every)) => Some(every),
+            _ => None,
         };
-        match &plan.writes {
-            Writes::Rounds { until, size } => {
-                lag.size = Some(*size);
-                match until {
-                    Until::Rounds(rounds) => lag.rounds = Some(*rounds),
-                    Until::Elapsed(span) => lag.duration = Some(*span),
-                }
-            }
-            Writes::Sweep {
-                sizes,
-                per_step,
-                pause,
-                sweeps,
-            } => {
-                lag.sizes = Some(sizes.clone());
-                lag.per_step = Some(*per_step);
-                lag.step_pause = Some(*pause);
-                lag.sweeps = Some(*sweeps);
-            }
+        let what = "the time from one row to the next";
+        units::at_most("pace (every)", every, MINUTE, what)?;
+        units::at_most(
+            "step-pause",
+            self.step_pause,
+            MINUTE,
+            "the pause before a step",
+        )?;
+        let what = "the longest that a row may stay unseen";
+        units::at_most("timeout", self.timeout, HOUR, what)?;
+        let targets = target.plan()?;
+        if targets.len() > 1 && self.sizes.is_some() {
+            return contradiction("a sweep over sizes takes one sandbox; run it once for each");
         }
-        lag
+        let plan = self.lag_plan(!own_servers(&targets))?;
+        Ok((targets, plan))
+    }
+
+    fn workloads(&mut self) -> Vec<&mut String> {
+        let loads = self.load.iter_mut();
+        loads.map(|load| &mut load.workload).collect()
     }
 }
 
-impl LagSpec {
-    pub(super) fn resolve(&self, sandbox: bool) -> Result<LagPlan, PlanError> {
+impl LagSettings {
+    /// Fills in the defaults for servers of a sandbox or of the user's.
+    pub(super) fn lag_plan(&mut self, sandbox: bool) -> Result<LagPlan, PlanError> {
         let writes = self.writes()?;
         let sweep = matches!(writes, Writes::Sweep { .. });
         let pace = self.pace.unwrap_or(if sweep {
@@ -449,7 +308,7 @@ impl LagSpec {
                 "a schedule needs a distance between rounds above 0; for no pause use --pace visible",
             );
         }
-        let timeout = self.timeout.unwrap_or(Span::from_secs(10));
+        let timeout = *self.timeout.get_or_insert(Span::from_secs(10));
         if timeout.0.is_zero() {
             return contradiction("a time-out of 0 would void every round; the default is 10s");
         }
@@ -469,14 +328,15 @@ impl LagSpec {
                 "the pace `visible` has one writer: no row is written while another is awaited",
             );
         }
-        if self.stages == Some(true) && !self.method.wanted().contains(&Method::Poll) {
+        let methods = self.method.get_or_insert_default().clone();
+        if self.stages == Some(true) && !methods.wanted().contains(&Method::Poll) {
             return contradiction("stages end with a read that shows the row: add the method poll");
         }
-        if self.join.is_some() && !self.method.wanted().iter().any(|method| method.stamps()) {
+        if self.join.is_some() && !methods.wanted().iter().any(|method| method.stamps()) {
             return contradiction("join is about stamps; add --method stamp");
         }
-        Ok(LagPlan {
-            methods: self.method.clone(),
+        let plan = LagPlan {
+            methods,
             writers,
             stages: self.stages.unwrap_or(false),
             federated: self.join == Some(Join::Federated),
@@ -484,12 +344,18 @@ impl LagSpec {
             warm_up: self.warm_up.unwrap_or(if sweep { 0 } else { 50 }),
             floor_rounds: self.floor_rounds.unwrap_or(200),
             timeout,
-            keep_awake: self.keep_awake.unwrap_or(sandbox),
-            real_time: self.real_time.unwrap_or(true),
+            keep_awake: *self.keep_awake.get_or_insert(sandbox),
+            real_time: *self.real_time.get_or_insert(true),
             writes,
-            load: self.loads()?,
-            backlog: self.backlog_plan()?,
-        })
+            load: load::loads(
+                &self.load,
+                &mut self.rate,
+                &mut self.arrivals,
+                self.load_size,
+            )?,
+        };
+        self.fill(&plan);
+        Ok(plan)
     }
 
     fn writes(&self) -> Result<Writes, PlanError> {
@@ -524,21 +390,39 @@ impl LagSpec {
                 "per-step, step-pause and sweeps belong to a sweep; add sizes, such as 1000..10000:1000",
             );
         }
-        let until = match (self.rounds, self.duration) {
-            (Some(_), Some(_)) => return contradiction("rounds and for exclude each other"),
-            (Some(0), None) => return contradiction("rounds must be at least 1"),
-            (None, Some(span)) if span.0.is_zero() => {
-                return contradiction("a run for 0s measures nothing");
-            }
-            (None, Some(span)) => Until::Elapsed(span),
-            (rounds, None) => Until::Rounds(rounds.unwrap_or(DEFAULT_ROUNDS)),
-        };
+        let until = Until::of(self.rounds, self.duration)?;
         match self.size {
             Some(0) => contradiction("a size of 0 bytes cannot be written; the smallest is 1"),
             size => Ok(Writes::Rounds {
                 until,
                 size: size.unwrap_or(DEFAULT_SIZE),
             }),
+        }
+    }
+
+    /// Spells out what the plan has.
+    fn fill(&mut self, plan: &LagPlan) {
+        self.join = plan.federated.then_some(Join::Federated);
+        self.writers = Some(plan.writers);
+        self.stages = Some(plan.stages);
+        self.pace = Some(plan.pace);
+        self.warm_up = Some(plan.warm_up);
+        self.floor_rounds = Some(plan.floor_rounds);
+        match &plan.writes {
+            Writes::Rounds { until, size } => {
+                self.size = Some(*size);
+                (self.rounds, self.duration) = until.spelled();
+            }
+            Writes::Sweep {
+                per_step,
+                pause,
+                sweeps,
+                ..
+            } => {
+                self.per_step = Some(*per_step);
+                self.step_pause = Some(*pause);
+                self.sweeps = Some(*sweeps);
+            }
         }
     }
 }

@@ -3,7 +3,12 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{OneOrMore, PlanError, TargetSpec, contradiction};
+use super::{
+    PlanError, Settings, TargetSettings, contradiction,
+    one_or_more::OneOrMore,
+    settings::{on_off, own_servers},
+    units::{self, HOUR},
+};
 use crate::{
     load::{Arrivals, MOST_THREADS, OpenLoop, Reads, Size},
     span::Span,
@@ -13,47 +18,68 @@ use crate::{
 /// The most numbers of threads that one run tries.
 const MOST_STEPS: usize = 64;
 
-/// The settings of `load` as a plan file spells them.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct LoadingSpec {
-    /// Workloads by their names or paths; several run beside one another.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub workload: Option<OneOrMore<String>>,
-    /// Connections of each workload; several numbers are tried one after another.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub threads: Option<OneOrMore<u32>>,
-    /// Operations per second of each workload, whatever became of those before; back to
-    /// back otherwise.
+/// The settings of `load`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+#[command(next_help_heading = "Load")]
+pub struct LoadingSettings {
+    /// What is run: a workload by its name or the path of its file; several run beside one another [default: {default}]
+    #[arg(long, value_name = "WORKLOAD")]
+    #[serde(with = "OneOrMore::<String>", skip_serializing_if = "Option::is_none")]
+    pub workload: Option<Vec<String>>,
+
+    /// Connections of each workload, a thread each; several numbers are tried one after another [default: {default}]
+    #[arg(long, value_name = "T,…", value_delimiter = ',')]
+    #[serde(with = "OneOrMore::<u32>", skip_serializing_if = "Option::is_none")]
+    pub threads: Option<Vec<u32>>,
+
+    /// Begin so many operations of each workload per second, whatever became of the ones before (open loop) [default: each thread back to back, a closed loop]
+    #[arg(long, value_name = "R")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate: Option<u64>,
-    /// When the operations of a rate are due.
+
+    /// When the operations of a rate are due: constant, or poisson as many independent users would come [default: constant]
+    #[arg(long, value_name = "HOW", requires = "rate")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub arrivals: Option<Arrivals>,
-    /// How long it is counted.
+
+    /// Count for so long [default: {default}]
+    #[arg(long = "for", id = "for", value_name = "TIME")]
     #[serde(rename = "for", skip_serializing_if = "Option::is_none")]
     pub duration: Option<Span>,
-    /// How long it runs before.
+
+    /// Run for so long before it is counted [default: {default}]
+    #[arg(long, value_name = "TIME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ramp: Option<Span>,
-    /// How much data; what each workload says otherwise.
+
+    /// How much data: rows, such as 100000, or bytes on the disk, such as 300MB [default: what the workload says]
+    #[arg(long, value_name = "SIZE")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub size: Option<Size>,
-    /// Where workloads go that only read.
+
+    /// Where workloads go of which every statement reads: replicas, primary or all [default: {default}]
+    #[arg(long, value_name = "WHERE")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reads: Option<Reads>,
-    /// Whether the data stays for a later run.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+
+    /// Leave the data for a later run, which finds it when it asks for the same size
+    #[arg(long)]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub keep_data: bool,
-    /// How long a replica may take to receive the data.
+
+    /// Wait so long for replicas to receive the data [default: {default}]
+    #[arg(long, value_name = "TIME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Span>,
-    /// Keep every core of this machine from halting.
+
+    /// Keep this machine's idle cores from halting, by spinners at idle priority [default: on for a sandbox]
+    #[arg(long, value_name = "ON|OFF", value_parser = on_off())]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keep_awake: Option<bool>,
 }
 
-/// A resolved `load`.
+/// A `load`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoadingPlan {
     /// Workloads by their names or paths; never empty.
@@ -79,7 +105,7 @@ pub struct LoadingPlan {
 }
 
 /// A load needs no replica: the user's primary may stand alone.
-pub(super) fn alone(target: &mut TargetSpec) {
+fn alone(target: &mut TargetSettings) {
     if target.replicas.is_empty()
         && target.nodes.is_empty()
         && let Some(url) = target.primary.take()
@@ -93,19 +119,26 @@ pub(super) fn alone(target: &mut TargetSpec) {
     }
 }
 
-impl LoadingSpec {
-    pub(super) fn resolve(&self, targets: &[Target]) -> Result<LoadingPlan, PlanError> {
+impl Settings for LoadingSettings {
+    const NAME: &'static str = "load";
+    type Plan = LoadingPlan;
+
+    fn plan(
+        &mut self,
+        target: &mut TargetSettings,
+    ) -> Result<(Vec<Target>, LoadingPlan), PlanError> {
+        let duration = *self.duration.get_or_insert(Span::from_secs(30));
+        units::at_most("ramp", self.ramp, HOUR, "the time before it counts")?;
+        units::within("ramp", self.ramp, Span::from_secs(2), Some(duration))?;
+        alone(target);
+        let targets = target.plan()?;
         if targets.len() > 1 {
             return contradiction("load takes one target; run it once for each");
         }
         let workloads = self
             .workload
-            .as_ref()
-            .map_or_else(|| vec!["insert".to_owned()], OneOrMore::all);
-        let threads = self
-            .threads
-            .as_ref()
-            .map_or_else(|| vec![8], OneOrMore::all);
+            .get_or_insert_with(|| vec!["insert".to_owned()]);
+        let threads = self.threads.get_or_insert_with(|| vec![8]);
         if workloads.is_empty() || threads.is_empty() {
             return contradiction("a load needs a workload and a number of threads");
         }
@@ -137,46 +170,29 @@ impl LoadingSpec {
         if self.rate.is_none() && self.arrivals.is_some() {
             return contradiction("arrivals belong to an open loop; add a rate");
         }
-        let duration = self.duration.unwrap_or(Span::from_secs(30));
         if duration.0.is_zero() {
             return contradiction("for must be above 0");
         }
-        Ok(LoadingPlan {
-            workloads,
-            threads,
-            rate: self.rate.map(|rate| OpenLoop {
-                rate,
-                arrivals: self.arrivals.unwrap_or_default(),
-            }),
+        self.arrivals = self.rate.map(|_| self.arrivals.unwrap_or_default());
+        let plan = LoadingPlan {
+            workloads: workloads.clone(),
+            threads: threads.clone(),
+            rate: self
+                .rate
+                .zip(self.arrivals)
+                .map(|(rate, arrivals)| OpenLoop { rate, arrivals }),
             duration,
-            ramp: self.ramp.unwrap_or(Span::from_secs(2)),
+            ramp: *self.ramp.get_or_insert(Span::from_secs(2)),
             size: self.size,
-            reads: self.reads.unwrap_or_default(),
+            reads: *self.reads.get_or_insert_default(),
             keep_data: self.keep_data,
-            timeout: self.timeout.unwrap_or(Span::from_secs(600)),
-            keep_awake: self
-                .keep_awake
-                .unwrap_or(!matches!(targets, [Target::Nodes(_)])),
-        })
+            timeout: *self.timeout.get_or_insert(Span::from_secs(600)),
+            keep_awake: *self.keep_awake.get_or_insert(!own_servers(&targets)),
+        };
+        Ok((targets, plan))
     }
-}
 
-impl LoadingPlan {
-    /// The same as a plan file spells it, with every default.
-    #[must_use]
-    pub fn to_spec(&self) -> LoadingSpec {
-        LoadingSpec {
-            workload: OneOrMore::of(self.workloads.clone()),
-            threads: OneOrMore::of(self.threads.clone()),
-            rate: self.rate.map(|open| open.rate),
-            arrivals: self.rate.map(|open| open.arrivals),
-            duration: Some(self.duration),
-            ramp: Some(self.ramp),
-            size: self.size,
-            reads: Some(self.reads),
-            keep_data: self.keep_data,
-            timeout: Some(self.timeout),
-            keep_awake: Some(self.keep_awake),
-        }
+    fn workloads(&mut self) -> Vec<&mut String> {
+        self.workload.iter_mut().flatten().collect()
     }
 }

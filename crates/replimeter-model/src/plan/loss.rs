@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{PlanError, TargetSpec, contradiction};
+use super::{PlanError, Settings, TargetSettings, contradiction, settings::on_off};
 use crate::{
     sandbox::{SandboxSpec, WaitPoint},
     shape::{Mode, Shape},
@@ -23,64 +23,70 @@ const LONGEST_GAP: Span = Span::from_secs(60);
 /// The most bytes of a row: what a BLOB holds.
 pub(super) const MOST_BYTES: u64 = 65_535;
 
-/// How the primary ends.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
-)]
-#[serde(rename_all = "kebab-case")]
-pub enum Crash {
-    /// By SIGKILL: what it had sent arrives.
-    #[default]
-    Kill,
-    /// Its links are cut, a while later it is killed: what it had sent is lost too.
-    Isolated,
-}
-
-impl Crash {
-    /// The name in plans and reports.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Kill => "kill",
-            Self::Isolated => "isolated",
-        }
+one_of! {
+    /// How the primary ends.
+    #[derive(Default)]
+    pub enum Crash {
+        /// By SIGKILL: what it had sent still arrives
+        #[default]
+        Kill = "kill",
+        /// Its links are cut, and a while later it is killed: what it had sent is lost too
+        Isolated = "isolated",
     }
 }
 
-/// The settings of `loss` as a plan file spells them.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct LossSpec {
-    /// How the primary ends.
+/// The settings of `loss`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+#[command(next_help_heading = "Measurement")]
+pub struct LossSettings {
+    /// How the primary ends; isolated puts links between the servers [default: {default}]
+    #[arg(long, value_name = "HOW")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub crash: Option<Crash>,
-    /// How often, each time with servers that were started anew.
+
+    /// Crash so often, each time with new servers; several shapes take turns [default: {default}]
+    #[arg(long, value_name = "N")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub crashes: Option<u32>,
-    /// How long is written before each crash.
+
+    /// Write for this long before each crash [default: {default}]
+    #[arg(long = "for", id = "for", value_name = "TIME")]
     #[serde(rename = "for", skip_serializing_if = "Option::is_none")]
     pub duration: Option<Span>,
-    /// Connections that write.
+
+    /// Insert over so many connections [default: {default}]
+    #[arg(long, value_name = "N")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub writers: Option<u32>,
-    /// Inserts per second, all writers together; back to back otherwise.
+
+    /// Inserts per second, all writers together [default: back to back]
+    #[arg(long, value_name = "N")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate: Option<u64>,
-    /// Payload bytes of each row.
+
+    /// Payload bytes of each row [default: {default}]
+    #[arg(long, value_name = "BYTES")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub size: Option<u64>,
-    /// From the cut of the links to the end of the primary.
+
+    /// Isolated: from the cut of the links to the end of the primary, which goes on taking writes meanwhile [default: 200ms]
+    #[arg(long, value_name = "TIME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gap: Option<Span>,
-    /// Varies the moments of the crashes.
+
+    /// Varies the moments of the crashes within a tenth of a second [default: {default}]
+    #[arg(long, value_name = "N")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
-    /// Keep every core of this machine from halting.
+
+    /// Keep this machine's idle cores from halting [default: {default}]
+    #[arg(long, value_name = "ON|OFF", value_parser = on_off())]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keep_awake: Option<bool>,
 }
 
-/// A resolved `loss` measurement.
+/// A `loss` measurement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LossPlan {
     /// How the primary ends.
@@ -113,23 +119,19 @@ pub struct LossCase {
 }
 
 /// Refuses targets that may not be crashed, or where nothing could be lost or kept.
-/// For isolated crashes it adds a link, which can be cut.
-pub(super) fn check_target(spec: &mut TargetSpec, loss: &LossSpec) -> Result<(), PlanError> {
+fn check_target(target: &TargetSettings) -> Result<(), PlanError> {
     let refused = contradiction(
         "loss kills the primary and starts it again: it takes only sandboxes that it starts and removes itself (--sandbox SHAPE), never servers of yours and no sandbox that is kept; `replimeter exposure` says what a crash of theirs would take",
     );
     // That is said before what else may be amiss with them.
-    if spec.primary.is_some() || !spec.replicas.is_empty() || !spec.nodes.is_empty() {
+    if target.own_servers_given() {
         return refused;
     }
-    for target in spec.resolve()? {
+    for target in target.resolve()? {
         let Target::Sandbox(sandbox) = target else {
             return refused;
         };
         check_shape(sandbox.shape)?;
-    }
-    if loss.crash == Some(Crash::Isolated) && spec.link_delay.is_none() {
-        spec.link_delay = Some(Span::from_secs(0));
     }
     Ok(())
 }
@@ -143,21 +145,31 @@ fn check_shape(shape: Shape) -> Result<(), PlanError> {
     )))
 }
 
-impl LossSpec {
-    pub(super) fn resolve(&self) -> Result<LossPlan, PlanError> {
-        let crashes = self.crashes.unwrap_or(5);
+impl Settings for LossSettings {
+    const NAME: &'static str = "loss";
+    type Plan = LossPlan;
+
+    fn plan(&mut self, target: &mut TargetSettings) -> Result<(Vec<Target>, LossPlan), PlanError> {
+        check_target(target)?;
+        let crash = *self.crash.get_or_insert_default();
+        if crash == Crash::Isolated && target.link_delay.is_none() {
+            // A link can be cut.
+            target.link_delay = Some(Span::from_secs(0));
+        }
+        let targets = target.plan()?;
+        let crashes = *self.crashes.get_or_insert(5);
         if crashes == 0 || crashes > MOST_CRASHES {
             return Err(PlanError::Contradiction(format!(
                 "crashes must be from 1 to {MOST_CRASHES}"
             )));
         }
-        let load = self.duration.unwrap_or(Span::from_secs(1));
+        let load = *self.duration.get_or_insert(Span::from_secs(1));
         if load < Span::from_millis(100) || load > LONGEST_LOAD {
             return Err(PlanError::Contradiction(format!(
                 "rows are written for 100ms to {LONGEST_LOAD} before a crash: each is remembered until it is known what became of it"
             )));
         }
-        let writers = self.writers.unwrap_or(8);
+        let writers = *self.writers.get_or_insert(8);
         if writers == 0 || writers > MOST_WRITERS {
             return Err(PlanError::Contradiction(format!(
                 "writers must be from 1 to {MOST_WRITERS}"
@@ -166,13 +178,12 @@ impl LossSpec {
         if self.rate == Some(0) {
             return contradiction("a rate of 0 writes nothing; leave it out to write back to back");
         }
-        let size = self.size.unwrap_or(100);
+        let size = *self.size.get_or_insert(100);
         if size == 0 || size > MOST_BYTES {
             return Err(PlanError::Contradiction(format!(
                 "a row has from 1 to {MOST_BYTES} bytes"
             )));
         }
-        let crash = self.crash.unwrap_or_default();
         if crash == Crash::Kill && self.gap.is_some() {
             return contradiction(
                 "a gap lies between the cut and the end of the primary: it belongs to isolated crashes",
@@ -184,7 +195,8 @@ impl LossSpec {
                 "a gap of {gap} is longer than {LONGEST_GAP}"
             )));
         }
-        Ok(LossPlan {
+        self.gap = (crash == Crash::Isolated).then_some(gap);
+        let plan = LossPlan {
             crash,
             crashes,
             load,
@@ -192,29 +204,14 @@ impl LossSpec {
             rate: self.rate,
             size,
             gap,
-            seed: self.seed.unwrap_or(1),
-            keep_awake: self.keep_awake.unwrap_or(true),
-        })
+            seed: *self.seed.get_or_insert(1),
+            keep_awake: *self.keep_awake.get_or_insert(true),
+        };
+        Ok((targets, plan))
     }
 }
 
 impl LossPlan {
-    /// The same as a plan file spells it, with every default.
-    #[must_use]
-    pub fn to_spec(&self) -> LossSpec {
-        LossSpec {
-            crash: Some(self.crash),
-            crashes: Some(self.crashes),
-            duration: Some(self.load),
-            writers: Some(self.writers),
-            rate: self.rate,
-            size: Some(self.size),
-            gap: (self.crash == Crash::Isolated).then_some(self.gap),
-            seed: Some(self.seed),
-            keep_awake: Some(self.keep_awake),
-        }
-    }
-
     /// What is crashed: every target, a semi-synchronous one with both wait points unless
     /// one is chosen.
     #[must_use]

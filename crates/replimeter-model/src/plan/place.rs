@@ -2,6 +2,8 @@
 
 use toml::de::{DeTable, DeValue};
 
+use crate::redact;
+
 /// Line and column, both from 1, of a byte of the text.
 pub(super) fn line_and_column(text: &str, at: usize) -> (usize, usize) {
     let before = text.get(..at).unwrap_or(text);
@@ -11,7 +13,7 @@ pub(super) fn line_and_column(text: &str, at: usize) -> (usize, usize) {
 }
 
 /// The settings that a message about a whole plan names, as lines of the text with their
-/// numbers; none that could hold a URL and so a password.
+/// numbers; none that could hold a password.
 pub(super) fn named(message: &str, text: &str, sections: &[&str]) -> String {
     let Ok(table) = DeTable::parse(text) else {
         return String::new();
@@ -50,7 +52,7 @@ pub(super) fn named(message: &str, text: &str, sections: &[&str]) -> String {
         .into_iter()
         .filter_map(|(line, column)| {
             let content = text.lines().nth(line - 1)?.trim();
-            (!content.contains("://"))
+            (!redact::is_delicate(content))
                 .then(|| format!("\n  line {line}, column {column}: {content}"))
         })
         .collect()

@@ -3,7 +3,11 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{PlanError, contradiction};
+use super::{
+    PlanError, Settings, TargetSettings, contradiction,
+    settings::{on_off, own_servers},
+    units,
+};
 use crate::{span::Span, target::Target};
 
 /// The shortest stretch that figures are given for.
@@ -12,56 +16,73 @@ const SHORTEST: Span = Span::from_millis(100);
 /// The longest rest between two looks at a stream.
 const LONGEST_REST: Span = Span::from_millis(100);
 
-/// By what lag is broken down.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum By {
-    /// By the schema that a transaction touches.
-    Schema,
-    /// By the table.
-    Table,
+one_of! {
+    /// By what lag is broken down.
+    pub enum By {
+        /// By the schema that a transaction touches
+        Schema = "schema",
+        /// By the table
+        Table = "table",
+    }
 }
 
-/// The settings of `tap` as a plan file spells them.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct TapSpec {
-    /// How long; until the user ends it when absent.
+/// The settings of `tap`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+#[command(next_help_heading = "Measurement")]
+pub struct TapSettings {
+    /// Follow for this long, such as 60s [default: until Ctrl-C]
+    #[arg(long = "for", id = "for", value_name = "TIME")]
     #[serde(rename = "for", skip_serializing_if = "Option::is_none")]
     pub duration: Option<Span>,
-    /// Figures for each stretch of this length.
+
+    /// Give figures for every stretch of this length; given explicitly, they are shown on standard error where that is no terminal too [default: {default}]
+    #[arg(long, value_name = "TIME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub every: Option<Span>,
-    /// How long the primary is followed twice, to know the method's own error; 0 for not
-    /// at all.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub floor: Option<Span>,
-    /// Break lag down.
+
+    /// Break lag down by the schemas or tables that transactions touch
+    #[arg(long, value_name = "WHAT")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by: Option<By>,
-    /// Only transactions that touch one of these schemas or tables (`schema.table`); all
-    /// when empty.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+
+    /// Only transactions that touch this schema, or this table as SCHEMA.TABLE; may be repeated
+    #[arg(long, value_name = "NAME", alias = "schema", alias = "table")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub only: Vec<String>,
-    /// No transactions that touch nothing but these.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+
+    /// No transactions that touch nothing but this schema or table; may be repeated
+    #[arg(long, value_name = "NAME")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub except: Vec<String>,
-    /// Rest for so long after what has arrived was read: fewer wake-ups, and stamps that
-    /// are late by up to it.
+
+    /// Follow the primary twice for so long, to know the method's own error; 0 for not at all [default: {default}]
+    #[arg(long, value_name = "TIME")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub floor: Option<Span>,
+
+    /// Rest for so long after what has arrived was read, such as 1ms: costs less processor time under heavy traffic, and every stamp is late by up to that [default: 0]
+    #[arg(long, value_name = "TIME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rest: Option<Span>,
-    /// The first of the `server_id`s to follow under; random ones when absent.
+
+    /// Follow under this server_id and those above it, which must be no server's and no replica's [default: random ones]
+    #[arg(long, value_name = "ID")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server_id: Option<u32>,
-    /// Keep every core of this machine from halting.
+
+    /// Keep this machine's idle cores from halting, by spinners at idle priority [default: on for a sandbox]
+    #[arg(long, value_name = "ON|OFF", value_parser = on_off())]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keep_awake: Option<bool>,
-    /// Give the measuring threads real-time priority where that is permitted.
+
+    /// Give the few measuring threads real-time priority, so that they do not wait behind servers on a busy core [default: on where permitted]
+    #[arg(long, value_name = "ON|OFF", value_parser = on_off())]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub real_time: Option<bool>,
 }
 
-/// A resolved `tap` measurement.
+/// A `tap` measurement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TapPlan {
     /// How long; until the user ends it when `None`.
@@ -86,27 +107,31 @@ pub struct TapPlan {
     pub real_time: bool,
 }
 
-impl TapSpec {
-    pub(super) fn resolve(&self, targets: &[Target]) -> Result<TapPlan, PlanError> {
+impl Settings for TapSettings {
+    const NAME: &'static str = "tap";
+    type Plan = TapPlan;
+
+    fn plan(&mut self, target: &mut TargetSettings) -> Result<(Vec<Target>, TapPlan), PlanError> {
+        units::at_most(
+            "rest",
+            self.rest,
+            LONGEST_REST,
+            "a rest, by which stamps are late,",
+        )?;
+        units::within("every", self.every, Span::from_secs(1), self.duration)?;
+        units::within("floor", self.floor, Span::from_secs(5), self.duration)?;
+        let targets = target.plan()?;
         if targets.len() > 1 {
             return contradiction("tap follows the servers of one target; run it once for each");
         }
-        let every = self.every.unwrap_or(Span::from_secs(1));
+        let every = *self.every.get_or_insert(Span::from_secs(1));
         if every < SHORTEST {
             return Err(PlanError::Contradiction(format!(
                 "figures are given for stretches of {SHORTEST} or more"
             )));
         }
-        if self
-            .duration
-            .is_some_and(|duration| duration == Span::from_secs(0))
-        {
+        if self.duration == Some(Span::from_secs(0)) {
             return contradiction("for must be above 0; leave it out to follow until you end it");
-        }
-        if self.rest.is_some_and(|rest| rest > LONGEST_REST) {
-            return Err(PlanError::Contradiction(format!(
-                "stamps would be late by more than {LONGEST_REST}; choose a shorter rest"
-            )));
         }
         if self.server_id == Some(0) {
             return contradiction("a server_id of 0 is nobody's");
@@ -119,41 +144,23 @@ impl TapSpec {
                 "`{name}` names no schema and no table; write schema or schema.table"
             )));
         }
-        Ok(TapPlan {
+        let plan = TapPlan {
             duration: self.duration,
             every,
-            floor: self.floor.unwrap_or(Span::from_secs(5)),
+            floor: *self.floor.get_or_insert(Span::from_secs(5)),
             by: self.by,
             only: self.only.clone(),
             except: self.except.clone(),
-            rest: self.rest.unwrap_or(Span::from_secs(0)),
+            rest: *self.rest.get_or_insert(Span::from_secs(0)),
             server_id: self.server_id,
-            keep_awake: self
-                .keep_awake
-                .unwrap_or(!matches!(targets, [Target::Nodes(_)])),
-            real_time: self.real_time.unwrap_or(true),
-        })
+            keep_awake: *self.keep_awake.get_or_insert(!own_servers(&targets)),
+            real_time: *self.real_time.get_or_insert(true),
+        };
+        Ok((targets, plan))
     }
 }
 
 impl TapPlan {
-    /// The same as a plan file spells it, with every default.
-    #[must_use]
-    pub fn to_spec(&self) -> TapSpec {
-        TapSpec {
-            duration: self.duration,
-            every: Some(self.every),
-            floor: Some(self.floor),
-            by: self.by,
-            only: self.only.clone(),
-            except: self.except.clone(),
-            rest: Some(self.rest),
-            server_id: self.server_id,
-            keep_awake: Some(self.keep_awake),
-            real_time: Some(self.real_time),
-        }
-    }
-
     /// Whether transactions must tell the tables that they touch.
     #[must_use]
     pub fn needs_tables(&self) -> bool {

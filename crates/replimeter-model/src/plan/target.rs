@@ -1,160 +1,169 @@
-//! The target as a plan file spells it.
+//! The target: what is measured.
 
-use std::{fmt, marker::PhantomData, path::PathBuf};
+use std::path::PathBuf;
 
 use schemars::JsonSchema;
-use serde::{
-    Deserialize, Deserializer, Serialize,
-    de::{self, IntoDeserializer, SeqAccess, Visitor, value::SeqAccessDeserializer},
-};
+use serde::{Deserialize, Serialize};
 
-use super::{PlanError, contradiction};
+use super::{PlanError, contradiction, one_or_more::OneOrMore, units};
 use crate::{
-    sandbox::{Bandwidth, Cpus, LinkSpec, NodeOption, SandboxRef, SandboxSpec, WaitPoint},
+    sandbox::{Bandwidth, Cpus, LinkSpec, SandboxRef, SandboxSpec, WaitPoint},
+    server_option::NodeOption,
     shape::Shape,
     span::Span,
     target::{Endpoint, NodeSpec, PRIMARY, Role, Target, replica_name},
 };
 
-/// One value or a list of them.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-#[serde(untagged)]
-pub enum OneOrMore<T> {
-    /// One.
-    One(T),
-    /// Several, measured one after another and shown side by side.
-    More(Vec<T>),
-}
+/// What is measured, as command line and plan files have it. How servers of the user's are reached is an option of the
+/// command line alone, since URLs there may hold passwords.
+#[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+#[command(next_help_heading = "Sandbox")]
+pub struct TargetSettings {
+    /// Start servers of our own in this shape and remove them afterwards: [mariadb/|mysql/]MODE:N with none, async:N, semi-sync:N, chain:N, galera:N or group:N [default: async:1]; or take the running sandbox of this name; several are measured one after another (exposure looks at one)
+    #[arg(long, value_name = "SHAPE|NAME", help_heading = "Target")]
+    #[serde(
+        with = "OneOrMore::<SandboxRef>",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub sandbox: Option<Vec<SandboxRef>>,
 
-// By hand, since an untagged enum says only that nothing fits, and not what is wrong with the value.
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for OneOrMore<T> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Either<T>(PhantomData<T>);
-
-        impl<'de, T: Deserialize<'de>> Visitor<'de> for Either<T> {
-            type Value = OneOrMore<T>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a value or a list of them")
-            }
-
-            fn visit_str<E: de::Error>(self, text: &str) -> Result<Self::Value, E> {
-                T::deserialize(text.into_deserializer()).map(OneOrMore::One)
-            }
-
-            fn visit_i64<E: de::Error>(self, number: i64) -> Result<Self::Value, E> {
-                T::deserialize(number.into_deserializer()).map(OneOrMore::One)
-            }
-
-            fn visit_u64<E: de::Error>(self, number: u64) -> Result<Self::Value, E> {
-                T::deserialize(number.into_deserializer()).map(OneOrMore::One)
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<Self::Value, A::Error> {
-                Vec::deserialize(SeqAccessDeserializer::new(list)).map(OneOrMore::More)
-            }
-        }
-
-        deserializer.deserialize_any(Either(PhantomData))
-    }
-}
-
-impl<T: Clone> OneOrMore<T> {
-    /// All of them.
-    #[must_use]
-    pub fn all(&self) -> Vec<T> {
-        match self {
-            Self::One(one) => vec![one.clone()],
-            Self::More(more) => more.clone(),
-        }
-    }
-
-    /// `None` for an empty list.
-    #[must_use]
-    pub fn of(mut values: Vec<T>) -> Option<Self> {
-        match values.len() {
-            0 => None,
-            1 => values.pop().map(Self::One),
-            _ => Some(Self::More(values)),
-        }
-    }
-}
-
-/// The target as a plan file spells it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct TargetSpec {
-    /// Shape of a sandbox or the name of a running one; several are measured one after another.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub sandbox: Option<OneOrMore<String>>,
-    /// Options for the sandbox's servers.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    /// Start the sandbox's servers with this option, such as sync_binlog=1 for all or replica1:slave_parallel_threads=4 for one (primary, replicas, replica1 …, node1 …); may be repeated
+    #[arg(long = "server-option", value_name = "[NODE:]NAME=VALUE")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub server_options: Vec<NodeOption>,
-    /// Where the sandbox's server binaries are.
+
+    /// Take the sandbox's server binaries from this folder only [default: PATH, the usual folders, then the private one of `make servers`]
+    #[arg(long, value_name = "DIR")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub servers: Option<PathBuf>,
-    /// Where the replicas' binaries are, or the beginning of their version.
+
+    /// Run the replicas on another server than the primary's: its folder, or the beginning of its version as `replimeter servers` lists it
+    #[arg(long, value_name = "DIR|VERSION")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replica_server: Option<String>,
-    /// When a semi-synchronous primary waits.
+
+    /// Semi-synchronous: when the primary waits for its replicas [default: the server's own]
+    #[arg(long, value_name = "POINT")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wait_point: Option<WaitPoint>,
-    /// For how many replicas it waits.
+
+    /// Semi-synchronous MySQL: for how many replicas the primary waits [default: 1]
+    #[arg(long, value_name = "N")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wait_for_replicas: Option<u32>,
-    /// Whether every member of a group takes writes.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+
+    /// Group Replication: every member takes writes
+    #[arg(long)]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub multi_primary: bool,
-    /// One-way delay of the sandbox's replication links.
+
+    /// Put a link of ours with this one-way delay, in each direction, between every two servers that replicate, such as 250us or 5ms; 0 for the link alone
+    #[arg(long, value_name = "TIME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub link_delay: Option<Span>,
-    /// By how much it varies.
+
+    /// Let the links' delay vary by so much, up and down
+    #[arg(long, value_name = "TIME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub link_jitter: Option<Span>,
-    /// How much passes through them.
+
+    /// Let no more pass through each link, in each direction, such as 100mbit
+    #[arg(long, value_name = "BANDWIDTH")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub link_bandwidth: Option<Bandwidth>,
-    /// Whether our functions are loaded into the sandbox's servers.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+
+    /// Load our functions NOW_USEC() and NOW_NSEC() into every server (docs/udf.md)
+    #[arg(long)]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub udf: bool,
-    /// Whether the engine FEDERATED is turned on in the sandbox's servers.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+
+    /// Turn on the engine FEDERATED in every server
+    #[arg(long)]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub federated: bool,
-    /// The share of the machine that each of the sandbox's servers has, in cores.
+
+    /// Give each server a fixed share of this machine, in cores: whole ones of its own (1, 2), or a fraction (0.5), which needs a control group that we may make
+    #[arg(long, value_name = "N")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpus_per_server: Option<Cpus>,
-    /// The user's primary.
+
+    /// The primary of your own
+    #[arg(skip)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub primary: Option<Endpoint>,
-    /// The user's replicas.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+
+    /// Its replicas
+    #[arg(skip)]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub replicas: Vec<Endpoint>,
-    /// The user's servers with names of their own.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+
+    /// Servers of your own with names of their own
+    #[arg(skip)]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<NodeSpec>,
-    /// Option file with user and password for the user's servers.
+
+    /// Option file with user and password [default: ~/.my.cnf; before it count REPLIMETER_PRIMARY_PASSWORD, REPLIMETER_REPLICA1_PASSWORD …, REPLIMETER_PASSWORD and MYSQL_PWD]
+    #[arg(
+        long,
+        value_name = "FILE",
+        help_heading = "Target",
+        display_order = 100
+    )]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub defaults_file: Option<PathBuf>,
 }
 
-impl TargetSpec {
+/// What is measured where nothing is named.
+const DEFAULT_SANDBOX: &str = "async:1";
+
+impl TargetSettings {
+    /// Whether servers of the user's are named.
+    #[must_use]
+    pub fn own_servers_given(&self) -> bool {
+        self.primary.is_some() || !self.replicas.is_empty() || !self.nodes.is_empty()
+    }
+
+    /// Whether it says what is measured, and not only how that is to be.
+    #[must_use]
+    pub fn is_named(&self) -> bool {
+        self.sandbox.is_some() || self.own_servers_given()
+    }
+
+    /// Fills in every default, and says what is measured, one after another.
+    ///
+    /// # Errors
+    /// As [`Self::resolve`].
+    pub fn plan(&mut self) -> Result<Vec<Target>, PlanError> {
+        let targets = self.resolve()?;
+        self.fill(&targets);
+        Ok(targets)
+    }
+
+    /// Refuses times that are longer than anybody means.
+    pub(super) fn check_times(&self) -> Result<(), PlanError> {
+        let most = Span::from_secs(10);
+        units::at_most("link-delay", self.link_delay, most, "a link")?;
+        units::at_most(
+            "link-jitter",
+            self.link_jitter,
+            most,
+            "the jitter of a link",
+        )
+    }
+
     /// Every target that is named, with its defaults filled in.
     ///
     /// # Errors
     /// When settings contradict each other or name what does not exist.
     pub fn resolve(&self) -> Result<Vec<Target>, PlanError> {
-        if self.primary.is_some() || !self.replicas.is_empty() || !self.nodes.is_empty() {
+        if self.own_servers_given() {
             return Ok(vec![Target::Nodes(self.own_servers()?)]);
         }
-        let named = self
-            .sandbox
-            .as_ref()
-            .map_or_else(|| vec!["async:1".to_owned()], OneOrMore::all);
-        let named: Vec<SandboxRef> = named
-            .iter()
-            .map(|text| text.parse())
-            .collect::<Result<_, String>>()
-            .map_err(PlanError::Contradiction)?;
+        let named = match &self.sandbox {
+            Some(named) => named.clone(),
+            None => vec![DEFAULT_SANDBOX.parse().map_err(PlanError::Contradiction)?],
+        };
         let shapes: Vec<Shape> = named
             .iter()
             .filter_map(|name| match name {
@@ -196,27 +205,25 @@ impl TargetSpec {
         Ok(targets.collect())
     }
 
-    /// The same with every default spelled out; `targets` are what it resolves to.
-    pub(super) fn concrete(&self, targets: &[Target]) -> Self {
-        let mut spec = self.clone();
+    /// Spells out every default; `targets` are what is named.
+    fn fill(&mut self, targets: &[Target]) {
         let names = targets.iter().filter_map(|target| match target {
-            Target::Sandbox(sandbox) => Some(sandbox.shape.to_string()),
-            Target::Running(name) => Some(name.to_string()),
+            Target::Sandbox(sandbox) => Some(SandboxRef::Shape(sandbox.shape)),
+            Target::Running(name) => Some(SandboxRef::Running(name.clone())),
             Target::Nodes(_) => None,
         });
-        spec.sandbox = OneOrMore::of(names.collect());
-        if spec.sandbox.is_some() {
+        self.sandbox = Some(names.collect()).filter(|names: &Vec<_>| !names.is_empty());
+        if self.sandbox.is_some() {
             // Sandboxes have credentials of their own.
-            spec.defaults_file = None;
+            self.defaults_file = None;
         }
         let linked = targets.iter().find_map(|target| match target {
             Target::Sandbox(sandbox) => sandbox.link,
             _ => None,
         });
         if let Some(link) = linked {
-            (spec.link_delay, spec.link_jitter) = (Some(link.delay), Some(link.jitter));
+            (self.link_delay, self.link_jitter) = (Some(link.delay), Some(link.jitter));
         }
-        spec
     }
 
     /// The settings that several shapes share.

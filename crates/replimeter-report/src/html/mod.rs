@@ -1,37 +1,11 @@
 //! `report.html`: one file that works offline, from a disk, for years.
 
-mod calibrate;
-mod compare;
-mod cost;
-mod frame;
-mod lag;
-mod load;
-mod loss;
-mod pictures;
-mod price;
-mod reproduce;
-mod reproduce_pictures;
-mod scale;
-mod stale;
-mod stale_pictures;
-mod tap;
-mod together;
+mod page;
+mod plotly;
 mod topology;
 
-pub use self::{
-    calibrate::calibrate,
-    compare::compare,
-    cost::cost,
-    lag::lag,
-    load::load,
-    loss::{exposure, loss},
-    reproduce::reproduce,
-    scale::scale,
-    stale::stale,
-    tap::tap,
-    together::together,
-};
-use crate::samples::SamplesError;
+pub use self::page::page;
+use crate::rows::SamplesError;
 
 /// Why a page could not be made.
 #[derive(Debug, thiserror::Error)]

@@ -59,23 +59,16 @@ pub(super) fn drawings(manifest: &Manifest) -> Vec<Drawing> {
         }
     }
     let of = |shape: &str| {
-        manifest
+        let servers = manifest
             .servers
             .iter()
-            .filter(|server| server.shape == shape)
-            .collect::<Vec<_>>()
+            .filter(|server| server.shape == shape);
+        let mut sandboxes = manifest.sandboxes.iter();
+        let sandbox = sandboxes.find(|sandbox| sandbox.shape == shape);
+        let link = sandbox.and_then(|sandbox| sandbox.link.clone());
+        drawing(shape, &servers.collect::<Vec<_>>(), link)
     };
-    let link = |shape: &str| {
-        manifest
-            .sandboxes
-            .iter()
-            .find(|sandbox| sandbox.shape == shape)
-            .and_then(|sandbox| sandbox.link.clone())
-    };
-    shapes
-        .into_iter()
-        .map(|shape| drawing(shape, &of(shape), link(shape)))
-        .collect()
+    shapes.into_iter().map(of).collect()
 }
 
 /// Which of the servers this one receives from, by what its channel says: its source's number, which holds behind a link
@@ -230,128 +223,153 @@ impl<'a> Relations<'a> {
     }
 }
 
-fn drawing(shape: &str, all: &[&ServerRecord], link: Option<String>) -> Drawing {
-    let relations = Relations::of(all);
-    let members = relations.member.iter().filter(|member| **member).count();
-    let chain = relations.chain();
-    let label = |way: &str| {
-        [way, link.as_deref().unwrap_or_default()]
-            .iter()
-            .filter(|part| !part.is_empty())
-            .copied()
-            .collect::<Vec<_>>()
-            .join(", ")
-    };
-    // Between neighbours in a row a label lies on the line, and needs its room there.
-    let beside = chain || members > 1;
-    let widest = (0..all.len())
-        .map(|index| label(relations.way(index)).chars().count() as u32)
-        .max()
-        .unwrap_or(0);
-    let gap = if beside {
-        GAP.max(widest * 7 + 24)
-    } else {
-        GAP
-    };
-    let row = |index: usize| if chain { 0 } else { relations.depth[index] };
-    let widest_row = (0..all.len())
-        .map(|index| {
-            (0..all.len())
-                .filter(|other| row(*other) == row(index))
-                .count()
-        })
-        .max();
-    let column = |index: usize| match () {
-        () if chain => index as u32,
-        // What is written to stands above the middle of its replicas.
-        () if index == 0 && members < 2 => (widest_row.unwrap_or(1) as u32 - 1) / 2,
-        () => (0..index).filter(|other| row(*other) == row(index)).count() as u32,
-    };
-    let top = if members > 2 { ARCH } else { 4 };
-    let place = |index: usize| {
-        (
-            4 + column(index) * (WIDTH + gap),
-            top + row(index) * (HEIGHT + GAP),
-        )
-    };
-    let mut lines = Vec::new();
-    for (index, of) in relations.from.iter().enumerate() {
-        let Some(of) = of else { continue };
-        let ((x, y), (from_x, from_y)) = (place(index), place(*of));
-        let (path, at) = if y == from_y {
-            let middle = y + HEIGHT / 2;
-            (
-                format!("M{} {middle} L{x} {middle}", from_x + WIDTH),
-                ((from_x + WIDTH + x) / 2, middle - 6),
-            )
-        } else {
-            (
-                format!(
-                    "M{} {} L{} {y}",
-                    from_x + WIDTH / 2,
-                    from_y + HEIGHT,
-                    x + WIDTH / 2
-                ),
-                (x + WIDTH / 2, y - 20),
-            )
+/// Where the servers of a shape stand.
+struct Layout<'a> {
+    relations: &'a Relations<'a>,
+    link: &'a str,
+    chain: bool,
+    /// Members of the cluster.
+    members: usize,
+    /// Columns of the widest row.
+    widest: u32,
+    /// Between the columns.
+    gap: u32,
+}
+
+impl<'a> Layout<'a> {
+    fn of(relations: &'a Relations<'a>, link: &'a str) -> Self {
+        let mut layout = Self {
+            relations,
+            link,
+            chain: relations.chain(),
+            members: relations.member.iter().filter(|member| **member).count(),
+            widest: 1,
+            gap: GAP,
         };
-        lines.push(Line {
-            path,
-            both: false,
-            label: label(relations.way(index)),
-            label_x: at.0,
-            label_y: at.1,
-        });
+        let servers = || 0..relations.all.len();
+        let fellows = |index| {
+            servers()
+                .filter(|other| layout.row(*other) == layout.row(index))
+                .count()
+        };
+        let widest = servers().map(fellows).max();
+        let label = servers()
+            .map(|index| layout.label(index).chars().count())
+            .max();
+        // Between neighbours in a row a label lies on the line, and needs its room there.
+        if layout.chain || layout.members > 1 {
+            layout.gap = GAP.max(label.unwrap_or(0) as u32 * 7 + 24);
+        }
+        layout.widest = widest.unwrap_or(1) as u32;
+        layout
     }
-    let of_cluster: Vec<usize> = (0..all.len())
-        .filter(|index| relations.member[*index])
-        .collect();
-    for (rank, one) in of_cluster.iter().enumerate() {
-        for other in &of_cluster[rank + 1..] {
-            let ((x, y), (to, _)) = (place(*one), place(*other));
-            let next = *other == one + 1;
-            let middle = y + HEIGHT / 2;
-            let path = if next {
-                format!("M{} {middle} L{to} {middle}", x + WIDTH)
-            } else {
-                format!(
-                    "M{} {y} Q{} 0 {} {y}",
-                    x + WIDTH / 2,
-                    (x + to + WIDTH) / 2,
-                    to + WIDTH / 2
-                )
-            };
-            // Links are alike between all: one label for each neighbour is enough.
-            let label = if next {
-                label(relations.way(*one))
-            } else {
-                String::new()
-            };
-            lines.push(Line {
-                path,
-                both: true,
-                label,
-                label_x: (x + WIDTH + to) / 2,
-                label_y: middle - 6,
-            });
+
+    fn row(&self, index: usize) -> u32 {
+        if self.chain {
+            0
+        } else {
+            self.relations.depth[index]
         }
     }
-    let servers: Vec<Server> = all
-        .iter()
-        .enumerate()
-        .map(|(index, server)| {
-            let (x, y) = place(index);
-            let role = relations.role(index);
-            Server {
-                x,
-                y,
-                name: server.name.clone(),
-                role,
-                version: server.title(),
-                address: server.address.clone(),
-            }
-        })
+
+    fn column(&self, index: usize) -> u32 {
+        match index {
+            _ if self.chain => index as u32,
+            // What is written to stands above the middle of its replicas.
+            0 if self.members < 2 => (self.widest - 1) / 2,
+            _ => (0..index)
+                .filter(|other| self.row(*other) == self.row(index))
+                .count() as u32,
+        }
+    }
+
+    /// The upper left corner of a server.
+    fn place(&self, index: usize) -> (u32, u32) {
+        let top = if self.members > 2 { ARCH } else { 4 };
+        (
+            4 + self.column(index) * (WIDTH + self.gap),
+            top + self.row(index) * (HEIGHT + GAP),
+        )
+    }
+
+    /// How a server receives, and what its link does.
+    fn label(&self, index: usize) -> String {
+        let parts = [self.relations.way(index), self.link];
+        let parts = parts.into_iter().filter(|part| !part.is_empty());
+        parts.collect::<Vec<_>>().join(", ")
+    }
+
+    /// The line to a replica from its source.
+    fn channel(&self, index: usize, source: usize) -> Line {
+        let ((x, y), (from_x, from_y)) = (self.place(index), self.place(source));
+        let middle = y + HEIGHT / 2;
+        let (path, label_x, label_y) = if y == from_y {
+            let right = from_x + WIDTH;
+            let path = format!("M{right} {middle} L{x} {middle}");
+            (path, (right + x) / 2, middle - 6)
+        } else {
+            let (from, to) = (from_x + WIDTH / 2, x + WIDTH / 2);
+            let path = format!("M{from} {} L{to} {y}", from_y + HEIGHT);
+            (path, to, y - 20)
+        };
+        Line {
+            path,
+            both: false,
+            label: self.label(index),
+            label_x,
+            label_y,
+        }
+    }
+
+    /// The line between two members.
+    fn between(&self, one: usize, other: usize) -> Line {
+        let ((x, y), (to, _)) = (self.place(one), self.place(other));
+        let next = other == one + 1;
+        let middle = y + HEIGHT / 2;
+        let path = if next {
+            format!("M{} {middle} L{to} {middle}", x + WIDTH)
+        } else {
+            let (from, top, end) = (x + WIDTH / 2, (x + to + WIDTH) / 2, to + WIDTH / 2);
+            format!("M{from} {y} Q{top} 0 {end} {y}")
+        };
+        Line {
+            path,
+            both: true,
+            // Links are alike between all: one label for each neighbour is enough.
+            label: if next { self.label(one) } else { String::new() },
+            label_x: (x + WIDTH + to) / 2,
+            label_y: middle - 6,
+        }
+    }
+
+    fn server(&self, index: usize) -> Server {
+        let (x, y) = self.place(index);
+        let server = self.relations.all[index];
+        Server {
+            x,
+            y,
+            name: server.name.clone(),
+            role: self.relations.role(index),
+            version: server.title(),
+            address: server.address.clone(),
+        }
+    }
+}
+
+fn drawing(shape: &str, all: &[&ServerRecord], link: Option<String>) -> Drawing {
+    let relations = Relations::of(all);
+    let layout = Layout::of(&relations, link.as_deref().unwrap_or_default());
+    let channels = relations.from.iter().enumerate();
+    let channels = channels.filter_map(|(index, of)| Some(layout.channel(index, (*of)?)));
+    let mut lines: Vec<Line> = channels.collect();
+    let members: Vec<usize> = (0..all.len())
+        .filter(|index| relations.member[*index])
         .collect();
+    for (rank, one) in members.iter().enumerate() {
+        let others = members[rank + 1..].iter();
+        lines.extend(others.map(|other| layout.between(*one, *other)));
+    }
+    let servers: Vec<Server> = (0..all.len()).map(|index| layout.server(index)).collect();
     let far = |of: fn(&Server) -> u32| servers.iter().map(of).max().unwrap_or(0);
     Drawing {
         shape: shape.to_owned(),
@@ -360,10 +378,10 @@ fn drawing(shape: &str, all: &[&ServerRecord], link: Option<String>) -> Drawing 
         box_width: WIDTH,
         box_height: HEIGHT,
         lines,
-        link,
         mode: relations.mode(),
         words: relations.words(),
         servers,
+        link,
     }
 }
 

@@ -3,9 +3,13 @@
 mod mariadb;
 mod mysql;
 
-use std::{fs::File, path::Path, process::Command};
+use std::{
+    fs::File,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
-use replimeter_model::{engine::Engine, shape::Mode, target::ServerOption};
+use replimeter_model::{engine::Engine, server_option::ServerOption, shape::Mode};
 
 use crate::{abilities::SemiSync, binaries::Install};
 
@@ -42,12 +46,21 @@ pub(crate) struct ServerSpec<'a> {
     pub(crate) options: &'a [ServerOption],
 }
 
+/// A server's own folder for temporary files, beside its data directory. It shares none: MariaDB
+/// starts with removing whatever is named `#sql*` there, temporary tables of running servers too.
+pub(crate) fn temporary(data: &Path) -> PathBuf {
+    data.with_file_name("tmp")
+}
+
 /// Paths every server needs to be told, wherever it was unpacked.
-fn paths(command: &mut Command, install: &Install, plugins: Option<&Path>) {
+fn paths(command: &mut Command, install: &Install, data: &Path, plugins: Option<&Path>) {
     let option = |name: &str, path: &Path| format!("--{name}={}", path.display());
     command
         .arg("--no-defaults")
         .arg(option("basedir", &install.base));
+    command
+        .arg(option("datadir", data))
+        .arg(option("tmpdir", &temporary(data)));
     if install.share.join("english").is_dir() {
         command.arg(option("lc-messages-dir", &install.share));
     }
@@ -69,8 +82,7 @@ pub(crate) fn initialise(
     scratch: &Path,
 ) -> std::io::Result<(Command, Option<File>)> {
     let mut command = install.command();
-    paths(&mut command, install, None);
-    command.arg(format!("--datadir={}", data.display()));
+    paths(&mut command, install, data, None);
     let input = match install.engine {
         Engine::MariaDb => Some(mariadb::initialise(&mut command, install, scratch)?),
         Engine::MySql => {
@@ -92,9 +104,8 @@ pub(crate) fn shapes_seed(option: &ServerOption) -> bool {
 /// The command that runs a server.
 pub(crate) fn serve(spec: &ServerSpec<'_>) -> Command {
     let mut command = spec.install.command();
-    paths(&mut command, spec.install, spec.plugins);
+    paths(&mut command, spec.install, spec.data, spec.plugins);
     command
-        .arg(format!("--datadir={}", spec.data.display()))
         // Relative to the data directory: an absolute path may exceed a socket's 107 bytes.
         .args([
             "--socket=server.sock",
@@ -137,9 +148,8 @@ pub(crate) fn found_galera(
     options: &[ServerOption],
 ) -> Command {
     let mut command = install.command();
-    paths(&mut command, install, None);
+    paths(&mut command, install, data, None);
     command
-        .arg(format!("--datadir={}", data.display()))
         .args([
             "--socket=server.sock",
             "--pid-file=server.pid",

@@ -14,7 +14,11 @@ use std::{
 use rustix::process::{PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde::{Deserialize, Serialize};
 
-use crate::{error::SandboxError, home};
+use crate::{
+    error::SandboxError,
+    home,
+    network::{LinkChange, LinkState},
+};
 
 /// The socket's name.
 pub(super) const SOCKET: &str = "keeper.sock";
@@ -40,19 +44,6 @@ pub enum Question {
     },
 }
 
-/// A change of a replication link.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LinkChange {
-    /// Severs it, or mends it.
-    pub cut: Option<bool>,
-    /// One-way delay in nanoseconds.
-    pub delay_ns: Option<u64>,
-    /// Jitter in nanoseconds.
-    pub jitter_ns: Option<u64>,
-    /// Bits per second; 0 for no limit.
-    pub bandwidth_bits: Option<u64>,
-}
-
 /// How a server is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeState {
@@ -60,23 +51,6 @@ pub struct NodeState {
     pub name: String,
     /// How it ended; `None` while it runs.
     pub ended: Option<String>,
-}
-
-/// How a replication link is.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LinkState {
-    /// Its name.
-    pub name: String,
-    /// Whether it is severed.
-    pub cut: bool,
-    /// One-way delay in nanoseconds.
-    pub delay_ns: u64,
-    /// Jitter in nanoseconds.
-    pub jitter_ns: u64,
-    /// Bits per second, when limited.
-    pub bandwidth_bits: Option<u64>,
-    /// Bytes that went through it, towards the source and from it.
-    pub bytes: [u64; 2],
 }
 
 /// A keeper's answer.

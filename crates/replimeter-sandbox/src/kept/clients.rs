@@ -10,14 +10,15 @@ use std::{
         process::CommandExt,
     },
     path::{Path, PathBuf},
-    process::Command,
 };
 
 use super::{Kept, KeptNode};
 use crate::{
+    access::{endpoint, write_private},
     binaries::Install,
     error::SandboxError,
-    sandbox::{Sandbox, write_private},
+    process,
+    sandbox::Sandbox,
 };
 
 /// The folder of option files, one for each server.
@@ -149,10 +150,7 @@ impl Kept {
             ("MYSQL_UNIX_PORT", node.socket.display().to_string()),
             ("MYSQL_PWD", password.reveal().to_owned()),
             ("REPLIMETER_USER", user.to_owned()),
-            (
-                "REPLIMETER_URL",
-                super::endpoint(user, node.port).to_string(),
-            ),
+            ("REPLIMETER_URL", endpoint(user, node.port).to_string()),
             ("REPLIMETER_DEFAULTS_FILE", options.display().to_string()),
         ]
     }
@@ -186,7 +184,8 @@ impl Kept {
         };
         let path = self.path(path);
         let found = resolve(program.as_ref(), &path);
-        let mut command = Command::new(found.as_deref().unwrap_or(program.as_ref()));
+        // The user's own program, with the user's own environment.
+        let mut command = process::users_command(found.as_deref().unwrap_or(program.as_ref()));
         command
             .args(arguments)
             .env("PATH", path)

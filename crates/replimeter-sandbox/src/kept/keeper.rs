@@ -20,8 +20,11 @@ use super::{
     ask::{SOCKET, short_path},
 };
 use crate::{
+    access::{CREDENTIALS, write_private},
     error::SandboxError,
-    sandbox::{CREDENTIALS, Sandbox, Settings, write_private},
+    member::Member,
+    sandbox::Sandbox,
+    settings::Settings,
 };
 
 /// How long a client of the socket may take to say what it wants.
@@ -152,7 +155,7 @@ fn answer(sandbox: &mut Sandbox, question: &Question) -> Answer {
 }
 
 fn record(order: &Order, sandbox: &Sandbox, since: String) -> Record {
-    let node = |member: &crate::sandbox::Member| KeptNode {
+    let node = |member: &Member| KeptNode {
         name: member.node.name.clone(),
         role: member.role,
         source: member.source.clone(),

@@ -1,10 +1,11 @@
 //! Starting a keeper and waiting for what it says.
 
 use std::{
+    ffi::OsString,
     io::{self, BufRead, BufReader, Write},
     os::unix::process::CommandExt,
     path::Path,
-    process::{Child, ChildStdin, Command, Stdio},
+    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
     sync::{
         atomic::{AtomicBool, Ordering},
         mpsc,
@@ -16,7 +17,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use super::Record;
-use crate::error::SandboxError;
+use crate::{error::SandboxError, process};
 
 /// What a keeper says on its standard output, once.
 #[derive(Debug, Serialize, Deserialize)]
@@ -36,7 +37,7 @@ pub enum Launched {
 }
 
 /// Starts a keeper: `program` with `arguments`, given `order` on its standard
-/// input. It belongs to no terminal and outlives us; but until it has said that
+/// input, and of the environment nothing but `environment`. It belongs to no terminal and outlives us; but until it has said that
 /// the sandbox is ready, and we have told it to go on, our end ends it too.
 ///
 /// # Errors
@@ -44,6 +45,7 @@ pub enum Launched {
 pub fn launch(
     program: &Path,
     arguments: &[&str],
+    environment: &[(&str, OsString)],
     order: &str,
     stop: &AtomicBool,
 ) -> Result<Launched, SandboxError> {
@@ -51,9 +53,43 @@ pub fn launch(
         program: program.display().to_string(),
         source,
     };
-    let mut command = Command::new(program);
+    let mut command = process::command(program);
     command
         .args(arguments)
+        .envs(environment.iter().map(|(name, value)| (name, value)));
+    detach(&mut command);
+    let mut child = command.spawn().map_err(spawn)?;
+    let (input, output) = (child.stdin.take(), child.stdout.take());
+    let (Some(mut input), Some(output)) = (input, output) else {
+        return Err(spawn(io::Error::other(
+            "it has no standard input or output",
+        )));
+    };
+    input
+        .write_all(format!("{order}\n").as_bytes())
+        .map_err(spawn)?;
+    let mut input = Some(input);
+    let line = first_line(output, &mut input, stop).map_err(spawn)?;
+    match serde_json::from_str::<Launched>(&line) {
+        Ok(Launched::Ready(record)) => {
+            let Some(mut input) = input else {
+                let _ = child.wait();
+                return Err(SandboxError::Interrupted);
+            };
+            input.write_all(b"go on\n").map_err(spawn)?;
+            Ok(Launched::Ready(record))
+        }
+        Ok(failed) => {
+            let _ = child.wait();
+            Ok(failed)
+        }
+        Err(_) => Err(died(&mut child)),
+    }
+}
+
+/// Has a command leave our terminal and everything else of ours but its standard input and output.
+fn detach(command: &mut Command) {
+    command
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
@@ -78,54 +114,32 @@ pub fn launch(
                 .map_err(io::Error::from)
         });
     }
-    let mut child = command.spawn().map_err(spawn)?;
-    let (input, output) = (child.stdin.take(), child.stdout.take());
-    let (Some(mut input), Some(output)) = (input, output) else {
-        return Err(spawn(io::Error::other(
-            "it has no standard input or output",
-        )));
-    };
-    input
-        .write_all(format!("{order}\n").as_bytes())
-        .map_err(spawn)?;
+}
+
+/// The first line of a keeper's output, empty when it ended without one. Its input is closed when the user wants
+/// to end: it reads that as the wish to end, too.
+fn first_line(
+    output: ChildStdout,
+    input: &mut Option<ChildStdin>,
+    stop: &AtomicBool,
+) -> io::Result<String> {
     let (said, hear) = mpsc::channel();
     thread::spawn(move || {
         let mut line = String::new();
         let read = BufReader::new(output).read_line(&mut line).map(|_| line);
         let _ = said.send(read);
     });
-    let mut input = Some(input);
-    let line = loop {
+    loop {
         match hear.recv_timeout(Duration::from_millis(50)) {
-            Ok(line) => break line.map_err(spawn)?,
+            Ok(line) => return line,
             Err(mpsc::RecvTimeoutError::Timeout) => {
                 if stop.load(Ordering::Relaxed) {
-                    // It reads the end of its input as the wish to end.
-                    input = None;
+                    *input = None;
                 }
             }
-            Err(mpsc::RecvTimeoutError::Disconnected) => break String::new(),
+            Err(mpsc::RecvTimeoutError::Disconnected) => return Ok(String::new()),
         }
-    };
-    match serde_json::from_str::<Launched>(&line) {
-        Ok(Launched::Ready(record)) => {
-            let Some(input) = input else {
-                let _ = child.wait();
-                return Err(SandboxError::Interrupted);
-            };
-            go_on(input).map_err(spawn)?;
-            Ok(Launched::Ready(record))
-        }
-        Ok(failed) => {
-            let _ = child.wait();
-            Ok(failed)
-        }
-        Err(_) => Err(died(&mut child)),
     }
-}
-
-fn go_on(mut input: ChildStdin) -> io::Result<()> {
-    input.write_all(b"go on\n")
 }
 
 fn died(child: &mut Child) -> SandboxError {

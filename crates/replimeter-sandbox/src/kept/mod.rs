@@ -16,28 +16,27 @@ use std::{
 use replimeter_model::{
     manifest::SandboxRecord,
     sandbox::{SandboxName, SandboxSpec},
-    target::{Endpoint, Role, Secret, SslMode},
+    target::{Role, Secret},
 };
 use replimeter_server::{Node, namespace::Namespace, option_file};
 use serde::{Deserialize, Serialize};
 
 pub use self::{
-    ask::{Answer, LinkChange, LinkState, NodeState, Question},
+    ask::{Answer, NodeState, Question},
     keeper::keep,
     launch::{Launched, launch},
 };
+pub use crate::network::{LinkChange, LinkState};
 use crate::{
+    access::{CREDENTIALS, endpoint},
     error::SandboxError,
     home::{self, Home},
-    sandbox::CREDENTIALS,
 };
 
 /// The record of a kept sandbox, in its folder.
 const RECORD: &str = "sandbox.json";
 /// The topology file of a kept sandbox, for `--topology`.
 pub const TOPOLOGY: &str = "topology.toml";
-/// Part of the message when a name is taken.
-pub const TAKEN: &str = "a sandbox of this name is running";
 /// The record's schema.
 const SCHEMA: &str = "replimeter.sandbox-record/1";
 
@@ -273,21 +272,6 @@ impl Kept {
     /// When it does not answer, or refuses.
     pub fn ask(&self, question: &Question) -> Result<Answer, SandboxError> {
         ask::ask(&self.folder, self.record.name.as_str(), question)
-    }
-}
-
-/// The address of a sandbox's server.
-#[must_use]
-pub fn endpoint(user: &str, port: u16) -> Endpoint {
-    Endpoint {
-        user: Some(user.to_owned()),
-        host: "127.0.0.1".to_owned(),
-        port,
-        // Loopback between our own processes: encryption would only be measured along.
-        ssl_mode: SslMode::Disabled,
-        ssl_ca: None,
-        ssl_cert: None,
-        ssl_key: None,
     }
 }
 

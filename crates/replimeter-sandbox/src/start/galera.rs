@@ -6,7 +6,7 @@ use std::path::Path;
 use replimeter_server::flavour::galera::node_state;
 
 use super::{PROVIDER_OPTIONS, Ports, Started, Starter, option_value};
-use crate::{abilities::Abilities, binaries::Install, error::SandboxError, sandbox::write_private};
+use crate::{abilities::Abilities, access::write_private, binaries::Install, error::SandboxError};
 
 impl Starter<'_> {
     /// Writes the view in which every node of this sandbox would have been: with it

@@ -6,11 +6,14 @@ use replimeter_server::{ErrorKind, ServerError, Session, error::code, flavour};
 use super::{Started, Starter};
 use crate::error::SandboxError;
 
-/// Answers of a server to which the sentinel's schema or table has not come yet.
+/// Answers of a server to which the sentinel's schema or table has not come yet, or to which it comes just now: a
+/// member of a Galera cluster ends a read that is in the way of what it applies as if by a deadlock.
 fn not_there_yet(error: &ServerError) -> bool {
     matches!(
         error.kind,
-        ErrorKind::Statement(code::NO_SUCH_TABLE | code::UNKNOWN_SCHEMA | code::NOT_PREPARED)
+        ErrorKind::Statement(
+            code::NO_SUCH_TABLE | code::UNKNOWN_SCHEMA | code::NOT_PREPARED | code::DEADLOCK
+        )
     )
 }
 

@@ -23,7 +23,6 @@ pub(crate) mod kind {
     pub(crate) const FORMAT_DESCRIPTION: u8 = 15;
     pub(crate) const XID: u8 = 16;
     pub(crate) const TABLE_MAP: u8 = 19;
-    pub(crate) const INCIDENT: u8 = 26;
     pub(crate) const HEARTBEAT: u8 = 27;
     pub(crate) const GTID: u8 = 33;
     pub(crate) const ANONYMOUS_GTID: u8 = 34;

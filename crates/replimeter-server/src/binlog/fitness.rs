@@ -137,24 +137,6 @@ pub fn unused_server_id(taken: &BTreeSet<u32>) -> u32 {
         .unwrap_or(HIGH)
 }
 
-/// Checks that following under this `server_id` takes nobody's place.
-///
-/// # Errors
-/// When a server or a connected replica has it.
-pub fn check_server_id(session: &mut Session, facts: &Facts, id: u32) -> Result<(), ServerError> {
-    let taken = server_ids(session, facts)?.unwrap_or_default();
-    if id == 0 || taken.contains(&id) {
-        return Err(session.unfit(
-            DOING,
-            format!(
-                "server_id {id} belongs to a replica that is connected to it, or to itself; the server would drop that connection"
-            ),
-            format!("choose another --server-id, such as {}, or leave it to the tool", unused_server_id(&taken)),
-        ));
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -3,6 +3,7 @@
 //! [`Decoder`] turns bytes into transactions, [`Follower`] fetches the bytes from a
 //! server, [`fitness`] says beforehand whether a server can be followed.
 
+mod connect;
 mod decoder;
 mod event;
 pub mod fitness;
@@ -10,8 +11,9 @@ mod follower;
 mod gtid;
 mod tables;
 
+pub use connect::Start;
 pub use decoder::{Arrived, Counts, Decoder, Position, StreamError};
 pub use event::CommitTimes;
-pub use follower::{Follower, Heard, Start};
+pub use follower::{Follower, Heard};
 pub use gtid::{Gtid, LONGEST_TAG, Tag, Uuid};
 pub use tables::{TableId, Tables};

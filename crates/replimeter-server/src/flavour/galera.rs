@@ -57,6 +57,17 @@ impl NodeState {
     }
 }
 
+/// Whether the server is a node that belongs to a cluster now.
+///
+/// # Errors
+/// When the server refuses or the connection breaks.
+pub fn is_in_cluster(session: &mut Session, doing: &str) -> Result<bool, ServerError> {
+    let size = session.pairs(doing, "SHOW GLOBAL STATUS LIKE 'wsrep_cluster_size'")?;
+    Ok(size
+        .values()
+        .any(|size| size.parse::<u64>().is_ok_and(|size| size > 0)))
+}
+
 /// The node's state; `None` when the server is no Galera node.
 ///
 /// # Errors

@@ -141,17 +141,6 @@ impl Channel {
     }
 }
 
-/// The engine of the server that calls itself so.
-#[must_use]
-pub fn detect(version: &str, version_comment: &str) -> Engine {
-    let says = |text: &str| text.to_ascii_lowercase().contains("mariadb");
-    if says(version) || says(version_comment) {
-        Engine::MariaDb
-    } else {
-        Engine::MySql
-    }
-}
-
 /// The privilege that shows a replica's status, as GRANT spells it.
 #[must_use]
 pub fn monitor_privilege(engine: Engine) -> &'static str {
@@ -304,18 +293,5 @@ mod tests {
             old.state()
         );
         assert_eq!((old.delay_s, old.source_server_id), (5, 7));
-    }
-
-    #[test]
-    fn flavours_by_their_own_word() {
-        assert_eq!(
-            detect("10.11.6-MariaDB-0+deb12u1-log", "Debian 12"),
-            Engine::MariaDb
-        );
-        assert_eq!(
-            detect("9.7.0", "MySQL Community Server - GPL"),
-            Engine::MySql
-        );
-        assert_eq!(detect("8.0.36-28", "Percona Server (GPL)"), Engine::MySql);
     }
 }

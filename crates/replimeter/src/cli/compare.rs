@@ -2,21 +2,10 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use replimeter_model::compare::FailWhen;
 
 use super::Form;
-
-/// What conditions fail by.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub(crate) enum FailWhenName {
-    /// All of the interval is beyond the limit: noise does not fail
-    Proven,
-    /// The figure itself is, whatever its interval: noise may fail
-    Estimated,
-    /// Any of the interval is: what is not shown to be well fails
-    Possible,
-}
 
 /// `replimeter compare`.
 #[derive(Debug, Args)]
@@ -72,7 +61,7 @@ pub(crate) struct CompareArgs {
         default_value = "proven",
         help_heading = "Conditions"
     )]
-    pub(crate) fail_when: FailWhenName,
+    pub(crate) fail_when: FailWhen,
 
     /// Keep the comparison in this new or empty folder [default: replimeter-runs/TIME-compare]
     #[arg(long, value_name = "DIR", help_heading = "Output")]
@@ -91,14 +80,5 @@ impl CompareArgs {
     /// What the report is printed as.
     pub(crate) fn form(&self) -> Form {
         Form::of(self.json, self.markdown, false, false)
-    }
-
-    /// What conditions fail by.
-    pub(crate) fn when(&self) -> FailWhen {
-        match self.fail_when {
-            FailWhenName::Proven => FailWhen::Proven,
-            FailWhenName::Estimated => FailWhen::Estimated,
-            FailWhenName::Possible => FailWhen::Possible,
-        }
     }
 }

@@ -1,47 +1,39 @@
-//! The command line: each flag is declared once, with its documentation.
+//! The command line: what is no setting of a measurement is declared here.
 
 mod compare;
-mod cost;
-mod load;
-mod loading;
-mod loss;
+mod given;
+mod output;
 mod program;
+mod refused;
 mod reproduce;
 mod sandbox;
-mod scale;
 mod servers;
-mod stale;
-mod tap;
 mod target;
 
 use std::{io::Read, path::PathBuf};
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
-use replimeter_model::{
-    plan::{CalibrateSpec, Join, LagSpec, Methods, OneOrMore, Pace, PlanFile, TargetSpec},
-    sandbox::SandboxRef,
-    sizes::Sizes,
-    span::Span,
+use clap::{
+    ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand,
+    builder::PossibleValuesParser,
 };
 
-use crate::failure::Failure;
+use crate::{
+    failure::Failure,
+    run::{Entry, Registry},
+};
 
 pub(crate) use self::{
     compare::CompareArgs,
-    cost::CostArgs,
-    load::LoadArgs,
-    loading::LoadingArgs,
-    loss::{ExposureArgs, LossArgs},
+    given::Given,
+    output::{Form, OutputArgs, Stream, StreamOutputArgs, SweepOutputArgs},
     program::{CompletionsArgs, ManArgs, SchemaArgs},
+    refused::parse,
     reproduce::{Extent, ReproduceArgs},
     sandbox::{
         DownArgs, EnvArgs, ExecArgs, LinkArgs, ListArgs, SandboxCommand, SandboxCommandArgs, UpArgs,
     },
-    scale::ScaleArgs,
     servers::{AddArgs, ServersArgs, ServersCommand},
-    stale::StaleArgs,
-    tap::{Stream, TapArgs},
-    target::{SandboxArgs, TargetArgs},
+    target::{TargetArgs, is_of_sandboxes, sandbox_options, target_of},
 };
 
 /// Measures database replication: how late is a replica?
@@ -57,6 +49,7 @@ Examples:
   replimeter lag --sandbox async:1 --sandbox semi-sync:1 --sandbox galera:3
                                                    modes side by side
   replimeter lag --primary mysql://u@db1/ --replica mysql://u@db2/ --for 60s
+  replimeter backlog                               how fast does each replica catch up?
   replimeter calibrate                             how far off is each method?
   replimeter tap --primary mysql://u@db1/ --replica mysql://u@db2/
                                                    how late is the real traffic? nothing is written
@@ -79,32 +72,56 @@ Examples:
 
 Exit codes: 0 done, 1 the measurement is void, 2 usage, 3 a server, the sandbox or the disk failed, 130 interrupted (partial results kept)."
 )]
-pub(crate) struct Cli {
-    #[command(subcommand)]
-    pub(crate) command: Command,
+struct Cli {}
+
+/// What is asked for.
+pub(crate) enum Asked {
+    /// A measurement, with what is given for it.
+    Measure(&'static dyn Entry, ArgMatches),
+    /// Another command.
+    Other(Command),
 }
 
-/// The commands.
+/// The whole command line: the measurements, and then the others.
+pub(crate) fn command(registry: &Registry) -> clap::Command {
+    let program = Cli::command().subcommand_required(true);
+    let about = program.get_about().cloned().unwrap_or_default();
+    let measurements = registry.entries().map(|entry| entry.command());
+    let schemas = PossibleValuesParser::new(registry.schemas());
+    Command::augment_subcommands(program.subcommands(measurements))
+        .about(about)
+        .mut_subcommands(|command| match command.get_name() {
+            // One at a time would come behind the others.
+            "schema" => command.mut_args(|option| match option.get_id().as_str() {
+                "name" => option.value_parser(schemas.clone()),
+                _ => option,
+            }),
+            _ => command,
+        })
+}
+
+/// Reads a command line.
+fn read<T: Into<std::ffi::OsString> + Clone>(
+    registry: &'static Registry,
+    words: impl IntoIterator<Item = T>,
+) -> Result<Asked, clap::Error> {
+    let mut matches = command(registry).try_get_matches_from(words)?;
+    let Some(entry) = matches
+        .subcommand_name()
+        .and_then(|name| registry.get(name))
+    else {
+        return Command::from_arg_matches(&matches).map(Asked::Other);
+    };
+    let given = matches.remove_subcommand();
+    Ok(Asked::Measure(
+        entry,
+        given.map(|(_, given)| given).unwrap_or_default(),
+    ))
+}
+
+/// The commands that measure nothing.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Measure how late each replica shows what the primary wrote
-    Lag(Box<LagArgs>),
-    /// Inject known delays into a sandbox's replication and say what each method makes of them: the tool's own error
-    Calibrate(Box<CalibrateArgs>),
-    /// Follow the binary logs and say how late every transaction of the real traffic is; writes nothing
-    Tap(Box<TapArgs>),
-    /// Run a workload by itself and say how much the servers do: operations per second, their times, and what it costs the client
-    Load(Box<LoadingArgs>),
-    /// Measure what each read replica costs the writes and gives the reads, on sandboxes with more and more of them
-    Scale(Box<ScaleArgs>),
-    /// Measure what each mode of replication costs: throughput, latency and processor time against a lone server, with intervals
-    Cost(Box<CostArgs>),
-    /// Measure how often a read misses a write that was just acknowledged, and for how long
-    Stale(Box<StaleArgs>),
-    /// Kill the primary of a sandbox under load and count what died with it: acknowledged transactions that no replica has
-    Loss(Box<LossArgs>),
-    /// Say what a crash of the primary would take at any moment: acknowledged transactions that no replica has received; writes nothing
-    Exposure(Box<ExposureArgs>),
     /// Carry out a plan file; every run keeps its own as plan.toml
     Run(Box<RunArgs>),
     /// Carry out the five published experiments on sandboxes, and set every published table beside ours
@@ -125,331 +142,6 @@ pub(crate) enum Command {
     Completions(CompletionsArgs),
     /// Print the manual, or write a page for each command into a folder
     Man(ManArgs),
-}
-
-/// Where and how results go.
-#[derive(Clone, Debug, Args)]
-#[command(next_help_heading = "Output")]
-pub(crate) struct OutputArgs {
-    /// Keep the run in this new or empty folder [default: replimeter-runs/TIME-COMMAND]
-    #[arg(long, value_name = "DIR")]
-    pub(crate) run_dir: Option<PathBuf>,
-
-    /// Print one JSON document on standard output instead of the report
-    #[arg(long)]
-    pub(crate) json: bool,
-
-    /// Print the report as Markdown, for a ticket; it is also kept as report.md
-    #[arg(long, conflicts_with = "json")]
-    pub(crate) markdown: bool,
-
-    /// Print the rows of the results as CSV; docs/formats.md explains the columns
-    #[arg(long, conflicts_with_all = ["json", "markdown"])]
-    pub(crate) csv: bool,
-
-    /// What a [sweep](SweepOutputArgs) adds: the raw lines of experiment 1.
-    #[arg(skip)]
-    pub(crate) raw: bool,
-
-    /// Print nothing: the run is part of another.
-    #[arg(skip)]
-    pub(crate) silent: bool,
-}
-
-/// The same where there may be a sweep over sizes.
-#[derive(Debug, Args)]
-#[command(next_help_heading = "Output")]
-pub(crate) struct SweepOutputArgs {
-    #[command(flatten)]
-    output: OutputArgs,
-
-    /// Add the raw lines of experiment 1: step, row id, sequence, inserted and fetched (s, µs); needs a sweep over sizes
-    #[arg(long, conflicts_with_all = ["json", "markdown", "csv"])]
-    raw: bool,
-}
-
-impl SweepOutputArgs {
-    /// Where and how results go.
-    pub(crate) fn output(&self) -> OutputArgs {
-        OutputArgs {
-            raw: self.raw,
-            ..self.output.clone()
-        }
-    }
-}
-
-/// What a report is printed as.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
-    /// For people at a terminal; `raw` adds experiment 1's raw lines.
-    Text {
-        raw: bool,
-    },
-    Json,
-    Markdown,
-    /// Nothing at all.
-    Silent,
-    Csv,
-}
-
-impl Form {
-    fn of(json: bool, markdown: bool, csv: bool, raw: bool) -> Self {
-        match (json, markdown, csv) {
-            (true, ..) => Self::Json,
-            (_, true, _) => Self::Markdown,
-            (.., true) => Self::Csv,
-            _ => Self::Text { raw },
-        }
-    }
-}
-
-impl OutputArgs {
-    /// What the report is printed as.
-    pub(crate) fn form(&self) -> Form {
-        if self.silent {
-            Form::Silent
-        } else {
-            Form::of(self.json, self.markdown, self.csv, self.raw)
-        }
-    }
-
-    /// For every plan whose runs have no sweep.
-    pub(crate) fn refuse_raw(&self) -> Result<(), Failure> {
-        if self.raw {
-            Err(Failure::usage(
-                "--raw is for a sweep over sizes",
-                "leave it out",
-            ))
-        } else {
-            Ok(())
-        }
-    }
-}
-
-/// A switch that defaults by target.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub(crate) enum Switch {
-    On,
-    Off,
-}
-
-impl Switch {
-    pub(crate) fn is_on(self) -> bool {
-        matches!(self, Self::On)
-    }
-}
-
-/// Where stamps are joined.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub(crate) enum JoinName {
-    /// Here
-    Client,
-    /// In the replica
-    Federated,
-}
-
-/// What the next write waits for.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub(crate) enum PaceName {
-    /// The previous row having been seen on every replica
-    Visible,
-    /// The previous write's acknowledgement
-    Ack,
-}
-
-/// `replimeter lag`.
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  replimeter lag --sandbox async:2 --for 60s --every 5ms
-  replimeter lag --sandbox mysql/async:1 --method all
-  replimeter lag --method tap --writers 8 --every 100us --for 30s
-  replimeter lag --sizes 1000..10000:1000 --per-step 5 --sweeps 20
-  replimeter lag --sandbox async:1 --server-option sync_binlog=1 --server-option innodb_flush_log_at_trx_commit=1
-  replimeter lag --sandbox semi-sync:2 --wait-point after-sync --link-delay 1ms
-  replimeter lag --sandbox async:1 --sandbox galera:3 --sandbox mysql/group:3
-  replimeter lag --topology cluster.toml --for 60s
-  replimeter lag --for 60s --load insert:8@primary --rate 2000
-  replimeter lag --backlog 30s --workers 1,2,4
-  replimeter lag --primary 'mysql://dba@db1/?ssl-mode=verify-ca&ssl-ca=ca.pem' --replica mysql://dba@db2/ --json
-
-Writes only to the schema `replimeter`, which it makes and drops. The privileges it needs are listed in docs/privileges.md.")]
-pub(crate) struct LagArgs {
-    #[command(flatten)]
-    pub(crate) target: TargetArgs,
-
-    #[command(flatten)]
-    pub(crate) measure: MeasureArgs,
-
-    #[command(flatten)]
-    pub(crate) load: LoadArgs,
-
-    #[command(flatten)]
-    pub(crate) output: SweepOutputArgs,
-}
-
-/// How it is measured.
-#[derive(Debug, Args)]
-#[command(next_help_heading = "Measurement")]
-pub(crate) struct MeasureArgs {
-    /// How the moment is observed at which a row is there: poll (read in a tight loop), wait (for its GTID, in the replica), stamp (the time at which the statement ran on each, by SYSDATE), stamp-udf (the same by NOW_USEC), tap (follow both binary logs); several with commas, or all that the servers permit
-    #[arg(long, value_name = "METHOD[,…]|all", default_value = "poll")]
-    pub(crate) method: Methods,
-
-    /// Write over so many connections beside one another
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub(crate) writers: u32,
-
-    /// Also observe the stages of each transaction (in binlog, received, applied, visible) by asking the replica all the time; on MariaDB `in binlog` needs --method poll,tap
-    #[arg(long)]
-    pub(crate) stages: bool,
-
-    /// Where the stamps of both servers are joined; federated: in the replica, through a FEDERATED table that is made there, as published. Its definition holds the password while it exists [default: client]
-    #[arg(long, value_enum, value_name = "WHERE")]
-    pub(crate) join: Option<JoinName>,
-
-    /// Counted rounds [default: 1000]
-    #[arg(long, value_name = "N", conflicts_with_all = ["duration", "sizes"])]
-    pub(crate) rounds: Option<u64>,
-
-    /// Measure for this long instead of a number of rounds, such as 60s
-    #[arg(
-        long = "for",
-        id = "duration",
-        value_name = "TIME",
-        conflicts_with = "sizes"
-    )]
-    pub(crate) duration: Option<Span>,
-
-    /// Write a row at every such beat, whatever became of the one before (open loop) [default: 10ms; without a default in a sweep]
-    #[arg(long, value_name = "TIME")]
-    pub(crate) every: Option<Span>,
-
-    /// Write the next row when this has happened instead (closed loop) [default in a sweep: ack]
-    #[arg(long, value_enum, conflicts_with = "every")]
-    pub(crate) pace: Option<PaceName>,
-
-    /// Payload bytes of each row [default: 1000]
-    #[arg(long, value_name = "BYTES", conflicts_with = "sizes")]
-    pub(crate) size: Option<u64>,
-
-    /// Payload bytes step by step (experiment 1): A..B:STEP, single sizes, or several with commas
-    #[arg(long, value_name = "A..B:STEP")]
-    pub(crate) sizes: Option<Sizes>,
-
-    /// Rows in each step of a sweep [default: 5]
-    #[arg(long, value_name = "N", requires = "sizes")]
-    pub(crate) per_step: Option<u32>,
-
-    /// Pause before each step of a sweep [default: 200ms]
-    #[arg(long, value_name = "TIME", requires = "sizes")]
-    pub(crate) step_pause: Option<Span>,
-
-    /// Repeat the whole sweep so often [default: 1]
-    #[arg(long, value_name = "N", requires = "sizes")]
-    pub(crate) sweeps: Option<u32>,
-
-    /// Rounds at the beginning that are measured but not counted [default: 50; 0 in a sweep]
-    #[arg(long, value_name = "N")]
-    pub(crate) warm_up: Option<u64>,
-
-    /// Rounds with the primary observed as its own replica, to know the method's floor; 0 for none [default: 200]
-    #[arg(long, value_name = "N")]
-    pub(crate) floor_rounds: Option<u64>,
-
-    /// End with an error when a row is not seen for so long (beyond a deliberate delay) [default: 10s]
-    #[arg(long, value_name = "TIME")]
-    pub(crate) timeout: Option<Span>,
-
-    /// Keep this machine's idle cores from halting, by spinners at idle priority [default: on for a sandbox]
-    #[arg(long, value_enum, value_name = "ON|OFF")]
-    pub(crate) keep_awake: Option<Switch>,
-
-    /// Give the few measuring threads real-time priority, so that they do not wait behind servers on a busy core [default: on where permitted]
-    #[arg(long, value_enum, value_name = "ON|OFF")]
-    pub(crate) real_time: Option<Switch>,
-}
-
-/// `replimeter calibrate`.
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  replimeter calibrate
-  replimeter calibrate --sandbox mysql/async:1 --method poll,wait,tap
-  replimeter calibrate --delays 0,1ms,10ms --rounds 500 --json")]
-pub(crate) struct CalibrateArgs {
-    /// Start servers of our own in this shape and remove them afterwards: [mariadb/|mysql/]async:N
-    #[arg(
-        long,
-        value_name = "SHAPE",
-        default_value = "async:1",
-        help_heading = "Target"
-    )]
-    pub(crate) sandbox: SandboxRef,
-
-    #[command(flatten)]
-    pub(crate) servers: SandboxArgs,
-
-    /// How the arrival of a row is observed, as for `lag`
-    #[arg(
-        long,
-        value_name = "METHOD[,…]|all",
-        default_value = "all",
-        help_heading = "Measurement"
-    )]
-    pub(crate) method: Methods,
-
-    /// One-way delays of the link between primary and replica; 0 is always among them [default: 0,500us,1ms,5ms,20ms,100ms]
-    #[arg(
-        long,
-        value_name = "TIME,…",
-        value_delimiter = ',',
-        help_heading = "Measurement"
-    )]
-    pub(crate) delays: Vec<Span>,
-
-    /// Rounds at each delay, each time it has its turn [default: 200]
-    #[arg(long, value_name = "N", help_heading = "Measurement")]
-    pub(crate) rounds: Option<u64>,
-
-    /// How often all delays have their turn, there and back again [default: 4]
-    #[arg(long, value_name = "N", help_heading = "Measurement")]
-    pub(crate) repeats: Option<u32>,
-
-    /// Time from one row to the next [default: 13ms, of which no default delay is near a multiple]
-    #[arg(long, value_name = "TIME", help_heading = "Measurement")]
-    pub(crate) every: Option<Span>,
-
-    /// Keep this machine's idle cores from halting [default: on]
-    #[arg(long, value_enum, value_name = "ON|OFF", help_heading = "Measurement")]
-    pub(crate) keep_awake: Option<Switch>,
-
-    /// Give the few measuring threads real-time priority [default: on where permitted]
-    #[arg(long, value_enum, value_name = "ON|OFF", help_heading = "Measurement")]
-    pub(crate) real_time: Option<Switch>,
-
-    #[command(flatten)]
-    pub(crate) output: OutputArgs,
-}
-
-impl CalibrateArgs {
-    /// The plan.
-    pub(crate) fn plan(&self) -> PlanFile {
-        let target = TargetSpec {
-            sandbox: Some(OneOrMore::One(self.sandbox.to_string())),
-            ..self.servers.spec()
-        };
-        let calibrate = CalibrateSpec {
-            method: Some(self.method.clone()),
-            delays: Some(self.delays.clone()).filter(|delays| !delays.is_empty()),
-            rounds: self.rounds,
-            repeats: self.repeats,
-            every: self.every,
-            keep_awake: self.keep_awake.map(Switch::is_on),
-            real_time: self.real_time.map(Switch::is_on),
-        };
-        PlanFile::calibrate(target, calibrate)
-    }
 }
 
 /// `replimeter run`.
@@ -492,7 +184,7 @@ pub(crate) struct DoctorArgs {
     pub(crate) target: TargetArgs,
 
     /// Print one JSON document on standard output instead of the findings
-    #[arg(long)]
+    #[arg(long, help_heading = "Output")]
     pub(crate) json: bool,
 }
 
@@ -567,49 +259,37 @@ impl ReportArgs {
     }
 }
 
-impl MeasureArgs {
-    /// The settings for a plan.
-    pub(crate) fn spec(&self) -> LagSpec {
-        let pace = match (self.every, self.pace) {
-            (Some(every), _) => Some(Pace::Every(every)),
-            (None, Some(PaceName::Visible)) => Some(Pace::Visible),
-            (None, Some(PaceName::Ack)) => Some(Pace::Ack),
-            (None, None) => None,
-        };
-        LagSpec {
-            method: self.method.clone(),
-            writers: Some(self.writers),
-            stages: Some(self.stages),
-            join: self.join.map(|join| match join {
-                JoinName::Client => Join::Client,
-                JoinName::Federated => Join::Federated,
-            }),
-            rounds: self.rounds,
-            duration: self.duration,
-            pace,
-            size: self.size,
-            sizes: self.sizes.clone(),
-            per_step: self.per_step,
-            step_pause: self.step_pause,
-            sweeps: self.sweeps,
-            warm_up: self.warm_up,
-            floor_rounds: self.floor_rounds,
-            timeout: self.timeout,
-            keep_awake: self.keep_awake.map(Switch::is_on),
-            real_time: self.real_time.map(Switch::is_on),
-            ..LagSpec::default()
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
+    use crate::measurements::registry;
 
     #[test]
     fn the_command_line_is_consistent() {
-        Cli::command().debug_assert();
+        command(registry()).debug_assert();
+    }
+
+    /// Options that are called otherwise than the key of a plan that they stand for.
+    #[test]
+    fn an_option_is_called_as_its_key() {
+        let mut others: Vec<String> = Vec::new();
+        for entry in registry().entries() {
+            let command = entry.command();
+            let options = command.get_arguments().filter_map(|option| {
+                let (key, long) = (option.get_id().as_str(), option.get_long()?);
+                (key.replace('_', "-") != long).then(|| format!("{} --{long}", command.get_name()))
+            });
+            others.extend(options);
+        }
+        others.retain(|other| !other.ends_with("--server-option"));
+        assert_eq!(others, ["cost --link-delay", "stale --case"]);
+    }
+
+    #[test]
+    fn every_default_is_filled_in() {
+        for entry in registry().entries() {
+            let help = entry.command().render_long_help().to_string();
+            assert!(!help.contains("{default}"), "{help}");
+        }
     }
 }

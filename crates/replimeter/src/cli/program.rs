@@ -2,9 +2,8 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, builder::PossibleValuesParser};
+use clap::Args;
 use clap_complete::Shell;
-use replimeter_model::schema;
 
 /// `replimeter schema`.
 #[derive(Debug, Args)]
@@ -18,7 +17,7 @@ The schemas of this version are kept in docs/schema; docs/formats.md says how to
 docs/plans.md how an editor does.")]
 pub(crate) struct SchemaArgs {
     /// Of plan files, of a command's JSON document, or of manifest.json
-    #[arg(value_name = "OF", value_parser = PossibleValuesParser::new(schema::NAMES))]
+    #[arg(value_name = "OF")]
     pub(crate) name: String,
 
     /// Print tables in Markdown instead: the keys of `plan`, or the columns of a command's samples.parquet, as in

@@ -1,147 +1,137 @@
 //! What is measured or examined: flags that several commands share.
 
-use std::path::PathBuf;
+use std::{ffi::OsString, fmt, path::PathBuf};
 
-use clap::{Args, ValueEnum};
+use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, parser::ValueSource};
 use replimeter_model::{
-    plan::{OneOrMore, TargetSpec},
-    sandbox::{Bandwidth, Cpus, NodeOption, SandboxRef, WaitPoint},
+    plan::TargetSettings,
+    redact,
     shape::node_name,
-    span::Span,
     target::{Endpoint, NodeSpec, PRIMARY, Passwords, Role, replica_name},
     warning::{Warning, WarningCode},
 };
 
+use super::given::Given;
 use crate::{failure::Failure, topology_file};
 
-/// How the servers of a sandbox are to be.
-#[derive(Debug, Default, Args)]
-#[command(next_help_heading = "Sandbox")]
-pub(crate) struct SandboxArgs {
-    /// Start the sandbox's servers with this option, such as sync_binlog=1 for all or replica1:slave_parallel_threads=4 for one (primary, replicas, replica1 …, node1 …); may be repeated
-    #[arg(long = "server-option", value_name = "[NODE:]NAME=VALUE")]
-    pub(crate) server_options: Vec<NodeOption>,
-
-    /// Take the sandbox's server binaries from this folder only [default: PATH, the usual folders, then the private one of `make servers`]
-    #[arg(long, value_name = "DIR")]
-    pub(crate) servers: Option<PathBuf>,
-
-    /// Run the replicas on another server than the primary's: its folder, or the beginning of its version as `replimeter servers` lists it
-    #[arg(long, value_name = "DIR|VERSION")]
-    pub(crate) replica_server: Option<String>,
-
-    /// Semi-synchronous: when the primary waits for its replicas [default: the server's own]
-    #[arg(long, value_enum, value_name = "POINT")]
-    pub(crate) wait_point: Option<WaitPointName>,
-
-    /// Semi-synchronous MySQL: for how many replicas the primary waits [default: 1]
-    #[arg(long, value_name = "N")]
-    pub(crate) wait_for_replicas: Option<u32>,
-
-    /// Group Replication: every member takes writes
-    #[arg(long)]
-    pub(crate) multi_primary: bool,
-
-    /// Put a link of ours with this one-way delay, in each direction, between every two servers that replicate, such as 250us or 5ms; 0 for the link alone
-    #[arg(long, value_name = "TIME")]
-    pub(crate) link_delay: Option<Span>,
-
-    /// Let the links' delay vary by so much, up and down
-    #[arg(long, value_name = "TIME")]
-    pub(crate) link_jitter: Option<Span>,
-
-    /// Let no more pass through each link, in each direction, such as 100mbit
-    #[arg(long, value_name = "BANDWIDTH")]
-    pub(crate) link_bandwidth: Option<Bandwidth>,
-
-    /// Load our functions NOW_USEC() and NOW_NSEC() into every server (docs/udf.md)
-    #[arg(long)]
-    pub(crate) udf: bool,
-
-    /// Turn on the engine FEDERATED in every server
-    #[arg(long)]
-    pub(crate) federated: bool,
-
-    /// Give each server a fixed share of this machine, in cores: whole ones of its own (1, 2), or a fraction (0.5), which needs a control group that we may make
-    #[arg(long, value_name = "N")]
-    pub(crate) cpus_per_server: Option<Cpus>,
+/// Whether an option is about the servers of a sandbox.
+pub(crate) fn is_of_sandboxes(option: &Arg) -> bool {
+    option.get_help_heading() == Some("Sandbox")
 }
 
-/// When a semi-synchronous primary waits.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub(crate) enum WaitPointName {
-    /// After the commit in the engine: other clients may see the row before
-    AfterCommit,
-    /// Before the commit in the engine: nobody sees what no replica has
-    AfterSync,
+/// Adds those options of the target that a command takes.
+pub(crate) fn sandbox_options(command: Command, takes: fn(&Arg) -> bool) -> Command {
+    let all = TargetSettings::augment_args(Command::new("target"));
+    let options = all.get_arguments().filter(|option| takes(option));
+    command.args(options.cloned())
 }
 
-impl SandboxArgs {
-    /// The settings for a plan.
-    pub(crate) fn spec(&self) -> TargetSpec {
-        TargetSpec {
-            server_options: self.server_options.clone(),
-            servers: self.servers.clone(),
-            replica_server: self.replica_server.clone(),
-            wait_point: self.wait_point.map(|point| match point {
-                WaitPointName::AfterCommit => WaitPoint::AfterCommit,
-                WaitPointName::AfterSync => WaitPoint::AfterSync,
-            }),
-            wait_for_replicas: self.wait_for_replicas,
-            multi_primary: self.multi_primary,
-            link_delay: self.link_delay,
-            link_jitter: self.link_jitter,
-            link_bandwidth: self.link_bandwidth,
-            udf: self.udf,
-            federated: self.federated,
-            cpus_per_server: self.cpus_per_server,
-            ..TargetSpec::default()
+/// The target where a command has only some of its options: what is given of these is read again.
+pub(crate) fn target_of(matches: &ArgMatches) -> Result<TargetSettings, clap::Error> {
+    let all = TargetSettings::augment_args(Command::new("target").no_binary_name(true));
+    let mut words: Vec<OsString> = Vec::new();
+    for option in all.get_arguments() {
+        let (id, long) = (option.get_id(), option.get_long().unwrap_or_default());
+        let there = matches.ids().any(|there| there == id);
+        if !there || matches.value_source(id.as_str()) != Some(ValueSource::CommandLine) {
+            continue;
         }
+        if !option.get_action().takes_values() {
+            words.push(format!("--{long}").into());
+            continue;
+        }
+        for value in matches.get_raw(id.as_str()).into_iter().flatten() {
+            let mut word = OsString::from(format!("--{long}="));
+            word.push(value);
+            words.push(word);
+        }
+    }
+    TargetSettings::from_arg_matches(&all.try_get_matches_from(words)?)
+}
+
+/// How the servers of a sandbox are to be, where its shape is named otherwise.
+#[derive(Clone, Debug)]
+pub(crate) struct SandboxArgs(pub(crate) TargetSettings);
+
+impl Args for SandboxArgs {
+    fn augment_args(command: Command) -> Command {
+        sandbox_options(command, is_of_sandboxes)
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for SandboxArgs {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        target_of(matches).map(Self)
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        self.0 = target_of(matches)?;
+        Ok(())
+    }
+}
+
+/// The text of a server's URL, which may hold a password.
+#[derive(Clone)]
+pub(crate) struct UrlText(String);
+
+impl fmt::Debug for UrlText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&redact::url(&self.0))
+    }
+}
+
+impl From<String> for UrlText {
+    fn from(text: String) -> Self {
+        Self(text)
     }
 }
 
 /// What is measured.
-#[derive(Debug, Default, Args)]
-#[command(next_help_heading = "Target")]
+#[derive(Debug, Args)]
 pub(crate) struct TargetArgs {
-    /// Start servers of our own in this shape and remove them afterwards: [mariadb/|mysql/]MODE:N with none, async:N, semi-sync:N, chain:N, galera:N or group:N [default: async:1]; or take the running sandbox of this name; several are measured one after another (exposure looks at one)
-    #[arg(long, value_name = "SHAPE|NAME")]
-    pub(crate) sandbox: Vec<SandboxRef>,
+    #[command(flatten)]
+    settings: TargetSettings,
 
+    #[command(flatten)]
+    reach: Reach,
+}
+
+/// How servers of the user's are reached: URLs here may hold passwords, which plans must not.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Target")]
+struct Reach {
     /// The primary of your own: mysql://user@host:3306/?ssl-mode=verify-ca&ssl-ca=FILE (ssl-mode: disabled, preferred, required, verify-ca, verify-identity)
     #[arg(long, value_name = "URL")]
-    pub(crate) primary: Option<String>,
+    primary: Option<UrlText>,
 
     /// A replica of it; may be repeated
     #[arg(long, value_name = "URL")]
-    pub(crate) replica: Vec<String>,
+    replica: Vec<UrlText>,
 
     /// A node of a Galera cluster or a group of your own; may be repeated. Rows are written to the first one, or to the group's primary
     #[arg(long, value_name = "URL", conflicts_with_all = ["primary", "replica"])]
-    pub(crate) node: Vec<String>,
+    node: Vec<UrlText>,
 
     /// A file that names your servers, their URLs and, if you like, their roles; docs/topology.md shows one
     #[arg(long, value_name = "FILE.toml", conflicts_with_all = ["primary", "replica", "node"])]
-    pub(crate) topology: Option<PathBuf>,
-
-    /// Option file with user and password [default: ~/.my.cnf; before it count REPLIMETER_PRIMARY_PASSWORD, REPLIMETER_REPLICA1_PASSWORD …, REPLIMETER_PASSWORD and MYSQL_PWD]
-    #[arg(long, value_name = "FILE")]
-    pub(crate) defaults_file: Option<PathBuf>,
+    topology: Option<PathBuf>,
 
     /// Ask for a password, one for all servers, at the terminal
-    #[arg(long)]
-    pub(crate) ask_password: bool,
-
-    #[command(flatten)]
-    pub(crate) servers: SandboxArgs,
+    #[arg(long, display_order = 101)]
+    ask_password: bool,
 }
 
 impl TargetArgs {
     /// The target for a plan, and the passwords that its URLs carried.
-    pub(crate) fn spec(&self) -> Result<(TargetSpec, Passwords, Vec<Warning>), Failure> {
+    pub(crate) fn given(&self) -> Result<Given, Failure> {
+        let Self { settings, reach } = self;
         let mut passwords = Passwords::new();
         let mut warnings = Vec::new();
-        let mut read = |name: String, text: &str| -> Result<Endpoint, Failure> {
+        let mut read = |name: String, UrlText(text): &UrlText| -> Result<Endpoint, Failure> {
             let (endpoint, password) = Endpoint::parse(text).map_err(|error| {
                 Failure::usage(error.to_string(), "see `replimeter lag --help`")
             })?;
@@ -157,17 +147,17 @@ impl TargetArgs {
             }
             Ok(endpoint)
         };
-        let primary = self
+        let primary = reach
             .primary
-            .as_deref()
+            .as_ref()
             .map(|url| read(PRIMARY.to_owned(), url))
             .transpose()?;
         let replicas = (0..)
-            .zip(&self.replica)
+            .zip(&reach.replica)
             .map(|(index, url)| read(replica_name(index), url))
             .collect::<Result<_, _>>()?;
         let mut nodes = Vec::new();
-        for (index, url) in self.node.iter().enumerate() {
+        for (index, url) in reach.node.iter().enumerate() {
             let name = node_name(index);
             let url = read(name.clone(), url)?;
             nodes.push(NodeSpec {
@@ -177,29 +167,24 @@ impl TargetArgs {
                 url,
             });
         }
-        let mut defaults_file = self.defaults_file.clone();
-        if let Some(path) = &self.topology {
+        let mut defaults_file = settings.defaults_file.clone();
+        if let Some(path) = &reach.topology {
             let file = topology_file::read(path)?;
             nodes = file.nodes;
             defaults_file = defaults_file.or(file.defaults_file);
         }
-        let spec = TargetSpec {
-            sandbox: OneOrMore::of(self.sandbox.iter().map(ToString::to_string).collect()),
-            primary,
-            replicas,
-            nodes,
-            defaults_file,
-            ..self.servers.spec()
-        };
-        Ok((spec, passwords, warnings))
-    }
-
-    /// Whether a target is named here that replaces a plan's own.
-    pub(crate) fn is_given(&self) -> bool {
-        !self.sandbox.is_empty()
-            || self.primary.is_some()
-            || !self.replica.is_empty()
-            || !self.node.is_empty()
-            || self.topology.is_some()
+        Ok(Given {
+            target: TargetSettings {
+                primary,
+                replicas,
+                nodes,
+                defaults_file,
+                ..settings.clone()
+            },
+            passwords,
+            ask_password: reach.ask_password,
+            warnings,
+            ..Given::default()
+        })
     }
 }

@@ -1,8 +1,8 @@
 //! `replimeter compare`: do two runs differ?
 
-use crate::{cli::CompareArgs, failure::Failure};
+use crate::{cli::CompareArgs, failure::Failure, run::Registry};
 
-pub(crate) fn run(args: &CompareArgs) -> Result<(), Failure> {
+pub(crate) fn run(registry: &'static Registry, args: &CompareArgs) -> Result<(), Failure> {
     let (a, b) = match &args.sides[..] {
         [a, b] => (vec![a.clone()], vec![b.clone()]),
         [] if !args.a.is_empty() => (args.a.clone(), args.b.clone()),
@@ -13,5 +13,5 @@ pub(crate) fn run(args: &CompareArgs) -> Result<(), Failure> {
             ));
         }
     };
-    crate::compare::run(args, &a, &b)
+    crate::compare::run(registry, args, &a, &b)
 }

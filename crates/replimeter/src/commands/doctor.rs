@@ -17,15 +17,17 @@ use replimeter_report::{doctor, terminal};
 
 use crate::{
     cli::DoctorArgs,
+    credentials::Credentials,
     failure::Failure,
-    measure::servers::obtain,
     print::{plain, print, print_json},
     progress::Line,
+    servers::{Targets, open},
 };
 
 pub(crate) fn run(args: &DoctorArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
-    let (spec, passwords, warnings) = args.target.spec()?;
-    let [target] = spec.resolve()?.try_into().map_err(|targets: Vec<Target>| {
+    let given = args.target.given()?;
+    let targets = given.target.resolve()?;
+    let [target] = targets.try_into().map_err(|targets: Vec<Target>| {
         Failure::usage(
             format!(
                 "{} targets are given, and one is examined at a time",
@@ -35,38 +37,27 @@ pub(crate) fn run(args: &DoctorArgs, stop: &Arc<AtomicBool>) -> Result<(), Failu
         )
     })?;
     let line = Line::new();
-    let defaults_file = spec.defaults_file.as_deref();
-    let servers = obtain(
-        &target,
-        &passwords,
-        defaults_file,
-        args.target.ask_password,
-        &line,
-        stop,
-    )?;
-    let diagnosis = examine(&servers.declared, &mut |step| line.say(step));
+    let mut source = Targets(Credentials {
+        passwords: given.passwords,
+        defaults_file: given.target.defaults_file,
+        ask_password: given.ask_password,
+    });
+    let servers = open(&mut source, &target, &line, stop)?;
+    let diagnosis = examine(servers.members(), &mut |step| line.say(step));
     if stop.load(Ordering::Relaxed) {
         return Err(Failure::interrupted(
             "interrupted before everything was examined",
         ));
     }
-    if let Some(sandbox) = servers.sandbox {
+    let (label, sandbox) = (servers.label().to_owned(), servers.record().is_some());
+    if servers.is_temporary() {
         line.say("removing the sandbox");
-        sandbox.close()?;
     }
+    servers.close()?;
     line.clear();
     // Of how it was asked, not of the servers.
-    let _ = write!(
-        std::io::stderr(),
-        "{}",
-        terminal::warnings(&warnings).trim_start()
-    );
-    show(
-        &servers.label,
-        servers.record.is_some(),
-        diagnosis,
-        args.json,
-    )
+    let _ = write!(std::io::stderr(), "{}", terminal::warnings(&given.warnings));
+    show(&label, sandbox, diagnosis, args.json)
 }
 
 /// Prints the report, or the JSON document, and says by the exit code whether a
@@ -77,7 +68,7 @@ fn show(shape: &str, sandbox: bool, diagnosis: Diagnosis, json: bool) -> Result<
     if json {
         print_json(&document)?;
     } else {
-        print(&plain(&doctor::text(&document)))?;
+        print(&plain(&terminal::render(&doctor::report(&document))))?;
     }
     let absent: Vec<&str> = document
         .results

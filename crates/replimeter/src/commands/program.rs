@@ -2,26 +2,28 @@
 
 use std::{fs, path::Path};
 
-use clap::{Command, CommandFactory};
+use clap::Command;
+use clap_complete::Shell;
 use replimeter_model::schema;
-use replimeter_report::rows;
 use serde_json::Value;
 
 use crate::{
-    cli::{Cli, CompletionsArgs, ManArgs, SchemaArgs},
+    cli::{self, CompletionsArgs, ManArgs, SchemaArgs},
     failure::{Failure, unexpected},
     print::print,
+    run::{Entry, Registry},
 };
 
 /// The program's name.
 const NAME: &str = "replimeter";
 
-pub(crate) fn schema(args: &SchemaArgs) -> Result<(), Failure> {
+pub(crate) fn schema(registry: &Registry, args: &SchemaArgs) -> Result<(), Failure> {
+    let schema = registry.schema(&args.name).ok_or_else(unexpected)?;
     if args.markdown {
         let text = if args.name == schema::PLAN {
-            Some(plan_keys())
+            Some(plan_keys(&schema))
         } else {
-            columns(&args.name)
+            registry.get(&args.name).map(columns)
         };
         return print(&text.ok_or_else(|| {
             Failure::usage(
@@ -30,17 +32,27 @@ pub(crate) fn schema(args: &SchemaArgs) -> Result<(), Failure> {
             )
         })?);
     }
-    print(&schema::text(&args.name).ok_or_else(unexpected)?)
+    print(&text(&schema))
 }
 
-pub(crate) fn completions(args: &CompletionsArgs) -> Result<(), Failure> {
+/// A schema as it is printed and kept in `docs/schema`.
+fn text(schema: &Value) -> String {
+    format!("{schema:#}\n")
+}
+
+pub(crate) fn completions(registry: &Registry, args: &CompletionsArgs) -> Result<(), Failure> {
+    print(&script(registry, args.shell))
+}
+
+/// The completions for a shell.
+pub(crate) fn script(registry: &Registry, shell: Shell) -> String {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), NAME, &mut script);
-    print(&String::from_utf8_lossy(&script))
+    clap_complete::generate(shell, &mut cli::command(registry), NAME, &mut script);
+    String::from_utf8_lossy(&script).into_owned()
 }
 
-pub(crate) fn man(args: &ManArgs) -> Result<(), Failure> {
-    let command = built();
+pub(crate) fn man(registry: &Registry, args: &ManArgs) -> Result<(), Failure> {
+    let command = built(registry);
     if args.markdown {
         return print(&reference(&command));
     }
@@ -63,9 +75,9 @@ fn unwritable(path: &Path, error: &std::io::Error) -> Failure {
 }
 
 /// The whole command line, with everything that clap adds.
-fn built() -> Command {
+pub(crate) fn built(registry: &Registry) -> Command {
     // As on every machine: the width of this terminal shall not show.
-    let mut command = Cli::command().disable_help_subcommand(true);
+    let mut command = cli::command(registry).disable_help_subcommand(true);
     command.build();
     command
 }
@@ -129,7 +141,7 @@ fn with_usage(page: &str, command: &Command) -> String {
 }
 
 /// All commands as one Markdown page.
-fn reference(command: &Command) -> String {
+pub(crate) fn reference(command: &Command) -> String {
     let mut text = "# Command line\n\nMade from the program by `replimeter man --markdown` (`make docs`); `replimeter COMMAND --help` says the same.\n".to_owned();
     for command in pages(command) {
         let depth = full_name(command).split(' ').count();
@@ -227,9 +239,8 @@ fn row(argument: &clap::Arg) -> String {
     format!("| `{}` | {help} |\n", name.replace('|', "\\|"))
 }
 
-/// Every key of a plan file, a table for each section, as [`schema::schema`] has them.
-fn plan_keys() -> String {
-    let root = schema::schema(schema::PLAN).unwrap_or_default();
+/// Every key of a plan file, a table for each section, as the schema of plans has them.
+pub(crate) fn plan_keys(root: &Value) -> String {
     let mut text = "# Keys of plan files\n\nMade from the program by `replimeter schema plan --markdown` (`make docs`). [Plan files](../plans.md) \
                     shows them in use and with their defaults; [plan.json](../schema/plan.json) is the same for editors.\n\n"
         .to_owned();
@@ -239,14 +250,14 @@ fn plan_keys() -> String {
             .cloned()
             .unwrap_or_default()
     };
-    let (sections, plain): (Vec<_>, Vec<_>) = keys(&root)
+    let (sections, plain): (Vec<_>, Vec<_>) = keys(root)
         .into_iter()
-        .partition(|(_, part)| schema::resolve(&root, part).get("properties").is_some());
+        .partition(|(_, part)| schema::resolve(root, part).get("properties").is_some());
     let table = |keys: Vec<(String, Value)>| {
         let row = |(key, part): (String, Value)| {
             let about = part
                 .get("description")
-                .or_else(|| schema::resolve(&root, &part).get("description"));
+                .or_else(|| schema::resolve(root, &part).get("description"));
             let about = about
                 .and_then(Value::as_str)
                 .unwrap_or_default()
@@ -264,7 +275,7 @@ fn plan_keys() -> String {
                 .collect();
             format!(
                 "| `{key}` | {} | {} |\n",
-                kind(&root, &part),
+                kind(root, &part),
                 about.join("`")
             )
         };
@@ -275,7 +286,7 @@ fn plan_keys() -> String {
     };
     text.push_str(&table(plain));
     for (name, part) in sections {
-        let section = schema::resolve(&root, &part);
+        let section = schema::resolve(root, &part);
         text.push_str(&format!(
             "\n## `[{name}]`\n\n{}",
             table(keys(section).into_iter().collect())
@@ -366,18 +377,13 @@ fn alternatives(root: &Value, part: &Value) -> Option<Vec<String>> {
 }
 
 /// The columns of a command's samples, as they are written.
-fn columns(command: &str) -> Option<String> {
-    let mut text = format!("## `{command}`\n\n| column | type | null |\n|---|---|---|\n");
-    for line in rows::schema_of(command)?.lines() {
-        let words: Vec<&str> = line
-            .trim()
-            .trim_end_matches(';')
-            .split_whitespace()
-            .collect();
-        let [repetition @ ("required" | "optional"), physical, name, ..] = words[..] else {
-            continue;
-        };
-        let kind = match physical {
+pub(crate) fn columns(entry: &dyn Entry) -> String {
+    let mut text = format!(
+        "## `{}`\n\n| column | type | null | meaning |\n|---|---|---|---|\n",
+        entry.name()
+    );
+    for column in entry.columns() {
+        let kind = match column.kind {
             "binary" => "text",
             "double" => "floating point, 64 bits",
             "int64" => "integer, 64 bits",
@@ -385,11 +391,13 @@ fn columns(command: &str) -> Option<String> {
             other => other,
         };
         text.push_str(&format!(
-            "| `{name}` | {kind} | {} |\n",
-            if repetition == "optional" { "yes" } else { "" }
+            "| `{}` | {kind} | {} | {} |\n",
+            column.name,
+            if column.optional { "yes" } else { "" },
+            column.about
         ));
     }
-    Some(text)
+    text
 }
 
 /// A sentence in which nothing is markup or the end of a cell.
@@ -402,67 +410,107 @@ fn inert(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use replimeter_report::csv;
+    use serde_json::json;
+
     use super::*;
+    use crate::measurements::registry;
+
+    /// A page of `docs/`.
+    fn kept(name: &str) -> String {
+        let path = format!("{}/../../docs/{name}", env!("CARGO_MANIFEST_DIR"));
+        fs::read_to_string(path).unwrap()
+    }
 
     #[test]
     fn the_reference_that_is_kept_is_what_the_program_says() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/cli.md");
-        let kept = std::fs::read_to_string(path).unwrap();
         assert!(
-            kept == reference(&built()),
+            kept("reference/cli.md") == reference(&built(registry())),
             "docs/reference/cli.md is out of date: run `make docs`"
         );
     }
 
     #[test]
-    fn the_keys_and_columns_that_are_kept_are_what_the_program_has() {
-        let kept = |name: &str| {
-            std::fs::read_to_string(format!("{}/../../docs/{name}", env!("CARGO_MANIFEST_DIR")))
-                .unwrap()
-        };
+    fn the_schemas_that_are_kept_are_what_the_types_say() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/schema");
+        let entries = fs::read_dir(folder).unwrap();
+        let mut found: Vec<String> = entries
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        found.sort();
+        let schemas = registry().schemas();
+        let mut names: Vec<String> = schemas.map(|name| format!("{name}.json")).collect();
+        names.sort();
+        assert_eq!(found, names, "docs/schema: run `make docs`");
+        for name in registry().schemas() {
+            assert!(
+                kept(&format!("schema/{name}.json")) == text(&registry().schema(name).unwrap()),
+                "docs/schema/{name}.json is out of date: run `make docs`"
+            );
+        }
+    }
+
+    #[test]
+    fn every_key_of_a_plan_is_described() {
+        let root = registry().schema(schema::PLAN).unwrap();
+        let sections = root["properties"].as_object().unwrap();
+        assert_eq!(sections.len(), registry().entries().count() + 3);
+        for (name, section) in sections {
+            let section = schema::resolve(&root, section);
+            for (key, value) in section["properties"].as_object().into_iter().flatten() {
+                let said = value
+                    .get("description")
+                    .or_else(|| schema::resolve(&root, value).get("description"));
+                assert!(said.is_some(), "[{name}] {key} has no description: {value}");
+            }
+        }
+        let text = root.to_string();
         assert!(
-            kept("reference/plan-keys.md") == plan_keys(),
+            !text.contains("\"null\"") && !text.contains("{default}"),
+            "{root:#}"
+        );
+    }
+
+    #[test]
+    fn every_command_with_results_has_a_table() {
+        for entry in registry().entries() {
+            let table = csv::table(&entry.document(), &json!({})).unwrap();
+            let columns: Vec<&str> = table.trim_end().split(',').collect();
+            assert!(columns.len() > 5, "{}: {table}", entry.name());
+            let names: std::collections::BTreeSet<&&str> = columns.iter().collect();
+            assert_eq!(names.len(), columns.len(), "{}", entry.name());
+        }
+    }
+
+    #[test]
+    fn the_keys_and_columns_that_are_kept_are_what_the_program_has() {
+        assert!(
+            kept("reference/plan-keys.md") == plan_keys(&registry().schema(schema::PLAN).unwrap()),
             "docs/reference/plan-keys.md is out of date: run `make docs`"
         );
         let page = kept("reference/columns.md");
-        let mut measured = 0;
-        for (command, explained) in [
-            ("lag", "run-directory.md"),
-            ("calibrate", "run-directory.md"),
-            ("tap", "tap.md"),
-            ("load", "load.md"),
-            ("scale", "scale.md"),
-            ("cost", "cost.md"),
-            ("stale", "stale.md"),
-            ("loss", "loss.md"),
-            ("exposure", "exposure.md"),
-        ] {
-            let table = columns(command).unwrap();
+        for entry in registry().entries() {
             assert!(
-                page.contains(&table),
+                page.contains(&columns(entry)),
                 "docs/reference/columns.md is out of date: run `make docs`"
             );
-            measured += 1;
-            // Each column is explained where the command is.
-            let text = kept(explained);
-            let words: Vec<&str> = text
-                .split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
-                .collect();
-            let names = table
-                .lines()
-                .filter_map(|line| line.strip_prefix("| `")?.split('`').next());
-            let missing: Vec<&str> = names.filter(|name| !words.contains(name)).collect();
-            assert!(
-                missing.is_empty(),
-                "docs/{explained} does not explain the columns {missing:?} of {command}"
-            );
+            for column in entry.columns() {
+                assert!(
+                    column.about.len() > 4,
+                    "{} {}: {}",
+                    entry.name(),
+                    column.name,
+                    column.about
+                );
+            }
         }
+        let measured = registry().entries().count();
         assert_eq!(page.matches("\n## ").count(), measured);
     }
 
     #[test]
     fn every_command_has_a_page_of_its_own() {
-        let command = built();
+        let command = built(registry());
         let names: Vec<String> = pages(&command).into_iter().map(file_name).collect();
         for want in [
             "replimeter",

@@ -4,20 +4,20 @@ use std::{io::Write as _, path::Path};
 
 use replimeter_model::manifest::{Manifest, SandboxRecord, ServerRecord};
 use replimeter_report::{
-    html,
-    together::{Side, letter},
+    charts, html,
+    together::{self, Side, letter},
 };
 
 use super::reproduce;
 use crate::{
     cli::ReportArgs,
-    document::{CUT, Document, incomplete_hint},
     failure::Failure,
     print::{plain, print},
+    run::{CUT, Recorded, Registry, incomplete_hint, show},
     run_dir::write_text,
 };
 
-pub(crate) fn run(args: &ReportArgs) -> Result<(), Failure> {
+pub(crate) fn run(registry: &Registry, args: &ReportArgs) -> Result<(), Failure> {
     if (args.json || args.csv) && args.run_dirs.len() > 1 {
         return Err(Failure::usage(
             "--json and --csv are for a single run",
@@ -40,20 +40,20 @@ pub(crate) fn run(args: &ReportArgs) -> Result<(), Failure> {
     if let [dir] = args.run_dirs.as_slice()
         && reproduce::is_one(dir)
     {
-        return reproduce::again(args, dir);
+        return reproduce::again(registry, args, dir);
     }
     let mut read = Vec::new();
     for dir in &args.run_dirs {
-        let (document, manifest, plan) = Document::open(dir)?;
-        if args.raw && !document.has_sweep() {
+        let recorded = Recorded::open(registry, dir)?;
+        if args.raw && !recorded.run.has_raw() {
             return Err(Failure::usage(
                 format!("{} has no sweep over sizes", dir.display()),
                 "leave --raw out",
             ));
         }
         // The figures are shown even where the page cannot be made or written.
-        let rendered = document.render(dir, &manifest, &plan);
-        document.show(args.form(), rendered.is_ok())?;
+        let rendered = recorded.render(dir);
+        show(recorded.run.as_ref(), args.form(), rendered.is_ok())?;
         match rendered {
             Ok(()) => {}
             // What was asked for is printed; that the page stays as it was is said, and is no failure.
@@ -71,7 +71,7 @@ pub(crate) fn run(args: &ReportArgs) -> Result<(), Failure> {
                 return Err(Failure { hint, ..failure });
             }
         }
-        read.push((document, manifest, plan));
+        read.push(recorded);
     }
     match page {
         Some(page) => together(&page, &read, args.markdown),
@@ -80,22 +80,19 @@ pub(crate) fn run(args: &ReportArgs) -> Result<(), Failure> {
 }
 
 /// Writes one page of several runs.
-fn together(
-    page: &Path,
-    read: &[(Document, Manifest, String)],
-    markdown: bool,
-) -> Result<(), Failure> {
+fn together(page: &Path, read: &[Recorded], markdown: bool) -> Result<(), Failure> {
     let sides: Vec<Side<'_>> = read
         .iter()
         .enumerate()
-        .map(|(index, (document, manifest, _))| document.side(letter(index), manifest))
+        .map(|(index, recorded)| recorded.side(letter(index)))
         .collect();
     let mut all = Manifest {
         replimeter: env!("CARGO_PKG_VERSION").to_owned(),
         ..Manifest::default()
     };
     let mut plans = String::new();
-    for (side, (_, manifest, plan)) in sides.iter().zip(read) {
+    for (side, recorded) in sides.iter().zip(read) {
+        let Recorded { manifest, plan, .. } = recorded;
         let named = |shape: &str| format!("{} {shape}", side.letter);
         all.machine = manifest.machine.clone();
         let servers = manifest.servers.iter().cloned();
@@ -110,17 +107,21 @@ fn together(
         }));
         plans.push_str(&format!("# {}: {}\n{plan}\n", side.letter, side.dir));
     }
-    if let Some((_, other, _)) = read
-        .iter()
-        .find(|(_, manifest, _)| manifest.machine != all.machine)
-    {
+    let mut others = read.iter().map(|recorded| &recorded.manifest);
+    if let Some(other) = others.find(|manifest| manifest.machine != all.machine) {
         // One page has one place for a machine; a reader must not take it for all.
         all.machine.cpu = format!(
             "several machines, see each run ({}; {} …)",
             all.machine.cpu, other.machine.cpu
         );
     }
-    let text = html::together(&sides, &all, &plans).map_err(|error| {
+    let text = html::page(
+        &together::report(&sides),
+        charts::together::charts(&sides),
+        &all,
+        &plans,
+    )
+    .map_err(|error| {
         Failure::failed(
             format!("cannot render the page: {error}"),
             incomplete_hint(),

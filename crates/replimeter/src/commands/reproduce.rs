@@ -1,31 +1,23 @@
 //! `replimeter reproduce`: the five published experiments, and one page of them.
 
-use std::{
-    path::Path,
-    sync::{Arc, atomic::AtomicBool},
-    time::Instant,
-};
+use std::{path::Path, sync::atomic::AtomicBool, time::Instant};
 
 use replimeter_model::{
     manifest::{MANIFEST_SCHEMA, Manifest, SandboxRecord, ServerRecord},
-    plan::{Plan, PlanFile, Work},
+    plan::PlanError,
     record::RunStatus,
     reproduce::{Claim, Experiment, REPRODUCE_SCHEMA, ReproduceDocument, Table},
-    target::Passwords,
 };
-use replimeter_report::{html, reproduce};
+use replimeter_report::{charts, html, markdown, reproduce, terminal};
 
 use crate::{
-    cli::{Extent, OutputArgs, ReportArgs, ReproduceArgs},
-    cost,
-    document::{Document, read_json, read_value},
+    cli::{Extent, Given, OutputArgs, ReportArgs, ReproduceArgs},
     environment,
-    failure::{Failure, Kind, unexpected},
-    frame::Request,
-    machine, measure,
+    failure::{Failure, Kind},
+    machine,
     print::{plain, print, print_json},
+    run::{AnyRun, PlannedRun, Recorded, Registry, read_json, read_value},
     run_dir::{MANIFEST, PAGE, RunDir, SUMMARY, TICKET, write_json, write_text},
-    scale, stale,
 };
 
 /// One of the five.
@@ -33,128 +25,142 @@ struct Published {
     number: u32,
     /// The folder of its run.
     name: &'static str,
-    command: &'static str,
     title: &'static str,
     question: &'static str,
     plan: &'static str,
-    /// What is changed for a small run, as a plan of its own keys.
-    small: fn(&mut PlanFile),
+    /// Keys of a small run in place of the plan's; `{}` for one that goes.
+    small: &'static str,
+    /// As it was published.
     table: fn() -> Table,
+    /// What a run of it came to.
+    found: fn(&dyn AnyRun) -> Option<Found>,
 }
+
+/// Our figures, and what agrees.
+type Found = (Table, Vec<Claim>);
 
 const PUBLISHED: [Published; 5] = [
     Published {
         number: 1,
         name: "1-size-sweep",
-        command: "lag",
         title: "Size sweep by polling (Giuseppe Maxia, 2006)",
         question: "How long after an insert on the primary can the row be read on the replica?",
         plan: include_str!("../../../../plans/size-sweep.toml"),
-        small: |file| {
-            if let Some(lag) = &mut file.lag {
-                lag.sweeps = Some(6);
-            }
-        },
+        small: "lag.sweeps = 6",
         table: reproduce::sweep_published,
+        found: |run| Some(reproduce::sweep(run.document().downcast_ref()?)),
     },
     Published {
         number: 2,
         name: "2-read-replicas",
-        command: "scale",
         title: "Read replicas 0, 1, 2 under mixed load (web scaling test)",
         question: "What does each added read replica cost inserts and give selects?",
         plan: include_str!("../../../../plans/read-replica-scaling.toml"),
-        small: |file| {
-            if let Some(scale) = &mut file.scale {
-                scale.replicas = "0..2".parse().ok();
-                scale.duration = "2s".parse().ok();
-                scale.warm_up = "500ms".parse().ok();
-                scale.starts = Some(3);
-                scale.size = "30MB".parse().ok();
-                scale.updates = Some(false);
-                scale.check_prediction = Some(false);
-            }
-            // A fifth of the data, as published; MariaDB takes no less than 6 MB.
-            file.target
-                .server_options
-                .retain(|option| !option.to_string().starts_with("innodb_buffer_pool_size"));
-            file.target
-                .server_options
-                .extend("innodb_buffer_pool_size=6M".parse());
-        },
+        small: r#"
+            [target]
+            # A fifth of the data, as published; MariaDB takes no less than 6 MB.
+            server-options = ["innodb_flush_log_at_trx_commit=1", "sync_binlog=1", "innodb_buffer_pool_size=6M"]
+            [scale]
+            replicas = "0..2"
+            for = "2s"
+            warm-up = "500ms"
+            starts = 3
+            size = "30MB"
+            updates = false
+            check-prediction = false
+        "#,
         table: reproduce::replicas_published,
+        found: |run| Some(reproduce::replicas(run.document().downcast_ref()?)),
     },
     Published {
         number: 3,
         name: "3-lag-histogram",
-        command: "lag",
         title: "Replication lag without polling (Baron Schwartz, 2007)",
         question: "How late does a statement run on the replica, without the disturbance of polling?",
         plan: include_str!("../../../../plans/lag-histogram.toml"),
-        small: |_| {},
+        small: "",
         table: reproduce::histogram_published,
+        found: |run| Some(reproduce::histogram(run.document().downcast_ref()?)),
     },
     Published {
         number: 4,
         name: "4-stale-reads",
-        command: "stale",
         title: "Stale reads on a multi-primary cluster (Peter Zaitsev, 2013)",
         question: "Write on node 1, read at once on node 2: how often is the read stale, and for how long?",
         plan: include_str!("../../../../plans/galera-stale-reads.toml"),
-        small: |file| {
-            if let Some(stale) = &mut file.stale {
-                // Behind a huge update a round takes seconds: a time, not a number of rounds. The table has no curve.
-                stale.rounds = None;
-                stale.duration = "8s".parse().ok();
-                stale.offsets = "none".parse().ok();
-                stale.curve_rounds = None;
-                stale.load_size = "50000".parse().ok();
-            }
-        },
+        small: r#"
+            [stale]
+            # Behind a huge update a round takes seconds: a time, not a number of rounds. The table has no curve.
+            rounds = {}
+            for = "8s"
+            offsets = "none"
+            load-size = "50000"
+        "#,
         table: reproduce::stale_published,
+        found: |run| Some(reproduce::stale(run.document().downcast_ref()?)),
     },
     Published {
         number: 5,
         name: "5-semi-sync-price",
-        command: "cost",
         title: "The price of semi-sync (a MySQL Cluster engineer, 2010)",
         question: "What latency does waiting for a replica's acknowledgement add?",
         plan: include_str!("../../../../plans/semi-sync-cost.toml"),
-        small: |file| {
-            if let Some(cost) = &mut file.cost {
-                cost.duration = "4s".parse().ok();
-                cost.starts = Some(4);
-                cost.ramp = "500ms".parse().ok();
-            }
-        },
+        small: r#"
+            [cost]
+            for = "4s"
+            starts = 4
+            ramp = "500ms"
+        "#,
         table: reproduce::price_published,
+        found: |run| Some(reproduce::price(run.document().downcast_ref()?)),
     },
 ];
 
 impl Published {
-    fn plan(&self, extent: Extent) -> Result<Plan, Failure> {
-        let mut file = PlanFile::from_toml(self.plan)?;
-        if extent == Extent::Small {
-            (self.small)(&mut file);
+    fn plan(&self, registry: &Registry, extent: Extent) -> Result<Box<dyn PlannedRun>, Failure> {
+        let small = match extent {
+            Extent::Small => self.small,
+            Extent::Full => "",
+        };
+        // Whatever can be had here: modes that were named would have to be there, and with `all` methods, which are
+        // those that the servers permit, stamps go by SYSDATE() where there is no NOW_USEC().
+        let udf = if environment::has_udf() {
+            ""
+        } else {
+            "target.udf = {}"
+        };
+        let mut text = self.plan.to_owned();
+        for keys in [small, "cost.modes = {}", udf] {
+            text = changed(&text, keys).map_err(PlanError::Syntax)?;
         }
-        if file.target.udf && !environment::has_udf() {
-            // `all` methods are those that the servers permit: stamps go by SYSDATE() then.
-            file.target.udf = false;
-        }
-        if let Some(cost) = &mut file.cost {
-            // Whatever can be had here: modes that were named would have to be there.
-            cost.modes = None;
-        }
-        Ok(file.resolve()?)
+        Ok(registry.plan(&text, &Given::default())?)
     }
 }
 
-pub(crate) fn run(args: &ReproduceArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
+/// A plan with other keys in its sections.
+fn changed(plan: &str, keys: &str) -> Result<String, String> {
+    let read = |text| toml::from_str::<toml::Table>(text).map_err(|error| error.to_string());
+    let mut plan = read(plan)?;
+    for (section, keys) in read(keys)? {
+        let into = plan.get_mut(&section).and_then(toml::Value::as_table_mut);
+        if let (Some(into), toml::Value::Table(keys)) = (into, keys) {
+            into.extend(keys);
+            into.retain(|_, value| value.as_table().is_none_or(|keys| !keys.is_empty()));
+        }
+    }
+    toml::to_string(&plan).map_err(|error| error.to_string())
+}
+
+pub(crate) fn run(
+    registry: &Registry,
+    args: &ReproduceArgs,
+    stop: &AtomicBool,
+) -> Result<(), Failure> {
     let wanted = |one: &&Published| args.only.is_empty() || args.only.contains(&one.number);
-    let plans: Vec<(&Published, Plan)> = PUBLISHED
+    let plans: Vec<(&Published, Box<dyn PlannedRun>)> = PUBLISHED
         .iter()
         .filter(wanted)
-        .map(|one| Ok((one, one.plan(args.size)?)))
+        .map(|one| Ok((one, one.plan(registry, args.size)?)))
         .collect::<Result<_, Failure>>()?;
     let mut dir = RunDir::create(args.run_dir.as_deref(), "reproduce")?;
     dir.keep();
@@ -185,7 +191,15 @@ pub(crate) fn run(args: &ReproduceArgs, stop: &Arc<AtomicBool>) -> Result<(), Fa
             plans.len(),
             one.title
         ));
-        let (experiment, failure) = carry_out(one, plan, &dir, &mut manifest, &mut texts, stop);
+        let (experiment, failure) = carry_out(
+            registry,
+            one,
+            plan.as_ref(),
+            &dir,
+            &mut manifest,
+            &mut texts,
+            stop,
+        );
         document.experiments.push(experiment);
         if let Some(failure) = failure {
             let interrupted = failure.kind == Kind::Interrupted;
@@ -222,21 +236,28 @@ fn show(
     dir: &Path,
     (json, markdown): (bool, bool),
 ) -> Result<(), Failure> {
-    let page = html::reproduce(document, manifest, texts).map_err(|error| {
+    let report = reproduce::report(document);
+    let page = html::page(
+        &report,
+        charts::reproduce::charts(document),
+        manifest,
+        texts,
+    )
+    .map_err(|error| {
         Failure::failed(
             format!("cannot render the page: {error}"),
             "please report this as a defect",
         )
     })?;
     write_text(&dir.join(PAGE), &page)?;
-    let ticket = reproduce::ticket(document);
+    let ticket = markdown::render(&report);
     write_text(&dir.join(TICKET), &ticket)?;
     match (json, markdown) {
         (true, _) => print_json(document),
         (_, true) => print(&ticket),
         _ => print(&plain(&format!(
             "{}\nAs a page:  file://{}\n",
-            reproduce::text(document),
+            terminal::render(&report),
             dir.join(PAGE).display()
         ))),
     }
@@ -248,7 +269,7 @@ pub(crate) fn is_one(dir: &Path) -> bool {
 }
 
 /// Judges and renders a reproduction again, from the runs in it.
-pub(crate) fn again(args: &ReportArgs, dir: &Path) -> Result<(), Failure> {
+pub(crate) fn again(registry: &Registry, args: &ReportArgs, dir: &Path) -> Result<(), Failure> {
     if args.csv || args.raw {
         return Err(Failure::usage(
             "a reproduction has no rows",
@@ -265,13 +286,14 @@ pub(crate) fn again(args: &ReportArgs, dir: &Path) -> Result<(), Failure> {
         let Some(run) = &experiment.run_dir else {
             continue;
         };
-        let Ok((run, _, plan)) = Document::open(&dir.join(run)) else {
+        let Ok(recorded) = Recorded::open(registry, &dir.join(run)) else {
             continue;
         };
-        if let Some(found) = judge(&run) {
+        let one = PUBLISHED.iter().find(|one| one.number == experiment.number);
+        if let Some(found) = one.and_then(|one| (one.found)(recorded.run.as_ref())) {
             (experiment.ours, experiment.claims) = found;
         }
-        texts.push_str(&headed(&experiment.title, &plan));
+        texts.push_str(&headed(&experiment.title, &recorded.plan));
     }
     document.answer = reproduce::answer(&document);
     write_json(&dir.join(SUMMARY), &document)?;
@@ -296,47 +318,42 @@ fn tell(words: &str) {
 }
 
 fn carry_out(
+    registry: &Registry,
     one: &Published,
-    plan: &Plan,
+    plan: &dyn PlannedRun,
     dir: &RunDir,
     manifest: &mut Manifest,
     texts: &mut String,
-    stop: &Arc<AtomicBool>,
+    stop: &AtomicBool,
 ) -> (Experiment, Option<Failure>) {
     let path = dir.file(one.name);
-    let output = OutputArgs {
-        run_dir: Some(path.clone()),
-        json: false,
-        markdown: false,
-        csv: false,
-        raw: false,
-        silent: true,
+    let given = Given {
+        output: OutputArgs {
+            run_dir: Some(path.clone()),
+            silent: true,
+            ..OutputArgs::default()
+        },
+        ..Given::default()
     };
     let began = Instant::now();
-    let passwords = Passwords::new();
-    let result = match &plan.work {
-        Work::Lag(work) => measure::carry_out(request(plan, work, &passwords, &output), stop),
-        Work::Scale(work) => scale::carry_out(plan, work, &output, Vec::new(), stop),
-        Work::Stale(work) => stale::carry_out(request(plan, work, &passwords, &output), stop),
-        Work::Cost(work) => cost::carry_out(plan, work, &output, Vec::new(), stop),
-        _ => Err(unexpected()),
-    };
+    let result = plan.carry_out(&given, stop);
     let mut experiment = Experiment {
         number: one.number,
         title: one.title.to_owned(),
         question: one.question.to_owned(),
-        command: one.command.to_owned(),
+        command: plan.name().to_owned(),
         took_us: began.elapsed().as_secs_f64() * 1e6,
         published: (one.table)(),
         error: result.as_ref().err().map(|failure| failure.message.clone()),
         ..Experiment::default()
     };
     // A run that ended early is read too: what it has is kept.
-    if let Ok((document, kept, text)) = Document::open(&path) {
+    if let Ok(recorded) = Recorded::open(registry, &path) {
+        let (run, kept) = (recorded.run, recorded.manifest);
         experiment.run_dir = Some(one.name.to_owned());
-        experiment.answer = document.answer().to_owned();
-        if let Some((ours, claims)) = judge(&document) {
-            (experiment.ours, experiment.claims) = (ours, claims);
+        experiment.answer = run.head().headline.to_owned();
+        if let Some(found) = (one.found)(run.as_ref()) {
+            (experiment.ours, experiment.claims) = found;
         }
         let named = |shape: &str| format!("{} {shape}", one.number);
         manifest
@@ -351,67 +368,84 @@ fn carry_out(
                 shape: named(&sandbox.shape),
                 ..sandbox
             }));
-        texts.push_str(&headed(one.title, &text));
+        texts.push_str(&headed(one.title, &recorded.plan));
     }
     (experiment, result.err())
 }
 
-fn request<'a, W>(
-    plan: &'a Plan,
-    work: &'a W,
-    passwords: &'a Passwords,
-    output: &'a OutputArgs,
-) -> Request<'a, W> {
-    Request {
-        plan,
-        work,
-        passwords,
-        ask_password: false,
-        output,
-        warnings: Vec::new(),
-    }
-}
-
-fn judge(document: &Document) -> Option<(Table, Vec<Claim>)> {
-    Some(match document {
-        Document::Lag(document) if !document.size_sweep.is_empty() => reproduce::sweep(document),
-        Document::Lag(document) => reproduce::histogram(document),
-        Document::Scale(document) => reproduce::replicas(document),
-        Document::Stale(document) => reproduce::stale(document),
-        Document::Cost(document) => reproduce::price(document),
-        _ => return None,
-    })
-}
-
 #[cfg(test)]
 mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
     use super::*;
+    use crate::measurements::registry;
+
+    /// The keys of a resolved plan, each with its value.
+    fn keys(plan: &dyn PlannedRun) -> BTreeMap<String, String> {
+        let table: toml::Table = plan.text().unwrap().parse().unwrap();
+        let mut keys = BTreeMap::new();
+        for (section, value) in table {
+            let Some(inner) = value.as_table() else {
+                keys.insert(section, value.to_string());
+                continue;
+            };
+            for (key, value) in inner {
+                keys.insert(format!("{section}.{key}"), value.to_string());
+            }
+        }
+        keys
+    }
+
+    /// What a small run changes, key by key.
+    fn changes(one: &Published) -> Vec<String> {
+        let [full, small] = [Extent::Full, Extent::Small]
+            .map(|extent| keys(one.plan(registry(), extent).unwrap().as_ref()));
+        let missing = "none".to_owned();
+        let all: BTreeSet<&String> = full.keys().chain(small.keys()).collect();
+        let of = |keys: &BTreeMap<String, String>, key| keys.get(key).unwrap_or(&missing).clone();
+        all.into_iter()
+            .filter(|key| full.get(*key) != small.get(*key))
+            .map(|key| format!("{key}: {} → {}", of(&full, key), of(&small, key)))
+            .collect()
+    }
 
     #[test]
-    fn every_plan_resolves_in_both_sizes() {
-        for (index, one) in (1..).zip(&PUBLISHED) {
-            assert_eq!(one.number, index);
-            let (small, full) = (
-                one.plan(Extent::Small).unwrap(),
-                one.plan(Extent::Full).unwrap(),
-            );
-            assert!(
-                one.plan.contains(&format!("command = \"{}\"", one.command)),
-                "{}",
-                one.title
-            );
-            assert_eq!(small != full, one.number != 3, "{}", one.title);
-            let options = small
-                .target
-                .server_options
-                .iter()
-                .filter(|option| option.to_string().contains("buffer_pool_size"));
-            assert_eq!(
-                options.count(),
-                usize::from(one.number == 2),
-                "{}",
-                one.title
-            );
-        }
+    fn small_runs_differ_from_full_ones_in_these_keys() {
+        let numbers = PUBLISHED.each_ref().map(|one| one.number);
+        assert_eq!(numbers, [1, 2, 3, 4, 5]);
+        let found = PUBLISHED.each_ref().map(changes);
+        let expected: [&[&str]; 5] = [
+            &["lag.sweeps: 20 → 6"],
+            &[
+                "scale.check-prediction: true → false",
+                r#"scale.for: "20s" → "2s""#,
+                r#"scale.replicas: "0..4" → "0..2""#,
+                r#"scale.size: "300MB" → "30MB""#,
+                "scale.updates: true → false",
+                r#"scale.warm-up: "3s" → "500ms""#,
+                r#"target.server-options: ["innodb_buffer_pool_size=64M", "innodb_flush_log_at_trx_commit=1", "sync_binlog=1"] → ["innodb_flush_log_at_trx_commit=1", "sync_binlog=1", "innodb_buffer_pool_size=6M"]"#,
+            ],
+            &[],
+            &[
+                "stale.curve-rounds: 2000 → 200",
+                r#"stale.for: none → "8s""#,
+                r#"stale.load-size: "1000000" → "50000""#,
+                r#"stale.offsets: "auto" → "none""#,
+                "stale.rounds: 10000 → none",
+            ],
+            &[
+                r#"cost.for: "30s" → "4s""#,
+                r#"cost.ramp: "1s" → "500ms""#,
+                "cost.starts: 5 → 4",
+            ],
+        ];
+        assert_eq!(found, expected);
+        let cost = keys(
+            PUBLISHED[4]
+                .plan(registry(), Extent::Full)
+                .unwrap()
+                .as_ref(),
+        );
+        assert_eq!(cost["cost.modes"], "\"all\"", "whatever can be had here");
     }
 }

@@ -11,15 +11,16 @@ use std::{
 };
 
 use replimeter_model::{
-    plan::{OneOrMore, TargetSpec},
-    sandbox::{SandboxName, SandboxSpec},
+    plan::TargetSettings,
+    sandbox::{SandboxName, SandboxRef, SandboxSpec},
     sandboxes::{ListedLink, ListedNode, ListedSandbox, SANDBOXES_SCHEMA, SandboxesDocument},
     shape::Shape,
     target::{Role, Target},
 };
-use replimeter_report::sandboxes;
+use replimeter_report::{sandboxes, terminal};
 use replimeter_sandbox::{
-    Home, SandboxError, Settings, guard,
+    SandboxError, endpoint, guard,
+    home::TAKEN,
     kept::{
         self, Answer, Found, Kept, Launched, LinkChange, LinkState, Order, Question, Record,
         TOPOLOGY, clients::quoted,
@@ -46,7 +47,7 @@ use crate::{
 #[derive(Serialize, Deserialize)]
 struct Told {
     name: SandboxName,
-    target: TargetSpec,
+    target: TargetSettings,
 }
 
 pub(crate) fn run(command: &SandboxCommand, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
@@ -66,8 +67,8 @@ pub(crate) fn run(command: &SandboxCommand, stop: &Arc<AtomicBool>) -> Result<()
 }
 
 fn up(args: &UpArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
-    let mut target = args.servers.spec();
-    target.sandbox = OneOrMore::of(vec![args.shape.to_string()]);
+    let mut target = args.servers.0.clone();
+    target.sandbox = Some(vec![SandboxRef::Shape(args.shape)]);
     // The keeper runs in another folder.
     target.servers = target
         .servers
@@ -106,7 +107,13 @@ fn up(args: &UpArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
             target: target.clone(),
         })
         .map_err(|error| Failure::failed(error.to_string(), "please report this as a defect"))?;
-        match kept::launch(&program, &["sandbox", "keep"], &told, stop)? {
+        match kept::launch(
+            &program,
+            &["sandbox", "keep"],
+            &environment::for_keeper(),
+            &told,
+            stop,
+        )? {
             Launched::Ready(_) => {
                 line.clear();
                 let kept = Kept::find(&home, &name)?;
@@ -118,8 +125,7 @@ fn up(args: &UpArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
                 ..
             } => return Err(Failure::interrupted(message)),
             // Somebody else took the name that we had chosen.
-            Launched::Failed { message, .. }
-                if args.name.is_none() && message.contains(kept::TAKEN) => {}
+            Launched::Failed { message, .. } if args.name.is_none() && message.contains(TAKEN) => {}
             Launched::Failed { message, hint, .. } => return Err(Failure::failed(message, hint)),
         }
     }
@@ -141,7 +147,7 @@ fn default_name(shape: Shape, attempt: u32) -> Result<SandboxName, Failure> {
         .map_err(|error: String| Failure::usage(error, "choose a name with --name"))
 }
 
-fn spec(target: &TargetSpec) -> Result<SandboxSpec, Failure> {
+fn spec(target: &TargetSettings) -> Result<SandboxSpec, Failure> {
     match target.resolve()?.pop() {
         Some(Target::Sandbox(spec)) => Ok(spec),
         _ => Err(Failure::usage(
@@ -156,17 +162,8 @@ fn show_new(kept: &Kept, json: bool) -> Result<(), Failure> {
     if json {
         return print_json(&document(vec![listed]));
     }
-    let name = &listed.name;
-    let first = listed
-        .nodes
-        .first()
-        .map_or("primary", |node| node.name.as_str());
-    let mut text = sandboxes::list(std::slice::from_ref(&listed));
-    text.push_str(&format!(
-        "\nready after {:.2} s\n\n  replimeter sandbox exec {name} {first} -- mysql\n  replimeter lag --sandbox {name}\n  replimeter sandbox down {name}\n",
-        kept.record().start_us / 1e6
-    ));
-    print(&plain(&text))
+    let report = sandboxes::started(&listed, kept.record().start_us);
+    print(&plain(&terminal::render(&report)))
 }
 
 fn document(results: Vec<ListedSandbox>) -> SandboxesDocument {
@@ -230,7 +227,7 @@ fn listed(found: &Found) -> ListedSandbox {
         log: node.log.clone(),
         version: node.version.clone(),
         state: state_of(&node.name),
-        url: kept::endpoint(user, node.port).to_string(),
+        url: endpoint(user, node.port).to_string(),
     });
     ListedSandbox {
         name: found.name().to_owned(),
@@ -291,7 +288,7 @@ fn list(args: &ListArgs) -> Result<(), Failure> {
     if args.json {
         print_json(&document(found))
     } else {
-        print(&plain(&sandboxes::list(&found)))
+        print(&plain(&terminal::render(&sandboxes::list(&found))))
     }
 }
 
@@ -315,7 +312,7 @@ fn env(args: &EnvArgs) -> Result<(), Failure> {
         for node in &kept.details().nodes {
             variables.push((
                 format!("{}_URL", node.name.to_uppercase()),
-                kept::endpoint(user, node.port).to_string(),
+                endpoint(user, node.port).to_string(),
             ));
         }
         variables.push(("REPLIMETER_USER".to_owned(), user.to_owned()));
@@ -372,7 +369,7 @@ fn link(args: &LinkArgs) -> Result<(), Failure> {
     if args.json {
         return print_json(&document(vec![listed(&Found::Running(Box::new(kept)))]));
     }
-    print(&plain(&sandboxes::links(&links)))
+    print(&plain(&terminal::render(&sandboxes::links(&links))))
 }
 
 fn down(args: &DownArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
@@ -440,14 +437,8 @@ fn start_and_keep(told: Told, stop: &Arc<AtomicBool>) -> Result<(), SandboxError
         hint: failure.hint,
     };
     let spec = spec(&told.target).map_err(usage)?;
-    let home: Home = environment::private_home().map_err(usage)?;
-    let search = environment::search(&home, spec.servers.clone());
-    let settings = Settings {
-        spec: spec.clone(),
-        search,
-        home,
-        guard: environment::guard(),
-    };
+    let sandboxes = environment::sandboxes().map_err(|error| usage(error.into()))?;
+    let settings = sandboxes.settings(&spec);
     let watched = Arc::clone(stop);
     // Until `up` has told us to go on, its end is ours.
     thread::spawn(move || {

@@ -6,7 +6,7 @@ use replimeter_model::{
     servers::{MissingAbility, SERVERS_SCHEMA, ServerRow, ServersDocument},
     warning::{Warning, WarningCode},
 };
-use replimeter_report::servers::list;
+use replimeter_report::{servers, terminal};
 use replimeter_sandbox::{
     Install, SandboxError,
     add::{self, Progress},
@@ -36,7 +36,7 @@ pub(crate) fn run(args: &ServersArgs, stop: &Arc<AtomicBool>) -> Result<(), Fail
         return Err(survey.none(&search, None).into());
     }
     if !args.json {
-        print(&plain(&list(&document)))?;
+        print(&plain(&terminal::render(&servers::report(&document))))?;
     }
     Ok(())
 }
@@ -66,7 +66,7 @@ fn add(args: &AddArgs, stop: &AtomicBool) -> Result<(), Failure> {
     print(&plain(&format!(
         "Added {}, {how}\n\n{}",
         added.place.display(),
-        list(&document)
+        terminal::render(&servers::report(&document))
     )))
 }
 

@@ -1,8 +1,11 @@
 //! What `--fail-if` says, and whether it came to that.
 
-use std::fmt::Write as _;
+use std::collections::BTreeSet;
 
-use replimeter_model::compare::{CompareRow, Condition, FailWhen, Outcome, Quantity};
+use replimeter_model::{
+    compare::{CompareRow, Condition, FailWhen, Outcome, Quantity},
+    suggest,
+};
 use replimeter_report::compare::{amount, percent};
 use replimeter_stats::compare::{Drawn, difference, log_ratio};
 
@@ -38,24 +41,6 @@ fn syntax(text: &str, reason: &str) -> Failure {
         format!("cannot read the condition `{text}`: {reason}"),
         "write FIGURE > LIMIT or FIGURE < LIMIT, such as 'lag.p99 > +10%', 'lag.p50 > +200us', 'cost.throughput < -5%' or 'lag.p99 of replica1 > 5ms'; docs/compare.md explains them",
     )
-}
-
-/// How many letters must be changed to make one word the other (Levenshtein 1966).
-fn distance(one: &str, other: &str) -> usize {
-    let other: Vec<char> = other.chars().collect();
-    let mut line: Vec<usize> = (0..=other.len()).collect();
-    for (row, letter) in one.chars().enumerate() {
-        let mut corner = row;
-        line[0] = row + 1;
-        for (column, with) in other.iter().enumerate() {
-            let next = (corner + usize::from(letter != *with))
-                .min(line[column] + 1)
-                .min(line[column + 1] + 1);
-            corner = line[column + 1];
-            line[column + 1] = next;
-        }
-    }
-    line[other.len()]
 }
 
 impl FailIf {
@@ -159,30 +144,7 @@ impl FailIf {
             .filter(|(_, row)| row.figure == self.figure)
             .collect();
         if named.is_empty() {
-            let mut names: Vec<&str> = rows.iter().map(|row| row.figure.as_str()).collect();
-            names.dedup();
-            names.sort_unstable();
-            names.dedup();
-            let near = names.iter().min_by_key(|name| {
-                // The last words alone are what people remember.
-                if name.ends_with(&format!(".{}", self.figure)) {
-                    0
-                } else {
-                    distance(name, &self.figure)
-                }
-            });
-            let near = near.filter(|name| {
-                name.ends_with(&format!(".{}", self.figure))
-                    || distance(name, &self.figure) <= self.figure.len().div_ceil(3)
-            });
-            let meant = near.map_or_else(String::new, |name| format!("; did you mean `{name}`?"));
-            return Err(Failure::usage(
-                format!(
-                    "no figure of this comparison is called `{}`{meant}",
-                    self.figure
-                ),
-                format!("one of {}", names.join(", ")),
-            ));
+            return Err(self.unknown(rows));
         }
         let Some(of) = &self.of else { return Ok(named) };
         let chosen: Vec<_> = named
@@ -205,6 +167,22 @@ impl FailIf {
         Ok(chosen)
     }
 
+    /// No row has its figure.
+    fn unknown(&self, rows: &[CompareRow]) -> Failure {
+        let names: BTreeSet<&str> = rows.iter().map(|row| row.figure.as_str()).collect();
+        // The last words alone are what people remember.
+        let end = format!(".{}", self.figure);
+        let near = names.iter().copied().find(|name| name.ends_with(&end));
+        let near = near.or_else(|| suggest::nearest(&self.figure, names.iter().copied()));
+        let meant = near.map_or_else(String::new, |name| format!("; did you mean `{name}`?"));
+        let figure = &self.figure;
+        let names: Vec<&str> = names.into_iter().collect();
+        Failure::usage(
+            format!("no figure of this comparison is called `{figure}`{meant}"),
+            format!("one of {}", names.join(", ")),
+        )
+    }
+
     /// Judges one row; `level` is of all conditions together.
     pub(super) fn judge(
         &self,
@@ -214,28 +192,8 @@ impl FailIf {
         when: FailWhen,
         level: f64,
     ) -> Result<Condition, Failure> {
-        let limit = self.limit(row.unit)?;
-        let (spread_a, spread_b) = (a.spread(), b.spread());
-        let both = spread_a.zip(spread_b);
-        let (value, limit, ends) = match limit {
-            Limit::Relative(limit) => {
-                let ends = both
-                    .and_then(|(a, b)| log_ratio(&a, &b))
-                    .map(|ratio| ratio.interval(level).map(|end| end.exp_m1()));
-                let value = if a.value > 0.0 {
-                    b.value / a.value - 1.0
-                } else {
-                    f64::NAN
-                };
-                (value, limit, ends)
-            }
-            Limit::Difference(limit) => (
-                b.value - a.value,
-                limit,
-                both.map(|(a, b)| difference(&a, &b).interval(level)),
-            ),
-            Limit::Value(limit) => (b.value, limit, spread_b.map(|b| b.interval(level))),
-        };
+        let held = self.limit(row.unit)?;
+        let (value, limit, ends) = held.against(a, b, level);
         // Turned over, so that more than the limit always fails.
         let beyond = |number: f64| {
             if self.above {
@@ -244,84 +202,87 @@ impl FailIf {
                 number < limit
             }
         };
-        let (near, far) = match (ends, self.above) {
-            (Some([low, high]), true) => (Some(low), Some(high)),
-            (Some([low, high]), false) => (Some(high), Some(low)),
-            (None, _) => (None, None),
+        let turned = ends.map(
+            |[low, high]| {
+                if self.above { [low, high] } else { [high, low] }
+            },
+        );
+        let decides = match when {
+            FailWhen::Proven => turned.map(|[near, _]| near),
+            FailWhen::Estimated => Some(value).filter(|value| !value.is_nan()),
+            FailWhen::Possible => turned.map(|[_, far]| far),
         };
-        let outcome = match when {
-            FailWhen::Estimated if value.is_nan() => Outcome::NotJudged,
-            FailWhen::Estimated if beyond(value) => Outcome::Failed,
-            FailWhen::Estimated => Outcome::Passed,
-            FailWhen::Proven => near.map_or(Outcome::NotJudged, |near| {
-                if beyond(near) {
-                    Outcome::Failed
-                } else {
-                    Outcome::Passed
-                }
-            }),
-            FailWhen::Possible => far.map_or(Outcome::NotJudged, |far| {
-                if beyond(far) {
-                    Outcome::Failed
-                } else {
-                    Outcome::Passed
-                }
-            }),
+        let outcome = match decides.map(beyond) {
+            None => Outcome::NotJudged,
+            Some(true) => Outcome::Failed,
+            Some(false) => Outcome::Passed,
         };
-        let relative = matches!(self.limit(row.unit)?, Limit::Relative(_));
-        let shown = |number: f64| {
-            if relative {
-                percent(number * 100.0)
-            } else {
-                amount(row.unit, number)
-            }
+        let shown = |number: f64| match held {
+            Limit::Relative(_) => percent(number * 100.0),
+            Limit::Difference(_) | Limit::Value(_) => amount(row.unit, number),
         };
-        let mut verdict = if value.is_nan() {
+        let figure = if value.is_nan() {
             "no ratio, since A's is not positive".to_owned()
         } else {
             shown(value)
         };
-        match ends {
-            Some([low, high]) => _ = write!(verdict, " [{}, {}]", shown(low), shown(high)),
-            None => verdict.push_str(", without an interval"),
-        }
-        let words = match (outcome, when) {
-            (Outcome::Failed, FailWhen::Proven) => {
-                "failed: all of the interval is beyond the limit"
-            }
-            (Outcome::Failed, FailWhen::Estimated) => "failed: the figure is beyond the limit",
-            (Outcome::Failed, FailWhen::Possible) => {
-                "failed: it is not shown to be within the limit"
-            }
-            (Outcome::Passed, FailWhen::Proven) => "passed: it is not shown to be beyond the limit",
-            (Outcome::Passed, FailWhen::Estimated) => "passed",
-            (Outcome::Passed, FailWhen::Possible) => {
-                "passed: all of the interval is within the limit"
-            }
-            (Outcome::NotJudged, FailWhen::Possible) => {
-                "failed: it cannot be judged, and doubt fails"
-            }
-            (Outcome::NotJudged, _) => "cannot be judged",
-        };
-        let _ = write!(verdict, ": {words}");
-        let label = if row.label.is_empty() {
-            row.figure.clone()
-        } else {
-            format!("{} of {}", row.figure, row.label)
+        let interval = match ends {
+            Some([low, high]) => format!(" [{}, {}]", shown(low), shown(high)),
+            None => ", without an interval".to_owned(),
         };
         let [low, high] = ends.map_or([None, None], |ends| ends.map(Some));
-        let value = if value.is_finite() { value } else { 0.0 };
         let finite = |end: Option<f64>| end.filter(|end| end.is_finite());
         Ok(Condition {
             condition: self.text.clone(),
-            label,
-            value,
+            label: if row.label.is_empty() {
+                row.figure.clone()
+            } else {
+                format!("{} of {}", row.figure, row.label)
+            },
+            value: if value.is_finite() { value } else { 0.0 },
             limit,
             low: finite(low),
             high: finite(high),
             outcome,
-            verdict,
+            verdict: format!("{figure}{interval}: {}", words(outcome, when)),
         })
+    }
+}
+
+impl Limit {
+    /// What is held against the limit, the limit, and the interval of the former.
+    fn against(self, a: &Drawn, b: &Drawn, level: f64) -> (f64, f64, Option<[f64; 2]>) {
+        let both = a.spread().zip(b.spread());
+        match self {
+            Self::Relative(limit) => {
+                let ratio = both.and_then(|(a, b)| log_ratio(&a, &b));
+                let ends = ratio.map(|ratio| ratio.interval(level).map(f64::exp_m1));
+                let value = if a.value > 0.0 {
+                    b.value / a.value - 1.0
+                } else {
+                    f64::NAN
+                };
+                (value, limit, ends)
+            }
+            Self::Difference(limit) => {
+                let ends = both.map(|(a, b)| difference(&a, &b).interval(level));
+                (b.value - a.value, limit, ends)
+            }
+            Self::Value(limit) => (b.value, limit, b.spread().map(|b| b.interval(level))),
+        }
+    }
+}
+
+fn words(outcome: Outcome, when: FailWhen) -> &'static str {
+    match (outcome, when) {
+        (Outcome::Failed, FailWhen::Proven) => "failed: all of the interval is beyond the limit",
+        (Outcome::Failed, FailWhen::Estimated) => "failed: the figure is beyond the limit",
+        (Outcome::Failed, FailWhen::Possible) => "failed: it is not shown to be within the limit",
+        (Outcome::Passed, FailWhen::Proven) => "passed: it is not shown to be beyond the limit",
+        (Outcome::Passed, FailWhen::Estimated) => "passed",
+        (Outcome::Passed, FailWhen::Possible) => "passed: all of the interval is within the limit",
+        (Outcome::NotJudged, FailWhen::Possible) => "failed: it cannot be judged, and doubt fails",
+        (Outcome::NotJudged, _) => "cannot be judged",
     }
 }
 

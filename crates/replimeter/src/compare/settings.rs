@@ -54,6 +54,7 @@ const OF_ONE_START: [&str; 36] = [
 ];
 
 /// What differs, and what varies among the runs of one side.
+#[derive(Default)]
 pub(super) struct Differences {
     pub(super) between: Vec<SettingDifference>,
     pub(super) within: Vec<SettingDifference>,
@@ -135,74 +136,53 @@ fn variables(manifest: &Manifest) -> BTreeMap<&str, String> {
 fn of(run: &Run) -> Settings {
     let mut settings = Settings::new();
     let mut set = |kind: &str, name: &str, value: String| {
-        let kind = KINDS
-            .iter()
-            .position(|known| *known == kind)
-            .unwrap_or(KINDS.len());
-        settings.insert((kind, name.to_owned()), value);
+        let kind = KINDS.iter().position(|known| *known == kind);
+        settings.insert((kind.unwrap_or(KINDS.len()), name.to_owned()), value);
     };
-    let word = |pointer: &str| {
-        run.record
-            .pointer(pointer)
-            .and_then(Value::as_str)
-            .unwrap_or_default()
-            .to_owned()
-    };
-    set("target", "shape", word("/target/shape"));
-    if let Some(modes) = run
-        .record
-        .pointer("/target/modes")
-        .and_then(Value::as_array)
-    {
-        set(
-            "target",
-            "modes in effect",
-            modes
-                .iter()
-                .filter_map(Value::as_str)
-                .collect::<Vec<_>>()
-                .join(", "),
-        );
-    }
+    target(run, &mut set);
     let mut plan = BTreeMap::new();
     if let Ok(table) = toml::from_str::<toml::Table>(&run.plan) {
         flatten("", &toml::Value::Table(table), &mut plan);
     }
-    for (name, value) in plan
-        .into_iter()
-        .filter(|(name, _)| !matches!(name.as_str(), "title" | "command" | "target.sandbox"))
-    {
-        set("plan", &name, value);
+    for (name, value) in plan {
+        if !matches!(name.as_str(), "title" | "command" | "target.sandbox") {
+            set("plan", &name, value);
+        }
     }
-    set("version", "replimeter", run.manifest.replimeter.clone());
-    let versions: BTreeSet<(&str, String)> = run
-        .manifest
+    servers(&run.manifest, &mut set);
+    machine(run, &mut set);
+    settings
+}
+
+fn target(run: &Run, set: &mut impl FnMut(&str, &str, String)) {
+    let shape = run.summary.pointer("/target/shape").and_then(Value::as_str);
+    set("target", "shape", shape.unwrap_or_default().to_owned());
+    let modes = run.summary.pointer("/target/modes");
+    if let Some(modes) = modes.and_then(Value::as_array) {
+        let modes: Vec<&str> = modes.iter().filter_map(Value::as_str).collect();
+        set("target", "modes in effect", modes.join(", "));
+    }
+}
+
+fn servers(manifest: &Manifest, set: &mut impl FnMut(&str, &str, String)) {
+    set("version", "replimeter", manifest.replimeter.clone());
+    let titles: Vec<(&str, String)> = manifest
         .servers
         .iter()
         .map(|server| (role(&server.name), server.title()))
         .collect();
-    set(
-        "version",
-        "servers",
-        by_role(
-            &versions
-                .iter()
-                .map(|(role, title)| (*role, title.as_str()))
-                .collect(),
-        ),
-    );
-    for (name, value) in variables(&run.manifest) {
-        set(
-            if NOTABLE.contains(&name) || DECIDING.contains(&name) {
-                "variable"
-            } else {
-                "other variable"
-            },
-            name,
-            value,
-        );
+    let titles = titles.iter().map(|(role, title)| (*role, title.as_str()));
+    set("version", "servers", by_role(&titles.collect()));
+    for (name, value) in variables(manifest) {
+        let deciding = NOTABLE.contains(&name) || DECIDING.contains(&name);
+        let kind = if deciding {
+            "variable"
+        } else {
+            "other variable"
+        };
+        set(kind, name, value);
     }
-    for sandbox in &run.manifest.sandboxes {
+    for sandbox in &manifest.sandboxes {
         let maybe = |value: &Option<String>| value.clone().unwrap_or_default();
         for (name, value) in [
             ("binaries", sandbox.binaries.clone()),
@@ -216,78 +196,57 @@ fn of(run: &Run) -> Settings {
             set("sandbox", name, value);
         }
     }
+}
+
+fn machine(run: &Run, set: &mut impl FnMut(&str, &str, String)) {
     let machine = &run.manifest.machine;
+    let memory = machine.memory_bytes as f64 / f64::from(1 << 30);
     for (name, value) in [
         ("kernel", machine.kernel.clone()),
         ("distribution", machine.distribution.clone()),
         ("processor", machine.cpu.clone()),
         ("cores", machine.cores.to_string()),
-        (
-            "memory",
-            format!(
-                "{:.1} GiB",
-                machine.memory_bytes as f64 / f64::from(1 << 30)
-            ),
-        ),
+        ("memory", format!("{memory:.1} GiB")),
         ("clock source", machine.clock_source.clone()),
     ] {
         set("machine", name, value);
     }
-    for (name, pointers) in [
-        ("cores kept awake", ["/keep_awake", "/client/keep_awake"]),
-        ("real-time priority", ["/real_time", "/client/real_time"]),
+    for (name, key) in [
+        ("cores kept awake", "keep_awake"),
+        ("real-time priority", "real_time"),
     ] {
-        if let Some(value) = pointers
-            .iter()
-            .find_map(|pointer| run.record.pointer(pointer).and_then(Value::as_bool))
-        {
+        if let Some(value) = run.summary["client"][key].as_bool() {
             set("machine", name, value.to_string());
         }
     }
-    settings
 }
 
 /// All values of a setting on one side; a dash where a run does not have it.
-fn values(side: &[Settings], key: &(usize, String)) -> BTreeSet<String> {
-    let shown = |value: Option<&String>| {
-        value
-            .filter(|value| !value.is_empty())
-            .map_or_else(|| "–".to_owned(), Clone::clone)
-    };
+fn values<'a>(side: &'a [Settings], key: &(usize, String)) -> BTreeSet<&'a str> {
+    let value = |settings: &'a Settings| settings.get(key).filter(|value| !value.is_empty());
     side.iter()
-        .map(|settings| shown(settings.get(key)))
+        .map(|settings| value(settings).map_or("–", String::as_str))
         .collect()
 }
 
 /// Compares the settings of both sides.
 pub(super) fn differences(a: &[Run], b: &[Run]) -> Differences {
     let engines = |runs: &[Run]| -> BTreeSet<String> {
-        runs.iter()
-            .flat_map(|run| {
-                run.manifest
-                    .servers
-                    .iter()
-                    .map(|server| server.flavour.clone())
-            })
-            .collect()
+        let servers = runs.iter().flat_map(|run| &run.manifest.servers);
+        servers.map(|server| server.flavour.clone()).collect()
     };
     // Of another engine nearly every variable is another.
     let same_engine = engines(a) == engines(b);
-    let (a, b): (Vec<Settings>, Vec<Settings>) =
-        (a.iter().map(of).collect(), b.iter().map(of).collect());
+    let [a, b] = [a, b].map(|runs| runs.iter().map(of).collect::<Vec<Settings>>());
     let keys: BTreeSet<&(usize, String)> = a.iter().chain(&b).flat_map(Settings::keys).collect();
-    let mut found = Differences {
-        between: Vec::new(),
-        within: Vec::new(),
-    };
+    let mut found = Differences::default();
     for key in keys {
         let kind = KINDS.get(key.0).copied().unwrap_or_default();
         if kind == "other variable" && !same_engine {
             continue;
         }
         let (of_a, of_b) = (values(&a, key), values(&b, key));
-        let joined =
-            |values: &BTreeSet<String>| values.iter().cloned().collect::<Vec<_>>().join(" | ");
+        let joined = |values: &BTreeSet<&str>| Vec::from_iter(values.iter().copied()).join(" | ");
         let difference = SettingDifference {
             kind: kind.to_owned(),
             name: key.1.clone(),
@@ -309,6 +268,7 @@ mod tests {
     use replimeter_model::manifest::ServerRecord;
 
     use super::*;
+    use crate::measurements::registry;
 
     fn run(plan: &str, variables: &[(&str, &str, &str)]) -> Run {
         let mut manifest = Manifest::default();
@@ -324,8 +284,8 @@ mod tests {
         }
         Run {
             dir: "x".into(),
-            command: "lag".to_owned(),
-            record: Value::Null,
+            measured: registry().get("lag").unwrap(),
+            summary: Value::Null,
             manifest,
             plan: plan.to_owned(),
         }

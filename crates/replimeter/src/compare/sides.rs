@@ -6,46 +6,26 @@ use std::{
 };
 
 use replimeter_model::{
-    calibrate::CALIBRATE_SCHEMA,
     compare::ComparedRun,
-    cost::COST_SCHEMA,
-    exposure::EXPOSURE_SCHEMA,
-    load::LOAD_SCHEMA,
-    loss::LOSS_SCHEMA,
     manifest::{MANIFEST_SCHEMA, Manifest},
-    record::{LAG_SCHEMA, RunStatus},
-    scale::SCALE_SCHEMA,
-    stale::STALE_SCHEMA,
-    tap::TAP_SCHEMA,
+    record::RunStatus,
 };
 use serde::Deserialize as _;
 use serde_json::Value;
 
+use super::figures::{Figure, Figures, SampleFile};
 use crate::{
     failure::Failure,
+    run::{AnyRun, Entry, Registry},
     run_dir::{MANIFEST, PLAN, SUMMARY},
 };
-
-/// Schemas of what can be compared.
-const SCHEMAS: [&str; 9] = [
-    LAG_SCHEMA,
-    STALE_SCHEMA,
-    COST_SCHEMA,
-    LOAD_SCHEMA,
-    SCALE_SCHEMA,
-    LOSS_SCHEMA,
-    EXPOSURE_SCHEMA,
-    TAP_SCHEMA,
-    CALIBRATE_SCHEMA,
-];
 
 /// A run as it is kept.
 pub(super) struct Run {
     pub(super) dir: PathBuf,
-    /// `lag`, `stale`, …
-    pub(super) command: String,
+    pub(super) measured: &'static dyn Entry,
     /// The record.
-    pub(super) record: Value,
+    pub(super) summary: Value,
     pub(super) manifest: Manifest,
     /// The text of `plan.toml`.
     pub(super) plan: String,
@@ -73,8 +53,8 @@ fn text(dir: &Path, name: &str) -> Result<String, Failure> {
     }
 }
 
-/// A document of a run, whose schema must be one of these.
-fn document(dir: &Path, name: &str, known: &[&str]) -> Result<(String, Value), Failure> {
+/// A document of a run, whose schema must be one of these, and which it is.
+fn document(dir: &Path, name: &str, known: &[&str]) -> Result<(usize, Value), Failure> {
     let path = dir.join(name);
     let text = text(dir, name)?;
     let value: Value = serde_json::from_str(&text)
@@ -89,8 +69,8 @@ fn document(dir: &Path, name: &str, known: &[&str]) -> Result<(String, Value), F
             "name run directories that Replimeter made",
         ));
     };
-    if known.contains(&schema.as_str()) {
-        return Ok((schema, value));
+    if let Some(place) = known.iter().position(|known| *known == schema) {
+        return Ok((place, value));
     }
     let parts = |schema: &str| {
         let (what, version) = schema.rsplit_once('/')?;
@@ -123,10 +103,13 @@ fn document(dir: &Path, name: &str, known: &[&str]) -> Result<(String, Value), F
 
 impl Run {
     /// Reads a run's documents; its samples come later.
-    fn read(dir: &Path) -> Result<Self, Failure> {
+    fn read(registry: &'static Registry, dir: &Path) -> Result<Self, Failure> {
         // A run directory may be moved or copied: it is named as it is found now.
         let dir = std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());
-        let (schema, record) = document(&dir, SUMMARY, &SCHEMAS)?;
+        let entries: Vec<&'static dyn Entry> = registry.entries().collect();
+        let schemas: Vec<String> = entries.iter().map(|entry| entry.schema()).collect();
+        let schemas: Vec<&str> = schemas.iter().map(String::as_str).collect();
+        let (place, summary) = document(&dir, SUMMARY, &schemas)?;
         let (_, manifest) = document(&dir, MANIFEST, &[MANIFEST_SCHEMA])?;
         let manifest: Manifest = serde_json::from_value(manifest).map_err(|error| {
             incomplete(
@@ -135,47 +118,60 @@ impl Run {
             )
         })?;
         let plan = text(&dir, PLAN)?;
-        let command = schema
-            .trim_start_matches("replimeter.")
-            .split('/')
-            .next()
-            .unwrap_or_default()
-            .to_owned();
         let run = Self {
             dir,
-            command,
-            record,
+            measured: entries[place],
+            summary,
             manifest,
             plan,
         };
-        let about = run.about();
-        match about.status {
-            RunStatus::Complete | RunStatus::Interrupted => Ok(run),
-            RunStatus::Failed => Err(Failure::usage(
+        let ended = match run.about().status {
+            RunStatus::Complete | RunStatus::Interrupted => return Ok(run),
+            RunStatus::Failed => "it ended with an error",
+            RunStatus::Void => "its measurement is void",
+        };
+        Err(Failure::usage(
+            format!(
+                "the run {} cannot be compared: {ended} ({})",
+                run.dir.display(),
+                run.error()
+            ),
+            "run plan.toml in it again with `replimeter run`, and compare that",
+        ))
+    }
+
+    /// Its record, as its measurement reads it.
+    pub(super) fn record(&self) -> Result<Box<dyn AnyRun>, Failure> {
+        self.measured.read(self.summary.clone()).map_err(|error| {
+            Failure::failed(
+                format!("cannot use the record of {}: {error}", self.dir.display()),
+                "was it changed by hand? plan.toml in it can be run again with `replimeter run`",
+            )
+        })
+    }
+
+    /// All its figures, in the order in which they are shown.
+    pub(super) fn figures(&self) -> Result<Vec<Figure>, Failure> {
+        let Figures(mut figures) = self.record()?.figures(&SampleFile(self.dir.clone()))?;
+        figures.retain(|figure| figure.drawn.samples > 0 && figure.drawn.value.is_finite());
+        if figures.is_empty() {
+            return Err(Failure::usage(
                 format!(
-                    "the run {} cannot be compared: it ended with an error ({})",
-                    run.dir.display(),
-                    run.error()
+                    "the run {} cannot be compared: it has no samples that count",
+                    self.dir.display()
                 ),
-                "run plan.toml in it again with `replimeter run`, and compare that",
-            )),
-            RunStatus::Void => Err(Failure::usage(
-                format!(
-                    "the run {} cannot be compared: its measurement is void ({})",
-                    run.dir.display(),
-                    run.error()
-                ),
-                "run plan.toml in it again with `replimeter run`, and compare that",
-            )),
+                "measure longer, and compare that run; were its samples replaced by another's?",
+            ));
         }
+        Ok(figures)
     }
 
     fn error(&self) -> &str {
         let words = self
-            .record
+            .summary
             .get("error")
             .and_then(Value::as_str)
-            .or_else(|| self.record.get("answer").and_then(Value::as_str));
+            .or_else(|| self.summary.get("headline").and_then(Value::as_str));
         words
             .unwrap_or("it does not say why")
             .lines()
@@ -188,16 +184,16 @@ impl Run {
         let word = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
         ComparedRun {
             run_dir: self.dir.display().to_string(),
-            title: word(self.record.get("title")),
+            title: word(self.summary.get("title")),
             // An unknown status is one of a later version: not complete as far as we know.
             status: self
-                .record
+                .summary
                 .get("status")
                 .map_or(RunStatus::Complete, |status| {
                     RunStatus::deserialize(status).unwrap_or(RunStatus::Failed)
                 }),
-            started_at: word(self.record.get("started_at")).unwrap_or_default(),
-            shape: word(self.record.pointer("/target/shape")).unwrap_or_default(),
+            started_at: word(self.summary.get("started_at")).unwrap_or_default(),
+            shape: word(self.summary.pointer("/target/shape")).unwrap_or_default(),
             replimeter: self.manifest.replimeter.clone(),
         }
     }
@@ -261,7 +257,11 @@ fn named(word: &str) -> Result<Vec<PathBuf>, Failure> {
 }
 
 /// The runs of both sides, which can be compared as far as their records tell.
-pub(super) fn read(a: &[String], b: &[String]) -> Result<[Vec<Run>; 2], Failure> {
+pub(super) fn read(
+    registry: &'static Registry,
+    a: &[String],
+    b: &[String],
+) -> Result<[Vec<Run>; 2], Failure> {
     let dirs = |words: &[String]| {
         Ok::<_, Failure>(
             words
@@ -285,20 +285,23 @@ pub(super) fn read(a: &[String], b: &[String]) -> Result<[Vec<Run>; 2], Failure>
     }
     let runs = |dirs: &[PathBuf]| {
         dirs.iter()
-            .map(|dir| Run::read(dir))
+            .map(|dir| Run::read(registry, dir))
             .collect::<Result<Vec<_>, _>>()
     };
     let (a, b) = (runs(&a)?, runs(&b)?);
     if let Some(first) = a.first()
-        && let Some(other) = a.iter().chain(&b).find(|run| run.command != first.command)
+        && let Some(other) = a
+            .iter()
+            .chain(&b)
+            .find(|run| run.measured.name() != first.measured.name())
     {
         return Err(Failure::usage(
             format!(
                 "{} is a run of `{}` and {} one of `{}`: their figures are not of the same things",
                 first.dir.display(),
-                first.command,
+                first.measured.name(),
                 other.dir.display(),
-                other.command
+                other.measured.name()
             ),
             "compare runs of one command",
         ));

@@ -1,6 +1,13 @@
 use proptest::prelude::*;
 
-use super::*;
+use super::{
+    assembler::{MOST_TABLES, unwrapped},
+    *,
+};
+use crate::binlog::{
+    CommitTimes, Gtid, TableId,
+    event::{HEADER, kind},
+};
 
 /// What servers sent (after the dump request, to a client that asked for no
 /// checksums) while schemas and tables were made, rows of two engines were written,

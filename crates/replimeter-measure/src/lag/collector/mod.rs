@@ -1,0 +1,380 @@
+//! Joins writes with sightings, watches for rows that never come.
+
+mod overdue;
+mod take;
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::{Arc, atomic::Ordering, mpsc::Receiver},
+    thread,
+    time::Duration,
+};
+
+use replimeter_model::{
+    plan::{LagPlan, Method},
+    sample::{Beside, LagSample, Phase, Sighting, Write},
+    stages::Stages,
+    time::Nanos,
+    warning::{Warning, WarningCode},
+};
+use replimeter_stats::signed::SignedHistogram;
+
+use super::{
+    Compared, Event, Listener, Slot,
+    arrivals::Arrivals,
+    board::Board,
+    falls::Fall,
+    script::Script,
+    seen::{Seen, SeenRows},
+    writer::Word,
+};
+use crate::{
+    MeasureError,
+    clock::Clock,
+    preflight::Cluster,
+    table::{Held, keep_alive},
+};
+
+/// How often the collector looks. It sleeps in between and is never woken, so
+/// that handing it a sample costs the measuring threads no system call.
+const NAP: Duration = Duration::from_millis(5);
+/// How long after the user's stop rows under way are still awaited.
+const GRACE: Nanos = Nanos(1_000_000_000);
+/// How often the caller hears of progress.
+const PROGRESS: Nanos = Nanos(100_000_000);
+/// How often the sessions beside the measuring path are used, so that no server
+/// closes them as idle.
+const KEEP_ALIVE: Nanos = Nanos(10_000_000_000);
+
+/// How far a run is.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress {
+    /// Which part.
+    pub phase: Phase,
+    /// Rows seen by every replica, by every method.
+    pub done: u64,
+    /// Rows in all; `None` when the time decides.
+    pub total: Option<u64>,
+    /// The newest sample's lag from the acknowledgement, in microseconds.
+    pub last_us: Option<f64>,
+    /// Rows written and not yet seen everywhere.
+    pub outstanding: u64,
+}
+
+/// How a part ended.
+#[derive(Default)]
+pub(super) struct Ending {
+    pub(super) counted: u64,
+    pub(super) interrupted: bool,
+    pub(super) failure: Option<MeasureError>,
+    pub(super) lateness: SignedHistogram,
+    /// Point selects under way when a yardstick row was acknowledged.
+    pub(super) at_ack: SignedHistogram,
+    pub(super) measured: Nanos,
+    /// The waterfall of each replica, when stages were observed.
+    pub(super) stages: Vec<Option<Stages>>,
+    pub(super) warnings: Vec<Warning>,
+}
+
+/// A row of which something is still awaited.
+#[derive(Default)]
+struct Pending {
+    write: Option<Write>,
+    gtid: Option<Arc<str>>,
+    sightings: Vec<Option<Sighting>>,
+    told: Vec<bool>,
+    /// Slots whose time of this row cannot be told.
+    untold: Vec<usize>,
+}
+
+/// Joins writes and sightings of one part of a run.
+pub(super) struct Collector<'a> {
+    board: &'a Board,
+    clock: &'a Clock,
+    plan: &'a LagPlan,
+    slots: &'a [Slot],
+    /// The waterfall of each replica, when stages are observed.
+    falls: Vec<Fall>,
+    /// What the taps saw, when somebody follows the binary logs.
+    arrivals: Option<Arrivals>,
+    /// Rows matched by the taps, per slot.
+    tapped: Vec<SeenRows>,
+    phase: Phase,
+    total: Option<u64>,
+    pending: BTreeMap<u64, Pending>,
+    /// Rows that something new is known of.
+    touched: Vec<u64>,
+    done: u64,
+    last: Option<Nanos>,
+    first_send: Option<Nanos>,
+    emptied: u64,
+    /// Point selects of late, and acknowledgements not yet matched with one.
+    point_selects: VecDeque<(Nanos, Nanos)>,
+    acks: VecDeque<Nanos>,
+    stopped_at: Option<Nanos>,
+    next_progress: Nanos,
+    next_check: Nanos,
+    next_keep_alive: Nanos,
+    ending: Ending,
+}
+
+impl<'a> Collector<'a> {
+    pub(super) fn new(
+        board: &'a Board,
+        clock: &'a Clock,
+        plan: &'a LagPlan,
+        slots: &'a [Slot],
+        falls: Vec<Fall>,
+        last: u64,
+        script: &Script,
+    ) -> Self {
+        let taps = slots
+            .iter()
+            .filter(|slot| slot.method == Method::Tap)
+            .count();
+        Self {
+            board,
+            clock,
+            plan,
+            slots,
+            falls,
+            arrivals: (taps > 0).then(|| Arrivals::new(taps + 1)),
+            tapped: slots.iter().map(|_| SeenRows::new(last)).collect(),
+            phase: script.phase(),
+            total: script.total(),
+            pending: BTreeMap::new(),
+            touched: Vec::new(),
+            done: 0,
+            last: None,
+            first_send: None,
+            emptied: 0,
+            point_selects: VecDeque::new(),
+            acks: VecDeque::new(),
+            stopped_at: None,
+            next_progress: Nanos(0),
+            next_check: Nanos(0),
+            next_keep_alive: clock.now() + KEEP_ALIVE,
+            ending: Ending::default(),
+        }
+    }
+
+    /// Collects until everything was seen, or something ends the run.
+    pub(super) fn run(
+        mut self,
+        writes: &Receiver<Word>,
+        sightings: &Receiver<Seen>,
+        cluster: &mut Cluster,
+        listener: &mut Listener<'_>,
+    ) -> Ending {
+        loop {
+            let writer_gone = self.take_writes(writes);
+            let observers_gone = self.take_sightings(sightings);
+            self.take_matches();
+            self.match_point_selects();
+            let handed_on = self.hand_on(listener);
+            let now = self.clock.now();
+            if let Err(error) = handed_on.and_then(|()| self.report(now, listener)) {
+                self.ending.failure = Some(MeasureError::Sink(error));
+                break;
+            }
+            if self.board.finished() && writer_gone && self.pending.is_empty() {
+                break;
+            }
+            // Nothing more is written, and what is left was never ours: it would be awaited for ever.
+            if self.board.finished()
+                && writer_gone
+                && self.pending.values().all(|pending| pending.write.is_none())
+            {
+                let cause = format!(
+                    "{} rows appeared that this run did not write",
+                    self.pending.len()
+                );
+                let hint = "does another measurement write to another server of this cluster? let one end first";
+                self.ending.failure = Some(
+                    cluster
+                        .primary
+                        .session
+                        .unfit("cannot measure", cause, hint)
+                        .into(),
+                );
+                break;
+            }
+            // A thread that ended early has the reason; the caller joins it.
+            if self.board.halted() || observers_gone {
+                break;
+            }
+            if self.is_stopped(now, listener) {
+                break;
+            }
+            if now >= self.next_keep_alive {
+                self.next_keep_alive = now + KEEP_ALIVE;
+                if let Err(error) = keep_alive(cluster) {
+                    self.ending.failure = Some(error.into());
+                    break;
+                }
+            }
+            if let Some(failure) = self.overdue(now, cluster) {
+                self.ending.failure = Some(failure);
+                break;
+            }
+            thread::sleep(NAP);
+        }
+        self.finish(listener)
+    }
+
+    /// Hands complete samples on and forgets rows that everybody has seen.
+    fn hand_on(&mut self, listener: &mut Listener<'_>) -> Result<(), String> {
+        for seq in std::mem::take(&mut self.touched) {
+            let Some(pending) = self.pending.get_mut(&seq) else {
+                continue;
+            };
+            let Some(write) = pending.write else { continue };
+            for (index, (slot, sighting)) in self.slots.iter().zip(&pending.sightings).enumerate() {
+                if (sighting.is_some() || pending.untold.contains(&index)) && !pending.told[index] {
+                    pending.told[index] = true;
+                    let untold = sighting.is_none();
+                    let sample = LagSample {
+                        replica: slot.replica,
+                        method: slot.method,
+                        write,
+                        sighting: *sighting,
+                        untold,
+                    };
+                    self.last = sample.from_ack();
+                    (listener.on)(Event::Sample(&sample))?;
+                }
+            }
+            if pending.told.iter().all(|told| *told) {
+                compare(self.slots, &write, &pending.sightings, listener)?;
+                if write.phase == Phase::Measure {
+                    fall(&mut self.falls, self.slots, &write, pending);
+                }
+                self.pending.remove(&seq);
+                self.done += u64::from(write.phase != Phase::Settle);
+            }
+        }
+        Ok(())
+    }
+
+    fn report(&mut self, now: Nanos, listener: &mut Listener<'_>) -> Result<(), String> {
+        if now < self.next_progress {
+            return Ok(());
+        }
+        self.next_progress = now + PROGRESS;
+        (listener.on)(Event::Progress(&Progress {
+            phase: self.phase,
+            done: self.done,
+            total: self.total,
+            last_us: self.last.map(Nanos::as_micros),
+            outstanding: self.pending.len() as u64,
+        }))
+    }
+
+    /// Heeds the user's stop: no more writes at once, a moment's grace for rows
+    /// that are under way.
+    fn is_stopped(&mut self, now: Nanos, listener: &Listener<'_>) -> bool {
+        if !listener.stop.load(Ordering::Relaxed) {
+            return false;
+        }
+        self.ending.interrupted = true;
+        let since = *self.stopped_at.get_or_insert(now);
+        if since == now {
+            self.board.halt_writer();
+        }
+        self.pending.is_empty() || now - since > GRACE
+    }
+
+    /// Hands on what never came, and sums up.
+    fn finish(mut self, listener: &mut Listener<'_>) -> Ending {
+        if self.ending.failure.is_some() || self.ending.interrupted {
+            let now = self.clock.now();
+            let timeout = Nanos::from(self.plan.timeout.0);
+            for pending in self.pending.values() {
+                let Some(write) = pending.write else { continue };
+                // Rows that were merely under way at the end are not missing.
+                if now - write.send < timeout {
+                    continue;
+                }
+                for (slot, _) in self
+                    .slots
+                    .iter()
+                    .zip(&pending.told)
+                    .filter(|(_, told)| !**told)
+                {
+                    let sample = LagSample {
+                        replica: slot.replica,
+                        method: slot.method,
+                        write,
+                        sighting: None,
+                        untold: false,
+                    };
+                    let _ = (listener.on)(Event::Sample(&sample));
+                }
+            }
+        }
+        self.ending.stages = std::mem::take(&mut self.falls)
+            .into_iter()
+            .map(Fall::finish)
+            .collect();
+        if self.emptied > 0 {
+            self.ending.warnings.push(Warning::new(
+                WarningCode::TableEmptied,
+                format!(
+                    "the schedule stood still {} times while the table was emptied (every {} MiB of payload or {} rows), so as not to fill the servers",
+                    self.emptied,
+                    Held::MAX_BYTES >> 20,
+                    Held::MAX_ROWS
+                ),
+                "nothing to do; the pauses are not counted as lag",
+            ));
+        }
+        self.ending
+    }
+}
+
+/// Says by how much the methods differ on a row that all of them saw: each against
+/// the first of its replica.
+fn compare(
+    slots: &[Slot],
+    write: &Write,
+    sightings: &[Option<Sighting>],
+    listener: &mut Listener<'_>,
+) -> Result<(), String> {
+    for (slot, sighting) in slots.iter().zip(sightings) {
+        let first = slots
+            .iter()
+            .zip(sightings)
+            .find(|(other, _)| other.replica == slot.replica);
+        if let (Some(sighting), Some((reference, Some(theirs)))) = (sighting, first)
+            && reference.method != slot.method
+        {
+            (listener.on)(Event::Compared(&Compared {
+                replica: slot.replica,
+                method: slot.method,
+                reference: reference.method,
+                write: *write,
+                difference: sighting.until - theirs.until,
+            }))?;
+        }
+    }
+    Ok(())
+}
+
+/// Hands a row that everybody has seen to each replica's waterfall.
+fn fall(falls: &mut [Fall], slots: &[Slot], write: &Write, pending: &Pending) {
+    let of = |replica, method| {
+        let slot = slots
+            .iter()
+            .position(|slot| *slot == Slot { replica, method })?;
+        pending.sightings[slot].as_ref()
+    };
+    for (replica, fall) in falls.iter_mut().enumerate() {
+        let in_binlog = of(replica, Method::Tap).and_then(|sighting| match sighting.beside {
+            Beside::Primary(at) => Some(at),
+            _ => None,
+        });
+        if let Some(sighting) = of(replica, Method::Poll) {
+            fall.seen(write, pending.gtid.as_deref(), in_binlog, sighting);
+        }
+    }
+}

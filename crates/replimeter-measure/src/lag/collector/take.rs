@@ -1,0 +1,142 @@
+//! What writers and observers hand on.
+
+use std::sync::mpsc::{Receiver, TryRecvError};
+
+use replimeter_model::{
+    plan::Method,
+    sample::{Beside, Phase, Sighting},
+};
+
+use super::{
+    super::{
+        Slot,
+        arrivals::{Arrivals, Matched},
+        seen::Seen,
+        writer::Word,
+    },
+    Collector, Pending,
+};
+
+impl Collector<'_> {
+    /// Takes what the writer said; true when it will say nothing more.
+    pub(super) fn take_writes(&mut self, writes: &Receiver<Word>) -> bool {
+        loop {
+            match writes.try_recv() {
+                Ok(Word::Wrote(write, gtid)) => {
+                    if let (Some(arrivals), Some(gtid)) = (&mut self.arrivals, &gtid)
+                        && let Ok(gtid) = gtid.parse()
+                    {
+                        arrivals.wrote(gtid, write.seq);
+                    }
+                    if write.phase == Phase::Yardstick {
+                        self.acks.push_back(write.ack);
+                    }
+                    if write.phase == Phase::Measure {
+                        self.ending.lateness.record(write.send - write.intended);
+                        let first = *self.first_send.get_or_insert(write.send);
+                        self.ending.measured = write.ack - first;
+                        self.ending.counted += 1;
+                    }
+                    let entry = self.entry(write.seq);
+                    (entry.write, entry.gtid) = (Some(write), gtid);
+                }
+                Ok(Word::Emptied) => self.emptied += 1,
+                Err(TryRecvError::Empty) => return false,
+                Err(TryRecvError::Disconnected) => return true,
+            }
+        }
+    }
+
+    /// Takes what the observers saw; true when none is left.
+    pub(super) fn take_sightings(&mut self, sightings: &Receiver<Seen>) -> bool {
+        loop {
+            match sightings.try_recv() {
+                Ok(Seen::Row { slot, sighting }) => {
+                    self.entry(sighting.seq).sightings[slot] = Some(sighting)
+                }
+                Ok(Seen::Untold { slot, seq }) => self.entry(seq).untold.push(slot),
+                Ok(Seen::Told(told)) => {
+                    if let Some(fall) = self.falls.get_mut(told.replica) {
+                        fall.told(&told);
+                    }
+                }
+                Ok(Seen::Odd(warning)) => self.ending.warnings.push(warning),
+                Ok(Seen::Arrived { stream, gtid, at }) => {
+                    if let Some(arrivals) = &mut self.arrivals {
+                        arrivals.arrived(stream, gtid, at);
+                    }
+                }
+                Ok(Seen::PointSelect { began, ended }) => {
+                    self.point_selects.push_back((began, ended))
+                }
+                Err(TryRecvError::Empty) => return false,
+                Err(TryRecvError::Disconnected) => return true,
+            }
+        }
+    }
+
+    /// Makes sightings of the rows that arrived on the primary's and a replica's binary log.
+    pub(super) fn take_matches(&mut self) {
+        let matches = self
+            .arrivals
+            .as_mut()
+            .map(Arrivals::take)
+            .unwrap_or_default();
+        for Matched {
+            seq,
+            replica,
+            on_primary,
+            on_replica,
+        } in matches
+        {
+            let tap = |slot: &Slot| slot.replica == replica && slot.method == Method::Tap;
+            let Some(slot) = self.slots.iter().position(tap) else {
+                continue;
+            };
+            let beside = Beside::Primary(on_primary);
+            self.entry(seq).sightings[slot] = Some(Sighting {
+                seq,
+                after: on_replica,
+                hit_began: on_replica,
+                until: on_replica,
+                beside,
+            });
+            self.tapped[slot].insert(seq);
+            self.board.saw_up_to(slot, self.tapped[slot].low());
+        }
+    }
+
+    /// Finds the point select that was under way at each acknowledgement, and
+    /// forgets those before it.
+    pub(super) fn match_point_selects(&mut self) {
+        while let (Some(ack), Some(newest)) =
+            (self.acks.front().copied(), self.point_selects.back())
+        {
+            if newest.1 < ack {
+                return;
+            }
+            self.acks.pop_front();
+            while let Some((began, ended)) = self.point_selects.front().copied() {
+                if ended >= ack {
+                    if began <= ack {
+                        self.ending.at_ack.record(ended - began);
+                    }
+                    break;
+                }
+                self.point_selects.pop_front();
+            }
+        }
+    }
+
+    fn entry(&mut self, seq: u64) -> &mut Pending {
+        let slots = self.slots.len();
+        self.touched.push(seq);
+        self.pending.entry(seq).or_insert_with(|| Pending {
+            write: None,
+            gtid: None,
+            sightings: vec![None; slots],
+            told: vec![false; slots],
+            untold: Vec::new(),
+        })
+    }
+}

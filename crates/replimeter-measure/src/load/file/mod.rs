@@ -1,0 +1,122 @@
+//! Workloads in TOML: tables to fill, and statements with typed parameters.
+
+mod operation;
+mod settings;
+mod source;
+mod statement;
+mod table;
+#[cfg(test)]
+mod tests;
+
+use replimeter_model::load::Size;
+use toml::{
+    Spanned,
+    de::{DeTable, DeValue},
+};
+
+use self::{operation::operation, settings::File, table::table};
+use super::{split::ScriptError, workload::Inner};
+
+/// The most of tables, operations, statements of one and parameters of one.
+const MOST: usize = 256;
+
+/// Reads a workload.
+///
+/// # Errors
+/// With the line that cannot be understood.
+pub(super) fn parse(text: &str) -> Result<Inner, ScriptError> {
+    let file = File { text };
+    let document = DeTable::parse(text).map_err(|error| {
+        let line = error.span().map_or(1, |span| file.line(&span));
+        ScriptError::at(line, error.message().to_owned())
+    })?;
+    let mut inner = Inner {
+        tables: Vec::new(),
+        size: Size::Rows(0),
+        setup: Vec::new(),
+        operations: Vec::new(),
+        teardown: Vec::new(),
+    };
+    let (mut sized, mut only) = (None, Vec::new());
+    for (key, line, value) in file.entries(document.get_ref()) {
+        match key {
+            "size" => sized = Some(size(&file, value)?),
+            "table" => {
+                for (line, entries) in file.list(value, key)? {
+                    inner.tables.push(table(&file, line, &entries)?);
+                }
+            }
+            "operation" => {
+                for (line, entries) in file.list(value, key)? {
+                    inner.operations.push(operation(&file, line, &entries)?);
+                }
+            }
+            // What the only operation has may stand by itself.
+            "statement" | "transaction" | "shared" => only.push((key, line, value)),
+            other => {
+                let known = "size, table, operation, statement, transaction and shared";
+                return Err(ScriptError::at(
+                    line,
+                    format!("there is no setting `{other}`; known: {known}"),
+                ));
+            }
+        }
+    }
+    match (only.first(), inner.operations.is_empty()) {
+        (Some((_, line, _)), true) => inner.operations.push(operation(&file, *line, &only)?),
+        (Some((key, line, _)), false) => {
+            return Err(ScriptError::at(
+                *line,
+                format!(
+                    "`{key}` belongs to an operation when there are any: [[operation.statement]]"
+                ),
+            ));
+        }
+        (None, true) => {
+            let lines = text.lines().count().max(1);
+            return Err(ScriptError::at(
+                lines,
+                "there is no statement to run; write one as [[statement]]",
+            ));
+        }
+        (None, false) => {}
+    }
+    check_names(&inner)?;
+    let filled = inner.tables.iter().any(|table| !table.columns.is_empty());
+    match (filled, sized) {
+        (true, size) => inner.size = size.unwrap_or(Size::Rows(10_000)),
+        (false, Some(_)) => {
+            return Err(ScriptError::at(
+                1,
+                "there is a size, and no table with columns to be filled",
+            ));
+        }
+        (false, None) => {}
+    }
+    Ok(inner)
+}
+
+fn size(file: &File<'_>, value: &Spanned<DeValue<'_>>) -> Result<Size, ScriptError> {
+    match value.get_ref().as_str() {
+        Some(text) => text
+            .parse()
+            .or_else(|reason: String| file.wrong(value, reason)),
+        None => Ok(Size::Rows(file.natural(value, i64::MAX as u64)?)),
+    }
+}
+
+fn check_names(inner: &Inner) -> Result<(), ScriptError> {
+    let mut names: Vec<&str> = inner
+        .tables
+        .iter()
+        .map(|table| table.name.as_str())
+        .collect();
+    names.sort_unstable();
+    if let Some(twice) = names.windows(2).find(|pair| pair[0] == pair[1]) {
+        return Err(ScriptError::at(
+            1,
+            format!("there are two tables `{}`", twice[0]),
+        ));
+    }
+    Ok(())
+}

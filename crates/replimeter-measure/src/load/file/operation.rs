@@ -1,0 +1,105 @@
+//! Operations: statements that are run together.
+
+use super::{
+    super::{
+        split::ScriptError,
+        value::{Place, Source},
+        workload::{Operation, Step, Version},
+    },
+    settings::{Entry, File},
+    statement::statement,
+};
+
+/// Reads an operation.
+pub(super) fn operation(
+    file: &File<'_>,
+    line: usize,
+    entries: &[Entry<'_>],
+) -> Result<Operation, ScriptError> {
+    let mut operation = Operation {
+        name: String::new(),
+        weight: 1,
+        transaction: false,
+        shared: Vec::new(),
+        steps: Vec::new(),
+    };
+    let mut names: Vec<String> = Vec::new();
+    let mut statements = None;
+    for &(key, line, value) in entries {
+        match key {
+            "name" => file.string(value, key)?.clone_into(&mut operation.name),
+            "weight" => {
+                operation.weight = file.natural(value, 1_000_000)?;
+                if operation.weight == 0 {
+                    return file.wrong(value, "a weight of 0 is never; leave the operation out");
+                }
+            }
+            "transaction" => operation.transaction = file.flag(value, key)?,
+            "shared" => {
+                for (name, _, value) in file.table(value, key)? {
+                    let place = |wanted: &str| {
+                        names
+                            .iter()
+                            .position(|name| name == wanted)
+                            .map(Place::Shared)
+                    };
+                    operation.shared.push(file.parameter(value, &place)?);
+                    names.push(name.to_owned());
+                }
+            }
+            // The shared ones must be known first, wherever they stand.
+            "statement" => statements = Some(value),
+            other => {
+                let known = "name, weight, transaction, shared and statement";
+                return Err(ScriptError::at(
+                    line,
+                    format!("an operation has no `{other}`; known: {known}"),
+                ));
+            }
+        }
+    }
+    let Some(statements) = statements else {
+        return Err(ScriptError::at(line, "an operation needs a [[statement]]"));
+    };
+    let mut used = vec![false; names.len()];
+    for (line, entries) in file.list(statements, "statement")? {
+        operation.steps.push(Step::Prepared(statement(
+            file, line, &entries, &names, &mut used,
+        )?));
+    }
+    check(&operation, &names, used, line)?;
+    Ok(operation)
+}
+
+/// Whether all that is shared is used, and versions are read outside of transactions.
+fn check(
+    operation: &Operation,
+    names: &[String],
+    mut used: Vec<bool>,
+    line: usize,
+) -> Result<(), ScriptError> {
+    // What another shared one is made from is used too.
+    for source in &operation.shared {
+        if let Source::Plus(Place::Shared(of), _) = source {
+            used[*of] = true;
+        }
+    }
+    if let Some(unused) = used.iter().position(|used| !used) {
+        return Err(ScriptError::at(
+            line,
+            format!("`{}` is shared, and no statement has `:{0}`", names[unused]),
+        ));
+    }
+    if operation.steps.is_empty() {
+        return Err(ScriptError::at(line, "an operation needs a [[statement]]"));
+    }
+    for step in operation.steps.iter().filter(|_| operation.transaction) {
+        if let Step::Prepared(statement) = step
+            && matches!(statement.version(), Some(Version::Read(_)))
+        {
+            let reason = "a version is read outside of a transaction: inside of one a read shows when that began, not what was written since";
+            return Err(ScriptError::at(statement.line, reason));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,146 @@
+//! The settings of a workload's file, with their lines.
+
+use std::ops::Range;
+
+use toml::{
+    Spanned,
+    de::{DeTable, DeValue},
+};
+
+use super::{super::split::ScriptError, MOST};
+
+/// A setting: its name, its line and its value.
+pub(super) type Entry<'a> = (&'a str, usize, &'a Spanned<DeValue<'a>>);
+
+/// The file, to find lines in.
+pub(super) struct File<'a> {
+    pub(super) text: &'a str,
+}
+
+impl File<'_> {
+    pub(super) fn line(&self, span: &Range<usize>) -> usize {
+        1 + self
+            .text
+            .as_bytes()
+            .iter()
+            .take(span.start)
+            .filter(|byte| **byte == b'\n')
+            .count()
+    }
+
+    pub(super) fn wrong<T>(
+        &self,
+        value: &Spanned<DeValue<'_>>,
+        reason: impl Into<String>,
+    ) -> Result<T, ScriptError> {
+        Err(ScriptError::at(self.line(&value.span()), reason))
+    }
+
+    /// The settings of a table, in the order in which they are written.
+    pub(super) fn entries<'a>(&self, table: &'a DeTable<'a>) -> Vec<Entry<'a>> {
+        let mut entries: Vec<(usize, Entry<'a>)> = table
+            .iter()
+            .map(|(key, value)| {
+                (
+                    key.span().start,
+                    (key.get_ref().as_ref(), self.line(&key.span()), value),
+                )
+            })
+            .collect();
+        entries.sort_by_key(|(start, _)| *start);
+        entries.into_iter().map(|(_, entry)| entry).collect()
+    }
+
+    pub(super) fn table<'a>(
+        &self,
+        value: &'a Spanned<DeValue<'a>>,
+        what: &str,
+    ) -> Result<Vec<Entry<'a>>, ScriptError> {
+        match value.get_ref().as_table() {
+            Some(table) => Ok(self.entries(table)),
+            None => self.wrong(
+                value,
+                format!("{what} is a table of settings, such as {what} = {{ … }}"),
+            ),
+        }
+    }
+
+    /// The tables of a list `[[name]]`.
+    pub(super) fn list<'a>(
+        &self,
+        value: &'a Spanned<DeValue<'a>>,
+        name: &str,
+    ) -> Result<Vec<(usize, Vec<Entry<'a>>)>, ScriptError> {
+        let form = format!("`{name}` is written as [[{name}]]");
+        let Some(array) = value.get_ref().as_array() else {
+            return self.wrong(value, form);
+        };
+        if array.len() > MOST {
+            return self.wrong(value, format!("there are more than {MOST} of `{name}`"));
+        }
+        array
+            .iter()
+            .map(|item| match item.get_ref().as_table() {
+                Some(table) => Ok((self.line(&item.span()), self.entries(table))),
+                None => self.wrong(item, form.clone()),
+            })
+            .collect()
+    }
+
+    pub(super) fn string<'a>(
+        &self,
+        value: &'a Spanned<DeValue<'a>>,
+        name: &str,
+    ) -> Result<&'a str, ScriptError> {
+        match value.get_ref().as_str() {
+            Some(text) if !text.trim().is_empty() => Ok(text),
+            _ => self.wrong(value, format!("`{name}` is a text")),
+        }
+    }
+
+    pub(super) fn flag(
+        &self,
+        value: &Spanned<DeValue<'_>>,
+        name: &str,
+    ) -> Result<bool, ScriptError> {
+        match value.get_ref().as_bool() {
+            Some(flag) => Ok(flag),
+            None => self.wrong(value, format!("`{name}` is true or false")),
+        }
+    }
+
+    pub(super) fn integer(&self, value: &Spanned<DeValue<'_>>) -> Result<i64, ScriptError> {
+        let number = value
+            .get_ref()
+            .as_integer()
+            .and_then(|number| i64::from_str_radix(number.as_str(), number.radix()).ok());
+        match number {
+            Some(number) => Ok(number),
+            None => self.wrong(value, "this is to be a whole number"),
+        }
+    }
+
+    pub(super) fn natural(
+        &self,
+        value: &Spanned<DeValue<'_>>,
+        most: u64,
+    ) -> Result<u64, ScriptError> {
+        match u64::try_from(self.integer(value)?) {
+            Ok(number) if number <= most => Ok(number),
+            _ => self.wrong(
+                value,
+                format!("this is to be a whole number from 0 to {most}"),
+            ),
+        }
+    }
+
+    pub(super) fn pair<'a>(
+        &self,
+        value: &'a Spanned<DeValue<'a>>,
+    ) -> Result<[&'a Spanned<DeValue<'a>>; 2], ScriptError> {
+        match value.get_ref().as_array() {
+            Some(array) if array.len() == 2 => Ok([&array[0], &array[1]]),
+            _ => self.wrong(value, "this is to be a pair, such as [1, 1000]"),
+        }
+    }
+}

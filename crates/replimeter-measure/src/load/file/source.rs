@@ -1,0 +1,181 @@
+//! What parameters and columns are drawn from.
+
+use toml::{Spanned, de::DeValue};
+
+use super::{
+    super::{
+        distribution::{Shape, ZIPF},
+        split::ScriptError,
+        value::{Bound, Literal, Place, Source},
+    },
+    settings::{Entry, File},
+};
+
+/// The most bytes of a text, and of a pattern.
+const LONGEST_TEXT: u64 = 1 << 20;
+/// The steepest Zipf distribution.
+const STEEPEST: f64 = 20.0;
+/// What a parameter may be, for messages.
+const KINDS: &str = "uniform, zipf, special, gaussian, pareto, sequence, text, pattern, choice, value, plus, thread, pass or row";
+const BACKWARDS: &str = "the range ends before it begins";
+
+impl File<'_> {
+    fn bound(&self, value: &Spanned<DeValue<'_>>) -> Result<Bound, ScriptError> {
+        let Some(text) = value.get_ref().as_str() else {
+            return Ok(Bound::Fixed(self.natural(value, i64::MAX as u64)?));
+        };
+        let more = text.strip_prefix("rows").map(|more| more.replace(' ', ""));
+        let more = more.and_then(|more| {
+            if more.is_empty() {
+                Some(0)
+            } else {
+                more.strip_prefix('+').unwrap_or(&more).parse().ok()
+            }
+        });
+        match more {
+            Some(more) => Ok(Bound::Rows(more)),
+            None => {
+                self.wrong(value, "a bound is a whole number, or \"rows\", \"rows+1\" or \"rows-1\" for the rows of the data set")
+            }
+        }
+    }
+
+    fn literal(&self, value: &Spanned<DeValue<'_>>) -> Result<Literal, ScriptError> {
+        match value.get_ref() {
+            DeValue::Integer(_) => Ok(Literal::Int(self.integer(value)?)),
+            DeValue::Float(number) => match number.as_str().parse::<f64>() {
+                Ok(number) if number.is_finite() => Ok(Literal::Double(number)),
+                _ => self.wrong(value, "no server has such a number"),
+            },
+            DeValue::Boolean(flag) => Ok(Literal::Int(i64::from(*flag))),
+            DeValue::String(text) if text.len() as u64 <= LONGEST_TEXT => {
+                Ok(Literal::Text(text.as_bytes().to_vec()))
+            }
+            DeValue::Datetime(time) => Ok(Literal::Text(
+                time.to_string().replace('T', " ").into_bytes(),
+            )),
+            _ => self.wrong(value, "a value is a number, a text, a date, true or false"),
+        }
+    }
+
+    /// What a parameter's or a column's value is drawn from. `place` finds a number by its name.
+    pub(super) fn source(
+        &self,
+        value: &Spanned<DeValue<'_>>,
+        place: &dyn Fn(&str) -> Option<Place>,
+    ) -> Result<Source, ScriptError> {
+        let Some(table) = value.get_ref().as_table() else {
+            return Ok(Source::Value(self.literal(value)?));
+        };
+        let mut entries = self.entries(table);
+        let exponent = entries
+            .iter()
+            .position(|(key, ..)| *key == "exponent")
+            .map(|at| entries.remove(at));
+        let [(kind, line, of)] = entries.as_slice() else {
+            return self.wrong(value, format!("a parameter is one of {KINDS}"));
+        };
+        let exponent = self.exponent(exponent, kind)?;
+        let only = |source: Source| match self.flag(of, kind)? {
+            true => Ok(source),
+            false => self.wrong(of, format!("write {kind} = true, or leave it out")),
+        };
+        match *kind {
+            "uniform" => self.range(Shape::Uniform, of),
+            "special" => self.range(Shape::Special, of),
+            "gaussian" => self.range(Shape::Gaussian, of),
+            "pareto" => self.range(Shape::Pareto, of),
+            "zipf" => self.range(Shape::Zipf(exponent), of),
+            "sequence" => Ok(Source::Sequence(self.bound(of)?)),
+            "text" => self.text_lengths(of),
+            "pattern" => match of.get_ref().as_str() {
+                Some(text) if text.len() as u64 <= LONGEST_TEXT => {
+                    Ok(Source::Pattern(text.as_bytes().to_vec()))
+                }
+                _ => self.wrong(
+                    of,
+                    "a pattern is a text in which # stands for a digit and @ for a letter",
+                ),
+            },
+            "choice" => match of.get_ref().as_array() {
+                Some(array) if !array.is_empty() => Ok(Source::Choice(
+                    array
+                        .iter()
+                        .map(|item| self.literal(item))
+                        .collect::<Result<_, _>>()?,
+                )),
+                _ => self.wrong(of, "a choice is a list of values, such as [\"a\", \"b\"]"),
+            },
+            "value" => Ok(Source::Value(self.literal(of)?)),
+            "thread" => only(Source::Thread),
+            "pass" => only(Source::Pass),
+            "row" => only(Source::Row),
+            "plus" => {
+                let [name, more] = self.pair(of)?;
+                let name_of = self.string(name, "plus")?;
+                match place(name_of) {
+                    Some(place) => Ok(Source::Plus(place, self.integer(more)?)),
+                    None => self.wrong(
+                        name,
+                        format!("there is no parameter `{name_of}` before this one"),
+                    ),
+                }
+            }
+            other => Err(ScriptError::at(
+                *line,
+                format!("there is no `{other}`; a parameter is one of {KINDS}"),
+            )),
+        }
+    }
+
+    /// What a statement's parameter is drawn from.
+    pub(super) fn parameter(
+        &self,
+        value: &Spanned<DeValue<'_>>,
+        place: &dyn Fn(&str) -> Option<Place>,
+    ) -> Result<Source, ScriptError> {
+        match self.source(value, place)? {
+            Source::Row => self.wrong(value, "only a table's columns have a row"),
+            source => Ok(source),
+        }
+    }
+
+    fn exponent(&self, given: Option<Entry<'_>>, kind: &str) -> Result<f64, ScriptError> {
+        match given {
+            None => Ok(ZIPF),
+            Some((_, _, number)) if kind == "zipf" => match self.literal(number)? {
+                Literal::Double(exponent) if (0.0..=STEEPEST).contains(&exponent) => Ok(exponent),
+                Literal::Int(exponent) if (0..=20).contains(&exponent) => Ok(exponent as f64),
+                _ => self.wrong(
+                    number,
+                    format!("an exponent is a number from 0 to {STEEPEST}"),
+                ),
+            },
+            Some((_, line, _)) => Err(ScriptError::at(line, "only zipf has an exponent")),
+        }
+    }
+
+    fn range(&self, shape: Shape, of: &Spanned<DeValue<'_>>) -> Result<Source, ScriptError> {
+        let [low, high] = self.pair(of)?;
+        let (from, to) = (self.bound(low)?, self.bound(high)?);
+        if let (Bound::Fixed(from), Bound::Fixed(to)) = (from, to)
+            && from > to
+        {
+            return self.wrong(of, BACKWARDS);
+        }
+        Ok(Source::Range(shape, from, to))
+    }
+
+    fn text_lengths(&self, of: &Spanned<DeValue<'_>>) -> Result<Source, ScriptError> {
+        let [least, most] = match of.get_ref().as_array() {
+            Some(_) => self.pair(of)?,
+            None => [of, of],
+        };
+        let least = self.natural(least, LONGEST_TEXT)?;
+        let most = self.natural(most, LONGEST_TEXT)?;
+        if least > most {
+            return self.wrong(of, BACKWARDS);
+        }
+        Ok(Source::Text(least, most))
+    }
+}

@@ -1,0 +1,198 @@
+//! Statements with named parameters.
+
+use super::{
+    super::{
+        split::{self, ScriptError},
+        value::{Place, Source},
+        workload::{Parameter, Statement},
+    },
+    MOST,
+    settings::{Entry, File},
+};
+
+/// The most times that a statement is run in a row.
+const MOST_REPEATED: u64 = 100_000;
+
+/// Reads a statement. `shared` are the names of what the operation shares, and `used` says which of them is.
+pub(super) fn statement(
+    file: &File<'_>,
+    line: usize,
+    entries: &[Entry<'_>],
+    shared: &[String],
+    used: &mut [bool],
+) -> Result<Statement, ScriptError> {
+    let (mut sql, mut repeat, mut own, mut version_of) = (None, 1, Vec::new(), None);
+    for &(key, line, value) in entries {
+        match key {
+            "sql" => sql = Some((file.string(value, key)?, file.line(&value.span()))),
+            "repeat" => {
+                repeat = file.natural(value, MOST_REPEATED)?;
+                if repeat == 0 {
+                    return file.wrong(
+                        value,
+                        "a statement that is repeated 0 times is never run; leave it out",
+                    );
+                }
+            }
+            "version-of" => version_of = Some((file.string(value, key)?, line)),
+            name => own.push((name, line, value)),
+        }
+    }
+    let Some((sql, line_of_sql)) = sql else {
+        return Err(ScriptError::at(line, "a statement needs its `sql`"));
+    };
+    let (text, names) = parameters(sql).map_err(|reason| ScriptError::at(line_of_sql, reason))?;
+    if names.len() > MOST {
+        return Err(ScriptError::at(
+            line_of_sql,
+            format!("the statement has more than {MOST} parameters"),
+        ));
+    }
+    let parameters = drawn(file, line_of_sql, &names, &own, shared, used)?;
+    if let Some((name, line, _)) = own
+        .iter()
+        .find(|(own, ..)| !names.iter().any(|name| name == own))
+    {
+        return Err(ScriptError::at(
+            *line,
+            format!("the statement has no parameter `:{name}`"),
+        ));
+    }
+    let version_of = match version_of {
+        None => None,
+        Some((name, line)) => {
+            Some(versioned(&text, &names, name).map_err(|reason| ScriptError::at(line, reason))?)
+        }
+    };
+    Ok(Statement {
+        sql: text,
+        parameters,
+        repeat: repeat as u32,
+        line: line_of_sql,
+        version_of,
+    })
+}
+
+/// What each parameter of a statement is: drawn from what stands beside the statement (`own`), shared with other
+/// statements of the operation, or the same as one before it.
+fn drawn(
+    file: &File<'_>,
+    line: usize,
+    names: &[String],
+    own: &[Entry<'_>],
+    shared: &[String],
+    used: &mut [bool],
+) -> Result<Vec<Parameter>, ScriptError> {
+    let mut parameters = Vec::new();
+    for (index, name) in names.iter().enumerate() {
+        if let Some(before) = names[..index].iter().position(|earlier| earlier == name) {
+            // A shared one twice is the shared one.
+            parameters.push(match &parameters[before] {
+                Parameter::Shared(shared) => Parameter::Shared(*shared),
+                _ => Parameter::Same(before),
+            });
+            continue;
+        }
+        if let Some((_, _, value)) = own.iter().find(|(own, ..)| own == name) {
+            let place = |wanted: &str| {
+                let of_its_own = own.iter().any(|(own, ..)| *own == wanted);
+                match shared
+                    .iter()
+                    .position(|name| name == wanted)
+                    .filter(|_| !of_its_own)
+                {
+                    Some(shared) => Some(Place::Shared(shared)),
+                    None => names[..index]
+                        .iter()
+                        .position(|name| name == wanted)
+                        .map(Place::Own),
+                }
+            };
+            let source = file.parameter(value, &place)?;
+            if let Source::Plus(Place::Shared(shared), _) = source {
+                used[shared] = true;
+            }
+            parameters.push(Parameter::Drawn(source));
+        } else if let Some(at) = shared.iter().position(|shared| shared == name) {
+            used[at] = true;
+            parameters.push(Parameter::Shared(at));
+        } else {
+            return Err(ScriptError::at(
+                line,
+                format!(
+                    "the parameter `:{name}` does not exist; say what it is beside the statement, such as {name} = {{uniform = [1, 1000]}}"
+                ),
+            ));
+        }
+    }
+    Ok(parameters)
+}
+
+/// The parameter that is the row's number, of a statement that writes or reads its version.
+fn versioned(sql: &str, names: &[String], name: &str) -> Result<usize, String> {
+    let row = names
+        .iter()
+        .position(|known| known == name)
+        .ok_or_else(|| format!("the statement has no parameter `:{name}`"))?;
+    let word: String = sql
+        .trim_start()
+        .chars()
+        .take_while(char::is_ascii_alphabetic)
+        .collect();
+    let told = sql
+        .to_ascii_uppercase()
+        .split_whitespace()
+        .collect::<String>()
+        .contains("LAST_INSERT_ID(");
+    match word.to_ascii_uppercase().as_str() {
+        "SELECT" => Ok(row),
+        "UPDATE" if told => Ok(row),
+        "UPDATE" => {
+            Err("an UPDATE of a version must tell it: SET v = LAST_INSERT_ID(v + 1)".to_owned())
+        }
+        _ => Err("only a SELECT reads a row's version, and only an UPDATE writes it".to_owned()),
+    }
+}
+
+/// Puts `?` in the place of each `:name` outside of quotations and comments; the
+/// names, in order.
+pub(super) fn parameters(sql: &str) -> Result<(String, Vec<String>), String> {
+    let sql = sql.trim().trim_end_matches(';');
+    let bytes = sql.as_bytes();
+    let (mut text, mut names) = (String::new(), Vec::new());
+    let (mut at, mut copied) = (0, 0);
+    while at < bytes.len() {
+        let rest = &bytes[at..];
+        if split::begins_line_comment(rest)
+            || rest.starts_with(b"/*")
+            || matches!(rest[0], b'\'' | b'"' | b'`')
+        {
+            at += split::skip(&sql[at..])
+                .ok_or("a quotation or a comment begins and does not end")?;
+            continue;
+        }
+        let name = rest[1..]
+            .iter()
+            .take_while(|byte| byte.is_ascii_alphanumeric() || **byte == b'_')
+            .count();
+        match rest[0] {
+            b'?' => {
+                return Err("parameters have names here: write :name in the place of ?".to_owned());
+            }
+            b';' => return Err("one [[statement]] is one statement; write two".to_owned()),
+            b':' if name > 0
+                && !rest[1].is_ascii_digit()
+                && (at == 0 || !matches!(bytes[at - 1], b':')) =>
+            {
+                text.push_str(&sql[copied..at]);
+                text.push('?');
+                names.push(sql[at + 1..=at + name].to_owned());
+                at += 1 + name;
+                copied = at;
+            }
+            _ => at += 1,
+        }
+    }
+    text.push_str(&sql[copied..]);
+    Ok((text, names))
+}

@@ -1,0 +1,88 @@
+//! Tables to fill.
+
+use super::{
+    super::{SETS, split::ScriptError, value::Source, workload::Table},
+    settings::{Entry, File},
+};
+
+/// Reads a table.
+pub(super) fn table(
+    file: &File<'_>,
+    line: usize,
+    entries: &[Entry<'_>],
+) -> Result<Table, ScriptError> {
+    let (mut name, mut create, mut columns, mut after, mut row_bytes) =
+        (None, None, Vec::new(), Vec::new(), None);
+    for &(key, line, value) in entries {
+        match key {
+            "name" => {
+                let text = file.string(value, key)?;
+                // It goes into statements as it stands.
+                if text.len() > 64
+                    || !text
+                        .bytes()
+                        .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+                {
+                    return file.wrong(
+                        value,
+                        "a table's name here has letters, digits and underscores only, at most 64",
+                    );
+                }
+                if text == crate::TABLE || text == SETS {
+                    return file.wrong(value, format!("the name `{text}` is taken by the tool"));
+                }
+                name = Some(text.to_owned());
+            }
+            "create" => {
+                create = Some(
+                    file.string(value, key)?
+                        .trim()
+                        .trim_end_matches(';')
+                        .to_owned(),
+                )
+            }
+            "columns" => {
+                for (column, line, value) in file.table(value, key)? {
+                    if column.is_empty() || column.len() > 64 || column.contains('`') {
+                        return Err(ScriptError::at(line, "no column has such a name"));
+                    }
+                    let source = file.source(value, &|_| None)?;
+                    if let Source::Plus(..) = source {
+                        return Err(ScriptError::at(
+                            line,
+                            "a column cannot be made from another one",
+                        ));
+                    }
+                    columns.push((column.to_owned(), source));
+                }
+            }
+            "after" => {
+                let Some(array) = value.get_ref().as_array() else {
+                    return file.wrong(value, "`after` is a list of statements");
+                };
+                for item in array.iter() {
+                    after.push(file.string(item, key)?.to_owned());
+                }
+            }
+            "row-bytes" => row_bytes = Some(file.natural(value, 1 << 30)?.max(1)),
+            other => {
+                return Err(ScriptError::at(
+                    line,
+                    format!(
+                        "a table has no `{other}`; known: name, create, columns, after and row-bytes"
+                    ),
+                ));
+            }
+        }
+    }
+    let missing = |what: &str| ScriptError::at(line, format!("a table needs a `{what}`"));
+    let row_bytes = row_bytes.unwrap_or_else(|| Table::estimate(&columns));
+    Ok(Table {
+        name: name.ok_or_else(|| missing("name"))?,
+        create: create.ok_or_else(|| missing("create"))?,
+        columns,
+        after,
+        row_bytes,
+        line,
+    })
+}

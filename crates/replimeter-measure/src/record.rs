@@ -1,0 +1,148 @@
+//! A recording of the data that measuring hands to summing up, in order, for tests that
+//! sum it up again and must come to the same results.
+//!
+//! A development aid: nothing is recorded unless the program asks for it, and a call costs
+//! one look at a cell then. Calls come from the threads that collect, never from those that
+//! measure.
+
+use std::{
+    fs::{File, create_dir_all},
+    io::{self, BufWriter, Write},
+    path::Path,
+    sync::{Mutex, MutexGuard, OnceLock, PoisonError},
+};
+
+use serde::Serialize;
+
+/// What is handed to the caller's listener, and how the run ended.
+pub const CALLS: &str = "calls.jsonl";
+/// What is summed up in this crate, below the listeners.
+pub const READINGS: &str = "readings.jsonl";
+
+static RECORDING: OnceLock<Mutex<Recording>> = OnceLock::new();
+
+struct Recording {
+    calls: BufWriter<File>,
+    readings: BufWriter<File>,
+    /// The first thing that went wrong.
+    failed: Option<io::Error>,
+}
+
+fn recording() -> Option<MutexGuard<'static, Recording>> {
+    Some(
+        RECORDING
+            .get()?
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner),
+    )
+}
+
+fn line(file: &mut BufWriter<File>, value: &impl Serialize) -> io::Result<()> {
+    serde_json::to_writer(&mut *file, value)?;
+    file.write_all(b"\n")
+}
+
+/// Records into this folder from now on, once in a process.
+///
+/// # Errors
+/// When the folder cannot be written, or something is being recorded already.
+pub fn begin(folder: &Path) -> io::Result<()> {
+    create_dir_all(folder)?;
+    let create = |name: &str| File::create_new(folder.join(name)).map(BufWriter::new);
+    let recording = Recording {
+        calls: create(CALLS)?,
+        readings: create(READINGS)?,
+        failed: None,
+    };
+    RECORDING
+        .set(Mutex::new(recording))
+        .map_err(|_| io::Error::other("a run is being recorded already"))
+}
+
+/// Records what a listener is told.
+pub fn call(value: &impl Serialize) {
+    let Some(mut recording) = recording() else {
+        return;
+    };
+    let written = line(&mut recording.calls, value);
+    recording.failed = recording.failed.take().or(written.err());
+}
+
+/// Records data that is summed up below the listeners; it is made only when it is recorded.
+pub fn reading<T: Serialize>(make: impl FnOnce() -> T) {
+    let Some(mut recording) = recording() else {
+        return;
+    };
+    let written = line(&mut recording.readings, &make());
+    recording.failed = recording.failed.take().or(written.err());
+}
+
+/// Ends the recording, if there is one.
+///
+/// # Errors
+/// When part of it could not be written.
+pub fn finish() -> io::Result<()> {
+    let Some(mut recording) = recording() else {
+        return Ok(());
+    };
+    recording.calls.flush()?;
+    recording.readings.flush()?;
+    recording.failed.take().map_or(Ok(()), Err)
+}
+
+/// A recorded run in `tests/net`, for tests.
+#[cfg(test)]
+pub(crate) struct Case {
+    pub(crate) name: String,
+    folder: std::path::PathBuf,
+}
+
+/// The recorded runs with readings whose name begins so; there is one at least.
+#[cfg(test)]
+pub(crate) fn cases(begins: &str) -> Vec<Case> {
+    let folders =
+        std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/net")).unwrap();
+    let case = |folder: std::path::PathBuf| {
+        let name = folder.file_name()?.to_str()?.to_owned();
+        (name.starts_with(begins) && folder.join(format!("{READINGS}.gz")).exists())
+            .then_some(Case { name, folder })
+    };
+    let cases: Vec<Case> = folders
+        .filter_map(|entry| case(entry.unwrap().path()))
+        .collect();
+    assert!(
+        !cases.is_empty(),
+        "no recorded run of {begins} has readings"
+    );
+    cases
+}
+
+#[cfg(test)]
+impl Case {
+    fn lines(&self, name: &str) -> Vec<serde_json::Value> {
+        use io::BufRead;
+        let file = flate2::read::GzDecoder::new(
+            File::open(self.folder.join(format!("{name}.gz"))).unwrap(),
+        );
+        io::BufReader::new(file)
+            .lines()
+            .map(|line| serde_json::from_str(&line.unwrap()).unwrap())
+            .collect()
+    }
+
+    /// The data below the listeners, in order.
+    pub(crate) fn readings<R: serde::de::DeserializeOwned>(&self) -> Vec<R> {
+        self.lines(READINGS)
+            .into_iter()
+            .map(|line| serde_json::from_value(line).unwrap())
+            .collect()
+    }
+
+    /// What calls of this name hold.
+    pub(crate) fn calls(&self, name: &str) -> Vec<serde_json::Value> {
+        self.lines(CALLS)
+            .into_iter()
+            .filter_map(|line| line.get(name).cloned())
+            .collect()
+    }
+}

@@ -1,0 +1,161 @@
+use proptest::prelude::*;
+
+use super::*;
+
+#[test]
+fn what_the_function_says_is_read_exactly() {
+    assert_eq!(udf_micros("1970-01-01 00:00:00.000001"), Some(1));
+    assert_eq!(
+        udf_micros("2000-02-29 23:59:59.999999"),
+        Some(951_868_799_999_999)
+    );
+    assert_eq!(
+        udf_micros("2026-11-21 13:04:47.262399"),
+        Some(1_795_266_287_262_399)
+    );
+    for text in [
+        "",
+        "2026-11-21 13:04:47",
+        "2026-11-21T13:04:47.262399",
+        "2026-13-21 13:04:47.262399",
+        "2026-11-21 24:04:47.262399",
+        "2026-11-21 13:04:47.26239x",
+        "2026-11-21 13:04:47.2623990",
+    ] {
+        assert_eq!(udf_micros(text), None, "{text}");
+    }
+}
+
+#[test]
+fn a_range_is_read_page_by_page() {
+    let all: Vec<_> = pages(1..=2 * PAGE + 1).collect();
+    assert_eq!(
+        all,
+        [1..=PAGE, PAGE + 1..=2 * PAGE, 2 * PAGE + 1..=2 * PAGE + 1]
+    );
+    assert_eq!(pages(5..=5).collect::<Vec<_>>(), [5..=5]);
+    let (first, last) = (5, 4);
+    assert_eq!(pages(first..=last).count(), 0);
+    assert_eq!(
+        pages(u64::MAX - 1..=u64::MAX).collect::<Vec<_>>(),
+        [u64::MAX - 1..=u64::MAX]
+    );
+}
+
+#[test]
+fn the_statement_asks_for_what_is_there() {
+    let stamps = |sysdate, udf| Stamps {
+        sysdate,
+        udf,
+        lacking: Vec::new(),
+    };
+    assert!(
+        stamps(true, true)
+            .insert()
+            .ends_with("VALUES (?, ?, ?, ?, SYSDATE(6), NOW_USEC())")
+    );
+    assert!(
+        stamps(true, false)
+            .insert()
+            .ends_with("VALUES (?, ?, ?, ?, SYSDATE(6), NULL)")
+    );
+}
+
+const EPOCH_US: i64 = 1_795_266_287_262_399;
+
+fn row(id: u64, us: i64) -> Stamped {
+    Stamped {
+        id,
+        sysdate: Some(EPOCH_US + us),
+        udf: Some(EPOCH_US + us + 1),
+    }
+}
+
+/// A clock that is ahead of ours by the epoch and so much.
+fn clock(ahead_us: i64) -> ServerClock {
+    ServerClock::fixed(nanos(EPOCH_US + ahead_us), Nanos(20_000))
+}
+
+#[test]
+fn clocks_are_corrected_and_nothing_is_clamped() {
+    let (one, other) = (clock(0), clock(3_000));
+    // The replica's clock is 3 ms ahead: 3.2 ms are 0.2 ms, and 2.9 ms are -0.1 ms.
+    let found = join(
+        &[row(1, 1_000), row(2, 2_000), row(3, 3_000)],
+        &[row(1, 4_200), row(3, 5_900), row(4, 9_000)],
+        [&one, &other],
+        |id| nanos(id as i64 * 1_000),
+    );
+    let lags: Vec<_> = found
+        .lags
+        .iter()
+        .map(|lag| (lag.id, lag.sysdate.unwrap().0, lag.udf.unwrap().0))
+        .collect();
+    assert_eq!(lags, [(1, 200_000, 200_000), (3, -100_000, -100_000)]);
+    assert!(
+        found
+            .lags
+            .iter()
+            .all(|lag| lag.bound.0 >= 41_000 && lag.bound.0 < 50_000),
+        "{found:?}"
+    );
+    assert_eq!((found.missing, found.untold, found.equal), (1, 0, 0));
+    assert!(!found.shipped());
+}
+
+#[test]
+fn rows_about_which_a_clock_was_set_have_no_lag_and_are_counted() {
+    let mut one = clock(0);
+    let other = one.clone();
+    // Known again 10 ms later, and another second.
+    one.step_for_test(nanos(10_000), nanos(1_000_000));
+    let rows = |ahead: i64| {
+        [
+            row(1, -500 + ahead),
+            row(2, 5_000 + ahead),
+            row(3, 20_000 + ahead),
+        ]
+    };
+    let mut primary = rows(0);
+    primary[2] = row(3, 1_020_000);
+    let found = join(&primary, &rows(100), [&one, &other], |id| {
+        nanos([-500, 5_000, 20_000][id as usize - 1])
+    });
+    let lags: Vec<_> = found
+        .lags
+        .iter()
+        .map(|lag| (lag.id, lag.sysdate.unwrap().0))
+        .collect();
+    assert_eq!((lags, found.untold), (vec![(1, 100_000), (3, 100_000)], 1));
+}
+
+#[test]
+fn equal_stamps_are_a_row_that_was_shipped() {
+    let rows: Vec<_> = (0..5).map(|id| row(id, id as i64 * 1_000)).collect();
+    let clock = clock(0);
+    let found = join(&rows, &rows, [&clock, &clock], |_| Nanos(0));
+    assert!(found.shipped(), "{found:?}");
+    let few = join(&rows[..3], &rows[..3], [&clock, &clock], |_| Nanos(0));
+    assert!(!few.shipped(), "three may be a coincidence");
+}
+
+proptest! {
+    #[test]
+    fn every_day_is_the_next_of_the_one_before(days in -100_000i64..100_000) {
+        // The inverse: civil_from_days of the same source.
+        let shifted = days + 719_468;
+        let (era, of_era) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
+        let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+        let of_year = of_era - (365 * year + year / 4 - year / 100);
+        let month = (5 * of_year + 2) / 153;
+        let day = of_year - (153 * month + 2) / 5 + 1;
+        let month = if month < 10 { month + 3 } else { month - 9 };
+        let year = year + era * 400 + i64::from(month <= 2);
+        prop_assert_eq!(days_since_1970(year, month, day), days);
+    }
+
+    #[test]
+    fn no_text_panics(text in "[0-9:. -]{26}|\\PC{0,30}") {
+        let _ = udf_micros(&text);
+    }
+}

@@ -1,0 +1,9 @@
+//! What threads of ours share.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Locks, also after a panic in another thread: what is shared is whole between any two statements.
+#[inline]
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

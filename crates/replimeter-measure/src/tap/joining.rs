@@ -1,0 +1,396 @@
+//! The matching thread's part: joins what arrived on every stream, and sums up.
+
+use std::{sync::atomic::Ordering, thread, time::Duration};
+
+use replimeter_model::{
+    plan::TapPlan,
+    tap::TapStream,
+    time::Nanos,
+    warning::{Warning, WarningCode},
+};
+
+use super::{
+    Event, Listener, Outcome,
+    clocks::Clocks,
+    groups::Groups,
+    matcher::Matcher,
+    stream::{Note, Stream, Tapped},
+    summary::{CommitsPlaced, Summary},
+};
+use crate::{MeasureError, clock::Clock};
+
+/// How often the matching thread looks for arrivals.
+const NAP: Duration = Duration::from_millis(10);
+/// How often what is given up is looked for.
+const SWEEP: Nanos = Nanos(1_000_000_000);
+/// How long, at the end, the replicas have for what is still on the way.
+const GRACE: Nanos = Nanos(2_000_000_000);
+
+/// The matching thread's part.
+pub(super) struct Joining<'a> {
+    plan: &'a TapPlan,
+    clock: &'a Clock,
+    matcher: Matcher,
+    groups: Groups,
+    summary: Summary,
+    clocks: Clocks,
+    /// Replicas; the second connection to the primary comes behind them.
+    count: usize,
+    /// Whether the primary is followed twice, still.
+    twice: bool,
+    /// Servers that are out of reach, and since when.
+    lost: Vec<Option<Nanos>>,
+    pub(super) outcome: Outcome,
+    spare: Vec<Vec<Tapped>>,
+    /// What arrives from the primary later does not count.
+    end: Option<Nanos>,
+}
+
+impl<'a> Joining<'a> {
+    /// Joins the streams of these records with the first of them, the primary's.
+    pub(super) fn new(
+        plan: &'a TapPlan,
+        clock: &'a Clock,
+        matcher: Matcher,
+        names: Vec<String>,
+        clocks: Clocks,
+        records: Vec<TapStream>,
+    ) -> Self {
+        Self {
+            plan,
+            clock,
+            matcher,
+            groups: Groups::new(plan),
+            count: names.len(),
+            summary: Summary::new(names),
+            clocks,
+            twice: !plan.floor.0.is_zero(),
+            lost: vec![None; records.len()],
+            outcome: Outcome {
+                streams: records,
+                ..Outcome::default()
+            },
+            spare: Vec::new(),
+            end: None,
+        }
+    }
+
+    pub(super) fn go(
+        &mut self,
+        streams: &[Stream],
+        listener: &mut Listener<'_>,
+    ) -> Result<(), MeasureError> {
+        let began = self.clock.now();
+        let every = Nanos::from(self.plan.every.0);
+        let floor_until = began + Nanos::from(self.plan.floor.0);
+        let (mut window, mut swept) = (began, began);
+        loop {
+            thread::sleep(NAP);
+            let now = self.clock.now();
+            self.drain(streams, now, listener)?;
+            if self.twice && now >= floor_until {
+                self.retire(streams);
+            }
+            if now - swept >= SWEEP {
+                self.matcher.sweep(now);
+                swept = now;
+                for text in self.clocks.again(self.clock) {
+                    listener.tell(Event::Note(&text))?;
+                    self.outcome.warnings.push(Warning::new(
+                        WarningCode::ClockStepped,
+                        text,
+                        "times of its log from about then are left out; lag is not touched, since arrivals are stamped by the client's clock",
+                    ));
+                }
+            }
+            if now - window >= every && self.end.is_none() {
+                self.window(window - began, now - began, listener)?;
+                window = now;
+            }
+            if self.outcome.failure.is_some() {
+                self.outcome.measured = now - began;
+                return self.window(window - began, now - began, listener);
+            }
+            match self.end {
+                None => {
+                    let over = self
+                        .plan
+                        .duration
+                        .is_some_and(|duration| now - began >= Nanos::from(duration.0));
+                    self.outcome.interrupted = !over && listener.stop.load(Ordering::Relaxed);
+                    if over || self.outcome.interrupted {
+                        self.end = Some(now);
+                        self.outcome.measured = now - began;
+                        self.matcher.close();
+                    }
+                }
+                Some(end) => {
+                    let done = (0..self.count).all(|replica| self.matcher.pending(replica) == 0);
+                    if done || now - end >= GRACE {
+                        return self.window(window - began, self.outcome.measured, listener);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Takes what has arrived on every stream.
+    fn drain(
+        &mut self,
+        streams: &[Stream],
+        now: Nanos,
+        listener: &mut Listener<'_>,
+    ) -> Result<(), MeasureError> {
+        // Taken from the primary last and looked at first: what the replicas have by then,
+        // it has too.
+        let mut batches: Vec<(usize, Vec<Tapped>, Vec<Note>)> = Vec::with_capacity(streams.len());
+        for (index, stream) in streams.iter().enumerate().rev() {
+            let mut arrivals = self.spare.pop().unwrap_or_default();
+            let mut inbox = stream.inbox();
+            std::mem::swap(&mut arrivals, &mut inbox.arrivals);
+            let notes = std::mem::take(&mut inbox.notes);
+            if index == 0 {
+                let inbox = &mut *inbox;
+                self.groups.learn(&mut inbox.names, &mut inbox.sets);
+            }
+            batches.push((index, arrivals, notes));
+        }
+        for (index, mut arrivals, notes) in batches.into_iter().rev() {
+            if index == self.count + 1 && !self.twice {
+                continue;
+            }
+            let taken = if index == 0 {
+                self.primary(&arrivals)
+            } else {
+                self.replica(index - 1, &arrivals, now)
+            };
+            taken.map_err(|error| MeasureError::Sink(error.to_string()))?;
+            arrivals.clear();
+            self.spare.push(arrivals);
+            for note in notes {
+                self.note(index, note, now, listener)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn primary(&mut self, arrivals: &[Tapped]) -> std::io::Result<()> {
+        let Self {
+            matcher,
+            groups,
+            summary,
+            end,
+            outcome,
+            count,
+            ..
+        } = self;
+        for tapped in arrivals {
+            if end.is_some_and(|end| tapped.arrival.at.is_some_and(|at| at > end)) {
+                continue;
+            }
+            outcome.transactions += 1;
+            let set = tapped.arrival.set;
+            if groups.wanted(set) {
+                summary.primary(tapped.bytes, groups.of(set));
+            }
+            matcher.primary(&tapped.arrival, &mut |one| {
+                if one.replica == *count {
+                    summary.floor(&one);
+                } else if groups.wanted(one.set) {
+                    summary.matched(&one, groups.of(one.set), None);
+                }
+            })?;
+        }
+        Ok(())
+    }
+
+    fn replica(&mut self, index: usize, arrivals: &[Tapped], now: Nanos) -> std::io::Result<()> {
+        let Self {
+            matcher,
+            groups,
+            summary,
+            clocks,
+            count,
+            ..
+        } = self;
+        for tapped in arrivals {
+            matcher.replica(index, &tapped.arrival, now, &mut |one| {
+                if one.replica == *count {
+                    summary.floor(&one);
+                } else if groups.wanted(one.set) {
+                    let placed = tapped.commit.map(|commit| CommitsPlaced {
+                        on_primary: clocks.place(0, commit.original_us, one.on_primary),
+                        on_replica: clocks.place(index + 1, commit.immediate_us, one.on_replica),
+                    });
+                    summary.matched(&one, groups.of(one.set), placed);
+                }
+            })?;
+        }
+        Ok(())
+    }
+
+    fn note(
+        &mut self,
+        index: usize,
+        note: Note,
+        now: Nanos,
+        listener: &mut Listener<'_>,
+    ) -> Result<(), MeasureError> {
+        let name = self.outcome.streams[index].name.clone();
+        // Of the second connection to the primary the end is no loss.
+        let floor = index == self.count + 1;
+        match note {
+            Note::Lost(error) => {
+                self.lost[index] = Some(now);
+                if !floor {
+                    listener.tell(Event::Note(&format!("{error}; connecting again")))?;
+                }
+            }
+            Note::Back { hole, after } => {
+                self.lost[index] = None;
+                if floor {
+                    return Ok(());
+                }
+                let lost = if hole {
+                    if index > 0 {
+                        self.matcher.restart(index - 1);
+                    }
+                    "; the part of its log in between is gone"
+                } else {
+                    ""
+                };
+                let text = format!(
+                    "{name}: connected again after {:.1} s{lost}",
+                    after.as_secs_f64()
+                );
+                listener.tell(Event::Note(&text))?;
+                self.outcome.warnings.push(Warning::new(
+                    WarningCode::Reconnected,
+                    text,
+                    "transactions that arrived meanwhile have no stamp; they are counted as unmatched",
+                ));
+            }
+            Note::Failed(_) if floor => {}
+            Note::Failed(error) => self.outcome.failure = Some(error.into()),
+        }
+        Ok(())
+    }
+
+    /// Ends the second connection to the primary.
+    fn retire(&mut self, streams: &[Stream]) {
+        self.twice = false;
+        self.matcher.retire(self.count);
+        if let Some(stream) = streams.get(self.count + 1) {
+            stream.halt.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Hands on a stretch.
+    fn window(
+        &mut self,
+        start: Nanos,
+        end: Nanos,
+        listener: &mut Listener<'_>,
+    ) -> Result<(), MeasureError> {
+        let now = self.clock.now();
+        let mut standing = Vec::new();
+        for replica in 0..self.count {
+            let oldest = self
+                .matcher
+                .oldest_pending(replica)
+                .map_err(|error| MeasureError::Sink(error.to_string()))?;
+            standing.push((
+                self.matcher.pending(replica),
+                oldest.map(|oldest| now - oldest),
+            ));
+        }
+        let windows = self.summary.window(start, end, &standing);
+        // What is left at the end of the last whole stretch is often nothing.
+        let nothing = windows
+            .iter()
+            .all(|window| window.transactions == 0 && window.matched == 0);
+        if nothing && end - start < Nanos(Nanos::from(self.plan.every.0).0 / 10) {
+            return Ok(());
+        }
+        listener.tell(Event::Windows(&windows))
+    }
+
+    /// `cpu` is the matching thread's own.
+    pub(super) fn finish(mut self, streams: &[Stream], mut cpu: Duration) -> Outcome {
+        self.matcher.sweep(self.clock.now());
+        let mut anonymous = 0;
+        for (index, stream) in streams.iter().enumerate() {
+            let inbox = stream.inbox();
+            let record = &mut self.outcome.streams[index];
+            record.transactions = inbox.counts.transactions;
+            record.bytes = inbox.counts.bytes;
+            record.unknown_events = inbox.counts.unknown;
+            record.rotations = inbox.counts.rotations;
+            record.partial_tables = inbox.counts.partial_tables;
+            record.reconnects = inbox.reconnects;
+            let each = inbox.cpu.as_secs_f64() * 1e6 / inbox.counts.transactions.max(1) as f64;
+            record.cpu_us_per_transaction = (inbox.counts.transactions > 0).then_some(each);
+            anonymous += inbox.anonymous;
+            cpu += inbox.cpu;
+        }
+        self.outcome.cpu = cpu;
+        self.outcome.spilled_bytes = self.matcher.spilled_bytes();
+        self.outcome.clocks = self.clocks.records(self.clock);
+        let now = self.clock.now();
+        let mut standing = Vec::new();
+        for replica in 0..self.count {
+            let behind = self
+                .matcher
+                .oldest_pending(replica)
+                .ok()
+                .flatten()
+                .map(|oldest| now - oldest);
+            standing.push((self.matcher.pending(replica), behind));
+        }
+        // What a replica showed just before the end may have been beyond it on the primary.
+        self.matcher.finish(self.end.unwrap_or(now) - GRACE);
+        for (replica, (pending, behind)) in standing.into_iter().enumerate() {
+            let (unmatched, before) = (
+                self.matcher.unmatched(replica),
+                self.matcher.before_start(replica),
+            );
+            self.outcome.lags.push(self.summary.lags(replica).clone());
+            self.outcome.results.push(self.summary.row(
+                replica,
+                pending,
+                behind,
+                unmatched,
+                before,
+                &self.groups,
+            ));
+        }
+        self.outcome.floor = self.summary.floor_row();
+        if anonymous > 0 {
+            self.outcome.warnings.push(Warning::new(
+                WarningCode::UnmatchedTransactions,
+                format!(
+                    "{anonymous} transactions had no GTID and could not be recognised elsewhere"
+                ),
+                "turn GTIDs on for all sessions (gtid_mode=ON)",
+            ));
+        }
+        for row in self.outcome.results.iter().filter(|row| row.unmatched > 0) {
+            let reasons: Vec<String> = row
+                .unmatched_reasons
+                .iter()
+                .map(|reason| format!("{} {}", reason.count, reason.reason))
+                .collect();
+            self.outcome.warnings.push(Warning::new(
+                WarningCode::UnmatchedTransactions,
+                format!(
+                    "{}: {} transactions of the primary have no lag: {}",
+                    row.replica,
+                    row.unmatched,
+                    reasons.join("; ")
+                ),
+                "docs/tap.md says what each reason means",
+            ));
+        }
+        self.outcome
+    }
+}

@@ -1,0 +1,195 @@
+//! What settings of `lag` are written as.
+
+use std::{fmt, str::FromStr};
+
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+
+use crate::{span::Span, suggest};
+
+one_of! {
+    /// How the moment of visibility is observed.
+    #[derive(Default)]
+    pub enum Method {
+        /// Reads in a tight loop
+        #[default]
+        Poll = "poll",
+        /// Waiting in the replica for the transaction's GTID
+        Wait = "wait",
+        /// The time at which the statement ran, on the primary and again on the replica, by the server's `SYSDATE(6)`
+        Stamp = "stamp",
+        /// The same by our function `NOW_USEC()`, where it is installed
+        StampUdf = "stamp-udf",
+        /// Following the binary logs of both
+        Tap = "tap",
+    }
+}
+
+impl Method {
+    /// The method of that name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|method| method.name() == name)
+    }
+
+    /// Every method.
+    pub const ALL: [Self; 5] = [
+        Self::Poll,
+        Self::Wait,
+        Self::Stamp,
+        Self::StampUdf,
+        Self::Tap,
+    ];
+
+    /// Whether it compares the times at which a statement ran.
+    #[must_use]
+    pub fn stamps(self) -> bool {
+        matches!(self, Self::Stamp | Self::StampUdf)
+    }
+}
+
+one_of! {
+    /// Where the stamps of both servers are joined.
+    pub enum Join {
+        /// Here
+        Client = "client",
+        /// In the replica
+        Federated = "federated",
+    }
+}
+
+/// Which methods observe each row; written `all`, or names with commas.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Methods {
+    /// Every one that the servers permit; those they do not are a warning.
+    All,
+    /// These; one that the servers do not permit is an error. Sorted, never empty.
+    Named(Vec<Method>),
+}
+
+impl Default for Methods {
+    fn default() -> Self {
+        Self::Named(vec![Method::Poll])
+    }
+}
+
+impl Methods {
+    /// The methods to try.
+    #[must_use]
+    pub fn wanted(&self) -> Vec<Method> {
+        match self {
+            Self::All => Method::ALL.to_vec(),
+            Self::Named(methods) => methods.clone(),
+        }
+    }
+}
+
+impl FromStr for Methods {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text.trim() == "all" {
+            return Ok(Self::All);
+        }
+        let mut methods = Vec::new();
+        for name in text.split(',').map(str::trim) {
+            let method = Method::from_name(name).ok_or_else(|| {
+                let nearest = suggest::hint(name, Method::ALL.map(Method::name).into_iter().chain(["all"]));
+                format!("unknown method `{name}`{nearest}; known: poll, wait, stamp, stamp-udf, tap, several with commas, or all")
+            })?;
+            if methods.contains(&method) {
+                return Err(format!("the method `{name}` is given twice"));
+            }
+            methods.push(method);
+        }
+        methods.sort_unstable();
+        Ok(Self::Named(methods))
+    }
+}
+
+impl fmt::Display for Methods {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::All => f.write_str("all"),
+            Self::Named(methods) => f.write_str(
+                &methods
+                    .iter()
+                    .map(|method| method.name())
+                    .collect::<Vec<_>>()
+                    .join(","),
+            ),
+        }
+    }
+}
+
+serde_as_text!(
+    Methods,
+    "description": "Ways of observing, with commas between them, or all",
+    "pattern": "^ *(all|(poll|wait|stamp|stamp-udf|tap)( *, *(poll|wait|stamp|stamp-udf|tap))*) *$",
+    "examples": ["poll", "wait", "stamp", "stamp-udf", "tap", "poll,tap", "all"]
+);
+
+/// What the next write waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pace {
+    /// The next beat of a schedule (open loop: a slow round does not move the next).
+    Every(Span),
+    /// The previous row having been seen on every replica.
+    Visible,
+    /// The previous write's acknowledgement.
+    Ack,
+}
+
+impl FromStr for Pace {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "visible" => Ok(Self::Visible),
+            "ack" => Ok(Self::Ack),
+            _ => {
+                let every = text.strip_prefix("every ").ok_or_else(|| {
+                    format!(
+                        "unknown pace `{text}`{}; known: visible, ack, `every 10ms`",
+                        suggest::hint(text, ["visible", "ack"])
+                    )
+                })?;
+                let span: Span = every
+                    .parse()
+                    .map_err(|error: crate::span::SpanError| error.to_string())?;
+                if span.0.is_zero() {
+                    return Err("`every 0` is no schedule; for writes without a pause use the pace `visible` or `ack`".to_owned());
+                }
+                Ok(Self::Every(span))
+            }
+        }
+    }
+}
+
+impl Pace {
+    /// Reads the paces without a schedule, which has an option of its own.
+    pub(super) fn closed() -> impl TypedValueParser<Value = Self> {
+        PossibleValuesParser::new([
+            PossibleValue::new("visible")
+                .help("The previous row having been seen on every replica"),
+            PossibleValue::new("ack").help("The previous write's acknowledgement"),
+        ])
+        .try_map(|text| text.parse::<Self>())
+    }
+}
+
+impl fmt::Display for Pace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Every(span) => write!(f, "every {span}"),
+            Self::Visible => f.write_str("visible"),
+            Self::Ack => f.write_str("ack"),
+        }
+    }
+}
+
+serde_as_text!(
+    Pace,
+    "description": "When the next row is written: every so often, when the last one was acknowledged (ack), or when it was seen everywhere (visible)",
+    "pattern": "^(ack|visible|every [0-9].*)$",
+    "examples": ["every 10ms", "ack", "visible"]
+);

@@ -1,0 +1,212 @@
+//! What settings of `scale` are written as.
+
+use std::{fmt, str::FromStr};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    engine::Engine,
+    shape::{MOST_REPLICAS, Mode, Shape},
+    suggest,
+};
+
+/// Numbers of replicas: `0..4`, or `0,1,2,4`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Replicas(pub(super) Vec<u32>);
+
+impl Replicas {
+    /// Ascending, each once.
+    #[must_use]
+    pub fn counts(&self) -> &[u32] {
+        &self.0
+    }
+
+    /// The largest.
+    #[must_use]
+    pub fn most(&self) -> u32 {
+        self.0.last().copied().unwrap_or(0)
+    }
+}
+
+impl FromStr for Replicas {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let refuse = || {
+            format!(
+                "`{text}` are no numbers of replicas; write 0..4, or several with commas, up to {MOST_REPLICAS}"
+            )
+        };
+        let number = |text: &str| {
+            let text = text.trim();
+            let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+            digits
+                .then(|| text.parse::<u32>().ok())
+                .flatten()
+                .filter(|number| *number <= MOST_REPLICAS)
+                .ok_or_else(refuse)
+        };
+        let mut counts = Vec::new();
+        for part in text.split(',') {
+            match part.split_once("..") {
+                None => counts.push(number(part)?),
+                Some((low, high)) => {
+                    let (low, high) = (number(low)?, number(high)?);
+                    if low > high {
+                        return Err(format!("`{text}` goes downwards; write {high}..{low}"));
+                    }
+                    counts.extend(low..=high);
+                }
+            }
+        }
+        counts.sort_unstable();
+        counts.dedup();
+        Ok(Self(counts))
+    }
+}
+
+impl fmt::Display for Replicas {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut rest = self.0.as_slice();
+        let mut first = true;
+        while let Some(low) = rest.first() {
+            let run = (0u32..)
+                .zip(rest)
+                .take_while(|(step, count)| low + step == **count)
+                .count();
+            f.write_str(if first { "" } else { "," })?;
+            first = false;
+            match run {
+                1 | 2 => write!(f, "{low}")?,
+                _ => write!(f, "{low}..{}", rest[run - 1])?,
+            }
+            rest = &rest[if run > 2 { run } else { 1 }..];
+        }
+        Ok(())
+    }
+}
+
+serde_as_text!(
+    Replicas,
+    "description": "Numbers of replicas: a range, or several with commas",
+    "pattern": "^[0-9., ]+$",
+    "examples": ["0..2", "0,1,2,4"]
+);
+
+/// How the replicas replicate: `[mariadb/|mysql/]async|semi-sync|chain`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ScaleMode {
+    pub(super) engine: Option<Engine>,
+    pub(super) mode: Mode,
+}
+
+impl ScaleMode {
+    /// How they replicate.
+    #[must_use]
+    pub fn mode(self) -> Mode {
+        self.mode
+    }
+
+    /// The sandbox with so many replicas. Without any it is a primary with its binary
+    /// log on.
+    ///
+    /// # Errors
+    /// When there is no such shape.
+    pub fn shape(self, replicas: u32) -> Result<Shape, String> {
+        let engine = self
+            .engine
+            .map_or_else(String::new, |engine| format!("{}/", engine.name()));
+        let text = if replicas == 0 {
+            format!("{engine}none")
+        } else {
+            format!("{engine}{}:{replicas}", self.mode.name())
+        };
+        text.parse()
+            .map_err(|error: crate::shape::ShapeError| error.to_string())
+    }
+}
+
+impl FromStr for ScaleMode {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        // As a shape without its number.
+        let shape: Shape = format!("{text}:1").parse().map_err(|_| {
+            format!("`{text}` is no way for read replicas to follow a primary{}; there are async, semi-sync and chain, with mariadb/ or mysql/ in front to choose the engine", suggest::hint(text, ["async", "semi-sync", "chain"]))
+        })?;
+        if !matches!(shape.mode(), Mode::Async | Mode::SemiSync | Mode::Chain) {
+            return Err(format!(
+                "`{text}` has no read replicas: every member takes part in every write; there are async, semi-sync and chain"
+            ));
+        }
+        Ok(Self {
+            engine: shape.engine(),
+            mode: shape.mode(),
+        })
+    }
+}
+
+impl fmt::Display for ScaleMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(engine) = self.engine {
+            write!(f, "{}/", engine.name())?;
+        }
+        f.write_str(self.mode.name())
+    }
+}
+
+serde_as_text!(
+    ScaleMode,
+    "description": "How the replicas replicate",
+    "pattern": "^((mariadb|mysql)/)?(async|semi-sync|chain)$",
+    "examples": ["async", "semi-sync", "chain", "mysql/async"]
+);
+
+/// What runs in a block.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum ScalePhase {
+    /// Inserts alone.
+    Insert,
+    /// Selects alone.
+    Select,
+    /// Inserts and selects at once.
+    Mixed,
+    /// Updates alone.
+    Update,
+    /// Updates and selects at once.
+    MixedUpdate,
+}
+
+impl ScalePhase {
+    /// The word for it in rows.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Insert => "insert",
+            Self::Select => "select",
+            Self::Mixed => "mixed",
+            Self::Update => "update",
+            Self::MixedUpdate => "mixed-update",
+        }
+    }
+
+    /// Whether something is written, and whether by updates.
+    #[must_use]
+    pub fn writes(self) -> Option<bool> {
+        match self {
+            Self::Insert | Self::Mixed => Some(false),
+            Self::Update | Self::MixedUpdate => Some(true),
+            Self::Select => None,
+        }
+    }
+
+    /// Whether something is read.
+    #[must_use]
+    pub fn reads(self) -> bool {
+        matches!(self, Self::Select | Self::Mixed | Self::MixedUpdate)
+    }
+}

@@ -1,0 +1,73 @@
+//! What settings are, of whichever measurement: declared once for the command line, plan files and documents.
+
+use std::fmt;
+
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use schemars::JsonSchema;
+use serde::{Serialize, de::DeserializeOwned};
+use toml::{Table, Value};
+
+use super::{PlanError, TargetSettings};
+use crate::target::Target;
+
+/// The settings of a measurement. What nobody gives is `None`, or empty; a doc comment is the help of an option and the
+/// description of a key, in which `{default}` stands for what [`Settings::plan`] fills in.
+pub trait Settings:
+    clap::Args + Serialize + DeserializeOwned + JsonSchema + Clone + Default + PartialEq + fmt::Debug
+{
+    /// The measurement's name: its command, and its section of a plan file.
+    const NAME: &'static str;
+    /// What is carried out.
+    type Plan: Clone + PartialEq + fmt::Debug;
+
+    /// Fills in every default, here and in the target, and checks the whole: what is left here is what `plan.toml` holds.
+    ///
+    /// # Errors
+    /// When settings contradict each other or name what does not exist.
+    fn plan(&mut self, target: &mut TargetSettings)
+    -> Result<(Vec<Target>, Self::Plan), PlanError>;
+
+    /// Workloads by their names or paths, which the command line gives as seen from its folder.
+    fn workloads(&mut self) -> Vec<&mut String> {
+        Vec::new()
+    }
+
+    /// What a run has of which nothing is said.
+    #[must_use]
+    fn defaults() -> Table {
+        let mut settings = Self::default();
+        settings
+            .plan(&mut TargetSettings::default())
+            .ok()
+            .and_then(|_| Table::try_from(&settings).ok())
+            .unwrap_or_default()
+    }
+}
+
+/// A sentence about a setting with its default in the place of `{default}`.
+#[must_use]
+pub fn with_default(about: &str, key: &str, defaults: &Table) -> String {
+    fn words(value: &Value) -> String {
+        match value {
+            Value::String(text) => text.clone(),
+            Value::Boolean(true) => "on".to_owned(),
+            Value::Boolean(false) => "off".to_owned(),
+            Value::Array(all) => all.iter().map(words).collect::<Vec<_>>().join(","),
+            other => other.to_string(),
+        }
+    }
+    match defaults.get(key) {
+        Some(value) => about.replace("{default}", &words(value)),
+        None => about.to_owned(),
+    }
+}
+
+/// Reads `on` and `off`.
+pub(crate) fn on_off() -> impl TypedValueParser<Value = bool> {
+    PossibleValuesParser::new(["on", "off"]).map(|word| word == "on")
+}
+
+/// Whether servers of the user's are measured, and none of a sandbox.
+pub(crate) fn own_servers(targets: &[Target]) -> bool {
+    matches!(targets, [Target::Nodes(_)])
+}

@@ -1,0 +1,483 @@
+//! Plans of all measurements.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::{sandbox::SandboxSpec, span::Span, target::Target};
+
+/// The sections that plans have here.
+const SECTIONS: [Section; 10] = [
+    Section::of::<LagSettings>(),
+    Section::of::<BacklogSettings>(),
+    Section::of::<CalibrateSettings>(),
+    Section::of::<TapSettings>(),
+    Section::of::<LoadingSettings>(),
+    Section::of::<ScaleSettings>(),
+    Section::of::<CostSettings>(),
+    Section::of::<StaleSettings>(),
+    Section::of::<LossSettings>(),
+    Section::of::<ExposureSettings>(),
+];
+
+/// The plan of a text for this measurement.
+fn planned<S: Settings>(text: &str) -> Result<Planned<S>, PlanError> {
+    PlanFile::from_toml(text, &SECTIONS)?.plan_of(text)
+}
+
+/// What a plan is written as, whichever measurement it is for.
+fn written(text: &str) -> Result<String, PlanError> {
+    fn written<S: Settings>(text: &str) -> Result<String, PlanError> {
+        planned::<S>(text).map(|planned| planned.to_toml().unwrap())
+    }
+    match command(text, &SECTIONS)? {
+        "lag" => written::<LagSettings>(text),
+        "backlog" => written::<BacklogSettings>(text),
+        "calibrate" => written::<CalibrateSettings>(text),
+        "tap" => written::<TapSettings>(text),
+        "load" => written::<LoadingSettings>(text),
+        "scale" => written::<ScaleSettings>(text),
+        "cost" => written::<CostSettings>(text),
+        "stale" => written::<StaleSettings>(text),
+        "loss" => written::<LossSettings>(text),
+        _ => written::<ExposureSettings>(text),
+    }
+}
+
+#[test]
+fn the_smallest_plan_has_every_default() {
+    let plan = planned::<LagSettings>("command = 'lag'").unwrap();
+    assert_eq!(
+        plan.targets,
+        [Target::Sandbox(SandboxSpec::of("async:1".parse().unwrap()))]
+    );
+    let lag = plan.plan;
+    assert_eq!(
+        lag.writes,
+        Writes::Rounds {
+            until: Until::Rounds(1000),
+            size: 1000
+        }
+    );
+    assert_eq!(lag.pace, Pace::Every(Span::from_millis(10)));
+    assert!(lag.keep_awake);
+}
+
+#[test]
+fn a_resolved_plan_reads_back_as_itself() {
+    for text in [
+        "command = 'lag'",
+        "command = 'tap'",
+        "command = 'scale'",
+        "command = 'cost'",
+        "command = 'cost'\ntitle = 'x'\n[target]\nserver-options = ['innodb_flush_method=O_DIRECT']\nwait-point = 'after-sync'\n[cost]\nmodes = 'mysql/semi-sync:2, galera'\nthreads = [1, 16]\nfor = '1m'\nlink-delays = ['0', '1ms']\nseed = 9",
+        "command = 'cost'\n[cost]\nmodes = 'async'\nself-test = 7\nsize = '300MB'",
+        "command = 'scale'\n[target]\ncpus-per-server = '0.25'\nwait-point = 'after-sync'\nserver-options = ['replicas:sync_binlog=1']\n[scale]\nmode = 'semi-sync'\nreplicas = '0,1,3'\nsize = '300MB'\nreads = 'all'\nupdates = true",
+        "command = 'scale'\n[scale]\nreplicas = '0..4'\ncheck-prediction = true\nfor = '30s'\nseed = 9",
+        "command = 'tap'\n[tap]\nfor = '60s'\nby = 'table'\nonly = ['shop', 'a.b']\nserver-id = 7",
+        "command = 'loss'",
+        "command = 'loss'\n[target]\nsandbox = ['async:1', 'semi-sync:2', 'galera:3']\n[loss]\ncrash = 'isolated'\ncrashes = 20\ngap = '1s'\nrate = 500",
+        "command = 'exposure'",
+        "command = 'exposure'\n[target]\nprimary = 'mysql://u@a/'\nreplicas = ['mysql://u@b/']\n[exposure]\nfor = '10m'\nlook = '50ms'",
+        "command = 'lag'\n[lag]\nmethod = 'tap, poll'\nwriters = 8",
+        "command = 'lag'\n[lag]\nmethod = 'all'\nfor = '60s'\npace = 'visible'\nsize = 5",
+        "command = 'lag'\ntitle = 'x'\n[target]\nsandbox = 'async:2'\nserver-options = ['sync_binlog=1']\n[lag]\nsizes = '1..9:2'",
+        "command = 'lag'\n[target]\nprimary = 'mysql://u@a/'\nreplicas = ['mysql://u@b/']\n[lag]\nkeep-awake = true",
+        "command = 'lag'\n[target]\nsandbox = ['async:1', 'semi-sync:2', 'work']\nwait-point = 'after-sync'\nlink-delay = '5ms'\nserver-options = ['replica2:sync_binlog=1']",
+        "command = 'lag'\n[target]\nsandbox = ['async:1', 'async:2']\nserver-options = ['replica2:sync_binlog=1', 'sync_binlog=2', 'replica1:sync_binlog=1', 'sync_binlog=2']",
+        "command = 'lag'\n[lag]\nload = ['insert:8@primary', '/x/y.sql:2@replica1']\nrate = [100, 20]",
+        "command = 'lag'\n[lag]\nload = ['insert:8@primary', 'mix:2@primary']\nrate = 100",
+        "command = 'backlog'",
+        "command = 'backlog'\n[backlog]\ngrow = '5s'\nworkers = [1, 4, 1]\nload = ['insert:8@primary', 'mix:2@primary']\nrate = 100\narrivals = 'poisson'",
+        "command = 'lag'\n[lag]\nload = ['insert:8@primary']\nrate = 100\narrivals = 'poisson'\nload-size = '300MB'",
+        "command = 'load'",
+        "command = 'load'\n[load]\nworkload = ['post-insert', 'select']\nthreads = [1, 8]\nrate = 50\narrivals = 'poisson'\nsize = 1000\nkeep-data = true",
+        "command = 'load'\n[target]\nprimary = 'mysql://a/'",
+        "command = 'lag'\n[[target.nodes]]\nname = 'a'\nurl = 'mysql://a/'\n[[target.nodes]]\nname = 'b'\nrole = 'node'\nsource = 'a'\nurl = 'mysql://b/'",
+    ] {
+        let once = written(text).unwrap();
+        assert_eq!(written(&once).unwrap(), once, "{text}");
+    }
+}
+
+#[test]
+fn contradictions_are_refused() {
+    for (lag, want) in [
+        ("size = 1\nsizes = '1'", "exclude"),
+        ("rounds = 1\nfor = '1s'", "exclude"),
+        ("rounds = 0", "at least 1"),
+        ("per-step = 3", "belong to a sweep"),
+        ("sizes = '1'\nrounds = 9", "per-step"),
+        ("size = 0", "smallest is 1"),
+        ("pace = 'every 0s'", "no schedule"),
+        ("timeout = '0s'", "time-out"),
+        ("method = 'poke'", "unknown method"),
+        ("method = 'poll,poll'", "given twice"),
+        ("writers = 0", "from 1 to"),
+        ("writers = 2\nsizes = '1'", "one writer"),
+        ("writers = 2\npace = 'visible'", "one writer"),
+        ("rate = 5", "needs a load"),
+        ("load = ['insert:1@primary']\nrate = 0", "rate of 0"),
+        (
+            "load = ['insert:1@primary']\nrate = [1, 2]",
+            "as many rates",
+        ),
+        ("load = ['insert@primary']", "is no load"),
+    ] {
+        let error = written(&format!("command = 'lag'\n[lag]\n{lag}"))
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains(want), "{lag}: {error}");
+    }
+    for (plan, want) in [
+        ("command = 'lag'\n[calibrate]", "no section [calibrate]"),
+        ("command = 'backlog'\n[backlog]\ngrow = '0s'", "is none"),
+        ("command = 'backlog'\n[backlog]\ntimeout = '0s'", "time-out"),
+        ("command = 'backlog'\n[backlog]\nworkers = [1025]", "1024"),
+        (
+            "command = 'scale'\n[target]\nsandbox = 'async:2'",
+            "starts its own servers",
+        ),
+        (
+            "command = 'scale'\n[scale]\nreplicas = '0..3'\ncheck-prediction = true",
+            "5 numbers of replicas",
+        ),
+        ("command = 'scale'\n[scale]\nthreads = 0", "threads must be"),
+        (
+            "command = 'scale'\n[scale]\nmode = 'galera'",
+            "no read replicas",
+        ),
+        (
+            "command = 'scale'\n[scale]\nfor = '1ms'",
+            "its own beginning",
+        ),
+        ("command = 'scale'\n[scale]\nstarts = 0", "from 1 to 1000"),
+        ("command = 'tap'\n[tap]\nevery = '1ms'", "stretches of"),
+        ("command = 'tap'\n[tap]\nonly = ['.t']", "no schema"),
+        ("command = 'tap'\n[tap]\nrest = '1s'", "100ms at the most"),
+        (
+            "command = 'tap'\n[target]\nsandbox = ['async:1', 'async:2']",
+            "one target",
+        ),
+        ("command = 'load'\n[load]\nthreads = 0", "1 to 1024 threads"),
+        ("command = 'load'\n[load]\nrate = 0", "rate of 0"),
+        (
+            "command = 'load'\n[load]\narrivals = 'poisson'",
+            "add a rate",
+        ),
+        (
+            "command = 'load'\n[load]\nworkload = ['insert', 'insert']",
+            "given twice",
+        ),
+        ("command = 'load'\n[load]\nfor = '0s'", "above 0"),
+        (
+            "command = 'loss'\n[target]\nsandbox = 'none'",
+            "has no replica",
+        ),
+        (
+            "command = 'loss'\n[target]\nsandbox = ['async:1', 'async:0']",
+            "async:0 has no replica",
+        ),
+        (
+            "command = 'loss'\n[target]\nsandbox = 'galera:1'",
+            "has no replica",
+        ),
+        (
+            "command = 'loss'\n[target]\nsandbox = 'work'",
+            "starts and removes itself",
+        ),
+        (
+            "command = 'loss'\n[target]\nprimary = 'mysql://a/'\nreplicas = ['mysql://b/']",
+            "never servers of yours",
+        ),
+        (
+            "command = 'loss'\n[target]\nprimary = 'mysql://a/'",
+            "never servers of yours",
+        ),
+        ("command = 'loss'\n[loss]\ncrashes = 0", "crashes must be"),
+        ("command = 'loss'\n[loss]\ngap = '1s'", "isolated crashes"),
+        ("command = 'loss'\n[loss]\nfor = '1h'", "before a crash"),
+        (
+            "command = 'exposure'\n[target]\nsandbox = ['async:1', 'async:2']",
+            "one target",
+        ),
+        (
+            "command = 'exposure'\n[target]\nsandbox = 'work'\n[exposure]\nwriters = 2",
+            "writes nothing",
+        ),
+        (
+            "command = 'exposure'\n[exposure]\nlook = '1us'",
+            "are asked every",
+        ),
+        (
+            "command = 'calibrate'\n[calibrate]\ndelays = ['0']",
+            "above 0",
+        ),
+        (
+            "command = 'calibrate'\n[calibrate]\ndelays = ['11s']",
+            "10s at the most",
+        ),
+        ("command = 'calibrate'\n[calibrate]\nrepeats = 0", "repeats"),
+        (
+            "command = 'calibrate'\n[target]\nsandbox = 'galera:3'",
+            "async:N only",
+        ),
+        (
+            "command = 'calibrate'\n[target]\nlink-delay = '1ms'",
+            "--delays",
+        ),
+        (
+            "command = 'calibrate'\n[target]\nprimary = 'mysql://a/'\nreplicas = ['mysql://b/']",
+            "a replication link of ours",
+        ),
+    ] {
+        let error = written(plan).unwrap_err().to_string();
+        assert!(error.contains(want), "{plan}: {error}");
+    }
+    for (target, want) in [
+        ("primary = 'mysql://a/'", "without a replica"),
+        ("replicas = ['mysql://a/']", "without its primary"),
+        (
+            "sandbox = 'async:1'\nprimary = 'mysql://a/'\nreplicas = ['mysql://b/']",
+            "either a sandbox",
+        ),
+        ("sandbox = ['async:1', 'async:1']", "given twice"),
+        ("sandbox = []", "empty"),
+        ("sandbox = 'ring:3'", "unknown sandbox shape"),
+        ("sandbox = 'work'\nlink-delay = '1ms'", "sandbox up"),
+        (
+            "nodes = [{ name = 'a', url = 'mysql://a/' }, { name = 'a', url = 'mysql://b/' }]",
+            "two servers are called",
+        ),
+        (
+            "nodes = [{ name = 'a', url = 'mysql://a/' }, { name = 'b', url = 'mysql://a/' }]",
+            "the same address",
+        ),
+        (
+            "nodes = [{ name = 'a', url = 'mysql://a/' }, { name = 'b', source = 'c', url = 'mysql://b/' }]",
+            "no other server",
+        ),
+    ] {
+        let error = written(&format!("command = 'lag'\n[target]\n{target}"))
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains(want), "{target}: {error}");
+    }
+}
+
+#[test]
+fn functions_and_engines_belong_to_sandboxes_that_are_started() {
+    let plan = planned::<LagSettings>("command = 'lag'\n[target]\nsandbox = ['async:1', 'galera:3']\nudf = true\nfederated = true").unwrap();
+    let all = plan
+        .targets
+        .iter()
+        .all(|target| matches!(target, Target::Sandbox(spec) if spec.udf && spec.federated));
+    assert!(all && plan.target.udf, "{:?}", plan.targets);
+    for target in [
+        "sandbox = 'work'",
+        "primary = 'mysql://a/'\nreplicas = ['mysql://b/']",
+    ] {
+        assert!(
+            written(&format!("command = 'lag'\n[target]\n{target}\nudf = true")).is_err(),
+            "{target}"
+        );
+    }
+}
+
+#[test]
+fn both_wait_points_are_crashed_unless_one_is_chosen() {
+    let labels = |text: &str| {
+        let plan = planned::<LossSettings>(text).unwrap();
+        plan.plan
+            .cases(&plan.targets)
+            .into_iter()
+            .map(|case| case.label)
+            .collect::<Vec<_>>()
+    };
+    let both = labels("command = 'loss'\n[target]\nsandbox = ['async:1', 'mysql/semi-sync:1']");
+    assert_eq!(
+        both,
+        [
+            "async:1",
+            "mysql/semi-sync:1 after-commit",
+            "mysql/semi-sync:1 after-sync"
+        ]
+    );
+    let one =
+        labels("command = 'loss'\n[target]\nsandbox = 'semi-sync:1'\nwait-point = 'after-sync'");
+    assert_eq!(one, ["semi-sync:1 after-sync"]);
+}
+
+#[test]
+fn an_isolated_crash_has_a_link_to_cut() {
+    let plan = planned::<LossSettings>("command = 'loss'\n[loss]\ncrash = 'isolated'").unwrap();
+    assert!(
+        matches!(plan.targets.as_slice(), [Target::Sandbox(spec)] if spec.link.is_some()),
+        "{:?}",
+        plan.targets
+    );
+}
+
+#[test]
+fn an_unknown_key_is_named_with_its_line() {
+    let error = written("command = 'lag'\n\n[lag]\nround = 5\n")
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("line 4") && error.contains("round"),
+        "{error}"
+    );
+}
+
+#[test]
+fn what_was_meant_is_said() {
+    for (text, want) in [
+        ("command = 'lga'", "did you mean `lag`?"),
+        (
+            "command = 'lag'\n[lag]\nrouns = 5",
+            "did you mean `rounds`?",
+        ),
+        (
+            "command = 'lag'\n[lag]\nwarm_up = 5",
+            "did you mean `warm-up`?",
+        ),
+        (
+            "command = 'lag'\nrounds = 5",
+            "`rounds` is a key of [lag] and [calibrate]",
+        ),
+        (
+            "command = 'lag'\n[lag]\nmethod = 'pol'",
+            "did you mean `poll`?",
+        ),
+        (
+            "command = 'lag'\n[lag]\npace = 'visibel'",
+            "did you mean `visible`?",
+        ),
+        (
+            "command = 'lag'\n[target]\nsandbox = 'semisync:1'",
+            "did you mean `semi-sync`?",
+        ),
+        (
+            "command = 'lag'\n[target]\nwait-point = 'after-commmit'",
+            "did you mean `after-commit`?",
+        ),
+        (
+            "command = 'cost'\n[cost]\nmodes = 'none,galrea'",
+            "did you mean `galera`?",
+        ),
+        (
+            "command = 'cost'\n[cost]\ndurability = 'strikt'",
+            "did you mean `strict`?",
+        ),
+        (
+            "command = 'scale'\n[scale]\nmode = 'asinc'",
+            "did you mean `async`?",
+        ),
+        (
+            "command = 'stale'\n[stale]\nsync-reads = 'befor'",
+            "did you mean `before`?",
+        ),
+    ] {
+        let error = written(text).unwrap_err().to_string();
+        assert!(error.contains(want), "{text}: {error}");
+    }
+}
+
+#[test]
+fn minutes_for_milliseconds_are_noticed_with_their_line() {
+    for (text, wants) in [
+        (
+            "command = 'lag'\n[lag]\npace = 'every 10m'",
+            ["line 3, column 1", "did you mean 10ms?"],
+        ),
+        (
+            "command = 'lag'\n\n[target]\nlink-delay = '5m'",
+            ["line 4, column 1", "did you mean 5ms?"],
+        ),
+        (
+            "command = 'calibrate'\n[calibrate]\ndelays = ['1ms', '2m']",
+            ["line 3, column 1", "did you mean 2ms?"],
+        ),
+        (
+            "command = 'cost'\n[cost]\nblock = '11m'",
+            ["line 3", "did you mean 11ms?"],
+        ),
+        (
+            "command = 'lag'\n[lag]\nrounds = 0",
+            ["line 3, column 1: rounds = 0", "at least 1"],
+        ),
+        (
+            "command = 'lag'\n[lag]\nrounds = 5\nfor = '2s'",
+            ["line 3", "exclude"],
+        ),
+    ] {
+        let error = written(text).unwrap_err().to_string();
+        for want in wants {
+            assert!(error.contains(want), "{text}: {error}");
+        }
+    }
+}
+
+#[test]
+fn a_password_in_a_plan_is_refused() {
+    let error = written("command = 'lag'\n[target]\nprimary = 'mysql://u:pw@a/'")
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("line 3") && error.contains("must not hold a URL with a password"),
+        "{error}"
+    );
+    assert!(!error.contains("pw"), "{error}");
+}
+
+proptest! {
+    #[test]
+    fn no_file_panics(text in "\\PC{0,120}") {
+        let _ = written(&text);
+        let _ = written(&format!("command = 'lag'\n[lag]\n{text}"));
+    }
+}
+
+#[test]
+fn a_part_is_not_longer_than_the_whole() {
+    let said = |text: &str| written(text).map(|_| ()).map_err(|error| error.to_string());
+    let target = "[target]\nprimary = 'mysql://a/'\nreplicas = ['mysql://b/']\n";
+    for (plan, key) in [
+        (
+            "command = 'tap'\n[tap]\nevery = '10m'\nfor = '5s'",
+            "every = 600s is longer than for = 5s",
+        ),
+        (
+            "command = 'tap'\n[tap]\nfloor = '10m'\nfor = '5s'",
+            "floor = 600s is longer than for = 5s",
+        ),
+        (
+            "command = 'cost'\n[cost]\nblock = '10m'",
+            "block = 600s is longer than for = 30s",
+        ),
+        (
+            "command = 'load'\n[load]\nramp = '10m'\nfor = '5s'",
+            "ramp = 600s is longer than for = 5s",
+        ),
+        (
+            "command = 'scale'\n[scale]\nwarm-up = '10m'",
+            "did you mean 10ms",
+        ),
+    ] {
+        let error = said(plan).unwrap_err();
+        assert!(error.contains(key), "{plan}: {error}");
+    }
+    let exposure = format!("command = 'exposure'\n{target}[exposure]\nevery = '10m'\nfor = '5s'");
+    assert!(
+        said(&exposure)
+            .unwrap_err()
+            .contains("every = 600s is longer than for = 5s")
+    );
+    // Defaults that a short run's plan.toml spells out.
+    for plan in [
+        "command = 'tap'\n[tap]\nfloor = '5s'\nevery = '1s'\nfor = '2s'",
+        "command = 'load'\n[load]\nramp = '2s'\nfor = '1s'",
+    ] {
+        said(plan).unwrap();
+    }
+    said("command = 'tap'\n[tap]\nevery = '10m'").unwrap();
+}

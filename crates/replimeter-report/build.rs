@@ -1,0 +1,16 @@
+//! Takes the script that draws charts out of the crate `plotly`, so that neither its code nor its
+//! scripts for formulas get into the program.
+
+use std::{env, error::Error, fs, path::Path};
+
+fn main() -> Result<(), Box<dyn Error>> {
+    println!("cargo::rerun-if-changed=build.rs");
+    let sources = plotly::Plot::offline_js_sources();
+    let end = "</script>";
+    let length = sources.find(end).ok_or("the crate plotly has no script")? + end.len();
+    fs::write(
+        Path::new(&env::var("OUT_DIR")?).join("plotly.html"),
+        &sources[..length],
+    )?;
+    Ok(())
+}

@@ -1,0 +1,270 @@
+//! The page of a report: its head, warnings, blocks and charts, and the environment of the manifest.
+
+use std::collections::BTreeMap;
+
+use minijinja::{AutoEscape, Environment, Value, context, value::Serde};
+use replimeter_model::manifest::{Manifest, NOTABLE};
+use serde::Serialize;
+
+use super::{HtmlError, plotly, topology};
+use crate::{
+    chart::Chart,
+    drawing,
+    figures::time,
+    report::{Block, Cell, Column, Content, Report, Table},
+    terminal,
+};
+
+const TEMPLATE: &str = include_str!("page.html");
+const STYLE: &str = include_str!("page.css");
+const SCRIPT: &str = include_str!("page.js");
+/// Plotly's script in its element; the build script takes it out of the crate.
+const PLOTLY: &str = include_str!(concat!(env!("OUT_DIR"), "/plotly.html"));
+
+/// A server as the page shows it.
+#[derive(Serialize)]
+struct Server {
+    shape: String,
+    name: String,
+    address: String,
+    version: String,
+    tls: String,
+    notable: Vec<(String, String)>,
+    variables: BTreeMap<String, String>,
+    replication: BTreeMap<String, String>,
+    command_line: String,
+}
+
+fn servers(manifest: &Manifest) -> Vec<Server> {
+    let servers = manifest.servers.iter().map(|server| {
+        // Every MariaDB has the variables of a cluster; they matter where it is in one.
+        let cluster = server.cluster().map(|(mode, _)| mode);
+        let matters = |name: &&&str| match () {
+            () if name.starts_with("wsrep_") => cluster == Some("galera"),
+            () if name.starts_with("group_replication_") => cluster == Some("group"),
+            () => true,
+        };
+        let notable = NOTABLE
+            .iter()
+            .filter(matters)
+            .filter_map(|name| Some(((*name).to_owned(), server.variables.get(*name)?.clone())));
+        let sandbox = manifest
+            .sandboxes
+            .iter()
+            .find(|sandbox| sandbox.shape == server.shape);
+        let command = sandbox.and_then(|sandbox| sandbox.command_lines.get(&server.name));
+        Server {
+            shape: server.shape.clone(),
+            name: server.name.clone(),
+            address: server.address.clone(),
+            version: server.version.clone(),
+            tls: server.tls.clone(),
+            notable: notable.collect(),
+            variables: server.variables.clone(),
+            replication: server.replication.clone(),
+            command_line: command.map(|words| words.join(" ")).unwrap_or_default(),
+        }
+    });
+    servers.collect()
+}
+
+/// A table as the template takes it.
+fn table(of: &Table) -> Value {
+    let columns = of.columns.iter().map(|column| {
+        context! { heading => column.heading.as_str(), words => column.words }
+    });
+    let cell = |(column, cell): (&Column, &Cell)| {
+        let words = column.words;
+        match cell {
+            Cell::Missing(why) => context! { text => cell.shown(), words, why => *why },
+            Cell::Link { text, href } => context! { text, words, href },
+            Cell::Long(text) => context! { text, words, long => true },
+            _ => context! { text => cell.shown(), words },
+        }
+    };
+    let rows = of.rows.iter().map(|row| {
+        let cells = of.columns.iter().zip(row).map(cell);
+        cells.collect::<Vec<Value>>()
+    });
+    context! { columns => columns.collect::<Vec<Value>>(), rows => rows.collect::<Vec<_>>() }
+}
+
+/// A block as the template takes it.
+fn section(block: &Block) -> Value {
+    let content = match &block.content {
+        Content::Table(of) => context! { table => table(of) },
+        Content::List(list) => context! { list },
+        Content::Advice(_, all) => {
+            let all = all
+                .iter()
+                .map(|(message, hint)| format!("{message} → {hint}"));
+            context! { list => all.collect::<Vec<_>>() }
+        }
+        Content::Verbatim(text) => context! { text },
+        Content::Bars(bins) => context! { text => drawing::bars(bins) },
+        Content::Timelines(lines) => context! { text => drawing::timelines(lines) },
+        Content::Columns(tables) => {
+            let tables = tables
+                .iter()
+                .map(|(heading, of)| context! { heading, table => table(of) });
+            context! { columns => tables.collect::<Vec<Value>>() }
+        }
+    };
+    let Block {
+        id,
+        title,
+        notes,
+        after_charts,
+        collapsed,
+        ..
+    } = block;
+    context! { id, title, notes, after_charts, collapsed, ..content }
+}
+
+/// The page of a report.
+///
+/// # Errors
+/// When the template refuses.
+pub fn page(
+    report: &Report,
+    mut charts: Vec<Chart>,
+    manifest: &Manifest,
+    plan: &str,
+) -> Result<String, HtmlError> {
+    let mut environment = Environment::new();
+    environment.set_auto_escape_callback(|_| AutoEscape::Html);
+    environment.add_template("page", TEMPLATE)?;
+    charts.retain(|chart| !chart.series.is_empty());
+    let figures = charts.iter().map(plotly::figure);
+    let data = serde_json::to_string(&figures.collect::<Vec<_>>());
+    // "<" inside the data must not end the script element that carries it.
+    let data = data.unwrap_or_default().replace('<', "\\u003c");
+    let sandboxes = manifest.sandboxes.iter().map(|sandbox| {
+        context! { record => Value::from(Serde(sandbox)), start => time(sandbox.start_us) }
+    });
+    let charts = charts.iter().map(|chart| {
+        let table = table(&chart.table);
+        context! { id => chart.id, title => chart.title, note => chart.note.as_str(), table }
+    });
+    let memory = manifest.machine.memory_bytes as f64 / f64::from(1 << 30);
+    Ok(environment.get_template("page")?.render(context! {
+        report => context! {
+            command => report.command,
+            answer => &report.answer,
+            error => &report.error,
+            started_at => &report.started_at,
+            warnings => Value::from(Serde(&report.warnings)),
+        },
+        heading => report.heading(),
+        shape => &report.shape,
+        facts => &report.facts,
+        extent => &report.extent,
+        blocks => report.blocks_for(true).map(section).collect::<Vec<Value>>(),
+        how => &report.how,
+        several => report.several,
+        manifest => Value::from(Serde(manifest)),
+        plan,
+        charts => charts.collect::<Vec<Value>>(),
+        data,
+        style => STYLE,
+        script => SCRIPT,
+        plotly => PLOTLY,
+        drawings => Value::from(Serde(topology::drawings(manifest))),
+        servers => Value::from(Serde(servers(manifest))),
+        memory_gib => format!("{memory:.1}"),
+        sandboxes => sandboxes.collect::<Vec<Value>>(),
+        text_report => terminal::render(report),
+    })?)
+}
+
+#[cfg(test)]
+mod tests {
+    use replimeter_model::{load::LoadDocument, manifest::ServerRecord, scale::ScaleDocument};
+
+    use super::*;
+    use crate::{charts, compare, cost, loading, reproduce, scale};
+
+    #[test]
+    fn a_page_has_its_sections_and_charts() {
+        let document = cost::example();
+        let charts = charts::cost::charts(&document);
+        let price_list = page(&cost::report(&document), charts, &Manifest::default(), "").unwrap();
+        for wanted in [
+            "id=\"prices\"",
+            "semi-sync after-sync at 1 thread",
+            "Step by step",
+            "id=\"throughput\"",
+            "id=\"processor\"",
+        ] {
+            assert!(price_list.contains(wanted), "`{wanted}` is missing");
+        }
+        assert!(
+            !price_list.contains("id=\"distance\""),
+            "there are no links"
+        );
+        let document = scale::tests::example();
+        let charts = charts::scale::charts(&document);
+        let scaling = page(&scale::report(&document), charts, &Manifest::default(), "").unwrap();
+        for wanted in [
+            "id=\"throughput\"",
+            "id=\"percent\"",
+            "id=\"processors\"",
+            "id=\"law\"",
+            "insert while selecting",
+            "OUTSIDE",
+        ] {
+            assert!(scaling.contains(wanted), "`{wanted}` is missing");
+        }
+    }
+
+    #[test]
+    fn a_run_without_figures_has_a_page() {
+        let document = ScaleDocument::default();
+        let charts = charts::scale::charts(&document);
+        page(&scale::report(&document), charts, &Manifest::default(), "").unwrap();
+    }
+
+    #[test]
+    fn a_page_shows_the_servers_of_the_manifest() {
+        let manifest = Manifest {
+            servers: vec![ServerRecord {
+                name: "primary".to_owned(),
+                ..ServerRecord::default()
+            }],
+            ..Manifest::default()
+        };
+        let report = loading::report(&LoadDocument::default());
+        let page = page(&report, Vec::new(), &manifest, "command = 'load'").unwrap();
+        assert!(page.contains("<h3>primary"), "{page}");
+    }
+
+    #[test]
+    fn hostile_names_are_inert() {
+        let document = compare::tests::example();
+        let report = compare::report(&document);
+        let charts = charts::compare::charts(&document);
+        let page = page(&report, charts, &Manifest::default(), "a = 1").unwrap();
+        assert!(!page.contains("· <script>") && page.contains("&lt;script&gt;"));
+        assert!(
+            page.contains("By how much B differs from A")
+                && page.contains("The times of both sides")
+        );
+    }
+
+    #[test]
+    fn published_tables_are_beside_ours() {
+        let document = reproduce::tests::example();
+        let report = reproduce::report(&document);
+        let charts = charts::reproduce::charts(&document);
+        let page = page(&report, charts, &Manifest::default(), "").unwrap();
+        for wanted in [
+            "Published",
+            "7451.26 (969.24)",
+            "galera is missing",
+            "id=\"verdicts\"",
+            "The price &lt;b&gt;",
+        ] {
+            assert!(page.contains(wanted), "`{wanted}` is missing");
+        }
+    }
+}

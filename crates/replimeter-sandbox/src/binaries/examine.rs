@@ -1,0 +1,312 @@
+//! Looking at one program: whether it is a server that runs here, and which.
+
+use std::{
+    fs,
+    io::Read,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::mpsc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use replimeter_model::engine::Engine;
+
+use super::{
+    Install, Origin, Surroundings, Unusable,
+    folders::{own_libraries, plugins, tools},
+};
+use crate::{
+    abilities::{Abilities, Files},
+    process,
+    user::SystemUser,
+};
+
+/// How long a server may take to say its version.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+impl Install {
+    /// Looks at one program and asks it who it is.
+    pub(crate) fn examine(
+        program: &Path,
+        origin: Origin,
+        path: &[PathBuf],
+    ) -> Result<Self, Unusable> {
+        let refuse = |(cause, hint): (String, &str)| Unusable {
+            path: program.to_owned(),
+            cause,
+            hint: hint.to_owned(),
+        };
+        let user = SystemUser::choose();
+        check_reach(program, &user).map_err(refuse)?;
+        check_kind(program).map_err(|cause| {
+            refuse((
+                cause,
+                "install a server that is built for this machine, or run `make servers`",
+            ))
+        })?;
+        let base = program
+            .parent()
+            .and_then(Path::parent)
+            .unwrap_or(Path::new("/"))
+            .to_owned();
+        let share = share(&base).map_err(refuse)?;
+        let root = if base.ends_with("usr") {
+            base.parent().unwrap_or(&base)
+        } else {
+            &base
+        };
+        let surroundings = Surroundings::of(root, &base, path);
+        let (engine, version) = identity(program, &surroundings, &user).map_err(refuse)?;
+        let plugins = plugins(&base);
+        let abilities = Abilities::of(&Files {
+            engine,
+            version: &version,
+            base: &base,
+            root,
+            plugins: plugins.as_deref(),
+            tools: &surroundings.tools,
+        });
+        Ok(Self {
+            engine,
+            version,
+            program: program.to_owned(),
+            share,
+            plugins,
+            origin,
+            abilities,
+            surroundings,
+            base,
+        })
+    }
+}
+
+impl Surroundings {
+    fn of(root: &Path, base: &Path, path: &[PathBuf]) -> Self {
+        let (loader, libraries) = if root == Path::new("/") {
+            (None, None)
+        } else {
+            own_libraries(root)
+        };
+        let tools = tools(root, base, loader.is_some(), path);
+        Self {
+            loader,
+            libraries,
+            tools,
+        }
+    }
+}
+
+/// Why a program cannot be used, and what to try.
+type Refusal = (String, &'static str);
+
+/// Whether the user as whom servers run can enter its folders.
+fn check_reach(program: &Path, user: &SystemUser) -> Result<(), Refusal> {
+    let Some(folder) = user.blocked_at(program) else {
+        return Ok(());
+    };
+    let cause = format!(
+        "the folder {} cannot be entered by the system user `{}`, as whom servers run",
+        folder.display(),
+        user.name
+    );
+    Err((
+        cause,
+        "let every user enter the folder (chmod o+x), or put the server somewhere else",
+    ))
+}
+
+/// The folder of messages and character sets.
+fn share(base: &Path) -> Result<PathBuf, Refusal> {
+    ["share/mysql", "share/mariadb", "share"]
+        .into_iter()
+        .map(|share| base.join(share))
+        .find(|share| share.join("english").is_dir() || share.join("charsets").is_dir())
+        .ok_or_else(|| {
+            let cause = format!(
+                "its messages and character sets are not in {}",
+                base.join("share").display()
+            );
+            (
+                cause,
+                "install or unpack the server whole, with its folder share/",
+            )
+        })
+}
+
+/// Which engine a program is, and of which version, by its own word.
+fn identity(
+    program: &Path,
+    surroundings: &Surroundings,
+    user: &SystemUser,
+) -> Result<(Engine, String), Refusal> {
+    let question = || {
+        let mut command = surroundings.command(program);
+        command
+            .args(["--no-defaults", "--version"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        command
+    };
+    let text = ask(question, user).map_err(|cause| {
+        let hint = if cause.contains("shared librar") || cause.contains("GLIBC") {
+            "install the library that it names with the system's package manager, or run `make servers`, which fetches a \
+             server with the libraries it needs"
+        } else {
+            "run it by hand with --no-defaults --version; `make servers` fetches a server that runs here"
+        };
+        (cause, hint)
+    })?;
+    stated(&text).ok_or_else(|| {
+        let cause = format!(
+            "it does not answer --version as MariaDB or MySQL do, but: {}",
+            short(&text)
+        );
+        (
+            cause,
+            "is it a wrapper? name the folder of the server itself with --servers DIR",
+        )
+    })
+}
+
+/// Whether the system could execute the file at all. Asked beforehand because
+/// the C library hands a file it does not know to the shell.
+fn check_kind(program: &Path) -> Result<(), String> {
+    let mut head = [0u8; 20];
+    let mut file = fs::File::open(program).map_err(|error| error.to_string())?;
+    let script = |head: &[u8]| head.starts_with(b"#!");
+    match file.read_exact(&mut head) {
+        Err(_) if !script(&head) => {
+            return Err("it is no program, but a file of a few bytes".to_owned());
+        }
+        _ if script(&head) => return Ok(()),
+        _ if !head.starts_with(b"\x7fELF") => {
+            return Err("it is no program for this system".to_owned());
+        }
+        _ => {}
+    }
+    let machine = if head[5] == 2 {
+        u16::from_be_bytes([head[18], head[19]])
+    } else {
+        u16::from_le_bytes([head[18], head[19]])
+    };
+    // The numbers of the ELF specification.
+    let known = [
+        (3, "x86"),
+        (62, "x86_64"),
+        (40, "arm"),
+        (183, "aarch64"),
+        (21, "powerpc64"),
+        (22, "s390x"),
+        (243, "riscv64"),
+    ];
+    let ours = std::env::consts::ARCH;
+    match known.iter().find(|(number, _)| *number == machine) {
+        Some((_, built_for)) if *built_for != ours => Err(format!(
+            "it is built for {built_for}, and this machine is {ours}"
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Runs a short command and returns its standard output, or why there is none.
+fn ask(command: impl Fn() -> Command, user: &SystemUser) -> Result<String, String> {
+    let mut attempts = 0;
+    let mut child = loop {
+        match process::spawn(command(), user, None) {
+            Ok(child) => break child,
+            // A process that another thread is just forking has our files open for a
+            // moment; one that was unpacked just now may be among them.
+            Err(error)
+                if error.kind() == std::io::ErrorKind::ExecutableFileBusy && attempts < 50 =>
+            {
+                attempts += 1;
+                thread::sleep(Duration::from_millis(10));
+            }
+            Err(error) => return Err(format!("it cannot be started: {error}")),
+        }
+    };
+    let (out, err) = (listen(child.stdout.take()), listen(child.stderr.take()));
+    let status = match wait(&mut child) {
+        Some(status) => status,
+        None => {
+            let _ = child.kill();
+            let _ = child.wait();
+            return Err(format!(
+                "it did not answer --version within {} s",
+                PATIENCE.as_secs()
+            ));
+        }
+    };
+    // A child of its own may hold the pipes open.
+    let heard = |channel: mpsc::Receiver<String>| {
+        channel
+            .recv_timeout(Duration::from_secs(1))
+            .unwrap_or_default()
+    };
+    let (out, err) = (heard(out), heard(err));
+    if status.success() {
+        return Ok(out);
+    }
+    let complaint = err.lines().rev().find(|line| !line.trim().is_empty());
+    Err(match complaint {
+        Some(line) => format!(
+            "it does not run ({}): {}",
+            process::describe(status),
+            short(line)
+        ),
+        None => format!("it does not run ({})", process::describe(status)),
+    })
+}
+
+/// Reads the beginning of an output in the background.
+fn listen(pipe: Option<impl Read + Send + 'static>) -> mpsc::Receiver<String> {
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || {
+        let mut bytes = Vec::new();
+        if let Some(pipe) = pipe {
+            let _ = pipe.take(64 * 1024).read_to_end(&mut bytes);
+        }
+        let _ = sender.send(String::from_utf8_lossy(&bytes).into_owned());
+    });
+    receiver
+}
+
+fn wait(child: &mut Child) -> Option<std::process::ExitStatus> {
+    let began = Instant::now();
+    while began.elapsed() < PATIENCE {
+        if let Ok(Some(status)) = child.try_wait() {
+            return Some(status);
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+    None
+}
+
+/// A line of an error message.
+fn short(text: &str) -> String {
+    text.trim()
+        .lines()
+        .next()
+        .unwrap_or_default()
+        .chars()
+        .take(300)
+        .collect()
+}
+
+/// Engine and number from the answer to `--version`.
+pub(super) fn stated(text: &str) -> Option<(Engine, String)> {
+    let (_, rest) = text.split_once(" Ver ")?;
+    let number: String = rest
+        .trim_start()
+        .chars()
+        .take_while(|byte| byte.is_ascii_digit() || *byte == '.')
+        .collect();
+    let engine = if rest.contains("MariaDB") {
+        Engine::MariaDb
+    } else {
+        Engine::MySql
+    };
+    (!number.is_empty()).then_some((engine, number))
+}

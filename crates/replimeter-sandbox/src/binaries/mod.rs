@@ -1,0 +1,313 @@
+//! Finding server binaries and what belongs to them.
+
+mod examine;
+mod folders;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    cmp::Reverse,
+    collections::BTreeSet,
+    ffi::OsString,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use replimeter_model::engine::Engine;
+
+use crate::{
+    abilities::{Abilities, Ability, version_numbers},
+    error::SandboxError,
+    process,
+};
+use folders::{USUAL, folders, programs};
+
+pub(crate) use folders::programs_of;
+
+/// Where to look.
+#[derive(Clone, Debug, Default)]
+pub struct Search {
+    /// The one folder the user named; nothing else is looked at then.
+    pub servers: Option<PathBuf>,
+    /// The folders of `PATH`.
+    pub path: Vec<PathBuf>,
+    /// The folder that `make servers` unpacks into.
+    pub private: PathBuf,
+    /// Where the library of our functions may be; the first that is there counts.
+    pub udf: Vec<PathBuf>,
+}
+
+/// In which way a server was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// In the folder that the user named.
+    Named,
+    /// On PATH or in a usual folder.
+    System,
+    /// In the private folder.
+    Private,
+}
+
+impl Origin {
+    /// The word for it in lists.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Named => "named",
+            Self::System => "system",
+            Self::Private => "private",
+        }
+    }
+}
+
+/// A server's binary and the folders that belong to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Install {
+    /// Which engine it is, by its own word.
+    pub engine: Engine,
+    /// The version number it states.
+    pub version: String,
+    /// The binary, links resolved.
+    pub program: PathBuf,
+    /// `--basedir`.
+    pub base: PathBuf,
+    /// Messages, character sets and bootstrap SQL.
+    pub share: PathBuf,
+    /// `--plugin-dir`, when found.
+    pub plugins: Option<PathBuf>,
+    /// In which way it was found.
+    pub origin: Origin,
+    /// What it can do.
+    pub abilities: Abilities,
+    /// What it needs to run.
+    surroundings: Surroundings,
+}
+
+/// What a server's binary needs around it to run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Surroundings {
+    /// The dynamic loader that came with an unpacked server, when it needs a
+    /// newer C library than the system's.
+    loader: Option<PathBuf>,
+    /// Libraries that came with an unpacked server.
+    libraries: Option<PathBuf>,
+    /// Where its scripts look for programs: its own folders, then the user's PATH.
+    tools: Vec<PathBuf>,
+}
+
+/// Something that looks like a server and cannot be used as one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unusable {
+    /// The program, or the entry of the private folder.
+    pub path: PathBuf,
+    /// Why not.
+    pub cause: String,
+    /// What to try.
+    pub hint: String,
+}
+
+/// Everything that was found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Survey {
+    /// Servers, the best first: MariaDB before MySQL, then the newest first.
+    pub installs: Vec<Install>,
+    /// What had to be passed over.
+    pub unusable: Vec<Unusable>,
+}
+
+impl Surroundings {
+    fn command(&self, program: &Path) -> Command {
+        let mut command = match (&self.loader, &self.libraries) {
+            (Some(loader), Some(libraries)) => {
+                let mut command = process::command(loader);
+                command.arg("--library-path").arg(libraries).arg(program);
+                command
+            }
+            _ => process::command(program),
+        };
+        command.envs(self.environment());
+        command
+    }
+
+    /// PATH for the scripts that a server starts (`wsrep_sst_rsync`, which starts
+    /// `rsync` and `lsof`), and the folder of the libraries that came with an
+    /// unpacked server and its tools.
+    fn environment(&self) -> Vec<(String, OsString)> {
+        let mut environment = Vec::new();
+        // A folder with a colon in its name cannot be in PATH at all.
+        if let Ok(path) = std::env::join_paths(&self.tools) {
+            environment.push(("PATH".to_owned(), path));
+        }
+        if let (None, Some(libraries)) = (&self.loader, &self.libraries) {
+            environment.push((
+                "LD_LIBRARY_PATH".to_owned(),
+                libraries.clone().into_os_string(),
+            ));
+        }
+        environment
+    }
+}
+
+impl Install {
+    /// A command that runs the binary, by its own loader when it has one, in a clean
+    /// environment in which it finds its libraries and scripts.
+    #[must_use]
+    pub fn command(&self) -> Command {
+        self.surroundings.command(&self.program)
+    }
+
+    /// A command that runs another program of the same installation.
+    pub(crate) fn client(&self, program: &Path) -> Command {
+        self.surroundings.command(program)
+    }
+
+    /// The variables that [`Install::command`] sets, for the server's other
+    /// programs.
+    #[must_use]
+    pub fn environment(&self) -> Vec<(String, OsString)> {
+        self.surroundings.environment()
+    }
+
+    /// Every server found, the best first: MariaDB before MySQL, then the newest
+    /// first. What cannot be used is passed over; [`Install::survey`] names it.
+    #[must_use]
+    pub fn all(search: &Search) -> Vec<Self> {
+        Self::survey(search).installs
+    }
+
+    /// Every server found, and everything that looks like one and cannot be used.
+    #[must_use]
+    pub fn survey(search: &Search) -> Survey {
+        let mut survey = Survey::default();
+        let mut seen = BTreeSet::new();
+        for (folder, origin) in folders(search, &mut survey.unusable) {
+            for program in programs(&folder) {
+                if seen.insert(program.clone()) {
+                    match Self::examine(&program, origin, &search.path) {
+                        Ok(install) => survey.installs.push(install),
+                        Err(unusable) => survey.unusable.push(unusable),
+                    }
+                }
+            }
+        }
+        // Stable: of two equal ones the system's comes first.
+        survey.installs.sort_by_key(|install| {
+            (
+                install.engine != Engine::MariaDb,
+                Reverse(version_numbers(&install.version)),
+            )
+        });
+        survey
+    }
+
+    /// The best server of the engine (of any when `None`).
+    ///
+    /// # Errors
+    /// When there is none: where it was looked for, and what could not be used.
+    pub fn find(search: &Search, engine: Option<Engine>) -> Result<Self, SandboxError> {
+        // Every server can do this.
+        Self::pick(search, engine, None, Ability::Async)
+    }
+
+    /// The first server found that is of the engine, has a version that begins so, and
+    /// has the ability.
+    ///
+    /// # Errors
+    /// When there is none: where it was looked for, what was found, or what to install.
+    pub(crate) fn pick(
+        search: &Search,
+        engine: Option<Engine>,
+        version: Option<&str>,
+        ability: Ability,
+    ) -> Result<Self, SandboxError> {
+        let survey = Self::survey(search);
+        let of_engine = || {
+            survey
+                .installs
+                .iter()
+                .filter(|install| engine.is_none_or(|engine| install.engine == engine))
+        };
+        let mut fitting = of_engine()
+            .filter(|install| version.is_none_or(|version| is_version(&install.version, version)));
+        let Some(first) = fitting.clone().next() else {
+            return Err(match version {
+                None => survey.none(search, engine),
+                Some(version) => {
+                    let known: Vec<String> = survey
+                        .installs
+                        .iter()
+                        .map(|install| format!("{} {}", install.engine.product(), install.version))
+                        .collect();
+                    SandboxError::Impossible {
+                        what: format!(
+                            "no server for the replicas: `{version}` is neither a folder nor a version of {} that was found",
+                            engine.map_or("a server", Engine::product)
+                        ),
+                        hint: format!(
+                            "found: {}; `replimeter servers` lists them, `replimeter servers add` adds one",
+                            known.join(", ")
+                        ),
+                    }
+                }
+            });
+        };
+        if let Some(able) = fitting.find(|install| install.abilities.has(ability)) {
+            return Ok(able.clone());
+        }
+        let lacking = first.abilities.require(ability).err();
+        let hint = lacking.map_or_else(String::new, |missing| missing.hint);
+        Err(SandboxError::Impossible {
+            what: format!(
+                "{} {} ({}) has no {}",
+                first.engine.product(),
+                first.version,
+                first.program.display(),
+                ability.name()
+            ),
+            hint,
+        })
+    }
+}
+
+/// Whether a version is the one named, or one of that series: 10.11 is not 10.1.
+fn is_version(version: &str, wanted: &str) -> bool {
+    version
+        .strip_prefix(wanted)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+}
+
+impl Survey {
+    /// The error for a search that did not find what was wanted (anything when `None`).
+    #[must_use]
+    pub fn none(&self, search: &Search, engine: Option<Engine>) -> SandboxError {
+        SandboxError::NoBinary {
+            wanted: engine
+                .map_or("MariaDB or MySQL", Engine::product)
+                .to_owned(),
+            searched: match &search.servers {
+                Some(servers) => vec![servers.display().to_string()],
+                None => vec![
+                    "PATH".to_owned(),
+                    USUAL.join(", "),
+                    search.private.display().to_string(),
+                ],
+            },
+            unusable: self
+                .unusable
+                .iter()
+                .map(|found| format!("{}: {}", found.path.display(), found.cause))
+                .collect(),
+        }
+    }
+}
+
+/// Splits a `PATH` variable.
+#[must_use]
+pub fn split_path(path: Option<OsString>) -> Vec<PathBuf> {
+    path.map(|path| {
+        std::env::split_paths(&path)
+            .filter(|folder| folder.is_absolute())
+            .collect()
+    })
+    .unwrap_or_default()
+}

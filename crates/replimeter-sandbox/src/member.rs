@@ -1,0 +1,48 @@
+//! A server of a running sandbox.
+
+use std::path::PathBuf;
+
+use replimeter_model::{shape::Mode, target::Role};
+use replimeter_server::Node;
+
+/// A server of a running sandbox.
+#[derive(Clone, Debug)]
+pub struct Member {
+    /// How to reach it.
+    pub node: Node,
+    /// What it is.
+    pub role: Role,
+    /// The name of the server it replicates from; `None` for a primary and for members of a cluster.
+    pub source: Option<String>,
+    /// Its process id.
+    pub pid: u32,
+    /// Its folder: log, data directory, socket.
+    pub folder: PathBuf,
+    /// Its number in the registry of processes.
+    pub(crate) number: usize,
+    /// Product and version.
+    pub version: String,
+}
+
+impl Member {
+    /// Its Unix socket.
+    #[must_use]
+    pub fn socket(&self) -> PathBuf {
+        self.folder.join("data").join("server.sock")
+    }
+
+    /// Its error log.
+    #[must_use]
+    pub fn log(&self) -> PathBuf {
+        self.folder.join("server.log")
+    }
+}
+
+/// Whether servers of this mode are all equal.
+pub(crate) fn role_of(mode: Mode, index: usize) -> Role {
+    match (mode.has_members(), index) {
+        (true, _) => Role::Node,
+        (false, 0) => Role::Primary,
+        (false, _) => Role::Replica,
+    }
+}

@@ -1,0 +1,149 @@
+//! What to start, and on which server programs.
+
+use std::path::{Path, PathBuf};
+
+use replimeter_model::{
+    engine::Engine,
+    sandbox::SandboxSpec,
+    shape::{Mode, Shape},
+};
+
+use crate::{
+    abilities::Ability,
+    binaries::{Install, Search},
+    error::SandboxError,
+    guard::GuardProgram,
+    home::Home,
+};
+
+/// What to start.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The servers and how they hang together.
+    pub spec: SandboxSpec,
+    /// Where to look for binaries.
+    pub search: Search,
+    /// The private folder.
+    pub home: Home,
+    /// Who ends what servers have started when we are killed; nobody when `None`.
+    pub guard: Option<GuardProgram>,
+}
+
+impl Settings {
+    /// A sandbox of this shape and nothing special.
+    #[must_use]
+    pub fn of(shape: Shape, search: Search, home: Home) -> Self {
+        Self {
+            spec: SandboxSpec::of(shape),
+            search,
+            home,
+            guard: None,
+        }
+    }
+}
+
+/// The binaries of a sandbox.
+pub(crate) struct Installs {
+    /// Of the primary, or of every member.
+    pub(crate) primary: Install,
+    /// Of the replicas.
+    pub(crate) replica: Install,
+    /// The library of our functions, when they are to be loaded.
+    pub(crate) udf: Option<PathBuf>,
+}
+
+/// What a mode needs of a server.
+fn ability(mode: Mode) -> Ability {
+    match mode {
+        Mode::None | Mode::Async => Ability::Async,
+        Mode::SemiSync => Ability::SemiSync,
+        Mode::Chain => Ability::Chain,
+        Mode::Galera => Ability::Galera,
+        Mode::Group => Ability::Group,
+    }
+}
+
+impl Installs {
+    /// The best servers that can do what is asked for.
+    pub(crate) fn find(settings: &Settings) -> Result<Self, SandboxError> {
+        let spec = &settings.spec;
+        let (engine, ability) = (spec.shape.engine(), ability(spec.shape.mode()));
+        let primary = Install::pick(&settings.search, engine, None, ability)?;
+        let replica = match &spec.replica_server {
+            None => primary.clone(),
+            // A folder, or what a version begins with.
+            Some(wanted) if !is_number(wanted) && Path::new(wanted).is_dir() => {
+                let search = Search {
+                    servers: Some(PathBuf::from(wanted)),
+                    ..settings.search.clone()
+                };
+                Install::pick(&search, Some(primary.engine), None, ability).or_else(|error| {
+                    Install::pick(&search, None, None, ability).map_err(|_| error)
+                })?
+            }
+            Some(wanted) => Install::pick(
+                &settings.search,
+                Some(primary.engine),
+                Some(wanted),
+                ability,
+            )?,
+        };
+        if replica.engine != primary.engine {
+            return Err(SandboxError::Impossible {
+                what: format!(
+                    "{} cannot replicate from {} by GTID",
+                    replica.engine.product(),
+                    primary.engine.product()
+                ),
+                hint: "choose a server of the same family for the replicas".to_owned(),
+            });
+        }
+        if spec.wait_for_replicas.is_some_and(|wanted| wanted > 1)
+            && primary.engine == Engine::MariaDb
+        {
+            return Err(SandboxError::Impossible {
+                what: "MariaDB waits for the first replica only".to_owned(),
+                hint: "a number of replicas to wait for is MySQL's: mysql/semi-sync:N".to_owned(),
+            });
+        }
+        if spec.federated && primary.engine == Engine::MariaDb {
+            for install in [&primary, &replica] {
+                install
+                    .abilities
+                    .require(Ability::Federated)
+                    .map_err(|missing| SandboxError::Impossible {
+                        what: format!(
+                            "{} {} has no engine FEDERATED",
+                            install.engine.product(),
+                            install.version
+                        ),
+                        hint: missing.hint,
+                    })?;
+            }
+        }
+        let udf = spec.udf.then(|| library(&settings.search)).transpose()?;
+        Ok(Self {
+            primary,
+            replica,
+            udf,
+        })
+    }
+}
+
+/// The library of our functions.
+fn library(search: &Search) -> Result<PathBuf, SandboxError> {
+    search.udf.iter().find(|path| path.is_file()).cloned().ok_or_else(|| {
+        let searched: Vec<String> = search.udf.iter().map(|path| path.display().to_string()).collect();
+        SandboxError::Impossible {
+            what: format!("the library of NOW_USEC() was not found; looked for {}", searched.join(", ")),
+            hint: "`cargo build --release` (make build) makes it beside the binary; name it with REPLIMETER_UDF when it lies elsewhere"
+                .to_owned(),
+        }
+    })
+}
+
+/// Whether a text can only be a version.
+fn is_number(text: &str) -> bool {
+    text.bytes()
+        .all(|byte| byte.is_ascii_digit() || byte == b'.')
+}

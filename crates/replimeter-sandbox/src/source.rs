@@ -1,0 +1,284 @@
+//! Sandboxes as a source of servers: those that are started for a run, and those that are
+//! kept running.
+
+use std::{sync::atomic::AtomicBool, time::Duration};
+
+use replimeter_model::{
+    manifest::SandboxRecord,
+    sandbox::{SandboxName, SandboxSpec},
+};
+use replimeter_server::{
+    Node,
+    source::{self, Faults, OpenContext, Servers, SourceError, SourceErrorKind},
+};
+
+use crate::{
+    binaries::Search,
+    error::SandboxError,
+    guard::GuardProgram,
+    home::Home,
+    kept::{Kept, Question},
+    member::Member,
+    network::{LinkChange, LinkState},
+    sandbox::Sandbox,
+    settings::Settings,
+};
+
+impl From<SandboxError> for SourceError {
+    fn from(error: SandboxError) -> Self {
+        let kind = match error {
+            SandboxError::NoBinary { .. } | SandboxError::Impossible { .. } => {
+                SourceErrorKind::Unavailable
+            }
+            SandboxError::Interrupted => SourceErrorKind::Interrupted,
+            _ => SourceErrorKind::Failed,
+        };
+        Self::new(kind, error.to_string(), error.hint())
+    }
+}
+
+impl From<&Member> for source::Member {
+    fn from(member: &Member) -> Self {
+        Self {
+            node: member.node.clone(),
+            role: Some(member.role),
+            source: member.source.clone(),
+            pid: Some(member.pid),
+        }
+    }
+}
+
+/// Starts sandboxes, and finds those that are kept running.
+pub struct Sandboxes {
+    /// The private folder.
+    pub home: Home,
+    /// Where to look for binaries, unless a sandbox names their folder.
+    pub search: Search,
+    /// Who ends what servers have started when we are killed.
+    pub guard: Option<GuardProgram>,
+}
+
+impl Sandboxes {
+    /// What such a sandbox is started with.
+    #[must_use]
+    pub fn settings(&self, spec: &SandboxSpec) -> Settings {
+        Settings {
+            spec: spec.clone(),
+            search: Search {
+                servers: spec.servers.clone(),
+                ..self.search.clone()
+            },
+            home: self.home.clone(),
+            guard: self.guard.clone(),
+        }
+    }
+
+    /// As [`ServerSource::available`](source::ServerSource::available).
+    ///
+    /// # Errors
+    /// When no server here can do what is asked for.
+    pub fn available(&self, spec: &SandboxSpec) -> Result<source::Install, SourceError> {
+        let install = Sandbox::install_for(&self.settings(spec))?;
+        Ok(source::Install {
+            engine: install.engine,
+            version: install.version,
+            program: install.program,
+        })
+    }
+
+    /// Checks whether such a sandbox can be had at all. Starts nothing.
+    ///
+    /// # Errors
+    /// When no server here can do what is asked for.
+    pub fn possible(&self, spec: &SandboxSpec) -> Result<(), SourceError> {
+        Ok(Sandbox::possible(&self.settings(spec))?)
+    }
+
+    /// Starts a sandbox.
+    ///
+    /// # Errors
+    /// When its servers do not start; nothing is left behind then.
+    pub fn start(
+        &self,
+        spec: &SandboxSpec,
+        context: &OpenContext<'_>,
+    ) -> Result<Box<dyn Servers>, SourceError> {
+        (context.say)(&format!("starting the sandbox {}", spec.shape));
+        let sandbox = Sandbox::start(&self.settings(spec), context.stop)?;
+        Ok(Box::new(OwnSandbox {
+            label: spec.shape.to_string(),
+            members: members(&sandbox),
+            sandbox,
+        }))
+    }
+
+    /// Finds a sandbox that is kept running.
+    ///
+    /// # Errors
+    /// When there is none of this name.
+    pub fn find(&self, name: &SandboxName) -> Result<Kept, SourceError> {
+        Ok(Kept::find(&self.home, name)?)
+    }
+
+    /// Finds a sandbox that is kept running, and asks how its links are.
+    ///
+    /// # Errors
+    /// When there is none of this name, or its keeper does not answer.
+    pub fn open(&self, name: &SandboxName) -> Result<Box<dyn Servers>, SourceError> {
+        let kept = self.find(name)?;
+        let members = kept
+            .nodes()?
+            .into_iter()
+            .map(|(node, role, source)| source::Member {
+                node,
+                role: Some(role),
+                source,
+                pid: None,
+            })
+            .collect();
+        // Links may have been changed since it was started.
+        let links = kept.ask(&Question::Status)?.links;
+        let links: Vec<String> = links.iter().map(words).collect();
+        Ok(Box::new(KeptSandbox {
+            label: format!("{} ({name})", kept.details().shape),
+            members,
+            record: SandboxRecord {
+                link: (!links.is_empty()).then(|| links.join(", ")),
+                ..kept.record().clone()
+            },
+            kept,
+        }))
+    }
+}
+
+fn members(sandbox: &Sandbox) -> Vec<source::Member> {
+    sandbox.members().iter().map(source::Member::from).collect()
+}
+
+/// How a link is, for a run's record.
+fn words(link: &LinkState) -> String {
+    let micros = |nanos: u64| nanos as f64 / 1e3;
+    let cut = if link.cut { ", cut" } else { "" };
+    let bandwidth = link
+        .bandwidth_bits
+        .map_or_else(String::new, |bits| format!(", {bits} bit/s"));
+    format!(
+        "{}: {} µs one way ± {} µs{bandwidth}{cut}",
+        link.name,
+        micros(link.delay_ns),
+        micros(link.jitter_ns)
+    )
+}
+
+/// A sandbox that was started for one run.
+struct OwnSandbox {
+    sandbox: Sandbox,
+    label: String,
+    members: Vec<source::Member>,
+}
+
+impl Servers for OwnSandbox {
+    fn label(&self) -> &str {
+        &self.label
+    }
+
+    fn members(&self) -> &[source::Member] {
+        &self.members
+    }
+
+    fn record(&self) -> Option<&SandboxRecord> {
+        Some(self.sandbox.record())
+    }
+
+    fn is_temporary(&self) -> bool {
+        true
+    }
+
+    fn ended(&self, member: usize) -> Option<String> {
+        self.sandbox.ended(member)
+    }
+
+    fn faults(&mut self) -> Option<&mut dyn Faults> {
+        Some(self)
+    }
+
+    fn close(self: Box<Self>) -> Result<(), SourceError> {
+        Ok(self.sandbox.close()?)
+    }
+}
+
+impl Faults for OwnSandbox {
+    fn set_delay(&mut self, delay: Duration) -> Result<(), SourceError> {
+        let change = LinkChange {
+            delay_ns: Some(u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX)),
+            ..LinkChange::default()
+        };
+        self.sandbox.change_link(None, &change).map_err(|reason| {
+            let hint = "please report this as a defect";
+            SourceError::new(SourceErrorKind::Failed, reason, hint)
+        })
+    }
+
+    fn isolate(&mut self, server: &str) -> Result<(), SourceError> {
+        Ok(self.sandbox.isolate(server)?)
+    }
+
+    fn kill(&mut self, server: &str) -> Result<(), SourceError> {
+        Ok(self.sandbox.kill(server)?)
+    }
+
+    fn promote(
+        &mut self,
+        wished: &str,
+        dead: &str,
+        stop: &AtomicBool,
+    ) -> Result<String, SourceError> {
+        Ok(self.sandbox.promote(wished, dead, stop)?)
+    }
+
+    fn restart(&mut self, server: &str, stop: &AtomicBool) -> Result<Node, SourceError> {
+        let node = self.sandbox.restart(server, stop)?;
+        // It is another process now.
+        self.members = members(&self.sandbox);
+        Ok(node)
+    }
+}
+
+/// A sandbox that a keeper keeps.
+struct KeptSandbox {
+    kept: Kept,
+    label: String,
+    members: Vec<source::Member>,
+    record: SandboxRecord,
+}
+
+impl Servers for KeptSandbox {
+    fn label(&self) -> &str {
+        &self.label
+    }
+
+    fn members(&self) -> &[source::Member] {
+        &self.members
+    }
+
+    fn record(&self) -> Option<&SandboxRecord> {
+        Some(&self.record)
+    }
+
+    /// A replica behind a link that is cut looks like any other that gets nothing.
+    fn advice(&self) -> Option<String> {
+        let links = self.kept.ask(&Question::Status).ok()?.links;
+        let cut: Vec<&str> = links
+            .iter()
+            .filter(|link| link.cut)
+            .map(|link| link.name.as_str())
+            .collect();
+        (!cut.is_empty()).then(|| {
+            format!(
+                "this sandbox's link {} is cut: replimeter sandbox link {} --heal",
+                cut.join(", "),
+                self.kept.details().name
+            )
+        })
+    }
+}

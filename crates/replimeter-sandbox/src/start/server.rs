@@ -1,0 +1,297 @@
+//! Starting one server, and waiting until it is ready.
+
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    process::Command,
+    sync::PoisonError,
+    thread,
+    time::{Duration, Instant},
+};
+
+use replimeter_model::{
+    server_option::ServerOption,
+    shape::Mode,
+    target::{Role, Secret},
+};
+use replimeter_server::{ErrorKind, Node, Session, namespace::Namespace};
+
+use super::{PROVIDER_OPTIONS, Ports, Started, Starter};
+use crate::{
+    access,
+    binaries::Install,
+    copy,
+    cpus::Shares,
+    engine::{self, ServerSpec},
+    error::{SandboxError, heed},
+    member::{Member, role_of},
+    process,
+    registry::Entry,
+    user::SystemUser,
+};
+
+/// How long a server may take to answer, and replication to work.
+pub(super) const READY: Duration = Duration::from_secs(60);
+/// How long our user may be unknown to a server that answers already.
+const LET_IN: Duration = Duration::from_secs(10);
+/// How long an answer may take while a sandbox starts.
+const ANSWER: Duration = Duration::from_secs(20);
+
+/// Where a server is started: its sandbox, its share of the machine, its network and its log.
+pub(crate) struct Spot<'a> {
+    pub(crate) entry: &'a Entry,
+    pub(crate) shares: &'a Shares,
+    /// Its number in the sandbox.
+    pub(crate) index: usize,
+    /// As whom it runs.
+    pub(crate) user: &'a SystemUser,
+    pub(crate) namespace: Option<&'a Namespace>,
+    pub(crate) log: &'a Path,
+}
+
+impl Spot<'_> {
+    /// Spawns a server's program; its number among those of the sandbox, and its process id.
+    pub(crate) fn spawn(
+        &self,
+        program: &Path,
+        mut command: Command,
+    ) -> Result<(usize, u32), SandboxError> {
+        let servers = &self.entry.servers;
+        command
+            .env(process::MARK, &self.entry.folder)
+            .env(process::TOKEN, &self.entry.token);
+        self.shares.prepare(&mut command, self.index);
+        process::log_to(&mut command, self.log)
+            .map_err(SandboxError::disk("open the log", self.log))?;
+        let failed = |source| SandboxError::Spawn {
+            program: program.display().to_string(),
+            source,
+        };
+        let child = process::spawn(command, self.user, self.namespace).map_err(failed)?;
+        let number = servers.adopt(child);
+        // Before it has done anything worth measuring; its threads come along.
+        let pid = servers.pid(number).unwrap_or_default();
+        if let Err(error) = self.shares.hold(pid, self.index) {
+            servers.kill(number);
+            return Err(error);
+        }
+        Ok((number, pid))
+    }
+}
+
+impl Starter<'_> {
+    /// Starts the server of this number.
+    pub(super) fn start_one(
+        &self,
+        index: usize,
+        names: &[String],
+        ports: &[Ports],
+        namespace: Option<&Namespace>,
+    ) -> Result<Started, SandboxError> {
+        let name = &names[index];
+        let role = role_of(self.mode(), index);
+        let is_replica = role == Role::Replica;
+        let install = if is_replica {
+            &self.installs.replica
+        } else {
+            &self.installs.primary
+        };
+        let folder = self.entry.folder.join(name);
+        let data = folder.join("data");
+        let init_file = self.lay_out(install, is_replica, &folder, &data)?;
+        let mut arguments = match self.mode() {
+            Mode::Galera => {
+                self.write_view(&data, index, names.len())?;
+                self.galera_arguments(install, index, names, ports)?
+            }
+            Mode::Group => self.group_arguments(index, ports),
+            Mode::SemiSync => engine::semi_sync_arguments(install),
+            Mode::None | Mode::Async | Mode::Chain => Vec::new(),
+        };
+        if self.settings.spec.federated {
+            arguments.extend(engine::federated_arguments(install));
+        }
+        let plugins = self.plugin_folder(install, &folder)?;
+        let options = self.options(name);
+        let log = folder.join("server.log");
+        heed(self.stop)?;
+        let spec = ServerSpec {
+            install,
+            data: &data,
+            init_file: &init_file,
+            port: ports[index].sql,
+            server_id: self.identity.server_id(index),
+            replica: is_replica,
+            binary_log: self.settings.spec.binary_log,
+            plugins: plugins.as_deref(),
+            arguments: &arguments,
+            options: &options,
+        };
+        let command = engine::serve(&spec);
+        let command_line: Vec<String> = std::iter::once(command.get_program())
+            .chain(command.get_args())
+            .map(|word| word.to_string_lossy().into_owned())
+            .collect();
+        let spot = Spot {
+            entry: self.entry,
+            shares: &self.shares,
+            index,
+            user: self.settings.home.user(),
+            namespace,
+            log: &log,
+        };
+        let (number, pid) = spot.spawn(&install.program, command)?;
+        let node = self.node(name, ports[index].sql, namespace);
+        if let Err(error) = self.wait_for_answer(&node, number, &log) {
+            self.entry.servers.kill(number);
+            return Err(error);
+        }
+        // The password in it is needed no longer.
+        fs::remove_file(&init_file).map_err(SandboxError::disk("remove", &init_file))?;
+        let version = format!("{} {}", install.engine.product(), install.version);
+        Ok(Started {
+            member: Member {
+                node,
+                role,
+                source: None,
+                pid,
+                folder,
+                number,
+                version,
+            },
+            command_line,
+        })
+    }
+
+    /// Makes a server's folder, with its data and the statements that it begins with,
+    /// whose file is returned.
+    fn lay_out(
+        &self,
+        install: &Install,
+        is_replica: bool,
+        folder: &Path,
+        data: &Path,
+    ) -> Result<PathBuf, SandboxError> {
+        let (disk, user) = (SandboxError::disk, self.settings.home.user());
+        fs::create_dir(folder).map_err(disk("create the folder", folder))?;
+        copy::data(&self.seeds[usize::from(is_replica)].path, data, user)?;
+        copy::empty_folder(&engine::temporary(data), user)?;
+        let init_file = folder.join("init.sql");
+        let udf = self.installs.udf.is_some();
+        let sql = engine::init_sql(install.engine, self.mode(), self.password, udf);
+        access::write_private(&init_file, &sql).map_err(disk("write", &init_file))?;
+        // The folder stays ours: in it we write a log, which must not be led elsewhere by a link.
+        fs::set_permissions(folder, fs::Permissions::from_mode(0o711))
+            .map_err(disk("set the permissions of", folder))?;
+        user.own(&init_file)
+            .map_err(disk("change the owner of", &init_file))?;
+        Ok(init_file)
+    }
+
+    /// The user's options for a server.
+    fn options(&self, name: &str) -> Vec<ServerOption> {
+        self.settings
+            .spec
+            .server_options
+            .iter()
+            .filter(|option| option.is_for(name))
+            .filter(|option| self.mode() != Mode::Galera || option.option.name != PROVIDER_OPTIONS)
+            .map(|option| option.option.clone())
+            .collect()
+    }
+
+    fn node(&self, name: &str, port: u16, namespace: Option<&Namespace>) -> Node {
+        Node {
+            name: name.to_owned(),
+            endpoint: access::endpoint(engine::ADMIN_USER, port),
+            user: engine::ADMIN_USER.to_owned(),
+            password: Some(Secret::new(self.password)),
+            answer: ANSWER,
+            namespace: namespace.cloned(),
+        }
+    }
+
+    fn wait_for_answer(&self, node: &Node, number: usize, log: &Path) -> Result<(), SandboxError> {
+        let began = Instant::now();
+        loop {
+            heed(self.stop)?;
+            self.still_runs(&node.name, number, log)?;
+            match Session::open(node) {
+                Ok(_) => return Ok(()),
+                Err(error)
+                    if began.elapsed() > READY
+                        || (error.kind == ErrorKind::AccessDenied && began.elapsed() > LET_IN) =>
+                {
+                    return Err(not_ready(&node.name, error.to_string(), log));
+                }
+                Err(_) => thread::sleep(Duration::from_millis(10)),
+            }
+        }
+    }
+
+    /// An error with the end of its log when the server has ended, or when another
+    /// one has: nothing comes of waiting then.
+    pub(super) fn still_runs(
+        &self,
+        name: &str,
+        number: usize,
+        log: &Path,
+    ) -> Result<(), SandboxError> {
+        let mut first = self.died.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(status) = self.entry.servers.ended(number) {
+            first.get_or_insert_with(|| SandboxError::Died {
+                node: name.to_owned(),
+                status: process::describe(status),
+                log: process::log_tail(log),
+            });
+        }
+        match &*first {
+            None => Ok(()),
+            Some(_) => Err(SandboxError::Interrupted),
+        }
+    }
+
+    /// Asks `state` of one server until it says that it is ready, by `Ok(None)`;
+    /// `Ok(Some(words))` is shown when it takes too long.
+    pub(super) fn await_state(
+        &self,
+        server: &Started,
+        mut state: impl FnMut(&mut Session) -> Result<Option<String>, SandboxError>,
+    ) -> Result<(), SandboxError> {
+        let began = Instant::now();
+        let (name, log) = (&server.member.node.name, server.member.log());
+        let mut session = Session::open(&server.member.node)?;
+        loop {
+            heed(self.stop)?;
+            self.still_runs(name, server.member.number, &log)?;
+            let words = match state(&mut session) {
+                Ok(None) => return Ok(()),
+                Ok(Some(words)) => words,
+                // A node that joins a cluster may close its connections.
+                Err(SandboxError::Server(error))
+                    if matches!(error.kind, ErrorKind::Lost | ErrorKind::Timeout) =>
+                {
+                    if let Ok(again) = Session::open(&server.member.node) {
+                        session = again;
+                    }
+                    error.to_string()
+                }
+                Err(error) => return Err(error),
+            };
+            if began.elapsed() > READY {
+                return Err(not_ready(name, words, &log));
+            }
+            thread::sleep(Duration::from_millis(3));
+        }
+    }
+}
+
+pub(super) fn not_ready(node: &str, state: String, log: &Path) -> SandboxError {
+    SandboxError::NotReady {
+        node: node.to_owned(),
+        seconds: READY.as_secs(),
+        state,
+        log: process::log_tail(log),
+    }
+}

@@ -1,0 +1,442 @@
+//! Connecting to a server as a replica does, and asking for its binary log.
+
+use std::{
+    os::fd::OwnedFd,
+    time::{Duration, Instant},
+};
+
+use mysql::{BinlogRequest, BinlogStream, Conn};
+use replimeter_model::engine::Engine;
+use rustix::{
+    io::Errno,
+    net::{
+        RecvFlags, Shutdown, recv, shutdown,
+        sockopt::{Timeout, set_socket_timeout},
+    },
+};
+
+use crate::{
+    ErrorKind, Node, ServerError, Session,
+    binlog::{
+        decoder::{Position, StreamError, refused},
+        gtid::Uuid,
+    },
+    error::code,
+    flavour::{self, gtid::GtidSet},
+};
+
+pub(super) const DOING: &str = "cannot follow its binary log";
+/// What to try when a connection broke.
+const STOPPED: &str = "did the server stop, or did somebody kill its dump thread?";
+/// How long a read waits before it hands control back.
+pub(super) const NAP: Duration = Duration::from_millis(100);
+/// How often a server that has nothing to say says so.
+pub(super) const HEARTBEAT: Duration = Duration::from_millis(500);
+/// How often over TLS, where only a sign of life hands control back.
+const HEARTBEAT_TLS: Duration = Duration::from_millis(100);
+
+const COM_BINLOG_DUMP: u8 = 0x12;
+const COM_REGISTER: u8 = 0x15;
+const COM_BINLOG_DUMP_GTID: u8 = 0x1e;
+const BY_GTID: u16 = 4;
+
+/// Where to begin.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// With what is committed from now on.
+    Now,
+    /// After these transactions: a set (MySQL) or a list (MariaDB) as the server
+    /// prints it.
+    Gtids(String),
+    /// At a place in a file.
+    File(Position),
+}
+
+/// A connection that the log comes over.
+pub(super) enum Link {
+    /// We read the socket ourselves; the session keeps the connection open.
+    Plain { socket: OwnedFd, _session: Session },
+    /// The driver decrypts; slower, and events come one by one.
+    Tls(Box<BinlogStream>),
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        if let Self::Plain { socket, .. } = self {
+            // The server ends its dump at once, rather than at its next event.
+            let _ = shutdown(socket, Shutdown::Both);
+        }
+    }
+}
+
+/// Connects, fixes the beginning, and asks for the stream.
+pub(super) fn connect(
+    node: &Node,
+    engine: Engine,
+    server_id: u32,
+    from: &Start,
+) -> Result<(Link, Position, String), ServerError> {
+    let mut session = Session::open(node)?;
+    let from = match from {
+        Start::Now => now(&mut session, engine)?,
+        other => other.clone(),
+    };
+    // After the beginning is fixed: whatever precedes it is among these.
+    let state = match engine {
+        Engine::MariaDb => "SELECT @@GLOBAL.gtid_binlog_state",
+        Engine::MySql => "SELECT @@GLOBAL.gtid_executed",
+    };
+    let doing = "cannot read which transactions the server has executed";
+    let executed = session.value(doing, state)?.unwrap_or_default();
+    let tls = session.tls();
+    let beat = if tls { HEARTBEAT_TLS } else { HEARTBEAT }.as_nanos();
+    // Variables of the user: each engine reads those that it knows.
+    let mut settings = format!(
+        "SET @mariadb_slave_capability=4, @master_binlog_checksum='NONE', @source_binlog_checksum='NONE', \
+         @master_heartbeat_period={beat}, @source_heartbeat_period={beat}"
+    );
+    let beginning = Position {
+        file: String::new(),
+        offset: 4,
+    };
+    let (position, gtids) = match from {
+        Start::File(position) => (position, None),
+        Start::Gtids(gtids) => (beginning, Some(gtids)),
+        Start::Now => (beginning, None),
+    };
+    let hint = "give GTIDs as the server prints them";
+    let mut set = None;
+    match (engine, &gtids) {
+        (Engine::MariaDb, Some(gtids)) => {
+            // The reading that is accepted is of digits, dashes and commas only.
+            flavour::gtid::domain_gtids(gtids)
+                .map_err(|error| session.unfit(DOING, error.to_string(), hint))?;
+            settings
+                .push_str(&format!(", @slave_connect_state='{gtids}', @slave_gtid_strict_mode=0, @slave_gtid_ignore_duplicates=0"));
+        }
+        (Engine::MySql, Some(gtids)) => {
+            let parsed = GtidSet::parse(gtids)
+                .map_err(|error| session.unfit(DOING, error.to_string(), hint))?;
+            set = Some(parsed);
+        }
+        (_, None) => {}
+    }
+    session.run(DOING, &settings)?;
+    let link = if tls {
+        encrypted(
+            node,
+            engine,
+            session.into_conn(),
+            server_id,
+            &position,
+            set.as_ref(),
+        )?
+    } else {
+        plain(node, engine, session, server_id, &position, set.as_ref())?
+    };
+    Ok((link, position, executed))
+}
+
+/// The end of the server's log; by GTID when the user may not ask for the place.
+fn now(session: &mut Session, engine: Engine) -> Result<Start, ServerError> {
+    match flavour::binlog_end(engine, session) {
+        // The request has 32 bits for it.
+        Ok(Some((file, offset))) if u32::try_from(offset).is_ok() => {
+            return Ok(Start::File(Position { file, offset }));
+        }
+        Ok(_) => {}
+        Err(error) if error.kind == ErrorKind::Privilege => {}
+        Err(error) => return Err(error),
+    }
+    let own = match engine {
+        Engine::MariaDb => "SELECT @@GLOBAL.gtid_binlog_pos",
+        Engine::MySql => "SELECT @@GLOBAL.gtid_executed",
+    };
+    Ok(Start::Gtids(session.value(DOING, own)?.unwrap_or_default()))
+}
+
+fn encrypted(
+    node: &Node,
+    engine: Engine,
+    conn: Conn,
+    server_id: u32,
+    position: &Position,
+    set: Option<&GtidSet>,
+) -> Result<Link, ServerError> {
+    let mut request = BinlogRequest::new(server_id)
+        .with_filename(position.file.as_bytes())
+        .with_pos(position.offset);
+    if let Some(set) = set {
+        // The driver's type for it has no name that could be written here.
+        let sids = set.parts().filter_map(|(uuid, tag, intervals)| {
+            let mut text = uuid.to_owned();
+            if !tag.is_empty() {
+                text.push_str(&format!(":{tag}"));
+            }
+            for (first, last) in intervals {
+                text.push_str(&format!(":{first}-{last}"));
+            }
+            text.parse().ok()
+        });
+        request = request
+            .with_use_gtid(true)
+            .with_sids(sids.collect::<Vec<_>>());
+    }
+    let stream = conn
+        .get_binlog_stream(request)
+        .map_err(|error| match error {
+            mysql::Error::MySqlError(error) => {
+                let refused = StreamError::Refused {
+                    code: error.code,
+                    state: error.state,
+                    message: error.message,
+                };
+                explain(node, engine, server_id, &refused)
+            }
+            other => ServerError::from_driver(&node.name, &node.endpoint.address(), DOING, &other),
+        })?;
+    Ok(Link::Tls(Box::new(stream)))
+}
+
+fn plain(
+    node: &Node,
+    engine: Engine,
+    session: Session,
+    server_id: u32,
+    position: &Position,
+    set: Option<&GtidSet>,
+) -> Result<Link, ServerError> {
+    let lost = |error: Errno| ServerError {
+        kind: ErrorKind::Lost,
+        ..node.unfit(
+            DOING,
+            error.to_string(),
+            "did the server stop? its error log says more",
+        )
+    };
+    let socket = session.socket()?;
+    // Statements and answers alternate, so the driver has no byte of the stream in its buffers.
+    let exchange = |payload: &[u8]| -> Result<(), ServerError> {
+        send(&socket, payload).map_err(lost)?;
+        first_answer(node, engine, server_id, &socket)
+    };
+    let mut register = vec![COM_REGISTER];
+    register.extend_from_slice(&server_id.to_le_bytes());
+    // No host, user, password, port, rank, source.
+    register.extend_from_slice(&[0; 3 + 2 + 4 + 4]);
+    exchange(&register)?;
+    let mut answer = [0; 512];
+    // The OK of the registration: one small packet.
+    rustix::io::read(&socket, &mut answer).map_err(lost)?;
+    set_socket_timeout(&socket, Timeout::Recv, Some(NAP)).map_err(lost)?;
+    exchange(&dump_request(server_id, position, set))?;
+    Ok(Link::Plain {
+        socket,
+        _session: session,
+    })
+}
+
+fn dump_request(server_id: u32, position: &Position, set: Option<&GtidSet>) -> Vec<u8> {
+    let Some(set) = set else {
+        let mut request = vec![COM_BINLOG_DUMP];
+        request.extend_from_slice(&u32::try_from(position.offset).unwrap_or(4).to_le_bytes());
+        request.extend_from_slice(&0u16.to_le_bytes());
+        request.extend_from_slice(&server_id.to_le_bytes());
+        request.extend_from_slice(position.file.as_bytes());
+        return request;
+    };
+    let data = encoded(set);
+    let mut request = vec![COM_BINLOG_DUMP_GTID];
+    request.extend_from_slice(&BY_GTID.to_le_bytes());
+    request.extend_from_slice(&server_id.to_le_bytes());
+    request.extend_from_slice(&0u32.to_le_bytes());
+    request.extend_from_slice(&4u64.to_le_bytes());
+    request.extend_from_slice(&u32::try_from(data.len()).unwrap_or(u32::MAX).to_le_bytes());
+    request.extend_from_slice(&data);
+    request
+}
+
+/// A set as MySQL encodes it: with tags only when there is one, since older servers
+/// do not know them (`Gtid_set::encode`).
+fn encoded(set: &GtidSet) -> Vec<u8> {
+    const TAGGED: u64 = 1;
+    let tagged = set.parts().any(|(_, tag, _)| !tag.is_empty());
+    let count = set.parts().count() as u64;
+    let count = if tagged {
+        TAGGED << 56 | count << 8 | TAGGED
+    } else {
+        count
+    };
+    let mut data = count.to_le_bytes().to_vec();
+    for (uuid, tag, intervals) in set.parts() {
+        data.extend_from_slice(&uuid.parse::<Uuid>().unwrap_or(Uuid([0; 16])).0);
+        if tagged {
+            data.push((tag.len() as u8) << 1);
+            data.extend_from_slice(tag.as_bytes());
+        }
+        data.extend_from_slice(&(intervals.len() as u64).to_le_bytes());
+        for (first, last) in intervals {
+            data.extend_from_slice(&first.to_le_bytes());
+            data.extend_from_slice(&last.saturating_add(1).to_le_bytes());
+        }
+    }
+    data
+}
+
+/// Sends a command as one packet.
+fn send(socket: &OwnedFd, payload: &[u8]) -> Result<(), Errno> {
+    let mut packet = u32::try_from(payload.len()).unwrap_or(0).to_le_bytes()[..3].to_vec();
+    packet.push(0);
+    packet.extend_from_slice(payload);
+    let mut rest = packet.as_slice();
+    while !rest.is_empty() {
+        match rustix::io::write(socket, rest) {
+            Ok(count) => rest = &rest[count..],
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Waits for the first packet of an answer and takes it only when it is an error.
+fn first_answer(
+    node: &Node,
+    engine: Engine,
+    server_id: u32,
+    socket: &OwnedFd,
+) -> Result<(), ServerError> {
+    let error = |kind, cause: &str| ServerError {
+        kind,
+        ..node.unfit(DOING, cause, "did the server stop? its error log says more")
+    };
+    let deadline = Instant::now() + node.answer;
+    let mut bytes = [0; 1024];
+    loop {
+        match recv(socket, &mut bytes[..], RecvFlags::PEEK) {
+            Ok((_, 0)) => return Err(error(ErrorKind::Lost, "the server closed the connection")),
+            Ok((_, count)) if count >= 5 => {
+                if bytes[4] != 0xff {
+                    return Ok(());
+                }
+                let length = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], 0]) as usize;
+                if count >= (4 + length).min(bytes.len()) {
+                    let packet = &bytes[4..(4 + length).min(count)];
+                    return Err(explain(node, engine, server_id, &refused(packet)));
+                }
+            }
+            Ok(_) | Err(Errno::AGAIN | Errno::INTR) => {}
+            Err(errno) => return Err(error(ErrorKind::Lost, &errno.to_string())),
+        }
+        if Instant::now() >= deadline {
+            return Err(error(ErrorKind::Timeout, "no answer in time"));
+        }
+    }
+}
+
+/// What a failure of the stream means and what to do.
+pub(super) fn explain(
+    node: &Node,
+    engine: Engine,
+    server_id: u32,
+    error: &StreamError,
+) -> ServerError {
+    let (kind, hint) = match error {
+        StreamError::Corrupt { .. } => (
+            ErrorKind::Unfit,
+            "check the server's log with mysqlbinlog or mariadb-binlog from that position on; if it is sound, report this as a defect".to_owned(),
+        ),
+        StreamError::Ended => (ErrorKind::Lost, STOPPED.to_owned()),
+        StreamError::Refused { code, message, .. } => {
+            explain_refusal(node, engine, server_id, *code, message)
+        }
+    };
+    ServerError {
+        kind,
+        ..node.unfit(DOING, error.to_string(), hint)
+    }
+}
+
+/// What a server's error means, and what to do.
+fn explain_refusal(
+    node: &Node,
+    engine: Engine,
+    server_id: u32,
+    number: u16,
+    message: &str,
+) -> (ErrorKind, String) {
+    let message = message.to_ascii_lowercase();
+    let says = |words: &[&str]| words.iter().any(|word| message.contains(word));
+    let (kind, hint) = match number {
+        code::SPECIAL_DENIED | code::ACCESS_DENIED => {
+            let privilege = match engine {
+                Engine::MariaDb => "REPLICATION SLAVE (also called REPLICATION REPLICA)",
+                Engine::MySql => "REPLICATION SLAVE",
+            };
+            let hint = format!(
+                "grant {privilege}: GRANT REPLICATION SLAVE ON *.* TO the user `{}`",
+                node.user
+            );
+            return (ErrorKind::Privilege, hint);
+        }
+        code::DUMP_REFUSED
+            if says(&[
+                "same server_id",
+                "same server_uuid",
+                "server_uuid/server_id",
+            ]) =>
+        {
+            let hint = format!(
+                "another replica connected with server_id {server_id}: choose another --server-id, or leave it to the tool"
+            );
+            return (ErrorKind::Unfit, hint);
+        }
+        code::DUMP_REFUSED if says(&["not open", "binary log is not"]) => (
+            ErrorKind::Unfit,
+            "turn the server's binary log on (log_bin=binlog) and restart it",
+        ),
+        code::DUMP_REFUSED
+            if says(&[
+                "purged",
+                "could not find",
+                "not in the master",
+                "not in the source",
+                "impossible position",
+                "> file size",
+            ]) =>
+        {
+            (
+                ErrorKind::Statement(code::DUMP_REFUSED),
+                "that part of the log is gone: begin from now, and let the server keep its log longer (binlog_expire_logs_seconds, expire_logs_days)",
+            )
+        }
+        1317 | 1053 | 1927 => (ErrorKind::Lost, STOPPED),
+        other => (
+            ErrorKind::Statement(other),
+            "the server's error log says more",
+        ),
+    };
+    (kind, hint.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sets_are_encoded_with_tags_only_when_there_are_some() {
+        let uuid = "3e11fa47-71ca-11e1-9e33-c80aa9429562";
+        let plain = encoded(&GtidSet::parse(&format!("{uuid}:1-5:9")).unwrap());
+        assert_eq!(plain.len(), 8 + 16 + 8 + 2 * 16);
+        assert_eq!(plain[..8], [1, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(
+            plain[32..48],
+            [1, 0, 0, 0, 0, 0, 0, 0, 6, 0, 0, 0, 0, 0, 0, 0],
+            "the end is not in it"
+        );
+        let tagged = encoded(&GtidSet::parse(&format!("{uuid}:1,{uuid}:ab:2")).unwrap());
+        assert_eq!(tagged[..8], [1, 2, 0, 0, 0, 0, 0, 1]);
+        assert_eq!(tagged[24], 0);
+        assert_eq!(tagged[24 + 1 + 8 + 16 + 16..][..3], [4, b'a', b'b']);
+    }
+}

@@ -1,0 +1,133 @@
+//! How far figures may be off, and what follows for their differences.
+
+use statrs::distribution::{ContinuousCDF, Normal, StudentsT};
+
+use super::{POWER, RESAMPLES, Z95};
+
+/// A value and how far it may be off to each side.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Spread {
+    /// The value.
+    pub value: f64,
+    /// A standard deviation towards smaller values.
+    pub below: f64,
+    /// A standard deviation towards larger ones.
+    pub above: f64,
+    /// Degrees of freedom; infinite where they are not in doubt.
+    pub freedom: f64,
+}
+
+/// The point of Student's distribution that the share `upper` lies below.
+fn student(upper: f64, freedom: f64) -> f64 {
+    if freedom > 1e6 {
+        return Normal::standard().inverse_cdf(upper);
+    }
+    StudentsT::new(0.0, 1.0, freedom).map_or(f64::NAN, |student| student.inverse_cdf(upper))
+}
+
+/// The share of Student's distribution below `point`.
+fn student_below(point: f64, freedom: f64) -> f64 {
+    if freedom > 1e6 {
+        return Normal::standard().cdf(point);
+    }
+    StudentsT::new(0.0, 1.0, freedom).map_or(f64::NAN, |student| student.cdf(point))
+}
+
+impl Spread {
+    /// The interval at a level such as 0.95; the value itself is always in it.
+    #[must_use]
+    pub fn interval(&self, level: f64) -> [f64; 2] {
+        let reach = student(0.5 + level / 2.0, self.freedom);
+        [
+            self.value - reach * self.below,
+            self.value + reach * self.above,
+        ]
+    }
+
+    /// The probability of a value so far from 0, or farther, were the truth 0 (two-sided). What resamples alone cannot
+    /// tell is not said: where they did not spread at all it is one over their number, or 1 for a value of 0.
+    #[must_use]
+    pub fn p_value(&self) -> f64 {
+        let towards = if self.value > 0.0 {
+            self.below
+        } else {
+            self.above
+        };
+        if self.value == 0.0 {
+            return 1.0;
+        }
+        if towards <= 0.0 {
+            return 1.0 / RESAMPLES as f64;
+        }
+        (2.0 * student_below(-self.value.abs() / towards, self.freedom)).min(1.0)
+    }
+
+    /// The smallest difference from 0 that would be shown at this level in four of five such comparisons.
+    #[must_use]
+    pub fn seen_from(&self, level: f64) -> f64 {
+        let reach = student(0.5 + level / 2.0, self.freedom) + student(POWER, self.freedom);
+        reach * self.below.max(self.above)
+    }
+
+    /// The same of the value's logarithm; `None` for what is not surely positive.
+    #[must_use]
+    pub fn log(&self) -> Option<Self> {
+        let low = self.value - Z95 * self.below;
+        if self.value <= 0.0 || low <= 0.0 {
+            return None;
+        }
+        let below = (self.value / low).ln() / Z95;
+        let above = ((self.value + Z95 * self.above) / self.value).ln() / Z95;
+        Some(Self {
+            value: self.value.ln(),
+            below,
+            above,
+            freedom: self.freedom,
+        })
+    }
+}
+
+/// What `b` is more than `a` (Zou & Donner 2008).
+#[must_use]
+pub fn difference(a: &Spread, b: &Spread) -> Spread {
+    let size = |spread: &Spread| (spread.below.powi(2) + spread.above.powi(2)) / 2.0;
+    let (of_a, of_b) = (size(a), size(b));
+    let freedom = match of_a + of_b {
+        whole if whole > 0.0 => {
+            whole.powi(2) / (of_a.powi(2) / a.freedom + of_b.powi(2) / b.freedom)
+        }
+        _ => a.freedom.min(b.freedom),
+    };
+    Spread {
+        value: b.value - a.value,
+        below: b.below.hypot(a.above),
+        above: b.above.hypot(a.below),
+        // Of two sides that are known for sure it is infinite over infinite.
+        freedom: if freedom.is_nan() {
+            f64::INFINITY
+        } else {
+            freedom
+        },
+    }
+}
+
+/// The logarithm of `b` over `a`; `None` where one of them is not surely positive.
+#[must_use]
+pub fn log_ratio(a: &Spread, b: &Spread) -> Option<Spread> {
+    Some(difference(&a.log()?, &b.log()?))
+}
+
+/// p-values corrected for their number (Holm 1979): the probability that any of those that are true comes below 5 % is
+/// then at most 5 %, however they depend on one another.
+#[must_use]
+pub fn holm(p_values: &[f64]) -> Vec<f64> {
+    let mut order: Vec<usize> = (0..p_values.len()).collect();
+    order.sort_by(|one, other| p_values[*one].total_cmp(&p_values[*other]));
+    let mut adjusted = vec![1.0; p_values.len()];
+    let mut largest: f64 = 0.0;
+    for (rank, index) in order.into_iter().enumerate() {
+        largest = largest.max((p_values[index] * (p_values.len() - rank) as f64).min(1.0));
+        adjusted[index] = largest;
+    }
+    adjusted
+}

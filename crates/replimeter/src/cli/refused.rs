@@ -1,0 +1,166 @@
+//! What the parser refuses, without the password of a URL that it would repeat.
+
+use clap::{
+    Error,
+    error::{ContextKind, ContextValue, ErrorKind},
+};
+use replimeter_model::redact;
+
+use super::{Asked, command, read};
+use crate::run::Registry;
+
+/// Reads the command line; ends the program when there is nothing to carry out.
+pub(crate) fn parse(registry: &'static Registry) -> Asked {
+    read(registry, std::env::args_os())
+        .unwrap_or_else(|error| without_passwords(registry, with_command(registry, error)).exit())
+}
+
+/// The same error, which names the command that an unknown option is called as.
+fn with_command(registry: &Registry, mut error: Error) -> Error {
+    let usage = error.get(ContextKind::Usage).map(ToString::to_string);
+    if let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg)
+        && error.kind() == ErrorKind::UnknownArgument
+        && let Some(entry) = registry.get(option.trim_start_matches("--"))
+        && !usage.is_some_and(|usage| usage.contains(&format!("replimeter {} ", entry.name())))
+    {
+        let tip = format!("use 'replimeter {}', a command of its own", entry.name());
+        let tips = ContextValue::StyledStrs(vec![tip.into()]);
+        error.insert(ContextKind::Suggested, tips);
+    }
+    error
+}
+
+/// The same error without user and password of URLs.
+fn without_passwords(registry: &Registry, error: Error) -> Error {
+    // An `@` alone stands in --load <WORKLOAD:THREADS@NODE> and its values too.
+    let is_url = |text: &str| {
+        text.contains("://") && redact::url(text) != text
+            || text.contains('@')
+                && !text.starts_with("--")
+                && error.kind() != ErrorKind::ValueValidation
+    };
+    let shown = |kind: ContextKind, value: &ContextValue| match value {
+        _ if kind == ContextKind::Usage => None,
+        ContextValue::String(text) if is_url(text) => Some(ContextValue::String(redact::url(text))),
+        // Suggestions of how to give it differently.
+        ContextValue::Strings(texts) if texts.iter().any(|text| is_url(text)) => {
+            Some(ContextValue::None)
+        }
+        ContextValue::StyledStr(text) if is_url(&text.to_string()) => Some(ContextValue::None),
+        ContextValue::StyledStrs(texts) if texts.iter().any(|text| is_url(&text.to_string())) => {
+            Some(ContextValue::None)
+        }
+        _ => None,
+    };
+    if error
+        .context()
+        .all(|(kind, value)| shown(kind, value).is_none())
+    {
+        return error;
+    }
+    // Made anew, without its cause, which may repeat pieces of the value.
+    let mut safe = Error::new(error.kind()).with_cmd(&command(registry));
+    for (kind, value) in error.context() {
+        safe.insert(kind, shown(kind, value).unwrap_or_else(|| value.clone()));
+    }
+    safe
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measurements::registry;
+
+    fn refused(args: &[&str]) -> String {
+        let args = std::iter::once("replimeter").chain(args.iter().copied());
+        let Err(error) = read(registry(), args) else {
+            panic!("it is not refused")
+        };
+        without_passwords(registry(), error).to_string()
+    }
+
+    #[test]
+    fn no_url_is_repeated_with_its_password() {
+        let url = "mysql://dba:12/secret@h/";
+        for (args, want) in [
+            (vec!["lag", url], "unexpected argument '…@h' found"),
+            (
+                vec!["doctor", "dba:12/secret@h/"],
+                "unexpected argument '…@h' found",
+            ),
+            (vec![url], "unrecognized subcommand '…@h'"),
+            (
+                vec!["lag", "--sandbox", url],
+                "invalid value '…@h' for '--sandbox",
+            ),
+            (
+                vec!["lag", "--sandbox=mysql://dba:12/secret@h"],
+                "invalid value '…@h' for '--sandbox",
+            ),
+            (
+                vec!["lag", "--pace", url],
+                "invalid value '…@h' for '--pace",
+            ),
+            (
+                vec!["lag", &format!("--json={url}")],
+                "unexpected value '…@h' for '--json'",
+            ),
+            (
+                vec!["lag", "--rounds", url],
+                "invalid value '…@h' for '--rounds",
+            ),
+        ] {
+            let text = refused(&args);
+            assert!(
+                text.contains(want) && !text.contains("secret") && text.contains("--help"),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn other_values_are_repeated_with_the_cause() {
+        let text = refused(&["lag", "--load", "insert@primary"]);
+        assert!(
+            text.contains("insert@primary") && text.contains("is no load"),
+            "{text}"
+        );
+        let text = refused(&["lag", "--server-option", "wsrep_cluster_address=gcomm://x"]);
+        assert!(
+            text.contains("gcomm://x") && text.contains("the sandbox sets"),
+            "{text}"
+        );
+        let text = refused(&["lag", "--load"]);
+        assert!(text.contains("--load <WORKLOAD:THREADS@NODE>"), "{text}");
+        assert!(refused(&["lag", "--rouns", "5"]).contains("--rounds"));
+    }
+
+    #[test]
+    fn option_called_as_a_command_points_to_it() {
+        let Err(error) = read(registry(), ["replimeter", "lag", "--backlog", "30s"]) else {
+            panic!("it is not refused")
+        };
+        let text = with_command(registry(), error).to_string();
+        assert!(text.contains("use 'replimeter backlog'"), "{text}");
+    }
+
+    #[test]
+    fn debug_output_holds_no_password() {
+        let args = [
+            "replimeter",
+            "doctor",
+            "--primary",
+            "mysql://dba:12/secret@h/",
+            "--replica",
+            "mysql://dba:secret@i/",
+        ];
+        let Ok(Asked::Other(command)) = read(registry(), args) else {
+            panic!("doctor is no measurement")
+        };
+        let text = format!("{command:?}");
+        assert!(
+            text.contains("…@h") && text.contains("…@i") && !text.contains("secret"),
+            "{text}"
+        );
+    }
+}

@@ -1,0 +1,229 @@
+//! Which figures of both sides are held against each other.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use replimeter_model::{
+    compare::OnlyOn,
+    warning::{Warning, WarningCode},
+};
+use replimeter_stats::compare::{Drawn, of_units};
+
+use super::{
+    figures::{DimensionSpec, FigureSpec, Of},
+    sides::Run,
+};
+use crate::failure::Failure;
+
+/// A figure that both sides have.
+pub(super) struct Pair {
+    pub(super) spec: &'static FigureSpec,
+    /// In A's words, without what tells nothing apart.
+    pub(super) of: Vec<Of>,
+    pub(super) a: Drawn,
+    pub(super) b: Drawn,
+    /// Runs behind either.
+    pub(super) runs: [usize; 2],
+}
+
+/// A figure's name and what it is of.
+type Key = (&'static str, Vec<Of>);
+
+/// A figure of one side, with what every run says.
+struct Known {
+    spec: &'static FigureSpec,
+    of: Vec<Of>,
+    runs: Vec<Drawn>,
+}
+
+/// The figures of one side, in the order in which they are shown.
+#[derive(Default)]
+struct Side(Vec<Known>);
+
+impl Side {
+    /// Reads samples run by run, so that no more than one run's are in memory.
+    fn gather(runs: &[Run]) -> Result<Self, Failure> {
+        let mut side = Self::default();
+        let mut places: BTreeMap<Key, usize> = BTreeMap::new();
+        for run in runs {
+            for figure in run.figures()? {
+                let place = places
+                    .entry((figure.spec.name, figure.of.clone()))
+                    .or_insert(side.0.len());
+                match side.0.get_mut(*place) {
+                    Some(known) => known.runs.push(figure.drawn),
+                    None => side.0.push(Known {
+                        spec: figure.spec,
+                        of: figure.of,
+                        runs: vec![figure.drawn],
+                    }),
+                }
+            }
+        }
+        Ok(side)
+    }
+
+    fn words(&self) -> impl Iterator<Item = &Of> {
+        self.0.iter().flat_map(|known| &known.of)
+    }
+
+    /// All values of a dimension, in order.
+    fn values(&self, dimension: &DimensionSpec) -> Vec<&str> {
+        let mut values: Vec<&str> = Vec::new();
+        for of in self.words().filter(|of| of.dimension == *dimension) {
+            if !values.contains(&of.value.as_str()) {
+                values.push(&of.value);
+            }
+        }
+        values
+    }
+
+    fn dimensions(&self) -> BTreeSet<DimensionSpec> {
+        self.words().map(|of| of.dimension).collect()
+    }
+
+    /// Everything that it has figures of.
+    fn described(&self) -> String {
+        let dimensions = self.dimensions().into_iter();
+        dimensions
+            .map(|dimension| {
+                let values = self.values(&dimension).join(", ");
+                format!("{} {values}", dimension.name)
+            })
+            .collect::<Vec<_>>()
+            .join("; ")
+    }
+}
+
+/// How words of one side are those of the other.
+#[derive(Default)]
+struct Matching {
+    /// What each side has but one of, and not the same: it differs, and tells nothing apart.
+    dropped: BTreeSet<DimensionSpec>,
+    /// B's words in A's.
+    renamed: BTreeMap<Of, Of>,
+}
+
+impl Matching {
+    fn of(a: &Side, b: &Side, warnings: &mut Vec<Warning>) -> Self {
+        let mut matching = Self::default();
+        let dimensions = a.dimensions().into_iter().chain(b.dimensions());
+        let dimensions: BTreeSet<DimensionSpec> =
+            dimensions.filter(|dimension| !dimension.apart).collect();
+        for dimension in dimensions {
+            let (of_a, of_b) = (a.values(&dimension), b.values(&dimension));
+            if of_a.iter().any(|value| of_b.contains(value)) {
+                continue;
+            }
+            if of_a.len() <= 1 && of_b.len() <= 1 {
+                matching.dropped.insert(dimension);
+            } else if of_a.len() == of_b.len() {
+                warnings.push(Warning::new(
+                    WarningCode::NotChecked,
+                    format!(
+                        "the sides have no {} in common: {} of A is held against {} of B, in this order",
+                        dimension.name,
+                        of_a.join(", "),
+                        of_b.join(", ")
+                    ),
+                    "is that the pairing you mean? compare runs of fewer at a time otherwise",
+                ));
+                let of = |value: &str| Of {
+                    dimension,
+                    value: value.to_owned(),
+                };
+                let pairs = of_b.into_iter().zip(of_a);
+                matching
+                    .renamed
+                    .extend(pairs.map(|(of_b, of_a)| (of(of_b), of(of_a))));
+            }
+        }
+        matching
+    }
+
+    /// What a figure of A is called on both sides.
+    fn key_of_a(&self, known: &Known) -> Key {
+        let kept = known.of.iter();
+        let kept = kept.filter(|of| !self.dropped.contains(&of.dimension));
+        (known.spec.name, kept.cloned().collect())
+    }
+
+    /// What a figure of B is called on both sides.
+    fn key_of_b(&self, known: &Known) -> Key {
+        let (name, mut of) = self.key_of_a(known);
+        for word in &mut of {
+            if let Some(renamed) = self.renamed.get(word) {
+                renamed.clone_into(word);
+            }
+        }
+        (name, of)
+    }
+}
+
+/// Pairs the figures of both sides; what only one of them has is counted.
+pub(super) fn pairs(
+    a: &[Run],
+    b: &[Run],
+    warnings: &mut Vec<Warning>,
+) -> Result<(Vec<Pair>, Vec<OnlyOn>), Failure> {
+    let (a, b) = (Side::gather(a)?, Side::gather(b)?);
+    let matching = Matching::of(&a, &b, warnings);
+    let of_b: BTreeMap<Key, &Known> =
+        b.0.iter()
+            .map(|known| (matching.key_of_b(known), known))
+            .collect();
+    let (mut pairs, mut matched) = (Vec::new(), BTreeSet::new());
+    let mut only: BTreeMap<(&str, String), u64> = BTreeMap::new();
+    let words = |of: &[Of]| of.iter().map(Of::word).collect::<Vec<_>>().join(" ");
+    for of_a in &a.0 {
+        let key = matching.key_of_a(of_a);
+        let Some(of_b) = of_b.get(&key) else {
+            *only.entry(("a", words(&of_a.of))).or_default() += 1;
+            continue;
+        };
+        if let (Some(drawn_a), Some(drawn_b)) = (of_units(&of_a.runs), of_units(&of_b.runs)) {
+            pairs.push(Pair {
+                spec: of_a.spec,
+                of: key.1.clone(),
+                a: drawn_a,
+                b: drawn_b,
+                runs: [of_a.runs.len(), of_b.runs.len()],
+            });
+        }
+        matched.insert(key);
+    }
+    for of_b in &b.0 {
+        if !matched.contains(&matching.key_of_b(of_b)) {
+            *only.entry(("b", words(&of_b.of))).or_default() += 1;
+        }
+    }
+    if pairs.is_empty() {
+        return Err(Failure::usage(
+            format!(
+                "the runs cannot be compared: they have no figure in common (A has {}; B has {})",
+                a.described(),
+                b.described()
+            ),
+            "compare runs that observed the same replicas by the same methods",
+        ));
+    }
+    let only = only.into_iter().map(|((side, of), figures)| OnlyOn {
+        side: side.to_owned(),
+        of,
+        figures,
+    });
+    Ok((pairs, only.collect()))
+}
+
+/// Labels that tell figures of the same name apart.
+pub(super) fn labels(pairs: &[Pair]) -> Vec<String> {
+    let mut values: BTreeMap<DimensionSpec, BTreeSet<&str>> = BTreeMap::new();
+    for of in pairs.iter().flat_map(|pair| &pair.of) {
+        values.entry(of.dimension).or_default().insert(&of.value);
+    }
+    let told = |of: &&Of| of.dimension.always || values[&of.dimension].len() > 1;
+    let label = |pair: &Pair| {
+        let words: Vec<String> = pair.of.iter().filter(told).map(Of::word).collect();
+        words.join(" ")
+    };
+    pairs.iter().map(label).collect()
+}

@@ -1,0 +1,120 @@
+//! What the figures of both sides come to: differences, ratios, and which of them are shown.
+
+use replimeter_model::{
+    compare::{Change, CompareRow, SideFigure},
+    estimate::Estimate,
+};
+use replimeter_report::compare::verdict;
+use replimeter_stats::compare::{Drawn, LEVEL, Spread, difference, holm, log_ratio};
+
+use super::{
+    figures::{JudgedBy, Of},
+    matching::{Pair, labels},
+};
+
+/// What a significant p-value is below.
+pub(super) const ALPHA: f64 = 1.0 - LEVEL;
+
+/// By what a row is judged.
+struct Judged {
+    spread: Spread,
+    /// It is of the ratio's logarithm, not of the difference.
+    logarithm: bool,
+}
+
+/// A row for each pair, all judged together, and among how many figures.
+pub(super) fn rows(pairs: &[Pair]) -> (Vec<CompareRow>, u64) {
+    let labelled = pairs.iter().zip(labels(pairs));
+    let (mut rows, judged): (Vec<CompareRow>, Vec<Option<Judged>>) =
+        labelled.map(|(pair, label)| row(pair, label)).unzip();
+    let among = judge(&mut rows, &judged);
+    (rows, among)
+}
+
+fn side_figure(drawn: &Drawn, runs: usize) -> SideFigure {
+    let estimate = drawn.estimate();
+    SideFigure {
+        value: drawn.value,
+        low: estimate.low,
+        high: estimate.high,
+        runs: runs as u64,
+        samples: drawn.samples,
+        blocks: drawn.blocks,
+        block_length: drawn.block_length,
+        short: drawn.short,
+    }
+}
+
+/// A row with its difference and ratio, and by which of them it is judged: the ratio, or the difference where there is none.
+fn row(pair: &Pair, label: String) -> (CompareRow, Option<Judged>) {
+    let (a, b) = (&pair.a, &pair.b);
+    let both = a.spread().zip(b.spread());
+    let apart = both.map(|(a, b)| difference(&a, &b));
+    let times = both.and_then(|(a, b)| log_ratio(&a, &b));
+    let ends = |spread: &Spread| spread.interval(LEVEL);
+    let of = |value: f64, ends: Option<[f64; 2]>| {
+        let ends = ends.filter(|ends| ends.iter().all(|end| end.is_finite()));
+        Estimate {
+            value: Some(value),
+            low: ends.map(|[low, _]| low),
+            high: ends.map(|[_, high]| high),
+        }
+    };
+    let positive = a.value > 0.0 && b.value > 0.0;
+    let ratio = match &times {
+        Some(times) => of(b.value / a.value, Some(ends(times).map(f64::exp))),
+        // One of the sides may be 0 or below, as far as its interval tells.
+        None if positive && both.is_none() => Estimate::of(b.value / a.value),
+        None => Estimate::default(),
+    };
+    let row = CompareRow {
+        figure: pair.spec.name.to_owned(),
+        of: pair.of.iter().map(Of::recorded).collect(),
+        label,
+        unit: pair.spec.unit,
+        better: pair.spec.better,
+        a: side_figure(a, pair.runs[0]),
+        b: side_figure(b, pair.runs[1]),
+        difference: of(b.value - a.value, apart.as_ref().map(ends)),
+        ratio,
+        ..CompareRow::default()
+    };
+    let logarithm = times.is_some() && pair.spec.by == JudgedBy::Ratio;
+    let spread = if logarithm { times } else { apart };
+    (row, spread.map(|spread| Judged { spread, logarithm }))
+}
+
+/// Judges all rows together.
+fn judge(rows: &mut [CompareRow], judged: &[Option<Judged>]) -> u64 {
+    let p_values: Vec<f64> = judged
+        .iter()
+        .flatten()
+        .map(|judged| judged.spread.p_value())
+        .collect();
+    let mut adjusted = holm(&p_values).into_iter();
+    let among = p_values.len() as u64;
+    for (row, judged) in rows.iter_mut().zip(judged) {
+        if let Some(Judged { spread, logarithm }) = judged {
+            let (p, corrected) = (spread.p_value(), adjusted.next().unwrap_or(1.0));
+            row.p_value = Some(p);
+            row.p_adjusted = Some(corrected);
+            let seen = spread.seen_from(1.0 - ALPHA / among as f64);
+            // What follows the difference is not put as a percentage of A: a share of 203 % more would say nothing.
+            let (absolute, percent) = if *logarithm {
+                (row.a.value * seen.exp_m1(), Some(seen.exp_m1() * 100.0))
+            } else {
+                (seen, None)
+            };
+            row.seen_from = Some(absolute).filter(|seen| seen.is_finite());
+            row.seen_from_percent = percent.filter(|seen| seen.is_finite());
+            row.change = match (corrected < ALPHA, p < ALPHA) {
+                (true, _) if spread.value > 0.0 => Change::Higher,
+                (true, _) => Change::Lower,
+                (false, true) => Change::NotAmongAll,
+                (false, false) => Change::NotShown,
+            };
+        }
+        row.verdict = verdict(row, among);
+    }
+    among
+}

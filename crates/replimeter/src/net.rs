@@ -1,0 +1,507 @@
+//! The net's replay: recorded runs are summed up again, and must come to the results that they came to.
+//!
+//! Each folder of `tests/net` that holds `calls.jsonl.gz` is a run on real servers, recorded by `scripts/record-net` with
+//! `REPLIMETER_RECORD`. What is kept of it:
+//!
+//! - `calls.jsonl.gz`, what measuring handed to summing up, in order: a line for each
+//!   [`Call`](crate::run::Measurement::Call) of the measurement (shapes, samples, blocks, rounds, windows, crashes,
+//!   outcomes), and in the last line how the run ended (`Ended`): clock, keep-awake, priority, its
+//!   failure, and the warnings of checks and clean-up;
+//! - `readings.jsonl.gz`, where something is summed up below the listeners already: the data of that;
+//! - `run/`, the run's directory: plan, manifest, results, samples, histograms.
+//!
+//! A live run and a replay share one function that takes the calls (`Measurement::take`) and one that makes the results of
+//! what was gathered (`Measurement::conclude`). New code takes the same calls, through an adapter where its types are others, and must
+//! make the same results. Names may change, through `tests/net/renamed-calls.toml` for the calls; in the results they are
+//! changed in `run/summary.json` too, which `report` reads, by `UPDATE_NET=runs`. Numbers may not: the suite `net_values`
+//! holds every one under its first name.
+//!
+//! Nothing is drawn from the clock: bootstraps are seeded by constants, orders by the plan. What a run finds out about its
+//! surroundings (dates, paths, cores) is in the record, in which the machine's own names are replaced.
+
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, BTreeSet},
+    env,
+    fs::{self, File},
+    io::{BufRead, BufReader},
+    path::{Path, PathBuf},
+    time::{Duration, SystemTime},
+};
+
+use base64::{Engine, prelude::BASE64_STANDARD};
+use flate2::read::GzDecoder;
+use hdrhistogram::{
+    Histogram,
+    serialization::{
+        Deserializer,
+        interval_log::{IntervalLogHistogram, IntervalLogIterator, LogEntry},
+    },
+};
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use replimeter_model::manifest::Manifest;
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::{Map, Value};
+use tempfile::TempDir;
+
+use crate::{
+    cli::Given,
+    measurements::registry,
+    run::Replayed,
+    run_dir::{HISTOGRAMS, MANIFEST, PLAN, SAMPLES, SUMMARY},
+};
+
+const CALLS: &str = "calls.jsonl.gz";
+/// Differences that are shown of a document.
+const SHOWN: usize = 20;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/net")
+}
+
+/// The recorded runs.
+fn cases() -> Vec<PathBuf> {
+    let folders = fs::read_dir(root())
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let mut cases: Vec<PathBuf> = folders
+        .filter(|folder| folder.join(CALLS).exists())
+        .collect();
+    cases.sort();
+    cases
+}
+
+fn lines(path: &Path) -> Vec<Value> {
+    let file = BufReader::new(GzDecoder::new(File::open(path).unwrap()));
+    file.lines()
+        .map(|line| serde_json::from_str(&line.unwrap()).unwrap())
+        .collect()
+}
+
+/// Paths that have other names than when runs were recorded, as `old = "new"`.
+///
+/// In a path `[]` stands for every index; a path stands for all below it, and the longest that fits counts. `COMMAND:old`
+/// is for that command alone. `-old` are paths that went; their value says why.
+struct Renamed {
+    entries: BTreeMap<String, String>,
+    used: RefCell<BTreeSet<String>>,
+}
+
+impl Renamed {
+    fn of(text: &str) -> Self {
+        let entries: BTreeMap<String, String> = toml::from_str(text).unwrap();
+        Self {
+            entries,
+            used: RefCell::default(),
+        }
+    }
+
+    fn read(name: &str) -> Self {
+        Self::of(&fs::read_to_string(root().join(name)).unwrap())
+    }
+
+    /// The entry for a path under a sign: what it stands for, and what is left of the path.
+    fn entry<'a>(&self, sign: &str, command: &str, path: &'a str) -> Option<(&str, &'a str)> {
+        let ends = path
+            .match_indices(['.', '['])
+            .map(|(at, _)| at)
+            .chain([path.len()])
+            .collect::<Vec<_>>();
+        ends.into_iter().rev().find_map(|end| {
+            let (head, rest) = path.split_at(end);
+            [format!("{command}:{sign}{head}"), format!("{sign}{head}")]
+                .into_iter()
+                .find_map(|key| {
+                    let new = self.entries.get(&key)?;
+                    self.used.borrow_mut().insert(key);
+                    Some((new.as_str(), rest))
+                })
+        })
+    }
+
+    /// The leaves of a recorded value by the paths that they have today.
+    fn today(&self, command: &str, recorded: &Value) -> BTreeMap<String, Value> {
+        let mut today = BTreeMap::new();
+        for (path, value) in leaves(recorded) {
+            let (generic, indexes) = generic(&path);
+            if self.entry("-", command, &generic).is_some() {
+                continue;
+            }
+            let path = match self.entry("", command, &generic) {
+                Some((new, rest)) => specific(&format!("{new}{rest}"), &indexes),
+                None => path,
+            };
+            today.insert(path, value);
+        }
+        today
+    }
+
+    /// A value that was recorded as it is called today.
+    fn renamed(&self, command: &str, recorded: Value) -> Value {
+        if self.entries.is_empty() {
+            return recorded;
+        }
+        let mut value = Value::Null;
+        for (path, leaf) in self.today(command, &recorded) {
+            put(&mut value, &path, leaf);
+        }
+        value
+    }
+
+    /// Entries that nothing needed.
+    fn unused(&self) -> Vec<&String> {
+        self.entries
+            .keys()
+            .filter(|key| !self.used.borrow().contains(*key))
+            .collect()
+    }
+}
+
+/// Where two documents differ.
+fn differences(recorded: &Value, now: &Value) -> Vec<String> {
+    let (recorded, now) = (leaves(recorded), leaves(now));
+    let paths: BTreeSet<&String> = recorded.keys().chain(now.keys()).collect();
+    let word = |value: Option<&Value>| value.map_or_else(|| "nothing".to_owned(), Value::to_string);
+    paths
+        .into_iter()
+        .filter(|path| recorded.get(*path) != now.get(*path))
+        .map(|path| {
+            format!(
+                "{path}: {} was recorded, {} is made of the same calls",
+                word(recorded.get(path)),
+                word(now.get(path))
+            )
+        })
+        .collect()
+}
+
+/// Every value that is no object and no list, by its path, and those that are empty.
+fn leaves(value: &Value) -> BTreeMap<String, Value> {
+    fn walk(value: &Value, path: String, found: &mut BTreeMap<String, Value>) {
+        match value {
+            Value::Object(map) if !map.is_empty() => {
+                for (key, value) in map {
+                    walk(
+                        value,
+                        if path.is_empty() {
+                            key.clone()
+                        } else {
+                            format!("{path}.{key}")
+                        },
+                        found,
+                    );
+                }
+            }
+            Value::Array(all) if !all.is_empty() => {
+                all.iter()
+                    .enumerate()
+                    .for_each(|(index, value)| walk(value, format!("{path}[{index}]"), found));
+            }
+            leaf => _ = found.insert(path, leaf.clone()),
+        }
+    }
+    let mut found = BTreeMap::new();
+    walk(value, String::new(), &mut found);
+    found
+}
+
+/// A path with `[]` for every index, and the indexes.
+fn generic(path: &str) -> (String, Vec<&str>) {
+    let (mut generic, mut indexes) = (String::new(), Vec::new());
+    for (number, part) in path.split('[').enumerate() {
+        match part.split_once(']') {
+            Some((index, rest)) if number > 0 => {
+                indexes.push(index);
+                generic.push_str("[]");
+                generic.push_str(rest);
+            }
+            _ => generic.push_str(part),
+        }
+    }
+    (generic, indexes)
+}
+
+/// A path with these indexes.
+fn specific(generic: &str, indexes: &[&str]) -> String {
+    assert_eq!(
+        generic.matches("[]").count(),
+        indexes.len(),
+        "{generic}: a renamed path has as many indexes as before"
+    );
+    let mut indexes = indexes.iter();
+    let parts = generic.split("[]").enumerate();
+    parts
+        .map(|(number, part)| {
+            if number == 0 {
+                part.to_owned()
+            } else {
+                format!("[{}]{part}", indexes.next().unwrap())
+            }
+        })
+        .collect()
+}
+
+/// Puts a leaf where its path says.
+fn put(mut place: &mut Value, path: &str, leaf: Value) {
+    for step in path
+        .replace('[', ".[")
+        .split('.')
+        .filter(|step| !step.is_empty())
+    {
+        if let Some(index) = step
+            .strip_prefix('[')
+            .and_then(|step| step.strip_suffix(']'))
+            .and_then(|step| step.parse::<usize>().ok())
+        {
+            if place.is_null() {
+                *place = Value::Array(Vec::new());
+            }
+            let all = place.as_array_mut().unwrap();
+            if all.len() <= index {
+                all.resize(index + 1, Value::Null);
+            }
+            place = &mut all[index];
+        } else {
+            if place.is_null() {
+                *place = Value::Object(Map::new());
+            }
+            place = place
+                .as_object_mut()
+                .unwrap()
+                .entry(step)
+                .or_insert(Value::Null);
+        }
+    }
+    *place = leaf;
+}
+
+/// The measurement of a plan.
+fn command(plan: &str) -> &'static str {
+    registry().plan(plan, &Given::default()).unwrap().name()
+}
+
+/// A recorded run.
+struct Recorded {
+    dir: PathBuf,
+    command: &'static str,
+    plan: String,
+    manifest: Manifest,
+    calls: Vec<Value>,
+    scratch: TempDir,
+}
+
+impl Recorded {
+    fn open(dir: &Path, renamed: &Renamed) -> Self {
+        let text = fs::read_to_string(dir.join("run").join(PLAN)).unwrap();
+        let manifest =
+            serde_json::from_str(&fs::read_to_string(dir.join("run").join(MANIFEST)).unwrap())
+                .unwrap();
+        let command = command(&text);
+        let calls = lines(&dir.join(CALLS))
+            .into_iter()
+            .map(|call| renamed.renamed(command, call))
+            .collect();
+        Self {
+            dir: dir.to_owned(),
+            command,
+            plan: text,
+            manifest,
+            calls,
+            scratch: TempDir::new().unwrap(),
+        }
+    }
+
+    /// What it was summed up to.
+    fn summary(&self) -> PathBuf {
+        self.dir.join("run").join(SUMMARY)
+    }
+
+    /// Where its rows are written again.
+    fn samples(&self) -> PathBuf {
+        self.scratch.path().join(SAMPLES)
+    }
+
+    /// Sums it up again, and writes its samples again.
+    fn replay(&self) -> Replayed {
+        let entry = registry().get(self.command).unwrap();
+        entry.replay(&self.plan, &self.manifest, &self.calls, &self.samples())
+    }
+}
+
+/// What a line holds; all of it, or the type has lost something that was recorded.
+pub(crate) fn read<C: Serialize + DeserializeOwned>(line: &Value) -> C {
+    let call: C =
+        serde_json::from_value(line.clone()).unwrap_or_else(|error| panic!("{error}: {line}"));
+    assert_eq!(
+        serde_json::to_value(&call).unwrap(),
+        *line,
+        "read and written again"
+    );
+    call
+}
+
+#[test]
+fn recorded_runs_come_to_the_same_results_again() {
+    let calls = Renamed::read("renamed-calls.toml");
+    let update = env::var("UPDATE_NET").is_ok_and(|part| part == "runs");
+    let mut wrong = Vec::new();
+    for dir in cases() {
+        let recorded = Recorded::open(&dir, &calls);
+        let now = recorded.replay().run.json().unwrap();
+        let now: Value = serde_json::from_str(&now).unwrap();
+        if update {
+            fs::write(recorded.summary(), format!("{now}\n")).unwrap();
+        }
+        let summary = fs::read_to_string(recorded.summary()).unwrap();
+        let differences = differences(&serde_json::from_str(&summary).unwrap(), &now);
+        if !differences.is_empty() {
+            wrong.push(format!(
+                "{}: {} values differ\n  {}",
+                dir.file_name().unwrap().display(),
+                differences.len(),
+                differences[..differences.len().min(SHOWN)].join("\n  ")
+            ));
+        }
+    }
+    wrong.extend(
+        calls
+            .unused()
+            .iter()
+            .map(|key| format!("renamed-calls.toml: nothing needs `{key}`")),
+    );
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// What a log of histograms holds: for each name the length of what it is of, and its bars.
+fn bars(log: &[u8]) -> BTreeMap<String, (Duration, Vec<(u64, u64)>)> {
+    let intervals = IntervalLogIterator::new(log).filter_map(|entry| match entry.unwrap() {
+        LogEntry::Interval(interval) => Some(interval),
+        LogEntry::StartTime(_) | LogEntry::BaseTime(_) => None,
+    });
+    let of = |interval: IntervalLogHistogram<'_>| {
+        let packed = BASE64_STANDARD
+            .decode(interval.encoded_histogram())
+            .unwrap();
+        let histogram: Histogram<u64> = Deserializer::new()
+            .deserialize(&mut packed.as_slice())
+            .unwrap();
+        let bars = histogram
+            .iter_recorded()
+            .map(|bar| (bar.value_iterated_to(), bar.count_at_value()))
+            .collect();
+        (
+            interval.tag().unwrap().as_str().to_owned(),
+            (interval.duration(), bars),
+        )
+    };
+    intervals.map(of).collect()
+}
+
+#[test]
+fn recorded_runs_come_to_the_same_histograms_again() {
+    let calls = Renamed::read("renamed-calls.toml");
+    for dir in cases() {
+        let recorded = Recorded::open(&dir, &calls);
+        let Some(histograms) = recorded.replay().histograms else {
+            assert!(
+                !dir.join("run").join(HISTOGRAMS).exists(),
+                "{}",
+                dir.display()
+            );
+            continue;
+        };
+        let took = Duration::from_nanos(histograms.took.0.unsigned_abs());
+        let now =
+            replimeter_report::histograms::log(SystemTime::UNIX_EPOCH, took, &histograms.series)
+                .unwrap();
+        let before = fs::read(dir.join("run").join(HISTOGRAMS)).unwrap();
+        assert_eq!(bars(&now), bars(&before), "{}", dir.display());
+    }
+}
+
+/// The schema of a file of samples, and its rows as texts.
+fn rows(path: &Path) -> (String, Vec<String>) {
+    let reader = SerializedFileReader::new(File::open(path).unwrap()).unwrap();
+    let columns = reader
+        .metadata()
+        .file_metadata()
+        .schema_descr()
+        .columns()
+        .iter()
+        .map(|column| format!("{column:?}"))
+        .collect();
+    (
+        columns,
+        reader
+            .get_row_iter(None)
+            .unwrap()
+            .map(|row| row.unwrap().to_string())
+            .collect(),
+    )
+}
+
+#[test]
+fn recorded_runs_come_to_the_same_samples_again() {
+    let calls = Renamed::read("renamed-calls.toml");
+    for dir in cases() {
+        let recorded = Recorded::open(&dir, &calls);
+        recorded.replay();
+        let (now, before) = (
+            rows(&recorded.samples()),
+            rows(&dir.join("run").join(SAMPLES)),
+        );
+        let different = now
+            .1
+            .iter()
+            .zip(&before.1)
+            .find(|(now, before)| now != before);
+        assert!(different.is_none(), "{}: {different:?}", dir.display());
+        assert!(
+            now.0 == before.0 && now.1.len() == before.1.len(),
+            "{}: {} and {} rows",
+            dir.display(),
+            now.1.len(),
+            before.1.len()
+        );
+    }
+}
+
+#[test]
+fn every_command_has_recorded_runs() {
+    let commands: BTreeSet<String> = cases()
+        .iter()
+        .map(|dir| {
+            let text = fs::read_to_string(dir.join("run").join(PLAN)).unwrap();
+            command(&text).to_owned()
+        })
+        .collect();
+    let wanted = registry().entries().map(|entry| entry.name().to_owned());
+    assert_eq!(commands, wanted.collect());
+}
+
+#[test]
+fn a_path_is_renamed_by_the_longest_entry() {
+    let map = "answer = \"headline\"\n\"results[]\" = \"results.rows[]\"\n\"loss:results[].missing\" = \"results.rows[].lost\"\n\"-old\" = \"why\"\n";
+    let renamed = Renamed::of(map);
+    let recorded = serde_json::json!({"answer": "a", "old": [1, 2], "results": [{"missing": 1, "n": null}, {"missing": 2, "n": []}]});
+    let now = serde_json::json!({"headline": "a", "results": {"rows": [{"lost": 1, "n": null}, {"lost": 2, "n": []}]}});
+    assert_eq!(renamed.renamed("loss", recorded.clone()), now);
+    assert!(renamed.unused().is_empty());
+    let of_lag = renamed.renamed("lag", recorded);
+    assert_eq!(
+        differences(&of_lag, &now).len(),
+        4,
+        "`missing` is renamed for loss alone"
+    );
+}
+
+#[test]
+fn a_number_that_changes_is_a_difference() {
+    let (one, other) = (
+        serde_json::json!({"a": [{"b": 1.5}]}),
+        serde_json::json!({"a": [{"b": 1.500_000_000_000_000_2}]}),
+    );
+    assert_eq!(differences(&one, &other).len(), 1);
+    assert!(differences(&one, &one).is_empty());
+    assert_eq!(differences(&one, &serde_json::json!({"a": []})).len(), 2);
+}

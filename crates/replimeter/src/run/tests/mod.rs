@@ -1,0 +1,271 @@
+//! A measurement that is one file, [`ping`], gets everything that measurements have.
+
+mod ping;
+mod server;
+
+use std::{
+    cell::RefCell,
+    fs,
+    path::Path,
+    sync::{LazyLock, atomic::AtomicBool},
+};
+
+use clap::{Args, Command, FromArgMatches};
+use replimeter_model::{
+    compare::Change,
+    manifest::{MANIFEST_SCHEMA, Manifest},
+    plan::{PlanFile, Section},
+    time::Nanos,
+};
+use replimeter_report::{reading, terminal};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use self::ping::{Ping, PingSettings};
+use super::{
+    AnyRun, Entry, Event, Flow, LastCall, Observer, Recorded, Registry,
+    document::{csv, keep},
+    driver,
+    measurement::{Ended, Request},
+};
+use crate::{
+    cli::{CompareArgs, Given, OutputArgs},
+    commands::program,
+    compare,
+    failure::Failure,
+    run_dir::{MANIFEST, PAGE, PLAN, SAMPLES, SUMMARY, TICKET, write_json},
+    servers::Targets,
+};
+
+const PLAN_TEXT: &str = "command = 'ping'\ntitle = 'near'\n[target]\nprimary = 'mysql://u@127.0.0.1:1/?ssl-mode=disabled'\nreplicas = ['mysql://u@127.0.0.1:2/?ssl-mode=disabled']\n[ping]\nquestions = 400\n";
+
+/// A measurement of its own is no longer than this, without comments and blank lines.
+const MOST_LINES: usize = 150;
+
+fn registry() -> &'static Registry {
+    static ONLY: LazyLock<Registry> = LazyLock::new(|| Registry::default().with::<Ping>());
+    &ONLY
+}
+
+fn entry() -> &'static dyn Entry {
+    registry().get("ping").unwrap()
+}
+
+/// What is not as the measurement's schema says.
+fn violations(document: &Value) -> Vec<String> {
+    let validator = jsonschema::validator_for(&entry().document()).unwrap();
+    let errors = validator.iter_errors(document);
+    errors.map(|error| error.to_string()).collect()
+}
+
+/// A run in which two servers answered 400 times each, after this many microseconds and up to as many more.
+fn recorded(dir: &Path, us: i64) -> Box<dyn AnyRun> {
+    let trip = |number: i64| {
+        let server = ["primary", "replica1"][usize::from(number % 2 == 1)];
+        let took = us * 1000 * (100 + number * 7919 % 97) / 100;
+        json!([server, Nanos(number * 5_000_000), Nanos(took)])
+    };
+    let mut calls: Vec<Value> = (0..800).map(trip).collect();
+    let ended = LastCall::Ended(Ended {
+        run_dir: dir.display().to_string(),
+        keep_awake: false,
+        real_time: false,
+        clock_step: std::time::Duration::from_nanos(30),
+        at: Nanos(4_000_000_000),
+        warnings: Vec::new(),
+        failure: None,
+    });
+    calls.push(serde_json::to_value(ended).unwrap());
+    let manifest = Manifest {
+        schema: MANIFEST_SCHEMA.to_owned(),
+        started_at: "2026-11-22T12:00:00Z".to_owned(),
+        ..Manifest::default()
+    };
+    let plan = registry().plan(PLAN_TEXT, &Given::default()).unwrap();
+    let plan = plan.text().unwrap();
+    let run = entry()
+        .replay(&plan, &manifest, &calls, &dir.join(SAMPLES))
+        .run;
+    fs::write(dir.join(PLAN), &plan).unwrap();
+    write_json(&dir.join(MANIFEST), &manifest).unwrap();
+    keep(run.as_ref(), dir, &manifest, &plan).unwrap();
+    run
+}
+
+#[test]
+fn a_measurement_is_a_small_file() {
+    let lines = include_str!("ping.rs").lines().map(str::trim);
+    let code = lines.filter(|line| !line.is_empty() && !line.starts_with("//"));
+    assert!(code.count() <= MOST_LINES);
+}
+
+#[test]
+fn a_measurement_has_a_command_line() {
+    let command = program::built(registry());
+    let help = entry().command().render_long_help().to_string();
+    for want in ["--questions <N>", "[default: 100]", "--sandbox", "--json"] {
+        assert!(help.contains(want), "{help}");
+    }
+    let reference = program::reference(&command);
+    assert!(reference.contains("## `replimeter ping`"), "{reference}");
+    let script = program::script(registry(), clap_complete::Shell::Bash);
+    assert!(script.contains("replimeter__subcmd__ping") && script.contains("--questions"));
+    assert!(registry().schemas().any(|name| name == "ping"));
+}
+
+#[test]
+fn a_measurement_has_a_section_of_plans() {
+    let plan = registry().plan(PLAN_TEXT, &Given::default()).unwrap();
+    let text = plan.text().unwrap();
+    let again = registry().plan(&text, &Given::default()).unwrap();
+    assert_eq!(again.text().unwrap(), text);
+    let touches = plan.touches(&OutputArgs::default()).unwrap();
+    for want in ["400 questions to every server", SAMPLES] {
+        assert!(touches.contains(want), "{touches}");
+    }
+    let root = registry().schema("plan").unwrap();
+    let keys = program::plan_keys(&root);
+    assert!(
+        keys.contains("## `[ping]`") && keys.contains("`questions`"),
+        "{keys}"
+    );
+    for (text, want) in [
+        ("command = 'pin'", "did you mean `ping`?"),
+        (
+            "command = 'ping'\n[ping]\nquestion = 1",
+            "did you mean `questions`?",
+        ),
+        ("command = 'ping'\nquestions = 1", "is a key of [ping]"),
+        (
+            "command = 'ping'\n[ping]\nquestions = 0",
+            "line 3, column 1",
+        ),
+        ("command = 'ping'\n[lag]", "unknown field `lag`"),
+    ] {
+        let Err(error) = registry().plan(text, &Given::default()) else {
+            panic!("{text} is a plan")
+        };
+        assert!(error.to_string().contains(want), "{text}: {error}");
+    }
+}
+
+#[test]
+fn a_measurement_has_every_output() {
+    let dir = TempDir::new().unwrap();
+    let run = recorded(dir.path(), 100);
+    let read = |name: &str| fs::read_to_string(dir.path().join(name)).unwrap();
+
+    let document: Value = serde_json::from_str(&read(SUMMARY)).unwrap();
+    assert_eq!(violations(&document), Vec::<String>::new());
+    assert!(!violations(&json!({"schema": "replimeter.ping/1"})).is_empty());
+
+    let table = csv(run.as_ref()).unwrap();
+    assert!(
+        table.starts_with("server,trip.count,trip.min_us,"),
+        "{table}"
+    );
+    assert!(
+        table.lines().nth(2).unwrap().starts_with("replica1,400,"),
+        "{table}"
+    );
+
+    let names: Vec<&str> = entry().columns().iter().map(|column| column.name).collect();
+    assert_eq!(names, ["server", "asked_ns", "trip_us"]);
+    let mut sum = 0.0;
+    let count = reading::read(&dir.path().join(SAMPLES), &names, |columns, rows| {
+        sum += (0..rows).map(|row| columns[2].number(row)).sum::<f64>();
+    });
+    assert_eq!(count.unwrap(), 800);
+    assert!((80_000.0..160_000.0).contains(&sum), "{sum}");
+
+    let text = terminal::render(&run.report(false));
+    let (ticket, page) = (read(TICKET), read(PAGE));
+    for output in [&text, &ticket, &page] {
+        for want in ["2 servers answered.", "Round trips", "replica1"] {
+            assert!(output.contains(want), "{output}");
+        }
+    }
+    assert!(ticket.contains("| replica1 |"), "{ticket}");
+    assert!(page.contains("by-server") && page.contains("<table"));
+
+    let again = Recorded::open(registry(), dir.path()).unwrap();
+    assert_eq!(terminal::render(&again.run.report(false)), text);
+}
+
+#[test]
+fn runs_of_a_measurement_are_compared() {
+    let [a, b, out] = [(); 3].map(|()| TempDir::new().unwrap());
+    recorded(a.path(), 100);
+    recorded(b.path(), 200);
+    let words = [
+        "compare".as_ref(),
+        "--run-dir".as_ref(),
+        out.path().as_os_str(),
+    ];
+    let matches = CompareArgs::augment_args(Command::new("compare")).get_matches_from(words);
+    let args = CompareArgs::from_arg_matches(&matches).unwrap();
+    let sides = [&a, &b].map(|dir| [dir.path().display().to_string()]);
+    let compared = compare::compare(registry(), &args, &sides[0], &sides[1]).unwrap();
+    let rows = &compared.document.results;
+    assert_eq!(rows.len(), 4, "{rows:?}");
+    assert!(
+        rows.iter().all(|row| row.change == Change::Higher),
+        "{rows:?}"
+    );
+    assert_eq!(
+        (rows[0].figure.as_str(), rows[0].of[0].value.as_str()),
+        ("ping.trip.mean", "primary")
+    );
+}
+
+/// Keeps every line of progress, and how many rows came.
+struct Watch<'a>(&'a RefCell<(Vec<String>, usize)>);
+
+impl Observer for Watch<'_> {
+    fn event(&mut self, event: Event<'_>) -> Result<Flow, Failure> {
+        let mut seen = self.0.borrow_mut();
+        match event {
+            Event::Progress(progress) => seen.0.push(progress.line()),
+            Event::Rows(_) => seen.1 += 1,
+            _ => {}
+        }
+        Ok(Flow::Continue)
+    }
+}
+
+#[test]
+fn a_run_of_a_measurement_is_watched_and_kept() {
+    let [one, other] = [server::start(), server::start()];
+    let text = PLAN_TEXT
+        .replace(":1/", &format!(":{one}/"))
+        .replace(":2/", &format!(":{other}/"));
+    let sections = [Section::of::<PingSettings>()];
+    let file = PlanFile::<PingSettings>::from_toml(&text, &sections).unwrap();
+    let plan = file.plan_of(&text).unwrap();
+    let folder = TempDir::new().unwrap();
+    let dir = folder.path().join("run");
+    let output = OutputArgs {
+        run_dir: Some(dir.clone()),
+        silent: true,
+        ..OutputArgs::default()
+    };
+    let (seen, stop) = (RefCell::default(), AtomicBool::new(false));
+    let request = Request {
+        servers: &mut Targets::default(),
+        output: &output,
+        warnings: Vec::new(),
+        observers: vec![Box::new(Watch(&seen))],
+    };
+    driver::run::<Ping>(&plan, request, (), &stop).unwrap();
+    let (lines, rows) = seen.into_inner();
+    assert!(
+        lines.iter().any(|line| line == "asking 400 of 400 times"),
+        "{lines:?}"
+    );
+    assert!(rows > 0);
+    let recorded = Recorded::open(registry(), &dir).unwrap();
+    let document: Value = serde_json::from_str(&recorded.run.json().unwrap()).unwrap();
+    assert_eq!(violations(&document), Vec::<String>::new());
+    assert_eq!(document["results"]["rows"][1]["trip"]["count"], 400);
+    assert!(dir.join(PAGE).exists() && dir.join(TICKET).exists());
+}

@@ -1,0 +1,186 @@
+//! `ping`: the round trip of `SELECT 1` to every server of the target. A measurement in one file, which tests alone have.
+
+use std::{collections::BTreeMap, path::Path, sync::atomic::Ordering};
+
+use replimeter_model::plan::{PlanError, Planned, Settings, TargetSettings};
+use replimeter_model::{envelope::Envelope, record::Distribution, target::Target, time::Nanos};
+use replimeter_report::chart::{self, Axis, Chart, Mark, Point, Scale};
+use replimeter_report::report::{Block, Cell, Report, Table};
+use replimeter_report::rows::{Columns, Rows, TableSpec, columns};
+use replimeter_report::{figures::Unit, html::HtmlError};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::compare::figures::{DimensionSpec, Figures, SampleFile, figures};
+use crate::{failure::Failure, run::*, touches::LOAD, touches::Touches};
+
+/// What can be chosen.
+#[derive(Clone, Debug, Default, PartialEq, clap::Args, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+#[command(next_help_heading = "Measurement")]
+pub(crate) struct PingSettings {
+    /// Ask every server this many times [default: {default}]
+    #[arg(long, value_name = "N")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    questions: Option<u32>,
+}
+
+impl Settings for PingSettings {
+    const NAME: &'static str = "ping";
+    type Plan = u32;
+
+    fn plan(&mut self, target: &mut TargetSettings) -> Result<(Vec<Target>, u32), PlanError> {
+        match *self.questions.get_or_insert(100) {
+            0 => Err(PlanError::Contradiction("questions = 0 asks none".into())),
+            questions => Ok((target.plan()?, questions)),
+        }
+    }
+}
+
+/// Which server was asked, when, and for how long.
+type Trip = (String, Nanos, Nanos);
+
+#[derive(Clone, Default)]
+pub(crate) struct Trips;
+
+impl Columns for Trips {
+    type Row = Trip;
+    const TABLE: TableSpec<Trip, Self> = TableSpec {
+        message: "trip",
+        group: 1024,
+        columns: columns! {
+            /// The server that was asked
+            server: Word = |(server, _, _), _| server;
+            /// When, since the run's beginning
+            asked_ns: Long = |(_, asked, _), _| *asked;
+            /// From the question to its answer
+            trip_us: Real = |(_, _, took), _| *took;
+        },
+    };
+}
+
+/// A server, and the round trips to it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+struct PingRow {
+    server: String,
+    trip: Distribution,
+}
+
+/// The record of a run.
+type PingDocument = Envelope<PingSettings, PingResults>;
+
+/// What a run came to.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct PingResults {
+    rows: Vec<PingRow>,
+}
+
+figures! { TRIP = "ping.trip" [mean p50]: Us, Lower, Ratio, of &[DimensionSpec::new("server")]; }
+
+/// How far away every server is.
+pub(crate) struct Ping;
+
+impl Measurement for Ping {
+    const ABOUT: &'static str = "Measure the round trip of an empty question to every server";
+    const EXAMPLES: &'static str = "Examples:\n  replimeter ping --sandbox async:1";
+    const HISTOGRAMS: bool = false;
+    type Settings = PingSettings;
+    type Options = ();
+    type Call = Trip;
+    type Gathered = BTreeMap<String, replimeter_stats::series::Series>;
+    type Columns = Trips;
+    type Results = PingResults;
+
+    fn touches(touches: &mut Touches, plan: &Planned<PingSettings>) -> Result<(), Failure> {
+        touches.targets(&plan.targets);
+        touches.say(LOAD, format!("{} questions to every server", plan.plan));
+        Ok(())
+    }
+
+    fn run(cx: &mut RunContext<'_, Self>) -> Result<(), Failure> {
+        let (servers, questions) = (cx.open(&cx.plan.targets[0])?, *cx.work);
+        cx.known(servers.label(), servers.record(), Vec::new())?;
+        let members = servers.members().iter();
+        let sessions = members.map(|member| replimeter_server::Session::open(&member.node));
+        let mut sessions = sessions.collect::<Result<Vec<_>, _>>()?;
+        for number in 1..=questions {
+            for session in &mut sessions {
+                let asked = cx.clock.now();
+                session.run("cannot ask", "SELECT 1")?;
+                let took = cx.clock.now() - asked;
+                cx.take((session.name().into(), asked, took))?;
+            }
+            let progress = Progress::new(Stage::Measure, "asking");
+            let progress = progress.done(number.into(), Some(questions.into()), "times");
+            cx.observers.progress(progress);
+            if cx.stop.load(Ordering::Relaxed) {
+                return Err(Failure::cut_short());
+            }
+        }
+        cx.close(servers);
+        Ok(())
+    }
+
+    fn gathered(_: &Planned<PingSettings>) -> Self::Gathered {
+        BTreeMap::new()
+    }
+
+    fn take(all: &mut Self::Gathered, _: &u32, trip: Trip, rows: &mut Rows<Trips>) {
+        let series = all.entry(trip.0.clone()).or_default();
+        series.record(trip.1, trip.2);
+        rows.add(trip);
+    }
+
+    fn is_empty(gathered: &Self::Gathered) -> bool {
+        gathered.is_empty()
+    }
+
+    fn conclude(run: &mut Finished<'_, Self>, all: Self::Gathered) -> Concluded<PingResults> {
+        run.warn([]);
+        let rows = all.into_iter().map(|(server, trips)| {
+            let trip = trips.distribution();
+            PingRow { server, trip }
+        });
+        let rows = rows.collect();
+        Concluded {
+            target: run.target(run.plan.targets[0].label(), Vec::new()),
+            results: PingResults { rows },
+            ..Concluded::default()
+        }
+    }
+
+    fn headline(run: &PingDocument) -> String {
+        format!("{} servers answered.", run.results.rows.len())
+    }
+
+    fn figures(run: &PingDocument, _: &SampleFile) -> Result<Figures, Failure> {
+        let mut figures = Figures::default();
+        for row in &run.results.rows {
+            figures.stated(TRIP, &[&row.server], &row.trip);
+        }
+        Ok(figures)
+    }
+
+    fn report(run: &PingDocument, _: bool) -> Report {
+        let median = |row: &PingRow| Cell::time(row.trip.p50_us, 0.0, Unit::Micro);
+        let line = |row: &PingRow| vec![row.server.as_str().into(), median(row)];
+        let table = Table::new(&["server", "p50"], 1, run.results.rows.iter().map(line));
+        let mut report = Report::of(run, "How far is a server?", String::new());
+        report.add(Block::table("trips", "Round trips (µs)", table));
+        report
+    }
+
+    fn charts(run: &PingDocument, _: &Path) -> Result<Vec<Chart>, HtmlError> {
+        let rows = &run.results.rows;
+        let point = |row: &PingRow| Point::of(&row.server, row.trip.p50_us);
+        Ok(vec![Chart {
+            id: "by-server",
+            title: "Round trip to each server",
+            y: Axis::time("round trip", Unit::Micro, Scale::FromZero),
+            mark: Mark::Bars,
+            series: vec![chart::Series::new("p50", rows.iter().map(point))],
+            table: Table::of(1, rows, &[("server", &|row| row.server.clone())]),
+            ..Chart::default()
+        }])
+    }
+}

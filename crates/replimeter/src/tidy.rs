@@ -1,0 +1,257 @@
+//! What must hold of the sources of all crates: no file imports itself over others, and no file outside of a
+//! measurement's own names it.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::{Path, PathBuf},
+};
+
+use crate::measurements::registry;
+
+/// Files that import one another and still have to be parted: documents and settings of the same measurement.
+const CIRCLES: [&str; 9] = [
+    "replimeter-model cost",
+    "replimeter-model envelope",
+    "replimeter-model load",
+    "replimeter-model plan::cost",
+    "replimeter-model plan::lag",
+    "replimeter-model plan::load",
+    "replimeter-model plan::loading",
+    "replimeter-model record",
+    "replimeter-model stages",
+];
+
+/// Files that name a measurement's settings or results and have not its name.
+const NAMES: [&str; 12] = [
+    // The settings of all.
+    "replimeter-model/src/plan/mod.rs",
+    // Parts of `lag`, and what is made of it.
+    "replimeter-model/src/plan/calibrate.rs",
+    "replimeter-model/src/record.rs",
+    "replimeter-report/src/answer.rs",
+    "replimeter-report/src/methods.rs",
+    "replimeter-report/src/shapes.rs",
+    "replimeter-report/src/waterfall.rs",
+    // Published experiments, and several runs side by side.
+    "replimeter-report/src/reproduce/histogram.rs",
+    "replimeter-report/src/reproduce/price.rs",
+    "replimeter-report/src/reproduce/replicas.rs",
+    "replimeter-report/src/reproduce/sweep.rs",
+    "replimeter-report/src/together.rs",
+];
+
+/// The way to a module, or to something in it.
+type Way = Vec<String>;
+
+fn crates() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// The files of a folder and those below it, without tests, each with what is code in it.
+fn files(folder: &Path, found: &mut Vec<(PathBuf, String)>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_stem().unwrap();
+        if name == "tests" || name == "tidy" || name == "net" {
+            continue;
+        }
+        if path.is_dir() {
+            files(&path, found);
+        } else if path.extension().is_some_and(|ending| ending == "rs") {
+            let text = fs::read_to_string(&path).unwrap();
+            let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap();
+            let lines = text.lines().map(|line| line.split("//").next().unwrap());
+            let code = lines.collect::<Vec<_>>().join("\n");
+            found.push((path, code));
+        }
+    }
+}
+
+/// The modules of a crate, each with its code.
+fn modules(source: &Path) -> BTreeMap<Way, String> {
+    let mut found = Vec::new();
+    files(source, &mut found);
+    let module = |(path, code): (PathBuf, String)| {
+        let path = path.strip_prefix(source).unwrap().with_extension("");
+        let names = path.iter().map(|name| name.to_str().unwrap().to_owned());
+        let way = names.filter(|name| !["mod", "lib", "main"].contains(&name.as_str()));
+        (way.collect(), code)
+    };
+    found.into_iter().map(module).collect()
+}
+
+/// The ways in a tree of imports, such as `a::{b, c::d}`.
+fn expand(before: &str, tree: &str, found: &mut Vec<String>) {
+    let (mut depth, mut start) = (0, 0);
+    let ends = tree.char_indices().chain([(tree.len(), ',')]);
+    for (at, letter) in ends {
+        match letter {
+            '{' => depth += 1,
+            '}' => depth -= 1,
+            ',' if depth == 0 => {
+                let part = tree[start..at].trim();
+                start = at + 1;
+                match part.split_once('{') {
+                    Some((head, rest)) => {
+                        let inner = rest.rsplit_once('}').map_or(rest, |(inner, _)| inner);
+                        expand(&format!("{before}{head}"), inner, found);
+                    }
+                    None if part.is_empty() => {}
+                    None => found.push(format!("{before}{}", part.split(' ').next().unwrap())),
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// What a module imports, and whether it hands it on; and the ways that its code names.
+fn imports(code: &str) -> Vec<(bool, String)> {
+    let mut all = Vec::new();
+    for statement in code.split(';') {
+        let Some((before, tree)) = statement.rsplit_once("use ") else {
+            continue;
+        };
+        let before = before.rsplit('\n').next().unwrap().trim();
+        if !before.is_empty() && !before.starts_with("pub") {
+            continue;
+        }
+        let mut found = Vec::new();
+        expand("", tree, &mut found);
+        all.extend(found.into_iter().map(|way| (!before.is_empty(), way)));
+    }
+    for start in ["crate::", "super::"] {
+        for (at, _) in code.match_indices(start) {
+            let end = |letter: char| !letter.is_alphanumeric() && letter != '_' && letter != ':';
+            let way = code[at..].split(end).next().unwrap();
+            all.push((false, way.trim_end_matches(':').to_owned()));
+        }
+    }
+    all
+}
+
+/// The same way from the root of the crate; `None` for that of another crate.
+fn from_root(modules: &BTreeMap<Way, String>, module: &Way, way: &str) -> Option<Way> {
+    let mut steps = way.split("::").peekable();
+    let mut root = module.clone();
+    match *steps.peek()? {
+        "crate" => {
+            root.clear();
+            steps.next();
+        }
+        "self" => _ = steps.next(),
+        "super" => {
+            while steps.next_if_eq(&"super").is_some() {
+                root.pop();
+            }
+        }
+        first => {
+            root.push(first.to_owned());
+            let child = modules.contains_key(&root);
+            root.pop();
+            child.then_some(())?;
+        }
+    }
+    root.extend(steps.map(str::to_owned));
+    Some(root)
+}
+
+/// The module that a way leads to, however often it is handed on.
+fn target(
+    modules: &BTreeMap<Way, String>,
+    handed_on: &BTreeMap<Way, Way>,
+    mut way: Way,
+) -> Option<Way> {
+    // Deeper than anything is handed on.
+    for _ in 0..8 {
+        let start = |length: &usize| {
+            let start = &way[..*length];
+            modules.contains_key(start) || handed_on.contains_key(start)
+        };
+        let length = (0..=way.len()).rev().find(start)?;
+        let rest = way.split_off(length);
+        match handed_on.get(&way) {
+            Some(other) => way = [other.as_slice(), &rest].concat(),
+            None => return Some(way),
+        }
+    }
+    None
+}
+
+/// The modules of a crate that import themselves over others; those of the modules they are in are left out.
+fn circles(source: &Path) -> Vec<String> {
+    let modules = modules(source);
+    let mut handed_on = BTreeMap::new();
+    let mut named: BTreeMap<&Way, Vec<Way>> = BTreeMap::new();
+    for (module, code) in &modules {
+        for (public, way) in imports(code) {
+            let Some(way) = from_root(&modules, module, &way) else {
+                continue;
+            };
+            if public && let Some(name) = way.last() {
+                let own = [module.as_slice(), std::slice::from_ref(name)].concat();
+                if own != way {
+                    handed_on.insert(own, way.clone());
+                }
+            }
+            named.entry(module).or_default().push(way);
+        }
+    }
+    let edges = |module: &Way| -> BTreeSet<Way> {
+        let ways = named.get(module).into_iter().flatten().cloned();
+        ways.filter_map(|way| target(&modules, &handed_on, way))
+            .filter(|other| !module.starts_with(other))
+            .collect()
+    };
+    let edges: BTreeMap<&Way, BTreeSet<Way>> = modules
+        .keys()
+        .map(|module| (module, edges(module)))
+        .collect();
+    let returns = |module: &&Way| {
+        let (mut seen, mut left) = (BTreeSet::new(), vec![*module]);
+        while let Some(next) = left.pop() {
+            left.extend(edges[next].iter().filter(|other| seen.insert(*other)));
+        }
+        seen.contains(*module)
+    };
+    let around = modules.keys().filter(returns);
+    around.map(|module| module.join("::")).collect()
+}
+
+#[test]
+fn no_file_imports_itself_over_others() {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(crates()).unwrap() {
+        let folder = entry.unwrap().path();
+        let name = folder.file_name().unwrap().to_str().unwrap().to_owned();
+        let around = circles(&folder.join("src"));
+        found.extend(around.into_iter().map(|module| format!("{name} {module}")));
+    }
+    found.sort();
+    assert_eq!(found, CIRCLES);
+}
+
+#[test]
+fn only_files_of_a_measurement_name_it() {
+    let mut all = Vec::new();
+    files(&crates(), &mut all);
+    let mut found = BTreeSet::new();
+    for entry in registry().entries() {
+        let name = entry.name();
+        let capital = name[..1].to_uppercase() + &name[1..];
+        let types = ["Settings", "Document", "Results"].map(|kind| format!("{capital}{kind}"));
+        for (path, code) in &all {
+            let path = path.strip_prefix(crates()).unwrap();
+            let own = path
+                .iter()
+                .any(|part| part.to_str().unwrap().starts_with(name));
+            let mut words = code.split(|letter: char| !letter.is_alphanumeric());
+            if !own && words.any(|word| types.iter().any(|one| one == word)) {
+                found.insert(path.display().to_string());
+            }
+        }
+    }
+    let expected: BTreeSet<String> = NAMES.map(str::to_owned).into();
+    assert_eq!(found, expected);
+}

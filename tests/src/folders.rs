@@ -1,0 +1,106 @@
+//! Where things lie: the private folder with its servers and templates, and the folders of tests,
+//! all below one that `scripts/run-suites` makes and removes.
+
+use std::{
+    fs,
+    os::unix::fs::{PermissionsExt, symlink},
+    path::{Path, PathBuf},
+    sync::LazyLock,
+};
+
+use tempfile::TempDir;
+
+/// The release binary that `make` builds: what is measured must not be a debug
+/// build.
+///
+/// # Panics
+/// When it was not built.
+#[must_use]
+pub fn binary() -> PathBuf {
+    let target = std::env::current_exe().unwrap();
+    let release = target
+        .ancestors()
+        .find(|folder| folder.join("deps").is_dir())
+        .unwrap()
+        .to_owned();
+    let binary = release.join("replimeter");
+    assert!(
+        binary.exists(),
+        "{} is missing: run the suites with `make test`",
+        binary.display()
+    );
+    binary
+}
+
+/// Replimeter's private folder, where `make servers` puts its binaries.
+#[must_use]
+pub fn home() -> PathBuf {
+    let named = std::env::var_os("REPLIMETER_HOME").map(PathBuf::from);
+    named.unwrap_or_else(|| {
+        if rustix::process::geteuid().is_root() {
+            return PathBuf::from("/var/cache/replimeter");
+        }
+        let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+        cache
+            .unwrap_or_else(|| PathBuf::from(std::env::var_os("HOME").unwrap()).join(".cache"))
+            .join("replimeter")
+    })
+}
+
+/// The folder of everything that this run of the tests makes. In the private folder, so that
+/// templates are moved within one file system, and the servers' user may pass through.
+#[must_use]
+pub fn scratch() -> &'static Path {
+    static SCRATCH: LazyLock<PathBuf> = LazyLock::new(|| {
+        let folder = std::env::var_os("REPLIMETER_TESTS")
+            .map_or_else(|| home().join("tests"), PathBuf::from);
+        open_folder(&folder);
+        folder.canonicalize().unwrap()
+    });
+    &SCRATCH
+}
+
+/// A folder that other users may enter, removed when dropped.
+///
+/// # Panics
+/// When the disk refuses.
+#[must_use]
+pub fn folder() -> TempDir {
+    tempfile::Builder::new()
+        .permissions(fs::Permissions::from_mode(0o755))
+        .tempdir_in(scratch())
+        .unwrap()
+}
+
+/// Makes a folder that other users may enter.
+fn open_folder(path: &Path) {
+    fs::create_dir_all(path).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+/// Makes a private folder of its own in `folder`, with the servers and the templates that all share.
+///
+/// # Panics
+/// When the disk refuses.
+#[must_use]
+pub fn private_home(folder: &Path) -> PathBuf {
+    let own = folder.join("home");
+    if !own.exists() {
+        open_folder(&own);
+        for shared in ["servers", "seeds"] {
+            let shared = home().join(shared);
+            if !shared.exists() {
+                fs::create_dir_all(&shared).unwrap();
+            }
+            symlink(&shared, own.join(shared.file_name().unwrap())).unwrap();
+        }
+    }
+    own
+}
+
+/// The private folder of the servers that tests start themselves.
+#[must_use]
+pub(crate) fn common_home() -> &'static Path {
+    static COMMON: LazyLock<PathBuf> = LazyLock::new(|| private_home(scratch()));
+    &COMMON
+}

@@ -1,0 +1,175 @@
+//! Servers' clocks, and what becomes of one that is set.
+
+use std::{thread, time::Duration};
+
+use replimeter_measure::{
+    clock::{Calendar, Clock},
+    offset::{ServerClock, Step},
+};
+use replimeter_model::{engine::Engine, sandbox::SandboxSpec, time::Nanos};
+use replimeter_suites::{
+    NO_FAKETIME, Tool,
+    harness::{Test, skip},
+    password, servers_with_a_clock_to_set, session, set_clock, start_spec, test, until, url, wait,
+};
+
+pub(crate) const TESTS: &[Test] = &[
+    test!(servers_of_one_machine_have_one_clock_until_one_is_set),
+    test!(servers_of_one_machine_have_one_clock_until_one_is_set_on_mysql).long(),
+    test!(a_clock_that_is_set_during_a_run_is_said),
+];
+
+const LIMIT: Duration = Duration::from_secs(60);
+const SECOND: i64 = 1_000_000_000;
+
+fn servers_of_one_machine_have_one_clock_until_one_is_set() {
+    one_clock_until_it_is_set(Engine::MariaDb);
+}
+
+fn servers_of_one_machine_have_one_clock_until_one_is_set_on_mysql() {
+    one_clock_until_it_is_set(Engine::MySql);
+}
+
+/// How far a time service may move a clock while so much time passes (adjtimex(2): 500 ppm).
+fn slewed(passed: Nanos) -> Nanos {
+    Nanos(passed.0.abs() / 2_000 + 1)
+}
+
+fn one_clock_until_it_is_set(engine: Engine) {
+    let Some(folder) = servers_with_a_clock_to_set(engine) else {
+        return skip(NO_FAKETIME);
+    };
+    let spec = SandboxSpec {
+        replica_server: Some(folder.display().to_string()),
+        ..SandboxSpec::of(format!("{}/async:1", engine.name()).parse().unwrap())
+    };
+    let sandbox = start_spec(spec).unwrap_or_else(|error| panic!("{error}\n{}", error.hint()));
+    let clock = Clock::start();
+    let mut sessions = [session(&sandbox.nodes()[0]), session(&sandbox.nodes()[1])];
+    let calendar = Calendar::tie();
+    // A busy machine answers late now and then.
+    let narrow = |session: &mut replimeter_server::Session| {
+        let mut server = ServerClock::measure(session, &clock).unwrap().unwrap();
+        until("a clock is known to 20 ms", LIMIT, || {
+            server = ServerClock::measure(session, &clock).unwrap().unwrap();
+            server.last().bound < Nanos(20_000_000)
+        });
+        server
+    };
+    let tied = clock.now();
+    let [primary, mut replica] = sessions.each_mut().map(narrow);
+    // Ours is the same clock, read between two moments of the run's.
+    let (before, ours, after) = (clock.now(), calendar.now(), clock.now());
+    for server in [&primary, &replica] {
+        let bound = server.last().bound + calendar.bound() + slewed(after - tied);
+        let (offset, early, late) = (server.last().offset, ours - after, ours - before);
+        assert!(
+            early - offset <= bound && offset - late <= bound,
+            "{engine:?}: {offset:?} is not within {early:?} to {late:?} ± {bound:?}"
+        );
+    }
+    let (apart, bound) = replica.last().against(&primary.last());
+    let bound = bound + slewed(replica.last().at - primary.last().at);
+    assert!(
+        apart.0.abs() <= bound.0,
+        "{engine:?}: {apart:?} ± {bound:?}"
+    );
+    assert_eq!(replica.again(&mut sessions[1], &clock).unwrap(), None);
+    // A point at which the clock was looked at: what lies between that and the step cannot be told.
+    let before = replica.first().at;
+
+    let set = |seconds: f64,
+               replica: &mut ServerClock,
+               sessions: &mut [replimeter_server::Session; 2]| {
+        set_clock(&sandbox.members()[1], seconds);
+        let mut step = None;
+        until("the clock is set", LIMIT, || {
+            thread::sleep(Duration::from_millis(200));
+            step = replica.again(&mut sessions[1], &clock).unwrap();
+            step.is_some()
+        });
+        step.unwrap()
+    };
+    let allowed = |step: &Step| (step.bound + slewed(step.between.1 - step.between.0)).0;
+    let step = set(1.0, &mut replica, &mut sessions);
+    assert!(
+        (step.by.0 - SECOND).abs() <= allowed(&step),
+        "{engine:?}: {step:?}"
+    );
+    assert!(
+        step.between.0 < step.between.1 && step.between.1 > before,
+        "{step:?}"
+    );
+    // A time within the step cannot be told; one after it can.
+    assert_eq!(replica.at(step.between.0.midpoint(step.between.1)), None);
+    assert!(replica.at(clock.now()).is_some() && replica.at(before).is_some());
+    let back = set(0.0, &mut replica, &mut sessions);
+    assert!(
+        (back.by.0 + SECOND).abs() <= allowed(&back),
+        "{engine:?}: {back:?}"
+    );
+    assert_eq!(replica.steps(), [step, back]);
+    sandbox.close().unwrap();
+}
+
+fn a_clock_that_is_set_during_a_run_is_said() {
+    let Some(folder) = servers_with_a_clock_to_set(Engine::MariaDb) else {
+        return skip(NO_FAKETIME);
+    };
+    let spec = SandboxSpec {
+        replica_server: Some(folder.display().to_string()),
+        ..SandboxSpec::of("mariadb/async:1".parse().unwrap())
+    };
+    let sandbox = start_spec(spec).unwrap_or_else(|error| panic!("{error}\n{}", error.hint()));
+    let (primary, replica) = (&sandbox.nodes()[0], &sandbox.nodes()[1]);
+    let (primary_url, replica_url) = (url(primary, "replimeter"), url(replica, "replimeter"));
+    let tool = Tool::new();
+    let args = [
+        "lag",
+        "--primary",
+        &primary_url,
+        "--replica",
+        &replica_url,
+        "--method",
+        "poll,stamp",
+        "--for",
+        "8s",
+        "--json",
+    ];
+    let child = tool
+        .command(&args)
+        .env("REPLIMETER_PASSWORD", password(primary))
+        .spawn()
+        .unwrap();
+    until("rows are written", LIMIT, || {
+        let rows = session(primary).value("test", "SELECT COUNT(*) FROM replimeter.lag_probe");
+        rows.ok()
+            .flatten()
+            .and_then(|rows| rows.parse().ok())
+            .is_some_and(|rows: u64| rows > 550)
+    });
+    set_clock(&sandbox.members()[1], 1.0);
+    let document = wait(child, LIMIT).with_code(0).json();
+    let warnings = document["warnings"].to_string();
+    assert!(
+        warnings.contains("clock-stepped") && warnings.contains("replica1"),
+        "{warnings}"
+    );
+    let row = |method: &str| {
+        document["results"]["rows"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|row| row["method"] == method)
+            .unwrap()
+            .clone()
+    };
+    // No stamp is taken for one that is a second off; reads need no clock of the server's.
+    assert_eq!(row("poll")["missing"], 0);
+    let worst = row("stamp")["from_primary"]["max_us"].as_f64().unwrap();
+    let polled = row("poll")["from_send"]["max_us"].as_f64().unwrap();
+    assert!(
+        worst < polled + 500_000.0,
+        "a row is {worst} µs late by its stamp and {polled} µs by reading"
+    );
+}

@@ -1,0 +1,459 @@
+//! `compare`: two runs held against each other, what is refused, and conditions for continuous integration.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use replimeter_model::record::RunStatus;
+use replimeter_stats::binomial::Excess;
+use replimeter_suites::{
+    Ended, Tool,
+    harness::Test,
+    made_up::{MadeUp, lag_run},
+    password, start, test, url,
+};
+use serde_json::{Value, json};
+
+pub(crate) const TESTS: &[Test] = &[
+    test!(a_shift_is_found_in_every_form),
+    test!(conditions_decide_the_exit_code),
+    test!(sets_of_runs_are_named_in_three_ways),
+    test!(what_cannot_be_compared_is_refused_with_the_reason),
+    test!(figures_that_only_one_side_has_are_named),
+    test!(a_slower_link_is_found_between_two_real_runs).alone(),
+    test!(runs_of_the_same_servers_differ_no_more_often_than_promised)
+        .alone()
+        .long(),
+];
+
+/// Output with what changes from run to run replaced.
+fn shown(ended: &Ended, tool: &Tool) -> String {
+    let text = format!(
+        "exit code: {:?}\n--- stdout\n{}--- stderr\n{}",
+        ended.code.unwrap(),
+        ended.stdout,
+        ended.stderr
+    );
+    text.replace(tool.folder().to_str().unwrap(), "FOLDER")
+}
+
+/// A run directory of `lag` with so many made-up samples around `level` microseconds.
+fn made_up(tool: &Tool, name: &str, seed: u64, count: i64, level: f64) -> PathBuf {
+    let dir = tool.folder().join(name);
+    lag_run(
+        &dir,
+        MadeUp {
+            seed,
+            count,
+            level_us: level,
+            ..MadeUp::default()
+        },
+    );
+    dir
+}
+
+/// Changes a run's record.
+fn changed(dir: &Path, file: &str, change: impl Fn(&mut Value)) {
+    let path = dir.join(file);
+    let mut value: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+    change(&mut value);
+    fs::write(&path, value.to_string()).unwrap();
+}
+
+fn row<'a>(document: &'a Value, figure: &str) -> &'a Value {
+    let rows = document["results"].as_array().unwrap();
+    rows.iter()
+        .find(|row| row["figure"] == figure)
+        .unwrap_or_else(|| panic!("no {figure} in {document:#}"))
+}
+
+fn a_shift_is_found_in_every_form() {
+    let tool = Tool::new();
+    made_up(&tool, "before", 1, 3000, 200.0);
+    made_up(&tool, "after", 2, 3000, 240.0);
+    let ended = tool
+        .run(&["compare", "before", "after", "--run-dir", "text"])
+        .with_code(0);
+    let place = |wanted: &str| {
+        ended
+            .stdout
+            .find(wanted)
+            .unwrap_or_else(|| panic!("`{wanted}` is missing in {}", ended.stdout))
+    };
+    // No setting differs; the finding comes before the figures, and these before how they were made.
+    assert!(place("No setting differs.") < place("Figures, with 95 % intervals"));
+    assert!(
+        place("p50 is ") < place("How it was measured")
+            && place("slower") < place("Comparison kept in")
+    );
+    let document = tool
+        .run(&["compare", "before", "after", "--run-dir", "json", "--json"])
+        .with_code(0)
+        .json();
+    assert_eq!(document["schema"], "replimeter.compare/1");
+    let median = row(&document, "lag.p50");
+    assert_eq!(median["change"], "higher");
+    let ratio = |end: &str| median["ratio"][end].as_f64().unwrap();
+    assert!(
+        ratio("low") < 1.2 && 1.2 < ratio("high") && ratio("low") > 1.1,
+        "{median:#}"
+    );
+    assert_eq!(row(&document, "lag.insert.p50")["change"], "not-shown");
+    let markdown = tool
+        .run(&[
+            "compare",
+            "before",
+            "after",
+            "--run-dir",
+            "markdown",
+            "--markdown",
+        ])
+        .with_code(0);
+    assert!(
+        markdown.stdout.starts_with("# Replimeter compare\n")
+            && markdown.stdout.contains("| lag.p50 |")
+    );
+    for name in ["text", "json", "markdown"] {
+        let dir = tool.folder().join(name);
+        let page = fs::read_to_string(dir.join("report.html")).unwrap();
+        assert!(page.contains("Do A and B differ?") && page.len() < 6_000_000);
+        assert!(dir.join("report.md").exists() && dir.join("summary.json").exists());
+    }
+}
+
+fn conditions_decide_the_exit_code() {
+    let tool = Tool::new();
+    made_up(&tool, "before", 1, 3000, 200.0);
+    made_up(&tool, "after", 2, 3000, 240.0);
+    let compare = |more: &[&str]| {
+        let mut args = vec!["compare", "before", "after"];
+        args.extend(more);
+        tool.run(&args)
+    };
+    let ended = compare(&[
+        "--fail-if",
+        "lag.p50 > +10%",
+        "--fail-if",
+        "lag.insert.p50 > +10%",
+        "--run-dir",
+        "failed",
+    ]);
+    let ended = ended
+        .with_code(1)
+        .saying("error: what must not be is: lag.p50 > +10% (lag.p50: +");
+    // A sentence in a table is wrapped.
+    let words: Vec<&str> = ended.stdout.split_whitespace().collect();
+    let words = words.join(" ");
+    for outcome in [
+        "failed: all of the interval is beyond the limit",
+        "passed: it is not shown to be beyond the limit",
+    ] {
+        assert!(words.contains(outcome), "{}", ended.stdout);
+    }
+    // 20 % more is no proof of more than 19 %, and no proof of less either.
+    let _ = compare(&["--fail-if", "lag.p50 > +19%"]).with_code(0);
+    let _ = compare(&["--fail-if", "lag.p50 > +19%", "--fail-when", "possible"])
+        .with_code(1)
+        .saying("not shown to be within");
+    let _ = compare(&["--fail-if", "lag.p50 > +40%", "--fail-when", "possible"]).with_code(0);
+    let _ = compare(&["--fail-if", "lag.p50 > +10us"]).with_code(1);
+    let _ = compare(&["--fail-if", "lag.p50 of replica1 > 10ms"]).with_code(0);
+    let _ = compare(&["--fail-if", "lag.p50 < +10%", "--fail-when", "estimated"]).with_code(0);
+    let document = compare(&["--fail-if", "lag.p50 > +10%", "--json"])
+        .with_code(1)
+        .json();
+    assert_eq!(document["conditions"][0]["outcome"], "failed");
+}
+
+fn sets_of_runs_are_named_in_three_ways() {
+    let tool = Tool::new();
+    for (folder, level, seed) in [("a", 200.0, 10), ("b", 200.0, 20)] {
+        fs::create_dir(tool.folder().join(folder)).unwrap();
+        for run in 0..3 {
+            made_up(&tool, &format!("{folder}/{run}"), seed + run, 1500, level);
+        }
+    }
+    let figures = |args: &[&str]| {
+        let mut all = vec!["compare", "--json"];
+        all.extend(args);
+        let document = tool.run(&all).with_code(0).json();
+        assert_eq!(document["a"]["runs"].as_array().unwrap().len(), 3);
+        assert_eq!(row(&document, "lag.p50")["a"]["runs"], 3);
+        document["results"].clone()
+    };
+    let by_folder = figures(&["a", "b"]);
+    assert_eq!(by_folder, figures(&["a/0,a/1,a/2", "b/0,b/1,b/2"]));
+    assert_eq!(
+        by_folder,
+        figures(&["--a", "a/0", "--a", "a/1", "--a", "a/2", "--b", "b"])
+    );
+}
+
+fn what_cannot_be_compared_is_refused_with_the_reason() {
+    let tool = Tool::new();
+    let fresh = |name: &str| made_up(&tool, name, 1, 300, 200.0);
+    fresh("good");
+    fs::remove_file(fresh("killed").join("summary.json")).unwrap();
+    fs::remove_file(fresh("sampleless").join("samples.parquet")).unwrap();
+    changed(&fresh("newer"), "summary.json", |value| {
+        value["schema"] = json!("replimeter.lag/2")
+    });
+    changed(&fresh("newer_manifest"), "manifest.json", |value| {
+        value["schema"] = json!("replimeter.manifest/9")
+    });
+    changed(&fresh("stranger"), "summary.json", |value| {
+        value["schema"] = json!("somebody.else/1")
+    });
+    changed(&fresh("tap"), "summary.json", |value| {
+        value["schema"] = json!("replimeter.tap/1")
+    });
+    changed(&fresh("broken"), "summary.json", |value| {
+        value["results"] = json!("none")
+    });
+    let status = |status: RunStatus, error: &'static str| {
+        move |value: &mut Value| {
+            value["status"] = json!(status);
+            value["error"] = json!(error);
+        }
+    };
+    changed(
+        &fresh("failed"),
+        "summary.json",
+        status(RunStatus::Failed, "primary (db1): it went away"),
+    );
+    changed(
+        &fresh("void"),
+        "summary.json",
+        status(RunStatus::Void, "semi-synchronous replication fell back"),
+    );
+    let half = fresh("half").join("samples.parquet");
+    let bytes = fs::read(&half).unwrap();
+    fs::write(&half, &bytes[..bytes.len() / 2]).unwrap();
+    made_up(&tool, "empty", 1, 20, 200.0);
+    fs::create_dir(tool.folder().join("nothing")).unwrap();
+    fs::write(tool.folder().join("file"), "x").unwrap();
+    fs::write(
+        fresh("torn").join("manifest.json"),
+        "{\"schema\": \"replimeter.man",
+    )
+    .unwrap();
+    for (name, args) in [
+        ("one_side", vec!["good"]),
+        ("no_such_run", vec!["good", "no-such-run"]),
+        ("no_run", vec!["good", "nothing"]),
+        ("a_file", vec!["good", "file"]),
+        ("killed", vec!["good", "killed"]),
+        ("no_samples_file", vec!["good", "sampleless"]),
+        ("newer_schema", vec!["good", "newer"]),
+        ("newer_manifest", vec!["good", "newer_manifest"]),
+        ("other_schema", vec!["good", "stranger"]),
+        ("other_command", vec!["good", "tap"]),
+        ("broken_record", vec!["good", "broken"]),
+        ("torn_manifest", vec!["good", "torn"]),
+        ("failed_run", vec!["good", "failed"]),
+        ("void_run", vec!["good", "void"]),
+        ("truncated", vec!["good", "half"]),
+        ("no_samples", vec!["good", "empty"]),
+        ("twice", vec!["good", "./good"]),
+        (
+            "unknown_figure",
+            vec!["good", "good2", "--fail-if", "lag.p98 > +10%"],
+        ),
+        (
+            "unknown_word",
+            vec!["good", "good2", "--fail-if", "lag.p50 of replica7 > +10%"],
+        ),
+        (
+            "wrong_unit",
+            vec!["good", "good2", "--fail-if", "lag.p50 > 10"],
+        ),
+        (
+            "no_condition",
+            vec!["good", "good2", "--fail-if", "lag.p50 +10%"],
+        ),
+        (
+            "unwritable",
+            vec!["good", "good2", "--run-dir", "/proc/replimeter"],
+        ),
+        (
+            "not_empty",
+            vec!["good", "good2", "--run-dir", "nothing/../good"],
+        ),
+    ] {
+        if args.contains(&"good2") && !tool.folder().join("good2").exists() {
+            made_up(&tool, "good2", 2, 300, 200.0);
+        }
+        let mut all = vec!["compare"];
+        all.extend(args);
+        let ended = tool.run(&all);
+        assert!(matches!(ended.code, Some(2 | 3)), "{name}: {ended:#?}");
+        assert_eq!(ended.stdout, "", "{name}: errors go to standard error");
+        insta::assert_snapshot!(format!("compare_{name}"), shown(&ended, &tool));
+        assert!(tool.runs().is_empty(), "{name}: something was left behind");
+    }
+}
+
+fn figures_that_only_one_side_has_are_named() {
+    let tool = Tool::new();
+    made_up(&tool, "long", 1, 3000, 200.0);
+    made_up(&tool, "short", 2, 600, 200.0);
+    let document = tool
+        .run(&["compare", "long", "short", "--json"])
+        .with_code(0)
+        .json();
+    // 550 samples carry no 99th percentile.
+    assert!(
+        document["results"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .all(|row| row["figure"] != "lag.p99")
+    );
+    assert_eq!(document["only_on"][0]["side"], "a");
+    assert_eq!(document["differs"][0]["name"], "lag.rounds");
+}
+
+/// Runs `lag` with these arguments and gives its directory.
+fn lag(tool: &Tool, name: &str, args: &[&str], password: Option<&str>) -> PathBuf {
+    let mut all = vec!["lag", "--run-dir", name, "--floor-rounds", "20", "--json"];
+    all.extend(args);
+    let mut command = tool.command(&all);
+    command.envs(password.map(|password| ("REPLIMETER_PASSWORD", password)));
+    let ended = Ended::of(command.output().unwrap()).with_code(0);
+    drop(ended);
+    tool.folder().join(name)
+}
+
+fn a_slower_link_is_found_between_two_real_runs() {
+    let tool = Tool::new();
+    let args = [
+        "--sandbox",
+        "mariadb/async:1",
+        "--rounds",
+        "400",
+        "--every",
+        "10ms",
+    ];
+    // A link costs something without a delay too.
+    lag(
+        &tool,
+        "near",
+        &[&args[..], &["--link-delay", "0"]].concat(),
+        None,
+    );
+    lag(
+        &tool,
+        "far",
+        &[&args[..], &["--link-delay", "4ms"]].concat(),
+        None,
+    );
+    let ended = tool
+        .run(&[
+            "compare",
+            "near",
+            "far",
+            "--run-dir",
+            "text",
+            "--fail-if",
+            "lag.p50 > +1ms",
+        ])
+        .with_code(1);
+    assert!(
+        ended.words().contains("slower") && ended.stdout.contains("link-delay"),
+        "{}",
+        ended.stdout
+    );
+    let summary = fs::read_to_string(tool.folder().join("text/summary.json")).unwrap();
+    let document: Value = serde_json::from_str(&summary).unwrap();
+    let median = row(&document, "lag.p50");
+    assert_eq!(median["change"], "higher");
+    // The link adds its one-way delay, less a tenth. It may add more: what waits for a distant row
+    // sleeps, and an idle machine is slow to wake it (0.6 to 0.9 ms where all share two cores).
+    let added = |end: &str| median["difference"][end].as_f64().unwrap();
+    assert!(
+        added("low") < 5200.0 && added("high") > 3600.0,
+        "{median:#}"
+    );
+    assert_eq!(row(&document, "lag.from_send.p50")["change"], "higher");
+    assert!(
+        document["differs"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .all(|one| one["name"] != "server_id" && one["name"] != "port")
+    );
+    // The page's own answer is the document's.
+    assert!(
+        fs::read_to_string(tool.folder().join("text/report.html"))
+            .unwrap()
+            .contains("1 of 1 condition failed")
+    );
+    // A stale run cannot be held against it.
+    let stale = [
+        "stale",
+        "--sandbox",
+        "mariadb/async:1",
+        "--rounds",
+        "100",
+        "--offsets",
+        "none",
+        "--run-dir",
+        "other",
+        "--json",
+    ];
+    let _ = tool.run(&stale).with_code(0);
+    let _ = tool
+        .run(&["compare", "near", "other"])
+        .with_code(2)
+        .saying("one of `stale`");
+}
+
+fn runs_of_the_same_servers_differ_no_more_often_than_promised() {
+    let tool = Tool::new();
+    let sandbox = start("mariadb/async:1", &[]);
+    let (primary, replica) = (&sandbox.nodes()[0], &sandbox.nodes()[1]);
+    let urls = [url(primary, "replimeter"), url(replica, "replimeter")];
+    let args = [
+        "--primary",
+        &urls[0],
+        "--replica",
+        &urls[1],
+        "--rounds",
+        "500",
+        "--every",
+        "4ms",
+        "--keep-awake",
+        "on",
+    ];
+    // The first run warms the servers and is thrown away.
+    let names: Vec<String> = (0..9).map(|number| format!("run{number}")).collect();
+    for name in &names {
+        lag(&tool, name, &args, Some(password(primary)));
+    }
+    let alarms = |a: &str, b: &str| {
+        let document = tool.run(&["compare", a, b, "--json"]).with_code(0).json();
+        let rows = document["results"].as_array().unwrap().clone();
+        let differing: Vec<Value> = rows
+            .into_iter()
+            .filter(|row| matches!(row["change"].as_str(), Some("higher" | "lower")))
+            .collect();
+        differing
+            .iter()
+            .for_each(|row| println!("{a} {b}: {}", row["verdict"]));
+        !differing.is_empty()
+    };
+    let pairs = [[1, 2], [3, 4], [5, 6], [7, 8]].map(|[a, b]| alarms(&names[a], &names[b]));
+    println!("pairs of single runs: {pairs:?}");
+    // Sets taken in turns know what differs from run to run.
+    let sets = [
+        alarms("run1,run3,run5,run7", "run2,run4,run6,run8"),
+        alarms("run1,run4,run5,run8", "run2,run3,run6,run7"),
+    ];
+    let count = sets.iter().filter(|alarm| **alarm).count() as u64;
+    assert!(
+        !Excess::over(count, sets.len() as u64, 0.05).significant(),
+        "{pairs:?} {sets:?}"
+    );
+    drop(sandbox);
+}

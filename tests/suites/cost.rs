@@ -1,0 +1,477 @@
+//! `replimeter cost` on real servers: the price list, its faults, and a mode against itself.
+
+use std::{
+    fs,
+    process::Stdio,
+    time::{Duration, Instant},
+};
+
+use replimeter_suites::{Ended, Tool, harness::Test, servers_of, test, until, wait};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+pub(crate) const TESTS: &[Test] = &[
+    test!(waiting_for_a_replica_costs_more_than_not_waiting).alone(),
+    test!(clusters_are_held_against_none_of_their_own_binary).alone(),
+    test!(distance_costs_who_waits).alone(),
+    test!(a_fall_back_voids_its_blocks),
+    test!(a_mode_does_not_differ_from_itself).alone().long(),
+    test!(an_interrupted_run_keeps_what_it_has),
+    test!(a_server_that_is_killed_ends_the_run_and_leaves_what_was_measured),
+    test!(a_script_that_the_server_refuses_has_no_price),
+    test!(bad_input_is_explained_before_anything_is_started),
+];
+
+const PATIENCE: Duration = Duration::from_secs(300);
+
+fn row<'v>(document: &'v Value, mode: &str, threads: u64) -> &'v Value {
+    let rows = document["results"]["rows"].as_array().unwrap();
+    rows.iter()
+        .find(|row| row["mode"] == mode && row["threads"] == threads)
+        .unwrap_or_else(|| panic!("no {mode} at {threads} threads in {rows:#?}"))
+}
+
+fn number(value: &Value) -> f64 {
+    value
+        .as_f64()
+        .unwrap_or_else(|| panic!("{value} is no number"))
+}
+
+/// A run that takes as little time as it can.
+fn quick(tool: &Tool, args: &[&str]) -> Ended {
+    let all: Vec<&str> = ["cost", "--block", "400ms", "--ramp", "300ms"]
+        .iter()
+        .chain(args)
+        .copied()
+        .collect();
+    tool.run(&all)
+}
+
+fn waiting_for_a_replica_costs_more_than_not_waiting() {
+    let tool = Tool::new();
+    let ended = quick(
+        &tool,
+        &[
+            "--modes",
+            "mariadb/binlog,mariadb/async,mariadb/semi-sync",
+            "--threads",
+            "1",
+            "--for",
+            "2400ms",
+            "--starts",
+            "3",
+            "--json",
+        ],
+    );
+    let document = ended.with_code(0).json();
+    assert_eq!(
+        (&document["schema"], &document["status"]),
+        (&"replimeter.cost/1".into(), &"complete".into())
+    );
+    let rows = document["results"]["rows"].as_array().unwrap();
+    // `none` was added, and semi-sync is there with both wait points.
+    let modes: Vec<&str> = rows
+        .iter()
+        .map(|row| row["mode"].as_str().unwrap())
+        .collect();
+    assert_eq!(modes, ["none", "binlog", "async", "semi-sync", "semi-sync"]);
+    let points: Vec<Option<&str>> = rows.iter().map(|row| row["wait_point"].as_str()).collect();
+    assert_eq!(
+        points,
+        [None, None, None, Some("after-commit"), Some("after-sync")]
+    );
+    for row in rows {
+        assert_eq!(
+            (&row["engine"], &row["durability"]),
+            (&"mariadb".into(), &"relaxed".into())
+        );
+        assert_eq!(row["starts"], 3);
+        assert_eq!(
+            row["blocks"].as_u64().unwrap() + row["void_blocks"].as_u64().unwrap(),
+            6
+        );
+        assert!(
+            number(&row["throughput"]["low"]) <= number(&row["throughput"]["mean"]),
+            "{row:#}"
+        );
+        assert_eq!(row["latency"]["count"], row["operations"]);
+        assert!(
+            number(&row["servers"][0]["cpu_us_per_op"]) > 0.0
+                && number(&row["servers"][0]["context_switches_per_op"]) > 0.0
+        );
+        assert_eq!(row["relative"]["against"], "none");
+        assert!(
+            number(&row["client"]["limit_per_s"]) > number(&row["throughput"]["mean"]),
+            "{row:#}"
+        );
+    }
+    let none = row(&document, "none", 1);
+    assert_eq!(number(&none["relative"]["throughput"]), 1.0);
+    assert_eq!(none["servers"].as_array().unwrap().len(), 1);
+    for row in &rows[3..] {
+        // One round trip to a replica more: with a margin for a busy machine.
+        assert!(
+            number(&row["latency"]["p50_us"]) > 1.2 * number(&none["latency"]["p50_us"]),
+            "{row:#}"
+        );
+        assert_eq!(row["servers"].as_array().unwrap().len(), 2);
+        assert_eq!(row["behind"][0]["name"], "replica1");
+    }
+    let steps: Vec<&str> = document["results"]["steps"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|step| step["against"].as_str().unwrap())
+        .collect();
+    assert_eq!(steps, ["none", "binlog", "async", "async"]);
+    // Rounds of all modes, not always in the same order.
+    let order = document["results"]["order"].as_array().unwrap();
+    assert_eq!(order.len(), 15);
+    let round = |number: u64| {
+        order
+            .iter()
+            .filter(|start| start["round"] == number)
+            .map(|start| start["mode"].to_string())
+            .collect::<Vec<_>>()
+    };
+    assert!(
+        (2..=3).any(|number| round(number) != round(1)),
+        "{order:#?}"
+    );
+    let run = tool.only_run();
+    for file in [
+        "plan.toml",
+        "manifest.json",
+        "samples.parquet",
+        "summary.json",
+        "report.html",
+        "report.md",
+    ] {
+        assert!(run.join(file).exists(), "{file} is missing");
+    }
+    let manifest: Value =
+        serde_json::from_str(&fs::read_to_string(run.join("manifest.json")).unwrap()).unwrap();
+    let logs: Vec<&str> = manifest["servers"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|server| server["name"] == "primary")
+        .map(|server| server["variables"]["log_bin"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        logs.iter().filter(|log| **log == "OFF").count(),
+        1,
+        "only none is without a log: {logs:?}"
+    );
+    // The same run again, without any server.
+    let markdown = tool
+        .run(&["report", run.to_str().unwrap(), "--markdown"])
+        .with_code(0)
+        .stdout;
+    assert!(
+        markdown.starts_with("# Replimeter cost")
+            && markdown.contains("| semi-sync after-sync | 1 |"),
+        "{markdown}"
+    );
+    let text = tool.run(&["report", run.to_str().unwrap()]).with_code(0);
+    let words = text.words();
+    for wanted in [
+        "to an insert",
+        "innodb_flush_log_at_trx_commit=2",
+        "Step by step",
+    ] {
+        assert!(words.contains(wanted), "`{wanted}` is missing in {words}");
+    }
+}
+
+fn clusters_are_held_against_none_of_their_own_binary() {
+    let tool = Tool::new();
+    let ended = quick(
+        &tool,
+        &[
+            "--modes",
+            "galera,group",
+            "--threads",
+            "2",
+            "--for",
+            "800ms",
+            "--starts",
+            "2",
+            "--json",
+        ],
+    );
+    let document = ended.with_code(0).json();
+    let rows: Vec<(&str, &str)> = document["results"]["rows"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| {
+            (
+                row["engine"].as_str().unwrap(),
+                row["mode"].as_str().unwrap(),
+            )
+        })
+        .collect();
+    assert_eq!(
+        rows,
+        [
+            ("mariadb", "none"),
+            ("mariadb", "galera"),
+            ("mysql", "none"),
+            ("mysql", "group")
+        ]
+    );
+    for mode in ["galera", "group"] {
+        let row = row(&document, mode, 2);
+        assert!(
+            number(&row["relative"]["throughput"]) > 0.0
+                && number(&row["relative"]["throughput"]) < 1.0,
+            "{row:#}"
+        );
+        assert_eq!(row["servers"].as_array().unwrap().len(), 2);
+    }
+    // Two starts have intervals that are said to be wide.
+    assert!(
+        document["warnings"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|warning| warning["code"] == "few-starts")
+    );
+}
+
+fn distance_costs_who_waits() {
+    let tool = Tool::new();
+    let args = [
+        "--modes",
+        "mariadb/async,mariadb/semi-sync",
+        "--wait-point",
+        "after-sync",
+        "--threads",
+        "1",
+        "--link-delay",
+        "0,5ms",
+    ];
+    let all: Vec<&str> = args
+        .iter()
+        .copied()
+        .chain(["--for", "800ms", "--starts", "2", "--json"])
+        .collect();
+    let document = quick(&tool, &all).with_code(0).json();
+    let rows = document["results"]["rows"].as_array().unwrap();
+    let p50 = |mode: &str, delay: f64| {
+        let of = |row: &&Value| row["mode"] == mode && row["link_delay_us"].as_f64() == Some(delay);
+        number(
+            &rows
+                .iter()
+                .find(of)
+                .unwrap_or_else(|| panic!("no {mode} over {delay}: {rows:#?}"))["latency"]["p50_us"],
+        )
+    };
+    // There and back again.
+    assert!(p50("semi-sync", 5000.0) - p50("semi-sync", 0.0) > 9_000.0);
+    assert!(p50("async", 5000.0) < 5_000.0, "nobody waits");
+    assert!(row(&document, "none", 1)["link_delay_us"].is_null());
+    let page = fs::read_to_string(tool.only_run().join("report.html")).unwrap();
+    assert!(page.contains("id=\"distance\""));
+}
+
+fn a_fall_back_voids_its_blocks() {
+    let tool = Tool::new();
+    // The primary waits 1 ms for an acknowledgement that takes 10 ms and more.
+    let args = [
+        "--modes",
+        "mariadb/semi-sync",
+        "--wait-point",
+        "after-sync",
+        "--threads",
+        "1",
+        "--link-delay",
+        "5ms",
+        "--server-option",
+        "primary:rpl_semi_sync_master_timeout=1",
+    ];
+    let all: Vec<&str> = args
+        .iter()
+        .copied()
+        .chain(["--for", "800ms", "--starts", "1", "--json"])
+        .collect();
+    let ended = quick(&tool, &all);
+    assert!(matches!(ended.code, Some(1 | 3)), "{ended:#?}");
+    assert!(
+        ended.stderr.contains("fell back") || ended.stderr.contains("asynchronous"),
+        "{ended:#?}"
+    );
+}
+
+fn a_mode_does_not_differ_from_itself() {
+    let tool = Tool::new();
+    let ended = quick(
+        &tool,
+        &[
+            "--modes",
+            "mariadb/binlog",
+            "--threads",
+            "1",
+            "--self-test",
+            "4",
+            "--starts",
+            "2",
+            "--for",
+            "800ms",
+            "--json",
+        ],
+    );
+    let document = ended.with_code(0).json();
+    let test = &document["results"]["self_test"];
+    assert_eq!(
+        (
+            test["comparisons"].as_array().unwrap().len(),
+            &test["significant"]
+        ),
+        (4, &false.into())
+    );
+    assert_eq!(document["results"]["order"].as_array().unwrap().len(), 16);
+    assert_eq!(row(&document, "binlog", 1)["starts"], 16);
+}
+
+fn an_interrupted_run_keeps_what_it_has() {
+    let tool = Tool::new();
+    let mut command = tool.command(&[
+        "cost",
+        "--modes",
+        "mariadb/none",
+        "--threads",
+        "1",
+        "--for",
+        "40s",
+        "--starts",
+        "20",
+        "--block",
+        "400ms",
+        "--ramp",
+        "100ms",
+        "--json",
+    ]);
+    let child = command.stderr(Stdio::piped()).spawn().unwrap();
+    let pid = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
+    let samples = || {
+        tool.runs()
+            .first()
+            .is_some_and(|run| run.join("manifest.json").exists())
+    };
+    until(
+        "the first servers are met",
+        Duration::from_secs(60),
+        samples,
+    );
+    let began = Instant::now();
+    until("some blocks", Duration::from_secs(60), || {
+        began.elapsed() > Duration::from_secs(6)
+    });
+    kill_process(pid, Signal::INT).unwrap();
+    let ended = wait(child, PATIENCE).with_code(130);
+    let document = ended.json();
+    assert_eq!(document["status"], "interrupted");
+    assert!(number(&document["results"]["rows"][0]["operations"]) > 0.0);
+    assert!(
+        document["headline"]
+            .as_str()
+            .unwrap()
+            .contains("interrupted")
+    );
+}
+
+fn a_server_that_is_killed_ends_the_run_and_leaves_what_was_measured() {
+    let tool = Tool::new();
+    let mut command = tool.command(&[
+        "cost",
+        "--modes",
+        "mariadb/none",
+        "--threads",
+        "1",
+        "--for",
+        "40s",
+        "--starts",
+        "2",
+        "--block",
+        "400ms",
+        "--ramp",
+        "100ms",
+        "--json",
+    ]);
+    let child = command.spawn().unwrap();
+    until("the servers are met", Duration::from_secs(60), || {
+        tool.runs()
+            .first()
+            .is_some_and(|run| run.join("manifest.json").exists())
+    });
+    let began = Instant::now();
+    until("some blocks", Duration::from_secs(60), || {
+        began.elapsed() > Duration::from_secs(5)
+    });
+    let servers = servers_of(&child);
+    assert_eq!(servers.len(), 1, "only the mode that is measured runs");
+    for pid in servers {
+        kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
+    }
+    let ended = wait(child, PATIENCE).with_code(3).saying("primary");
+    let document = ended.json();
+    assert_eq!(document["status"], "failed");
+    assert!(number(&document["results"]["rows"][0]["operations"]) > 0.0);
+}
+
+/// A script goes in words, which no server looks at before they are run.
+fn a_script_that_the_server_refuses_has_no_price() {
+    let tool = Tool::new();
+    std::fs::write(tool.folder().join("own.sql"), "SELECT 1;\nSELEC 2;\n").unwrap();
+    let ended = tool.run(&[
+        "cost",
+        "--modes",
+        "mariadb/none",
+        "--workload",
+        "own.sql",
+        "--threads",
+        "1",
+        "--for",
+        "1s",
+        "--starts",
+        "1",
+    ]);
+    let _ = ended.with_code(3).saying("line 2").saying("SELEC 2");
+    assert!(tool.runs().is_empty());
+}
+
+fn bad_input_is_explained_before_anything_is_started() {
+    let tool = Tool::new();
+    for (args, code, said) in [
+        (vec!["cost", "--modes", "ring"], 2, "unknown mode"),
+        (vec!["cost", "--modes", "mysql/galera"], 2, "Galera"),
+        (vec!["cost", "--threads", "0"], 2, "1 to 1024"),
+        (
+            vec!["cost", "--workload", "no-such-file.toml"],
+            2,
+            "no-such-file.toml",
+        ),
+        (vec!["cost", "--for", "10"], 2, "unit"),
+        (
+            vec!["cost", "--modes", "async", "--servers", "/nonexistent"],
+            3,
+            "/nonexistent",
+        ),
+        (vec!["cost", "--raw"], 2, "--raw"),
+        (
+            vec!["cost", "--workload", "insert", "--size", "100MB"],
+            2,
+            "no workload has data",
+        ),
+    ] {
+        let ended = tool.run(&args);
+        assert_eq!(ended.code, Some(code), "{ended:#?}");
+        assert!(
+            ended.stderr.to_lowercase().contains(&said.to_lowercase()),
+            "`{said}` is missing in {ended:#?}"
+        );
+    }
+    assert!(tool.runs().is_empty());
+}

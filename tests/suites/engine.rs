@@ -1,0 +1,825 @@
+//! The command `load` on real servers: workloads, data sets, schedules, and what goes
+//! wrong.
+
+use std::{fs, process::Child, thread, time::Duration};
+
+use replimeter_sandbox::Sandbox;
+use replimeter_server::Node;
+use replimeter_suites::{
+    Ended, Tool, clean, harness::Test, password, session, shared, sql, start, test, until, url,
+    value, wait,
+};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+pub(crate) const TESTS: &[Test] = &[
+    test!(every_workload_of_ours_runs on mariadb),
+    test!(the_mix_is_sysbenchs on mariadb),
+    test!(data_is_found_again on mariadb),
+    test!(what_is_not_ours_stays on mariadb),
+    test!(schedules on mariadb).alone(),
+    test!(wrong_files on mariadb),
+    test!(deadlocks_are_begun_again on mariadb),
+    test!(too_many_connections on mariadb),
+    test!(plans_and_reports on mariadb),
+    test!(an_interrupted_run_is_kept on mariadb),
+    test!(beside_a_measurement on mariadb),
+    test!(errors_do_not_hold_a_load_back on mariadb),
+    test!(a_script_that_is_refused_ends_before_it_is_measured on mariadb),
+    test!(an_interrupted_filling_leaves_nothing on mariadb),
+    test!(shares_and_sizes_that_make_no_sense on mariadb),
+    test!(reads_are_spread_on_mysql),
+    test!(every_workload_of_ours_runs_on_mysql).long(),
+    test!(a_server_killed_under_load_leaves_a_partial_result),
+    test!(a_replica_that_stops_under_load_is_no_success),
+    test!(a_full_disk_ends_the_filling),
+    test!(certification_failures_are_counted),
+];
+
+const ADMIN: &str = "replimeter";
+const LIMIT: Duration = Duration::from_secs(180);
+/// Servers that flush seldom, so that no disk decides how long a suite takes.
+const RELAXED: [&str; 2] = ["sync_binlog=0", "innodb_flush_log_at_trx_commit=0"];
+const BUILT_IN: [&str; 8] = [
+    "insert",
+    "select",
+    "post-insert",
+    "point-select",
+    "oltp-mix",
+    "update-key",
+    "big-update",
+    "mix",
+];
+
+fn spawn(tool: &Tool, nodes: &[Node], more: &[&str]) -> Child {
+    let urls: Vec<String> = nodes.iter().map(|node| url(node, ADMIN)).collect();
+    let mut args = vec!["load", "--primary", &urls[0], "--json", "--ramp", "200ms"];
+    for replica in &urls[1..] {
+        args.extend(["--replica", replica]);
+    }
+    args.extend(more);
+    tool.command(&args)
+        .env("REPLIMETER_PASSWORD", password(&nodes[0]))
+        .spawn()
+        .unwrap()
+}
+
+fn load_with(tool: &Tool, nodes: &[Node], more: &[&str]) -> Ended {
+    wait(spawn(tool, nodes, more), LIMIT)
+}
+
+fn load(nodes: &[Node], more: &[&str]) -> Ended {
+    load_with(&Tool::new(), nodes, more)
+}
+
+/// A run of statements of the caller's own.
+fn run_file(nodes: &[Node], text: &str, more: &[&str]) -> Ended {
+    let tool = Tool::new();
+    fs::write(tool.folder().join("own.toml"), text).unwrap();
+    load_with(&tool, nodes, &[&["--workload", "own.toml"], more].concat())
+}
+
+fn pid(child: &Child) -> Pid {
+    Pid::from_raw(child.id() as i32).unwrap()
+}
+
+fn assert_clean(nodes: &[Node]) {
+    until("nothing of ours is left", LIMIT, || nodes.iter().all(clean));
+}
+
+fn number(value: &Value) -> f64 {
+    value
+        .as_f64()
+        .unwrap_or_else(|| panic!("{value} is no number"))
+}
+
+fn codes(document: &Value) -> Vec<&str> {
+    document["warnings"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|warning| warning["code"].as_str().unwrap())
+        .collect()
+}
+
+/// Tries something on the shared servers, on which nothing of ours is left.
+fn mariadb(case: fn(&[Node])) {
+    let servers = shared("mariadb/async:1", &RELAXED);
+    case(servers.nodes());
+    assert_clean(servers.nodes());
+}
+
+fn every_workload_of_ours_runs(nodes: &[Node]) {
+    for workload in BUILT_IN {
+        let mut args = vec!["--workload", workload, "--threads", "1,3", "--for", "1s"];
+        if !matches!(workload, "insert" | "mix") {
+            args.extend(["--size", "2000"]);
+        }
+        let document = load(nodes, &args).with_code(0).json();
+        let rows = document["results"]["rows"].as_array().unwrap();
+        assert_eq!(
+            rows.iter()
+                .map(|row| row["threads"].as_u64().unwrap())
+                .collect::<Vec<_>>(),
+            [1, 3]
+        );
+        for row in rows {
+            assert!(
+                row["passes"].as_u64() > Some(0) && row["failed"] == 0,
+                "{row:#}"
+            );
+            assert_eq!(row["latency"]["count"], row["passes"]);
+            assert!(row["per_second"][0].as_u64() > Some(0), "{row:#}");
+            assert!(
+                number(&row["client"]["cpu_us_per_op"]) > 0.0
+                    && number(&row["client"]["limit_per_s"]) > 0.0,
+                "{row:#}"
+            );
+            // What only reads goes to the replica.
+            let reads = matches!(workload, "select" | "point-select");
+            assert_eq!(row["node"], if reads { "replica1" } else { "primary" });
+        }
+        assert_clean(nodes);
+    }
+}
+
+/// The kinds of statements that the primary was asked for.
+fn asked(node: &Node) -> [f64; 6] {
+    ["select", "update", "delete", "insert", "begin", "commit"].map(|kind| {
+        let rows = session(node)
+            .pairs("test", &format!("SHOW GLOBAL STATUS LIKE 'Com_{kind}'"))
+            .unwrap();
+        rows.values().next().unwrap().parse().unwrap()
+    })
+}
+
+fn the_mix_is_sysbenchs(nodes: &[Node]) {
+    let before = asked(&nodes[0]);
+    let args = [
+        "--workload",
+        "oltp-mix",
+        "--threads",
+        "2",
+        "--for",
+        "3s",
+        "--size",
+        "1000",
+    ];
+    let document = load(nodes, &args).with_code(0).json();
+    assert_eq!(document["results"]["rows"][0]["statements"], 20);
+    let after = asked(&nodes[0]);
+    let delta: Vec<f64> = before
+        .iter()
+        .zip(after)
+        .map(|(before, after)| after - before)
+        .collect();
+    // Ten by key and four ranges, two updates, a delete and an insert in each transaction.
+    for (kind, wanted) in delta.iter().zip([14.0, 2.0, 1.0, 1.0, 1.0, 1.0]) {
+        let per_operation = kind / delta[2];
+        assert!((per_operation / wanted - 1.0).abs() < 0.1, "{delta:?}");
+    }
+}
+
+fn data_is_found_again(nodes: &[Node]) {
+    let rows = || value(&nodes[0], "SELECT COUNT(*) FROM replimeter.post").unwrap();
+    let run = |size: &str, workload: &str| {
+        let args = [
+            "--workload",
+            workload,
+            "--size",
+            size,
+            "--keep-data",
+            "--for",
+            "1s",
+            "--threads",
+            "2",
+            "--reads",
+            "primary",
+        ];
+        load(nodes, &args).with_code(0).json()
+    };
+    let document = run("5000", "post-insert");
+    assert_eq!(
+        (
+            document["results"]["data"][0]["reused"].as_bool(),
+            document["results"]["data"][0]["rows"].as_u64()
+        ),
+        (Some(false), Some(5000))
+    );
+    sql(
+        &nodes[0],
+        "INSERT INTO replimeter.post (title) VALUES ('one more')",
+    );
+    // Another workload on the same data, which is as it was made.
+    let document = run("5000", "select");
+    assert_eq!(
+        document["results"]["data"][0]["reused"].as_bool(),
+        Some(true),
+        "{document:#}"
+    );
+    assert_eq!(rows(), "5000", "what loads added is gone");
+    assert!(!codes(&document).contains(&"data-replaced"));
+    // Another size is made anew, and that is said.
+    let document = run("3000", "select");
+    assert!(
+        codes(&document).contains(&"data-replaced")
+            && document.to_string().contains("5000 rows in post"),
+        "{document:#}"
+    );
+    assert_eq!(rows(), "3000");
+    // A set with a hole is no set.
+    sql(&nodes[0], "DELETE FROM replimeter.post WHERE idpost = 7");
+    let document = run("3000", "select");
+    assert!(codes(&document).contains(&"data-replaced"), "{document:#}");
+    assert_eq!(rows(), "3000");
+    // A size in bytes is about that size.
+    let document = run("5MB", "select");
+    let bytes = number(&document["results"]["data"][0]["bytes"]);
+    assert!((3.5e6..8e6).contains(&bytes), "{bytes}");
+    // What a run found it leaves; it goes with another size and without keeping.
+    let _ = load(
+        nodes,
+        &["--workload", "select", "--size", "100", "--for", "1s"],
+    )
+    .with_code(0);
+}
+
+fn what_is_not_ours_stays(nodes: &[Node]) {
+    sql(&nodes[0], "CREATE DATABASE replimeter");
+    sql(
+        &nodes[0],
+        "CREATE TABLE replimeter.sbtest1 (id INT PRIMARY KEY)",
+    );
+    let ended = load(nodes, &["--workload", "point-select", "--for", "1s"]).with_code(3);
+    let _ = ended.saying("`sbtest1` that this tool did not make");
+    assert!(value(&nodes[0], "SELECT COUNT(*) FROM replimeter.sbtest1").is_some());
+    sql(&nodes[0], "DROP DATABASE replimeter");
+}
+
+fn schedules(nodes: &[Node]) {
+    let args = [
+        "--workload",
+        "insert",
+        "--threads",
+        "4",
+        "--for",
+        "4s",
+        "--rate",
+        "200",
+        "--arrivals",
+        "poisson",
+    ];
+    let document = load(nodes, &args).with_code(0).json();
+    let row = &document["results"]["rows"][0];
+    assert_eq!(row["arrivals"], "poisson");
+    // Of 800 arrivals five standard deviations are 18 %.
+    assert!(
+        (160.0..240.0).contains(&number(&row["throughput"]["mean"])),
+        "{row:#}"
+    );
+    assert!(
+        number(&row["latency"]["mean_us"]) >= number(&row["service"]["mean_us"]),
+        "{row:#}"
+    );
+    // A rate that nobody can hold: what waits grows from second to second, and nothing hides it.
+    let args = [
+        "--workload",
+        "insert",
+        "--threads",
+        "2",
+        "--for",
+        "4s",
+        "--rate",
+        "3000000",
+    ];
+    let document = load(nodes, &args).with_code(0).json();
+    let row = &document["results"]["rows"][0];
+    let waiting: Vec<u64> = row["waiting_per_second"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|count| count.as_u64().unwrap())
+        .collect();
+    assert!(
+        waiting.len() >= 3 && waiting.is_sorted() && waiting[0] > 1_000_000,
+        "{waiting:?}"
+    );
+    assert!(row["waiting"].as_u64().unwrap() >= waiting[0]);
+    assert!(codes(&document).contains(&"load-not-held"), "{document:#}");
+    assert!(
+        number(&row["latency"]["p99_us"]) > 10.0 * number(&row["service"]["p99_us"]),
+        "{row:#}"
+    );
+}
+
+fn wrong_files(nodes: &[Node]) {
+    let more = ["--for", "1s", "--threads", "1"];
+    let ended = run_file(nodes, "[[statement]]\nsql = 'SELEC 1'", &more).with_code(3);
+    let _ = ended
+        .saying("line 2")
+        .saying("You have an error in your SQL syntax")
+        .saying("SELEC 1");
+    let ended = run_file(nodes, "[[statement]]\nsql = 'SELECT * FROM missing'", &more).with_code(3);
+    let _ = ended.saying("missing' doesn't exist").saying("line 2");
+    let ended = run_file(nodes, "[[statement]]\nsql = 'SELECT :id'", &more).with_code(2);
+    let _ = ended.saying("line 2").saying("`:id` does not exist");
+    let _ = run_file(
+        nodes,
+        "[[statement]]\nsql = 'SELECT 1'",
+        &["--threads", "0"],
+    )
+    .with_code(2)
+    .saying("1 to 1024 threads");
+    let _ = run_file(nodes, "[[statement]]\nsql = 'SELECT 1'", &["--size", "5"])
+        .with_code(2)
+        .saying("no workload has data");
+    // A statement that always fails where it is run, and not where it is prepared.
+    let table = "[[table]]\nname = 'one'\ncreate = 'CREATE TABLE one (id INT PRIMARY KEY)'\n[table.columns]\nid = {row = true}\n";
+    let text =
+        format!("size = 1\n{table}[[statement]]\nsql = 'INSERT INTO one VALUES (:id)'\nid = 1");
+    let _ = run_file(nodes, &text, &more)
+        .with_code(3)
+        .saying("Duplicate entry")
+        .saying("line 8");
+    assert_clean(nodes);
+    let _ = load(nodes, &["--workload", "no-such.toml"])
+        .with_code(2)
+        .saying("cannot read the workload");
+}
+
+fn deadlocks_are_begun_again(nodes: &[Node]) {
+    let text = "transaction = true
+        size = 3
+        [[table]]
+        name = 'pair'
+        create = 'CREATE TABLE pair (id INT PRIMARY KEY, n INT NOT NULL) ENGINE=InnoDB'
+        [table.columns]
+        id = {row = true}
+        n = 0
+        [[statement]]
+        sql = 'UPDATE pair SET n = n + 1 WHERE id = :id'
+        id = {uniform = [1, 'rows']}
+        repeat = 2";
+    let document = run_file(nodes, text, &["--threads", "8", "--for", "3s"])
+        .with_code(0)
+        .json();
+    let row = &document["results"]["rows"][0];
+    let deadlocks = row["retried"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|retried| retried["kind"] == "deadlock");
+    assert!(deadlocks.unwrap_or_else(|| panic!("{row:#}"))["count"].as_u64() > Some(0));
+    assert_eq!(row["errors"][0]["code"], 1213, "{row:#}");
+    assert!(row["passes"].as_u64() > row["failed"].as_u64());
+}
+
+fn too_many_connections(nodes: &[Node]) {
+    let was = value(&nodes[0], "SELECT @@max_connections").unwrap();
+    sql(&nodes[0], "SET GLOBAL max_connections = 20");
+    let ended = load(
+        nodes,
+        &["--workload", "insert", "--threads", "60", "--for", "1s"],
+    )
+    .with_code(3);
+    let _ = ended
+        .saying("of 60 of the load")
+        .saying("Too many connections")
+        .saying("max_connections");
+    // The administrator's own place is free for this.
+    until("there is room again", LIMIT, || {
+        replimeter_server::Session::open(&nodes[0])
+            .and_then(|mut session| {
+                session.run("test", &format!("SET GLOBAL max_connections = {was}"))
+            })
+            .is_ok()
+    });
+}
+
+fn plans_and_reports(nodes: &[Node]) {
+    let tool = Tool::new();
+    let document = load_with(
+        &tool,
+        nodes,
+        &[
+            "--workload",
+            "insert",
+            "--workload",
+            "select",
+            "--size",
+            "1000",
+            "--for",
+            "2s",
+        ],
+    )
+    .with_code(0)
+    .json();
+    assert_eq!(document["schema"], "replimeter.load/1");
+    assert_eq!(document["results"]["rows"].as_array().unwrap().len(), 2);
+    let run = tool.only_run();
+    let page = fs::read_to_string(run.join("report.html")).unwrap();
+    assert!(page.contains("Operations in each second") && run.join("samples.parquet").exists());
+    let report = tool.run(&["report", run.to_str().unwrap()]).with_code(0);
+    assert!(
+        report.words().contains("insert:8@primary does")
+            && report.words().contains("select:8@replica1"),
+        "{report:#?}"
+    );
+    let again = tool
+        .run(&["run", "--dry-run", run.join("plan.toml").to_str().unwrap()])
+        .with_code(0);
+    assert_eq!(
+        again.planned(),
+        fs::read_to_string(run.join("plan.toml")).unwrap()
+    );
+}
+
+fn an_interrupted_run_is_kept(nodes: &[Node]) {
+    let tool = Tool::new();
+    let child = spawn(&tool, nodes, &["--workload", "insert", "--for", "60s"]);
+    until("it runs", LIMIT, || {
+        let rows = session(&nodes[0]).value("test", "SELECT COUNT(*) FROM replimeter.load_insert");
+        rows.ok().flatten().is_some_and(|rows| rows.len() > 2)
+    });
+    thread::sleep(Duration::from_secs(1));
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let document = wait(child, LIMIT).with_code(130).json();
+    assert_eq!(document["status"], "interrupted");
+    assert!(
+        document["results"]["rows"][0]["passes"].as_u64() > Some(0),
+        "{document:#}"
+    );
+}
+
+fn beside_a_measurement(nodes: &[Node]) {
+    let tool = Tool::new();
+    fs::write(
+        tool.folder().join("own.toml"),
+        "[[statement]]\nsql = 'SELECT :a'\na = {uniform = [1, 9]}",
+    )
+    .unwrap();
+    let (primary, replica) = (url(&nodes[0], ADMIN), url(&nodes[1], ADMIN));
+    let mut args = vec![
+        "lag",
+        "--primary",
+        &primary,
+        "--replica",
+        &replica,
+        "--json",
+        "--rounds",
+        "100",
+        "--timeout",
+        "60s",
+    ];
+    args.extend([
+        "--load",
+        "oltp-mix:2@primary",
+        "--load",
+        "point-select:2@replica1",
+        "--load",
+        "own.toml:1@replica1",
+    ]);
+    args.extend([
+        "--load-size",
+        "1000",
+        "--rate",
+        "20",
+        "--arrivals",
+        "poisson",
+    ]);
+    let child = tool
+        .command(&args)
+        .env("REPLIMETER_PASSWORD", password(&nodes[0]))
+        .spawn()
+        .unwrap();
+    let document = wait(child, LIMIT).with_code(0).json();
+    let loads = document["results"]["load"].as_array().unwrap();
+    assert!(
+        loads
+            .iter()
+            .all(|load| load["passes"].as_u64() > Some(0) && load["failed"] == 0),
+        "{loads:#?}"
+    );
+    assert_eq!(
+        loads
+            .iter()
+            .map(|load| load["statements"].as_u64().unwrap())
+            .collect::<Vec<_>>(),
+        [20, 1, 1]
+    );
+}
+
+fn every_workload_of_ours_runs_on_mysql() {
+    let sandbox = start("mysql/async:2", &RELAXED);
+    let nodes = sandbox.nodes();
+    for workload in BUILT_IN {
+        let mut args = vec!["--workload", workload, "--threads", "4", "--for", "1s"];
+        if !matches!(workload, "insert" | "mix") {
+            args.extend(["--size", "2000"]);
+        }
+        let document = load(nodes, &args).with_code(0).json();
+        let row = &document["results"]["rows"][0];
+        assert!(
+            row["passes"].as_u64() > Some(0) && row["failed"] == 0,
+            "{row:#}"
+        );
+        assert_clean(nodes);
+    }
+}
+
+/// Over the replicas, or over all.
+fn reads_are_spread_on_mysql() {
+    let sandbox = start("mysql/async:2", &RELAXED);
+    let nodes = sandbox.nodes();
+    let spread = |reads: &str| {
+        let args = [
+            "--workload",
+            "point-select",
+            "--threads",
+            "6",
+            "--for",
+            "1s",
+            "--size",
+            "1000",
+            "--reads",
+            reads,
+        ];
+        let document = load(nodes, &args).with_code(0).json();
+        let row = &document["results"]["rows"][0];
+        let parts = row["by_node"].as_array().unwrap();
+        assert!(
+            parts
+                .iter()
+                .all(|part| part["operations"].as_u64() > Some(0)),
+            "{row:#}"
+        );
+        let sum: u64 = parts
+            .iter()
+            .map(|part| part["operations"].as_u64().unwrap())
+            .sum();
+        if !parts.is_empty() {
+            assert_eq!(Some(sum), row["passes"].as_u64());
+        }
+        row["node"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(spread("replicas"), "replica1, replica2");
+    assert_eq!(spread("all"), "primary, replica1, replica2");
+    assert_eq!(spread("primary"), "primary");
+    // Encrypted, the driver runs the statements.
+    let tool = Tool::new();
+    let address = format!("{}?ssl-mode=required", url(&nodes[0], ADMIN));
+    let args = [
+        "load",
+        "--primary",
+        &address,
+        "--workload",
+        "oltp-mix",
+        "--size",
+        "1000",
+        "--for",
+        "1s",
+        "--json",
+    ];
+    let child = tool
+        .command(&args)
+        .env("REPLIMETER_PASSWORD", password(&nodes[0]))
+        .spawn()
+        .unwrap();
+    let document = wait(child, LIMIT).with_code(0).json();
+    let row = &document["results"]["rows"][0];
+    assert!(
+        row["passes"].as_u64() > Some(0) && row["failed"] == 0,
+        "{row:#}"
+    );
+    assert_clean(nodes);
+}
+
+fn kill_server(sandbox: &Sandbox, index: usize) {
+    let pid = Pid::from_raw(i32::try_from(sandbox.pids()[index]).unwrap()).unwrap();
+    kill_process(pid, Signal::KILL).unwrap();
+}
+
+fn a_server_killed_under_load_leaves_a_partial_result() {
+    let sandbox = start("mariadb/none", &RELAXED);
+    let tool = Tool::new();
+    let child = spawn(
+        &tool,
+        sandbox.nodes(),
+        &["--workload", "insert", "--threads", "4", "--for", "60s"],
+    );
+    until("it runs", LIMIT, || {
+        let rows = session(&sandbox.nodes()[0])
+            .value("test", "SELECT COUNT(*) FROM replimeter.load_insert");
+        rows.ok().flatten().is_some_and(|rows| rows.len() > 2)
+    });
+    thread::sleep(Duration::from_secs(2));
+    kill_server(&sandbox, 0);
+    let ended = wait(child, LIMIT).with_code(3).saying("primary (");
+    let document = ended.json();
+    assert_eq!(document["status"], "failed");
+    let row = &document["results"]["rows"][0];
+    assert!(
+        row["passes"].as_u64() > Some(0) && number(&row["counted_us"]) > 5e5,
+        "{row:#}"
+    );
+    assert!(tool.only_run().join("report.html").exists());
+}
+
+/// A sixth of the operations meets a key that is there. A client goes on after such an error.
+fn errors_do_not_hold_a_load_back(nodes: &[Node]) {
+    let text = "size = 1000
+        [[table]]
+        name = 'taken'
+        create = 'CREATE TABLE taken (id INT PRIMARY KEY) ENGINE=InnoDB'
+        [table.columns]
+        id = {row = true}
+        [shared]
+        id = {uniform = [901, 1500]}
+        [[statement]]
+        sql = 'INSERT INTO taken (id) VALUES (:id)'
+        [[statement]]
+        sql = 'DELETE FROM taken WHERE id = :id'";
+    let document = run_file(nodes, text, &["--threads", "2", "--for", "2s"])
+        .with_code(0)
+        .json();
+    let row = &document["results"]["rows"][0];
+    let failed = number(&row["failed"]);
+    let thread_time_us = 2.0 * number(&row["counted_us"]);
+    assert!(
+        failed > 50.0 && failed * 10_000.0 > thread_time_us,
+        "a pause of 10 ms for each would not fit: {row:#}"
+    );
+    assert_eq!(row["errors"][0]["code"], 1062);
+    assert!(codes(&document).contains(&"load-errors"), "{document:#}");
+}
+
+fn a_script_that_is_refused_ends_before_it_is_measured(nodes: &[Node]) {
+    let tool = Tool::new();
+    fs::write(tool.folder().join("own.sql"), "SELECT 1;\nSELEC 2;\n").unwrap();
+    let ended = load_with(&tool, nodes, &["--workload", "own.sql", "--for", "60s"]).with_code(3);
+    let _ = ended.saying("line 2").saying("SELEC 2");
+    assert!(tool.runs().is_empty(), "nothing was measured");
+}
+
+fn an_interrupted_filling_leaves_nothing(nodes: &[Node]) {
+    let tool = Tool::new();
+    let child = spawn(
+        &tool,
+        nodes,
+        &["--workload", "point-select", "--size", "4GB", "--for", "1s"],
+    );
+    until("it fills", LIMIT, || {
+        let rows = session(&nodes[0]).value("test", "SELECT 1 FROM replimeter.sbtest1 LIMIT 1");
+        rows.ok().flatten().is_some()
+    });
+    kill_process(pid(&child), Signal::INT).unwrap();
+    let _ = wait(child, Duration::from_secs(60)).with_code(130);
+    assert!(tool.runs().is_empty());
+}
+
+fn shares_and_sizes_that_make_no_sense(nodes: &[Node]) {
+    let args = [
+        "--workload",
+        "point-select",
+        "--size",
+        "1000",
+        "--reads",
+        "all",
+        "--threads",
+        "3",
+        "--for",
+        "500ms",
+    ];
+    let document = load(nodes, &args).with_code(0).json();
+    assert!(codes(&document).contains(&"uneven-load"), "{document:#}");
+    let _ = load(nodes, &["--workload", "point-select", "--size", "0"])
+        .with_code(2)
+        .saying("is no data set");
+    // Where a terabyte would fit it would be made.
+    let disk = rustix::fs::statvfs(replimeter_suites::home()).unwrap();
+    if disk.f_bavail * disk.f_frsize < 900_000_000_000 {
+        let ended = load(
+            nodes,
+            &["--workload", "point-select", "--size", "1TB", "--for", "1s"],
+        )
+        .with_code(3);
+        let _ = ended.saying("MB free").saying("--size");
+    }
+}
+
+/// A replica that no longer follows makes it another topology than the one that was to be measured.
+fn a_replica_that_stops_under_load_is_no_success() {
+    let sandbox = start(
+        "mariadb/semi-sync:1",
+        &[RELAXED.as_slice(), &["rpl_semi_sync_master_timeout=500"]].concat(),
+    );
+    let nodes = sandbox.nodes();
+    let insert = ["--workload", "insert", "--threads", "4", "--for", "5s"];
+    let begun = |tool: &Tool| {
+        let child = spawn(tool, nodes, &insert);
+        until("it runs", LIMIT, || {
+            let rows =
+                session(&nodes[0]).value("test", "SELECT COUNT(*) FROM replimeter.load_insert");
+            rows.ok().flatten().is_some_and(|rows| rows.len() > 2)
+        });
+        child
+    };
+    // For a while it did not wait: the figures are of a mixture.
+    let tool = Tool::new();
+    let child = begun(&tool);
+    sql(&nodes[1], "STOP SLAVE IO_THREAD");
+    thread::sleep(Duration::from_millis(1500));
+    sql(&nodes[1], "START SLAVE IO_THREAD");
+    let ended = wait(child, LIMIT)
+        .with_code(1)
+        .saying("fell back from semi-synchronous");
+    assert_eq!(ended.json()["status"], "void");
+    assert_clean(nodes);
+    let tool = Tool::new();
+    let child = begun(&tool);
+    kill_server(&sandbox, 1);
+    let ended = wait(child, LIMIT).with_code(3).saying("replica1");
+    let document = ended.json();
+    assert_eq!(document["status"], "failed");
+    assert!(
+        document["results"]["rows"][0]["passes"].as_u64() > Some(0),
+        "what was measured is kept: {document:#}"
+    );
+}
+
+/// A tablespace that may not grow stands for a disk that is full.
+fn a_full_disk_ends_the_filling() {
+    let options = [
+        RELAXED.as_slice(),
+        &[
+            "innodb_file_per_table=0",
+            "innodb_data_file_path=ibdata1:12M:autoextend:max:40M",
+        ],
+    ]
+    .concat();
+    let sandbox = start("mariadb/none", &options);
+    let nodes = sandbox.nodes();
+    let ended = load(
+        nodes,
+        &[
+            "--workload",
+            "point-select",
+            "--size",
+            "200MB",
+            "--for",
+            "1s",
+        ],
+    )
+    .with_code(3);
+    let _ = ended
+        .saying("is full")
+        .saying("rows of `sbtest1`")
+        .saying("disk space");
+    assert_clean(nodes);
+}
+
+/// Two members that write the same rows: what the other one had first is counted by its
+/// own name, and begun again.
+fn certification_failures_are_counted() {
+    let tool = Tool::new();
+    let text = "size = 4
+        [[table]]
+        name = 'hot'
+        create = 'CREATE TABLE hot (id INT PRIMARY KEY, n INT NOT NULL) ENGINE=InnoDB'
+        [table.columns]
+        id = {row = true}
+        n = 0
+        [[statement]]
+        sql = 'UPDATE hot SET n = n + 1 WHERE id = :id'
+        id = {uniform = [1, 'rows']}";
+    fs::write(tool.folder().join("hot.toml"), text).unwrap();
+    let mut args = vec![
+        "lag",
+        "--sandbox",
+        "galera:2",
+        "--for",
+        "4s",
+        "--timeout",
+        "60s",
+        "--floor-rounds",
+        "10",
+        "--json",
+    ];
+    args.extend(["--load", "hot.toml:3@node1", "--load", "hot.toml:3@node2"]);
+    let document = wait(tool.command(&args).spawn().unwrap(), LIMIT)
+        .with_code(0)
+        .json();
+    let retried: Vec<&Value> = document["results"]["load"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .flat_map(|load| load["retried"].as_array().unwrap())
+        .collect();
+    assert!(
+        retried
+            .iter()
+            .any(|retried| retried["kind"] == "certification"),
+        "{:#}",
+        document["results"]["load"]
+    );
+}

@@ -1,0 +1,285 @@
+//! What no replica had received, on real servers.
+
+use std::time::Duration;
+
+use replimeter_model::sandbox::{LinkSpec, SandboxSpec};
+use replimeter_server::Node;
+use replimeter_suites::{
+    Tool, clean, harness::Test, password, sql, start, start_spec, test, until, url, value, wait,
+};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+pub(crate) const TESTS: &[Test] = &[
+    test!(a_slow_link_exposes_its_delay).alone(),
+    test!(modes_that_expose_nothing_say_so),
+    test!(semi_sync_of_mysql_exposes_nothing).long(),
+    test!(servers_of_the_users_are_only_looked_at),
+    test!(a_fall_back_is_exposure),
+    test!(a_primary_that_dies_ends_the_run_and_its_time_is_not_averaged),
+    test!(several_targets_and_no_replica_are_refused),
+];
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// How many connections a user has to a server, the one that asks among them.
+fn connections(node: &Node, user: &str) -> u64 {
+    let count =
+        format!("SELECT COUNT(*) FROM information_schema.processlist WHERE user = '{user}'");
+    value(node, &count).unwrap().parse().unwrap()
+}
+
+fn exposure(args: &[&str]) -> Value {
+    let tool = Tool::new();
+    let mut all = vec!["exposure", "--json"];
+    all.extend(args);
+    let document = wait(
+        tool.command(&all).spawn().unwrap(),
+        Duration::from_secs(180),
+    )
+    .with_code(0)
+    .json();
+    assert_eq!(document["schema"], "replimeter.exposure/1");
+    document
+}
+
+fn number(value: &Value) -> f64 {
+    value
+        .as_f64()
+        .unwrap_or_else(|| panic!("no number: {value}"))
+}
+
+fn a_slow_link_exposes_its_delay() {
+    for engine in ["mariadb", "mysql"] {
+        let shape = format!("{engine}/async:1");
+        let of = |delay: &str| {
+            exposure(&[
+                "--sandbox",
+                &shape,
+                "--link-delay",
+                delay,
+                "--rate",
+                "400",
+                "--for",
+                "4s",
+            ])
+        };
+        let (near, far) = (of("0"), of("50ms"));
+        // Little's law: on average rate times delay are under way; a busy machine makes it more, never less.
+        let rate =
+            number(&far["results"]["rows"][0]["committed"]) / (number(&far["measured_us"]) / 1e6);
+        let (near, far) = (&near["results"]["rows"][0], &far["results"]["rows"][0]);
+        let (near_mean, far_mean) = (
+            number(&near["transactions"]["mean"]),
+            number(&far["transactions"]["mean"]),
+        );
+        assert!(
+            far_mean > 0.75 * rate * 0.05 && far_mean > near_mean,
+            "{engine}: {near_mean} and {far_mean} at {rate}/s"
+        );
+        assert!(number(&far["age"]["max_us"]) > 45_000.0, "{far}");
+        assert!(
+            number(&far["bytes"]["mean"]) > 100.0 * far_mean,
+            "more than its payload"
+        );
+        assert!(far["zero_by_construction"].is_null());
+        assert!(number(&far["committed"]) > 100.0);
+    }
+}
+
+fn modes_that_expose_nothing_say_so() {
+    expose_nothing(&["galera:2", "mariadb/semi-sync:1"]);
+}
+
+fn semi_sync_of_mysql_exposes_nothing() {
+    expose_nothing(&["mysql/semi-sync:1"]);
+}
+
+fn expose_nothing(shapes: &[&str]) {
+    for shape in shapes {
+        let document = exposure(&["--sandbox", shape, "--for", "1s"]);
+        let row = &document["results"]["rows"][0];
+        assert!(
+            row["zero_by_construction"]
+                .as_str()
+                .unwrap()
+                .contains("acknowledge"),
+            "{shape}: {row}"
+        );
+        assert!(
+            document["headline"]
+                .as_str()
+                .unwrap()
+                .contains("by construction"),
+            "{shape}"
+        );
+    }
+}
+
+fn servers_of_the_users_are_only_looked_at() {
+    let sandbox = start("mariadb/async:1", &[]);
+    let [primary, replica] = sandbox.nodes() else {
+        panic!("two servers")
+    };
+    sql(primary, "CREATE USER looker@'127.0.0.1' IDENTIFIED BY 'pw'");
+    sql(
+        primary,
+        "GRANT REPLICATION SLAVE, REPLICA MONITOR, BINLOG MONITOR ON *.* TO looker@'127.0.0.1'",
+    );
+    until("the user has arrived", LIMIT, || {
+        value(replica, "SELECT 1 FROM mysql.user WHERE user = 'looker'").is_some()
+    });
+    let tool = Tool::new();
+    let (one, other) = (url(primary, "looker"), url(replica, "looker"));
+    let args = [
+        "exposure",
+        "--primary",
+        &one,
+        "--replica",
+        &other,
+        "--for",
+        "4s",
+        "--every",
+        "500ms",
+    ];
+    let mut command = tool.command(&args);
+    command.env("REPLIMETER_PASSWORD", "pw");
+    let child = command.spawn().unwrap();
+    until("it is connected", LIMIT, || {
+        connections(replica, "looker") > 0
+    });
+    std::thread::sleep(Duration::from_secs(1));
+    // The replica receives nothing for a while; all of it is exposed.
+    sql(replica, "STOP SLAVE IO_THREAD");
+    sql(primary, "CREATE DATABASE shop");
+    sql(primary, "CREATE TABLE shop.t (id INT PRIMARY KEY)");
+    for id in 0..20 {
+        sql(primary, &format!("INSERT INTO shop.t VALUES ({id})"));
+    }
+    let ended = wait(child, Duration::from_secs(60)).with_code(0);
+    assert!(
+        ended.words().contains("A crash would have taken"),
+        "{ended:#?}"
+    );
+    let summary = std::fs::read_to_string(tool.only_run().join("summary.json")).unwrap();
+    let document: Value = serde_json::from_str(&summary).unwrap();
+    let row = &document["results"]["rows"][0];
+    assert_eq!(number(&row["transactions"]["max"]), 22.0, "{row}");
+    assert_eq!(number(&row["committed"]), 22.0);
+    assert!(document["results"]["windows"].as_array().unwrap().len() >= 4);
+    assert!(clean(primary) && !password(primary).is_empty());
+    let refused = tool
+        .run(&[
+            "exposure",
+            "--primary",
+            &one,
+            "--replica",
+            &other,
+            "--writers",
+            "2",
+        ])
+        .with_code(2);
+    let _ = refused.saying("writes nothing to servers that it did not start");
+}
+
+fn a_fall_back_is_exposure() {
+    let spec = SandboxSpec {
+        server_options: vec!["rpl_semi_sync_master_timeout=50".parse().unwrap()],
+        link: Some(LinkSpec {
+            delay: "0".parse().unwrap(),
+            jitter: "0".parse().unwrap(),
+            bandwidth: None,
+        }),
+        ..SandboxSpec::of("mariadb/semi-sync:1".parse().unwrap())
+    };
+    let sandbox = start_spec(spec).unwrap();
+    let [primary, replica] = sandbox.nodes() else {
+        panic!("two servers")
+    };
+    let tool = Tool::new();
+    let (one, other) = (url(primary, "replimeter"), url(replica, "replimeter"));
+    let mut command = tool.command(&[
+        "exposure",
+        "--primary",
+        &one,
+        "--replica",
+        &other,
+        "--for",
+        "5s",
+        "--json",
+    ]);
+    command.env("REPLIMETER_PASSWORD", password(primary));
+    let child = command.spawn().unwrap();
+    until("it is connected", LIMIT, || {
+        connections(replica, "replimeter") > 1
+    });
+    std::thread::sleep(Duration::from_millis(500));
+    sandbox.isolate("primary").unwrap();
+    sql(primary, "CREATE DATABASE shop");
+    sql(primary, "CREATE DATABASE shop2");
+    let document = wait(child, Duration::from_secs(60)).with_code(0).json();
+    let row = &document["results"]["rows"][0];
+    assert!(
+        row["zero_by_construction"].is_null() && number(&row["fallen_back_percent"]) > 10.0,
+        "{row}"
+    );
+    assert!(number(&row["transactions"]["max"]) >= 2.0, "{row}");
+}
+
+fn a_primary_that_dies_ends_the_run_and_its_time_is_not_averaged() {
+    let sandbox = start("mariadb/async:1", &[]);
+    let [primary, replica] = sandbox.nodes() else {
+        panic!("two servers")
+    };
+    let tool = Tool::new();
+    let (one, other) = (url(primary, "replimeter"), url(replica, "replimeter"));
+    let mut command = tool.command(&[
+        "exposure",
+        "--primary",
+        &one,
+        "--replica",
+        &other,
+        "--for",
+        "8s",
+        "--json",
+    ]);
+    command.env("REPLIMETER_PASSWORD", password(primary));
+    let child = command.spawn().unwrap();
+    until("it is connected", LIMIT, || {
+        connections(replica, "replimeter") > 1
+    });
+    std::thread::sleep(Duration::from_secs(2));
+    let pid = Pid::from_raw(i32::try_from(sandbox.pids()[0]).unwrap()).unwrap();
+    kill_process(pid, Signal::KILL).unwrap();
+    let document = wait(child, Duration::from_secs(60)).with_code(3).json();
+    assert_eq!(document["status"], "failed");
+    assert!(
+        document["error"].as_str().unwrap().contains("primary"),
+        "{document:#}"
+    );
+    let warnings = document["warnings"].as_array().unwrap();
+    assert!(
+        warnings
+            .iter()
+            .any(|warning| warning["code"] == "server-lost"),
+        "{warnings:#?}"
+    );
+    // It was looked for less than the half of the time, and only those looks count.
+    assert!(number(&document["measured_us"]) < 6e6, "{document:#}");
+    assert!(
+        number(&document["results"]["rows"][0]["looks"]) < 600.0,
+        "{document:#}"
+    );
+}
+
+fn several_targets_and_no_replica_are_refused() {
+    let tool = Tool::new();
+    let _ = tool
+        .run(&["exposure", "--sandbox", "async:1", "--sandbox", "async:2"])
+        .with_code(2)
+        .saying("one target");
+    let _ = tool
+        .run(&["exposure", "--sandbox", "mariadb/none"])
+        .with_code(2)
+        .saying("has no replica");
+}

@@ -1,0 +1,523 @@
+//! What others read of a run: schemas, tables, histograms, queries, plans, completions, the
+//! manual, the handbook and the package.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    io::Write,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use replimeter_suites::{
+    Ended, Tool, assert_plan_described, assert_run_described, binary, harness::Test, test,
+    violations,
+};
+use serde_json::{Value, json};
+
+pub(crate) const TESTS: &[Test] = &[
+    test!(every_plan_is_as_its_schema_says_and_a_wrong_one_is_not),
+    test!(a_dry_run_says_what_each_command_touches_and_is_a_plan_again),
+    test!(a_folder_of_plans_is_checked_whole_before_the_first_begins),
+    test!(mistakes_in_a_plan_are_shown_with_line_column_and_what_was_meant),
+    test!(a_run_is_read_by_other_tools),
+    test!(completions_and_the_manual_are_usable),
+    test!(the_handbook_is_a_book),
+    test!(the_package_holds_a_program_that_runs).long(),
+];
+
+const COMMANDS: [&str; 10] = [
+    "lag",
+    "backlog",
+    "calibrate",
+    "tap",
+    "load",
+    "scale",
+    "cost",
+    "stale",
+    "loss",
+    "exposure",
+];
+
+/// The root of the repository.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .unwrap()
+        .to_owned()
+}
+
+/// Python with what the documents' queries need, in an environment of its own.
+fn python() -> PathBuf {
+    let folder = binary().ancestors().nth(2).unwrap().join("tools/python");
+    let wanted = fs::read_to_string(root().join("tests/requirements.txt")).unwrap();
+    let (python, stamp) = (folder.join("bin/python"), folder.join("requirements.txt"));
+    if fs::read_to_string(&stamp).is_ok_and(|found| found == wanted) {
+        return python;
+    }
+    let run = |command: &mut Command| {
+        let ended = command
+            .output()
+            .unwrap_or_else(|error| panic!("{command:?}: {error}"));
+        assert!(ended.status.success(), "{command:?}: {ended:?}");
+    };
+    run(Command::new("python3").args(["-m", "venv"]).arg(&folder));
+    run(Command::new(&python)
+        .args(["-m", "pip", "install", "--quiet", "--requirement"])
+        .arg(root().join("tests/requirements.txt")));
+    fs::write(stamp, wanted).unwrap();
+    python
+}
+
+/// Runs a program of Python's in a folder.
+fn run_python(folder: &Path, program: &str, args: &[&str]) -> Ended {
+    let mut command = Command::new(python());
+    command
+        .arg("-")
+        .args(args)
+        .current_dir(folder)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    child
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(program.as_bytes())
+        .unwrap();
+    Ended::of(child.wait_with_output().unwrap())
+}
+
+/// The blocks of a language in a page of the documents.
+fn blocks(page: &str, language: &str) -> Vec<String> {
+    let text = fs::read_to_string(root().join("docs").join(page)).unwrap();
+    let fence = format!("```{language}\n");
+    text.split(&fence)
+        .skip(1)
+        .map(|rest| rest.split("```").next().unwrap().to_owned())
+        .collect()
+}
+
+fn every_plan_is_as_its_schema_says_and_a_wrong_one_is_not() {
+    let tool = Tool::new();
+    let mut plans = 0;
+    for entry in fs::read_dir(root().join("plans")).unwrap() {
+        let path = entry.unwrap().path();
+        assert_plan_described(&fs::read_to_string(&path).unwrap());
+        let dry = tool
+            .run(&["run", "--dry-run", path.to_str().unwrap()])
+            .with_code(0);
+        assert_plan_described(&dry.stdout);
+        plans += 1;
+    }
+    assert!(plans >= 5, "{plans}");
+    for wrong in [
+        json!({}),
+        json!({ "command": "lga" }),
+        json!({ "command": "lag", "lag": { "rouns": 5 } }),
+        json!({ "command": "lag", "lag": { "pace": "every now and then" } }),
+        json!({ "command": "lag", "lag": { "for": 10 } }),
+        json!({ "command": "lag", "target": { "sandbox": 1 } }),
+    ] {
+        assert!(!violations("plan", &wrong).is_empty(), "{wrong}");
+    }
+    let printed = tool.run(&["schema", "plan"]).with_code(0).stdout;
+    assert_eq!(
+        printed,
+        fs::read_to_string(root().join("docs/schema/plan.json")).unwrap()
+    );
+    let _ = tool.run(&["schema", "plans"]).with_code(2).saying("plan");
+}
+
+fn a_dry_run_says_what_each_command_touches_and_is_a_plan_again() {
+    let tool = Tool::new();
+    for command in COMMANDS {
+        let plan = tool.folder().join("plan.toml");
+        fs::write(&plan, format!("command = \"{command}\"\n")).unwrap();
+        let first = tool
+            .run(&["run", "--dry-run", "plan.toml"])
+            .with_code(0)
+            .stdout;
+        for want in [
+            "# What it will touch:",
+            "#   servers  ",
+            "#   files    a new folder replimeter-runs/TIME-",
+        ] {
+            assert!(
+                first.contains(want),
+                "{command}: `{want}` is missing in {first}"
+            );
+        }
+        let what = if command == "tap" {
+            "#   writes   nothing"
+        } else {
+            "#   writes   schema `replimeter`"
+        };
+        assert!(first.contains(what), "{command}: {first}");
+        assert_plan_described(&first);
+        fs::write(&plan, &first).unwrap();
+        assert_eq!(
+            tool.run(&["run", "--dry-run", "plan.toml"])
+                .with_code(0)
+                .stdout,
+            first,
+            "{command}"
+        );
+    }
+    let more = [
+        "--primary",
+        "mysql://u@db1/",
+        "--replica",
+        "mysql://u@db2:3307/",
+        "--run-dir",
+        "here",
+    ];
+    fs::write(
+        tool.folder().join("plan.toml"),
+        "command = \"lag\"\n[lag]\nload = [\"oltp-mix:8@primary\"]\nrate = 100\n",
+    )
+    .unwrap();
+    let yours = tool
+        .run(&[&["run", "--dry-run", "plan.toml"][..], &more[..]].concat())
+        .with_code(0)
+        .stdout;
+    for want in [
+        "connects to yours: primary (db1:3306), replica1 (db2:3307)",
+        "table `lag_probe`",
+        "dropped at the end unless they were there before",
+        "8 connections run oltp-mix on primary, 100 a second",
+        "of the workload oltp-mix",
+        "the folder here",
+    ] {
+        assert!(yours.contains(want), "`{want}` is missing in {yours}");
+    }
+    assert!(tool.runs().is_empty() && !tool.folder().join("here").exists());
+}
+
+fn a_folder_of_plans_is_checked_whole_before_the_first_begins() {
+    let tool = Tool::new();
+    let folder = tool.folder().join("plans");
+    fs::create_dir(&folder).unwrap();
+    let _ = tool
+        .run(&["run", "plans"])
+        .with_code(2)
+        .saying("there is no plan (*.toml) in it");
+    for (name, title) in [
+        ("b.toml", "second"),
+        ("a.toml", "first"),
+        ("c.txt", "no plan"),
+    ] {
+        fs::write(
+            folder.join(name),
+            format!("command = \"lag\"\ntitle = \"{title}\"\n"),
+        )
+        .unwrap();
+    }
+    let both = tool.run(&["run", "--dry-run", "plans"]).with_code(0).stdout;
+    assert!(
+        both.find("# plans/a.toml").unwrap() < both.find("# plans/b.toml").unwrap(),
+        "{both}"
+    );
+    assert!(
+        both.find("first").unwrap() < both.find("second").unwrap() && !both.contains("no plan"),
+        "{both}"
+    );
+    let _ = tool
+        .run(&["run", "plans", "--json"])
+        .with_code(2)
+        .saying("single plan");
+    fs::write(
+        folder.join("b.toml"),
+        "command = \"lag\"\n[target]\nlink-delay = \"10m\"\n",
+    )
+    .unwrap();
+    let ended = tool
+        .run(&["run", "plans"])
+        .with_code(2)
+        .saying("plans/b.toml")
+        .saying("line 3, column 1")
+        .saying("10ms?");
+    assert_eq!(ended.stdout, "");
+    assert!(tool.runs().is_empty(), "the first plan has begun");
+}
+
+fn mistakes_in_a_plan_are_shown_with_line_column_and_what_was_meant() {
+    let tool = Tool::new();
+    for (text, wants) in [
+        (
+            "command = \"lag\"\n[lag]\nrouns = 5\n",
+            ["line 3, column 1", "did you mean `rounds`?"],
+        ),
+        (
+            "command = \"lag\"\nrounds = 5\n",
+            ["line 2, column 1", "`rounds` is a key of [lag]"],
+        ),
+        (
+            "command = \"lag\"\n[lag]\nmethod = \"pol\"\n",
+            ["line 3, column 10", "did you mean `poll`?"],
+        ),
+        (
+            "command = \"lag\"\n[lag]\nfor = \"10\"\n",
+            ["line 3, column 7", "a number with a unit"],
+        ),
+        (
+            "command = \"lag\"\n[lag]\npace = \"every 10m\"\n",
+            ["line 3, column 1", "did you mean 10ms? (`m` is minutes)"],
+        ),
+        (
+            "command = \"exposur\"\n",
+            ["line 1, column 11", "did you mean `exposure`?"],
+        ),
+    ] {
+        fs::write(tool.folder().join("plan.toml"), text).unwrap();
+        let ended = tool.run(&["run", "plan.toml"]).with_code(2);
+        for want in wants {
+            assert!(
+                ended.stderr.contains(want),
+                "`{want}` is missing for {text}: {ended:#?}"
+            );
+        }
+    }
+}
+
+fn a_run_is_read_by_other_tools() {
+    let tool = Tool::new();
+    let args = [
+        "lag",
+        "--sandbox",
+        "async:1",
+        "--method",
+        "poll,tap",
+        "--rounds",
+        "300",
+        "--every",
+        "3ms",
+        "--csv",
+    ];
+    let printed = tool.run(&args).with_code(0).stdout;
+    let run = tool.only_run();
+    assert_run_described(&run);
+
+    // The table, as it was printed and again from the directory.
+    assert_eq!(
+        tool.run(&["report", run.to_str().unwrap(), "--csv"])
+            .with_code(0)
+            .stdout,
+        printed
+    );
+    fs::write(tool.folder().join("lag.csv"), &printed).unwrap();
+    let program =
+        "import csv, json\nprint(json.dumps(list(csv.DictReader(open('lag.csv', newline='')))))";
+    let rows = run_python(tool.folder(), program, &[]).with_code(0);
+    let rows: Value = serde_json::from_str(&rows.stdout).unwrap();
+    let summary: Value =
+        serde_json::from_str(&fs::read_to_string(run.join("summary.json")).unwrap()).unwrap();
+    let results = summary["results"]["rows"].as_array().unwrap();
+    assert_eq!(rows.as_array().unwrap().len(), results.len());
+    for (row, result) in rows.as_array().unwrap().iter().zip(results) {
+        assert_eq!(row["method"], result["method"]);
+        let number = |text: &Value| text.as_str().unwrap().parse::<f64>().unwrap();
+        assert_eq!(
+            number(&row["from_ack.p50_us"]),
+            result["from_ack"]["p50_us"].as_f64().unwrap()
+        );
+        assert_eq!(
+            number(&row["from_ack.count"]),
+            result["from_ack"]["count"].as_f64().unwrap()
+        );
+    }
+
+    // The histograms, by a public tool: the same quantiles as ours.
+    let program = "
+import json, sys
+from hdrh.histogram import HdrHistogram
+from hdrh.log import HistogramLogReader
+found = {}
+reader = HistogramLogReader(sys.argv[1], HdrHistogram(1, 3600 * 1000 ** 3, 3))
+while True:
+    histogram = reader.get_next_interval_histogram()
+    if histogram is None:
+        break
+    found[histogram.get_tag()] = [histogram.get_total_count(), histogram.get_value_at_percentile(50)]
+print(json.dumps(found))";
+    let found = run_python(&run, program, &["histograms.hlog"]).with_code(0);
+    let found: BTreeMap<String, (u64, f64)> = serde_json::from_str(&found.stdout).unwrap();
+    for result in results {
+        let tag = format!(
+            "async:1/replica1/{}/lag",
+            result["method"].as_str().unwrap()
+        );
+        let (count, median_ns) = found[&tag];
+        let below = found
+            .get(&format!("{tag}-below-zero"))
+            .map_or(0, |(count, _)| *count);
+        assert_eq!(
+            count + below,
+            result["rounds"].as_u64().unwrap() - result["missing"].as_u64().unwrap(),
+            "{found:?}"
+        );
+        let ours = result["from_ack"]["p50_us"].as_f64().unwrap();
+        // Where nothing is below zero, the median of the series is the median.
+        assert!(
+            below > 0 || (median_ns / 1e3 / ours - 1.0).abs() < 0.01,
+            "{tag}: {median_ns} ns, {ours} µs"
+        );
+    }
+
+    // The queries of the documents, as they stand there.
+    let (queries, programs) = (blocks("formats.md", "sql"), blocks("formats.md", "python"));
+    assert!(queries.len() >= 2 && !programs.is_empty());
+    for query in queries {
+        let program = "import duckdb, sys\nrows = duckdb.sql(sys.argv[1]).fetchall()\nprint(rows)\nassert rows";
+        let ended = run_python(tool.folder(), program, &[&query]).with_code(0);
+        assert!(ended.stdout.contains("replica1"), "{query}: {ended:#?}");
+    }
+    for program in programs {
+        let ended = run_python(tool.folder(), &program, &[]).with_code(0);
+        assert!(ended.stdout.contains("replica1"), "{program}: {ended:#?}");
+    }
+}
+
+fn completions_and_the_manual_are_usable() {
+    let tool = Tool::new();
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let script = tool.run(&["completions", shell]).with_code(0).stdout;
+        assert!(
+            script.contains("exposure") && script.contains("link-delay"),
+            "{shell}"
+        );
+    }
+    let complete = "
+eval \"$($0 completions bash)\"
+COMP_WORDS=(replimeter lag --me); COMP_CWORD=2
+_replimeter replimeter --me lag
+echo \"${COMPREPLY[@]}\"";
+    let ended = Command::new("bash")
+        .args(["-c", complete])
+        .arg(binary())
+        .output()
+        .unwrap();
+    assert_eq!(
+        String::from_utf8_lossy(&ended.stdout).trim(),
+        "--method",
+        "{ended:?}"
+    );
+    let _ = tool.run(&["man", "pages/man1"]).with_code(0);
+    let pages = tool.folder().join("pages/man1");
+    for page in [
+        "replimeter.1",
+        "replimeter-lag.1",
+        "replimeter-sandbox-up.1",
+        "replimeter-servers-add.1",
+    ] {
+        let text = fs::read_to_string(pages.join(page)).unwrap();
+        assert!(text.contains(".SH SYNOPSIS"), "{page}");
+    }
+    assert!(
+        fs::read_to_string(pages.join("replimeter-lag.1"))
+            .unwrap()
+            .contains("floor")
+    );
+    let _ = tool
+        .run(&["man", "/proc/replimeter"])
+        .with_code(3)
+        .saying("/proc/replimeter");
+}
+
+fn the_handbook_is_a_book() {
+    let tool = Tool::new();
+    let mdbook = python().with_file_name("mdbook");
+    let built = Command::new(mdbook)
+        .arg("build")
+        .arg("--dest-dir")
+        .arg(tool.folder())
+        .arg(root())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&built.stderr);
+    assert!(
+        built.status.success() && !said.contains("WARN") && !said.contains("ERROR"),
+        "{said}"
+    );
+    let mut pages = 0;
+    for entry in fs::read_dir(root().join("docs")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|ending| ending == "md") && !path.ends_with("SUMMARY.md") {
+            let page = tool
+                .folder()
+                .join(path.with_extension("html").file_name().unwrap());
+            assert!(
+                fs::metadata(&page).is_ok_and(|page| page.len() > 1000),
+                "{}",
+                page.display()
+            );
+            pages += 1;
+        }
+    }
+    assert!(pages > 25, "{pages}");
+}
+
+fn the_package_holds_a_program_that_runs() {
+    let tool = Tool::new();
+    let made = Command::new(root().join("scripts/make-deb"))
+        .arg(tool.folder())
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{made:?}");
+    let entries = fs::read_dir(tool.folder())
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let package = entries
+        .into_iter()
+        .find(|path| path.extension().is_some_and(|kind| kind == "deb"))
+        .unwrap();
+    let inside = tool.folder().join("root");
+    let unpacked = Command::new("dpkg-deb")
+        .arg("-x")
+        .arg(&package)
+        .arg(&inside)
+        .output()
+        .unwrap();
+    assert!(unpacked.status.success(), "{unpacked:?}");
+    for path in [
+        "usr/lib/replimeter/libreplimeter_udf.so",
+        "usr/share/man/man1/replimeter.1.gz",
+        "usr/share/man/man1/replimeter-lag.1.gz",
+        "usr/share/bash-completion/completions/replimeter",
+        "usr/share/zsh/vendor-completions/_replimeter",
+        "usr/share/fish/vendor_completions.d/replimeter.fish",
+        "usr/share/doc/replimeter/copyright",
+        "usr/share/doc/replimeter/plans/lag-histogram.toml",
+        "usr/share/doc/replimeter/method.md",
+        "usr/share/doc/replimeter/schema/plan.json",
+    ] {
+        assert!(inside.join(path).is_file(), "{path} is missing");
+    }
+    let run = |args: &[&str]| {
+        Ended::of(
+            Command::new(inside.join("usr/bin/replimeter"))
+                .args(args)
+                .output()
+                .unwrap(),
+        )
+        .with_code(0)
+    };
+    assert_eq!(run(&["--version"]).stdout, tool.run(&["--version"]).stdout);
+    let plans = inside.join("usr/share/doc/replimeter/plans");
+    assert!(
+        run(&["run", "--dry-run", plans.to_str().unwrap()])
+            .stdout
+            .contains("size-sweep.toml")
+    );
+    let control = Command::new("dpkg-deb")
+        .arg("-f")
+        .arg(&package)
+        .output()
+        .unwrap();
+    let control = String::from_utf8(control.stdout).unwrap();
+    assert!(
+        control.contains("Package: replimeter") && control.contains("Depends: libc6"),
+        "{control}"
+    );
+}

@@ -1,0 +1,177 @@
+//! Links of ours between servers that replicate: what goes in as delay comes out as lag.
+
+use std::{process::Command, time::Duration};
+
+use replimeter_suites::{
+    Ended, Tool, binary, folder,
+    harness::{Test, skip},
+    home, test, wait,
+};
+use serde_json::Value;
+
+pub(crate) const TESTS: &[Test] = &[
+    test!(lag_rises_by_the_delay).alone(),
+    test!(chains_pay_for_every_link).alone(),
+    test!(members_of_a_cluster_in_networks_of_their_own).alone(),
+    test!(members_of_a_group_in_networks_of_their_own)
+        .alone()
+        .long(),
+    test!(an_ordinary_user_is_told_why_a_cluster_gets_no_links),
+];
+
+fn document(shape: &str, delay: &str, every: &str, more: &[&str]) -> Value {
+    let tool = Tool::new();
+    let mut args = vec![
+        "lag",
+        "--sandbox",
+        shape,
+        "--link-delay",
+        delay,
+        "--rounds",
+        "100",
+        "--every",
+        every,
+        "--floor-rounds",
+        "0",
+        "--json",
+    ];
+    args.extend(more);
+    wait(
+        tool.command(&args).spawn().unwrap(),
+        Duration::from_secs(120),
+    )
+    .with_code(0)
+    .json()
+}
+
+fn p50(document: &Value, key: &str) -> f64 {
+    document["results"]["rows"][0][key]["p50_us"]
+        .as_f64()
+        .unwrap()
+}
+
+fn lag_rises_by_the_delay() {
+    // Without flushes, so that a busy disk does not hide the delay.
+    let quiet = [
+        "--server-option",
+        "sync_binlog=0",
+        "--server-option",
+        "innodb_flush_log_at_trx_commit=0",
+    ];
+    let measure = |shape: &str, delay: &str| document(shape, delay, "40ms", &quiet);
+    let mut rises = Vec::new();
+    // How exactly is the bench's to say: here other work may be under way, in any one run.
+    for _ in 0..4 {
+        let without = measure("async:1", "0");
+        for (delay, us) in [("5ms", 5_000.0), ("20ms", 20_000.0)] {
+            let with = measure("async:1", delay);
+            let earliest = with["results"]["rows"][0]["from_send"]["min_us"]
+                .as_f64()
+                .unwrap();
+            assert!(
+                earliest >= us,
+                "{delay}: a row came after {earliest} µs, before the link let it through"
+            );
+            rises.push((us, p50(&with, "from_ack") - p50(&without, "from_ack")));
+        }
+        if rises
+            .iter()
+            .rev()
+            .take(2)
+            .all(|(us, rise)| *rise > us * 0.9 && *rise < us + 3_000.0)
+        {
+            break;
+        }
+        assert!(rises.len() < 8, "injected and measured (µs): {rises:?}");
+    }
+    let with = measure("semi-sync:1", "20ms");
+    assert!(
+        p50(&with, "insert") > 40_000.0,
+        "there and back before the acknowledgement"
+    );
+    assert!(
+        p50(&with, "from_ack") < 0.0,
+        "the replica shows the row before the primary acknowledges it"
+    );
+}
+
+fn chains_pay_for_every_link() {
+    let document = document(
+        "chain:2",
+        "10ms",
+        "60ms",
+        &["--link-jitter", "1ms", "--link-bandwidth", "100mbit"],
+    );
+    let of = |row: usize| {
+        document["results"]["rows"][row]["from_send"]["p50_us"]
+            .as_f64()
+            .unwrap()
+    };
+    assert!(
+        of(0) > 9_000.0 && of(1) > 18_000.0 && of(1) > of(0) + 8_000.0,
+        "{} {}",
+        of(0),
+        of(1)
+    );
+}
+
+fn members_of_a_cluster_in_networks_of_their_own() {
+    members_in_networks("galera:2");
+}
+
+fn members_of_a_group_in_networks_of_their_own() {
+    members_in_networks("group:2");
+}
+
+fn members_in_networks(shape: &str) {
+    if !rustix::process::geteuid().is_root() {
+        let tool = Tool::new();
+        let _ = tool
+            .run(&["lag", "--sandbox", shape, "--link-delay", "1ms"])
+            .with_code(3)
+            .saying("needs a network of its own");
+        return;
+    }
+    let (without, with) = (
+        document(shape, "0", "120ms", &[]),
+        document(shape, "20ms", "120ms", &[]),
+    );
+    let rise = p50(&with, "insert") - p50(&without, "insert");
+    // There and back at least once before a commit.
+    assert!(rise > 36_000.0, "{shape}: rose by {rise} µs");
+}
+
+fn an_ordinary_user_is_told_why_a_cluster_gets_no_links() {
+    if !rustix::process::geteuid().is_root() {
+        return skip(
+            "only root changes to another user; as an ordinary user the test above tries the same",
+        );
+    }
+    let folder = folder();
+    std::os::unix::fs::chown(folder.path(), Some(31_245), Some(31_245)).unwrap();
+    let program = folder.path().join("replimeter");
+    std::fs::copy(binary(), &program).unwrap();
+    let mut command = Command::new("setpriv");
+    command
+        .args(["--reuid=31245", "--regid=31245", "--clear-groups"])
+        .arg(&program);
+    command
+        .args([
+            "lag",
+            "--sandbox",
+            "galera:2",
+            "--link-delay",
+            "1ms",
+            "--servers",
+        ])
+        .arg(home().join("servers"));
+    command
+        .current_dir(folder.path())
+        .env("HOME", folder.path())
+        .env("REPLIMETER_HOME", folder.path().join("home"));
+    let ended = Ended::of(command.output().unwrap()).with_code(3);
+    let _ = ended
+        .saying("needs a network of its own")
+        .saying("run it as root")
+        .saying("need no privilege");
+}

@@ -1,0 +1,81 @@
+//! Suites against real servers and a real browser, a module for each topic.
+
+mod clocks;
+mod compare;
+mod cost;
+mod docs;
+mod endpoints;
+mod engine;
+mod exposure;
+mod formats;
+mod kept;
+mod links;
+mod load;
+mod loss;
+mod memory;
+mod methods;
+mod mysql;
+mod net_commands;
+mod net_texts;
+mod net_values;
+mod open_loop;
+mod orphans;
+mod page;
+mod reproduce;
+mod resources;
+mod sandbox;
+mod scale;
+mod servers;
+mod shapes;
+mod stages;
+mod stale;
+mod stamp;
+mod tap;
+mod tls;
+mod topology;
+mod udf;
+mod usage;
+
+use std::process::ExitCode;
+
+use replimeter_suites::{groups, harness};
+
+fn main() -> ExitCode {
+    harness::main(groups![
+        clocks,
+        compare,
+        cost,
+        docs,
+        endpoints,
+        engine,
+        exposure,
+        formats,
+        kept,
+        links,
+        load,
+        loss,
+        memory,
+        methods,
+        mysql,
+        net_commands,
+        net_texts,
+        net_values,
+        open_loop,
+        orphans,
+        page,
+        reproduce,
+        resources,
+        sandbox,
+        scale,
+        servers,
+        shapes,
+        stages,
+        stale,
+        stamp,
+        tap,
+        tls,
+        topology,
+        udf,
+        usage
+    ])
+}

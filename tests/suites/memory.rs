@@ -1,0 +1,81 @@
+//! Memory does not grow with the length of a run.
+
+use std::{fs, process::Child, thread, time::Duration};
+
+use replimeter_suites::{Tool, harness::Test, password, shared, test, until, url, wait};
+use rustix::process::{Pid, Signal, kill_process};
+
+pub(crate) const TESTS: &[Test] = &[test!(ten_minutes_take_no_more_memory_than_one)
+    .alone()
+    .long()];
+
+const LIMIT: Duration = Duration::from_secs(60);
+/// When the memory of a run is read first: its buffers and histograms are there.
+const EARLY: Duration = Duration::from_secs(60);
+/// How long it runs on.
+const LATER: Duration = Duration::from_secs(540);
+/// How much more may be resident then: the allocator's own spread, and no share of the rows.
+const MORE_KIB: u64 = 4096;
+
+/// Resident memory of a process, in KiB.
+fn resident_kib(child: &Child) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+    let kib = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB"));
+    kib.unwrap().parse().unwrap()
+}
+
+fn ten_minutes_take_no_more_memory_than_one() {
+    let servers = shared(
+        "mariadb/async:1",
+        &["sync_binlog=0", "innodb_flush_log_at_trx_commit=0"],
+    );
+    let (primary, replica) = (&servers.nodes()[0], &servers.nodes()[1]);
+    let (primary_url, replica_url) = (url(primary, "replimeter"), url(replica, "replimeter"));
+    // Both at once: rows every millisecond with their samples, and a load of 64 connections.
+    let args = [
+        "lag",
+        "--primary",
+        &primary_url,
+        "--replica",
+        &replica_url,
+        "--every",
+        "1ms",
+        "--for",
+        "20m",
+        "--timeout",
+        "60s",
+        "--load",
+        "insert:64@primary",
+        "--rate",
+        "500",
+        "--json",
+    ];
+    let tool = Tool::new();
+    let child = tool
+        .command(&args)
+        .env("REPLIMETER_PASSWORD", password(primary))
+        .spawn()
+        .unwrap();
+    until("it writes samples", LIMIT, || {
+        tool.runs()
+            .first()
+            .is_some_and(|run| run.join("samples.parquet").exists())
+    });
+    thread::sleep(EARLY);
+    let early = resident_kib(&child);
+    thread::sleep(LATER);
+    let late = resident_kib(&child);
+    println!("resident after {EARLY:?}: {early} KiB, after {LATER:?} more: {late} KiB");
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let document = wait(child, LIMIT).with_code(130).json();
+    assert!(
+        document["results"]["rows"][0]["rounds"].as_u64().unwrap() > 100_000,
+        "{document:#}"
+    );
+    assert!(
+        late <= early + MORE_KIB,
+        "{early} KiB after {EARLY:?}, {late} KiB after {LATER:?} more"
+    );
+}

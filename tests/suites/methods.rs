@@ -1,0 +1,406 @@
+//! `lag` by every method on every way of replicating, and what forbids one.
+
+use std::time::Duration;
+
+use replimeter_suites::{Ended, Tool, harness::Test, test, wait};
+use serde_json::Value;
+
+pub(crate) const TESTS: &[Test] = &[
+    test!(all_methods_on_mariadb_and_through_a_chain).alone(),
+    test!(all_methods_on_mysql).alone().long(),
+    test!(galera_waits_and_taps_and_stamps),
+    test!(a_group_refuses_stamps_and_does_the_rest),
+    test!(each_method_alone_paces_the_next_row),
+    test!(eight_writers_write_and_every_row_is_seen),
+    test!(what_a_server_lacks_is_named_with_what_to_turn_on),
+    test!(a_sweep_over_sizes_goes_by_tap_too),
+    test!(a_calibration_is_kept_and_rendered_again),
+];
+
+/// A short run with these methods.
+fn lag(shape: &str, method: &str, more: &[&str]) -> Ended {
+    let tool = Tool::new();
+    let mut args = vec![
+        "lag",
+        "--sandbox",
+        shape,
+        "--method",
+        method,
+        "--rounds",
+        "100",
+        "--floor-rounds",
+        "20",
+        "--json",
+    ];
+    args.extend(more);
+    wait(
+        tool.command(&args).spawn().unwrap(),
+        Duration::from_secs(120),
+    )
+}
+
+fn rows(document: &Value) -> &Vec<Value> {
+    document["results"]["rows"].as_array().unwrap()
+}
+
+/// The rows of one replica by method; each must have seen everything.
+fn methods<'d>(document: &'d Value, replica: &str) -> Vec<&'d str> {
+    let of_replica = rows(document)
+        .iter()
+        .filter(|row| row["replica"] == replica);
+    of_replica
+        .map(|row| {
+            assert_eq!(
+                (row["rounds"].as_u64(), row["missing"].as_u64()),
+                (Some(100), Some(0)),
+                "{row:#}"
+            );
+            row["method"].as_str().unwrap()
+        })
+        .collect()
+}
+
+fn row<'d>(document: &'d Value, replica: &str, method: &str) -> &'d Value {
+    rows(document)
+        .iter()
+        .find(|row| row["replica"] == replica && row["method"] == method)
+        .unwrap()
+}
+
+/// What must hold of every method's figures on the same rows, whatever the machine does.
+fn assert_consistent(document: &Value, replica: &str) {
+    for one in rows(document)
+        .iter()
+        .filter(|row| row["replica"] == replica)
+    {
+        // Nothing is anywhere before it was sent; a stamp may be off by its error.
+        let slack = if one["method"] == "stamp" {
+            one["error_us"]["max_us"].as_f64().unwrap()
+        } else {
+            0.0
+        };
+        assert!(
+            one["from_send"]["min_us"].as_f64().unwrap() + slack > 0.0,
+            "{one:#}"
+        );
+        let like_for_like = one["from_primary"]["count"].as_u64().unwrap();
+        let expected = if matches!(one["method"].as_str(), Some("stamp" | "tap")) {
+            100
+        } else {
+            0
+        };
+        assert_eq!(like_for_like, expected, "{one:#}");
+        if one["method"] != "poll" {
+            assert_eq!(one["against"]["method"], "poll");
+            assert_eq!(one["against"]["difference"]["count"], 100);
+        }
+        let tenths: u64 = one["tenths"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|bar| bar["count"].as_u64().unwrap())
+            .sum();
+        assert_eq!(tenths, 100, "every row is in experiment 3's histogram");
+    }
+    if rows(document).iter().any(|row| row["method"] == "wait") {
+        let readable = &row(document, replica, "wait")["readable"];
+        assert_eq!(readable["rounds"], 100);
+        assert!(
+            readable["gap"]["min_us"].as_f64().unwrap() > 0.0,
+            "a read takes time: {readable:#}"
+        );
+    }
+    if rows(document).iter().any(|row| row["method"] == "stamp") {
+        // A statement runs before its row is visible: on the same rows, beyond the clocks' error.
+        let stamp = row(document, replica, "stamp");
+        let earlier = stamp["against"]["difference"]["p50_us"].as_f64().unwrap();
+        assert!(
+            earlier < stamp["error_us"]["p50_us"].as_f64().unwrap(),
+            "{stamp:#}"
+        );
+    }
+}
+
+fn all_methods_on_mariadb_and_through_a_chain() {
+    // A replica in between hands statements on only where it logs statements.
+    let document = lag(
+        "mariadb/chain:2",
+        "all",
+        &["--server-option", "replica1:binlog_format=STATEMENT"],
+    )
+    .with_code(0)
+    .json();
+    for replica in ["replica1", "replica2"] {
+        assert_eq!(
+            methods(&document, replica),
+            ["poll", "wait", "stamp", "tap"]
+        );
+        assert_consistent(&document, replica);
+    }
+    // Behind the first the second is later, by every method.
+    for method in ["poll", "tap"] {
+        let p50 = |replica: &str| {
+            row(&document, replica, method)["from_send"]["p50_us"]
+                .as_f64()
+                .unwrap()
+        };
+        assert!(p50("replica2") > p50("replica1"), "{method}");
+    }
+    let floors: Vec<&str> = document["results"]["floors"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|floor| floor["method"].as_str().unwrap())
+        .collect();
+    assert_eq!(floors.len(), 3, "a stamp has no null replica: {floors:?}");
+    // Nobody has our function who did not ask for it, and that is said.
+    let warnings = document["warnings"].as_array().unwrap();
+    assert_eq!(warnings.len(), 1, "{warnings:#?}");
+    assert!(
+        warnings[0]["message"]
+            .as_str()
+            .unwrap()
+            .contains("stamp-udf was left out"),
+        "{warnings:#?}"
+    );
+}
+
+fn all_methods_on_mysql() {
+    let document = lag("mysql/async:1", "all", &["--stages"])
+        .with_code(0)
+        .json();
+    assert_eq!(
+        methods(&document, "replica1"),
+        ["poll", "wait", "stamp", "tap"]
+    );
+    assert_consistent(&document, "replica1");
+    let stages = &row(&document, "replica1", "poll")["stages"];
+    let names: Vec<&str> = stages["stages"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|stage| stage["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["commit", "transfer", "queue", "apply", "show"]);
+    assert!(stages["covered"].as_u64().unwrap() > 50, "{stages:#}");
+    // Conservation: what the stages lack of the whole is within their error bars.
+    let residue = stages["residue"]["p50_us"].as_f64().unwrap();
+    let bars: f64 = stages["stages"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|stage| stage["error_mean_us"].as_f64().unwrap())
+        .sum();
+    assert!(residue.abs() <= bars, "{residue} of {bars}");
+    assert!(row(&document, "replica1", "wait")["stages"].is_null());
+}
+
+fn galera_waits_and_taps_and_stamps() {
+    let document = lag("galera:2", "all", &["--stages"]).with_code(0).json();
+    assert_eq!(
+        methods(&document, "node2"),
+        ["poll", "wait", "stamp", "tap"]
+    );
+    assert_consistent(&document, "node2");
+    let stages = &row(&document, "node2", "poll")["stages"];
+    let names: Vec<&str> = stages["stages"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|stage| stage["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["replicate and certify", "apply"]);
+}
+
+fn a_group_refuses_stamps_and_does_the_rest() {
+    let document = lag("mysql/group:2", "all", &["--stages"])
+        .with_code(0)
+        .json();
+    assert_eq!(methods(&document, "node2"), ["poll", "wait", "tap"]);
+    assert_consistent(&document, "node2");
+    let warnings = document["warnings"].to_string();
+    assert!(
+        warnings.contains("method-left-out") && warnings.contains("3098"),
+        "{warnings}"
+    );
+    let _ = lag("mysql/group:2", "stamp", &[])
+        .with_code(3)
+        .saying("3098")
+        .saying("use --method poll");
+}
+
+fn each_method_alone_paces_the_next_row() {
+    for method in ["wait", "stamp", "tap"] {
+        let document = lag("mariadb/async:1", method, &["--pace", "visible"])
+            .with_code(0)
+            .json();
+        assert_eq!(methods(&document, "replica1"), [method]);
+        assert!(row(&document, "replica1", method)["against"].is_null());
+    }
+}
+
+fn eight_writers_write_and_every_row_is_seen() {
+    let more = [
+        "--writers",
+        "8",
+        "--every",
+        "500us",
+        "--timeout",
+        "60s",
+        "--warm-up",
+        "0",
+    ];
+    let tool = Tool::new();
+    let mut args = vec![
+        "lag",
+        "--sandbox",
+        "mariadb/async:1",
+        "--method",
+        "poll,wait,tap",
+        "--rounds",
+        "4000",
+        "--json",
+    ];
+    args.extend(more);
+    let document = wait(
+        tool.command(&args).spawn().unwrap(),
+        Duration::from_secs(180),
+    )
+    .with_code(0)
+    .json();
+    for row in rows(&document) {
+        assert_eq!(
+            (row["rounds"].as_u64(), row["missing"].as_u64()),
+            (Some(4000), Some(0)),
+            "{row:#}"
+        );
+    }
+    assert_eq!(document["settings"]["writers"], 8);
+}
+
+fn what_a_server_lacks_is_named_with_what_to_turn_on() {
+    let _ = lag("mariadb/chain:2", "stamp", &[])
+        .with_code(3)
+        .saying("replica1");
+    let _ = lag("mariadb/none", "stamp", &[])
+        .with_code(3)
+        .saying("nothing to be compared with");
+    let _ = lag(
+        "mariadb/async:1",
+        "tap",
+        &["--server-option", "replica1:log_slave_updates=0"],
+    )
+    .with_code(3)
+    .saying("log_slave_updates")
+    .saying("replica1");
+    let _ = lag(
+        "mariadb/async:1",
+        "stamp",
+        &["--server-option", "sysdate_is_now=1"],
+    )
+    .with_code(3)
+    .saying("sysdate");
+    let _ = lag("mariadb/async:1", "stamp-udf", &[])
+        .with_code(3)
+        .saying("NOW_USEC")
+        .saying("--udf");
+}
+
+fn a_sweep_over_sizes_goes_by_tap_too() {
+    let tool = Tool::new();
+    let args = [
+        "lag",
+        "--sandbox",
+        "mariadb/async:1",
+        "--method",
+        "poll,tap",
+        "--sizes",
+        "100..300:100",
+        "--sweeps",
+        "2",
+        "--json",
+    ];
+    let document = wait(
+        tool.command(&args).spawn().unwrap(),
+        Duration::from_secs(120),
+    )
+    .with_code(0)
+    .json();
+    // All sizes together and each by itself, by both methods.
+    assert_eq!(rows(&document).len(), 8);
+    assert!(rows(&document).iter().all(|row| row["missing"] == 0));
+    assert_eq!(
+        document["results"]["size_sweep"][0]["loops"]
+            .as_array()
+            .unwrap()
+            .len(),
+        6
+    );
+}
+
+fn a_calibration_is_kept_and_rendered_again() {
+    let tool = Tool::new();
+    let args = [
+        "calibrate",
+        "--delays",
+        "5ms,20ms",
+        "--rounds",
+        "60",
+        "--repeats",
+        "2",
+        "--method",
+        "poll,wait,tap",
+        "--json",
+    ];
+    let document = wait(
+        tool.command(&args).spawn().unwrap(),
+        Duration::from_secs(180),
+    )
+    .with_code(0)
+    .json();
+    assert_eq!(document["schema"], "replimeter.calibrate/1");
+    let found = rows(&document);
+    assert_eq!(found.len(), 9, "three methods at three delays");
+    for row in found {
+        assert_eq!(
+            (row["rounds"].as_u64(), row["missing"].as_u64()),
+            (Some(120), Some(0)),
+            "{row:#}"
+        );
+        let injected = row["injected_us"].as_f64().unwrap();
+        let earliest = row["measured"]["min_us"].as_f64().unwrap();
+        match row["error_p50_us"].as_f64() {
+            None => assert_eq!(injected, 0.0),
+            // How exactly is the bench's to say; that the delay is there at all is sure.
+            Some(error) => assert!(
+                error > -injected && row["error_p50_ci"].is_array(),
+                "{row:#}"
+            ),
+        }
+        if row["method"] == "poll" && injected > 0.0 {
+            assert!(earliest > injected * 0.5, "{row:#}");
+        }
+    }
+    let run = tool.only_run();
+    let again = tool.run(&["report", run.to_str().unwrap()]).with_code(0);
+    assert!(
+        again
+            .words()
+            .contains("What each method makes of each delay")
+    );
+    assert!(
+        std::fs::read_to_string(run.join("report.html"))
+            .unwrap()
+            .contains("Measured less injected")
+    );
+    let plan = run.join("plan.toml");
+    let dry = tool
+        .run(&["run", "--dry-run", plan.to_str().unwrap()])
+        .with_code(0);
+    assert!(dry.words().contains("command = \"calibrate\""));
+
+    let _ = tool
+        .run(&["calibrate", "--sandbox", "galera:3"])
+        .with_code(2)
+        .saying("async:N only");
+}

@@ -1,0 +1,218 @@
+//! MySQL: the same command, the other flavour.
+
+use std::time::Duration;
+
+use replimeter_suites::{
+    Ended, Tool, clean, harness::Test, password, session, sql, start, test, until, url, value, wait,
+};
+
+pub(crate) const TESTS: &[Test] = &[test!(a_sandbox_and_the_users_own_servers)];
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+fn a_sandbox_and_the_users_own_servers() {
+    let tool = Tool::new();
+    let document = tool
+        .run(&[
+            "lag",
+            "--sandbox",
+            "mysql/async:1",
+            "--rounds",
+            "100",
+            "--every",
+            "4ms",
+            "--json",
+        ])
+        .with_code(0)
+        .json();
+    assert_eq!(document["results"]["rows"][0]["missing"].as_u64(), Some(0));
+    assert_eq!(document["results"]["rows"][0]["rounds"].as_u64(), Some(100));
+    assert!(
+        document["target"]["nodes"][0]["version"]
+            .as_str()
+            .unwrap()
+            .starts_with("MySQL ")
+    );
+
+    let sandbox = start("mysql/async:1", &[]);
+    let (primary, replica) = (&sandbox.nodes()[0], &sandbox.nodes()[1]);
+    let run = |user: &str, secret: &str, more: &[&str]| {
+        let tool = Tool::new();
+        let (primary, replica) = (url(primary, user), url(replica, user));
+        let mut args = vec![
+            "lag",
+            "--primary",
+            &primary,
+            "--replica",
+            &replica,
+            "--rounds",
+            "30",
+            "--floor-rounds",
+            "10",
+        ];
+        args.extend(more);
+        wait(
+            tool.command(&args)
+                .env("REPLIMETER_PASSWORD", secret)
+                .spawn()
+                .unwrap(),
+            LIMIT,
+        )
+    };
+    let admin = password(primary);
+    let caught_up = || {
+        let executed = value(primary, "SELECT @@global.gtid_executed").unwrap();
+        assert_eq!(
+            value(
+                replica,
+                &format!("SELECT WAIT_FOR_EXECUTED_GTID_SET('{executed}', 30)")
+            )
+            .as_deref(),
+            Some("0")
+        );
+    };
+    // By default MySQL offers TLS, and accounts authenticate with caching_sha2_password.
+    let document = run("replimeter", admin, &["--json"]).with_code(0).json();
+    assert_eq!(document["target"]["shape"], "endpoints:1");
+    until("the schema is gone everywhere", LIMIT, || {
+        clean(primary) && clean(replica)
+    });
+
+    // caching_sha2_password over plain text, with nothing cached yet.
+    sql(
+        primary,
+        "CREATE USER probe@'127.0.0.1' IDENTIFIED WITH caching_sha2_password BY 'pw'",
+    );
+    caught_up();
+    let plain = |node| format!("{}?ssl-mode=disabled", url(node, "probe"));
+    let tool = Tool::new();
+    let (plain_primary, plain_replica) = (plain(primary), plain(replica));
+    let args = [
+        "lag",
+        "--primary",
+        &plain_primary,
+        "--replica",
+        &plain_replica,
+    ];
+    let ended = Ended::of(
+        tool.command(&args)
+            .env("REPLIMETER_PASSWORD", "pw")
+            .output()
+            .unwrap(),
+    )
+    .with_code(3);
+    let _ = ended.saying("CREATE, DROP, INSERT, DELETE, SELECT");
+    // Privileges that come by a role count.
+    sql(primary, "CREATE ROLE prober");
+    sql(
+        primary,
+        "GRANT CREATE, DROP, INSERT, DELETE, SELECT ON replimeter.* TO prober",
+    );
+    sql(primary, "GRANT prober TO probe@'127.0.0.1'");
+    sql(primary, "SET DEFAULT ROLE prober TO probe@'127.0.0.1'");
+    caught_up();
+    let _ = run("probe", "pw", &[])
+        .with_code(3)
+        .saying("replica1 (")
+        .saying("REPLICATION CLIENT");
+    sql(
+        primary,
+        "GRANT REPLICATION CLIENT ON *.* TO probe@'127.0.0.1'",
+    );
+    caught_up();
+    let _ = run("probe", "pw", &[]).with_code(0);
+
+    let _ = run("replimeter", "wrong", &[])
+        .with_code(3)
+        .saying("Access denied");
+    sql(primary, "SET GLOBAL super_read_only = 1");
+    let _ = run("replimeter", admin, &[])
+        .with_code(3)
+        .saying("super_read_only=ON");
+    sql(primary, "SET GLOBAL super_read_only = 0");
+    sql(primary, "SET GLOBAL read_only = 0");
+
+    for statement in [
+        "STOP REPLICA",
+        "CHANGE REPLICATION FILTER REPLICATE_IGNORE_DB=(replimeter)",
+        "START REPLICA",
+    ] {
+        sql(replica, statement);
+    }
+    let _ = run("replimeter", admin, &[])
+        .with_code(3)
+        .saying("a filter swallows the schema")
+        .saying("Ignore_DB=replimeter");
+    sql(replica, "STOP REPLICA");
+    let _ = run("replimeter", admin, &[])
+        .with_code(3)
+        .saying("replica1 (");
+    sql(replica, "CHANGE REPLICATION FILTER REPLICATE_IGNORE_DB=()");
+    let _ = run("replimeter", admin, &[])
+        .with_code(3)
+        .saying("does not replicate")
+        .saying("SQL thread No");
+    sql(replica, "START REPLICA");
+
+    // A leftover that somebody removed from the replica by hand does not break it.
+    let tool = Tool::new();
+    let (primary_url, replica_url) = (url(primary, "replimeter"), url(replica, "replimeter"));
+    let args = [
+        "lag",
+        "--primary",
+        &primary_url,
+        "--replica",
+        &replica_url,
+        "--for",
+        "60s",
+    ];
+    let mut child = tool
+        .command(&args)
+        .env("REPLIMETER_PASSWORD", admin)
+        .spawn()
+        .unwrap();
+    until("rows arrive on the replica", LIMIT, || {
+        let rows = session(replica).value("test", "SELECT COUNT(*) FROM replimeter.lag_probe");
+        rows.ok().flatten().is_some_and(|count| count.len() > 2)
+    });
+    child.kill().unwrap();
+    child.wait().unwrap();
+    caught_up();
+    let mut on_replica = session(replica);
+    on_replica.run("test", "SET sql_log_bin=0").unwrap();
+    on_replica
+        .run("test", "DROP TABLE replimeter.lag_probe")
+        .unwrap();
+    let document = run("replimeter", admin, &["--json"]).with_code(0).json();
+    assert!(
+        document["warnings"]
+            .to_string()
+            .contains("leftover-removed"),
+        "{document:#}"
+    );
+    until("the schema is gone everywhere", LIMIT, || {
+        clean(primary) && clean(replica)
+    });
+
+    // A replica of another primary is told apart by its source's UUID.
+    let other = start("mysql/async:0", &[]);
+    let tool = Tool::new();
+    let (other_primary, replica_url) = (
+        url(&other.nodes()[0], "replimeter"),
+        url(replica, "replimeter"),
+    );
+    let mut command = tool.command(&[
+        "lag",
+        "--primary",
+        &other_primary,
+        "--replica",
+        &replica_url,
+    ]);
+    command
+        .env("REPLIMETER_PRIMARY_PASSWORD", password(&other.nodes()[0]))
+        .env("REPLIMETER_REPLICA1_PASSWORD", admin);
+    let _ = wait(command.spawn().unwrap(), LIMIT)
+        .with_code(3)
+        .saying("is not a replica of the given primary");
+    assert!(clean(&other.nodes()[0]));
+}

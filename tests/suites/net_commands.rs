@@ -1,0 +1,254 @@
+//! The net's command lines: exit code, standard output and standard error of each; none needs a server. They stand in
+//! `tests/net/commands.toml`, and what they answered in `tests/net/commands`.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+};
+
+use replimeter_suites::{
+    Ended,
+    harness::Test,
+    net::{Part, Place, REPOSITORY, first_difference, hash, repository, root, side_by_side},
+    test,
+};
+use serde::Deserialize;
+
+pub(crate) const TESTS: &[Test] = &[
+    test!(command_lines_answer_as_recorded),
+    test!(every_command_and_schema_is_among_them),
+];
+
+/// `tests/net/commands.toml`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Commands {
+    /// Commands whose help is printed, by `--help` and by `-h`.
+    help: Vec<String>,
+    /// Schemas that are printed as they are kept in `docs/schema`.
+    schemas: Vec<String>,
+    /// The others, by the golden file that holds what they answer.
+    golden: BTreeMap<String, Vec<Case>>,
+}
+
+/// Command lines that share what they find.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Case {
+    /// What they have in common.
+    name: String,
+    /// Their arguments, one command in each line; `'…'` holds spaces, REPOSITORY is this repository.
+    lines: String,
+    /// Files that are there, by name; each command finds them new, and an empty folder `empty`.
+    #[serde(default)]
+    files: BTreeMap<String, String>,
+    /// Variables of the environment, which is otherwise the same everywhere.
+    #[serde(default)]
+    env: BTreeMap<String, String>,
+    /// Standard input.
+    #[serde(default)]
+    stdin: String,
+    /// Standard output is as long as a book: its length and hash are kept.
+    #[serde(default)]
+    hashed: bool,
+    /// Standard output is this file of the repository, which is not kept twice.
+    same_as: Option<String>,
+}
+
+impl Case {
+    fn of(name: &str, lines: String) -> Self {
+        let (files, env) = (BTreeMap::new(), BTreeMap::new());
+        Self {
+            name: name.to_owned(),
+            lines,
+            files,
+            env,
+            stdin: String::new(),
+            hashed: false,
+            same_as: None,
+        }
+    }
+
+    /// Runs every command, and shows what they answered; outputs that were shown before are in `known`.
+    fn shown(&self, known: &mut BTreeMap<String, String>) -> String {
+        let mut text = format!("=== {} ===\n", self.name);
+        for (name, content) in self.files.iter().chain(self.env.iter()) {
+            text.push_str(&format!("[{name}]\n{}\n", content.trim_end()));
+        }
+        for line in self
+            .lines
+            .lines()
+            .map(str::trim)
+            .filter(|line| !line.is_empty())
+        {
+            text.push_str(&format!(
+                "\n$ replimeter {line}\n{}",
+                self.answer(line, known)
+            ));
+        }
+        text.push('\n');
+        text
+    }
+
+    fn answer(&self, line: &str, known: &mut BTreeMap<String, String>) -> String {
+        let place = Place::default();
+        fs::create_dir(place.folder().join("empty")).unwrap();
+        for (name, content) in &self.files {
+            let path = place.folder().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, content).unwrap();
+        }
+        let before = place.files();
+        let ended = place.run(&words(line), &self.env, &self.stdin);
+        let left: Vec<String> = place
+            .files()
+            .into_iter()
+            .filter(|file| !before.contains(file))
+            .collect();
+        let Ended {
+            code,
+            stdout,
+            stderr,
+        } = ended;
+        let [stdout, stderr] = [stdout, stderr].map(|text| place.anywhere(&text));
+        let mut text = format!(
+            "exit code {}\n",
+            code.map_or("none".to_owned(), |code| code.to_string())
+        );
+        if let Some(file) = &self.same_as {
+            let kept = fs::read_to_string(repository().join(file)).unwrap();
+            assert!(
+                stdout == kept,
+                "`replimeter {line}` does not print {file}, as it is kept: run `make docs`"
+            );
+            text.push_str(&format!("stdout is {file}\n"));
+        } else if self.hashed {
+            text.push_str(&format!(
+                "stdout: {} bytes, hash {:016x}\n",
+                stdout.len(),
+                hash(&stdout)
+            ));
+        } else if let Some(first) = known.get(&stdout) {
+            text.push_str(&format!("stdout as of `replimeter {first}`\n"));
+        } else {
+            // What is shorter than a reference is shown again.
+            if stdout.len() > 500 {
+                known.insert(stdout.clone(), line.to_owned());
+            }
+            text.push_str(&marked("stdout", &stdout));
+        }
+        text.push_str(&marked("stderr", &stderr));
+        if !left.is_empty() {
+            text.push_str(&format!("left behind: {}\n", left.join(", ")));
+        }
+        text
+    }
+}
+
+/// A text below its name; nothing for an empty one.
+fn marked(name: &str, text: &str) -> String {
+    let end = if text.ends_with('\n') {
+        ""
+    } else {
+        "\n(no line break)\n"
+    };
+    if text.is_empty() {
+        String::new()
+    } else {
+        format!("--- {name}\n{text}{end}")
+    }
+}
+
+/// The arguments in a line.
+fn words(line: &str) -> Vec<String> {
+    let repository = repository();
+    let mut words = Vec::new();
+    for (index, part) in line.split('\'').enumerate() {
+        // Every other part stood between quotes.
+        if index % 2 == 1 {
+            words.push(part.to_owned());
+        } else {
+            words.extend(part.split_whitespace().map(str::to_owned));
+        }
+    }
+    assert!(
+        line.matches('\'').count().is_multiple_of(2),
+        "a quote is open in `{line}`"
+    );
+    words
+        .iter()
+        .map(|word| word.replace(REPOSITORY, repository.to_str().unwrap()))
+        .collect()
+}
+
+fn commands() -> Commands {
+    toml::from_str(&fs::read_to_string(root().join("commands.toml")).unwrap())
+        .unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn command_lines_answer_as_recorded() {
+    let commands = commands();
+    let mut files: BTreeMap<String, Vec<Case>> = commands.golden;
+    let help = commands
+        .help
+        .iter()
+        .map(|command| format!("{command} --help\n{command} -h\n"))
+        .collect();
+    files.insert("help".to_owned(), vec![Case::of("help", help)]);
+    let schema = |name: &String| Case {
+        same_as: Some(format!("docs/schema/{name}.json")),
+        ..Case::of(&format!("schema {name}"), format!("schema {name}"))
+    };
+    files
+        .entry("program".to_owned())
+        .or_default()
+        .extend(commands.schemas.iter().map(schema));
+    let mut work: Vec<Box<dyn FnOnce() -> (String, String) + Send>> = Vec::new();
+    for (name, cases) in &files {
+        work.push(Box::new(move || {
+            let mut known = BTreeMap::new();
+            let text = cases.iter().map(|case| case.shown(&mut known)).collect();
+            (format!("{name}.txt"), text)
+        }));
+    }
+    let now = side_by_side(work).into_iter().collect();
+    Part::Commands.check(&now, first_difference);
+}
+
+fn every_command_and_schema_is_among_them() {
+    let commands = commands();
+    let place = Place::default();
+    let _ = place
+        .run(&["man", "pages"], &BTreeMap::new(), "")
+        .with_code(0);
+    let pages = fs::read_dir(place.folder().join("pages"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let there: BTreeSet<String> = pages
+        .map(|page| page.trim_end_matches(".1").replace('-', " "))
+        .collect();
+    let help = commands
+        .help
+        .iter()
+        .map(|command| format!("replimeter {command}").trim_end().to_owned());
+    assert_eq!(
+        help.collect::<BTreeSet<_>>(),
+        there,
+        "help in tests/net/commands.toml (left) and the commands (right)"
+    );
+    let kept = fs::read_dir(repository().join("docs/schema")).unwrap();
+    let kept = kept.map(|entry| {
+        entry
+            .unwrap()
+            .file_name()
+            .into_string()
+            .unwrap()
+            .trim_end_matches(".json")
+            .to_owned()
+    });
+    assert_eq!(
+        commands.schemas.into_iter().collect::<BTreeSet<_>>(),
+        kept.collect(),
+        "schemas (left) and docs/schema (right)"
+    );
+}

@@ -1,0 +1,448 @@
+//! Whatever ends the tool ends its servers, and nothing stays on the disk.
+
+use std::{
+    fs,
+    os::unix::fs::{PermissionsExt, chown},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    thread,
+    time::Duration,
+};
+
+use replimeter_suites::{
+    Ended, binary, folder,
+    harness::{Test, skip},
+    home, servers_below, test, until, wait,
+};
+use rustix::process::{Pid, Signal, kill_process};
+
+pub(crate) const TESTS: &[Test] = &[
+    test!(killed_at_a_few_random_moments),
+    test!(killed_at_fifty_random_moments).long(),
+    test!(signals_while_starting_and_while_measuring),
+    test!(a_second_signal_ends_at_once_and_cleans_all_the_same),
+    test!(a_panic_of_the_tool),
+    test!(a_server_that_dies_while_starting_takes_the_others_along),
+    test!(a_folder_the_servers_user_cannot_enter_is_named),
+    test!(secrets_are_for_their_owner_only_and_servers_are_not_root),
+    test!(killed_with_every_shape).long(),
+    test!(a_port_taken_between_choice_and_bind),
+    test!(a_port_of_a_cluster_taken_between_choice_and_bind).long(),
+    test!(a_port_taken_between_choice_and_bind_on_mysql).long(),
+];
+
+const LIMIT: Duration = Duration::from_secs(60);
+/// An ordinary user that no system has: a number is enough for the kernel.
+const ORDINARY: u32 = 31_245;
+
+/// Somebody who runs the tool, with a private folder of their own.
+struct Person {
+    folder: tempfile::TempDir,
+    /// The number to become; `None` to stay who we are.
+    uid: Option<u32>,
+}
+
+impl Person {
+    fn new(uid: Option<u32>) -> Self {
+        let folder = folder();
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        // The build folder may be closed to others.
+        fs::copy(binary(), folder.path().join("replimeter")).unwrap();
+        let own = folder.path().join("own");
+        fs::create_dir(&own).unwrap();
+        fs::set_permissions(&own, fs::Permissions::from_mode(0o755)).unwrap();
+        if let Some(uid) = uid {
+            chown(&own, Some(uid), Some(uid)).unwrap();
+        }
+        Self { folder, uid }
+    }
+
+    fn own(&self) -> PathBuf {
+        self.folder.path().join("own")
+    }
+
+    fn start(&self, args: &[&str], fault: Option<&str>) -> Child {
+        let program = self.folder.path().join("replimeter");
+        let mut command = match self.uid {
+            Some(uid) => {
+                let mut command = Command::new("setpriv");
+                command
+                    .args([
+                        format!("--reuid={uid}"),
+                        format!("--regid={uid}"),
+                        "--clear-groups".to_owned(),
+                    ])
+                    .arg(program);
+                command
+            }
+            None => Command::new(program),
+        };
+        command
+            .args(["lag", "--servers"])
+            .arg(home().join("servers"))
+            .args(args);
+        command
+            .current_dir(self.own())
+            .env("HOME", self.own())
+            .env("REPLIMETER_HOME", self.own().join("home"));
+        if let Some(fault) = fault {
+            command.env("REPLIMETER_FAULT", fault);
+        }
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap()
+    }
+
+    fn sandboxes(&self) -> PathBuf {
+        self.own().join("home/sandboxes")
+    }
+
+    fn folders(&self) -> usize {
+        let entries = fs::read_dir(self.sandboxes()).map(|entries| {
+            entries
+                .filter(|entry| entry.as_ref().unwrap().path().is_dir())
+                .count()
+        });
+        entries.unwrap_or(0)
+    }
+
+    fn assert_no_server(&self, when: &str) {
+        until(
+            &format!("no server survives ({when})"),
+            Duration::from_secs(10),
+            || servers_below(&self.own()).is_empty(),
+        );
+    }
+
+    /// What is left after an orderly end: nothing at all.
+    fn assert_nothing(&self, when: &str) {
+        self.assert_no_server(when);
+        assert_eq!(self.folders(), 0, "a data folder stayed ({when})");
+    }
+}
+
+/// The people to try it as; root cannot be had by everybody.
+fn people() -> Vec<(&'static str, Person)> {
+    if rustix::process::geteuid().is_root() {
+        vec![
+            ("root", Person::new(None)),
+            ("an ordinary user", Person::new(Some(ORDINARY))),
+        ]
+    } else {
+        vec![("an ordinary user", Person::new(None))]
+    }
+}
+
+fn runs_under(person: &Person) -> bool {
+    servers_below(&person.own()).len() >= 2
+}
+
+fn pid(child: &Child) -> Pid {
+    Pid::from_child(child)
+}
+
+/// Pseudo-random and repeatable.
+fn moments(count: u64, longest_ms: u64) -> impl Iterator<Item = Duration> {
+    (1..=count)
+        .map(move |n| Duration::from_millis(n.wrapping_mul(0x9E37_79B9_7F4A_7C15) % longest_ms))
+}
+
+fn killed_at_a_few_random_moments() {
+    killed_at_random_moments(3, 1);
+}
+
+fn killed_at_fifty_random_moments() {
+    killed_at_random_moments(50, 20);
+}
+
+/// Kills the tool so many times; at least so many of the kills must meet running servers.
+fn killed_at_random_moments(kills: u64, least_with_servers: u32) {
+    for (who, person) in people() {
+        let mut with_servers = 0;
+        for (number, moment) in moments(kills, 1800).enumerate() {
+            if number % 5 == 0 {
+                // Then the making of the data directory is hit too.
+                let _ = fs::remove_dir_all(person.own().join("home/seeds"));
+            }
+            let mut child = person.start(&["--for", "60s", "--floor-rounds", "5"], None);
+            if number + 1 == kills as usize {
+                // However busy the machine is, one kill meets servers.
+                until("servers run", LIMIT, || {
+                    !servers_below(&person.own()).is_empty()
+                });
+            }
+            thread::sleep(moment);
+            with_servers += u32::from(!servers_below(&person.own()).is_empty());
+            child.kill().unwrap();
+            child.wait().unwrap();
+            person.assert_no_server(&format!("{who}, killed after {moment:?}"));
+        }
+        assert!(
+            with_servers >= least_with_servers,
+            "only {with_servers} of {kills} kills met running servers: the moments are badly chosen"
+        );
+        // What the last one left is removed by the next start.
+        let child = person.start(
+            &[
+                "--rounds",
+                "1",
+                "--floor-rounds",
+                "0",
+                "--sandbox",
+                "async:0",
+            ],
+            None,
+        );
+        let _ = wait(child, LIMIT).with_code(0);
+        person.assert_nothing(&format!("{who}, after the next start"));
+        let stray = fs::read_dir(person.own().join("home"))
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name());
+        let mut stray: Vec<_> = stray.map(|name| name.into_string().unwrap()).collect();
+        stray.sort();
+        assert_eq!(stray, ["sandboxes", "seeds"]);
+    }
+}
+
+fn signals_while_starting_and_while_measuring() {
+    for (who, person) in people() {
+        for (signal, moment) in [Signal::INT, Signal::TERM, Signal::HUP]
+            .into_iter()
+            .cycle()
+            .zip(moments(6, 1500))
+        {
+            let child = person.start(&["--for", "60s"], None);
+            // Before its handlers are installed a signal simply ends the tool, which has nothing yet.
+            thread::sleep(Duration::from_millis(50) + moment);
+            kill_process(pid(&child), signal).unwrap();
+            let _ = wait(child, Duration::from_secs(20)).with_code(130);
+            person.assert_nothing(&format!("{who}, {signal:?} after {moment:?}"));
+        }
+    }
+}
+
+fn a_second_signal_ends_at_once_and_cleans_all_the_same() {
+    for (who, person) in people() {
+        let child = person.start(&["--for", "60s"], None);
+        until("servers run", LIMIT, || runs_under(&person));
+        kill_process(pid(&child), Signal::INT).unwrap();
+        thread::sleep(Duration::from_millis(5));
+        let _ = kill_process(pid(&child), Signal::INT);
+        let _ = wait(child, Duration::from_secs(20)).with_code(130);
+        person.assert_nothing(&format!("{who}, two signals"));
+    }
+}
+
+fn a_panic_of_the_tool() {
+    for (who, person) in people() {
+        let ended: Ended = wait(
+            person.start(&["--for", "60s"], Some("panic-while-measuring")),
+            LIMIT,
+        );
+        assert_eq!(ended.code, Some(101), "{ended:#?}");
+        person.assert_nothing(&format!("{who}, a panic"));
+    }
+}
+
+fn a_server_that_dies_while_starting_takes_the_others_along() {
+    for (who, person) in people() {
+        let child = person.start(
+            &[
+                "--sandbox",
+                "async:2",
+                "--server-option",
+                "no_such_option=1",
+            ],
+            None,
+        );
+        let ended = wait(child, LIMIT)
+            .with_code(3)
+            .saying("ended while starting")
+            .saying("no_such_option");
+        assert!(
+            ended.stderr.contains("unknown variable"),
+            "the log's last lines: {ended:#?}"
+        );
+        person.assert_nothing(&format!("{who}, a bad option"));
+    }
+}
+
+fn a_folder_the_servers_user_cannot_enter_is_named() {
+    if !rustix::process::geteuid().is_root() {
+        return skip("only root changes to another user");
+    }
+    let person = Person::new(None);
+    fs::set_permissions(person.own(), fs::Permissions::from_mode(0o700)).unwrap();
+    let _ = wait(person.start(&[], None), LIMIT)
+        .with_code(3)
+        .saying("cannot be entered by the system user")
+        .saying("REPLIMETER_HOME");
+}
+
+fn secrets_are_for_their_owner_only_and_servers_are_not_root() {
+    for (who, person) in people() {
+        let child = person.start(&["--for", "60s"], None);
+        until("servers run and rows are written", LIMIT, || {
+            runs_under(&person)
+                && !find(&person.sandboxes(), "init.sql")
+                && find(&person.sandboxes(), "credentials.cnf")
+        });
+        let sandbox = fs::read_dir(person.sandboxes())
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .find(|path| path.is_dir())
+            .unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode(&sandbox.join("credentials.cnf")), 0o600);
+        assert_eq!(mode(&sandbox.join("primary/data")), 0o700);
+        let secret = fs::read_to_string(sandbox.join("credentials.cnf")).unwrap();
+        let secret = secret
+            .lines()
+            .find_map(|line| line.strip_prefix("password="))
+            .unwrap()
+            .to_owned();
+        assert!(secret.len() >= 24);
+        for server in servers_below(&person.own()) {
+            let status = fs::read_to_string(format!("/proc/{server}/status")).unwrap();
+            let uid = status
+                .lines()
+                .find_map(|line| line.strip_prefix("Uid:\t"))
+                .unwrap();
+            assert!(!uid.starts_with("0\t"), "{who}: {uid}");
+            let command = fs::read_to_string(format!("/proc/{server}/cmdline")).unwrap();
+            assert!(
+                !command.contains(&secret),
+                "the password is in the list of processes"
+            );
+            assert!(command.contains("--bind-address=127.0.0.1"));
+        }
+        kill_process(pid(&child), Signal::INT).unwrap();
+        let ended = wait(child, LIMIT).with_code(130);
+        assert!(!ended.stdout.contains(&secret) && !ended.stderr.contains(&secret));
+    }
+}
+
+/// Whether a file of that name lies in a sandbox or a server's folder in it.
+fn find(sandboxes: &Path, name: &str) -> bool {
+    let below = |path: &Path| {
+        fs::read_dir(path)
+            .map(|entries| {
+                entries
+                    .flatten()
+                    .map(|entry| entry.path())
+                    .collect::<Vec<_>>()
+            })
+            .unwrap_or_default()
+    };
+    let sandboxes = below(sandboxes);
+    sandboxes.iter().any(|sandbox| {
+        sandbox.join(name).exists() || below(sandbox).iter().any(|node| node.join(name).exists())
+    })
+}
+
+fn killed_with_every_shape() {
+    for (who, person) in people() {
+        // Later moments find the servers joined, or measured; the first ones a cluster half formed.
+        for shape in [
+            "semi-sync:2",
+            "chain:2",
+            "galera:3",
+            "mysql/async:1",
+            "group:2",
+        ] {
+            let mut with_servers = 0;
+            for moment in [300, 1100, 2600, 6000] {
+                let mut child = person.start(
+                    &["--sandbox", shape, "--for", "60s", "--floor-rounds", "5"],
+                    None,
+                );
+                thread::sleep(Duration::from_millis(moment));
+                with_servers += u32::from(!servers_below(&person.own()).is_empty());
+                child.kill().unwrap();
+                child.wait().unwrap();
+                person.assert_no_server(&format!("{who}, {shape} killed after {moment} ms"));
+            }
+            assert!(
+                with_servers >= 2,
+                "{shape}: only {with_servers} of 4 kills met running servers"
+            );
+        }
+        let child = person.start(
+            &["--rounds", "1", "--floor-rounds", "0", "--sandbox", "none"],
+            None,
+        );
+        let _ = wait(child, LIMIT).with_code(0);
+        person.assert_nothing(&format!("{who}, after the next start"));
+    }
+}
+
+/// A stranger who sees a server being started and takes its port before it does.
+fn a_port_taken_between_choice_and_bind() {
+    takes_another_port("async:1", "--port=");
+}
+
+fn a_port_of_a_cluster_taken_between_choice_and_bind() {
+    takes_another_port("galera:2", "--wsrep-node-address=127.0.0.1:");
+}
+
+fn a_port_taken_between_choice_and_bind_on_mysql() {
+    takes_another_port("mysql/async:1", "--port=");
+}
+
+fn takes_another_port(shape: &str, option: &str) {
+    let person = Person::new(None);
+    // Seeds first, so that nothing but the start itself is met.
+    let _ = wait(
+        person.start(
+            &["--sandbox", shape, "--rounds", "5", "--floor-rounds", "0"],
+            None,
+        ),
+        LIMIT,
+    )
+    .with_code(0);
+    let mut met = false;
+    for _ in 0..5 {
+        let child = person.start(
+            &[
+                "--sandbox",
+                shape,
+                "--rounds",
+                "5",
+                "--floor-rounds",
+                "0",
+                "--json",
+            ],
+            None,
+        );
+        let mut taken = None;
+        until("a port is seen", LIMIT, || {
+            let found = servers_below(&person.own()).into_iter().find_map(|server| {
+                let words = fs::read(format!("/proc/{server}/cmdline")).ok()?;
+                let words = String::from_utf8_lossy(&words).into_owned();
+                words
+                    .split('\0')
+                    .find_map(|word| word.strip_prefix(option))
+                    .and_then(|port| port.parse::<u16>().ok())
+            });
+            // The server may have been quicker.
+            taken = found.and_then(|port| std::net::TcpListener::bind(("127.0.0.1", port)).ok());
+            found.is_some()
+        });
+        let document = wait(child, LIMIT).with_code(0).json();
+        let Some(taken) = taken else { continue };
+        met = true;
+        let port = format!(":{}", taken.local_addr().unwrap().port());
+        for node in document["target"]["nodes"].as_array().unwrap() {
+            assert!(
+                !node["address"].as_str().unwrap().ends_with(&port),
+                "{shape}: {node} has the stranger's port {port}"
+            );
+        }
+        break;
+    }
+    assert!(met, "{shape}: the stranger was never quick enough");
+    person.assert_nothing(shape);
+}

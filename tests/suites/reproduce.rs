@@ -1,0 +1,156 @@
+//! `reproduce`: published experiments on real servers, set beside what was published.
+
+use std::{fs, time::Duration};
+
+use replimeter_suites::{Tool, assert_run_described, harness::Test, servers_of, test, until, wait};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+pub(crate) const TESTS: &[Test] = &[
+    test!(two_experiments_are_set_beside_what_was_published),
+    test!(what_was_done_before_an_interrupt_is_kept),
+    test!(mistakes_are_told_before_a_server_starts),
+];
+
+fn two_experiments_are_set_beside_what_was_published() {
+    let tool = Tool::new();
+    let document = tool
+        .run(&["reproduce", "--only", "3,1", "--run-dir", "out", "--json"])
+        .with_code(0)
+        .json();
+    assert_eq!(document["status"], "complete");
+    let experiments = document["experiments"].as_array().unwrap();
+    // In the order of their numbers, however they were asked for.
+    assert_eq!(
+        experiments
+            .iter()
+            .map(|one| one["number"].as_u64().unwrap())
+            .collect::<Vec<_>>(),
+        [1, 3]
+    );
+    let mut verdicts = 0;
+    for experiment in experiments {
+        assert!(experiment["error"].is_null(), "{experiment:#}");
+        for table in ["published", "ours"] {
+            let width = experiment[table]["headings"].as_array().unwrap().len();
+            let lines = experiment[table]["lines"].as_array().unwrap();
+            assert!(
+                !lines.is_empty()
+                    && lines
+                        .iter()
+                        .all(|line| line.as_array().unwrap().len() == width),
+                "{experiment:#}"
+            );
+        }
+        for claim in experiment["claims"].as_array().unwrap() {
+            verdicts += 1;
+            // What does not agree has its reason, and what does needs none.
+            assert_eq!(
+                claim["verdict"] == "agrees",
+                claim["why"] == "",
+                "{claim:#}"
+            );
+            assert!(
+                claim["ours"]
+                    .as_str()
+                    .unwrap()
+                    .contains(|letter: char| letter.is_ascii_digit()),
+                "{claim:#}"
+            );
+        }
+    }
+    assert!(verdicts >= 5, "{document:#}");
+    let out = tool.folder().join("out");
+    let page = fs::read_to_string(out.join("report.html")).unwrap();
+    let ticket = fs::read_to_string(out.join("report.md")).unwrap();
+    for experiment in experiments {
+        let title = experiment["title"].as_str().unwrap();
+        assert!(page.contains(title) && ticket.contains(title), "{title}");
+        // Each is a run like any other.
+        let dir = out.join(experiment["run_dir"].as_str().unwrap());
+        assert_run_described(&dir);
+        let again = tool
+            .run(&["report", dir.to_str().unwrap(), "--json"])
+            .with_code(0)
+            .json();
+        assert_eq!(again["headline"], experiment["answer"]);
+    }
+    assert!(page.len() < 6_000_000, "{}", page.len());
+    // The whole can be rendered again, and is the same.
+    fs::remove_file(out.join("report.html")).unwrap();
+    let again = tool.run(&["report", "out", "--json"]).with_code(0).json();
+    assert_eq!(again, document);
+    assert!(
+        fs::read_to_string(out.join("report.html")).unwrap() == page,
+        "the page is another one"
+    );
+    let _ = tool
+        .run(&["report", "out", "--csv"])
+        .with_code(2)
+        .saying("a run of its own");
+}
+
+fn what_was_done_before_an_interrupt_is_kept() {
+    let tool = Tool::new();
+    let child = tool
+        .command(&["reproduce", "--only", "1,3", "--run-dir", "out"])
+        .spawn()
+        .unwrap();
+    let second = tool.folder().join("out/3-lag-histogram");
+    until(
+        "the second experiment has begun",
+        Duration::from_secs(120),
+        || second.exists() && !servers_of(&child).is_empty(),
+    );
+    kill_process(Pid::from_raw(child.id() as i32).unwrap(), Signal::INT).unwrap();
+    let servers = servers_of(&child);
+    let ended = wait(child, Duration::from_secs(60));
+    assert_eq!(ended.code, Some(130), "{ended:#?}");
+    for server in servers {
+        assert!(
+            !std::path::Path::new(&format!("/proc/{server}/cmdline")).exists(),
+            "server {server} was left behind"
+        );
+    }
+    let text = fs::read_to_string(tool.folder().join("out/summary.json")).unwrap();
+    let document: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(document["status"], "interrupted");
+    assert!(
+        document["experiments"][0]["error"].is_null(),
+        "the first was whole"
+    );
+    assert!(
+        !document["experiments"][0]["claims"]
+            .as_array()
+            .unwrap()
+            .is_empty()
+    );
+    assert!(
+        fs::read_to_string(tool.folder().join("out/report.html"))
+            .unwrap()
+            .contains("Size sweep by polling")
+    );
+}
+
+fn mistakes_are_told_before_a_server_starts() {
+    let tool = Tool::new();
+    let _ = tool
+        .run(&["reproduce", "--only", "6"])
+        .with_code(2)
+        .saying("6 is not in 1..=5");
+    let _ = tool
+        .run(&["reproduce", "--size", "huge"])
+        .with_code(2)
+        .saying("small, full");
+    fs::create_dir(tool.folder().join("full")).unwrap();
+    fs::write(tool.folder().join("full/mine.txt"), "mine").unwrap();
+    let _ = tool
+        .run(&["reproduce", "--only", "1", "--run-dir", "full"])
+        .with_code(3)
+        .saying("full");
+    assert_eq!(
+        fs::read_to_string(tool.folder().join("full/mine.txt")).unwrap(),
+        "mine"
+    );
+    assert_eq!(fs::read_dir(tool.folder().join("full")).unwrap().count(), 1);
+}

@@ -1,0 +1,338 @@
+//! What servers use, as the meter sees it; servers with a fixed share of the machine,
+//! and one without a binary log.
+
+use std::{
+    fs,
+    sync::atomic::AtomicBool,
+    thread,
+    time::{Duration, Instant},
+};
+
+use replimeter_measure::{
+    clock::Clock,
+    resources::{Meter, Watch},
+};
+use replimeter_model::{
+    resources::{ServerUse, UseSource},
+    sandbox::SandboxSpec,
+    target::Role,
+};
+use replimeter_sandbox::Sandbox;
+use replimeter_server::source::Member;
+use replimeter_suites::{harness::Test, session, sql, start, start_spec, test, value};
+
+pub(crate) const TESTS: &[Test] = &[
+    test!(every_role_is_metered_and_found_by_its_socket),
+    test!(the_course_adds_up_and_a_killed_server_leaves_blanks),
+    test!(a_server_whose_process_is_not_seen_tells_what_it_counts_itself),
+    test!(a_lone_server_can_be_without_a_binary_log_and_others_cannot),
+    test!(a_server_has_its_share_of_the_machine_and_no_more).alone(),
+];
+
+fn metered(sandbox: &Sandbox, by_pid: bool) -> Vec<Member> {
+    let members = sandbox.members().iter();
+    members
+        .map(|member| Member {
+            pid: by_pid.then_some(member.pid),
+            ..Member::from(member)
+        })
+        .collect()
+}
+
+/// Inserts rows one by one, each committed.
+fn insert(sandbox: &Sandbox, rows: usize) {
+    let mut session = session(&sandbox.nodes()[0]);
+    for row in 0..rows {
+        session
+            .run(
+                "test",
+                &format!("INSERT INTO replimeter.used VALUES ({row}, REPEAT('x', 1000))"),
+            )
+            .unwrap();
+    }
+}
+
+fn prepare(sandbox: &Sandbox) {
+    sql(&sandbox.nodes()[0], "CREATE DATABASE replimeter");
+    sql(
+        &sandbox.nodes()[0],
+        "CREATE TABLE replimeter.used (id INT PRIMARY KEY, data VARCHAR(2000)) ENGINE=InnoDB",
+    );
+}
+
+fn assert_plausible(used: &ServerUse, rows: usize) {
+    let per = used.per_operation(rows as u64);
+    let (cpu, user, system) = (
+        used.cpu_us.unwrap(),
+        used.cpu_user_us.unwrap(),
+        used.cpu_system_us.unwrap(),
+    );
+    assert!(cpu > 0.0 && (user + system - cpu).abs() < 1.0, "{used:#?}");
+    assert!(cpu < used.length_us * 64.0, "{used:#?}");
+    assert!(per.context_switches_per_op.unwrap() >= 1.0, "{per:#?}");
+    assert!(
+        per.write_bytes_per_op.unwrap() > 1000.0,
+        "a row is in the log, the binary log and a page: {per:#?}"
+    );
+    let rows_written = used.rows_written.unwrap();
+    // A MariaDB replica writes down its position with every transaction, and removes older ones.
+    let most = if used.role == "replica" { 3.5 } else { 1.5 };
+    assert!(
+        rows_written >= rows as f64 && rows_written < rows as f64 * most + 20.0,
+        "{used:#?}"
+    );
+}
+
+fn every_role_is_metered_and_found_by_its_socket() {
+    for shape in ["mariadb/async:1", "mysql/async:1"] {
+        let sandbox = start(
+            shape,
+            &["sync_binlog=1", "innodb_flush_log_at_trx_commit=1"],
+        );
+        prepare(&sandbox);
+        let clock = Clock::start();
+        for by_pid in [true, false] {
+            sql(&sandbox.nodes()[0], "DELETE FROM replimeter.used");
+            let mut meter = Meter::open(&metered(&sandbox, by_pid), &clock).unwrap();
+            assert_eq!(meter.warnings(), [], "we may see our own servers");
+            let before = meter.read();
+            insert(&sandbox, 300);
+            let mut missing = replimeter_suites::session(&sandbox.nodes()[1]);
+            replimeter_suites::until("the replica has the rows", Duration::from_secs(20), || {
+                missing
+                    .value("test", "SELECT COUNT(*) FROM replimeter.used")
+                    .unwrap()
+                    .as_deref()
+                    == Some("300")
+            });
+            let after = meter.read();
+            let uses = meter.between(&before, &after);
+            assert_eq!(
+                uses.iter()
+                    .map(|used| used.role.as_str())
+                    .collect::<Vec<_>>(),
+                ["primary", "replica"]
+            );
+            for used in &uses {
+                assert_eq!(used.source, UseSource::Process);
+                assert_plausible(used, 300);
+            }
+            let primary = uses[0].per_operation(300);
+            assert!(
+                primary.fsyncs_per_op.unwrap() >= 0.9,
+                "a flush for each commit: {primary:#?}"
+            );
+            assert!(
+                primary.received_bytes_per_op.unwrap() > 50.0
+                    && primary.sent_bytes_per_op.unwrap() > 1000.0,
+                "{primary:#?}"
+            );
+        }
+    }
+}
+
+fn the_course_adds_up_and_a_killed_server_leaves_blanks() {
+    let sandbox = start("mariadb/async:1", &[]);
+    prepare(&sandbox);
+    let clock = Clock::start();
+    let watch = Watch::start(
+        Meter::open(&metered(&sandbox, true), &clock).unwrap(),
+        Duration::from_millis(50),
+    );
+    let first = watch.read();
+    let began = Instant::now();
+    let mut row = 0;
+    let mut writer = session(&sandbox.nodes()[0]);
+    while began.elapsed() < Duration::from_secs(3) {
+        writer
+            .run(
+                "test",
+                &format!("INSERT INTO replimeter.used VALUES ({row}, 'x')"),
+            )
+            .unwrap();
+        row += 1;
+    }
+    let last = watch.read();
+    let whole = &watch.between(&first, &last)[0];
+    let parts = watch.course(first.at, last.at, 6);
+    let sum: f64 = parts.iter().map(|part| part[0].cpu_us.unwrap()).sum();
+    assert!(
+        (sum / whole.cpu_us.unwrap() - 1.0).abs() < 0.01,
+        "{sum} and {whole:#?}"
+    );
+    let rows: f64 = watch.over(first.at, last.at)[0].rows_written.unwrap();
+    assert!(rows >= f64::from(row), "{rows} of {row}");
+
+    let victim = i32::try_from(sandbox.pids()[1]).unwrap();
+    rustix::process::kill_process(
+        rustix::process::Pid::from_raw(victim).unwrap(),
+        rustix::process::Signal::KILL,
+    )
+    .unwrap();
+    replimeter_suites::until("it has ended", Duration::from_secs(10), || {
+        sandbox.ended(1).is_some()
+    });
+    let after = watch.read();
+    let uses = watch.between(&last, &after);
+    assert!(
+        uses[0].cpu_us.is_some(),
+        "the other one is metered as before: {uses:#?}"
+    );
+    assert_eq!(
+        (uses[1].cpu_us, uses[1].rows_written, uses[1].write_bytes),
+        (None, None, None),
+        "{uses:#?}"
+    );
+    watch.finish();
+}
+
+fn a_server_whose_process_is_not_seen_tells_what_it_counts_itself() {
+    let sandbox = start("mariadb/none", &[]);
+    prepare(&sandbox);
+    let clock = Clock::start();
+    // A link of ours in between: what listens there is no server.
+    let mut node = sandbox.nodes()[0].clone();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let target = std::net::SocketAddr::from(([127, 0, 0, 1], node.endpoint.port));
+    let settings = replimeter_sandbox::link::LinkSettings {
+        delay: Duration::ZERO,
+        jitter: Duration::ZERO,
+        bandwidth: None,
+    };
+    let _link = replimeter_sandbox::link::Link::to("test", listener, target, settings).unwrap();
+    node.endpoint.port = port;
+    let mut meter = Meter::open(
+        &[Member {
+            role: Some(Role::Primary),
+            ..Member::from(&node)
+        }],
+        &clock,
+    )
+    .unwrap();
+    let warnings = meter.warnings();
+    assert!(
+        warnings.len() == 1 && warnings[0].message.contains("left blank"),
+        "{warnings:?}"
+    );
+    let before = meter.glance();
+    insert(&sandbox, 50);
+    let after = meter.read();
+    let used = meter.between(&before, &after).remove(0);
+    assert_eq!(
+        (used.source, used.cpu_us, used.context_switches),
+        (UseSource::Status, None, None)
+    );
+    assert!(
+        used.rows_written.unwrap() >= 50.0
+            && used.write_bytes.unwrap() > 0.0
+            && used.fsyncs.is_some(),
+        "{used:#?}"
+    );
+}
+
+fn a_lone_server_can_be_without_a_binary_log_and_others_cannot() {
+    for shape in ["mariadb/none", "mysql/none"] {
+        let spec = SandboxSpec {
+            binary_log: false,
+            ..SandboxSpec::of(shape.parse().unwrap())
+        };
+        let sandbox = start_spec(spec).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(
+            value(&sandbox.nodes()[0], "SELECT @@GLOBAL.log_bin").as_deref(),
+            Some("0"),
+            "{shape}"
+        );
+        assert!(sandbox.record().without_binary_log);
+        prepare(&sandbox);
+        insert(&sandbox, 3);
+    }
+    let spec = SandboxSpec {
+        binary_log: false,
+        ..SandboxSpec::of("async:1".parse().unwrap())
+    };
+    let error = SandboxSpec::resolve(&[spec.shape], &spec).unwrap_err();
+    assert!(error.contains("need their binary log"), "{error}");
+}
+
+/// Processor time of a server that two clients keep busy, in percent of one core.
+fn busy_percent(sandbox: &Sandbox) -> f64 {
+    let clock = Clock::start();
+    let mut meter = Meter::open(&metered(sandbox, true), &clock).unwrap();
+    let node = &sandbox.nodes()[0];
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| session(node).value("test", "SELECT BENCHMARK(300000000, 1 + 1)"));
+        }
+        thread::sleep(Duration::from_millis(300));
+        let before = meter.read();
+        thread::sleep(Duration::from_secs(2));
+        let after = meter.read();
+        let busy = meter.between(&before, &after)[0].cpu_percent().unwrap();
+        let mut killer = session(node);
+        let ids = killer
+            .rows(
+                "test",
+                "SELECT id FROM information_schema.processlist WHERE info LIKE '%BENCHMARK%'",
+            )
+            .unwrap();
+        for id in ids.iter().flat_map(|row| row.values()) {
+            let _ = killer.run("test", &format!("KILL {id}"));
+        }
+        busy
+    })
+}
+
+fn a_server_has_its_share_of_the_machine_and_no_more() {
+    let with = |shape: &str, cpus: &str| {
+        start_spec(SandboxSpec {
+            cpus: Some(cpus.parse().unwrap()),
+            ..SandboxSpec::of(shape.parse().unwrap())
+        })
+    };
+    // Whole cores need no privilege.
+    let sandbox = with("mariadb/none", "1").unwrap();
+    let busy = busy_percent(&sandbox);
+    assert!(busy < 112.0, "one core of its own: {busy}");
+    assert!(
+        sandbox
+            .record()
+            .cpus_per_server
+            .as_deref()
+            .unwrap()
+            .contains("cores of its own")
+    );
+    // And once more when it was killed and is brought back.
+    let mut sandbox = sandbox;
+    let cores = |sandbox: &Sandbox| {
+        let status = fs::read_to_string(format!("/proc/{}/status", sandbox.pids()[0])).unwrap();
+        status
+            .lines()
+            .find(|line| line.starts_with("Cpus_allowed_list"))
+            .unwrap()
+            .to_owned()
+    };
+    let (before, pid) = (cores(&sandbox), sandbox.pids()[0]);
+    sandbox.restart("primary", &AtomicBool::new(false)).unwrap();
+    assert_ne!(sandbox.pids()[0], pid);
+    assert_eq!(cores(&sandbox), before);
+    drop(sandbox);
+    match with("mariadb/none", "0.3") {
+        Ok(sandbox) => {
+            let busy = busy_percent(&sandbox);
+            assert!((10.0..36.0).contains(&busy), "a third of a core: {busy}");
+        }
+        // Where no control group may be made it is refused with the reason.
+        Err(error) => {
+            assert!(error.to_string().contains("control group"), "{error}");
+            assert!(error.hint().contains("whole cores"), "{}", error.hint());
+        }
+    }
+    let cores = thread::available_parallelism().unwrap().get();
+    let error = with("mariadb/async:1", &cores.to_string()).unwrap_err();
+    assert!(
+        error.to_string().contains("more than there are")
+            && error.hint().contains("--cpus-per-server"),
+        "{error}"
+    );
+}

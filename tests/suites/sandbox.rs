@@ -1,0 +1,340 @@
+//! Sandboxes as a user meets them: `lag --sandbox`, the run directory, `report`.
+
+use std::{fs, os::unix::fs::PermissionsExt, path::Path};
+
+use replimeter_model::record::LagDocument;
+use replimeter_report::samples;
+use replimeter_suites::{Ended, Tool, binary, folder, harness::Test, test};
+use serde_json::Value;
+
+pub(crate) const TESTS: &[Test] = &[
+    test!(a_run_from_end_to_end),
+    test!(the_terminal_report_of_a_fixed_run),
+    test!(a_lone_server_is_its_own_null_replica),
+    test!(temporary_tables_of_other_servers_stay),
+    test!(the_published_size_sweep_shortened),
+    test!(a_filter_that_swallows_our_schema_ends_the_start),
+    test!(a_full_disk_keeps_what_fits_and_says_so),
+    test!(damaged_run_directories_are_explained),
+];
+
+fn json(path: &Path) -> Value {
+    serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
+}
+
+/// The distribution keys of the contract.
+fn assert_distribution(value: &Value) {
+    for key in [
+        "count", "min_us", "mean_us", "stdev_us", "p50_us", "p90_us", "p95_us", "p99_us",
+        "p999_us", "max_us",
+    ] {
+        assert!(value.get(key).is_some(), "{key} is missing in {value:#}");
+    }
+}
+
+fn a_run_from_end_to_end() {
+    let tool = Tool::new();
+    let args = [
+        "lag",
+        "--sandbox",
+        "mariadb/async:2",
+        "--rounds",
+        "300",
+        "--every",
+        "3ms",
+        "--json",
+    ];
+    let ended = tool
+        .run(
+            &[
+                &args[..],
+                &[
+                    "--server-option",
+                    "sync_binlog=1",
+                    "--server-option",
+                    "innodb_page_size=8k",
+                ],
+            ]
+            .concat(),
+        )
+        .with_code(0);
+    let document = ended.json();
+    assert_eq!(document["schema"], "replimeter.lag/1");
+    assert_eq!(document["status"], "complete");
+    let rows = document["results"]["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 2);
+    for (row, name) in rows.iter().zip(["replica1", "replica2"]) {
+        assert_eq!(
+            (row["shape"].as_str(), row["replica"].as_str()),
+            (Some("mariadb/async:2"), Some(name))
+        );
+        assert_eq!(
+            (row["method"].as_str(), row["size_bytes"].as_u64()),
+            (Some("poll"), Some(1000))
+        );
+        assert_eq!(
+            (row["rounds"].as_u64(), row["missing"].as_u64()),
+            (Some(300), Some(0))
+        );
+        for key in [
+            "from_ack",
+            "from_send",
+            "from_intended",
+            "error_us",
+            "estimate",
+        ] {
+            assert_distribution(&row[key]);
+        }
+        assert!(row.get("stages").is_some());
+        // Every row was sent before it was seen, and the bracket has a width.
+        assert!(row["from_send"]["min_us"].as_f64().unwrap() > 0.0);
+        assert!(row["error_us"]["min_us"].as_f64().unwrap() > 0.0);
+        let (ack, send) = (
+            row["from_ack"]["mean_us"].as_f64().unwrap(),
+            row["from_send"]["mean_us"].as_f64().unwrap(),
+        );
+        let insert = row["insert"]["mean_us"].as_f64().unwrap();
+        assert!(
+            (send - ack - insert).abs() < 1e-3 * send,
+            "from send = insert + from ack: {send} {insert} {ack}"
+        );
+        assert!(row["from_intended"]["mean_us"].as_f64().unwrap() >= send);
+        assert!(
+            row["from_ack"]["p99_us"].is_null(),
+            "three samples beyond are too few"
+        );
+        assert!(row["from_ack"]["p90_us"].is_number());
+    }
+    assert_eq!(
+        document["results"]["floors"][0]["rounds"].as_u64(),
+        Some(200)
+    );
+    assert!(document["results"]["warm_up_rounds"].as_u64() == Some(50));
+
+    let run = tool.only_run();
+    assert_eq!(document["run_dir"].as_str(), run.to_str());
+    assert_eq!(
+        fs::metadata(&run).unwrap().permissions().mode() & 0o777,
+        0o700
+    );
+    assert_eq!(json(&run.join("summary.json")), document);
+    let manifest = json(&run.join("manifest.json"));
+    assert_eq!(manifest["servers"].as_array().unwrap().len(), 3);
+    for server in manifest["servers"].as_array().unwrap() {
+        assert_eq!(server["variables"]["sync_binlog"], "1");
+        assert_eq!(
+            server["variables"]["innodb_page_size"], "8192",
+            "the seed is made for its options"
+        );
+        assert_eq!(server["variables"]["binlog_format"], "ROW");
+        assert!(
+            server["variables"].as_object().unwrap().len() > 300,
+            "every effective value"
+        );
+    }
+    let mut counts = (0, 0, 0);
+    let total = samples::read(&run.join("samples.parquet"), |_, name, sample| match sample
+        .write
+        .phase
+        .name()
+    {
+        "measure" if name == "replica1" => counts.0 += 1,
+        "measure" if name == "replica2" => counts.1 += 1,
+        "floor" => counts.2 += 1,
+        _ => {}
+    });
+    assert_eq!(counts, (300, 300, 200));
+    // And the warm-up on both replicas, the yardstick's rows, and the first row.
+    assert_eq!(total.unwrap(), 300 * 2 + 200 * 2 + 50 * 2 + 2);
+
+    // Rendered again without a server, to the same figures.
+    fs::remove_file(run.join("report.html")).unwrap();
+    let again = tool
+        .run(&["report", run.to_str().unwrap(), "--json"])
+        .with_code(0)
+        .json();
+    assert_eq!(again, document);
+    assert!(fs::metadata(run.join("report.html")).unwrap().len() < 6 << 20);
+    let text = tool
+        .run(&["report", run.to_str().unwrap()])
+        .with_code(0)
+        .stdout;
+    assert!(
+        text.contains("lag from ack") && text.contains("█"),
+        "{text}"
+    );
+
+    // The kept plan runs again as it is.
+    let plan = fs::read_to_string(run.join("plan.toml")).unwrap();
+    let again = tool
+        .run(&["run", "--dry-run", run.join("plan.toml").to_str().unwrap()])
+        .with_code(0);
+    assert_eq!(again.planned(), plan);
+}
+
+fn the_terminal_report_of_a_fixed_run() {
+    // Times differ from run to run; a kept document does not.
+    let document: LagDocument = serde_json::from_str(include_str!("data/summary.json")).unwrap();
+    insta::assert_snapshot!(
+        "terminal",
+        replimeter_report::terminal::render(&replimeter_report::lag::report(&document, true))
+    );
+}
+
+fn a_lone_server_is_its_own_null_replica() {
+    let tool = Tool::new();
+    let args = [
+        "lag",
+        "--sandbox",
+        "async:0",
+        "--rounds",
+        "50",
+        "--every",
+        "2ms",
+        "--floor-rounds",
+        "0",
+        "--json",
+    ];
+    let document = tool.run(&args).with_code(0).json();
+    assert_eq!(
+        document["results"]["rows"][0]["replica"],
+        "primary (null replica)"
+    );
+    assert!(document["results"]["floors"].as_array().unwrap().is_empty());
+}
+
+/// At its start MariaDB removes the temporary tables that it finds in its folder.
+fn temporary_tables_of_other_servers_stay() {
+    let temporary = folder();
+    fs::set_permissions(temporary.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    let table = temporary.path().join("#sql-temptable-1-2-3.MAD");
+    fs::write(&table, "rows").unwrap();
+    let run = Tool::new()
+        .command(&["lag", "--sandbox", "mariadb/none", "--rounds", "20"])
+        .env("TMPDIR", temporary.path())
+        .output();
+    let _ = Ended::of(run.unwrap()).with_code(0);
+    assert_eq!(fs::read_to_string(&table).unwrap(), "rows");
+}
+
+fn the_published_size_sweep_shortened() {
+    let tool = Tool::new();
+    let plan =
+        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../plans/size-sweep.toml"))
+            .unwrap();
+    let short = plan
+        .replace("sweeps = 20", "sweeps = 2")
+        .replace("200ms", "20ms");
+    fs::write(tool.folder().join("short.toml"), short).unwrap();
+    let text = tool
+        .run(&["run", "short.toml", "--raw"])
+        .with_code(0)
+        .stdout;
+    let raw = text
+        .lines()
+        .skip_while(|line| !line.trim_start().starts_with("step  row id"))
+        .skip(1)
+        .take_while(|line| !line.is_empty());
+    assert_eq!(raw.count(), 22, "one raw line for each step of both sweeps");
+    let document = json(&tool.only_run().join("summary.json"));
+    let loops = document["results"]["size_sweep"][0]["loops"]
+        .as_array()
+        .unwrap();
+    assert_eq!(loops.len(), 22);
+    let sizes: Vec<u64> = loops
+        .iter()
+        .take(11)
+        .map(|row| row["size_bytes"].as_u64().unwrap())
+        .collect();
+    assert_eq!(
+        sizes,
+        [
+            1000, 1000, 2000, 3000, 4000, 5000, 6000, 7000, 8000, 9000, 10_000
+        ]
+    );
+    for row in loops {
+        let part = |key: &str| row[key].as_f64().unwrap();
+        assert!(
+            (part("total_us") - part("insert_us") - part("retrieval_us") - part("bare_us")).abs()
+                < 1e-6
+        );
+    }
+    // A row for all sizes together, and one for each.
+    assert_eq!(document["results"]["rows"].as_array().unwrap().len(), 11);
+    assert!(document["results"]["rows"][0]["size_bytes"].is_null());
+}
+
+fn a_filter_that_swallows_our_schema_ends_the_start() {
+    let tool = Tool::new();
+    let ended = tool
+        .run(&[
+            "lag",
+            "--server-option",
+            "replicate_ignore_db=replimeter",
+            "--sandbox",
+            "mariadb/async:1",
+        ])
+        .with_code(3);
+    let _ = ended
+        .saying("replica1 does not replicate")
+        .saying("ignores the schema");
+    assert!(tool.runs().is_empty());
+}
+
+fn a_full_disk_keeps_what_fits_and_says_so() {
+    // A small file system of our own: as root directly, else in a user namespace.
+    let tool = Tool::new();
+    let small = tool.folder().join("small");
+    fs::create_dir(&small).unwrap();
+    let script = format!(
+        "mount -t tmpfs -o size=256k tmpfs {small} && exec {binary} lag --sandbox async:1 --pace visible --rounds 200000 --run-dir {small}/run",
+        small = small.display(),
+        binary = binary().display()
+    );
+    let mut command = std::process::Command::new("unshare");
+    if !rustix::process::geteuid().is_root() {
+        command.args(["--map-current-user", "--keep-caps"]);
+    }
+    let output = command
+        .args(["--mount", "sh", "-c", &script])
+        .env("REPLIMETER_HOME", tool.home())
+        .output()
+        .unwrap();
+    let ended = replimeter_suites::Ended::of(output)
+        .with_code(3)
+        .saying("No space left")
+        .saying("--run-dir");
+    assert!(
+        ended.words().contains("The run ended with an error"),
+        "{ended:#?}"
+    );
+}
+
+fn damaged_run_directories_are_explained() {
+    let tool = Tool::new();
+    let run = tool.folder().join("run");
+    fs::create_dir(&run).unwrap();
+    let report = || tool.run(&["report", "run"]).with_code(3);
+    let _ = report().saying("summary.json");
+    fs::write(run.join("summary.json"), "{").unwrap();
+    let _ = report().saying("summary.json");
+    fs::write(
+        run.join("summary.json"),
+        r#"{"schema":"replimeter.lag/99"}"#,
+    )
+    .unwrap();
+    let _ = report().saying("replimeter.lag/99");
+    fs::write(run.join("summary.json"), include_str!("data/summary.json")).unwrap();
+    let _ = report().saying("manifest.json");
+    fs::write(
+        run.join("manifest.json"),
+        include_str!("data/manifest.json"),
+    )
+    .unwrap();
+    let _ = report().saying("plan.toml");
+    fs::write(run.join("plan.toml"), "").unwrap();
+    let _ = report().saying("samples.parquet");
+    fs::write(run.join("samples.parquet"), b"PAR1").unwrap();
+    let _ = report().saying("samples.parquet");
+    assert!(!run.join("report.html").exists());
+}

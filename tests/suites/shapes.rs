@@ -1,0 +1,524 @@
+//! Every shape of sandbox: found, started, measured, checked and gone again.
+
+use std::collections::BTreeSet;
+
+use replimeter_report::samples;
+use replimeter_suites::{Ended, Tool, binary, folder, harness::Test, home, test};
+use serde_json::Value;
+
+pub(crate) const TESTS: &[Test] = &[
+    test!(mariadb_side_by_side),
+    test!(mysql_side_by_side),
+    test!(a_group_of_which_every_member_takes_writes),
+    test!(galera_binary_logs_carry_the_same_gtids_whoever_writes),
+    test!(a_shape_that_fails_keeps_what_the_others_gave),
+    test!(what_cannot_be_had_is_said_before_anything_is_started),
+    test!(a_server_without_the_ability_is_told_what_to_install),
+    test!(replicas_on_another_server_than_the_primary),
+];
+
+/// A short run over these shapes.
+fn lag(tool: &Tool, shapes: &[&str], more: &[&str]) -> Ended {
+    let mut args = vec![
+        "lag",
+        "--rounds",
+        "60",
+        "--every",
+        "4ms",
+        "--floor-rounds",
+        "10",
+        "--json",
+    ];
+    for shape in shapes {
+        args.extend(["--sandbox", shape]);
+    }
+    args.extend(more);
+    tool.run(&args)
+}
+
+/// The document's rows as `shape replica`.
+fn rows(document: &Value) -> Vec<String> {
+    let rows = document["results"]["rows"].as_array().unwrap().iter();
+    rows.map(|row| {
+        format!(
+            "{} {}",
+            row["shape"].as_str().unwrap(),
+            row["replica"].as_str().unwrap()
+        )
+    })
+    .collect()
+}
+
+fn assert_whole(document: &Value) {
+    for row in document["results"]["rows"].as_array().unwrap() {
+        assert_eq!(
+            (row["rounds"].as_u64(), row["missing"].as_u64()),
+            (Some(60), Some(0)),
+            "{row:#}"
+        );
+        assert!(
+            row["from_send"]["min_us"].as_f64().unwrap() > 0.0,
+            "nothing is seen before it is sent: {row:#}"
+        );
+    }
+}
+
+fn mariadb_side_by_side() {
+    let tool = Tool::new();
+    let shapes = [
+        "mariadb/none",
+        "mariadb/async:1",
+        "mariadb/semi-sync:2",
+        "mariadb/chain:2",
+        "galera:3",
+    ];
+    let document = lag(
+        &tool,
+        &shapes,
+        &[
+            "--wait-point",
+            "after-sync",
+            "--server-option",
+            "replica1:slave_parallel_threads=3",
+        ],
+    )
+    .with_code(0)
+    .json();
+    assert_eq!(
+        document["target"]["modes"],
+        serde_json::json!(["none", "async", "semi-sync", "chain", "galera"])
+    );
+    let expected = [
+        "mariadb/none primary (null replica)",
+        "mariadb/async:1 replica1",
+        "mariadb/semi-sync:2 replica1",
+        "mariadb/semi-sync:2 replica2",
+        "mariadb/chain:2 replica1",
+        "mariadb/chain:2 replica2",
+        "galera:3 node2",
+        "galera:3 node3",
+    ];
+    assert_eq!(rows(&document), expected);
+    assert_whole(&document);
+    assert_eq!(
+        document["results"]["floors"].as_array().unwrap().len(),
+        shapes.len(),
+        "a floor for each shape"
+    );
+
+    // Options reach the servers they are for; the wait point only those that have one.
+    let run = tool.only_run();
+    let manifest: Value =
+        serde_json::from_str(&std::fs::read_to_string(run.join("manifest.json")).unwrap()).unwrap();
+    let variable = |shape: &str, name: &str, variable: &str| {
+        let servers = manifest["servers"].as_array().unwrap().iter();
+        let server = servers
+            .clone()
+            .find(|server| server["shape"] == shape && server["name"] == name)
+            .unwrap();
+        server["variables"][variable].as_str().unwrap().to_owned()
+    };
+    assert_eq!(
+        variable(
+            "mariadb/semi-sync:2",
+            "primary",
+            "rpl_semi_sync_master_wait_point"
+        ),
+        "AFTER_SYNC"
+    );
+    assert_eq!(
+        variable(
+            "mariadb/async:1",
+            "primary",
+            "rpl_semi_sync_master_wait_point"
+        ),
+        "AFTER_COMMIT"
+    );
+    assert_eq!(
+        variable("mariadb/chain:2", "replica1", "slave_parallel_threads"),
+        "3"
+    );
+    assert_eq!(
+        variable("mariadb/chain:2", "replica2", "slave_parallel_threads"),
+        "0"
+    );
+    assert_eq!(variable("galera:3", "node2", "slave_parallel_threads"), "0");
+
+    // Every sample says which shape it is of.
+    let mut seen = BTreeSet::new();
+    let read = samples::read(&run.join("samples.parquet"), |shape, _, _| {
+        seen.insert(shape.to_owned());
+    });
+    read.unwrap();
+    assert_eq!(seen.len(), shapes.len(), "{seen:?}");
+
+    // The plan spells everything out and is the same plan again.
+    let plan = std::fs::read_to_string(run.join("plan.toml")).unwrap();
+    let again = tool
+        .run(&["run", "--dry-run", run.join("plan.toml").to_str().unwrap()])
+        .with_code(0);
+    assert_eq!(again.planned(), plan);
+
+    // Side by side for people too, in the terminal and on the page.
+    let text = tool
+        .run(&["report", run.to_str().unwrap()])
+        .with_code(0)
+        .stdout;
+    assert!(text.contains("Side by side"), "{text}");
+    let table: Vec<&str> = text
+        .lines()
+        .skip_while(|line| !line.starts_with("Side by side"))
+        .skip(2)
+        .take(expected.len())
+        .collect();
+    for (line, row) in table.iter().zip(expected) {
+        assert!(
+            line.trim_start()
+                .starts_with(row.split(' ').next().unwrap()),
+            "{line} is not {row}"
+        );
+    }
+    let page = std::fs::read_to_string(run.join("report.html")).unwrap();
+    assert!(
+        page.contains("id=\"side-by-side\"") && page.contains("<th scope=\"row\">galera:3</th>")
+    );
+    assert_eq!(tool.servers(), Vec::<i32>::new(), "nothing runs on");
+}
+
+fn mysql_side_by_side() {
+    let tool = Tool::new();
+    let document = lag(
+        &tool,
+        &["mysql/semi-sync:2", "mysql/chain:2", "group:3"],
+        &["--wait-for-replicas", "2"],
+    )
+    .with_code(0)
+    .json();
+    assert_eq!(
+        document["target"]["modes"],
+        serde_json::json!(["semi-sync", "chain", "group"])
+    );
+    assert_whole(&document);
+    let manifest: Value = serde_json::from_str(
+        &std::fs::read_to_string(tool.only_run().join("manifest.json")).unwrap(),
+    )
+    .unwrap();
+    let primary = &manifest["servers"][0]["variables"];
+    let waits = [
+        "rpl_semi_sync_source_wait_for_replica_count",
+        "rpl_semi_sync_master_wait_for_slave_count",
+    ];
+    assert!(
+        waits.iter().any(|name| primary[*name] == "2"),
+        "the primary waits for two"
+    );
+    assert_eq!(manifest["sandboxes"].as_array().unwrap().len(), 3);
+}
+
+fn a_group_of_which_every_member_takes_writes() {
+    let sandbox = replimeter_suites::start_spec(replimeter_model::sandbox::SandboxSpec {
+        multi_primary: true,
+        ..replimeter_model::sandbox::SandboxSpec::of("group:2".parse().unwrap())
+    })
+    .unwrap();
+    let second = &sandbox.nodes()[1];
+    assert_eq!(
+        replimeter_suites::value(second, "SELECT @@global.super_read_only").as_deref(),
+        Some("0")
+    );
+    replimeter_suites::sql(second, "CREATE DATABASE written_on_node2");
+    replimeter_suites::until(
+        "the first member has it",
+        std::time::Duration::from_secs(20),
+        || {
+            replimeter_suites::value(
+                &sandbox.nodes()[0],
+                "SHOW DATABASES LIKE 'written_on_node2'",
+            )
+            .is_some()
+        },
+    );
+}
+
+fn galera_binary_logs_carry_the_same_gtids_whoever_writes() {
+    let sandbox = replimeter_suites::start("galera:2", &[]);
+    let [one, two] = sandbox.nodes() else {
+        panic!("two nodes")
+    };
+    replimeter_suites::sql(one, "CREATE TABLE mysql.written (id INT PRIMARY KEY)");
+    for round in 0..20 {
+        let (node, other) = if round % 2 == 0 {
+            (one, two)
+        } else {
+            (two, one)
+        };
+        replimeter_suites::sql(node, &format!("INSERT INTO mysql.written VALUES ({round})"));
+        replimeter_suites::until(
+            "the other node has it",
+            std::time::Duration::from_secs(20),
+            || {
+                replimeter_suites::value(
+                    other,
+                    &format!("SELECT id FROM mysql.written WHERE id = {round}"),
+                )
+                .is_some()
+            },
+        );
+    }
+    let position = |node| replimeter_suites::value(node, "SELECT @@global.gtid_binlog_pos");
+    assert!(position(one).is_some_and(|position| !position.is_empty()));
+    replimeter_suites::until(
+        "both logs agree",
+        std::time::Duration::from_secs(10),
+        || position(one) == position(two),
+    );
+}
+
+fn a_shape_that_fails_keeps_what_the_others_gave() {
+    let tool = Tool::new();
+    // A node of the second shape dies while it starts; the option is for it alone.
+    let args = [
+        "lag",
+        "--sandbox",
+        "async:1",
+        "--sandbox",
+        "galera:3",
+        "--rounds",
+        "30",
+        "--floor-rounds",
+        "0",
+        "--server-option",
+        "node2:no_such_option=1",
+        "--json",
+    ];
+    let ended = tool
+        .run(&args)
+        .with_code(3)
+        .saying("node2 ended while starting")
+        .saying("unknown variable 'no_such_option=1'");
+    let document = ended.json();
+    assert_eq!(rows(&document), ["async:1 replica1"]);
+    assert_eq!(document["status"], "failed");
+    assert!(tool.only_run().join("report.html").exists());
+    assert_eq!(
+        tool.servers(),
+        Vec::<i32>::new(),
+        "the nodes that had started are gone"
+    );
+}
+
+fn what_cannot_be_had_is_said_before_anything_is_started() {
+    for (args, code, want) in [
+        (
+            vec!["--sandbox", "mysql/galera:3"],
+            2,
+            "MySQL has no galera mode",
+        ),
+        (vec!["--sandbox", "group:10"], 2, "from 1 to 9"),
+        (
+            vec!["--sandbox", "async:1", "--wait-point", "after-sync"],
+            2,
+            "belongs to semi-sync:N",
+        ),
+        (
+            vec!["--sandbox", "async:1", "--sandbox", "async:1"],
+            2,
+            "given twice",
+        ),
+        (
+            vec!["--sandbox", "none", "--link-delay", "1ms"],
+            2,
+            "a link needs a shape that replicates",
+        ),
+        (
+            vec![
+                "--sandbox",
+                "async:1",
+                "--link-delay",
+                "1ms",
+                "--link-jitter",
+                "2ms",
+            ],
+            2,
+            "jitter",
+        ),
+        (
+            vec![
+                "--sandbox",
+                "async:1",
+                "--server-option",
+                "replica2:sync_binlog=1",
+            ],
+            2,
+            "there are primary, replica1",
+        ),
+        (
+            vec![
+                "--sandbox",
+                "galera:3",
+                "--server-option",
+                "wsrep_cluster_address=gcomm://x",
+            ],
+            2,
+            "the sandbox sets",
+        ),
+        (
+            vec![
+                "--sandbox",
+                "mariadb/semi-sync:2",
+                "--wait-for-replicas",
+                "2",
+            ],
+            2,
+            "MariaDB waits for the first replica only",
+        ),
+        (
+            vec!["--sandbox", "async:1", "--replica-server", "5.5"],
+            3,
+            "neither a folder nor a version of MariaDB",
+        ),
+        (
+            vec![
+                "--sandbox",
+                "async:1",
+                "--node",
+                "mysql://a/",
+                "--node",
+                "mysql://b/",
+            ],
+            2,
+            "not both",
+        ),
+        (vec!["--sandbox", "nobody"], 3, "there is no such sandbox"),
+    ] {
+        let tool = Tool::new();
+        let ended = tool.run(&[vec!["lag"], args.clone()].concat());
+        assert_eq!(ended.code, Some(code), "{args:?}: {ended:#?}");
+        assert!(ended.stderr.contains(want), "{args:?}: {ended:#?}");
+        assert!(tool.runs().is_empty(), "{args:?}");
+    }
+}
+
+fn a_server_without_the_ability_is_told_what_to_install() {
+    // The same MariaDB without Galera's library, and MySQL without its plugins.
+    let folder = folder();
+    std::fs::set_permissions(
+        folder.path(),
+        std::os::unix::fs::PermissionsExt::from_mode(0o755),
+    )
+    .unwrap();
+    for (engine, shape, remove, want) in [
+        (
+            "mariadb",
+            "galera:2",
+            vec![
+                "usr/lib/galera/libgalera_smm.so",
+                "usr/lib/libgalera_smm.so",
+            ],
+            "galera-4",
+        ),
+        (
+            "mysql",
+            "mysql/semi-sync:1",
+            vec![
+                "usr/lib/mysql/plugin/semisync_source.so",
+                "usr/lib/mysql/plugin/semisync_replica.so",
+            ],
+            "semisync_source.so",
+        ),
+        (
+            "mysql",
+            "group:1",
+            vec!["usr/lib/mysql/plugin/group_replication.so"],
+            "group_replication.so",
+        ),
+    ] {
+        let root = folder.path().join(shape.replace(['/', ':'], "-"));
+        let whole = std::fs::read_dir(home().join("servers"))
+            .unwrap()
+            .map(|entry| entry.unwrap().path());
+        let whole = whole
+            .into_iter()
+            .find(|path| {
+                path.file_name()
+                    .unwrap()
+                    .to_str()
+                    .unwrap()
+                    .starts_with(engine)
+            })
+            .unwrap();
+        // Links suffice: nothing is written to them.
+        let status = std::process::Command::new("cp")
+            .arg("-al")
+            .arg(&whole)
+            .arg(&root)
+            .status()
+            .unwrap();
+        assert!(
+            status.success() || {
+                // Another file system.
+                std::process::Command::new("cp")
+                    .arg("-a")
+                    .arg(&whole)
+                    .arg(&root)
+                    .status()
+                    .unwrap()
+                    .success()
+            }
+        );
+        for name in remove {
+            std::fs::remove_file(root.join(name)).unwrap();
+        }
+        let tool = Tool::new();
+        let args = [
+            "lag",
+            "--sandbox",
+            shape,
+            "--servers",
+            root.to_str().unwrap(),
+        ];
+        let _ = tool
+            .run(&args)
+            .with_code(3)
+            .saying(" has no ")
+            .saying(want)
+            .saying("make servers");
+        assert!(tool.runs().is_empty());
+    }
+    assert!(binary().exists());
+}
+
+fn replicas_on_another_server_than_the_primary() {
+    let tool = Tool::new();
+    let servers = std::fs::read_dir(home().join("servers"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let mariadb = servers
+        .into_iter()
+        .find(|path| {
+            path.file_name()
+                .unwrap()
+                .to_str()
+                .unwrap()
+                .starts_with("mariadb")
+        })
+        .unwrap();
+    let args = ["--replica-server", mariadb.to_str().unwrap()];
+    let document = lag(&tool, &["mariadb/async:1"], &args).with_code(0).json();
+    assert_whole(&document);
+    let manifest: Value = serde_json::from_str(
+        &std::fs::read_to_string(tool.only_run().join("manifest.json")).unwrap(),
+    )
+    .unwrap();
+    assert!(
+        manifest["sandboxes"][0]["replica_binaries"]
+            .as_str()
+            .unwrap()
+            .contains("mariadbd")
+    );
+    // Another family cannot follow by GTID.
+    let tool = Tool::new();
+    let _ = lag(&tool, &["mysql/async:1"], &args)
+        .with_code(3)
+        .saying("MariaDB cannot replicate from MySQL");
+}

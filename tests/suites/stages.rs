@@ -1,0 +1,410 @@
+//! What real replicas tell of the way of a transaction.
+
+use std::time::{Duration, Instant};
+
+use replimeter_measure::{
+    clock::Clock,
+    lag::stages::{Joiner, ServerClock, Transaction, chain},
+};
+use replimeter_model::{
+    engine::Engine,
+    stages::{Mark, Stages},
+    time::Nanos,
+};
+use replimeter_server::{
+    Node, ServerError, Session,
+    facts::Facts,
+    flavour::stages::{Answer, Last, Positions, Remembered, StageSource},
+};
+use replimeter_stats::waterfall::Waterfall;
+use replimeter_suites::{harness::Test, session, sql, start, test, until, value};
+
+pub(crate) const TESTS: &[Test] = &[
+    test!(mysql_remembers_the_last_transaction_of_each_thread),
+    test!(mariadb_tells_positions),
+    test!(a_group_has_what_its_channel_remembers),
+    test!(a_galera_node_tells_nothing_and_says_so),
+    test!(the_stages_of_real_transactions_sum_to_the_whole).alone(),
+];
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// A session with the question prepared on it.
+fn source(node: &Node) -> Result<(Session, StageSource), ServerError> {
+    let mut session = session(node);
+    let facts = Facts::read(&mut session)?;
+    StageSource::prepare(&facts, &mut session).map(|source| (session, source))
+}
+
+fn remembered(node: &Node) -> Remembered {
+    let (mut session, source) = source(node).unwrap();
+    match source.ask(&mut session).unwrap() {
+        Answer::Remembered(remembered) => remembered,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn positions(node: &Node) -> Positions {
+    let (mut session, source) = source(node).unwrap();
+    match source.ask(&mut session).unwrap() {
+        Answer::Positions(positions) => positions,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// What a question costs beside a point select, for people to read.
+fn costs(node: &Node) {
+    let (mut session, source) = source(node).unwrap();
+    let p50 = |times: &mut Vec<Duration>| {
+        times.sort_unstable();
+        times[times.len() / 2]
+    };
+    let time = |ask: &mut dyn FnMut()| {
+        let began = Instant::now();
+        ask();
+        began.elapsed()
+    };
+    let mut asked: Vec<Duration> = (0..500)
+        .map(|_| time(&mut || drop(source.ask(&mut session).unwrap())))
+        .collect();
+    let mut selected: Vec<Duration> = (0..500)
+        .map(|_| time(&mut || session.run("test", "SELECT 1").unwrap()))
+        .collect();
+    println!(
+        "{}: a question takes {:?} (p50), SELECT 1 {:?}",
+        node.endpoint.address(),
+        p50(&mut asked),
+        p50(&mut selected)
+    );
+}
+
+fn table(primary: &Node) {
+    sql(primary, "CREATE DATABASE IF NOT EXISTS replimeter");
+    sql(
+        primary,
+        "CREATE TABLE replimeter.stages (id INT PRIMARY KEY)",
+    );
+}
+
+/// In order: committed at the source, and in the replica's hands after that, by
+/// clocks of one machine.
+fn in_order(last: &Last) {
+    let all = [
+        last.original_commit_us,
+        last.immediate_commit_us,
+        last.began_us,
+        last.ended_us,
+    ]
+    .map(|stamp| stamp.unwrap());
+    assert!(all.is_sorted(), "{last:?}");
+}
+
+fn mysql_remembers_the_last_transaction_of_each_thread() {
+    let sandbox = start("mysql/async:1", &[]);
+    let (primary, replica) = (&sandbox.nodes()[0], &sandbox.nodes()[1]);
+    table(primary);
+    sql(primary, "INSERT INTO replimeter.stages VALUES (1)");
+    let set = value(primary, "SELECT @@global.gtid_executed").unwrap();
+    let last = format!(
+        "{}:{}",
+        set.split(':').next().unwrap(),
+        set.rsplit('-').next().unwrap()
+    );
+    let of = |all: &[Last]| all.iter().find(|one| one.gtid == last).cloned();
+    // Each thread notes its own end after the next one may have begun, so the
+    // order is that of the beginnings, and the last to note is not the last to work.
+    until("every thread has noted the last transaction", LIMIT, || {
+        let all = remembered(replica);
+        [all.queued, all.scheduled, all.applied]
+            .iter()
+            .all(|noted| of(noted).is_some())
+    });
+    let all = remembered(replica);
+    let (queued, scheduled, applied) = (
+        of(&all.queued).unwrap(),
+        of(&all.scheduled).unwrap(),
+        of(&all.applied).unwrap(),
+    );
+    in_order(&queued);
+    in_order(&applied);
+    assert_eq!(queued.original_commit_us, applied.original_commit_us);
+    // The coordinator may note its beginning some microseconds before the receiver notes its own; who applies comes after both.
+    for earlier in [&queued, &scheduled] {
+        assert!(
+            earlier.began_us <= applied.began_us,
+            "{queued:?} {scheduled:?} {applied:?}"
+        );
+    }
+    let now: f64 = value(replica, "SELECT UNIX_TIMESTAMP(SYSDATE(6))")
+        .unwrap()
+        .parse()
+        .unwrap();
+    let age = now * 1e6 - applied.ended_us.unwrap() as f64;
+    assert!((0.0..6e7).contains(&age), "applied {age} µs ago");
+    costs(replica);
+    // A primary has received nothing.
+    assert_eq!(remembered(primary), Remembered::default());
+    // One thread that applies has no coordinator.
+    for statement in [
+        "STOP REPLICA",
+        "SET GLOBAL replica_parallel_workers = 0",
+        "START REPLICA",
+    ] {
+        sql(replica, statement);
+    }
+    sql(primary, "INSERT INTO replimeter.stages VALUES (2)");
+    until("it is applied by one thread", LIMIT, || {
+        !remembered(replica).applied.is_empty()
+    });
+}
+
+fn mariadb_tells_positions() {
+    let sandbox = start("mariadb/async:1", &[]);
+    let (primary, replica) = (&sandbox.nodes()[0], &sandbox.nodes()[1]);
+    table(primary);
+    sql(primary, "INSERT INTO replimeter.stages VALUES (1)");
+    let last = value(primary, "SELECT @@global.gtid_binlog_pos").unwrap();
+    until("the last transaction is applied", LIMIT, || {
+        positions(replica)
+            .applied
+            .iter()
+            .any(|position| position.to_string() == last)
+    });
+    assert!(
+        positions(replica)
+            .received
+            .iter()
+            .any(|position| position.to_string() == last),
+        "{:?}",
+        positions(replica)
+    );
+    // What is received and not applied can be told apart.
+    sql(replica, "STOP SLAVE SQL_THREAD");
+    sql(primary, "INSERT INTO replimeter.stages VALUES (2)");
+    let last = value(primary, "SELECT @@global.gtid_binlog_pos").unwrap();
+    let held = |all: &[_]| {
+        all.iter()
+            .any(|position: &replimeter_server::flavour::gtid::DomainGtid| {
+                position.to_string() == last
+            })
+    };
+    until("the next one is received", LIMIT, || {
+        held(&positions(replica).received)
+    });
+    assert!(!held(&positions(replica).applied));
+    costs(replica);
+    assert_eq!(positions(primary), Positions::default());
+}
+
+fn a_group_has_what_its_channel_remembers() {
+    let sandbox = start("mysql/group:2", &[]);
+    let (writer, reader) = (&sandbox.nodes()[0], &sandbox.nodes()[1]);
+    table(writer);
+    sql(writer, "INSERT INTO replimeter.stages VALUES (1)");
+    until("the row is there", LIMIT, || {
+        value(
+            reader,
+            "SELECT 1 FROM information_schema.tables WHERE table_name = 'stages'",
+        )
+        .is_some()
+    });
+    until("something is applied", LIMIT, || {
+        let all = remembered(reader);
+        let of_group = |last: &&Last| last.channel == "group_replication_applier";
+        println!("{:?}", all.queued.iter().find(of_group));
+        all.applied.iter().any(|last| of_group(&last))
+            && all.queued.iter().any(|last| of_group(&last))
+    });
+    let all = remembered(reader);
+    let applied = all.applied.iter().max_by_key(|last| last.ended_us).unwrap();
+    assert!(
+        applied.original_commit_us.is_some() && applied.began_us <= applied.ended_us,
+        "{applied:?}"
+    );
+    println!("{all:?}");
+    costs(reader);
+}
+
+fn a_galera_node_tells_nothing_and_says_so() {
+    let sandbox = start("mariadb/galera:2", &[]);
+    let error = source(&sandbox.nodes()[1]).map(drop).unwrap_err();
+    assert!(
+        error.to_string().contains("a Galera node stamps none"),
+        "{error}"
+    );
+}
+
+/// The server's clock against ours, by the fastest of some answers.
+fn clock_of(node: &Node, clock: &Clock, number: u8) -> ServerClock {
+    let mut session = session(node);
+    session
+        .run("test", "SET SESSION time_zone = '+00:00'")
+        .unwrap();
+    let one = |session: &mut Session| {
+        let began = clock.now();
+        let text = session
+            .value("test", "SELECT UNIX_TIMESTAMP(SYSDATE(6))")
+            .unwrap()
+            .unwrap();
+        let ended = clock.now();
+        let (seconds, micros) = text.split_once('.').unwrap();
+        let unix = Nanos(
+            seconds.parse::<i64>().unwrap() * 1_000_000_000
+                + micros.parse::<i64>().unwrap() * 1_000,
+        );
+        ServerClock {
+            number,
+            offset: unix - began.midpoint(ended),
+            bound: Nanos((ended - began).0 / 2 + 1_000),
+        }
+    };
+    (0..50)
+        .map(|_| one(&mut session))
+        .min_by_key(|clock| clock.bound)
+        .unwrap()
+}
+
+/// Writes rows one by one, looks for each on the replica, and asks in between.
+fn waterfall(engine: Engine, primary: &Node, replica: &Node, rounds: u64) -> Stages {
+    let clock = Clock::start();
+    // Both servers read this machine's clock; the offsets are measured one by one all the same.
+    let mut joiner = Joiner::new(clock_of(primary, &clock, 1), clock_of(replica, &clock, 1));
+    let mut waterfall = Waterfall::new(&chain(engine, "replica1", false));
+    let (mut writer, mut reader) = (session(primary), session(replica));
+    let (mut asking, source) = source(replica).unwrap();
+    let own = match engine {
+        Engine::MySql => {
+            "SELECT CONCAT(@@server_uuid, ':', REGEXP_SUBSTR(@@global.gtid_executed, '[0-9]+$'))"
+        }
+        Engine::MariaDb => "SELECT @@last_gtid",
+    };
+    let mut ask = |joiner: &mut Joiner| {
+        let began = clock.now();
+        let answer = source.ask(&mut asking).unwrap();
+        joiner.answer(began, clock.now(), &answer);
+    };
+    for seq in 1..=rounds {
+        ask(&mut joiner);
+        let send = clock.now();
+        writer
+            .run(
+                "test",
+                &format!("INSERT INTO replimeter.stages VALUES (1000 + {seq})"),
+            )
+            .unwrap();
+        let ack = clock.now();
+        let mut visible_after = None;
+        let visible_until = loop {
+            let began = clock.now();
+            let seen = reader
+                .value(
+                    "test",
+                    &format!("SELECT 1 FROM replimeter.stages WHERE id = 1000 + {seq}"),
+                )
+                .unwrap();
+            let ended = clock.now();
+            if seen.is_some() {
+                break ended;
+            }
+            visible_after = Some(began);
+            ask(&mut joiner);
+        };
+        let gtid = writer.value("test", own).unwrap().unwrap();
+        joiner.transaction(Transaction {
+            seq,
+            gtid,
+            send,
+            ack,
+            in_binlog: None,
+            visible_after,
+            visible_until,
+        });
+        ask(&mut joiner);
+    }
+    joiner
+        .take()
+        .iter()
+        .for_each(|(_, points)| waterfall.record(points));
+    joiner
+        .finish()
+        .iter()
+        .for_each(|(_, points)| waterfall.record(points));
+    let stages = waterfall.stages().unwrap();
+    println!(
+        "{} of {}, {} overwritten",
+        stages.covered, stages.transactions, stages.overwritten
+    );
+    for stage in stages.stages.iter().chain(&stages.beside) {
+        println!(
+            "{:>22} {:8.1} ± {:6.1} µs, {} inverted, worst {:?}",
+            stage.name,
+            stage.duration.mean_us.unwrap(),
+            stage.error_mean_us,
+            stage.inversions,
+            stage.worst_inversion_us
+        );
+    }
+    println!(
+        "end to end {:?}, residue {:?}, beyond {}",
+        stages.end_to_end.mean_us, stages.residue.mean_us, stages.residue_beyond
+    );
+    stages
+}
+
+fn the_stages_of_real_transactions_sum_to_the_whole() {
+    for (shape, engine) in [
+        ("mysql/async:1", Engine::MySql),
+        ("mariadb/async:1", Engine::MariaDb),
+    ] {
+        let sandbox = start(shape, &[]);
+        let (primary, replica) = (&sandbox.nodes()[0], &sandbox.nodes()[1]);
+        table(primary);
+        until("the table is there", LIMIT, || {
+            session(replica)
+                .value("test", "SELECT COUNT(*) FROM replimeter.stages")
+                .is_ok()
+        });
+        let stages = waterfall(engine, primary, replica, 300);
+        assert_eq!(stages.transactions, 300);
+        assert!(
+            stages.covered >= 270,
+            "{} covered, {} overwritten",
+            stages.covered,
+            stages.overwritten
+        );
+        assert_eq!(
+            stages
+                .near
+                .iter()
+                .map(|near| near.quantile.as_str())
+                .collect::<Vec<_>>(),
+            ["p50", "p90"]
+        );
+        // What comes first is first, but for the error bars. A worker may begin before the
+        // receiver has stamped the end, and a row is visible before the worker stamps its own.
+        let strict = stages
+            .stages
+            .iter()
+            .filter(|stage| !matches!(stage.to, Mark::ApplyBegan | Mark::Visible));
+        let inverted: u64 = strict.map(|stage| stage.inversions).sum();
+        assert!(inverted * 20 <= stages.covered, "{inverted} inverted");
+        assert!(
+            stages.residue_beyond * 20 <= stages.covered,
+            "{} residues beyond their error bars",
+            stages.residue_beyond
+        );
+        let sum: f64 = stages
+            .stages
+            .iter()
+            .map(|stage| stage.duration.mean_us.unwrap())
+            .sum();
+        let (whole, residue) = (
+            stages.end_to_end.mean_us.unwrap(),
+            stages.residue.mean_us.unwrap(),
+        );
+        assert!(
+            (whole - sum - residue).abs() < 1e-6 * whole,
+            "{whole} {sum} {residue}"
+        );
+    }
+}

@@ -1,0 +1,356 @@
+//! The pieces of the method `stamp` on real servers: what stamps a row, what must
+//! be refused, and both ways of joining.
+
+use std::{thread, time::Duration};
+
+use replimeter_measure::{
+    clock::Clock,
+    offset::ServerClock,
+    preflight::{self, Cluster},
+    stamp::{self, Federated, Joined, Stamps},
+};
+use replimeter_model::time::Nanos;
+use replimeter_sandbox::Sandbox;
+use replimeter_server::{Node, Session, source::Member};
+use replimeter_suites::{Tool, harness::Test, session, sql, start, test, until, value};
+
+pub(crate) const TESTS: &[Test] = &[
+    test!(a_replica_stamps_its_own_execution_and_the_joins_agree),
+    test!(shipped_rows_are_told_from_stamps),
+    test!(nodes_of_galera_stamp_their_own_executions),
+    test!(a_replica_in_between_must_log_statements),
+    test!(what_cannot_be_stamped_is_refused_with_the_reason),
+    test!(doctor_tells_a_clock_that_is_none_by_trying_it),
+];
+
+const LIMIT: Duration = Duration::from_secs(60);
+const ROWS: u64 = 20;
+
+fn cluster(nodes: &[Node]) -> Cluster {
+    preflight::check(&nodes.iter().map(Member::from).collect::<Vec<_>>()).unwrap()
+}
+
+/// The table as a measurement makes it.
+fn make_table(primary: &Node) {
+    sql(primary, "CREATE DATABASE replimeter");
+    sql(
+        primary,
+        "CREATE TABLE replimeter.lag_probe (id BIGINT UNSIGNED NOT NULL PRIMARY KEY, sequence INT UNSIGNED NOT NULL, \
+         sent_us BIGINT NOT NULL, payload LONGBLOB NOT NULL, stamp DATETIME(6), stamp_udf VARCHAR(26)) ENGINE=InnoDB",
+    );
+}
+
+fn insert(writer: &mut Session, stamps: &Stamps, ids: std::ops::RangeInclusive<u64>) {
+    for id in ids {
+        let mut statement = stamps.insert();
+        for value in [id, id, 0, 0] {
+            statement = statement.replacen('?', &value.to_string(), 1);
+        }
+        writer.run("test", &statement).unwrap();
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
+fn await_row(replica: &Node, id: u64) {
+    until("the row arrives", LIMIT, || {
+        let table = "SELECT 1 FROM information_schema.tables WHERE table_schema='replimeter' AND table_name='lag_probe'";
+        value(replica, table).is_some()
+            && value(
+                replica,
+                &format!("SELECT id FROM replimeter.lag_probe WHERE id={id}"),
+            )
+            .is_some()
+    });
+}
+
+/// Writes stamped rows and joins them, client-side.
+fn measured(sandbox: &Sandbox, cluster: &mut Cluster) -> (Stamps, Vec<Joined>) {
+    let stamps = Stamps::find(cluster).unwrap();
+    let nodes = sandbox.nodes();
+    make_table(&nodes[0]);
+    let mut writer = session(&nodes[0]);
+    stamp::prepare(&mut writer, &cluster.primary.facts).unwrap();
+    let clock = Clock::start();
+    let mut sessions: Vec<Session> = nodes.iter().map(session).collect();
+    let mut clocks: Vec<ServerClock> = sessions
+        .iter_mut()
+        .map(|session| ServerClock::measure(session, &clock).unwrap().unwrap())
+        .collect();
+    let begun = clock.now();
+    insert(&mut writer, &stamps, 1..=ROWS);
+    nodes[1..].iter().for_each(|node| await_row(node, ROWS));
+    let ended = clock.now();
+    for (server, session) in clocks.iter_mut().zip(&mut sessions) {
+        assert_eq!(server.again(session, &clock).unwrap(), None);
+    }
+    let rows: Vec<_> = sessions
+        .iter_mut()
+        .map(|session| stamp::read(session, 1..=ROWS).unwrap())
+        .collect();
+    assert!(
+        rows.iter().all(|rows| rows.len() as u64 == ROWS),
+        "{rows:?}"
+    );
+    let joined: Vec<Joined> = (1..nodes.len())
+        .map(|index| {
+            stamp::join(&rows[0], &rows[index], [&clocks[0], &clocks[index]], |_| {
+                begun
+            })
+        })
+        .collect();
+    for joined in &joined {
+        assert_eq!(
+            (joined.lags.len() as u64, joined.missing, joined.untold),
+            (ROWS, 0, 0),
+            "{joined:?}"
+        );
+        for lag in &joined.lags {
+            let sysdate = lag.sysdate.unwrap();
+            assert!(
+                sysdate.0 > -lag.bound.0 && sysdate < ended - begun,
+                "{lag:?}"
+            );
+            assert!(lag.bound > Nanos(1_000), "{lag:?}");
+        }
+    }
+    (stamps, joined)
+}
+
+fn a_replica_stamps_its_own_execution_and_the_joins_agree() {
+    for (shape, option) in [
+        ("mariadb/async:1", "plugin_load_add=ha_federatedx"),
+        ("mysql/async:1", "federated"),
+    ] {
+        let sandbox = start(shape, &[option]);
+        let mut cluster = cluster(sandbox.nodes());
+        let (stamps, joined) = measured(&sandbox, &mut cluster);
+        assert!(stamps.sysdate && !stamps.udf, "{stamps:?}");
+        assert!(
+            stamps.lacking[0].contains("no function NOW_USEC()"),
+            "{stamps:?}"
+        );
+        assert!(!joined[0].shipped());
+        joined[0].refuse_shipped(&cluster.primary.session).unwrap();
+
+        // The same stamps by a join inside the replica; nothing is left of it, there or elsewhere.
+        let (primary, replica) = (&sandbox.nodes()[0], &sandbox.nodes()[1]);
+        let executed = |node| {
+            value(
+                node,
+                if shape.starts_with("mysql") {
+                    "SELECT @@global.gtid_executed"
+                } else {
+                    "SELECT @@global.gtid_binlog_pos"
+                },
+            )
+        };
+        let before = executed(replica);
+        let mut federated = Federated::create(&cluster.replicas[0].server, primary).unwrap();
+        let ids = 1..=ROWS;
+        let by_replica = federated.join(ids.clone()).unwrap();
+        assert_eq!(
+            by_replica,
+            [primary, replica].map(|node| stamp::read(&mut session(node), ids.clone()).unwrap())
+        );
+        federated.remove().unwrap();
+        // Dropped without a word, too, and one that was left behind is replaced.
+        drop(Federated::create(&cluster.replicas[0].server, primary).unwrap());
+        assert_eq!(
+            value(
+                replica,
+                "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema='replimeter'"
+            )
+            .unwrap(),
+            "1"
+        );
+        assert_eq!(
+            executed(replica),
+            before,
+            "nothing of it is in the replica's binary log"
+        );
+        let mut wrong = primary.clone();
+        wrong.password = Some(replimeter_model::target::Secret::new("wrong-secret"));
+        let error = Federated::create(&cluster.replicas[0].server, &wrong)
+            .err()
+            .unwrap();
+        assert!(
+            error.to_string().contains("replica1 (")
+                && !format!("{error:?}").contains("wrong-secret"),
+            "{error:?}"
+        );
+        wrong.password = Some(replimeter_model::target::Secret::new("a@b"));
+        assert!(
+            Federated::create(&cluster.replicas[0].server, &wrong)
+                .err()
+                .unwrap()
+                .to_string()
+                .contains("a character")
+        );
+    }
+}
+
+fn shipped_rows_are_told_from_stamps() {
+    let sandbox = start("mariadb/async:1", &["replica1:binlog_format=STATEMENT"]);
+    let (primary, replica) = (&sandbox.nodes()[0], &sandbox.nodes()[1]);
+    let mut cluster = cluster(sandbox.nodes());
+    let stamps = Stamps::find(&mut cluster).unwrap();
+    make_table(primary);
+    // A session that was not prepared.
+    insert(&mut session(primary), &stamps, 1..=ROWS);
+    await_row(replica, ROWS);
+    let clock = Clock::start();
+    let server = ServerClock::measure(&mut session(primary), &clock)
+        .unwrap()
+        .unwrap();
+    let rows = [primary, replica].map(|node| stamp::read(&mut session(node), 1..=ROWS).unwrap());
+    let joined = stamp::join(&rows[0], &rows[1], [&server, &server], |_| clock.now());
+    let error = joined.refuse_shipped(&session(replica)).unwrap_err();
+    assert!(
+        error.to_string().contains("replica1 (") && error.to_string().contains("shipped"),
+        "{error}"
+    );
+    // No FEDERATED engine here.
+    let error = Federated::create(&cluster.replicas[0].server, primary)
+        .err()
+        .unwrap();
+    assert!(
+        error.to_string().contains("FEDERATED is not turned on")
+            && error.hint.contains("ha_federatedx"),
+        "{error:?}"
+    );
+}
+
+fn nodes_of_galera_stamp_their_own_executions() {
+    let sandbox = start("galera:3", &["plugin_load_add=ha_federatedx"]);
+    let mut cluster = cluster(sandbox.nodes());
+    let (_, joined) = measured(&sandbox, &mut cluster);
+    assert!(joined.iter().all(|joined| !joined.shipped()), "{joined:?}");
+    let [one, two] = [0, 1].map(|index| &cluster.replicas[index].server);
+    let federated = Federated::create(one, &sandbox.nodes()[0]).unwrap();
+    let there = "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema='replimeter' AND table_name='lag_probe_primary'";
+    assert_eq!(value(&one.node, there).as_deref(), Some("1"));
+    assert_eq!(value(&two.node, there).as_deref(), Some("0"));
+    federated.remove().unwrap();
+    assert_eq!(value(&one.node, there).as_deref(), Some("0"));
+}
+
+fn a_replica_in_between_must_log_statements() {
+    let sandbox = start("mariadb/chain:2", &[]);
+    let error = Stamps::find(&mut cluster(sandbox.nodes())).unwrap_err();
+    assert!(
+        error.to_string().contains("replica1 (")
+            && error.to_string().contains("rows with its own stamps"),
+        "{error}"
+    );
+    drop(sandbox);
+    // A replica of MySQL's that logs statements cannot apply rows, not even the sandbox's first one.
+    for (engine, option) in [
+        ("mariadb", "replicas:binlog_format=STATEMENT"),
+        ("mysql", "binlog_format=STATEMENT"),
+    ] {
+        let sandbox = start(&format!("{engine}/chain:2"), &[option]);
+        let mut cluster = cluster(sandbox.nodes());
+        let (_, joined) = measured(&sandbox, &mut cluster);
+        assert!(
+            joined.iter().all(|joined| !joined.shipped()),
+            "{engine}: {joined:?}"
+        );
+        // The second one's executions come after the first one's.
+        let later = joined[0]
+            .lags
+            .iter()
+            .zip(&joined[1].lags)
+            .filter(|(one, two)| two.sysdate > one.sysdate)
+            .count();
+        assert!(later as u64 > ROWS / 2, "{engine}: {later} of {ROWS}");
+    }
+}
+
+fn what_cannot_be_stamped_is_refused_with_the_reason() {
+    let sandbox = start("mysql/group:2", &[]);
+    let error = Stamps::find(&mut cluster(sandbox.nodes())).unwrap_err();
+    assert!(
+        error.to_string().contains("3098") && error.hint.contains("poll"),
+        "{error:?}"
+    );
+    drop(sandbox);
+
+    for (shape, privilege) in [
+        ("mariadb/async:1", "BINLOG ADMIN"),
+        ("mysql/async:1", "SESSION_VARIABLES_ADMIN"),
+    ] {
+        let sandbox = start(shape, &["replica1:sysdate_is_now"]);
+        let (primary, replica) = (&sandbox.nodes()[0], &sandbox.nodes()[1]);
+        let error = Stamps::find(&mut cluster(sandbox.nodes())).unwrap_err();
+        assert!(
+            error.to_string().contains("replica1 (")
+                && error.to_string().contains("sysdate_is_now"),
+            "{error}"
+        );
+        assert!(
+            error.to_string().contains("NOW_USEC()") && error.hint.contains("docs/udf.md"),
+            "{error:?}"
+        );
+
+        sql(primary, "CREATE USER probe@'127.0.0.1' IDENTIFIED BY 'pw'");
+        sql(primary, "GRANT ALL ON replimeter.* TO probe@'127.0.0.1'");
+        sql(
+            primary,
+            if shape.starts_with("mysql") {
+                "GRANT REPLICATION CLIENT ON *.* TO probe@'127.0.0.1'"
+            } else {
+                "GRANT SLAVE MONITOR, BINLOG MONITOR ON *.* TO probe@'127.0.0.1'"
+            },
+        );
+        let mut probe = sandbox.nodes().to_vec();
+        for node in &mut probe {
+            node.user = "probe".to_owned();
+            node.password = Some(replimeter_model::target::Secret::new("pw"));
+            node.endpoint.ssl_mode = replimeter_model::target::SslMode::Preferred;
+        }
+        until("the user arrives", LIMIT, || {
+            value(replica, "SELECT 1 FROM mysql.user WHERE user='probe'").is_some()
+                && Session::open(&probe[1]).is_ok()
+        });
+        let error = Stamps::find(&mut cluster(&probe)).unwrap_err();
+        let text = error.to_string();
+        assert!(
+            text.contains("primary (")
+                && text.contains("stays ROW")
+                && text.contains("ships the row"),
+            "{text}"
+        );
+        assert!(error.hint.contains(privilege), "{error:?}");
+        // With it, the user may.
+        sql(
+            primary,
+            &format!("GRANT {privilege} ON *.* TO probe@'127.0.0.1'"),
+        );
+        let error = Stamps::find(&mut cluster(&probe)).unwrap_err();
+        assert!(error.to_string().contains("sysdate_is_now"), "{error}");
+    }
+}
+
+fn doctor_tells_a_clock_that_is_none_by_trying_it() {
+    for shape in ["mariadb/async:1", "mysql/async:1"] {
+        let ended = Tool::new().run(&[
+            "doctor",
+            "--sandbox",
+            shape,
+            "--server-option",
+            "replica1:sysdate_is_now",
+            "--json",
+        ]);
+        let document = ended.with_code(0).json();
+        let found: Vec<_> = document["findings"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|finding| finding["code"] == "sysdate-is-now")
+            .collect();
+        assert!(
+            found.len() == 1 && found[0]["node"] == "replica1",
+            "{shape}: {document:#}"
+        );
+    }
+}

@@ -1,0 +1,399 @@
+//! Bad input that needs no server: a clear error, the right code, nothing touched.
+
+use std::{fs, io::Write, net::TcpListener, os::unix::fs::PermissionsExt};
+
+use replimeter_suites::{Ended, Tool, harness::Test, test};
+
+pub(crate) const TESTS: &[Test] = &[
+    test!(a_port_where_nobody_listens),
+    test!(a_port_where_something_else_listens),
+    test!(a_certificate_authority_that_is_not_there_or_none),
+    test!(an_option_file_that_is_not_there_or_broken),
+    test!(a_run_directory_that_cannot_be_used),
+    test!(no_server_to_be_found_says_how_to_get_one),
+    test!(a_password_in_a_plan_or_an_error_is_never_repeated),
+    test!(without_a_home_nothing_shared_is_trusted),
+    test!(a_plan_that_is_no_file_or_endless),
+    test!(names_cannot_command_the_terminal),
+    test!(no_url_error_shows_a_password),
+];
+
+fn a_port_where_nobody_listens() {
+    let tool = Tool::new();
+    let port = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port();
+    let primary = format!("mysql://u@127.0.0.1:{port}/");
+    let ended = tool
+        .run(&[
+            "lag",
+            "--primary",
+            &primary,
+            "--replica",
+            "mysql://u@127.0.0.1:1/",
+        ])
+        .with_code(3);
+    let ended = ended
+        .saying("primary (127.0.0.1:")
+        .saying("cannot connect")
+        .saying("is the server running");
+    assert_eq!(ended.stdout, "");
+    assert!(
+        tool.runs().is_empty(),
+        "a run that never began leaves no directory"
+    );
+}
+
+fn a_port_where_something_else_listens() {
+    let tool = Tool::new();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let _ = stream
+                .unwrap()
+                .write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n");
+        }
+    });
+    let primary = format!("mysql://u@127.0.0.1:{port}/");
+    let ended = tool
+        .run(&[
+            "lag",
+            "--primary",
+            &primary,
+            "--replica",
+            "mysql://u@127.0.0.1:1/",
+        ])
+        .with_code(3);
+    let _ = ended.saying("cannot connect").saying("MariaDB or MySQL");
+}
+
+fn a_certificate_authority_that_is_not_there_or_none() {
+    let tool = Tool::new();
+    let replica = "mysql://u@127.0.0.1:1/";
+    let ended = tool
+        .run(&[
+            "lag",
+            "--primary",
+            "mysql://u@127.0.0.1:1/?ssl-ca=/no/such.pem",
+            "--replica",
+            replica,
+        ])
+        .with_code(3);
+    let _ = ended.saying("ssl-ca").saying("/no/such.pem");
+    fs::write(tool.folder().join("ca.pem"), "hello").unwrap();
+    let primary = format!(
+        "mysql://u@127.0.0.1:1/?ssl-ca={}/ca.pem",
+        tool.folder().display()
+    );
+    let _ = tool
+        .run(&["lag", "--primary", &primary, "--replica", replica])
+        .with_code(3)
+        .saying("holds no PEM block");
+}
+
+fn an_option_file_that_is_not_there_or_broken() {
+    let tool = Tool::new();
+    let args = |file| {
+        [
+            "lag",
+            "--primary",
+            "mysql://127.0.0.1:1/",
+            "--replica",
+            "mysql://127.0.0.1:1/",
+            "--defaults-file",
+            file,
+        ]
+    };
+    let _ = tool
+        .run(&args("/no/such.cnf"))
+        .with_code(3)
+        .saying("/no/such.cnf");
+    fs::write(
+        tool.folder().join("broken.cnf"),
+        "[client\npassword=hunter2\n",
+    )
+    .unwrap();
+    let ended = tool.run(&args("broken.cnf")).with_code(3).saying("line 1");
+    assert!(!ended.stderr.contains("hunter2"), "{ended:#?}");
+}
+
+fn a_run_directory_that_cannot_be_used() {
+    let tool = Tool::new();
+    let _ = tool
+        .run(&["lag", "--run-dir", "/proc/replimeter"])
+        .with_code(3)
+        .saying("/proc/replimeter")
+        .saying("--run-dir");
+    let full = tool.folder().join("full");
+    fs::create_dir(&full).unwrap();
+    fs::write(full.join("mine"), "x").unwrap();
+    let _ = tool
+        .run(&["lag", "--run-dir", "full"])
+        .with_code(3)
+        .saying("is not empty");
+    assert_eq!(fs::read_to_string(full.join("mine")).unwrap(), "x");
+    let file = tool.folder().join("file");
+    fs::write(&file, "x").unwrap();
+    let _ = tool
+        .run(&["lag", "--run-dir", "file"])
+        .with_code(3)
+        .saying("cannot use the run directory");
+    if !rustix::process::geteuid().is_root() {
+        let closed = tool.folder().join("closed");
+        fs::create_dir(&closed).unwrap();
+        fs::set_permissions(&closed, fs::Permissions::from_mode(0o500)).unwrap();
+        let _ = tool
+            .run(&["lag", "--run-dir", "closed/run"])
+            .with_code(3)
+            .saying("ermission denied");
+    }
+}
+
+fn no_server_to_be_found_says_how_to_get_one() {
+    let tool = Tool::new();
+    let ended = tool
+        .run(&["lag", "--servers", tool.folder().to_str().unwrap()])
+        .with_code(3);
+    let _ = ended
+        .saying("no MariaDB or MySQL server found")
+        .saying("make servers")
+        .saying("--servers DIR");
+    assert!(tool.runs().is_empty());
+}
+
+fn a_password_in_a_plan_or_an_error_is_never_repeated() {
+    let tool = Tool::new();
+    fs::write(
+        tool.folder().join("plan.toml"),
+        "command = \"lag\"\n[target]\nprimary = \"mysql://u:hunter2@a/\"\nreplicas = [\"mysql://b/\"]\n",
+    )
+    .unwrap();
+    let _ = tool
+        .run(&["run", "plan.toml"])
+        .with_code(2)
+        .saying("must not hold a URL with a password");
+    let ended = tool
+        .run(&[
+            "lag",
+            "--primary",
+            "mysql://u:hunter2@127.0.0.1:1/",
+            "--replica",
+            "mysql://127.0.0.1:2/",
+        ])
+        .with_code(3);
+    assert!(!ended.stderr.contains("hunter2"), "{ended:#?}");
+}
+
+fn without_a_home_nothing_shared_is_trusted() {
+    let tool = Tool::new();
+    let mut command = tool.command(&["lag"]);
+    command
+        .env_remove("HOME")
+        .env_remove("REPLIMETER_HOME")
+        .env_remove("XDG_CACHE_HOME");
+    if !rustix::process::geteuid().is_root() {
+        let _ = Ended::of(command.output().unwrap())
+            .with_code(2)
+            .saying("HOME is not set");
+    }
+    let shared = tool.folder().join("shared");
+    fs::create_dir(&shared).unwrap();
+    fs::set_permissions(&shared, fs::Permissions::from_mode(0o777)).unwrap();
+    let mut command = tool.command(&["lag"]);
+    let _ = Ended::of(command.env("REPLIMETER_HOME", shared).output().unwrap())
+        .with_code(3)
+        .saying("others may write to it");
+}
+
+fn a_plan_that_is_no_file_or_endless() {
+    let tool = Tool::new();
+    let _ = tool
+        .run(&["run", "--dry-run", "/dev/zero"])
+        .with_code(2)
+        .saying("no ordinary file");
+    let _ = tool
+        .run(&["run", "--dry-run", "."])
+        .with_code(2)
+        .saying("there is no plan (*.toml) in it");
+}
+
+fn names_cannot_command_the_terminal() {
+    let tool = Tool::new();
+    let ended = tool
+        .run(&["lag", "--run-dir", "/proc/\u{1b}[31mred"])
+        .with_code(3);
+    assert!(!ended.stderr.contains('\u{1b}'), "{ended:#?}");
+}
+
+fn no_url_error_shows_a_password() {
+    const SECRET: &str = "Xk9QvT2z";
+    const GOOD: &str = "mysql://u@127.0.0.1:2/";
+    let tool = Tool::new();
+    let hidden = |ended: &Ended| {
+        let shown = format!("{}{}", ended.stdout, ended.stderr).to_lowercase();
+        let secret = SECRET.to_lowercase();
+        assert!(
+            (0..=secret.len() - 4).all(|start| !shown.contains(&secret[start..start + 4])),
+            "{ended:#?}"
+        );
+        assert!(matches!(ended.code, Some(2 | 3)), "{ended:#?}");
+        assert!(tool.runs().is_empty());
+    };
+    let advises = |ended: &Ended| {
+        let said = |words: &str| ended.stderr.contains(words);
+        said("percent-encode") && said("option file")
+            || said("use an option file, REPLIMETER_PASSWORD")
+    };
+    // Some are well written all the same, and no server answers.
+    let connects = |ended: &Ended| {
+        ended.code == Some(3)
+            && ended.stderr.contains("127.0.0.1:")
+            && ended.stderr.contains("try:")
+    };
+    let in_file = |name: &str, text: &str| {
+        fs::write(tool.folder().join(name), text).unwrap();
+        if name == "plan.toml" {
+            tool.run(&["run", name])
+        } else {
+            tool.run(&["doctor", "--topology", name])
+        }
+    };
+    let quoted = |url: &str| toml::Value::from(url).to_string();
+
+    // A property test of the parser has all characters.
+    let mut urls = Vec::new();
+    for special in "/?#@:% \n".chars() {
+        urls.push(format!("mysql://dba:12{special}{SECRET}@127.0.0.1:1/"));
+        urls.push(format!(
+            "mysql://d{special}ba:{SECRET}{special}12@127.0.0.1:1/"
+        ));
+    }
+    for odd in [
+        "mysql://dba:12/SECRET@/",
+        "mysql://dba:SECRET@",
+        "mysql://dba:SECRET@:1/",
+        "mysql://dba:1@2@/SECRET@127.0.0.1:1/",
+        "mysql://@dba:@@SECRET@@127.0.0.1:1/",
+        "mysql://dba:12/SECRET@[::1]:1/",
+        "mysql://dba:SECRET@[::1/",
+        "mysql://dba:12%2fSECRET%@127.0.0.1:1/",
+        "mysql://dba:%ffSECRET@127.0.0.1:1/",
+        "mysql://dba:%zz/SECRET@127.0.0.1:1/",
+        "mysql://dba:12?ssl-mode=SECRET@127.0.0.1:1/",
+        "mysql://dba:SECRET@127.0.0.1:99999/",
+        "mysql://dba:12/SECRET@127.0.0.1:1/?ssl-mode=required",
+        "MYSQL://dba:12/SECRET@127.0.0.1:1/",
+        "postgres://dba:12/SECRET@127.0.0.1:1/",
+        "postgres://dba:SECRET@127.0.0.1:1/",
+        "mysql:dba:SECRET@127.0.0.1:1",
+        "dba:12/SECRET@127.0.0.1:1",
+        "dba/SECRET@127.0.0.1:1",
+        "dba:SECRET@127.0.0.1",
+    ] {
+        urls.push(odd.replace("SECRET", SECRET));
+    }
+    for url in urls.iter().map(String::as_str) {
+        for args in [
+            ["lag", "--primary", url, "--replica", GOOD].as_slice(),
+            &["lag", "--primary", GOOD, "--replica", url],
+            &["lag", "--node", GOOD, "--node", url],
+            &["load", "--primary", url],
+        ] {
+            let ended = tool.run(args);
+            hidden(&ended);
+            assert!(advises(&ended) || connects(&ended), "{url}: {ended:#?}");
+        }
+        // In a file every one is refused, for its form or for its password.
+        for (name, text) in [
+            (
+                "plan.toml",
+                format!(
+                    "command = 'lag'\n[target]\nprimary = {}\nreplicas = ['mysql://h/']\n",
+                    quoted(url)
+                ),
+            ),
+            (
+                "topology.toml",
+                format!("[[node]]\nname = 'a'\nurl = {}\n", quoted(url)),
+            ),
+        ] {
+            let ended = in_file(name, &text);
+            hidden(&ended);
+            assert!(advises(&ended), "{text}: {ended:#?}");
+            // Where the file itself is malformed the excerpt must not show it.
+            for wrong in [
+                text.replace(&quoted(url), &format!("\"{url}\"")),
+                text.replace(&quoted(url), url),
+            ] {
+                hidden(&in_file(name, &wrong));
+            }
+            hidden(&in_file(
+                name,
+                &text.replace("primary", "primry").replace("url", "ulr"),
+            ));
+            hidden(&in_file(
+                name,
+                &text
+                    .replace("'lag'", &quoted(url))
+                    .replace("'a'", &quoted(url)),
+            ));
+            hidden(&in_file(
+                name,
+                &text
+                    .replace("['mysql://h/']", &quoted(url))
+                    .replace("'mysql://h/'", &quoted(url)),
+            ));
+        }
+    }
+    // One reading of URLs serves all commands; a few of each kind show that it does.
+    for url in [
+        urls[0].as_str(),
+        &urls[2],
+        &urls[4],
+        &urls[6],
+        "mysql://dba:12/Xk9QvT2z",
+        "mysql://dba:Xk9QvT2z",
+        "mysql://dba:1?Xk9QvT2z",
+    ] {
+        for command in ["doctor", "tap", "exposure", "stale", "lag"] {
+            let ended = tool.run(&[command, "--primary", GOOD, "--replica", url]);
+            hidden(&ended);
+            assert!(ended.stderr.contains("error:"), "{ended:#?}");
+        }
+    }
+    // Given where something else belongs.
+    for url in [
+        urls[0].as_str(),
+        &urls[1],
+        &urls[2],
+        &urls[6],
+        "mysql://dba:1@2@/Xk9QvT2z@127.0.0.1:1/",
+    ] {
+        hidden(&in_file(
+            "topology.toml",
+            &format!("[[node]]\nname = {}\nurl = 'mysql://h/'\n", quoted(url)),
+        ));
+        for args in [
+            ["doctor", url].as_slice(),
+            &["lag", "--sandbox", url],
+            &["lag", "--topology", url],
+            &[
+                "lag",
+                "--primary",
+                GOOD,
+                "--replica",
+                GOOD,
+                "--defaults-file",
+                url,
+            ],
+            &["run", url],
+            &["report", url],
+            &["compare", url, url],
+        ] {
+            hidden(&tool.run(args));
+        }
+    }
+}
