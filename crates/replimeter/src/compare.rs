@@ -8,8 +8,6 @@ mod settings;
 mod sides;
 pub(crate) mod starts;
 
-use std::io::Write as _;
-
 use replimeter_model::{
     compare::{COMPARE_SCHEMA, CompareDocument, CompareRow, CompareSide, Condition},
     manifest::Manifest,
@@ -24,8 +22,7 @@ use self::{conditions::FailIf, matching::Pair, rows::ALPHA, sides::Run};
 use crate::{
     cli::{CompareArgs, Form},
     failure::Failure,
-    print::{plain, print, print_json},
-    run::Registry,
+    run::{Registry, Screen, json_text, plain},
     run_dir::{PAGE, RunDir, SUMMARY, TICKET, write_json, write_text},
 };
 
@@ -33,15 +30,14 @@ use crate::{
 pub(crate) fn run(
     registry: &'static Registry,
     args: &CompareArgs,
-    a: &[String],
-    b: &[String],
+    screen: &dyn Screen,
 ) -> Result<(), Failure> {
     let Compared {
         document,
         mut run_dir,
         manifest,
         plans,
-    } = compare(registry, args, a, b)?;
+    } = compare(registry, args)?;
     let shown = report::report(&document);
     let page = html::page(
         &shown,
@@ -61,8 +57,9 @@ pub(crate) fn run(
         .and_then(|()| write_text(&dir.join(PAGE), &page?))
         .and_then(|()| write_text(&dir.join(TICKET), &markdown::render(&shown)));
     // The figures are shown even where they cannot be written.
+    let print = |text: &str| screen.print(text).map(|_| ());
     match args.form() {
-        Form::Json => print_json(&document)?,
+        Form::Json => print(&json_text(&document)?)?,
         Form::Markdown => print(&markdown::render(&shown))?,
         // It has no options for the others.
         Form::Text { .. } | Form::Csv | Form::Silent => {
@@ -75,11 +72,11 @@ pub(crate) fn run(
         }
     }
     written?;
-    passed(&document)
+    passed(&document, screen)
 }
 
 /// Says which conditions cannot be judged, and fails when one failed.
-fn passed(document: &CompareDocument) -> Result<(), Failure> {
+fn passed(document: &CompareDocument, screen: &dyn Screen) -> Result<(), Failure> {
     let unjudged: Vec<String> = report::unjudged(document)
         .map(|one| format!("{} ({})", one.condition, one.label))
         .collect();
@@ -90,8 +87,7 @@ fn passed(document: &CompareDocument) -> Result<(), Failure> {
             document.conditions.len(),
             unjudged.join("; ")
         );
-        // Nobody may be left to read it.
-        let _ = writeln!(std::io::stderr(), "{}", plain(&message));
+        screen.say(&(plain(&message) + "\n"));
     }
     if document.failed() {
         let failed: Vec<String> = document
@@ -147,15 +143,14 @@ pub(crate) struct Compared {
 pub(crate) fn compare(
     registry: &'static Registry,
     args: &CompareArgs,
-    a: &[String],
-    b: &[String],
 ) -> Result<Compared, Failure> {
+    let (a, b) = args.sides()?;
     let conditions = args
         .fail_if
         .iter()
         .map(|text| FailIf::parse(text))
         .collect::<Result<Vec<_>, _>>()?;
-    let [a, b] = &sides::read(registry, a, b)?;
+    let [a, b] = &sides::read(registry, &a, &b)?;
     let run_dir = RunDir::create(args.run_dir.as_deref(), "compare")?;
     let settings = settings::differences(a, b);
     let mut warnings = warnings(a, b);

@@ -9,7 +9,6 @@ use replimeter_model::{
     warning::{Warning, WarningCode},
 };
 use replimeter_report::rows::SamplesError;
-use replimeter_sandbox::SandboxError;
 use replimeter_server::{
     ServerError,
     source::{SourceError, SourceErrorKind},
@@ -126,12 +125,6 @@ impl From<SourceError> for Failure {
             SourceErrorKind::Interrupted => Kind::Interrupted,
         };
         Self::of(kind, error.message, error.hint)
-    }
-}
-
-impl From<SandboxError> for Failure {
-    fn from(error: SandboxError) -> Self {
-        SourceError::from(error).into()
     }
 }
 

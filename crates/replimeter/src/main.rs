@@ -21,6 +21,8 @@ mod run_dir;
 mod servers;
 mod signals;
 #[cfg(test)]
+mod tests;
+#[cfg(test)]
 mod tidy;
 mod topology_file;
 mod touches;
@@ -46,7 +48,7 @@ fn main() -> ExitCode {
             Command::Sandbox(args) => commands::sandbox::run(&args.command, &stop),
             Command::Reproduce(args) => commands::reproduce::run(registry, &args, &stop),
             Command::Report(args) => commands::report::run(registry, &args),
-            Command::Compare(args) => commands::compare::run(registry, &args),
+            Command::Compare(args) => compare::run(registry, &args, &print::Terminal),
             Command::Servers(args) => commands::servers::run(&args, &stop),
             Command::Schema(args) => commands::program::schema(registry, &args),
             Command::Completions(args) => commands::program::completions(registry, &args),
@@ -56,7 +58,7 @@ fn main() -> ExitCode {
     let code = match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            failure.print();
+            print::print_failure(&failure);
             failure.exit_code()
         }
     };

@@ -6,8 +6,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::{
     failure::Failure,
-    print::plain,
-    run::{Detail, Event, Flow, Observer, Progress},
+    run::{Detail, Event, Flow, Observer, Progress, plain},
 };
 
 /// A line that says what is going on.

@@ -1,15 +1,16 @@
 //! The servers of every kind of target: sandboxes, and the user's own servers.
 
-use std::sync::atomic::AtomicBool;
+use std::{path::PathBuf, sync::atomic::AtomicBool};
 
 use replimeter_model::{sandbox::SandboxSpec, target::Target};
 use replimeter_server::source::{Install, Member, OpenContext, ServerSource, Servers, SourceError};
 
-use crate::{credentials::Credentials, environment, progress::Line};
+use crate::{
+    cli::Given, credentials::Credentials, environment, print::Terminal, progress::Line, run::Host,
+};
 
 /// Starts, finds or reaches the servers of a target, whatever it is.
-#[derive(Default)]
-pub(crate) struct Targets(pub(crate) Credentials);
+pub(crate) struct Targets(Credentials);
 
 impl ServerSource for Targets {
     fn available(&self, spec: &SandboxSpec) -> Result<Install, SourceError> {
@@ -48,6 +49,27 @@ impl ServerSource for Targets {
                 }))
             }
         }
+    }
+}
+
+impl Targets {
+    /// Those that the command line gives access to; a plan may name an option file.
+    pub(crate) fn of(given: &Given, defaults_file: Option<PathBuf>) -> Self {
+        Self(Credentials {
+            passwords: given.passwords.clone(),
+            defaults_file,
+            ask_password: given.ask_password,
+        })
+    }
+}
+
+/// This program, as it runs measurements.
+pub(crate) fn host() -> Host<'static> {
+    Host {
+        servers: &|given, defaults_file| Box::new(Targets::of(given, defaults_file)),
+        screen: &Terminal,
+        record: environment::record(),
+        fault: environment::fault(),
     }
 }
 

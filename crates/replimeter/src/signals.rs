@@ -18,7 +18,7 @@ use signal_hook::{
 
 use crate::{
     failure::{Failure, Kind},
-    print::plain,
+    run::plain,
 };
 
 /// How long after the first signal another one counts.

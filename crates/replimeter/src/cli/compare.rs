@@ -6,6 +6,7 @@ use clap::Args;
 use replimeter_model::compare::FailWhen;
 
 use super::Form;
+use crate::failure::Failure;
 
 /// `replimeter compare`.
 #[derive(Debug, Args)]
@@ -77,6 +78,18 @@ pub(crate) struct CompareArgs {
 }
 
 impl CompareArgs {
+    /// The runs of both sides.
+    pub(crate) fn sides(&self) -> Result<(Vec<String>, Vec<String>), Failure> {
+        match &self.sides[..] {
+            [a, b] => Ok((vec![a.clone()], vec![b.clone()])),
+            [] if !self.a.is_empty() => Ok((self.a.clone(), self.b.clone())),
+            _ => Err(Failure::usage(
+                "a comparison needs two sides",
+                "name two run directories, such as `replimeter compare before after`, or sets of them with commas",
+            )),
+        }
+    }
+
     /// What the report is printed as.
     pub(crate) fn form(&self) -> Form {
         Form::of(self.json, self.markdown, false, false)

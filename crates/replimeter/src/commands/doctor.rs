@@ -17,10 +17,10 @@ use replimeter_report::{doctor, terminal};
 
 use crate::{
     cli::DoctorArgs,
-    credentials::Credentials,
     failure::Failure,
-    print::{plain, print, print_json},
+    print::{print, print_json},
     progress::Line,
+    run::plain,
     servers::{Targets, open},
 };
 
@@ -37,11 +37,7 @@ pub(crate) fn run(args: &DoctorArgs, stop: &Arc<AtomicBool>) -> Result<(), Failu
         )
     })?;
     let line = Line::new();
-    let mut source = Targets(Credentials {
-        passwords: given.passwords,
-        defaults_file: given.target.defaults_file,
-        ask_password: given.ask_password,
-    });
+    let mut source = Targets::of(&given, given.target.defaults_file.clone());
     let servers = open(&mut source, &target, &line, stop)?;
     let diagnosis = examine(servers.members(), &mut |step| line.say(step));
     if stop.load(Ordering::Relaxed) {

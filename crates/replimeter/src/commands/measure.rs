@@ -4,7 +4,7 @@ use std::sync::atomic::AtomicBool;
 
 use clap::ArgMatches;
 
-use crate::{failure::Failure, run::Entry};
+use crate::{failure::Failure, run::Entry, servers::host};
 
 pub(crate) fn run(
     entry: &dyn Entry,
@@ -20,5 +20,5 @@ pub(crate) fn run(
         Failure::usage(error.to_string(), hint)
     })?;
     plan.check(&given.output)?;
-    plan.carry_out(&given, stop)
+    plan.carry_out(&given, &host(), stop)
 }

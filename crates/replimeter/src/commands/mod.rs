@@ -1,6 +1,5 @@
 //! One file per command.
 
-pub(crate) mod compare;
 pub(crate) mod doctor;
 pub(crate) mod measure;
 pub(crate) mod program;

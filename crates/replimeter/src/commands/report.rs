@@ -12,8 +12,8 @@ use super::reproduce;
 use crate::{
     cli::ReportArgs,
     failure::Failure,
-    print::{plain, print},
-    run::{CUT, Recorded, Registry, incomplete_hint, show},
+    print::{Terminal, print},
+    run::{CUT, Recorded, Registry, incomplete_hint, plain, show},
     run_dir::write_text,
 };
 
@@ -53,7 +53,12 @@ pub(crate) fn run(registry: &Registry, args: &ReportArgs) -> Result<(), Failure>
         }
         // The figures are shown even where the page cannot be made or written.
         let rendered = recorded.render(dir);
-        show(recorded.run.as_ref(), args.form(), rendered.is_ok())?;
+        show(
+            recorded.run.as_ref(),
+            args.form(),
+            rendered.is_ok(),
+            &Terminal,
+        )?;
         match rendered {
             Ok(()) => {}
             // What was asked for is printed; that the page stays as it was is said, and is no failure.

@@ -15,9 +15,10 @@ use crate::{
     environment,
     failure::{Failure, Kind},
     machine,
-    print::{plain, print, print_json},
-    run::{AnyRun, PlannedRun, Recorded, Registry, read_json, read_value},
+    print::{print, print_json},
+    run::{AnyRun, PlannedRun, Recorded, Registry, plain, read_json, read_value},
     run_dir::{MANIFEST, PAGE, RunDir, SUMMARY, TICKET, write_json, write_text},
+    servers::host,
 };
 
 /// One of the five.
@@ -336,7 +337,7 @@ fn carry_out(
         ..Given::default()
     };
     let began = Instant::now();
-    let result = plan.carry_out(&given, stop);
+    let result = plan.carry_out(&given, &host(), stop);
     let mut experiment = Experiment {
         number: one.number,
         title: one.title.to_owned(),

@@ -10,8 +10,9 @@ use std::{
 use crate::{
     cli::{Given, RunArgs},
     failure::Failure,
-    print::{plain, print},
-    run::{PlannedRun, Registry},
+    print::print,
+    run::{PlannedRun, Registry, plain},
+    servers::host,
 };
 
 /// No plan comes near this, in bytes.
@@ -57,7 +58,7 @@ pub(crate) fn run(registry: &Registry, args: &RunArgs, stop: &AtomicBool) -> Res
                 plain(&path.display().to_string())
             );
         }
-        plan.carry_out(&given, stop)?;
+        plan.carry_out(&given, &host(), stop)?;
     }
     Ok(())
 }

@@ -32,6 +32,7 @@ use replimeter_server::{
         galera,
         group::{self, GroupState},
     },
+    source::SourceError,
 };
 use serde::{Deserialize, Serialize};
 
@@ -39,8 +40,9 @@ use crate::{
     cli::{DownArgs, EnvArgs, ExecArgs, LinkArgs, ListArgs, SandboxCommand, UpArgs},
     environment,
     failure::Failure,
-    print::{plain, print, print_json},
+    print::{print, print_failure, print_json},
     progress::Line,
+    run::plain,
 };
 
 /// What `up` tells the keeper, in one line of JSON.
@@ -95,7 +97,8 @@ fn up(args: &UpArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
             None => default_name(args.shape, attempt)?,
         };
         if args.name.is_none()
-            && kept::list(&home)?
+            && kept::list(&home)
+                .map_err(SourceError::from)?
                 .iter()
                 .any(|found| found.name() == name.as_str())
         {
@@ -113,10 +116,12 @@ fn up(args: &UpArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
             &environment::for_keeper(),
             &told,
             stop,
-        )? {
+        )
+        .map_err(SourceError::from)?
+        {
             Launched::Ready(_) => {
                 line.clear();
-                let kept = Kept::find(&home, &name)?;
+                let kept = Kept::find(&home, &name).map_err(SourceError::from)?;
                 return show_new(&kept, args.json);
             }
             Launched::Failed {
@@ -284,7 +289,11 @@ fn listed_link(link: &LinkState) -> ListedLink {
 
 fn list(args: &ListArgs) -> Result<(), Failure> {
     let home = environment::private_home()?;
-    let found: Vec<ListedSandbox> = kept::list(&home)?.iter().map(listed).collect();
+    let found: Vec<ListedSandbox> = kept::list(&home)
+        .map_err(SourceError::from)?
+        .iter()
+        .map(listed)
+        .collect();
     if args.json {
         print_json(&document(found))
     } else {
@@ -292,11 +301,16 @@ fn list(args: &ListArgs) -> Result<(), Failure> {
     }
 }
 
+/// The kept sandbox of this name.
+fn find(name: &SandboxName) -> Result<Kept, SourceError> {
+    Ok(Kept::find(&environment::private_home()?, name)?)
+}
+
 fn env(args: &EnvArgs) -> Result<(), Failure> {
-    let kept = Kept::find(&environment::private_home()?, &args.name)?;
+    let kept = find(&args.name)?;
     let mut variables: Vec<(String, String)> = Vec::new();
     if let Some(name) = &args.node {
-        let environment = kept.environment(kept.node(name)?);
+        let environment = kept.environment(kept.node(name).map_err(SourceError::from)?);
         variables.extend(
             environment
                 .into_iter()
@@ -326,13 +340,13 @@ fn env(args: &EnvArgs) -> Result<(), Failure> {
 }
 
 fn exec(args: &ExecArgs) -> Result<(), Failure> {
-    let kept = Kept::find(&environment::private_home()?, &args.name)?;
-    let node = kept.node(&args.node)?;
-    Err(kept.exec(node, &args.command, environment::path()).into())
+    let kept = find(&args.name)?;
+    let node = kept.node(&args.node).map_err(SourceError::from)?;
+    Err(SourceError::from(kept.exec(node, &args.command, environment::path())).into())
 }
 
 fn link(args: &LinkArgs) -> Result<(), Failure> {
-    let kept = Kept::find(&environment::private_home()?, &args.name)?;
+    let kept = find(&args.name)?;
     let nanos =
         |span: replimeter_model::span::Span| u64::try_from(span.0.as_nanos()).unwrap_or(u64::MAX);
     let change = LinkChange {
@@ -357,7 +371,7 @@ fn link(args: &LinkArgs) -> Result<(), Failure> {
             change,
         }
     };
-    let Answer { links, .. } = kept.ask(&question)?;
+    let Answer { links, .. } = kept.ask(&question).map_err(SourceError::from)?;
     let named = |link: &&LinkState| args.link.as_ref().is_none_or(|name| link.name == *name);
     let links: Vec<ListedLink> = links.iter().filter(named).map(listed_link).collect();
     if links.is_empty() {
@@ -375,7 +389,8 @@ fn link(args: &LinkArgs) -> Result<(), Failure> {
 fn down(args: &DownArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
     let home = environment::private_home()?;
     let names: Vec<SandboxName> = if args.all {
-        kept::list(&home)?
+        kept::list(&home)
+            .map_err(SourceError::from)?
             .iter()
             .filter_map(|found| found.name().parse().ok())
             .collect()
@@ -395,10 +410,10 @@ fn down(args: &DownArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
         match kept::down(&home, name) {
             Ok(()) => {}
             Err(error) => {
-                let error = Failure::from(error);
+                let error = Failure::from(SourceError::from(error));
                 match &failure {
                     None => failure = Some(error),
-                    Some(_) => error.print(),
+                    Some(_) => print_failure(&error),
                 }
             }
         }
@@ -428,7 +443,7 @@ fn keep(stop: &Arc<AtomicBool>) -> Result<(), Failure> {
         };
         let _ = say(&said);
     }
-    ended.map_err(Failure::from)
+    Ok(ended.map_err(SourceError::from)?)
 }
 
 fn start_and_keep(told: Told, stop: &Arc<AtomicBool>) -> Result<(), SandboxError> {

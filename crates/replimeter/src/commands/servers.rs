@@ -12,13 +12,15 @@ use replimeter_sandbox::{
     add::{self, Progress},
     binaries::Unusable,
 };
+use replimeter_server::source::SourceError;
 
 use crate::{
     cli::{AddArgs, ServersArgs, ServersCommand},
     environment,
     failure::Failure,
-    print::{plain, print, print_json},
+    print::{print, print_json},
     progress::Line,
+    run::plain,
 };
 
 pub(crate) fn run(args: &ServersArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
@@ -33,7 +35,7 @@ pub(crate) fn run(args: &ServersArgs, stop: &Arc<AtomicBool>) -> Result<(), Fail
     }
     if document.results.is_empty() {
         // The same words as when a sandbox finds none.
-        return Err(survey.none(&search, None).into());
+        return Err(SourceError::from(survey.none(&search, None)).into());
     }
     if !args.json {
         print(&plain(&terminal::render(&servers::report(&document))))?;
@@ -52,7 +54,7 @@ fn add(args: &AddArgs, stop: &AtomicBool) -> Result<(), Failure> {
     let added =
         add::add(&home, &search, &args.source, stop, &mut show).map_err(|error| match error {
             SandboxError::Interrupted => Failure::interrupted("interrupted; no server was added"),
-            error => error.into(),
+            error => SourceError::from(error).into(),
         })?;
     line.clear();
     let document = document(std::slice::from_ref(&added.install), &[]);

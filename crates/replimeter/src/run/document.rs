@@ -14,12 +14,14 @@ use replimeter_report::{
 };
 use serde_json::Value;
 
-use super::measurement::{Document, Measurement};
+use super::{
+    measurement::{Document, Measurement},
+    screen::{Screen, plain},
+};
 use crate::{
     cli::{Form, OutputArgs},
     compare::figures::{Figures, SampleFile},
     failure::Failure,
-    print::{plain, print},
     run_dir::{PAGE, SAMPLES, SUMMARY, TICKET, write_text},
 };
 
@@ -159,7 +161,13 @@ pub(super) fn render(
 }
 
 /// Prints the report in some form; `page` is whether there is a page of these figures.
-pub(crate) fn show(run: &dyn AnyRun, form: Form, page: bool) -> Result<(), Failure> {
+pub(crate) fn show(
+    run: &dyn AnyRun,
+    form: Form,
+    page: bool,
+    screen: &dyn Screen,
+) -> Result<(), Failure> {
+    let print = |text: &str| screen.print(text).map(|_| ());
     let mut text = match form {
         Form::Silent => return Ok(()),
         Form::Markdown => return print(&markdown::render(&run.report(false))),
@@ -193,8 +201,9 @@ pub(super) fn publish(
     manifest: &Manifest,
     plan: &str,
     output: &OutputArgs,
+    screen: &dyn Screen,
 ) -> Result<(), Failure> {
     let written = keep(run, dir, manifest, plan);
-    show(run, output.form(), written.is_ok())?;
+    show(run, output.form(), written.is_ok(), screen)?;
     written
 }

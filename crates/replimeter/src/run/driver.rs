@@ -1,7 +1,7 @@
 //! Carries out a measurement from its beginning to its end: checks, run directory, the
 //! measuring itself, and what is kept and shown of it.
 
-use std::{io::Write, sync::atomic::AtomicBool};
+use std::sync::atomic::AtomicBool;
 
 use replimeter_model::{plan::Planned, target::Target};
 use replimeter_server::{ServerError, source::Servers};
@@ -36,7 +36,7 @@ pub(super) fn run<'a, M: Measurement>(
     options: M::Options,
     stop: &'a AtomicBool,
 ) -> Result<(), Failure> {
-    let output = request.output;
+    let (output, screen) = (request.output, request.host.screen);
     check::<M>(plan, output)?;
     let streams = M::streams(&options);
     let mut cx = RunContext::<M>::begin(plan, request, options, stop)?;
@@ -58,10 +58,17 @@ pub(super) fn run<'a, M: Measurement>(
     let run: Box<dyn AnyRun> = Box::new(Of::<M>(document));
     let written = if streams {
         let kept = keep(run.as_ref(), dir, &over.manifest, &over.plan);
-        let _ = writeln!(std::io::stderr(), "Run kept in {}", dir.display());
+        screen.say(&format!("Run kept in {}\n", dir.display()));
         kept
     } else {
-        publish(run.as_ref(), dir, &over.manifest, &over.plan, output)
+        publish(
+            run.as_ref(),
+            dir,
+            &over.manifest,
+            &over.plan,
+            output,
+            screen,
+        )
     };
     // What ended it early counts for more than a page that cannot be written.
     failure.map_or(written, Err).and(logged)

@@ -25,11 +25,9 @@ use replimeter_stats::signed::SignedHistogram;
 use schemars::JsonSchema;
 use serde::{Serialize, de::DeserializeOwned};
 
-#[cfg(test)]
-pub(crate) use self::context::LastCall;
-pub(super) use self::context::{Ended, Request, plan_text};
+pub(super) use self::context::{Ended, LastCall, Request, plan_text};
 pub(crate) use self::context::{RunContext, to_measure};
-use super::event::Observer;
+use super::{event::Observer, screen::Screen};
 use crate::{
     cli::{Given, OutputArgs},
     compare::figures::{Figures, SampleFile},
@@ -101,7 +99,10 @@ pub(crate) trait Measurement: Sized + 'static {
     }
 
     /// Who else watches the run.
-    fn observer(_options: &Self::Options) -> Option<Box<dyn Observer>> {
+    fn observer<'a>(
+        _options: &Self::Options,
+        _screen: &'a dyn Screen,
+    ) -> Option<Box<dyn Observer + 'a>> {
         None
     }
 

@@ -9,11 +9,8 @@ mod event;
 mod measurement;
 mod recorded;
 mod registry;
-#[cfg(test)]
-mod tests;
+mod screen;
 
-#[cfg(test)]
-pub(crate) use self::measurement::LastCall;
 #[cfg(test)]
 pub(crate) use self::registry::Replayed;
 pub(crate) use self::{
@@ -23,4 +20,5 @@ pub(crate) use self::{
     measurement::{Client, Concluded, Finished, Histograms, Measurement, RunContext, to_measure},
     recorded::{Recorded, incomplete_hint, read_json, read_value},
     registry::{Entry, PlannedRun, Registry},
+    screen::{Host, Reader, Screen, json_text, plain},
 };

@@ -1,26 +1,27 @@
 //! The measurements by their names, whatever they measure.
 
-use std::{fmt, marker::PhantomData, sync::atomic::AtomicBool};
+use std::{fmt, marker::PhantomData, path::Path, sync::atomic::AtomicBool};
 
 use clap::{ArgMatches, Args, Command, FromArgMatches, parser::ValueSource};
 use replimeter_model::{
+    manifest::Manifest,
     plan::{self, PlanError, PlanFile, Planned, Section, Settings, with_default},
     schema,
 };
-use replimeter_report::rows::{ColumnInfo, Columns as _};
+use replimeter_report::rows::{ColumnInfo, Columns as _, Rows, write_file};
+use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use toml::Table;
 
 use super::{
     document::{AnyRun, Of},
     driver,
-    measurement::{Measurement, Request, plan_text},
+    measurement::{Finished, Histograms, LastCall, Measurement, Request, plan_text},
+    screen::Host,
 };
 use crate::{
     cli::{Given, OutputArgs, TargetArgs, sandbox_options, target_of},
-    credentials::Credentials,
     failure::Failure,
-    servers::Targets,
     touches::Touches,
 };
 
@@ -64,22 +65,22 @@ pub(crate) trait Entry: Send + Sync {
     /// The record of a run.
     fn read(&self, document: Value) -> serde_json::Result<Box<dyn AnyRun>>;
 
-    /// Sums a recorded run up again, and writes its samples again.
-    #[cfg(test)]
+    #[cfg_attr(not(test), expect(dead_code, reason = "for tests"))]
+    /// Sums the calls of a [recorded](super::Host) run up again, and writes its samples again.
     fn replay(
         &self,
         plan: &str,
-        manifest: &replimeter_model::manifest::Manifest,
+        manifest: &Manifest,
         calls: &[Value],
-        samples: &std::path::Path,
-    ) -> Replayed;
+        samples: &Path,
+    ) -> Result<Replayed, Failure>;
 }
 
 /// What a recorded run comes to.
-#[cfg(test)]
+#[cfg_attr(not(test), expect(dead_code, reason = "for tests"))]
 pub(crate) struct Replayed {
     pub(crate) run: Box<dyn AnyRun>,
-    pub(crate) histograms: Option<super::Histograms>,
+    pub(crate) histograms: Option<Histograms>,
 }
 
 /// A plan of any measurement.
@@ -97,7 +98,7 @@ pub(crate) trait PlannedRun {
     fn touches(&self, output: &OutputArgs) -> Result<String, Failure>;
 
     /// Carries it out.
-    fn carry_out(&self, given: &Given, stop: &AtomicBool) -> Result<(), Failure>;
+    fn carry_out(&self, given: &Given, host: &Host<'_>, stop: &AtomicBool) -> Result<(), Failure>;
 }
 
 struct Registered<M>(PhantomData<fn() -> M>);
@@ -182,40 +183,50 @@ impl<M: Measurement> Entry for Registered<M> {
         Ok(Box::new(Of::<M>(serde_json::from_value(document)?)))
     }
 
-    #[cfg(test)]
     fn replay(
         &self,
         plan: &str,
-        manifest: &replimeter_model::manifest::Manifest,
+        manifest: &Manifest,
         calls: &[Value],
-        samples: &std::path::Path,
-    ) -> Replayed {
-        use replimeter_report::rows::{Rows, write_file};
-
-        let plan = PlanFile::<M::Settings>::from_toml(plan, &[self.section()])
-            .unwrap()
-            .plan_of(plan)
-            .unwrap();
-        let (last, calls) = calls.split_last().unwrap();
-        let super::LastCall::Ended(ended) = crate::net::read(last);
+        samples: &Path,
+    ) -> Result<Replayed, Failure> {
+        let plan = PlanFile::<M::Settings>::from_toml(plan, &[self.section()])?.plan_of(plan)?;
+        let (last, calls) = calls.split_last().unwrap_or((&Value::Null, &[]));
+        let LastCall::Ended(ended) = read_call(last)?;
         let mut gathered = M::gathered(&plan);
         let mut rows = Rows::new(M::Columns::default());
         for call in calls {
-            M::take(&mut gathered, &plan.plan, crate::net::read(call), &mut rows);
+            M::take(&mut gathered, &plan.plan, read_call(call)?, &mut rows);
         }
         M::last_rows(&gathered, &mut rows);
-        write_file(samples, rows).unwrap();
-        let finished = super::Finished::<M> {
+        write_file(samples, rows)?;
+        let finished = Finished::<M> {
             plan: &plan,
             work: &plan.plan,
             manifest,
             ended,
         };
         let kept = finished.conclude(gathered);
-        Replayed {
+        Ok(Replayed {
             run: Box::new(Of::<M>(kept.document)),
             histograms: kept.histograms,
-        }
+        })
+    }
+}
+
+/// What one line of the record of a run holds.
+fn read_call<T: Serialize + DeserializeOwned>(call: &Value) -> Result<T, Failure> {
+    let refuse = |reason: &str| {
+        Failure::failed(
+            format!("cannot read a recorded call: {reason}: {call}"),
+            "another version recorded it: record the run again",
+        )
+    };
+    let read = T::deserialize(call).map_err(|error| refuse(&error.to_string()))?;
+    // What is not written again was not understood.
+    match serde_json::to_value(&read) {
+        Ok(written) if written == *call => Ok(read),
+        _ => Err(refuse("not all of it is known")),
     }
 }
 
@@ -242,17 +253,13 @@ impl<M: Measurement> PlannedRun for Ready<M> {
         Ok(touches.comments())
     }
 
-    fn carry_out(&self, given: &Given, stop: &AtomicBool) -> Result<(), Failure> {
-        let mut servers = Targets(Credentials {
-            passwords: given.passwords.clone(),
-            defaults_file: self.0.target.defaults_file.clone(),
-            ask_password: given.ask_password,
-        });
+    fn carry_out(&self, given: &Given, host: &Host<'_>, stop: &AtomicBool) -> Result<(), Failure> {
+        let mut servers = (host.servers)(given, self.0.target.defaults_file.clone());
         let request = Request {
-            servers: &mut servers,
+            servers: servers.as_mut(),
+            host,
             output: &given.output,
             warnings: given.warnings.clone(),
-            observers: Vec::new(),
         };
         driver::run::<M>(&self.0, request, M::options(given), stop)
     }

@@ -31,7 +31,6 @@ use serde::{Deserialize, Serialize};
 use super::lag::target;
 use crate::{
     compare::figures::{Figures, SampleFile},
-    environment,
     failure::Failure,
     machine,
     run::{
@@ -255,9 +254,9 @@ fn measure(
     let (work, clock, stop) = (cx.work, cx.clock, cx.stop);
     let observers = &cx.observers;
     let mut load = cx.background_load(&work.load, workloads, cluster, work.timeout.0)?;
-    let fault = environment::fault();
-    let panics = fault.as_deref() == Some("panic-while-measuring");
-    let timeouts = match fault.as_deref() {
+    let fault = cx.fault();
+    let panics = fault == Some("panic-while-measuring");
+    let timeouts = match fault {
         Some("impatient-backlog") => Timeouts {
             answer: IMPATIENT,
             order: IMPATIENT,

@@ -32,7 +32,6 @@ use self::{
 use crate::{
     cli::SweepOutputArgs,
     compare::figures::{Figures, SampleFile},
-    environment,
     failure::Failure,
     machine,
     run::{
@@ -259,7 +258,7 @@ fn measure(
     cluster: &mut Cluster,
     possible: &Possible,
 ) -> Result<Outcome, Failure> {
-    let panics = environment::fault().as_deref() == Some("panic-while-measuring");
+    let panics = cx.fault() == Some("panic-while-measuring");
     let (work, clock, stop) = (cx.work, cx.clock, cx.stop);
     let mut on = |event: Event<'_>| {
         let call = match event {

@@ -44,7 +44,6 @@ use self::{
 };
 use crate::{
     compare::figures::{Figures, SampleFile},
-    environment,
     failure::{Failure, Kind},
     run::{
         Client, Concluded, Detail, Finished, Measurement, Progress, RunContext, Stage, each_target,
@@ -636,7 +635,7 @@ fn measure(
     gauges: &[Gauges],
     stopped: &dyn Fn() -> bool,
 ) -> Result<Outcome, Failure> {
-    let panics = environment::fault().as_deref() == Some("panic-while-measuring");
+    let panics = cx.fault() == Some("panic-while-measuring");
     let (work, clock) = (cx.work, cx.clock);
     let what = format!("{}, {}", cell.case, cell.level);
     let mut on = |event: Event<'_>| {

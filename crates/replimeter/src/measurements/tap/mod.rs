@@ -2,7 +2,7 @@
 
 mod figures;
 
-use std::{io::IsTerminal, path::Path, time::Duration};
+use std::{path::Path, time::Duration};
 
 use clap::{Args, Command};
 use replimeter_measure::tap::{self, Event, Listener, Outcome};
@@ -28,10 +28,9 @@ use crate::{
     compare::figures::{Figures, SampleFile},
     course::Course,
     failure::{Failure, unexpected},
-    print::{Reader, plain, print_to_reader},
     run::{
         self, Client, Concluded, Finished, Flow, Histograms, Measurement, Observer, Progress,
-        RunContext, Stage, to_measure,
+        Reader, RunContext, Screen, Stage, plain, to_measure,
     },
     touches::{SERVERS, TIME, Touches, WRITES},
 };
@@ -118,9 +117,10 @@ its proper end.";
         options.stream.is_some()
     }
 
-    fn observer(options: &Options) -> Option<Box<dyn Observer>> {
+    fn observer<'a>(options: &Options, screen: &'a dyn Screen) -> Option<Box<dyn Observer + 'a>> {
         let stream = options.stream?;
         Some(Box::new(Streamed {
+            screen,
             stream,
             totals: Totals::default(),
             begun: false,
@@ -161,7 +161,7 @@ its proper end.";
         let logs = Progress::new(Stage::Measure, "following the binary logs");
         cx.observers.progress(logs.clone());
         let until = work.duration.map(|duration| duration.0.as_secs_f64());
-        let shown = cx.options.lines || std::io::stderr().is_terminal();
+        let shown = cx.options.lines || cx.is_watched();
         let (clock, real_time, stop) = (cx.clock, cx.real_time, cx.stop);
         let folder = cx.run_dir.path().to_owned();
         let mut on = |event: Event<'_>| {
@@ -299,14 +299,15 @@ its proper end.";
 }
 
 /// Stretches as they come, for other programs, on standard output.
-struct Streamed {
+struct Streamed<'a> {
+    screen: &'a dyn Screen,
     stream: Stream,
     /// What the counters stand at.
     totals: Totals,
     begun: bool,
 }
 
-impl Streamed {
+impl Streamed<'_> {
     fn text(&mut self, windows: &[TapWindow]) -> String {
         if self.stream == Stream::Openmetrics {
             return openmetrics(windows, &mut self.totals);
@@ -319,7 +320,7 @@ impl Streamed {
     }
 }
 
-impl Observer for Streamed {
+impl Observer for Streamed<'_> {
     fn event(&mut self, event: run::Event<'_>) -> Result<Flow, Failure> {
         let text = match event {
             run::Event::Progress(progress) if progress.stage == Stage::Measure && !self.begun => {
@@ -334,7 +335,7 @@ impl Observer for Streamed {
                 .map_or_else(String::new, |windows| self.text(windows)),
             _ => String::new(),
         };
-        if text.is_empty() || print_to_reader(&plain(&text))? == Reader::There {
+        if text.is_empty() || self.screen.print(&plain(&text))? == Reader::There {
             return Ok(Flow::Continue);
         }
         // There is no reader left to follow for.

@@ -1,7 +1,6 @@
 //! A run under way: its directory, its clock, its manifest, and what it has found so far.
 
 use std::{
-    io::Write,
     sync::atomic::{AtomicBool, Ordering},
     time::Duration,
 };
@@ -36,11 +35,12 @@ use serde::{Deserialize, Serialize};
 use super::{Histograms, Measurement, Plan};
 use crate::{
     cli::OutputArgs,
-    environment,
     failure::Failure,
     histograms, machine,
-    progress::Line,
-    run::event::{Event, Observer, Observers, Progress, Stage},
+    run::{
+        event::{Event, Observer, Observers, Progress, Stage},
+        screen::Host,
+    },
     run_dir::{MANIFEST, PLAN, RunDir, SAMPLES, write_json, write_text},
     workloads::filling,
 };
@@ -78,10 +78,9 @@ pub(crate) enum LastCall {
 pub(in crate::run) struct Request<'a> {
     /// Where its servers come from.
     pub(in crate::run) servers: &'a mut dyn ServerSource,
+    pub(in crate::run) host: &'a Host<'a>,
     pub(in crate::run) output: &'a OutputArgs,
     pub(in crate::run) warnings: Vec<Warning>,
-    /// Who watches it besides the file of samples, the line of progress and the measurement's own.
-    pub(in crate::run) observers: Vec<Box<dyn Observer + 'a>>,
 }
 
 /// A run under way.
@@ -100,6 +99,7 @@ pub(crate) struct RunContext<'a, M: Measurement> {
     warnings: Vec<Warning>,
     pub(crate) gathered: M::Gathered,
     servers: &'a mut dyn ServerSource,
+    host: &'a Host<'a>,
     /// The text of `plan.toml`.
     plan_text: String,
     rows: Rows<M::Columns>,
@@ -126,22 +126,21 @@ impl<'a, M: Measurement> RunContext<'a, M> {
     ) -> Result<Self, Failure> {
         let Request {
             servers,
+            host,
             output,
             mut warnings,
-            observers,
         } = request;
         let run_dir = RunDir::create(output.run_dir.as_deref(), M::Settings::NAME)?;
-        if let Some(folder) = environment::record() {
-            record::begin(&folder).map_err(|error| not_recorded(&error))?;
+        if let Some(folder) = &host.record {
+            record::begin(folder).map_err(|error| not_recorded(&error))?;
         }
         let plan_text = plan_text(plan)?;
         write_text(&run_dir.file(PLAN), &plan_text)?;
         let mut all: Vec<Box<dyn Observer + 'a>> = vec![
             Box::new(RowFile::create::<M::Columns>(&run_dir.file(SAMPLES))?),
-            Box::new(Line::new()),
+            host.screen.progress(),
         ];
-        all.extend(M::observer(&options));
-        all.extend(observers);
+        all.extend(M::observer(&options, host.screen));
         let observers = Observers::new(all, stop);
         let client = M::client(&plan.plan);
         let awake = match client.keep_awake {
@@ -174,6 +173,7 @@ impl<'a, M: Measurement> RunContext<'a, M> {
             warnings,
             gathered: M::gathered(plan),
             servers,
+            host,
             plan_text,
             rows: Rows::new(M::Columns::default()),
             awake,
@@ -299,6 +299,16 @@ impl<'a, M: Measurement> RunContext<'a, M> {
         std::mem::take(&mut self.warnings)
     }
 
+    /// Whether a person watches.
+    pub(crate) fn is_watched(&self) -> bool {
+        self.host.screen.is_watched()
+    }
+
+    /// The fault to commit on purpose, for tests.
+    pub(crate) fn fault(&self) -> Option<&str> {
+        self.host.fault.as_deref()
+    }
+
     /// Whether idle cores are kept from halting.
     pub(crate) fn kept_awake(&self) -> bool {
         self.awake.is_some()
@@ -374,8 +384,7 @@ impl<'a, M: Measurement> RunContext<'a, M> {
         self.observers.emit(Event::Quiet);
         let mut warnings = M::warnings(&self.gathered).to_vec();
         warnings.extend(self.warnings.iter().cloned());
-        let mut err = std::io::stderr();
-        let _ = write!(err, "{}", terminal::warnings(&warnings));
+        self.host.screen.say(&terminal::warnings(&warnings));
     }
 
     /// Ends the measuring: what was gathered, and what of the run stays.

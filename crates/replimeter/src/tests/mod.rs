@@ -7,6 +7,7 @@ use std::{
     cell::RefCell,
     fs,
     path::Path,
+    rc::Rc,
     sync::{LazyLock, atomic::AtomicBool},
 };
 
@@ -14,27 +15,21 @@ use clap::{Args, Command, FromArgMatches};
 use replimeter_model::{
     compare::Change,
     manifest::{MANIFEST_SCHEMA, Manifest},
-    plan::{PlanFile, Section},
     time::Nanos,
 };
 use replimeter_report::{reading, terminal};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use self::ping::{Ping, PingSettings};
-use super::{
-    AnyRun, Entry, Event, Flow, LastCall, Observer, Recorded, Registry,
-    document::{csv, keep},
-    driver,
-    measurement::{Ended, Request},
-};
+use self::ping::Ping;
 use crate::{
-    cli::{CompareArgs, Given, OutputArgs},
+    cli::{CompareArgs, Form, Given, OutputArgs},
     commands::program,
     compare,
     failure::Failure,
-    run_dir::{MANIFEST, PAGE, PLAN, SAMPLES, SUMMARY, TICKET, write_json},
-    servers::Targets,
+    run::{AnyRun, Entry, Event, Flow, Host, Observer, Reader, Recorded, Registry, Screen, show},
+    run_dir::{MANIFEST, PAGE, PLAN, SAMPLES, SUMMARY, TICKET, write_json, write_text},
+    servers::host,
 };
 
 const PLAN_TEXT: &str = "command = 'ping'\ntitle = 'near'\n[target]\nprimary = 'mysql://u@127.0.0.1:1/?ssl-mode=disabled'\nreplicas = ['mysql://u@127.0.0.1:2/?ssl-mode=disabled']\n[ping]\nquestions = 400\n";
@@ -66,16 +61,15 @@ fn recorded(dir: &Path, us: i64) -> Box<dyn AnyRun> {
         json!([server, Nanos(number * 5_000_000), Nanos(took)])
     };
     let mut calls: Vec<Value> = (0..800).map(trip).collect();
-    let ended = LastCall::Ended(Ended {
-        run_dir: dir.display().to_string(),
-        keep_awake: false,
-        real_time: false,
-        clock_step: std::time::Duration::from_nanos(30),
-        at: Nanos(4_000_000_000),
-        warnings: Vec::new(),
-        failure: None,
-    });
-    calls.push(serde_json::to_value(ended).unwrap());
+    calls.push(json!({"ended": {
+        "run_dir": dir.display().to_string(),
+        "keep_awake": false,
+        "real_time": false,
+        "clock_step": {"secs": 0, "nanos": 30},
+        "at": 4_000_000_000_i64,
+        "warnings": [],
+        "failure": null,
+    }}));
     let manifest = Manifest {
         schema: MANIFEST_SCHEMA.to_owned(),
         started_at: "2026-11-22T12:00:00Z".to_owned(),
@@ -85,10 +79,15 @@ fn recorded(dir: &Path, us: i64) -> Box<dyn AnyRun> {
     let plan = plan.text().unwrap();
     let run = entry()
         .replay(&plan, &manifest, &calls, &dir.join(SAMPLES))
+        .unwrap_or_else(|failure| panic!("{}", failure.message))
         .run;
     fs::write(dir.join(PLAN), &plan).unwrap();
     write_json(&dir.join(MANIFEST), &manifest).unwrap();
-    keep(run.as_ref(), dir, &manifest, &plan).unwrap();
+    write_text(&dir.join(SUMMARY), &run.json().unwrap()).unwrap();
+    Recorded::open(registry(), dir)
+        .unwrap()
+        .render(dir)
+        .unwrap();
     run
 }
 
@@ -159,7 +158,9 @@ fn a_measurement_has_every_output() {
     assert_eq!(violations(&document), Vec::<String>::new());
     assert!(!violations(&json!({"schema": "replimeter.ping/1"})).is_empty());
 
-    let table = csv(run.as_ref()).unwrap();
+    let paper = Paper::default();
+    show(run.as_ref(), Form::Csv, false, &paper).unwrap();
+    let table = paper.printed.into_inner();
     assert!(
         table.starts_with("server,trip.count,trip.min_us,"),
         "{table}"
@@ -201,11 +202,12 @@ fn runs_of_a_measurement_are_compared() {
         "compare".as_ref(),
         "--run-dir".as_ref(),
         out.path().as_os_str(),
+        a.path().as_os_str(),
+        b.path().as_os_str(),
     ];
     let matches = CompareArgs::augment_args(Command::new("compare")).get_matches_from(words);
     let args = CompareArgs::from_arg_matches(&matches).unwrap();
-    let sides = [&a, &b].map(|dir| [dir.path().display().to_string()]);
-    let compared = compare::compare(registry(), &args, &sides[0], &sides[1]).unwrap();
+    let compared = compare::compare(registry(), &args).unwrap();
     let rows = &compared.document.results;
     assert_eq!(rows.len(), 4, "{rows:?}");
     assert!(
@@ -218,10 +220,12 @@ fn runs_of_a_measurement_are_compared() {
     );
 }
 
-/// Keeps every line of progress, and how many rows came.
-struct Watch<'a>(&'a RefCell<(Vec<String>, usize)>);
+/// What was seen of a run: every line of progress, and how many batches of rows came.
+type Seen = Rc<RefCell<(Vec<String>, usize)>>;
 
-impl Observer for Watch<'_> {
+struct Watch(Seen);
+
+impl Observer for Watch {
     fn event(&mut self, event: Event<'_>) -> Result<Flow, Failure> {
         let mut seen = self.0.borrow_mut();
         match event {
@@ -233,31 +237,54 @@ impl Observer for Watch<'_> {
     }
 }
 
+/// A screen that keeps what it shows.
+#[derive(Default)]
+struct Paper {
+    printed: RefCell<String>,
+    seen: Seen,
+}
+
+impl Screen for Paper {
+    fn print(&self, text: &str) -> Result<Reader, Failure> {
+        self.printed.borrow_mut().push_str(text);
+        Ok(Reader::There)
+    }
+
+    fn say(&self, _text: &str) {}
+
+    fn is_watched(&self) -> bool {
+        false
+    }
+
+    fn progress(&self) -> Box<dyn Observer> {
+        Box::new(Watch(Rc::clone(&self.seen)))
+    }
+}
+
 #[test]
 fn a_run_of_a_measurement_is_watched_and_kept() {
     let [one, other] = [server::start(), server::start()];
     let text = PLAN_TEXT
         .replace(":1/", &format!(":{one}/"))
         .replace(":2/", &format!(":{other}/"));
-    let sections = [Section::of::<PingSettings>()];
-    let file = PlanFile::<PingSettings>::from_toml(&text, &sections).unwrap();
-    let plan = file.plan_of(&text).unwrap();
     let folder = TempDir::new().unwrap();
     let dir = folder.path().join("run");
-    let output = OutputArgs {
-        run_dir: Some(dir.clone()),
-        silent: true,
-        ..OutputArgs::default()
+    let given = Given {
+        output: OutputArgs {
+            run_dir: Some(dir.clone()),
+            silent: true,
+            ..OutputArgs::default()
+        },
+        ..Given::default()
     };
-    let (seen, stop) = (RefCell::default(), AtomicBool::new(false));
-    let request = Request {
-        servers: &mut Targets::default(),
-        output: &output,
-        warnings: Vec::new(),
-        observers: vec![Box::new(Watch(&seen))],
+    let (paper, stop) = (Paper::default(), AtomicBool::new(false));
+    let host = Host {
+        screen: &paper,
+        ..host()
     };
-    driver::run::<Ping>(&plan, request, (), &stop).unwrap();
-    let (lines, rows) = seen.into_inner();
+    let plan = registry().plan(&text, &given).unwrap();
+    plan.carry_out(&given, &host, &stop).unwrap();
+    let (lines, rows) = paper.seen.take();
     assert!(
         lines.iter().any(|line| line == "asking 400 of 400 times"),
         "{lines:?}"
