@@ -154,7 +154,9 @@ fn all_methods_on_mariadb_and_through_a_chain() {
         .collect();
     assert_eq!(floors.len(), 3, "a stamp has no null replica: {floors:?}");
     // Nobody has our function who did not ask for it, and that is said.
-    let warnings = document["warnings"].as_array().unwrap();
+    let mut warnings = document["warnings"].as_array().unwrap().clone();
+    // A busy machine has a warning of its own.
+    warnings.retain(|warning| warning["code"] != "writer-late");
     assert_eq!(warnings.len(), 1, "{warnings:#?}");
     assert!(
         warnings[0]["message"]
