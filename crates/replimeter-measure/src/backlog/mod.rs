@@ -430,25 +430,41 @@ impl Round<'_, '_> {
         let mut eyes = Eyes::open(cluster, self.index, self.listener.timeouts.answer)?;
         self.settle(cluster, &mut eyes)?;
         let replica = &cluster.replicas[self.index];
-        let Relation::Channel { channel, .. } = &replica.relation else {
-            return Err(replica
-                .server
-                .session
-                .unfit(
-                    "cannot make a backlog",
-                    "it has no channel",
-                    "report this as a defect",
-                )
-                .into());
-        };
-        let channel: Channel = (**channel).clone();
         let applier = Applier::hold(
             replica,
-            &channel,
+            &channel(replica)?,
             self.workers,
             self.listener.timeouts,
             self.listener.say,
         )?;
+        let mut walked = Walked {
+            replica: replica.server.node.name.clone(),
+            workers: applier
+                .workers
+                .map(|(workers, variable)| (workers, variable.to_owned())),
+            parallel_mode: self.parallel_mode(replica),
+            moments: Moments {
+                stopped: self.clock.now(),
+                started: None,
+                caught: false,
+            },
+            every: self.every(),
+            growing: Stretch::new(BacklogPhase::Growing),
+            with_load: Stretch::new(BacklogPhase::WithLoad),
+            without_load: Stretch::new(BacklogPhase::WithoutLoad),
+        };
+        let ended = self.walk(cluster, load, &mut eyes, &applier, &mut walked);
+        record::reading(|| walked.clone());
+        let row = walked.row();
+        if ended.is_ok() && !self.stopped() {
+            self.judge(&row);
+        }
+        *out = row;
+        applier.release(ended)
+    }
+
+    /// How the replica shares work out among its workers; warns when it does not.
+    fn parallel_mode(&mut self, replica: &CheckedReplica) -> String {
         let mode = appliers(&replica.server.facts)
             .map(|appliers| appliers.mode)
             .unwrap_or_default();
@@ -462,86 +478,77 @@ impl Round<'_, '_> {
                 "set slave_parallel_mode to conservative or optimistic",
             ));
         }
-        let stopped_at = self.clock.now();
-        let grow = Nanos::from(self.plan.grow.0);
-        let mut growing = Stretch::new(BacklogPhase::Growing);
-        let mut with_load = Stretch::new(BacklogPhase::WithLoad);
-        let mut without = Stretch::new(BacklogPhase::WithoutLoad);
-        let (mut started_at, mut caught) = (None, false);
-        let mut walk = || -> Result<(), MeasureError> {
-            let stop = self.listener.stop;
-            let (walked, mut warnings) = load.run_while(stop, |_| {
-                self.origin = self.clock.now();
-                self.read_while(
-                    cluster,
-                    &mut eyes,
-                    &mut growing,
-                    BacklogPhase::Growing,
-                    |_, _, since| since < grow,
-                )?;
-                let mut connection = applier.connect()?;
-                // The rate counts from here, the applier's start included.
-                with_load.push(eyes.read(self.clock)?);
-                started_at = Some(self.clock.now());
-                applier.start(&mut connection)?;
-                drop(connection);
-                if self.stopped() {
-                    return Ok(());
-                }
-                // The second half is left for the time without load.
-                let enough = with_load.last().map_or(0, |last| last.behind / 2);
-                self.read_while(
-                    cluster,
-                    &mut eyes,
-                    &mut with_load,
-                    BacklogPhase::WithLoad,
-                    |reading, _, since| since < grow && reading.behind > enough,
-                )
-            })?;
-            self.warnings.append(&mut warnings);
-            walked?;
-            let limit = self.limit();
-            if !self.stopped() {
-                self.read_while(
-                    cluster,
-                    &mut eyes,
-                    &mut without,
-                    BacklogPhase::WithoutLoad,
-                    |reading, before, since| {
-                        caught = caught_up(reading, before);
-                        !caught && since < limit
-                    },
-                )?;
-            }
-            Ok(())
-        };
-        let walked = walk();
-        let (name, shown) = (
-            cluster.replicas[self.index].server.node.name.clone(),
-            applier.workers,
-        );
-        let moments = Moments {
-            stopped: stopped_at,
-            started: started_at,
-            caught,
-        };
-        let walked_through = Walked {
-            replica: name,
-            workers: shown.map(|(workers, variable)| (workers, variable.to_owned())),
-            parallel_mode: mode,
-            moments,
-            every: self.every(),
-            growing,
-            with_load,
-            without_load: without,
-        };
-        record::reading(|| walked_through.clone());
-        let row = walked_through.row();
-        if walked.is_ok() && !self.stopped() {
-            self.judge(&row);
+        mode
+    }
+
+    /// Reads both servers from the applier's stop until the replica has caught up; what it came to is in `walked`
+    /// whatever happens.
+    fn walk(
+        &mut self,
+        cluster: &mut Cluster,
+        load: &mut BackgroundLoad,
+        eyes: &mut Eyes,
+        applier: &Applier<'_>,
+        walked: &mut Walked,
+    ) -> Result<(), MeasureError> {
+        let stop = self.listener.stop;
+        let (ended, mut warnings) = load.run_while(stop, |_| {
+            self.walk_beside_load(cluster, eyes, applier, walked)
+        })?;
+        self.warnings.append(&mut warnings);
+        ended?;
+        if self.stopped() {
+            return Ok(());
         }
-        *out = row;
-        applier.release(walked)
+        let limit = self.limit();
+        let caught = &mut walked.moments.caught;
+        self.read_while(
+            cluster,
+            eyes,
+            &mut walked.without_load,
+            BacklogPhase::WithoutLoad,
+            |reading, before, since| {
+                *caught = caught_up(reading, before);
+                !*caught && since < limit
+            },
+        )
+    }
+
+    /// Lets the backlog grow, starts the applier, and lets it work for a while.
+    fn walk_beside_load(
+        &mut self,
+        cluster: &mut Cluster,
+        eyes: &mut Eyes,
+        applier: &Applier<'_>,
+        walked: &mut Walked,
+    ) -> Result<(), MeasureError> {
+        let grow = Nanos::from(self.plan.grow.0);
+        self.origin = self.clock.now();
+        self.read_while(
+            cluster,
+            eyes,
+            &mut walked.growing,
+            BacklogPhase::Growing,
+            |_, _, since| since < grow,
+        )?;
+        let mut connection = applier.connect()?;
+        // The rate counts from here, the applier's start included.
+        walked.with_load.push(eyes.read(self.clock)?);
+        walked.moments.started = Some(self.clock.now());
+        applier.start(&mut connection)?;
+        drop(connection);
+        if self.stopped() {
+            return Ok(());
+        }
+        // The second half is left for the time without load.
+        let enough = walked.with_load.last().map_or(0, |last| last.behind / 2);
+        self.read_while(
+            cluster,
+            eyes,
+            &mut walked.with_load,
+            BacklogPhase::WithLoad,
+            |reading, _, since| since < grow && reading.behind > enough,
+        )
     }
 
     /// Waits until the replica has everything, so that the backlog is of this round.
@@ -657,6 +664,17 @@ impl Round<'_, '_> {
                 "let the backlog grow for longer, or under more load",
             ));
         }
+    }
+}
+
+fn channel(replica: &CheckedReplica) -> Result<Channel, ServerError> {
+    match &replica.relation {
+        Relation::Channel { channel, .. } => Ok((**channel).clone()),
+        _ => Err(replica.server.session.unfit(
+            "cannot make a backlog",
+            "it has no channel",
+            "report this as a defect",
+        )),
     }
 }
 
