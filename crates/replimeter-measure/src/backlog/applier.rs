@@ -9,7 +9,8 @@ use replimeter_server::{
 
 use super::{
     Timeouts,
-    release::{Connection, Held},
+    connection::{Connection, Replica},
+    release::Held,
 };
 use crate::{MeasureError, preflight::CheckedReplica};
 
@@ -83,7 +84,7 @@ impl<'a> Applier<'a> {
         };
         self.held.set_workers(connection, variable, wanted)?;
         // A server may make another number of it.
-        self.workers = connection.number(variable)?.map(|now| (now, variable));
+        self.workers = connection.global(variable)?.map(|now| (now, variable));
         Ok(())
     }
 

@@ -3,8 +3,10 @@
 
 mod applier;
 mod check;
+mod connection;
 mod course;
 mod eyes;
+mod orders;
 pub(crate) mod position;
 mod release;
 mod round;
