@@ -100,18 +100,7 @@ impl Starter<'_> {
         let folder = self.entry.folder.join(name);
         let data = folder.join("data");
         let init_file = self.lay_out(install, is_replica, &folder, &data)?;
-        let mut arguments = match self.mode() {
-            Mode::Galera => {
-                self.write_view(&data, index, names.len())?;
-                self.galera_arguments(install, index, names, ports)?
-            }
-            Mode::Group => self.group_arguments(index, ports),
-            Mode::SemiSync => engine::semi_sync_arguments(install),
-            Mode::None | Mode::Async | Mode::Chain => Vec::new(),
-        };
-        if self.settings.spec.federated {
-            arguments.extend(engine::federated_arguments(install));
-        }
+        let arguments = self.arguments(install, &data, index, names, ports)?;
         let plugins = self.plugin_folder(install, &folder)?;
         let options = self.options(name);
         let log = folder.join("server.log");
@@ -162,6 +151,30 @@ impl Starter<'_> {
             },
             command_line,
         })
+    }
+
+    /// What the mode asks of the server of this number; for Galera its data gets a file too.
+    fn arguments(
+        &self,
+        install: &Install,
+        data: &Path,
+        index: usize,
+        names: &[String],
+        ports: &[Ports],
+    ) -> Result<Vec<String>, SandboxError> {
+        let mut arguments = match self.mode() {
+            Mode::Galera => {
+                self.write_view(data, index, names.len())?;
+                self.galera_arguments(install, index, names, ports)?
+            }
+            Mode::Group => self.group_arguments(index, ports),
+            Mode::SemiSync => engine::semi_sync_arguments(install),
+            Mode::None | Mode::Async | Mode::Chain => Vec::new(),
+        };
+        if self.settings.spec.federated {
+            arguments.extend(engine::federated_arguments(install));
+        }
+        Ok(arguments)
     }
 
     /// Makes a server's folder, with its data and the statements that it begins with,
