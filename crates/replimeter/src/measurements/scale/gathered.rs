@@ -20,7 +20,7 @@ use replimeter_stats::{
     bootstrap,
     series::distribution,
     signed::SignedHistogram,
-    usl::{self, NoFit, Point},
+    usl::{self, Fit, NoFit, Point},
 };
 use serde::{Deserialize, Serialize};
 
@@ -384,8 +384,8 @@ impl Gathered {
         }
     }
 
-    /// What is measured at a start: replicas, start, operations per second.
-    fn points(&self, work: &ScalePlan, phase: ScalePhase, kind: &str) -> Vec<(u32, u32, f64)> {
+    /// What is measured at each start.
+    fn points(&self, work: &ScalePlan, phase: ScalePhase, kind: &str) -> Vec<Measured> {
         let of = |replicas: &u32| {
             let starts = self
                 .cells
@@ -405,7 +405,6 @@ impl Gathered {
 
     fn law(&self, work: &ScalePlan, phase: ScalePhase, kind: &str) -> ScaleFit {
         let points = self.points(work, phase, kind);
-        let counts: BTreeSet<u32> = points.iter().map(|(replicas, ..)| *replicas).collect();
         let mut fit = ScaleFit {
             phase: phase.name().to_owned(),
             figure: format!("{kind}s"),
@@ -417,84 +416,10 @@ impl Gathered {
             .to_owned(),
             ..ScaleFit::default()
         };
-        if counts.len() < FEWEST_COUNTS {
-            fit.refused = Some(format!(
-                "{} numbers of replicas were measured, and {FEWEST_COUNTS} are needed",
-                counts.len()
-            ));
-            return fit;
+        match fitted(work, kind, &points) {
+            Ok(law) => describe(&mut fit, &law, work, kind, &points),
+            Err(refused) => fit.refused = Some(refused),
         }
-        let count = |replicas: u32| servers_of(work, kind, replicas);
-        let all: Vec<Point> = points
-            .iter()
-            .map(|(replicas, _, per_s)| Point {
-                servers: count(*replicas),
-                per_s: per_s * together(work, kind, *replicas),
-            })
-            .collect();
-        let law = match usl::fit(&all) {
-            Ok(law) => law,
-            Err(error) => {
-                fit.refused = Some(
-                    match error {
-                        NoFit::TooFew => "there are too few numbers of servers that do this work",
-                        NoFit::NoThroughput => "one of them did nothing",
-                        NoFit::Unfit => "the law does not describe what was measured",
-                    }
-                    .to_owned(),
-                );
-                return fit;
-            }
-        };
-        (fit.lambda, fit.sigma, fit.kappa) = (law.lambda, law.sigma, law.kappa);
-        fit.error_percent = law.error * 100.0;
-        fit.freedom = u32::try_from(law.freedom).unwrap_or(u32::MAX);
-        let replicas_of = |servers: f64| {
-            servers - f64::from(count(0)) + if count(0) == count(1) { 1.0 } else { 0.0 }
-        };
-        if kind == "select" && count(1) != count(2) {
-            let at = law.stops_paying;
-            fit.stops_paying = Some(Estimate {
-                value: at.value.map(replicas_of),
-                low: at.low.map(replicas_of),
-                high: at.high.map(replicas_of),
-            });
-        }
-        fit.residuals = points
-            .iter()
-            .zip(&law.residuals)
-            .map(|((replicas, start, per_s), residual)| Residual {
-                replicas: *replicas,
-                start: *start,
-                per_s: *per_s,
-                fitted_per_s: per_s / (1.0 + residual),
-                percent: residual * 100.0,
-            })
-            .collect();
-        let last = work.replicas.most();
-        let per_s = |replicas: u32| Some(law.at(count(replicas))? / together(work, kind, replicas));
-        fit.curve = (0..=last + 1)
-            .filter_map(|replicas| {
-                Some(LawPoint {
-                    replicas,
-                    per_s: per_s(replicas)?,
-                })
-            })
-            .collect();
-        fit.prediction = law.predict(count(last + 1), work.starts).map(|predicted| {
-            let scale =
-                |value: Option<f64>| value.map(|value| value / together(work, kind, last + 1));
-            let predicted = Estimate {
-                value: scale(predicted.value),
-                low: scale(predicted.low),
-                high: scale(predicted.high),
-            };
-            Prediction {
-                replicas: last + 1,
-                predicted,
-                ..Prediction::default()
-            }
-        });
         fit
     }
 
@@ -518,6 +443,87 @@ impl Gathered {
                 .map(|(measured, (low, high))| low <= measured && measured <= high);
         }
         self.fits = fits;
+    }
+}
+
+/// What is measured at a start: replicas, start, operations per second.
+type Measured = (u32, u32, f64);
+
+/// Fits the law to these points.
+///
+/// # Errors
+/// Why none can be fitted.
+fn fitted(work: &ScalePlan, kind: &str, points: &[Measured]) -> Result<Fit, String> {
+    let counts: BTreeSet<u32> = points.iter().map(|(replicas, ..)| *replicas).collect();
+    if counts.len() < FEWEST_COUNTS {
+        return Err(format!(
+            "{} numbers of replicas were measured, and {FEWEST_COUNTS} are needed",
+            counts.len()
+        ));
+    }
+    let all: Vec<Point> = points
+        .iter()
+        .map(|(replicas, _, per_s)| Point {
+            servers: servers_of(work, kind, *replicas),
+            per_s: per_s * together(work, kind, *replicas),
+        })
+        .collect();
+    usl::fit(&all).map_err(|error| {
+        match error {
+            NoFit::TooFew => "there are too few numbers of servers that do this work",
+            NoFit::NoThroughput => "one of them did nothing",
+            NoFit::Unfit => "the law does not describe what was measured",
+        }
+        .to_owned()
+    })
+}
+
+/// Writes down what a law says of these points and of one replica more.
+fn describe(fit: &mut ScaleFit, law: &Fit, work: &ScalePlan, kind: &str, points: &[Measured]) {
+    let count = |replicas: u32| servers_of(work, kind, replicas);
+    (fit.lambda, fit.sigma, fit.kappa) = (law.lambda, law.sigma, law.kappa);
+    fit.error_percent = law.error * 100.0;
+    fit.freedom = u32::try_from(law.freedom).unwrap_or(u32::MAX);
+    let replicas_of =
+        |servers: f64| servers - f64::from(count(0)) + if count(0) == count(1) { 1.0 } else { 0.0 };
+    if kind == "select" && count(1) != count(2) {
+        fit.stops_paying = Some(each(law.stops_paying, replicas_of));
+    }
+    fit.residuals = points
+        .iter()
+        .zip(&law.residuals)
+        .map(|((replicas, start, per_s), residual)| Residual {
+            replicas: *replicas,
+            start: *start,
+            per_s: *per_s,
+            fitted_per_s: per_s / (1.0 + residual),
+            percent: residual * 100.0,
+        })
+        .collect();
+    let last = work.replicas.most();
+    let per_s = |replicas: u32| Some(law.at(count(replicas))? / together(work, kind, replicas));
+    fit.curve = (0..=last + 1)
+        .filter_map(|replicas| {
+            Some(LawPoint {
+                replicas,
+                per_s: per_s(replicas)?,
+            })
+        })
+        .collect();
+    let predicted = law.predict(count(last + 1), work.starts);
+    fit.prediction = predicted.map(|predicted| Prediction {
+        replicas: last + 1,
+        predicted: each(predicted, |value| value / together(work, kind, last + 1)),
+        ..Prediction::default()
+    });
+}
+
+/// The same done to a value and to the ends of its interval.
+fn each(estimate: Estimate, what: impl Fn(f64) -> f64) -> Estimate {
+    Estimate {
+        value: estimate.value.map(&what),
+        low: estimate.low.map(&what),
+        high: estimate.high.map(&what),
     }
 }
 
