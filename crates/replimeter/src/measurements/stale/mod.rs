@@ -501,43 +501,13 @@ fn measure_cell(
 ) -> Result<u64, Failure> {
     let work = cx.work;
     let guarantees = stale::guarantees(cluster, readers, cell.level, work.timeout.0)?;
-    let names: Vec<String> = readers.iter().map(|reader| reader.name(cluster)).collect();
-    let sync_reads = guarantees
-        .first()
-        .map_or(cell.level, |guarantee| guarantee.level);
     let clock = cx.clock;
     let judging = work.judge_load.then(|| Judging {
         versions: Versions::new(&clock),
         readers,
         guarantees: &guarantees,
     });
-    let writers = match &judging {
-        Some(_) => writers_of(cell.placed),
-        None => vec![cluster.primary.node.name.clone()],
-    };
-    let reader = |((reader, name), guarantee): ((&ReaderRef, String), &Guarantee)| Reader {
-        name,
-        writer: *reader == ReaderRef::Writer,
-        guarantee: guarantee.words.clone(),
-        gtid: guarantee.gtid,
-        delay: reader.delay(cluster),
-    };
-    let case = gathered::Case {
-        shape: shape.to_owned(),
-        load: cell.case.to_string(),
-        load_on: load_on(cell.case, cluster, readers),
-        asked: cell.level,
-        sync_reads,
-        pool: cell.pool,
-        writers,
-        readers: readers
-            .iter()
-            .zip(names)
-            .zip(&guarantees)
-            .map(reader)
-            .collect(),
-        judged: judging.is_some().then(|| gathered::judged(cell.placed)),
-    };
+    let case = case_of(cluster, readers, &guarantees, shape, cell, work.judge_load);
     cx.take(Call::Case(case))?;
     let part = Part {
         readers,
@@ -580,6 +550,42 @@ fn measure_cell(
         return Err(Failure::cut_short());
     }
     Ok(next_round)
+}
+
+/// Who writes and who reads in a case, and how.
+fn case_of(
+    cluster: &Cluster,
+    readers: &[ReaderRef],
+    guarantees: &[Guarantee],
+    shape: &str,
+    cell: &Cell<'_>,
+    judged: bool,
+) -> gathered::Case {
+    let writers = if judged {
+        writers_of(cell.placed)
+    } else {
+        vec![cluster.primary.node.name.clone()]
+    };
+    let reader = |(reader, guarantee): (&ReaderRef, &Guarantee)| Reader {
+        name: reader.name(cluster),
+        writer: *reader == ReaderRef::Writer,
+        guarantee: guarantee.words.clone(),
+        gtid: guarantee.gtid,
+        delay: reader.delay(cluster),
+    };
+    gathered::Case {
+        shape: shape.to_owned(),
+        load: cell.case.to_string(),
+        load_on: load_on(cell.case, cluster, readers),
+        asked: cell.level,
+        sync_reads: guarantees
+            .first()
+            .map_or(cell.level, |guarantee| guarantee.level),
+        pool: cell.pool,
+        writers,
+        readers: readers.iter().zip(guarantees).map(reader).collect(),
+        judged: judged.then(|| gathered::judged(cell.placed)),
+    }
 }
 
 /// Measures a case while its load runs; what came of both.
