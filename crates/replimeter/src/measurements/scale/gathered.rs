@@ -4,11 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use replimeter_measure::scale::{Block, Part};
 use replimeter_model::{
-    estimate::Estimate,
-    load::LoadError,
-    plan::{FEWEST_COUNTS, ScalePhase, ScalePlan},
-    resources::ServerUse,
-    scale::{LawPoint, PercentOfNone, Prediction, Residual, ScaleFit, ScaleRow, ScaleServer},
+    plan::{ScalePhase, ScalePlan},
+    scale::ScaleFit,
     time::Nanos,
     warning::{Warning, WarningCode},
 };
@@ -16,18 +13,11 @@ use replimeter_report::{
     blocks::{About, BlockRow, Blocks, Operations},
     rows::Rows,
 };
-use replimeter_stats::{
-    bootstrap,
-    series::distribution,
-    signed::SignedHistogram,
-    usl::{self, Fit, NoFit, Point},
-};
+use replimeter_stats::signed::SignedHistogram;
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    failure::Failure,
-    workloads::{NEAR_LIMIT, add_errors},
-};
+use super::cell::Cell;
+use crate::{failure::Failure, workloads::NEAR_LIMIT};
 
 /// What is measured, piece by piece.
 #[derive(Serialize, Deserialize)]
@@ -56,37 +46,10 @@ pub(crate) struct Place {
     pub(super) block: u32,
 }
 
-/// One phase with one number of replicas.
-#[derive(Default)]
-struct Cell {
-    shape: String,
-    /// For each kind of operation and each start: operations per second of its blocks.
-    rates: BTreeMap<String, BTreeMap<u32, Vec<f64>>>,
-    write_latency: SignedHistogram,
-    select_latency: SignedHistogram,
-    blocks: u32,
-    void: u32,
-    counted: Nanos,
-    operations: u64,
-    retries: u64,
-    failed: u64,
-    errors: Vec<LoadError>,
-    caught_up_us: Option<f64>,
-    uses: Vec<ServerUse>,
-    /// Selects by server.
-    selects: BTreeMap<String, u64>,
-    client_us: f64,
-    /// Nanoseconds in which load threads waited for a core, and threads × time.
-    delayed: Option<f64>,
-    thread_us: f64,
-    /// The largest share of the client's own limit, in percent.
-    limit_percent: Option<f64>,
-}
-
 /// Everything gathered.
 #[derive(Default)]
 pub(crate) struct Gathered {
-    cells: BTreeMap<(u32, ScalePhase), Cell>,
+    pub(super) cells: BTreeMap<(u32, ScalePhase), Cell>,
     /// Blocks of any kind that began.
     seen: u64,
     /// Rows and bytes of the data set.
@@ -235,45 +198,6 @@ impl Gathered {
         ))
     }
 
-    /// Rates of each start, of those that there are.
-    fn starts(&self, replicas: u32, phase: ScalePhase, kind: &str) -> Vec<Vec<f64>> {
-        let cell = self.cells.get(&(replicas, phase));
-        let rates = cell.and_then(|cell| cell.rates.get(kind));
-        rates
-            .map(|starts| starts.values().cloned().collect())
-            .unwrap_or_default()
-    }
-
-    fn rate(
-        &self,
-        replicas: u32,
-        phase: ScalePhase,
-        kind: &str,
-    ) -> (Option<f64>, Option<[f64; 2]>) {
-        let mean = bootstrap::of_positive_mean(&self.starts(replicas, phase, kind));
-        (mean.value, mean.ends())
-    }
-
-    fn percent(
-        &self,
-        replicas: u32,
-        phase: ScalePhase,
-        kind: &str,
-    ) -> (Option<f64>, Option<[f64; 2]>) {
-        let (of, to) = (
-            self.starts(replicas, phase, kind),
-            self.starts(0, phase, kind),
-        );
-        if replicas == 0 {
-            return (self.rate(0, phase, kind).0.map(|_| 100.0), None);
-        }
-        let ratio = bootstrap::of_ratio(&of, &to);
-        (
-            ratio.value.map(|value| value * 100.0),
-            ratio.ends().map(|ends| ends.map(|end| end * 100.0)),
-        )
-    }
-
     /// Latencies by number of replicas, phase and kind, with their names.
     pub(super) fn latencies(&self) -> Vec<(String, SignedHistogram)> {
         let cells = self.cells.iter().flat_map(|((replicas, phase), cell)| {
@@ -294,336 +218,6 @@ impl Gathered {
     /// Counted time of all blocks.
     pub(super) fn counted(&self) -> Nanos {
         Nanos(self.cells.values().map(|cell| cell.counted.0).sum())
-    }
-
-    /// Rows by number of replicas and phase; those of a checked prediction are the law's.
-    pub(super) fn rows(&self, work: &ScalePlan) -> Vec<ScaleRow> {
-        let asked = |replicas: u32| work.replicas.counts().contains(&replicas);
-        let cells = self
-            .cells
-            .iter()
-            .filter(|((replicas, _), cell)| asked(*replicas) && (cell.blocks > 0 || cell.void > 0));
-        cells
-            .map(|((replicas, phase), cell)| self.row(*replicas, *phase, cell))
-            .collect()
-    }
-
-    fn row(&self, replicas: u32, phase: ScalePhase, cell: &Cell) -> ScaleRow {
-        let (inserts_per_s, inserts_ci) = self.rate(replicas, phase, "insert");
-        let (selects_per_s, selects_ci) = self.rate(replicas, phase, "select");
-        let (updates_per_s, updates_ci) = self.rate(replicas, phase, "update");
-        let (inserts, inserts_of) = self.percent(replicas, phase, "insert");
-        let (selects, selects_of) = self.percent(replicas, phase, "select");
-        let (updates, updates_of) = self.percent(replicas, phase, "update");
-        let counted_us = cell.counted.as_micros();
-        ScaleRow {
-            shape: cell.shape.clone(),
-            replicas,
-            phase: phase.name().to_owned(),
-            starts: cell
-                .rates
-                .values()
-                .map(|starts| starts.len() as u32)
-                .max()
-                .unwrap_or(0),
-            blocks: cell.blocks,
-            void_blocks: cell.void,
-            counted_us,
-            inserts_per_s,
-            inserts_ci,
-            selects_per_s,
-            selects_ci,
-            updates_per_s,
-            updates_ci,
-            percent_of_none: PercentOfNone {
-                inserts,
-                inserts_ci: inserts_of,
-                selects,
-                selects_ci: selects_of,
-                updates,
-                updates_ci: updates_of,
-            },
-            write_latency: distribution(&cell.write_latency),
-            select_latency: distribution(&cell.select_latency),
-            retries: cell.retries,
-            failed: cell.failed,
-            errors: cell.errors.clone(),
-            caught_up_after_us: cell.caught_up_us,
-            servers: cell.servers(),
-            client_cpu_percent: if counted_us > 0.0 {
-                cell.client_us / counted_us * 100.0
-            } else {
-                0.0
-            },
-            client_delay_percent: cell
-                .delayed
-                .filter(|_| cell.thread_us > 0.0)
-                .map(|delayed| delayed / cell.thread_us * 100.0),
-            client_limit_percent: cell.limit_percent,
-        }
-    }
-
-    /// Fits laws to what was measured.
-    pub(super) fn fit(&mut self, work: &ScalePlan) {
-        let mut wanted = vec![
-            (ScalePhase::Insert, "insert"),
-            (ScalePhase::Select, "select"),
-            (ScalePhase::Mixed, "insert"),
-            (ScalePhase::Mixed, "select"),
-        ];
-        if work.updates {
-            wanted.extend([
-                (ScalePhase::Update, "update"),
-                (ScalePhase::MixedUpdate, "update"),
-                (ScalePhase::MixedUpdate, "select"),
-            ]);
-        }
-        for (phase, kind) in wanted {
-            let fit = self.law(work, phase, kind);
-            self.fits.push(fit);
-        }
-    }
-
-    /// What is measured at each start.
-    fn points(&self, work: &ScalePlan, phase: ScalePhase, kind: &str) -> Vec<Measured> {
-        let of = |replicas: &u32| {
-            let starts = self
-                .cells
-                .get(&(*replicas, phase))
-                .and_then(|cell| cell.rates.get(kind))
-                .cloned()
-                .unwrap_or_default();
-            let replicas = *replicas;
-            let mean = |rates: Vec<f64>| rates.iter().sum::<f64>() / rates.len().max(1) as f64;
-            starts
-                .into_iter()
-                .map(move |(start, rates)| (replicas, start, mean(rates)))
-                .collect::<Vec<_>>()
-        };
-        work.replicas.counts().iter().flat_map(of).collect()
-    }
-
-    fn law(&self, work: &ScalePlan, phase: ScalePhase, kind: &str) -> ScaleFit {
-        let points = self.points(work, phase, kind);
-        let mut fit = ScaleFit {
-            phase: phase.name().to_owned(),
-            figure: format!("{kind}s"),
-            counted: if kind == "select" {
-                "readers"
-            } else {
-                "servers"
-            }
-            .to_owned(),
-            ..ScaleFit::default()
-        };
-        match fitted(work, kind, &points) {
-            Ok(law) => describe(&mut fit, &law, work, kind, &points),
-            Err(refused) => fit.refused = Some(refused),
-        }
-        fit
-    }
-
-    /// Holds each law's prediction against what was measured with one more replica.
-    pub(super) fn check(&mut self, work: &ScalePlan, replicas: u32) {
-        let phases = work.phases();
-        let mut fits = std::mem::take(&mut self.fits);
-        for fit in &mut fits {
-            let Some(prediction) = &mut fit.prediction else {
-                continue;
-            };
-            let Some(phase) = phases.iter().find(|phase| phase.name() == fit.phase) else {
-                continue;
-            };
-            let (measured, ends) = self.rate(replicas, *phase, fit.figure.trim_end_matches('s'));
-            prediction.measured_per_s = measured;
-            prediction.measured_ci = ends;
-            let range = prediction.predicted.low.zip(prediction.predicted.high);
-            prediction.holds = measured
-                .zip(range)
-                .map(|(measured, (low, high))| low <= measured && measured <= high);
-        }
-        self.fits = fits;
-    }
-}
-
-/// What is measured at a start: replicas, start, operations per second.
-type Measured = (u32, u32, f64);
-
-/// Fits the law to these points.
-///
-/// # Errors
-/// Why none can be fitted.
-fn fitted(work: &ScalePlan, kind: &str, points: &[Measured]) -> Result<Fit, String> {
-    let counts: BTreeSet<u32> = points.iter().map(|(replicas, ..)| *replicas).collect();
-    if counts.len() < FEWEST_COUNTS {
-        return Err(format!(
-            "{} numbers of replicas were measured, and {FEWEST_COUNTS} are needed",
-            counts.len()
-        ));
-    }
-    let all: Vec<Point> = points
-        .iter()
-        .map(|(replicas, _, per_s)| Point {
-            servers: servers_of(work, kind, *replicas),
-            per_s: per_s * together(work, kind, *replicas),
-        })
-        .collect();
-    usl::fit(&all).map_err(|error| {
-        match error {
-            NoFit::TooFew => "there are too few numbers of servers that do this work",
-            NoFit::NoThroughput => "one of them did nothing",
-            NoFit::Unfit => "the law does not describe what was measured",
-        }
-        .to_owned()
-    })
-}
-
-/// Writes down what a law says of these points and of one replica more.
-fn describe(fit: &mut ScaleFit, law: &Fit, work: &ScalePlan, kind: &str, points: &[Measured]) {
-    let count = |replicas: u32| servers_of(work, kind, replicas);
-    (fit.lambda, fit.sigma, fit.kappa) = (law.lambda, law.sigma, law.kappa);
-    fit.error_percent = law.error * 100.0;
-    fit.freedom = u32::try_from(law.freedom).unwrap_or(u32::MAX);
-    let replicas_of =
-        |servers: f64| servers - f64::from(count(0)) + if count(0) == count(1) { 1.0 } else { 0.0 };
-    if kind == "select" && count(1) != count(2) {
-        fit.stops_paying = Some(each(law.stops_paying, replicas_of));
-    }
-    fit.residuals = points
-        .iter()
-        .zip(&law.residuals)
-        .map(|((replicas, start, per_s), residual)| Residual {
-            replicas: *replicas,
-            start: *start,
-            per_s: *per_s,
-            fitted_per_s: per_s / (1.0 + residual),
-            percent: residual * 100.0,
-        })
-        .collect();
-    let last = work.replicas.most();
-    let per_s = |replicas: u32| Some(law.at(count(replicas))? / together(work, kind, replicas));
-    fit.curve = (0..=last + 1)
-        .filter_map(|replicas| {
-            Some(LawPoint {
-                replicas,
-                per_s: per_s(replicas)?,
-            })
-        })
-        .collect();
-    let predicted = law.predict(count(last + 1), work.starts);
-    fit.prediction = predicted.map(|predicted| Prediction {
-        replicas: last + 1,
-        predicted: each(predicted, |value| value / together(work, kind, last + 1)),
-        ..Prediction::default()
-    });
-}
-
-/// The same done to a value and to the ends of its interval.
-fn each(estimate: Estimate, what: impl Fn(f64) -> f64) -> Estimate {
-    Estimate {
-        value: estimate.value.map(&what),
-        low: estimate.low.map(&what),
-        high: estimate.high.map(&what),
-    }
-}
-
-/// How many servers a figure is of: those that are read from, or all, since each does
-/// every write.
-fn servers_of(work: &ScalePlan, kind: &str, replicas: u32) -> u32 {
-    if kind == "select" {
-        work.readers(replicas)
-    } else {
-        replicas + 1
-    }
-}
-
-/// How often each operation is carried out: a write on every server.
-fn together(work: &ScalePlan, kind: &str, replicas: u32) -> f64 {
-    if kind == "select" {
-        1.0
-    } else {
-        f64::from(servers_of(work, kind, replicas))
-    }
-}
-
-impl Cell {
-    fn add(&mut self, start: u32, block: Block) {
-        self.blocks += 1;
-        self.counted = self.counted + block.counted;
-        self.operations += block.operations();
-        if let Some(caught_up) = block.caught_up {
-            let us = caught_up.as_secs_f64() * 1e6;
-            self.caught_up_us = Some(self.caught_up_us.map_or(us, |longest| longest.max(us)));
-        }
-        if self.uses.is_empty() {
-            self.uses.clone_from(&block.uses);
-        } else {
-            self.uses
-                .iter_mut()
-                .zip(&block.uses)
-                .for_each(|(sum, more)| sum.add(more));
-        }
-        for Part { kind, result } in block.parts {
-            let seconds = result.counted.0 as f64 / 1e9;
-            if seconds > 0.0 {
-                self.rates
-                    .entry(kind.clone())
-                    .or_default()
-                    .entry(start)
-                    .or_default()
-                    .push(result.operations as f64 / seconds);
-            }
-            if kind == "select" {
-                self.select_latency.merge(&result.response);
-                for share in &result.by_node {
-                    *self.selects.entry(share.node.clone()).or_default() += share.operations;
-                }
-            } else {
-                self.write_latency.merge(&result.response);
-            }
-            self.retries += result
-                .retries
-                .iter()
-                .map(|retried| retried.count)
-                .sum::<u64>();
-            self.failed += result.failed;
-            add_errors(&mut self.errors, &result.errors);
-            if let Some(share) = result.client().limit_share {
-                self.limit_percent = Some(self.limit_percent.unwrap_or(0.0).max(share * 100.0));
-            }
-            self.client_us += result.client_cpu.as_secs_f64() * 1e6;
-            self.thread_us += result.counted.as_micros() * f64::from(result.threads);
-            if let Some(delay) = result.client_delay {
-                self.delayed = Some(self.delayed.unwrap_or(0.0) + delay.as_secs_f64() * 1e6);
-            }
-        }
-    }
-
-    fn servers(&self) -> Vec<ScaleServer> {
-        let seconds = self.counted.0 as f64 / 1e9;
-        let one = |used: &ServerUse| {
-            let percent = |cpu: Option<f64>| {
-                cpu.filter(|_| used.length_us > 0.0)
-                    .map(|cpu| cpu / used.length_us * 100.0)
-            };
-            ScaleServer {
-                per_operation: used.per_operation(self.operations),
-                cpu_percent: used.cpu_percent(),
-                cpu_system_percent: percent(used.cpu_system_us),
-                read_bytes_per_s: used.per_s(used.read_bytes),
-                write_bytes_per_s: used.per_s(used.write_bytes),
-                reads_per_s: used.per_s(used.reads),
-                writes_per_s: used.per_s(used.writes),
-                fsyncs_per_s: used.per_s(used.fsyncs),
-                context_switches_per_s: used.per_s(used.context_switches),
-                selects_per_s: self
-                    .selects
-                    .get(&used.name)
-                    .filter(|_| seconds > 0.0)
-                    .map(|count| *count as f64 / seconds),
-            }
-        };
-        self.uses.iter().map(one).collect()
     }
 }
 

@@ -1,7 +1,10 @@
 //! `scale`: fresh servers for every number of replicas, in rounds, phase by phase.
 
+mod cell;
 mod figures;
 mod gathered;
+mod law;
+mod results;
 
 use std::{path::Path, thread, time::Duration};
 

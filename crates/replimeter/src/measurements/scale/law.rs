@@ -1,0 +1,196 @@
+//! The law of each figure, and its prediction held against what was measured.
+
+use std::collections::BTreeSet;
+
+use replimeter_model::{
+    estimate::Estimate,
+    plan::{FEWEST_COUNTS, ScalePhase, ScalePlan},
+    scale::{LawPoint, Prediction, Residual, ScaleFit},
+};
+use replimeter_stats::usl::{self, Fit, NoFit, Point};
+
+use super::gathered::Gathered;
+
+impl Gathered {
+    /// Fits laws to what was measured.
+    pub(super) fn fit(&mut self, work: &ScalePlan) {
+        let mut wanted = vec![
+            (ScalePhase::Insert, "insert"),
+            (ScalePhase::Select, "select"),
+            (ScalePhase::Mixed, "insert"),
+            (ScalePhase::Mixed, "select"),
+        ];
+        if work.updates {
+            wanted.extend([
+                (ScalePhase::Update, "update"),
+                (ScalePhase::MixedUpdate, "update"),
+                (ScalePhase::MixedUpdate, "select"),
+            ]);
+        }
+        for (phase, kind) in wanted {
+            let fit = self.law(work, phase, kind);
+            self.fits.push(fit);
+        }
+    }
+
+    /// What is measured at each start.
+    fn points(&self, work: &ScalePlan, phase: ScalePhase, kind: &str) -> Vec<Measured> {
+        let of = |replicas: &u32| {
+            let starts = self
+                .cells
+                .get(&(*replicas, phase))
+                .and_then(|cell| cell.rates.get(kind))
+                .cloned()
+                .unwrap_or_default();
+            let replicas = *replicas;
+            let mean = |rates: Vec<f64>| rates.iter().sum::<f64>() / rates.len().max(1) as f64;
+            starts
+                .into_iter()
+                .map(move |(start, rates)| (replicas, start, mean(rates)))
+                .collect::<Vec<_>>()
+        };
+        work.replicas.counts().iter().flat_map(of).collect()
+    }
+
+    fn law(&self, work: &ScalePlan, phase: ScalePhase, kind: &str) -> ScaleFit {
+        let points = self.points(work, phase, kind);
+        let mut fit = ScaleFit {
+            phase: phase.name().to_owned(),
+            figure: format!("{kind}s"),
+            counted: if kind == "select" {
+                "readers"
+            } else {
+                "servers"
+            }
+            .to_owned(),
+            ..ScaleFit::default()
+        };
+        match fitted(work, kind, &points) {
+            Ok(law) => describe(&mut fit, &law, work, kind, &points),
+            Err(refused) => fit.refused = Some(refused),
+        }
+        fit
+    }
+
+    /// Holds each law's prediction against what was measured with one more replica.
+    pub(super) fn check(&mut self, work: &ScalePlan, replicas: u32) {
+        let phases = work.phases();
+        let mut fits = std::mem::take(&mut self.fits);
+        for fit in &mut fits {
+            let Some(prediction) = &mut fit.prediction else {
+                continue;
+            };
+            let Some(phase) = phases.iter().find(|phase| phase.name() == fit.phase) else {
+                continue;
+            };
+            let (measured, ends) = self.rate(replicas, *phase, fit.figure.trim_end_matches('s'));
+            prediction.measured_per_s = measured;
+            prediction.measured_ci = ends;
+            let range = prediction.predicted.low.zip(prediction.predicted.high);
+            prediction.holds = measured
+                .zip(range)
+                .map(|(measured, (low, high))| low <= measured && measured <= high);
+        }
+        self.fits = fits;
+    }
+}
+
+/// What is measured at a start: replicas, start, operations per second.
+type Measured = (u32, u32, f64);
+
+/// Fits the law to these points.
+///
+/// # Errors
+/// Why none can be fitted.
+fn fitted(work: &ScalePlan, kind: &str, points: &[Measured]) -> Result<Fit, String> {
+    let counts: BTreeSet<u32> = points.iter().map(|(replicas, ..)| *replicas).collect();
+    if counts.len() < FEWEST_COUNTS {
+        return Err(format!(
+            "{} numbers of replicas were measured, and {FEWEST_COUNTS} are needed",
+            counts.len()
+        ));
+    }
+    let all: Vec<Point> = points
+        .iter()
+        .map(|(replicas, _, per_s)| Point {
+            servers: servers_of(work, kind, *replicas),
+            per_s: per_s * together(work, kind, *replicas),
+        })
+        .collect();
+    usl::fit(&all).map_err(|error| {
+        match error {
+            NoFit::TooFew => "there are too few numbers of servers that do this work",
+            NoFit::NoThroughput => "one of them did nothing",
+            NoFit::Unfit => "the law does not describe what was measured",
+        }
+        .to_owned()
+    })
+}
+
+/// Writes down what a law says of these points and of one replica more.
+fn describe(fit: &mut ScaleFit, law: &Fit, work: &ScalePlan, kind: &str, points: &[Measured]) {
+    let count = |replicas: u32| servers_of(work, kind, replicas);
+    (fit.lambda, fit.sigma, fit.kappa) = (law.lambda, law.sigma, law.kappa);
+    fit.error_percent = law.error * 100.0;
+    fit.freedom = u32::try_from(law.freedom).unwrap_or(u32::MAX);
+    let replicas_of =
+        |servers: f64| servers - f64::from(count(0)) + if count(0) == count(1) { 1.0 } else { 0.0 };
+    if kind == "select" && count(1) != count(2) {
+        fit.stops_paying = Some(each(law.stops_paying, replicas_of));
+    }
+    fit.residuals = points
+        .iter()
+        .zip(&law.residuals)
+        .map(|((replicas, start, per_s), residual)| Residual {
+            replicas: *replicas,
+            start: *start,
+            per_s: *per_s,
+            fitted_per_s: per_s / (1.0 + residual),
+            percent: residual * 100.0,
+        })
+        .collect();
+    let last = work.replicas.most();
+    let per_s = |replicas: u32| Some(law.at(count(replicas))? / together(work, kind, replicas));
+    fit.curve = (0..=last + 1)
+        .filter_map(|replicas| {
+            Some(LawPoint {
+                replicas,
+                per_s: per_s(replicas)?,
+            })
+        })
+        .collect();
+    let predicted = law.predict(count(last + 1), work.starts);
+    fit.prediction = predicted.map(|predicted| Prediction {
+        replicas: last + 1,
+        predicted: each(predicted, |value| value / together(work, kind, last + 1)),
+        ..Prediction::default()
+    });
+}
+
+/// The same done to a value and to the ends of its interval.
+fn each(estimate: Estimate, what: impl Fn(f64) -> f64) -> Estimate {
+    Estimate {
+        value: estimate.value.map(&what),
+        low: estimate.low.map(&what),
+        high: estimate.high.map(&what),
+    }
+}
+
+/// How many servers a figure is of: those that are read from, or all, since each does
+/// every write.
+fn servers_of(work: &ScalePlan, kind: &str, replicas: u32) -> u32 {
+    if kind == "select" {
+        work.readers(replicas)
+    } else {
+        replicas + 1
+    }
+}
+
+/// How often each operation is carried out: a write on every server.
+fn together(work: &ScalePlan, kind: &str, replicas: u32) -> f64 {
+    if kind == "select" {
+        1.0
+    } else {
+        f64::from(servers_of(work, kind, replicas))
+    }
+}
