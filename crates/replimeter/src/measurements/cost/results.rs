@@ -1,0 +1,415 @@
+//! From what is gathered to the rows of the price list.
+
+use replimeter_model::{
+    cost::{
+        Added, CostClient, CostKind, CostRow, CostStep, Relative, RelativeLatency, SelfComparison,
+    },
+    engine::Engine,
+    estimate::Estimate,
+    load::Rate,
+    sandbox::WaitPoint,
+};
+use replimeter_stats::{
+    bootstrap::{self, of_difference, of_positive_mean, of_ratio},
+    series::distribution,
+};
+
+use super::cell::{Cell, Figures, Key, Start};
+
+impl Cell {
+    fn values(&self, pick: impl Fn(&Start) -> Vec<f64>) -> Vec<Vec<f64>> {
+        self.starts.iter().map(pick).collect()
+    }
+
+    fn throughputs(&self) -> Vec<Vec<f64>> {
+        self.values(|start| start.throughput.clone())
+    }
+
+    fn means(&self) -> Vec<Vec<f64>> {
+        self.per_operation(|start| &start.mean)
+    }
+
+    /// Values per operation of each start, whose blocks weigh as many operations as they have.
+    fn per_operation(&self, pick: fn(&Start) -> &Vec<f64>) -> Vec<Vec<f64>> {
+        self.values(|start| weighted(pick(start), &start.operations))
+    }
+
+    /// A figure of each start as a whole; empty when one start is too short for it.
+    fn figures(&self, pick: fn(&Figures) -> Option<f64>) -> Vec<Vec<f64>> {
+        let all: Option<Vec<Vec<f64>>> = self
+            .starts
+            .iter()
+            .map(|start| Some(vec![pick(start.figures.as_ref()?)?]))
+            .collect();
+        all.unwrap_or_default()
+    }
+
+    fn throughput(&self) -> Rate {
+        let values = self.throughputs();
+        let estimate = of_positive_mean(&values);
+        let blocks = values.concat();
+        let count = blocks.len() as f64;
+        let mean = blocks.iter().sum::<f64>() / count;
+        let stdev = (blocks.len() > 1).then(|| {
+            (blocks
+                .iter()
+                .map(|value| (value - mean).powi(2))
+                .sum::<f64>()
+                / (count - 1.0))
+                .sqrt()
+        });
+        Rate {
+            mean: estimate.value,
+            stdev,
+            low: estimate.low,
+            high: estimate.high,
+        }
+    }
+
+    fn relative(&self, none: &Self) -> Relative {
+        if self.key == none.key {
+            // What it is of itself is known without an interval.
+            return Relative {
+                against: CostKind::None.name().to_owned(),
+                throughput: Some(1.0),
+                ..Relative::default()
+            };
+        }
+        let throughput = of_ratio(&self.throughputs(), &none.throughputs());
+        let figure =
+            |pick: fn(&Figures) -> Option<f64>| of_ratio(&self.figures(pick), &none.figures(pick));
+        Relative {
+            against: CostKind::None.name().to_owned(),
+            throughput: throughput.value,
+            low: throughput.low,
+            high: throughput.high,
+            latency: RelativeLatency {
+                mean: of_ratio(&self.means(), &none.means()),
+                stdev: figure(|figures| figures.stdev),
+                p50: figure(|figures| figures.p50),
+                p95: figure(|figures| figures.p95),
+                p99: figure(|figures| figures.p99),
+                max: figure(|figures| figures.max),
+            },
+        }
+    }
+
+    /// What it adds to another.
+    fn added(&self, to: &Self) -> Added {
+        let difference = |own: Vec<Vec<f64>>, other: Vec<Vec<f64>>| {
+            // A server whose processor time was not known all the while has none.
+            let whole = |values: &bootstrap::Starts, cell: &Self| {
+                values
+                    .iter()
+                    .zip(&cell.starts)
+                    .all(|(values, start)| values.len() == start.mean.len())
+            };
+            if whole(&own, self) && whole(&other, to) {
+                of_difference(&own, &other)
+            } else {
+                Estimate::default()
+            }
+        };
+        Added {
+            latency_us: difference(self.means(), to.means()),
+            primary_cpu_us: difference(
+                self.per_operation(|start| &start.primary_cpu),
+                to.per_operation(|start| &start.primary_cpu),
+            ),
+            all_cpu_us: difference(
+                self.per_operation(|start| &start.all_cpu),
+                to.per_operation(|start| &start.all_cpu),
+            ),
+        }
+    }
+
+    fn client(&self, limit: Option<f64>) -> CostClient {
+        let operations = (self.operations > 0).then_some(self.operations as f64);
+        let per_s =
+            (self.counted_ns > 0).then(|| self.statements as f64 * 1e9 / self.counted_ns as f64);
+        CostClient {
+            cpu_us_per_op: operations.map(|operations| self.client_cpu_us / operations),
+            limit_per_s: limit,
+            percent_of_limit: limit
+                .zip(per_s)
+                .filter(|(limit, _)| *limit > 0.0)
+                .map(|(limit, per_s)| per_s / limit * 100.0),
+            delay_us_per_op: operations
+                .zip(self.client_delay_us)
+                .map(|(operations, delay)| delay / operations),
+        }
+    }
+
+    fn row(&self, none: Option<&Self>, limit: Option<f64>, durability: &str) -> CostRow {
+        let key = &self.key;
+        CostRow {
+            engine: key.engine.name().to_owned(),
+            version: key.version.clone(),
+            mode: key.kind.name().to_owned(),
+            wait_point: key.wait_point.map(|point| point.name().to_owned()),
+            replicas: key.replicas,
+            threads: key.threads,
+            durability: durability.to_owned(),
+            link_delay_us: key.delay.map(|delay| delay.0.as_secs_f64() * 1e6),
+            starts: self.starts.len() as u64,
+            blocks: self
+                .starts
+                .iter()
+                .map(|start| start.throughput.len() as u64)
+                .sum(),
+            void_blocks: self.void,
+            counted_us: self.counted_ns as f64 / 1e3,
+            operations: self.operations,
+            retries: self.retries,
+            failed: self.failed,
+            errors: self.errors.clone(),
+            throughput: self.throughput(),
+            latency: distribution(&self.latency),
+            latency_mean_us: of_positive_mean(&self.means()),
+            relative: none.map(|none| self.relative(none)).unwrap_or_default(),
+            added: none
+                .filter(|none| none.key != *key)
+                .map(|none| self.added(none))
+                .unwrap_or_default(),
+            servers: self
+                .uses
+                .iter()
+                .map(|used| used.per_operation(self.operations))
+                .collect(),
+            behind: self.behind.clone(),
+            client: self.client(limit),
+        }
+    }
+}
+
+/// Values whose plain mean is the weighted one, and which deviate from it as the ratio of
+/// the two sums does, by their residuals (Cochran 1977, §6.3); as they are where a weight
+/// is missing.
+fn weighted(values: &[f64], weights: &[f64]) -> Vec<f64> {
+    let sum: f64 = weights.iter().sum();
+    if values.len() != weights.len() || sum <= 0.0 {
+        return values.to_vec();
+    }
+    let mean = values
+        .iter()
+        .zip(weights)
+        .map(|(value, weight)| value * weight)
+        .sum::<f64>()
+        / sum;
+    let count = values.len() as f64;
+    values
+        .iter()
+        .zip(weights)
+        .map(|(value, weight)| mean + (value - mean) * weight * count / sum)
+        .collect()
+}
+
+/// Whose `none`, or whose other mode, a row is held against: of the same binary, at as
+/// many threads, over the same distance where the other has one.
+fn fellow<'g>(all: &'g [Cell], key: &Key, kind: CostKind) -> Option<&'g Cell> {
+    all.iter().find(|other| {
+        other.key.kind == kind
+            && (&other.key.engine, &other.key.version, other.key.threads)
+                == (&key.engine, &key.version, key.threads)
+            && (!kind.replicates()
+                || (other.key.delay, other.key.replicas) == (key.delay, key.replicas))
+            && !other.is_empty()
+    })
+}
+
+/// The rows, by engine, threads and distance in the order of the modes.
+pub(super) fn rows(all: &[Cell], limits: &[(Engine, u32, f64)], durability: &str) -> Vec<CostRow> {
+    let row = |cell: &Cell| {
+        let key = &cell.key;
+        let limit = limits
+            .iter()
+            .find(|(engine, threads, _)| (*engine, *threads) == (key.engine, key.threads));
+        cell.row(
+            fellow(all, key, CostKind::None),
+            limit.map(|(_, _, limit)| *limit),
+            durability,
+        )
+    };
+    sorted(all).into_iter().map(row).collect()
+}
+
+fn sorted(all: &[Cell]) -> Vec<&Cell> {
+    let mut counted: Vec<&Cell> = all.iter().filter(|cell| !cell.is_empty()).collect();
+    counted.sort_by_key(|cell| {
+        let key = &cell.key;
+        (
+            key.engine != Engine::MariaDb,
+            key.threads,
+            key.kind,
+            key.wait_point == Some(WaitPoint::AfterSync),
+            key.replicas,
+            key.delay,
+        )
+    });
+    counted
+}
+
+/// What each mode adds to the one that it is built on, or to the next below that was
+/// measured.
+pub(super) fn steps(all: &[Cell]) -> Vec<CostStep> {
+    let step = |cell: &Cell| {
+        let key = &cell.key;
+        let mut below = key.kind.built_on();
+        let other = loop {
+            let kind = below?;
+            match fellow(all, key, kind) {
+                Some(other) => break other,
+                None => below = kind.built_on(),
+            }
+        };
+        Some(CostStep {
+            engine: key.engine.name().to_owned(),
+            mode: key.kind.name().to_owned(),
+            wait_point: key.wait_point.map(|point| point.name().to_owned()),
+            against: other.key.kind.name().to_owned(),
+            threads: key.threads,
+            link_delay_us: key.delay.map(|delay| delay.0.as_secs_f64() * 1e6),
+            throughput: of_ratio(&cell.throughputs(), &other.throughputs()),
+            added: cell.added(other),
+        })
+    };
+    sorted(all).into_iter().filter_map(step).collect()
+}
+
+/// One half of a mode's starts against the other.
+pub(super) fn against_itself(one: &Cell, other: &Cell) -> SelfComparison {
+    let throughput = of_ratio(&one.throughputs(), &other.throughputs());
+    SelfComparison {
+        throughput,
+        latency_us: of_difference(&one.means(), &other.means()),
+        differs: throughput.excludes(1.0) == Some(true),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use replimeter_model::time::Nanos;
+
+    use super::*;
+
+    fn key(kind: CostKind, threads: u32) -> Key {
+        Key {
+            engine: Engine::MariaDb,
+            version: "MariaDB 1".to_owned(),
+            kind,
+            wait_point: (kind == CostKind::SemiSync).then_some(WaitPoint::AfterSync),
+            replicas: u32::from(kind.replicates()),
+            threads,
+            delay: None,
+        }
+    }
+
+    /// Starts of three blocks, each of one second with operations of so many microseconds.
+    fn cell(kind: CostKind, latencies: &[f64]) -> Cell {
+        let mut cell = Cell::new(key(kind, 1));
+        for latency in latencies {
+            cell.begin();
+            for block in 0..3 {
+                let us = latency + f64::from(block);
+                let start = cell.starts.last_mut().unwrap();
+                start.throughput.push(1e6 / us);
+                start.mean.push(us);
+                start.operations.push(100.0);
+                start.primary_cpu.push(us / 2.0);
+                start.all_cpu.push(us);
+                (0..100).for_each(|_| start.latency.record(Nanos((us * 1e3) as i64)));
+            }
+            cell.operations += 300;
+            cell.counted_ns += 3_000_000_000;
+            cell.end();
+        }
+        cell
+    }
+
+    #[test]
+    fn a_mode_is_held_against_none_of_the_same_binary_and_threads() {
+        let mut all = vec![
+            cell(CostKind::SemiSync, &[300.0, 302.0, 305.0, 299.0]),
+            cell(CostKind::None, &[100.0, 101.0, 102.0, 99.0]),
+            cell(CostKind::Async, &[120.0, 121.0, 119.0, 122.0]),
+        ];
+        all[2].key.version = "MariaDB 2".to_owned();
+        let rows = rows(&all, &[(Engine::MariaDb, 1, 20_000.0)], "relaxed");
+        assert_eq!(
+            rows.iter().map(|row| row.mode.as_str()).collect::<Vec<_>>(),
+            ["none", "async", "semi-sync"]
+        );
+        assert_eq!(
+            (rows[0].relative.throughput, rows[0].relative.low),
+            (Some(1.0), None)
+        );
+        assert_eq!(rows[1].relative.throughput, None, "of another binary");
+        let semi_sync = &rows[2];
+        let added = semi_sync.added.latency_us;
+        assert!(
+            (added.value.unwrap() - 201.0).abs() < 0.01
+                && added.low.unwrap() < 201.0
+                && 201.0 < added.high.unwrap()
+        );
+        assert!((semi_sync.added.primary_cpu_us.value.unwrap() - 100.5).abs() < 0.01);
+        assert!(
+            semi_sync.relative.high.unwrap() < 0.5,
+            "{:?}",
+            semi_sync.relative
+        );
+        assert!(semi_sync.relative.latency.p50.value.unwrap() > 2.5);
+        assert_eq!(
+            (
+                semi_sync.starts,
+                semi_sync.blocks,
+                semi_sync.label().as_str()
+            ),
+            (4, 12, "semi-sync after-sync")
+        );
+    }
+
+    #[test]
+    fn steps_pass_over_what_was_not_measured() {
+        let all = [
+            cell(CostKind::None, &[100.0, 101.0]),
+            cell(CostKind::SemiSync, &[300.0, 302.0]),
+        ];
+        let steps = steps(&all);
+        assert_eq!(
+            (
+                steps.len(),
+                steps[0].mode.as_str(),
+                steps[0].against.as_str()
+            ),
+            (1, "semi-sync", "none")
+        );
+        let all = [
+            cell(CostKind::Async, &[100.0, 101.0]),
+            cell(CostKind::SemiSync, &[300.0, 302.0]),
+        ];
+        assert_eq!(self::steps(&all)[0].against, "async");
+    }
+
+    #[test]
+    fn a_block_weighs_as_many_operations_as_it_has() {
+        // 90 operations of 100 µs and 10 of 1,000 µs are 190 µs on average, not 550.
+        let values = weighted(&[100.0, 1000.0], &[90.0, 10.0]);
+        assert!(
+            (values.iter().sum::<f64>() / 2.0 - 190.0).abs() < 1e-9,
+            "{values:?}"
+        );
+        assert_eq!(weighted(&[5.0, 7.0], &[3.0, 3.0]), [5.0, 7.0]);
+        assert_eq!(weighted(&[5.0], &[]), [5.0]);
+    }
+
+    #[test]
+    fn a_start_without_a_counted_block_does_not_count() {
+        let mut one = cell(CostKind::None, &[100.0]);
+        one.begin();
+        one.end();
+        assert_eq!(one.starts.len(), 1);
+        // One start has no interval.
+        assert_eq!(one.row(None, None, "relaxed").throughput.low, None);
+        assert!(Cell::new(key(CostKind::None, 1)).is_empty());
+    }
+}
