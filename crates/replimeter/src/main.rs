@@ -4,36 +4,25 @@
 
 mod cli;
 mod commands;
-mod compare;
-mod course;
 mod credentials;
 mod environment;
-mod failure;
-mod histograms;
-mod machine;
-mod measurements;
 #[cfg(test)]
 mod net;
 mod print;
 mod progress;
-mod run;
-mod run_dir;
 mod servers;
 mod signals;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
 mod tidy;
-mod topology_file;
-mod touches;
-mod workloads;
 
 use std::process::ExitCode;
 
 use crate::cli::{Asked, Command};
 
 fn main() -> ExitCode {
-    let registry = measurements::registry();
+    let registry = replimeter_measurements::registry();
     let asked = cli::parse(registry);
     let result = signals::install().and_then(|stop| {
         let command = match asked {
@@ -48,7 +37,9 @@ fn main() -> ExitCode {
             Command::Sandbox(args) => commands::sandbox::run(&args.command, &stop),
             Command::Reproduce(args) => commands::reproduce::run(registry, &args, &stop),
             Command::Report(args) => commands::report::run(registry, &args),
-            Command::Compare(args) => compare::run(registry, &args, &print::Terminal),
+            Command::Compare(args) => {
+                replimeter_run::compare::run(registry, &args, &print::Terminal)
+            }
             Command::Servers(args) => commands::servers::run(&args, &stop),
             Command::Schema(args) => commands::program::schema(registry, &args),
             Command::Completions(args) => commands::program::completions(registry, &args),

@@ -4,7 +4,7 @@
 //! `REPLIMETER_RECORD`. What is kept of it:
 //!
 //! - `calls.jsonl.gz`, what measuring handed to summing up, in order: a line for each
-//!   [`Call`](crate::run::Measurement::Call) of the measurement (shapes, samples, blocks, rounds, windows, crashes,
+//!   [`Call`](replimeter_run::Measurement::Call) of the measurement (shapes, samples, blocks, rounds, windows, crashes,
 //!   outcomes), and in the last line how the run ended (`Ended`): clock, keep-awake, priority, its
 //!   failure, and the warnings of checks and clean-up;
 //! - `readings.jsonl.gz`, where something is summed up below the listeners already: the data of that;
@@ -39,16 +39,15 @@ use hdrhistogram::{
     },
 };
 use parquet::file::reader::{FileReader, SerializedFileReader};
+use replimeter_measurements::registry;
 use replimeter_model::manifest::Manifest;
-use serde_json::{Map, Value};
-use tempfile::TempDir;
-
-use crate::{
-    cli::Given,
-    measurements::registry,
-    run::Replayed,
+use replimeter_run::{
+    Replayed,
+    options::Given,
     run_dir::{HISTOGRAMS, MANIFEST, PLAN, SAMPLES, SUMMARY},
 };
+use serde_json::{Map, Value};
+use tempfile::TempDir;
 
 const CALLS: &str = "calls.jsonl.gz";
 /// Differences that are shown of a document.

@@ -2,13 +2,10 @@
 
 use std::io::{self, IsTerminal, Write};
 
+use replimeter_run::{Observer, Reader, Screen, failure::Failure, json_text, plain};
 use serde::Serialize;
 
-use crate::{
-    failure::Failure,
-    progress::Line,
-    run::{Observer, Reader, Screen, json_text, plain},
-};
+use crate::progress::Line;
 
 /// The terminal that the program was started from.
 pub(crate) struct Terminal;

@@ -3,11 +3,7 @@
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
-
-use crate::{
-    failure::Failure,
-    run::{Detail, Event, Flow, Observer, Progress, plain},
-};
+use replimeter_run::{Detail, Event, Flow, Observer, Progress, failure::Failure, plain};
 
 /// A line that says what is going on.
 pub(crate) struct Line {

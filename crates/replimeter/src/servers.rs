@@ -3,11 +3,10 @@
 use std::{path::PathBuf, sync::atomic::AtomicBool};
 
 use replimeter_model::{sandbox::SandboxSpec, target::Target};
+use replimeter_run::{Host, options::Given};
 use replimeter_server::source::{Install, Member, OpenContext, ServerSource, Servers, SourceError};
 
-use crate::{
-    cli::Given, credentials::Credentials, environment, print::Terminal, progress::Line, run::Host,
-};
+use crate::{credentials::Credentials, environment, print::Terminal, progress::Line};
 
 /// Starts, finds or reaches the servers of a target, whatever it is.
 pub(crate) struct Targets(Credentials);

@@ -11,14 +11,13 @@ use std::{
     time::{Duration, Instant},
 };
 
+use replimeter_run::{
+    failure::{Failure, Kind},
+    plain,
+};
 use signal_hook::{
     consts::{SIGHUP, SIGINT, SIGTERM},
     iterator::Signals,
-};
-
-use crate::{
-    failure::{Failure, Kind},
-    run::plain,
 };
 
 /// How long after the first signal another one counts.

@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::measurements::registry;
+use replimeter_measurements::registry;
 
 /// Files that import one another and still have to be parted: documents and settings of the same measurement.
 const CIRCLES: [&str; 9] = [

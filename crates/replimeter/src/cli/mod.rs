@@ -1,14 +1,10 @@
 //! The command line: what is no setting of a measurement is declared here.
 
-mod compare;
-mod given;
-mod output;
 mod program;
 mod refused;
 mod reproduce;
 mod sandbox;
 mod servers;
-mod target;
 
 use std::{io::Read, path::PathBuf};
 
@@ -16,16 +12,14 @@ use clap::{
     ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand,
     builder::PossibleValuesParser,
 };
-
-use crate::{
+use replimeter_run::{
+    Entry, Registry,
+    compare::CompareArgs,
     failure::Failure,
-    run::{Entry, Registry},
+    options::{Form, SweepOutputArgs, TargetArgs},
 };
 
 pub(crate) use self::{
-    compare::CompareArgs,
-    given::Given,
-    output::{Form, OutputArgs, Stream, StreamOutputArgs, SweepOutputArgs},
     program::{CompletionsArgs, ManArgs, SchemaArgs},
     refused::parse,
     reproduce::{Extent, ReproduceArgs},
@@ -33,7 +27,6 @@ pub(crate) use self::{
         DownArgs, EnvArgs, ExecArgs, LinkArgs, ListArgs, SandboxCommand, SandboxCommandArgs, UpArgs,
     },
     servers::{AddArgs, ServersArgs, ServersCommand},
-    target::{TargetArgs, is_of_sandboxes, sandbox_options, target_of},
 };
 
 /// Measures database replication: how late is a replica?
@@ -262,7 +255,7 @@ impl ReportArgs {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measurements::registry;
+    use replimeter_measurements::registry;
 
     #[test]
     fn the_command_line_is_consistent() {

@@ -5,9 +5,9 @@ use clap::{
     error::{ContextKind, ContextValue, ErrorKind},
 };
 use replimeter_model::redact;
+use replimeter_run::Registry;
 
 use super::{Asked, command, read};
-use crate::run::Registry;
 
 /// Reads the command line; ends the program when there is nothing to carry out.
 pub(crate) fn parse(registry: &'static Registry) -> Asked {
@@ -69,7 +69,7 @@ fn without_passwords(registry: &Registry, error: Error) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measurements::registry;
+    use replimeter_measurements::registry;
 
     fn refused(args: &[&str]) -> String {
         let args = std::iter::once("replimeter").chain(args.iter().copied());

@@ -8,8 +8,7 @@ use replimeter_model::{
     shape::Shape,
     span::Span,
 };
-
-use super::target::SandboxArgs;
+use replimeter_run::options::SandboxArgs;
 
 /// `replimeter sandbox`.
 #[derive(Debug, Args)]

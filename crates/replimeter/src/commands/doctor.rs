@@ -14,13 +14,12 @@ use replimeter_model::{
     target::Target,
 };
 use replimeter_report::{doctor, terminal};
+use replimeter_run::{failure::Failure, plain};
 
 use crate::{
     cli::DoctorArgs,
-    failure::Failure,
     print::{print, print_json},
     progress::Line,
-    run::plain,
     servers::{Targets, open},
 };
 

@@ -3,8 +3,9 @@
 use std::sync::atomic::AtomicBool;
 
 use clap::ArgMatches;
+use replimeter_run::{Entry, failure::Failure};
 
-use crate::{failure::Failure, run::Entry, servers::host};
+use crate::servers::host;
 
 pub(crate) fn run(
     entry: &dyn Entry,

@@ -5,13 +5,15 @@ use std::{fs, path::Path};
 use clap::Command;
 use clap_complete::Shell;
 use replimeter_model::schema;
+use replimeter_run::{
+    Entry, Registry,
+    failure::{Failure, unexpected},
+};
 use serde_json::Value;
 
 use crate::{
     cli::{self, CompletionsArgs, ManArgs, SchemaArgs},
-    failure::{Failure, unexpected},
     print::print,
-    run::{Entry, Registry},
 };
 
 /// The program's name.
@@ -414,7 +416,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::measurements::registry;
+    use replimeter_measurements::registry;
 
     /// A page of `docs/`.
     fn kept(name: &str) -> String {

@@ -7,14 +7,14 @@ use replimeter_report::{
     charts, html,
     together::{self, Side, letter},
 };
+use replimeter_run::{
+    CUT, Recorded, Registry, failure::Failure, incomplete_hint, plain, run_dir::write_text, show,
+};
 
 use super::reproduce;
 use crate::{
     cli::ReportArgs,
-    failure::Failure,
     print::{Terminal, print},
-    run::{CUT, Recorded, Registry, incomplete_hint, plain, show},
-    run_dir::write_text,
 };
 
 pub(crate) fn run(registry: &Registry, args: &ReportArgs) -> Result<(), Failure> {

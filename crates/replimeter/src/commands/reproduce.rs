@@ -9,15 +9,19 @@ use replimeter_model::{
     reproduce::{Claim, Experiment, REPRODUCE_SCHEMA, ReproduceDocument, Table},
 };
 use replimeter_report::{charts, html, markdown, reproduce, terminal};
-
-use crate::{
-    cli::{Extent, Given, OutputArgs, ReportArgs, ReproduceArgs},
-    environment,
+use replimeter_run::{
+    AnyRun, PlannedRun, Recorded, Registry,
     failure::{Failure, Kind},
     machine,
-    print::{print, print_json},
-    run::{AnyRun, PlannedRun, Recorded, Registry, plain, read_json, read_value},
+    options::{Given, OutputArgs},
+    plain, read_json, read_value,
     run_dir::{MANIFEST, PAGE, RunDir, SUMMARY, TICKET, write_json, write_text},
+};
+
+use crate::{
+    cli::{Extent, ReportArgs, ReproduceArgs},
+    environment,
+    print::{print, print_json},
     servers::host,
 };
 
@@ -379,7 +383,7 @@ mod tests {
     use std::collections::{BTreeMap, BTreeSet};
 
     use super::*;
-    use crate::measurements::registry;
+    use replimeter_measurements::registry;
 
     /// The keys of a resolved plan, each with its value.
     fn keys(plan: &dyn PlannedRun) -> BTreeMap<String, String> {

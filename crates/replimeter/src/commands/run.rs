@@ -7,13 +7,8 @@ use std::{
     sync::atomic::AtomicBool,
 };
 
-use crate::{
-    cli::{Given, RunArgs},
-    failure::Failure,
-    print::print,
-    run::{PlannedRun, Registry, plain},
-    servers::host,
-};
+use crate::{cli::RunArgs, print::print, servers::host};
+use replimeter_run::{PlannedRun, Registry, failure::Failure, options::Given, plain};
 
 /// No plan comes near this, in bytes.
 const LARGEST_PLAN: u64 = 1 << 20;

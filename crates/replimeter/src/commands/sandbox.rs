@@ -18,6 +18,7 @@ use replimeter_model::{
     target::{Role, Target},
 };
 use replimeter_report::{sandboxes, terminal};
+use replimeter_run::{failure::Failure, plain};
 use replimeter_sandbox::{
     SandboxError, endpoint, guard,
     home::TAKEN,
@@ -39,10 +40,8 @@ use serde::{Deserialize, Serialize};
 use crate::{
     cli::{DownArgs, EnvArgs, ExecArgs, LinkArgs, ListArgs, SandboxCommand, UpArgs},
     environment,
-    failure::Failure,
     print::{print, print_failure, print_json},
     progress::Line,
-    run::plain,
 };
 
 /// What `up` tells the keeper, in one line of JSON.

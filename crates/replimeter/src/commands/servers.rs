@@ -7,6 +7,7 @@ use replimeter_model::{
     warning::{Warning, WarningCode},
 };
 use replimeter_report::{servers, terminal};
+use replimeter_run::{failure::Failure, plain};
 use replimeter_sandbox::{
     Install, SandboxError,
     add::{self, Progress},
@@ -17,10 +18,8 @@ use replimeter_server::source::SourceError;
 use crate::{
     cli::{AddArgs, ServersArgs, ServersCommand},
     environment,
-    failure::Failure,
     print::{print, print_json},
     progress::Line,
-    run::plain,
 };
 
 pub(crate) fn run(args: &ServersArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {

@@ -18,19 +18,19 @@ use replimeter_model::{
     time::Nanos,
 };
 use replimeter_report::{reading, terminal};
+use replimeter_run::{
+    AnyRun, Entry, Event, Flow, Host, Observer, Reader, Recorded, Registry, Screen,
+    compare::{self, CompareArgs},
+    failure::Failure,
+    options::{Form, Given, OutputArgs},
+    run_dir::{MANIFEST, PAGE, PLAN, SAMPLES, SUMMARY, TICKET, write_json, write_text},
+    show,
+};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use self::ping::Ping;
-use crate::{
-    cli::{CompareArgs, Form, Given, OutputArgs},
-    commands::program,
-    compare,
-    failure::Failure,
-    run::{AnyRun, Entry, Event, Flow, Host, Observer, Reader, Recorded, Registry, Screen, show},
-    run_dir::{MANIFEST, PAGE, PLAN, SAMPLES, SUMMARY, TICKET, write_json, write_text},
-    servers::host,
-};
+use crate::{commands::program, servers::host};
 
 const PLAN_TEXT: &str = "command = 'ping'\ntitle = 'near'\n[target]\nprimary = 'mysql://u@127.0.0.1:1/?ssl-mode=disabled'\nreplicas = ['mysql://u@127.0.0.1:2/?ssl-mode=disabled']\n[ping]\nquestions = 400\n";
 

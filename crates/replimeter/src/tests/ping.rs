@@ -8,11 +8,11 @@ use replimeter_report::chart::{self, Axis, Chart, Mark, Point, Scale};
 use replimeter_report::report::{Block, Cell, Report, Table};
 use replimeter_report::rows::{Columns, Rows, TableSpec, columns};
 use replimeter_report::{figures::Unit, html::HtmlError};
+use replimeter_run::compare::figures::{DimensionSpec, Figures, SampleFile};
+use replimeter_run::touches::{LOAD, Touches};
+use replimeter_run::{failure::Failure, figures, *};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-
-use crate::compare::figures::{DimensionSpec, Figures, SampleFile, figures};
-use crate::{failure::Failure, run::*, touches::LOAD, touches::Touches};
 
 /// What can be chosen.
 #[derive(Clone, Debug, Default, PartialEq, clap::Args, Serialize, Deserialize, JsonSchema)]

@@ -1,0 +1,47 @@
+//! The figures of `backlog`.
+
+use replimeter_model::backlog::{BacklogDocument, BacklogRow};
+use replimeter_run::compare::figures::{DimensionSpec, Figures, REPLICA, SHAPE};
+use replimeter_run::figures;
+use replimeter_stats::compare::Drawn;
+
+use super::super::load::figures as load;
+
+const ROW: &[DimensionSpec] = &[
+    SHAPE,
+    REPLICA,
+    DimensionSpec::new("workers").label("{} workers"),
+];
+
+figures! {
+    LOAD_THROUGHPUT = "backlog.load.throughput": PerS, Higher, Ratio, of load::ROW;
+    LOAD_LATENCY = "backlog.load.latency" [mean p50 p95 p99 max]: Us, Lower, Ratio, of load::ROW;
+    SUSTAINED = "backlog.sustained": PerS, Higher, Ratio, of ROW;
+    CATCH_UP = "backlog.catch_up": PerS, Higher, Ratio, of ROW;
+    CAUGHT_UP_AFTER = "backlog.caught_up_after": Us, Lower, Ratio, of ROW;
+}
+
+pub(super) fn figures(document: &BacklogDocument) -> Figures {
+    let mut figures = Figures::default();
+    for load in &document.results.load {
+        load::add(&mut figures, &LOAD_THROUGHPUT, LOAD_LATENCY, load);
+    }
+    for row in &document.results.rows {
+        add(row, &mut figures);
+    }
+    figures
+}
+
+fn add(row: &BacklogRow, figures: &mut Figures) {
+    let workers = row.workers.map(|workers| workers.to_string());
+    let of = [
+        row.shape.as_str(),
+        &row.replica,
+        &workers.unwrap_or_default(),
+    ];
+    let readings = row.windows.len() as u64;
+    figures.rate(&SUSTAINED, &of, &row.sustained_per_s, readings);
+    figures.rate(&CATCH_UP, &of, &row.catch_up_per_s, readings);
+    let after = row.caught_up_after_us.map(|us| Drawn::bare(us, 1));
+    figures.add(&CAUGHT_UP_AFTER, &of, after);
+}

@@ -1,0 +1,309 @@
+//! `backlog`: how fast each replica catches up.
+
+mod figures;
+
+use std::{path::Path, time::Duration};
+
+use replimeter_measure::{
+    backlog::{self, Listener, Outcome, Timeouts},
+    load::Workload,
+    preflight::Cluster,
+    table::ProbeTable,
+};
+use replimeter_model::{
+    backlog::{BacklogDocument, BacklogPhase, BacklogResults, BacklogRow},
+    load::LoadRecord,
+    plan::{BacklogPlan, BacklogSettings, Planned},
+    target::Target,
+    time::Nanos,
+};
+use replimeter_report::{
+    backlog::{answer, report},
+    backlog_windows::BacklogWindows,
+    chart::Chart,
+    charts,
+    html::HtmlError,
+    report::Report,
+    rows::Rows,
+};
+use replimeter_run::{
+    Client, Concluded, Detail, Event, Finished, Measurement, Progress, RunContext, Stage,
+    compare::figures::{Figures, SampleFile},
+    each_target,
+    failure::Failure,
+    machine,
+    touches::{SERVERS, Touches},
+    with_causes,
+    workloads::{check_loads, workloads},
+};
+use serde::{Deserialize, Serialize};
+
+use super::lag::target;
+
+/// How long servers are waited for, so that tests can see what happens then.
+const IMPATIENT: Duration = Duration::from_secs(3);
+
+/// What is measured, piece by piece.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Call {
+    /// The servers of a shape are there and checked.
+    Shape { label: String, mode: String },
+    /// The shape is measured, if not to its end.
+    ShapeEnded {
+        rows: Vec<BacklogRow>,
+        measured: Nanos,
+        load: Vec<LoadRecord>,
+    },
+}
+
+/// Everything gathered while the run goes on.
+#[derive(Default)]
+pub(crate) struct Gathered {
+    /// The label of the shape under way, and how it replicates.
+    under_way: (String, String),
+    /// Those that are measured.
+    shapes: Vec<(String, String)>,
+    rows: Vec<BacklogRow>,
+    load: Vec<LoadRecord>,
+    measured: Nanos,
+}
+
+/// How fast each replica catches up.
+pub(crate) struct Backlog;
+
+impl Measurement for Backlog {
+    const ABOUT: &'static str = "Measure how fast each replica catches up: stop its applier under a load and start it again";
+    const EXAMPLES: &'static str = "\
+Examples:
+  replimeter backlog
+  replimeter backlog --grow 30s --workers 1,2,4,8 --load mix:8@primary
+  replimeter backlog --load insert:8@primary --rate 3000
+  replimeter backlog --sandbox mysql/async:1 --server-option innodb_flush_log_at_trx_commit=2
+  replimeter backlog --topology cluster.toml --json
+
+Stops the applier of each replica, so that reads from it are stale until it has caught up; at every exit the applier is started
+again with its former number of workers. Writes only to the schema `replimeter`. docs/backlog.md explains every figure and the
+privileges that it needs.";
+    const HISTOGRAMS: bool = false;
+
+    type Settings = BacklogSettings;
+    type Options = ();
+    type Call = Call;
+    type Gathered = Gathered;
+    type Columns = BacklogWindows;
+    type Results = BacklogResults;
+
+    fn client(plan: &BacklogPlan) -> Client {
+        Client {
+            keep_awake: plan.keep_awake,
+            real_time: false,
+        }
+    }
+
+    fn check(plan: &Planned<BacklogSettings>) -> Result<(), Failure> {
+        check_loads(&plan.targets, &plan.plan.load)
+    }
+
+    fn touches(touches: &mut Touches, plan: &Planned<BacklogSettings>) -> Result<(), Failure> {
+        let work = &plan.plan;
+        touches.targets(&plan.targets);
+        touches.say(
+            SERVERS,
+            format!(
+                "stops each replica's applier for {} and starts it again as it was",
+                work.grow
+            ),
+        );
+        if !work.workers.is_empty() {
+            touches.say(
+                SERVERS,
+                "sets the number of applier workers for each turn, and then back",
+            );
+        }
+        let loads = work.load.iter().map(|load| (&load.spec, load.rate));
+        touches.loads(&loads.collect::<Vec<_>>())
+    }
+
+    fn run(cx: &mut RunContext<'_, Self>) -> Result<(), Failure> {
+        let workloads = workloads(&cx.work.load)?;
+        each_target(cx, |cx, target| one(cx, target, &workloads))
+    }
+
+    fn gathered(_: &Planned<BacklogSettings>) -> Gathered {
+        Gathered::default()
+    }
+
+    fn take(gathered: &mut Gathered, _: &BacklogPlan, call: Call, rows: &mut Rows<BacklogWindows>) {
+        match call {
+            Call::Shape { label, mode } => gathered.under_way = (label, mode),
+            Call::ShapeEnded {
+                rows: measured_rows,
+                measured,
+                load,
+            } => {
+                let shape = std::mem::take(&mut gathered.under_way);
+                for row in measured_rows {
+                    rows.add_windows(&shape.0, &row);
+                    gathered.rows.push(BacklogRow {
+                        shape: shape.0.clone(),
+                        ..row
+                    });
+                }
+                gathered
+                    .load
+                    .extend(load.into_iter().map(|load| LoadRecord {
+                        shape: shape.0.clone(),
+                        ..load
+                    }));
+                gathered.measured = gathered.measured + measured;
+                gathered.shapes.push(shape);
+            }
+        }
+    }
+
+    fn is_empty(gathered: &Gathered) -> bool {
+        gathered.shapes.is_empty()
+    }
+
+    fn conclude(run: &mut Finished<'_, Self>, gathered: Gathered) -> Concluded<BacklogResults> {
+        run.warn([]);
+        let shapes = gathered.shapes.iter();
+        let shapes = shapes.map(|(label, mode)| (label.as_str(), mode.as_str()));
+        Concluded {
+            target: target(run, shapes),
+            measured_us: Some(gathered.measured.as_micros()),
+            results: BacklogResults {
+                rows: gathered.rows,
+                load: gathered.load,
+            },
+            ..Concluded::default()
+        }
+    }
+
+    fn headline(document: &BacklogDocument) -> String {
+        answer(document)
+    }
+
+    fn figures(document: &BacklogDocument, _: &SampleFile) -> Result<Figures, Failure> {
+        Ok(figures::figures(document))
+    }
+
+    fn report(document: &BacklogDocument, _: bool) -> Report {
+        report(document)
+    }
+
+    fn charts(document: &BacklogDocument, _: &Path) -> Result<Vec<Chart>, HtmlError> {
+        Ok(charts::backlog::charts(document))
+    }
+}
+
+/// Measures one target, from its start to its end.
+fn one(
+    cx: &mut RunContext<'_, Backlog>,
+    target: &Target,
+    workloads: &[Workload],
+) -> Result<(), Failure> {
+    let work = cx.work;
+    let (servers, mut cluster) = cx.open_checked(target)?;
+    backlog::check(&mut cluster, work)?;
+    // With the table goes the lock that keeps other runs away.
+    let (table, found) = ProbeTable::create(&mut cluster, work.timeout.0)?;
+    cx.warn(found);
+    cx.take(Call::Shape {
+        label: servers.label().to_owned(),
+        mode: cluster.mode.to_owned(),
+    })?;
+    let before = machine::CoreTime::read();
+    let result = measure(cx, &mut cluster, workloads, servers.is_temporary());
+    let idle = machine::idle_cores(before);
+    let fallen_back = cluster.fallen_back();
+    let failed = result
+        .as_ref()
+        .is_ok_and(|(outcome, _)| outcome.failure.is_some());
+    let members = failed.then(|| cluster.members_now()).flatten();
+    // Whatever happened, our table goes first.
+    cx.remove_table(table, &mut cluster, servers.as_ref());
+    if !cx.kept_awake() {
+        cx.warn(idle);
+    }
+    drop(cluster);
+    let ended = match &result {
+        Ok((outcome, _)) => with_causes(end_of(outcome), fallen_back, members, servers.as_ref()),
+        Err(_) => Ok(()),
+    };
+    cx.close(servers);
+    let (outcome, load) = result?;
+    cx.take(Call::ShapeEnded {
+        rows: outcome.rows,
+        measured: outcome.measured,
+        load,
+    })?;
+    ended
+}
+
+/// Measures under the plan's load. Whatever happens, the load ends and what it made goes. `temporary`
+/// servers are removed when the run ends, in whatever state they are.
+fn measure(
+    cx: &mut RunContext<'_, Backlog>,
+    cluster: &mut Cluster,
+    workloads: &[Workload],
+    temporary: bool,
+) -> Result<(Outcome, Vec<LoadRecord>), Failure> {
+    let (work, clock, stop) = (cx.work, cx.clock, cx.stop);
+    let observers = &cx.observers;
+    let mut load = cx.background_load(&work.load, workloads, cluster, work.timeout.0)?;
+    let fault = cx.fault();
+    let panics = fault == Some("panic-while-measuring");
+    let timeouts = match fault {
+        Some("impatient-backlog") => Timeouts {
+            answer: IMPATIENT,
+            order: IMPATIENT,
+            release: IMPATIENT,
+        },
+        _ if temporary => Timeouts {
+            release: Duration::ZERO,
+            ..Timeouts::default()
+        },
+        _ => Timeouts::default(),
+    };
+    let mut progress = |progress: backlog::Progress| {
+        observers.progress(shown(&progress, work));
+        assert!(
+            !(panics && progress.phase == BacklogPhase::Growing),
+            "a fault was asked for"
+        );
+    };
+    let mut listener = Listener {
+        progress: &mut progress,
+        say: &|text| observers.emit(Event::Note(text)),
+        timeouts,
+        stop,
+    };
+    let mut outcome = backlog::run(cluster, work, &mut load, &clock, &mut listener);
+    cx.stage(Stage::CleanUp, "ending the load");
+    let (records, warnings) = load.finish();
+    cx.warn(outcome.warnings.drain(..).chain(warnings));
+    Ok((outcome, records))
+}
+
+/// How far a measurement is, for whoever waits.
+fn shown(progress: &backlog::Progress, work: &BacklogPlan) -> Progress {
+    let workers = progress
+        .workers
+        .map_or_else(String::new, |workers| format!(", {workers} workers"));
+    let growing = progress.phase == BacklogPhase::Growing;
+    let whole = growing.then_some(work.grow.0.as_secs_f64());
+    Progress::new(Stage::Measure, progress.phase.words())
+        .part(format!("{}{workers}", progress.replica))
+        .done(progress.since.as_secs_f64(), whole, "s")
+        .with(Detail::Count(progress.behind, "transactions behind".into()))
+}
+
+/// What a measurement ended with, when not with success.
+fn end_of(outcome: &Outcome) -> Option<Failure> {
+    if let Some(error) = &outcome.failure {
+        return Some(Failure::failed(error.to_string(), error.hint()));
+    }
+    outcome.interrupted.then(Failure::cut_short)
+}

@@ -1,0 +1,41 @@
+//! The figures of `calibrate`.
+
+use replimeter_model::calibrate::CalibrateDocument;
+use replimeter_run::figures;
+use replimeter_run::{
+    compare::figures::{DimensionSpec, Figures, METHOD, REPLICA, digits},
+    failure::Failure,
+};
+use replimeter_stats::compare::Drawn;
+
+const ROW: &[DimensionSpec] = &[
+    REPLICA,
+    METHOD,
+    DimensionSpec::new("injected_us")
+        .label("{} µs injected")
+        .apart(),
+];
+
+figures! {
+    LAG = "calibrate.measured" [p50 p99]: Us, Lower, Ratio, of ROW;
+    // An error may have either sign.
+    ERROR = "calibrate.error" [p50 p99]: Us, Neither, Difference, of ROW;
+}
+
+pub(super) fn figures(document: &CalibrateDocument) -> Result<Figures, Failure> {
+    let mut figures = Figures::default();
+    for row in &document.results.rows {
+        let injected = digits(row.injected_us);
+        let of = [row.replica.as_str(), &row.method, &injected];
+        figures.stated(LAG, &of, &row.measured);
+        let errors = [
+            (row.error_p50_us, row.error_p50_ci),
+            (row.error_p99_us, row.error_p99_ci),
+        ];
+        for (spec, (value, ends)) in ERROR.iter().zip(errors) {
+            let drawn = value.map(|value| Drawn::of_interval(value, ends, row.rounds));
+            figures.add(spec, &of, drawn);
+        }
+    }
+    Ok(figures)
+}

@@ -1,0 +1,504 @@
+//! `calibrate`: known delays, and what each method makes of them.
+
+mod figures;
+
+use std::path::Path;
+
+use clap::Arg;
+use replimeter_measure::{
+    lag::{self, Event, Listener, Outcome, Possible},
+    preflight::{self, Cluster},
+    table::{Held, ProbeTable},
+};
+use replimeter_model::{
+    calibrate::{CalibrateDocument, CalibrateResults, CalibrateRow},
+    plan::{CalibratePlan, CalibrateSettings, LagPlan, Method, Pace, Planned, Until, Writes},
+    record::Distribution,
+    sample::{LagSample, Phase},
+    sandbox::LinkSpec,
+    span::Span,
+    target::Target,
+    time::Nanos,
+    warning::Warning,
+};
+use replimeter_report::{
+    calibrate::{answer, report},
+    chart::Chart,
+    charts,
+    html::HtmlError,
+    report::Report,
+    rows::Rows,
+    samples::Samples,
+};
+use replimeter_run::{
+    Client, Concluded, Finished, Histograms, Measurement, RunContext,
+    compare::figures::{Figures, SampleFile},
+    failure::{Failure, unexpected},
+    options::is_of_sandboxes,
+    to_measure,
+    touches::{LOAD, SERVERS, Touches},
+};
+use replimeter_server::source::Faults;
+use replimeter_stats::{
+    lag::FloorSummary,
+    series::{Series, distribution},
+    signed::SignedHistogram,
+};
+use serde::{Deserialize, Serialize};
+
+use super::lag::{end_of, floor, record_floor, shown};
+
+/// What one method made of one delay on one replica.
+struct Cell {
+    replica: usize,
+    method: Method,
+    delay: Span,
+    all: Series,
+    /// Of each repetition by itself.
+    turns: Vec<SignedHistogram>,
+    rounds: u64,
+    missing: u64,
+}
+
+impl Cell {
+    /// What its histogram is called.
+    fn tag(&self, names: &[String]) -> String {
+        format!(
+            "{}/{}/{}/lag",
+            names[self.replica],
+            self.method.name(),
+            self.delay
+        )
+    }
+}
+
+/// The lag that must rise by the delay. Not from the acknowledgement: without a delay
+/// the replica and whoever looks at it compete with the primary's answer for the
+/// cores, which makes the answer late and that lag small.
+fn lag_of(sample: &LagSample) -> Option<Nanos> {
+    sample.from_primary().or_else(|| sample.from_send())
+}
+
+/// What is measured, piece by piece.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Call {
+    /// The servers are there and checked.
+    Shape {
+        label: String,
+        mode: String,
+        replicas: Vec<String>,
+        methods: Vec<Method>,
+    },
+    /// A delay's turn begins, in the repetition of this number, from 0.
+    Turn { delay: Span, repetition: usize },
+    /// A row, seen in one way.
+    Sample(LagSample),
+    /// The turn is over.
+    TurnEnded(Box<Outcome>),
+}
+
+/// Everything gathered while the run goes on.
+pub(crate) struct Gathered {
+    label: String,
+    mode: String,
+    names: Vec<String>,
+    cells: Vec<Cell>,
+    floors: Vec<(Method, FloorSummary)>,
+    delay: Span,
+    turn: usize,
+    /// From one row to the next.
+    every: Nanos,
+    lateness: SignedHistogram,
+    warnings: Vec<Warning>,
+}
+
+/// The tool's own error.
+pub(crate) struct Calibrate;
+
+impl Measurement for Calibrate {
+    const ABOUT: &'static str = "Inject known delays into a sandbox's replication and say what each method makes of them: the tool's own error";
+    const EXAMPLES: &'static str = "\
+Examples:
+  replimeter calibrate
+  replimeter calibrate --sandbox mysql/async:1 --method poll,wait,tap
+  replimeter calibrate --delays 0,1ms,10ms --rounds 500 --json";
+    const OWN_SERVERS: Option<fn(&Arg) -> bool> =
+        Some(|option| is_of_sandboxes(option) || option.get_id() == "sandbox");
+
+    type Settings = CalibrateSettings;
+    type Options = ();
+    type Call = Call;
+    type Gathered = Gathered;
+    type Columns = Samples;
+    type Results = CalibrateResults;
+
+    fn client(plan: &CalibratePlan) -> Client {
+        Client {
+            keep_awake: plan.lag.keep_awake,
+            real_time: plan.lag.real_time,
+        }
+    }
+
+    fn touches(touches: &mut Touches, plan: &Planned<CalibrateSettings>) -> Result<(), Failure> {
+        let work = &plan.plan;
+        touches.targets(&plan.targets);
+        touches.say(
+            SERVERS,
+            "puts a link of its own between them, whose delay it changes",
+        );
+        touches.table(&plan.targets, "lag_probe", "the writer's rows");
+        let rounds = match work.lag.writes {
+            Writes::Rounds {
+                until: Until::Rounds(rounds),
+                ..
+            } => rounds,
+            _ => 0,
+        };
+        let all = rounds * work.delays.len() as u64 * u64::from(work.repeats);
+        touches.say(
+            LOAD,
+            format!("1 writer, {all} rows in all, {} delays", work.delays.len()),
+        );
+        Ok(())
+    }
+
+    fn run(cx: &mut RunContext<'_, Self>) -> Result<(), Failure> {
+        let work = cx.work;
+        let [Target::Sandbox(spec)] = cx.plan.targets.as_slice() else {
+            return Err(unexpected());
+        };
+        // The link is there from the beginning, so that every lag is measured through it.
+        let zero = Span::from_secs(0);
+        let mut spec = spec.clone();
+        spec.link = Some(LinkSpec {
+            delay: zero,
+            jitter: zero,
+            bandwidth: None,
+        });
+        let mut servers = cx.open(&Target::Sandbox(spec))?;
+        let mut cluster = preflight::check(&to_measure(servers.as_ref()))?;
+        cx.met(servers.label(), servers.as_ref(), &mut cluster)?;
+        // The link begins without a delay; the record says what it is given in the course of the run.
+        if let Some(record) = cx.manifest.sandboxes.last_mut() {
+            let delays: Vec<String> = work.delays.iter().map(ToString::to_string).collect();
+            record.link = Some(format!("{} one way, in turns", delays.join(", ")));
+        }
+        cx.write_manifest()?;
+        let possible = lag::possible(&mut cluster, &work.lag.methods)?;
+        cx.warn(possible.warnings.iter().cloned());
+        let (table, found) = ProbeTable::create(&mut cluster, work.lag.timeout.0)?;
+        cx.warn(found);
+        cx.take(Call::Shape {
+            label: servers.label().to_owned(),
+            mode: cluster.mode.to_owned(),
+            replicas: cluster.replica_names(),
+            methods: possible.methods.clone(),
+        })?;
+        let faults = servers.faults().ok_or_else(unexpected)?;
+        let result = turns(cx, faults, &mut cluster, &possible);
+        // The servers go anyway.
+        table.abandon();
+        drop(cluster);
+        cx.close(servers);
+        result
+    }
+
+    fn gathered(plan: &Planned<CalibrateSettings>) -> Gathered {
+        Gathered {
+            label: String::new(),
+            mode: String::new(),
+            names: Vec::new(),
+            cells: Vec::new(),
+            floors: Vec::new(),
+            delay: Span::from_secs(0),
+            turn: 0,
+            every: match plan.plan.lag.pace {
+                Pace::Every(every) => Nanos::from(every.0),
+                // Plans have a beat.
+                Pace::Visible | Pace::Ack => Nanos(0),
+            },
+            lateness: SignedHistogram::default(),
+            warnings: Vec::new(),
+        }
+    }
+
+    fn take(gathered: &mut Gathered, work: &CalibratePlan, call: Call, rows: &mut Rows<Samples>) {
+        match call {
+            Call::Shape {
+                label,
+                mode,
+                replicas,
+                methods,
+            } => {
+                gathered.cells = cells(work, replicas.len(), &methods);
+                (gathered.label, gathered.mode, gathered.names) = (label, mode, replicas);
+            }
+            Call::Turn { delay, repetition } => {
+                rows.switch(Samples::new(
+                    format!("{} +{delay}", gathered.label),
+                    gathered.names.clone(),
+                ));
+                (gathered.delay, gathered.turn) = (delay, repetition);
+            }
+            Call::Sample(sample) => {
+                gathered.record(&sample);
+                rows.add(sample);
+            }
+            Call::TurnEnded(outcome) => {
+                gathered.lateness.merge(&outcome.lateness);
+                if gathered.warnings.is_empty() {
+                    gathered.warnings = outcome.warnings;
+                }
+            }
+        }
+    }
+
+    fn warnings(gathered: &Gathered) -> &[Warning] {
+        &gathered.warnings
+    }
+
+    fn is_empty(gathered: &Gathered) -> bool {
+        gathered.cells.iter().all(|cell| cell.rounds == 0)
+    }
+
+    fn conclude(run: &mut Finished<'_, Self>, gathered: Gathered) -> Concluded<CalibrateResults> {
+        let Gathered {
+            label,
+            mode,
+            names,
+            cells,
+            floors,
+            lateness,
+            warnings,
+            ..
+        } = &gathered;
+        run.ended.warnings.extend_from_slice(warnings);
+        let series = cells
+            .iter()
+            .map(|cell| (cell.tag(names), cell.all.histogram().clone()));
+        let floor = |(method, summary): &_| floor(label, *method, summary);
+        Concluded {
+            target: run.target(label.clone(), vec![mode.clone()]),
+            start_lateness: distribution(lateness),
+            histograms: Some(Histograms {
+                took: run.ended.at,
+                series: series.collect(),
+            }),
+            results: CalibrateResults {
+                rows: results(&gathered, names),
+                floors: floors.iter().map(floor).collect(),
+            },
+            ..Concluded::default()
+        }
+    }
+
+    fn headline(document: &CalibrateDocument) -> String {
+        answer(document)
+    }
+
+    fn figures(document: &CalibrateDocument, _: &SampleFile) -> Result<Figures, Failure> {
+        figures::figures(document)
+    }
+
+    fn report(document: &CalibrateDocument, _: bool) -> Report {
+        report(document)
+    }
+
+    fn charts(document: &CalibrateDocument, _: &Path) -> Result<Vec<Chart>, HtmlError> {
+        Ok(charts::calibrate::charts(document))
+    }
+}
+
+impl Gathered {
+    fn record(&mut self, sample: &LagSample) {
+        match sample.write.phase {
+            Phase::Floor => record_floor(&mut self.floors, sample),
+            Phase::Measure => {
+                let (delay, turn) = (self.delay, self.turn);
+                let own = |cell: &&mut Cell| {
+                    (cell.replica, cell.method, cell.delay)
+                        == (sample.replica, sample.method, delay)
+                };
+                let Some(cell) = self.cells.iter_mut().find(own) else {
+                    return;
+                };
+                cell.rounds += 1;
+                match (lag_of(sample), cell.turns.get_mut(turn)) {
+                    (Some(lag), Some(of_turn)) => {
+                        // The turns stand apart in time; how the lag goes on is judged as if they did not.
+                        cell.all
+                            .record(Nanos(self.every.0 * cell.rounds.cast_signed()), lag);
+                        of_turn.record(lag);
+                    }
+                    _ => cell.missing += 1,
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn cell(&self, replica: usize, method: Method, delay: Span) -> Option<&Cell> {
+        self.cells
+            .iter()
+            .find(|cell| (cell.replica, cell.method, cell.delay) == (replica, method, delay))
+    }
+}
+
+fn cells(work: &CalibratePlan, replicas: usize, methods: &[Method]) -> Vec<Cell> {
+    let cells = work.delays.iter().flat_map(|delay| {
+        methods.iter().flat_map(move |method| {
+            (0..replicas).map(|replica| Cell {
+                replica,
+                method: *method,
+                delay: *delay,
+                all: Series::default(),
+                turns: vec![SignedHistogram::default(); work.repeats as usize],
+                rounds: 0,
+                missing: 0,
+            })
+        })
+    });
+    cells.collect()
+}
+
+/// The difference of two quantiles less the delay, with its interval.
+fn error(
+    value: [Option<f64>; 2],
+    ends: [Option<[f64; 2]>; 2],
+    injected: f64,
+) -> (Option<f64>, Option<[f64; 2]>) {
+    let [Some(with), Some(without)] = value else {
+        return (None, None);
+    };
+    let error = with - without - injected;
+    let half = |ends: Option<[f64; 2]>| ends.map(|[low, high]| (high - low) / 2.0);
+    let ci = half(ends[0])
+        .zip(half(ends[1]))
+        .map(|(a, b)| (a * a + b * b).sqrt());
+    (Some(error), ci.map(|half| [error - half, error + half]))
+}
+
+fn row(gathered: &Gathered, cell: &Cell, names: &[String]) -> CalibrateRow {
+    let injected_us = cell.delay.0.as_secs_f64() * 1e6;
+    let measured = cell.all.distribution();
+    let base = gathered
+        .cell(cell.replica, cell.method, Span::from_secs(0))
+        .filter(|base| base.delay != cell.delay);
+    let mut row = CalibrateRow {
+        replica: names[cell.replica].clone(),
+        method: cell.method.name().to_owned(),
+        injected_us,
+        rounds: cell.rounds,
+        missing: cell.missing,
+        ..CalibrateRow::default()
+    };
+    if let Some(base) = base {
+        let without = base.all.distribution();
+        let ci = |of: &Distribution, p99: bool| {
+            of.ci95
+                .as_ref()
+                .and_then(|ci| if p99 { ci.p99_us } else { ci.p50_us })
+        };
+        let (p50, p50_ci) = error(
+            [measured.p50_us, without.p50_us],
+            [ci(&measured, false), ci(&without, false)],
+            injected_us,
+        );
+        let (p99, p99_ci) = error(
+            [measured.p99_us, without.p99_us],
+            [ci(&measured, true), ci(&without, true)],
+            injected_us,
+        );
+        (
+            row.error_p50_us,
+            row.error_p50_ci,
+            row.error_p99_us,
+            row.error_p99_ci,
+        ) = (p50, p50_ci, p99, p99_ci);
+        let p50 = |histogram: &SignedHistogram| histogram.quantile(0.5).map(Nanos::as_micros);
+        let turns: Vec<f64> = cell
+            .turns
+            .iter()
+            .zip(&base.turns)
+            .filter_map(|(with, without)| Some(p50(with)? - p50(without)? - injected_us))
+            .collect();
+        let range = turns
+            .iter()
+            .fold([f64::MAX, f64::MIN], |[low, high], error| {
+                [low.min(*error), high.max(*error)]
+            });
+        row.error_p50_range = (!turns.is_empty()).then_some(range);
+    }
+    row.measured = measured;
+    row
+}
+
+/// Rows by replica, method and delay.
+fn results(gathered: &Gathered, names: &[String]) -> Vec<CalibrateRow> {
+    let mut cells: Vec<&Cell> = gathered
+        .cells
+        .iter()
+        .filter(|cell| cell.rounds > 0)
+        .collect();
+    cells.sort_by_key(|cell| (cell.replica, cell.method, cell.delay));
+    cells
+        .into_iter()
+        .map(|cell| row(gathered, cell, names))
+        .collect()
+}
+
+/// Every delay in its turn, there and back again, so that a drift of the servers hits all
+/// delays alike.
+fn turns(
+    cx: &mut RunContext<'_, Calibrate>,
+    faults: &mut dyn Faults,
+    cluster: &mut Cluster,
+    possible: &Possible,
+) -> Result<(), Failure> {
+    let work = cx.work;
+    let mut held = Held::default();
+    for turn in 0..work.repeats as usize {
+        let mut delays = work.delays.clone();
+        if turn % 2 == 1 {
+            delays.reverse();
+        }
+        for (index, delay) in delays.iter().enumerate() {
+            faults.set_delay(delay.0)?;
+            cx.take(Call::Turn {
+                delay: *delay,
+                repetition: turn,
+            })?;
+            // The floor does not depend on the link.
+            let floor_rounds = if turn == 0 && index == 0 {
+                work.lag.floor_rounds
+            } else {
+                0
+            };
+            let plan = LagPlan {
+                floor_rounds,
+                ..work.lag.clone()
+            };
+            let (clock, stop) = (cx.clock, cx.stop);
+            let mut on = |event: Event<'_>| match event {
+                Event::Sample(sample) => cx
+                    .take(Call::Sample(*sample))
+                    .map_err(|failure| failure.message),
+                Event::Compared(_) => Ok(()),
+                Event::Progress(progress) => {
+                    cx.observers.progress(shown(progress));
+                    Ok(())
+                }
+            };
+            let mut listener = Listener { on: &mut on, stop };
+            let outcome = lag::run(cluster, &plan, possible, held, &clock, &mut listener)?;
+            held = outcome.held.clone();
+            let failure = end_of(&outcome);
+            cx.take(Call::TurnEnded(Box::new(outcome)))?;
+            if let Some(failure) = failure {
+                return Err(failure.about(&format!("at a delay of {delay}"), true));
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,141 @@
+//! The modes of the price list, each with the servers that it is measured on.
+
+use replimeter_model::{
+    cost::{CostKind, CostMode, CostModes, label},
+    engine::Engine,
+    plan::{CostPlan, CostSettings, CostShape, Planned},
+    sandbox::WaitPoint,
+    span::Span,
+};
+use replimeter_run::failure::Failure;
+use replimeter_server::source::{Install, ServerSource, SourceErrorKind};
+
+use super::cell::Key;
+
+/// A line of the price list, and the servers that it is measured on.
+pub(super) struct Entry {
+    pub(super) shape: CostShape,
+    pub(super) install: Install,
+}
+
+impl Entry {
+    pub(super) fn engine(&self) -> Engine {
+        self.install.engine
+    }
+
+    pub(super) fn version(&self) -> String {
+        format!("{} {}", self.install.engine.product(), self.install.version)
+    }
+
+    pub(super) fn replicas(&self) -> u32 {
+        self.shape.spec.shape.servers() - 1
+    }
+
+    /// The mode and its wait point.
+    pub(super) fn mode(&self) -> String {
+        label(
+            self.shape.mode.kind.name(),
+            self.shape.wait_point.map(WaitPoint::name),
+        )
+    }
+
+    /// What the manifest calls its servers.
+    pub(super) fn label(&self) -> String {
+        let shape = match self.shape.mode.kind {
+            kind if kind.replicates() => self.shape.spec.shape.to_string(),
+            kind => kind.name().to_owned(),
+        };
+        let shape = shape.rsplit('/').next().unwrap_or(&shape).to_owned();
+        label(
+            &format!("{}/{shape}", self.engine().name()),
+            self.shape.wait_point.map(WaitPoint::name),
+        )
+    }
+
+    pub(super) fn key(&self, threads: u32, delay: Option<Span>) -> Key {
+        Key {
+            engine: self.engine(),
+            version: self.version(),
+            kind: self.shape.mode.kind,
+            wait_point: self.shape.wait_point,
+            replicas: self.replicas(),
+            threads,
+            delay,
+        }
+    }
+
+    /// Numbers of threads and distances that one start is measured at.
+    pub(super) fn cells(&self, work: &CostPlan) -> Vec<(u32, Option<Span>)> {
+        let delays: Vec<Option<Span>> = match self.shape.spec.link {
+            Some(_) if !work.link_delays.is_empty() => {
+                work.link_delays.iter().copied().map(Some).collect()
+            }
+            _ => vec![None],
+        };
+        work.threads
+            .iter()
+            .flat_map(|threads| delays.iter().map(|delay| (*threads, *delay)))
+            .collect()
+    }
+}
+
+/// The modes with the servers found for them, and those that must be left out.
+pub(super) fn entries(
+    plan: &Planned<CostSettings>,
+    work: &CostPlan,
+    source: &dyn ServerSource,
+) -> Result<(Vec<Entry>, Vec<String>), Failure> {
+    let mut entries: Vec<Entry> = Vec::new();
+    let mut left_out = Vec::new();
+    for shape in &work.shapes {
+        match source.available(&shape.spec) {
+            Ok(install) => entries.push(pinned(shape.clone(), install)),
+            Err(error)
+                if error.kind == SourceErrorKind::Unavailable
+                    && work.modes == CostModes::All
+                    && work.self_test.is_none() =>
+            {
+                let words = format!("{}: {error}", shape.mode);
+                if !left_out.contains(&words) {
+                    left_out.push(words);
+                }
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    if work.self_test.is_some() {
+        entries.truncate(1);
+    } else {
+        let mut missing: Vec<Install> = Vec::new();
+        for entry in &entries {
+            let program = &entry.install.program;
+            let has_none = entries.iter().any(|other| {
+                other.shape.mode.kind == CostKind::None && other.install.program == *program
+            });
+            if !has_none && !missing.iter().any(|install| install.program == *program) {
+                missing.push(entry.install.clone());
+            }
+        }
+        for install in missing {
+            let mode = CostMode {
+                engine: Some(install.engine),
+                kind: CostKind::None,
+                count: None,
+            };
+            entries.push(pinned(work.shape_of(mode, &plan.target, None)?, install));
+        }
+    }
+    if entries.is_empty() {
+        return Err(Failure::failed(
+            format!("no mode can be measured: {}", left_out.join("; ")),
+            "`replimeter servers` lists what was found, `make servers` gets servers",
+        ));
+    }
+    Ok((entries, left_out))
+}
+
+/// Has every start take this very binary.
+fn pinned(mut shape: CostShape, install: Install) -> Entry {
+    shape.spec.servers = install.program.parent().map(ToOwned::to_owned);
+    Entry { shape, install }
+}

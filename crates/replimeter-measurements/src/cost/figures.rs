@@ -1,0 +1,66 @@
+//! The figures of `cost`.
+
+use replimeter_run::figures;
+use replimeter_run::{
+    compare::{
+        figures::{DimensionSpec, Figures, REPLICAS, SampleFile, THREADS, digits},
+        starts::Blocks,
+    },
+    failure::Failure,
+};
+
+const ROW: &[DimensionSpec] = &[
+    DimensionSpec::new("engine"),
+    DimensionSpec::new("mode"),
+    DimensionSpec::new("wait_point"),
+    REPLICAS,
+    THREADS,
+    DimensionSpec::new("link_delay_us").label("links of {} µs"),
+];
+
+figures! {
+    THROUGHPUT = "cost.throughput": PerS, Higher, Ratio, of ROW;
+    LATENCY = "cost.latency" [mean p50 p95 p99]: Us, Lower, Ratio, of ROW;
+    PRIMARY_CPU = "cost.cpu_per_op.primary": Us, Lower, Ratio, of ROW;
+    ALL_CPU = "cost.cpu_per_op.all": Us, Lower, Ratio, of ROW;
+}
+
+pub(super) fn figures(samples: &SampleFile) -> Result<Figures, Failure> {
+    let names = [
+        "engine",
+        "mode",
+        "wait_point",
+        "replicas",
+        "threads",
+        "link_delay_us",
+        "void",
+        "round",
+        "counted_us",
+        "operations",
+        "mean_us",
+        "p50_us",
+        "p95_us",
+        "p99_us",
+        "primary_cpu_us_per_op",
+        "all_cpu_us_per_op",
+    ];
+    let mut blocks = Blocks::default();
+    samples.read(&names, |columns, rows| {
+        for row in 0..rows {
+            let word = |column: usize| columns[column].word(row);
+            let number = |column: usize| columns[column].number(row);
+            if !word(6).is_empty() {
+                continue;
+            }
+            let [replicas, threads, delay] = [3, 4, 5].map(|column| digits(number(column)));
+            let of = [word(0), word(1), word(2), &replicas, &threads, &delay];
+            let throughput = number(9) / number(8) * 1e6;
+            let values = std::iter::once(throughput).chain((10..16).map(number));
+            blocks.push(&of, number(7), values);
+        }
+    })?;
+    let mut figures = Figures::default();
+    let latency = std::iter::once(&THROUGHPUT).chain(LATENCY);
+    blocks.figures(latency.chain([&PRIMARY_CPU, &ALL_CPU]), &mut figures);
+    Ok(figures)
+}

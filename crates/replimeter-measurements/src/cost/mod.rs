@@ -1,0 +1,314 @@
+//! `cost`: rounds of fresh starts of every mode in shuffled order, a load on each, and the
+//! price list at the end.
+
+mod cell;
+mod entries;
+mod figures;
+mod gathered;
+mod judge;
+mod results;
+mod starts;
+
+use std::path::Path;
+
+use clap::Arg;
+use replimeter_measure::load::Workload;
+use replimeter_model::{
+    cost::{CostDocument, CostKind, CostModes, CostResults},
+    load::Size,
+    plan::{CostPlan, CostSettings, Planned},
+    span::Span,
+    time::Nanos,
+    warning::{Warning, WarningCode},
+};
+use replimeter_report::{
+    chart::Chart,
+    charts,
+    cost::{answer, report},
+    cost_blocks::CostBlocks,
+    html::HtmlError,
+    report::Report,
+    rows::Rows,
+    together::Findings,
+};
+use replimeter_run::{
+    Client, Concluded, Finished, Histograms, Measurement, RunContext,
+    compare::figures::{Figures, SampleFile},
+    failure::{Failure, Kind},
+    machine,
+    touches::{LOAD, SERVERS, TIME, Touches, WRITES, started},
+    workloads::{refuse_size, workload},
+};
+
+use self::{
+    cell::Cell,
+    entries::{Entry, entries},
+    gathered::{Call, Gathered, Mode},
+    judge::{judge, verdict, void},
+    results::{rows, steps},
+    starts::Starts,
+};
+
+/// What each mode of replication costs.
+pub(crate) struct Cost;
+
+impl Measurement for Cost {
+    const ABOUT: &'static str = "Measure what each mode of replication costs: throughput, latency and processor time against a lone server, with intervals";
+    const EXAMPLES: &'static str = "\
+Examples:
+  replimeter cost
+  replimeter cost --modes none,async,semi-sync --threads 1 --for 30s
+  replimeter cost --modes mysql/async,mysql/semi-sync,group:3 --durability strict
+  replimeter cost --modes semi-sync,galera --link-delay 0,1ms,10ms --threads 1
+  replimeter cost --workload oltp-mix --size 100MB --threads 8 --json
+  replimeter cost --modes async --self-test
+  replimeter run plans/semi-sync-cost.toml
+
+Servers are started for each mode and removed afterwards; yours are never touched. docs/cost.md explains the figures.";
+    const OWN_SERVERS: Option<fn(&Arg) -> bool> = Some(|option| {
+        [
+            "server_options",
+            "servers",
+            "wait_point",
+            "link_bandwidth",
+            "cpus_per_server",
+        ]
+        .contains(&option.get_id().as_str())
+    });
+    const STARTS: bool = true;
+
+    type Settings = CostSettings;
+    type Options = ();
+    type Call = Call;
+    type Gathered = Gathered;
+    type Columns = CostBlocks;
+    type Results = CostResults;
+
+    fn client(plan: &CostPlan) -> Client {
+        Client {
+            keep_awake: plan.keep_awake,
+            real_time: false,
+        }
+    }
+
+    fn check(plan: &Planned<CostSettings>) -> Result<(), Failure> {
+        load_of(&plan.plan).map(drop)
+    }
+
+    fn touches(touches: &mut Touches, plan: &Planned<CostSettings>) -> Result<(), Failure> {
+        let work = &plan.plan;
+        let mut known: Vec<String> = Vec::new();
+        // A mode against itself is the first of them, at one number of threads and one distance.
+        let (tested, times) = match work.self_test {
+            Some(comparisons) => (1, 2 * comparisons * work.starts),
+            None => (work.shapes.len(), work.starts),
+        };
+        for shape in &work.shapes[..tested] {
+            let point = shape
+                .wait_point
+                .map_or_else(String::new, |point| format!(", {}", point.name()));
+            let line = format!(
+                "{}: {}{point}, {} times, and removes them",
+                shape.mode,
+                started(&shape.spec),
+                times
+            );
+            if !known.contains(&line) {
+                touches.say(SERVERS, line.clone());
+                known.push(line);
+            }
+        }
+        if work.self_test.is_none()
+            && !work
+                .shapes
+                .iter()
+                .any(|shape| shape.mode.kind == CostKind::None)
+        {
+            touches.say(
+                SERVERS,
+                format!("none of each binary, which all are held against, {times} times"),
+            );
+        }
+        if work.modes == CostModes::All && work.self_test.is_none() {
+            touches.say(
+                SERVERS,
+                "modes that the servers found here cannot be started in are left out",
+            );
+        }
+        touches.say(WRITES, "schema `replimeter` of these servers only");
+        let workload = workload(&work.workload)?;
+        let of = if work.self_test.is_some() {
+            1
+        } else {
+            work.threads.len()
+        };
+        let threads: Vec<String> = work.threads[..of].iter().map(ToString::to_string).collect();
+        touches.say(
+            LOAD,
+            format!(
+                "{} with {} connections, back to back",
+                workload.name,
+                threads.join(", then ")
+            ),
+        );
+        let distances = if work.self_test.is_some() {
+            1
+        } else {
+            work.link_delays.len().max(1)
+        };
+        let cells = (of * distances) as u32;
+        let times = work
+            .self_test
+            .map_or(work.shapes.len() as u32, |comparisons| 2 * comparisons);
+        touches.say(
+            TIME,
+            format!(
+                "about {} and the starts",
+                Span((work.duration.0 + work.ramp.0 * work.starts) * cells * times)
+            ),
+        );
+        Ok(())
+    }
+
+    fn run(cx: &mut RunContext<'_, Self>) -> Result<(), Failure> {
+        let work = cx.work;
+        let (workload, size) = load_of(work)?;
+        let (entries, left_out) = entries(cx.plan, work, cx.source())?;
+        let before = machine::CoreTime::read();
+        cx.warn(left_out.iter().map(|words| {
+            Warning::new(
+                WarningCode::ModeLeftOut,
+                format!("a mode was left out: {words}"),
+                "install what it needs, or name the modes (--modes)",
+            )
+        }));
+        let mode = |entry: &Entry| Mode {
+            engine: entry.engine(),
+            mode: entry.mode(),
+            label: entry.label(),
+        };
+        cx.take(Call::Modes {
+            modes: entries.iter().map(mode).collect(),
+            left_out,
+        })?;
+        let mut starts = Starts::new(work, &workload, size);
+        let result = match work.self_test {
+            None => starts.rounds(cx, &entries),
+            Some(comparisons) => starts.against_itself(cx, &entries[0], comparisons),
+        };
+        if Self::is_empty(&cx.gathered) {
+            let void = cx.gathered.all.iter().any(|cell| cell.void() > 0);
+            return result.and(match void {
+                true => Err(Failure::void(
+                    "no block counts: semi-synchronous replication fell back in every one",
+                    "use fewer threads, or see why the replica does not acknowledge in time",
+                )),
+                false => Ok(()),
+            });
+        }
+        let idle = before
+            .zip(machine::CoreTime::read())
+            .and_then(|(before, after)| after.idle_share(before));
+        if let Some(share) = idle {
+            cx.take(Call::Idle(share))?;
+        }
+        result
+    }
+
+    fn gathered(_: &Planned<CostSettings>) -> Gathered {
+        Gathered::default()
+    }
+
+    fn take(gathered: &mut Gathered, _: &CostPlan, call: Call, rows: &mut Rows<CostBlocks>) {
+        gathered.take(call, rows);
+    }
+
+    fn is_empty(gathered: &Gathered) -> bool {
+        gathered.all.iter().all(Cell::is_empty)
+    }
+
+    fn conclude(run: &mut Finished<'_, Self>, gathered: Gathered) -> Concluded<CostResults> {
+        let work = run.work;
+        let Gathered {
+            modes,
+            left_out,
+            all,
+            limits,
+            order,
+            durability,
+            compared,
+            idle,
+            ..
+        } = gathered;
+        let self_test = work
+            .self_test
+            .and(modes.first())
+            .map(|mode| verdict(mode, work, compared));
+        let failure = &mut run.ended.failure;
+        *failure = failure.take().or_else(|| void(&all, self_test.as_ref()));
+        let rows = rows(&all, &limits, work.durability.name());
+        let warnings = &mut run.ended.warnings;
+        warnings.extend(judge(work, &all, &rows));
+        if let (false, Some(share)) = (run.ended.keep_awake, idle.filter(|share| *share > 0.2)) {
+            warnings.push(Warning::new(
+                WarningCode::KeepAwakeOff,
+                format!("this machine's cores were idle for {:.0} % of the run and were not kept awake: at few threads waking them is part of every latency, and more servers can look faster than one", share * 100.0),
+                "use --keep-awake on",
+            ));
+        }
+        let cut = failure
+            .as_ref()
+            .filter(|failure| matches!(failure.kind, Kind::Interrupted | Kind::Failed));
+        warnings.extend(cut.map(Failure::warning));
+        let labels: Vec<&str> = modes.iter().map(|mode| mode.label.as_str()).collect();
+        let took = Nanos(all.iter().map(|cell| cell.counted().0).sum());
+        Concluded {
+            target: run.target(
+                labels.join(", "),
+                modes.iter().map(|mode| mode.mode.clone()).collect(),
+            ),
+            measured_us: Some(run.ended.at.as_micros()),
+            histograms: Some(Histograms {
+                took,
+                series: all.iter().map(Cell::latencies).collect(),
+            }),
+            results: CostResults {
+                rows,
+                durability,
+                steps: steps(&all),
+                order,
+                self_test,
+                left_out,
+            },
+            ..Concluded::default()
+        }
+    }
+
+    fn headline(document: &CostDocument) -> String {
+        answer(document)
+    }
+
+    fn figures(_: &CostDocument, samples: &SampleFile) -> Result<Figures, Failure> {
+        figures::figures(samples)
+    }
+
+    fn report(document: &CostDocument, _: bool) -> Report {
+        report(document)
+    }
+
+    fn charts(document: &CostDocument, _: &Path) -> Result<Vec<Chart>, HtmlError> {
+        Ok(charts::cost::charts(document))
+    }
+
+    fn findings(document: &CostDocument) -> Findings<'_> {
+        Findings::Cost(document)
+    }
+}
+
+/// The workload, and how much data it runs on.
+fn load_of(work: &CostPlan) -> Result<(Workload, Size), Failure> {
+    let workload = workload(&work.workload)?;
+    refuse_size(work.size, std::slice::from_ref(&workload))?;
+    let size = work.size.unwrap_or_else(|| workload.default_size());
+    Ok((workload, size))
+}

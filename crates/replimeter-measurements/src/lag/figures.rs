@@ -1,0 +1,168 @@
+//! The figures of `lag`.
+
+use std::collections::BTreeMap;
+
+use replimeter_model::{plan::Pace, record::LagDocument};
+use replimeter_report::reading::Column;
+use replimeter_run::figures;
+use replimeter_run::{
+    compare::figures::{DimensionSpec, Figures, METHOD, REPLICA, SHAPE, SampleFile, share},
+    failure::Failure,
+};
+use replimeter_stats::compare::Course;
+
+use super::super::load::figures as load;
+
+const SIZE: DimensionSpec = DimensionSpec::new("size")
+    .label("{} bytes")
+    .apart()
+    .always();
+const ROW: &[DimensionSpec] = &[SHAPE, REPLICA, METHOD, SIZE];
+
+figures! {
+    FROM_ACK = "lag" [mean p50 p90 p95 p99 p999 max]: Us, Lower, Ratio, of ROW;
+    FROM_SEND = "lag.from_send" [p50 p99]: Us, Lower, Ratio, of ROW;
+    FROM_INTENDED = "lag.from_intended" [p50 p99]: Us, Lower, Ratio, of ROW;
+    FROM_PRIMARY = "lag.from_primary" [p50 p99]: Us, Lower, Ratio, of ROW;
+    MISSING = "lag.missing": Percent, Lower, Difference, of ROW;
+    INSERT = "lag.insert" [mean p50 p99]: Us, Lower, Ratio, of &[SHAPE, SIZE];
+    LOAD_THROUGHPUT = "lag.load.throughput": PerS, Higher, Ratio, of load::ROW;
+    LOAD_LATENCY = "lag.load.latency" [mean p50 p95 p99 max]: Us, Lower, Ratio, of load::ROW;
+}
+
+/// One replica's rows by one method.
+#[derive(Default)]
+struct Subject {
+    /// When each was sent, for the order.
+    send: Vec<f64>,
+    ack: Vec<f64>,
+    from_send: Vec<f64>,
+    intended: Vec<f64>,
+    insert: Vec<f64>,
+    primary: Vec<f64>,
+}
+
+/// By shape, replica and method, and by size.
+type Subjects = BTreeMap<[String; 3], BTreeMap<u64, Subject>>;
+
+const NAMES: [&str; 12] = [
+    "phase",
+    "shape",
+    "replica",
+    "method",
+    "size_bytes",
+    "send_ns",
+    "from_ack_us",
+    "from_send_us",
+    "from_intended_us",
+    "insert_us",
+    "visible_until_ns",
+    "primary_ns",
+];
+
+impl Subject {
+    /// Takes a row of the columns [`NAMES`].
+    fn take(&mut self, columns: &[Column], row: usize) {
+        let number = |column: usize| columns[column].number(row);
+        self.send.push(number(5));
+        self.ack.push(number(6));
+        self.from_send.push(number(7));
+        self.intended.push(number(8));
+        self.insert.push(number(9));
+        self.primary.push((number(10) - number(11)) / 1e3);
+    }
+
+    fn extend(&mut self, other: &Self) {
+        self.send.extend(&other.send);
+        self.ack.extend(&other.ack);
+        self.from_send.extend(&other.from_send);
+        self.intended.extend(&other.intended);
+        self.insert.extend(&other.insert);
+        self.primary.extend(&other.primary);
+    }
+
+    /// Places of the rows in the order of time.
+    fn order(&self) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..self.send.len()).collect();
+        if !self.send.is_sorted() {
+            order.sort_by(|one, other| self.send[*one].total_cmp(&self.send[*other]));
+        }
+        order
+    }
+
+    /// What the replica showed; `open` is whether rows had a time at which they were to be sent.
+    fn figures(&self, open: bool, of: &[&str], figures: &mut Figures) {
+        let order = self.order();
+        let course = |values: &[f64]| Course::new(order.iter().map(|index| values[*index]));
+        figures.course(FROM_ACK, of, &course(&self.ack));
+        figures.course(FROM_SEND, of, &course(&self.from_send));
+        // In a closed loop it is the time from the send again.
+        if open {
+            figures.course(FROM_INTENDED, of, &course(&self.intended));
+        }
+        figures.course(FROM_PRIMARY, of, &course(&self.primary));
+        let trials = order
+            .iter()
+            .map(|index| (self.send[*index] / 1e3, self.ack[*index].is_nan()));
+        figures.add(&MISSING, of, share(&trials.collect::<Vec<_>>()));
+    }
+
+    /// What the writes took; every replica and method has the same ones.
+    fn writes(&self, of: &[&str], figures: &mut Figures) {
+        let insert = self.order().into_iter().map(|index| self.insert[index]);
+        figures.course(INSERT, of, &Course::new(insert));
+    }
+}
+
+fn subjects(samples: &SampleFile) -> Result<Subjects, Failure> {
+    let mut subjects = Subjects::new();
+    samples.read(&NAMES, |columns, rows| {
+        let mut begin = 0;
+        while begin < rows {
+            // Neighbours mostly belong to the same: it is looked up once for all of them.
+            let key = |row: usize| [0, 1, 2, 3].map(|column| columns[column].word(row));
+            let of = key(begin);
+            let size = columns[4].number(begin);
+            let end = (begin + 1..rows)
+                .find(|row| key(*row) != of || columns[4].number(*row) != size)
+                .unwrap_or(rows);
+            if of[0] == "measure" {
+                let sizes = subjects.entry([of[1], of[2], of[3]].map(str::to_owned));
+                let subject = sizes.or_default().entry(size as u64).or_default();
+                (begin..end).for_each(|row| subject.take(columns, row));
+            }
+            begin = end;
+        }
+    })?;
+    Ok(subjects)
+}
+
+pub(super) fn figures(document: &LagDocument, samples: &SampleFile) -> Result<Figures, Failure> {
+    let open = matches!(document.settings.pace, Some(Pace::Every(_)));
+    let mut figures = Figures::default();
+    let mut written: Vec<String> = Vec::new();
+    for ([shape, replica, method], mut sizes) in subjects(samples)? {
+        let first = !written.contains(&shape);
+        let mut all = Subject::default();
+        if sizes.len() > 1 {
+            sizes.values().for_each(|subject| all.extend(subject));
+        } else if let Some((_, only)) = sizes.pop_first() {
+            all = only;
+        }
+        // First all sizes together.
+        let sizes = sizes.iter().map(|(size, one)| (size.to_string(), one));
+        for (size, subject) in std::iter::once((String::new(), &all)).chain(sizes) {
+            subject.figures(open, &[&shape, &replica, &method, &size], &mut figures);
+            if first {
+                subject.writes(&[&shape, &size], &mut figures);
+            }
+        }
+        if first {
+            written.push(shape);
+        }
+    }
+    for load in &document.results.load {
+        load::add(&mut figures, &LOAD_THROUGHPUT, LOAD_LATENCY, load);
+    }
+    Ok(figures)
+}

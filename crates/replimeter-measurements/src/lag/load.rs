@@ -1,0 +1,54 @@
+//! Rounds while loads run.
+
+use replimeter_measure::{MeasureError, lag::Outcome, load::Workload, preflight::Cluster};
+use replimeter_model::load::LoadRecord;
+use replimeter_run::{RunContext, Stage, failure::Failure};
+use replimeter_server::ServerError;
+
+use super::Lag;
+
+/// Measures while the plan's loads run, whose records are put into `records`. Whatever happens,
+/// the loads end and what they made goes.
+pub(super) fn under_load(
+    cx: &mut RunContext<'_, Lag>,
+    cluster: &mut Cluster,
+    workloads: &[Workload],
+    records: &mut Vec<LoadRecord>,
+    measure: impl FnOnce(&mut RunContext<'_, Lag>, &mut Cluster) -> Result<Outcome, Failure>,
+) -> Result<Outcome, Failure> {
+    let (plan, stop) = (cx.work, cx.stop);
+    if plan.load.is_empty() {
+        return measure(cx, cluster);
+    }
+    let mut load = cx.background_load(&plan.load, workloads, cluster, plan.timeout.0)?;
+    cx.stage(Stage::Prepare, "starting the load");
+    let ran = load.run_while(stop, |_| {
+        let result = measure(cx, cluster);
+        cx.stage(Stage::CleanUp, "ending the load");
+        result
+    });
+    let result = ran.map_err(Failure::from).and_then(|(result, warnings)| {
+        cx.warn(warnings);
+        result
+    });
+    let (loads, warnings) = load.finish();
+    *records = loads;
+    cx.warn(warnings);
+    result.map(|mut outcome| {
+        if let Some(error) = outcome.failure.as_mut().and_then(unseen) {
+            error.hint = format!(
+                "{}; is the load more than the replica sustains? lower it with --rate; `replimeter backlog` measures how much that is",
+                error.hint
+            );
+        }
+        outcome
+    })
+}
+
+/// The error of a row that a replica did not show.
+fn unseen(error: &mut MeasureError) -> Option<&mut ServerError> {
+    match error {
+        MeasureError::Server(error) if error.cause.contains("was not visible after") => Some(error),
+        _ => None,
+    }
+}

@@ -1,0 +1,329 @@
+//! `lag`: how late each replica shows what the primary wrote.
+
+mod figures;
+mod load;
+mod results;
+
+use std::path::Path;
+
+use clap::{Args, Command};
+use replimeter_measure::{
+    lag::{self, Event, LARGEST_PACKET, Listener, Outcome, Possible},
+    load::Workload,
+    preflight::{CheckedReplica, Cluster},
+    table::{Held, ProbeTable},
+};
+use replimeter_model::{
+    plan::{LagPlan, LagSettings, Method, Planned, Until, Writes},
+    record::{LagDocument, LagResults},
+    sample::Phase,
+    target::{NULL_REPLICA, Target},
+};
+use replimeter_report::{
+    answer::answer, chart::Chart, charts, html::HtmlError, lag::report, report::Report, rows::Rows,
+    samples::Samples, together::Findings,
+};
+use replimeter_run::{
+    Client, Concluded, Detail, Finished, Measurement, Progress, RunContext, Stage,
+    compare::figures::{Figures, SampleFile},
+    each_target,
+    failure::Failure,
+    machine,
+    options::SweepOutputArgs,
+    touches::{LOAD, SERVERS, Touches, WRITES},
+    with_causes,
+    workloads::{check_loads, workloads},
+};
+
+pub(super) use self::results::{floor, record_floor, target};
+use self::{
+    load::under_load,
+    results::{Call, Gathered},
+};
+
+/// How late each replica is.
+pub(crate) struct Lag;
+
+impl Measurement for Lag {
+    const ABOUT: &'static str = "Measure how late each replica shows what the primary wrote";
+    const EXAMPLES: &'static str = "\
+Examples:
+  replimeter lag --sandbox async:2 --for 60s --every 5ms
+  replimeter lag --sandbox mysql/async:1 --method all
+  replimeter lag --method tap --writers 8 --every 100us --for 30s
+  replimeter lag --sizes 1000..10000:1000 --per-step 5 --sweeps 20
+  replimeter lag --sandbox async:1 --server-option sync_binlog=1 --server-option innodb_flush_log_at_trx_commit=1
+  replimeter lag --sandbox semi-sync:2 --wait-point after-sync --link-delay 1ms
+  replimeter lag --sandbox async:1 --sandbox galera:3 --sandbox mysql/group:3
+  replimeter lag --topology cluster.toml --for 60s
+  replimeter lag --for 60s --load insert:8@primary --rate 2000
+  replimeter lag --primary 'mysql://dba@db1/?ssl-mode=verify-ca&ssl-ca=ca.pem' --replica mysql://dba@db2/ --json
+
+Writes only to the schema `replimeter`, which it makes and drops. The privileges it needs are listed in docs/privileges.md.";
+
+    type Settings = LagSettings;
+    type Options = ();
+    type Call = Call;
+    type Gathered = Gathered;
+    type Columns = Samples;
+    type Results = LagResults;
+
+    fn output(command: Command) -> Command {
+        SweepOutputArgs::augment_args(command)
+    }
+
+    fn client(plan: &LagPlan) -> Client {
+        Client {
+            keep_awake: plan.keep_awake,
+            real_time: plan.real_time,
+        }
+    }
+
+    fn has_raw(work: &LagPlan) -> bool {
+        matches!(work.writes, Writes::Sweep { .. })
+    }
+
+    fn check(plan: &Planned<LagSettings>) -> Result<(), Failure> {
+        check(&plan.targets, &plan.plan)
+    }
+
+    fn touches(touches: &mut Touches, plan: &Planned<LagSettings>) -> Result<(), Failure> {
+        let work = &plan.plan;
+        touches.targets(&plan.targets);
+        let specs: Vec<_> = work
+            .load
+            .iter()
+            .map(|load| (&load.spec, load.rate))
+            .collect();
+        touches.table(&plan.targets, "lag_probe", "a row for each round");
+        if work.federated {
+            touches.say(
+                WRITES,
+                "table `lag_probe_primary` on each replica, whose definition holds the primary's password until it is dropped",
+            );
+        }
+        let methods = work.methods.wanted();
+        if methods.contains(&Method::Tap) {
+            touches.say(
+                SERVERS,
+                "follows the binary logs of the primary and of each replica, as a replica would",
+            );
+        }
+        let writers = if work.writers == 1 {
+            "1 writer".to_owned()
+        } else {
+            format!("{} writers", work.writers)
+        };
+        touches.say(
+            LOAD,
+            match &work.writes {
+                Writes::Rounds {
+                    until: Until::Rounds(rounds),
+                    size,
+                } => {
+                    format!(
+                        "{writers}, {} rows of {size} bytes, {}",
+                        rounds + work.warm_up + work.floor_rounds,
+                        work.pace
+                    )
+                }
+                Writes::Rounds {
+                    until: Until::Elapsed(span),
+                    size,
+                } => {
+                    format!("{writers} for {span}, rows of {size} bytes, {}", work.pace)
+                }
+                Writes::Sweep {
+                    sizes,
+                    per_step,
+                    sweeps,
+                    ..
+                } => {
+                    let steps = sizes.steps();
+                    let bytes: u64 =
+                        steps.iter().sum::<u64>() * u64::from(*per_step) * u64::from(*sweeps);
+                    format!(
+                        "{writers}, {} rows, {bytes} bytes in all",
+                        steps.len() as u64 * u64::from(*per_step) * u64::from(*sweeps)
+                    )
+                }
+            },
+        );
+        touches.loads(&specs)
+    }
+
+    fn run(cx: &mut RunContext<'_, Self>) -> Result<(), Failure> {
+        let workloads = workloads(&cx.work.load)?;
+        each_target(cx, |cx, target| one(cx, target, &workloads))
+    }
+
+    fn gathered(plan: &Planned<LagSettings>) -> Gathered {
+        Gathered::new(&plan.plan)
+    }
+
+    fn take(gathered: &mut Gathered, _: &LagPlan, call: Call, rows: &mut Rows<Samples>) {
+        gathered.take(call, rows);
+    }
+
+    fn is_empty(gathered: &Gathered) -> bool {
+        gathered.is_empty()
+    }
+
+    fn conclude(run: &mut Finished<'_, Self>, gathered: Gathered) -> Concluded<LagResults> {
+        results::conclude(run, gathered)
+    }
+
+    fn headline(document: &LagDocument) -> String {
+        answer(document)
+    }
+
+    fn figures(document: &LagDocument, samples: &SampleFile) -> Result<Figures, Failure> {
+        figures::figures(document, samples)
+    }
+
+    fn report(document: &LagDocument, raw: bool) -> Report {
+        report(document, raw)
+    }
+
+    fn charts(document: &LagDocument, samples: &Path) -> Result<Vec<Chart>, HtmlError> {
+        charts::lag::charts(document, samples)
+    }
+
+    fn findings(document: &LagDocument) -> Findings<'_> {
+        Findings::Lag(document)
+    }
+
+    fn kept_raw(document: &LagDocument) -> bool {
+        !document.results.size_sweep.is_empty()
+    }
+}
+
+/// Measures one target, from its start to its end.
+fn one(
+    cx: &mut RunContext<'_, Lag>,
+    target: &Target,
+    workloads: &[Workload],
+) -> Result<(), Failure> {
+    let work = cx.work;
+    let (servers, mut cluster) = cx.open_checked(target)?;
+    let names = match cluster.replicas.len() {
+        0 => vec![NULL_REPLICA.to_owned()],
+        _ => cluster.replica_names(),
+    };
+    let possible = lag::possible(&mut cluster, &work.methods)?;
+    cx.warn(possible.warnings.iter().cloned());
+    lag::check_stages(&mut cluster, work)?;
+    let (table, found) = ProbeTable::create(&mut cluster, work.timeout.0)?;
+    cx.warn(found);
+    cx.take(Call::Shape {
+        label: servers.label().to_owned(),
+        mode: cluster.mode.to_owned(),
+        replicas: names,
+        methods: possible.methods.clone(),
+        delays: cluster.replicas.iter().map(CheckedReplica::delay).collect(),
+    })?;
+    let before = machine::CoreTime::read();
+    let mut load = Vec::new();
+    let result = under_load(cx, &mut cluster, workloads, &mut load, |cx, cluster| {
+        measure(cx, cluster, &possible)
+    });
+    let idle = machine::idle_cores(before);
+    let fallen_back = cluster.fallen_back();
+    let failed = result
+        .as_ref()
+        .is_ok_and(|outcome| outcome.failure.is_some());
+    let members = failed.then(|| cluster.members_now()).flatten();
+    // Whatever happened, our table goes first.
+    cx.remove_table(table, &mut cluster, servers.as_ref());
+    if !cx.kept_awake() {
+        cx.warn(idle);
+    }
+    drop(cluster);
+    let ended = match &result {
+        Ok(outcome) => with_causes(end_of(outcome), fallen_back, members, servers.as_ref()),
+        Err(_) => Ok(()),
+    };
+    cx.close(servers);
+    cx.take(Call::ShapeEnded {
+        outcome: Box::new(result?),
+        load,
+    })?;
+    ended
+}
+
+/// Measures, and hands on what comes of it.
+fn measure(
+    cx: &mut RunContext<'_, Lag>,
+    cluster: &mut Cluster,
+    possible: &Possible,
+) -> Result<Outcome, Failure> {
+    let panics = cx.fault() == Some("panic-while-measuring");
+    let (work, clock, stop) = (cx.work, cx.clock, cx.stop);
+    let mut on = |event: Event<'_>| {
+        let call = match event {
+            Event::Sample(sample) => {
+                assert!(
+                    !(panics && sample.write.phase == Phase::Measure),
+                    "a fault was asked for"
+                );
+                Call::Sample(*sample)
+            }
+            Event::Compared(compared) => Call::Compared(*compared),
+            Event::Progress(progress) => {
+                cx.observers.progress(shown(progress));
+                return Ok(());
+            }
+        };
+        cx.take(call).map_err(|failure| failure.message)
+    };
+    let mut listener = Listener { on: &mut on, stop };
+    Ok(lag::run(
+        cluster,
+        work,
+        possible,
+        Held::default(),
+        &clock,
+        &mut listener,
+    )?)
+}
+
+/// How far a measurement is, for whoever waits.
+pub(super) fn shown(progress: &lag::Progress) -> Progress {
+    let (stage, doing) = match progress.phase {
+        Phase::Floor | Phase::Yardstick => (Stage::Prepare, "measuring the floor"),
+        Phase::WarmUp | Phase::Settle => (Stage::WarmUp, "waiting for the first row"),
+        Phase::Measure => (Stage::Measure, "measuring"),
+    };
+    let total = progress.total.map(|total| total as f64);
+    let mut shown = Progress::new(stage, doing).done(progress.done as f64, total, "rows");
+    if let Some(us) = progress.last_us {
+        shown = shown.with(Detail::Time("lag".into(), us));
+    }
+    if progress.outstanding > 1 {
+        shown = shown.with(Detail::Count(progress.outstanding, "under way".into()));
+    }
+    shown
+}
+
+/// What a measurement ended with, when not with success.
+pub(super) fn end_of(outcome: &Outcome) -> Option<Failure> {
+    if let Some(error) = &outcome.failure {
+        return Some(Failure::failed(error.to_string(), error.hint()));
+    }
+    outcome.interrupted.then(Failure::cut_short)
+}
+
+/// Refuses what makes no sense, before anything is touched.
+fn check(targets: &[Target], plan: &LagPlan) -> Result<(), Failure> {
+    check_loads(targets, &plan.load)?;
+    let largest = plan.largest_size();
+    if largest <= LARGEST_PACKET {
+        return Ok(());
+    }
+    Err(Failure::usage(
+        format!(
+            "a row of {largest} bytes is more than any server takes: the largest max_allowed_packet there is, is {LARGEST_PACKET} bytes"
+        ),
+        "choose a smaller size",
+    ))
+}

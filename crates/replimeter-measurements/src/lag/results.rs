@@ -1,0 +1,527 @@
+//! From what a lag measurement hands over to its document.
+
+use std::time::Duration;
+
+use replimeter_measure::lag::{Compared, Outcome};
+use replimeter_model::{
+    load::LoadRecord,
+    manifest::Manifest,
+    plan::{LagPlan, Method, Pace, Planned, Settings, Writes},
+    record::{
+        Against, Floor, LagResults, LagRow, SweepLoop, SweepTable, TargetRecord, missing_rows,
+    },
+    sample::{LagSample, Phase},
+    target::Target,
+    time::Nanos,
+    warning::{Warning, WarningCode},
+};
+use replimeter_report::{
+    figures::{count, time},
+    rows::Rows,
+    samples::Samples,
+};
+use replimeter_run::{Concluded, Finished, Histograms, Measurement};
+use replimeter_stats::{
+    lag::{FloorSummary, ReplicaSummary},
+    series::{Series, distribution},
+    signed::SignedHistogram,
+};
+use serde::{Deserialize, Serialize};
+
+use super::Lag;
+
+/// What is measured, piece by piece.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Call {
+    /// The servers of a shape are there and checked.
+    Shape {
+        /// What reports call it.
+        label: String,
+        /// How it replicates, as its servers say.
+        mode: String,
+        replicas: Vec<String>,
+        methods: Vec<Method>,
+        /// Configured delays on the way to each replica.
+        delays: Vec<Duration>,
+    },
+    /// A row, seen in one way.
+    Sample(LagSample),
+    /// A row, seen in two ways.
+    Compared(Compared),
+    /// The shape is measured, if not as long as it was to be.
+    ShapeEnded {
+        outcome: Box<Outcome>,
+        load: Vec<LoadRecord>,
+    },
+}
+
+/// Everything gathered while the run goes on.
+pub(crate) struct Gathered {
+    /// Rows in a step, when there is a sweep.
+    per_step: Option<u32>,
+    under_way: Option<Part>,
+    parts: Vec<Part>,
+}
+
+/// What one shape of a run came to.
+struct Part {
+    label: String,
+    mode: String,
+    names: Vec<String>,
+    delays: Vec<Duration>,
+    observed: Vec<Observed>,
+    floors: Vec<(Method, FloorSummary)>,
+    warm_up: u64,
+    per_step: Option<u32>,
+    /// The last row of each step, for experiment 1's table.
+    last_rows: Vec<LagSample>,
+    outcome: Outcome,
+    load: Vec<LoadRecord>,
+}
+
+/// One replica by one method.
+struct Observed {
+    replica: usize,
+    method: Method,
+    summary: ReplicaSummary,
+    /// The method it is held against, and by how much it differs.
+    against: Option<(Method, Series)>,
+}
+
+impl Gathered {
+    /// Nothing yet.
+    pub(crate) fn new(plan: &LagPlan) -> Self {
+        let per_step = match &plan.writes {
+            Writes::Sweep { per_step, .. } => Some(*per_step),
+            Writes::Rounds { .. } => None,
+        };
+        Self {
+            per_step,
+            under_way: None,
+            parts: Vec::new(),
+        }
+    }
+
+    /// Whether no shape was measured.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.parts.is_empty()
+    }
+
+    /// Adds a piece, and its row to the samples.
+    pub(super) fn take(&mut self, call: Call, rows: &mut Rows<Samples>) {
+        match (call, &mut self.under_way) {
+            (
+                Call::Shape {
+                    label,
+                    mode,
+                    replicas,
+                    methods,
+                    delays,
+                },
+                part,
+            ) => {
+                rows.switch(Samples::new(&label, replicas.clone()));
+                *part = Some(Part::new(
+                    label,
+                    mode,
+                    replicas,
+                    &methods,
+                    delays,
+                    self.per_step,
+                ));
+            }
+            (Call::Sample(sample), Some(part)) => {
+                part.record(&sample);
+                rows.add(sample);
+            }
+            (Call::Compared(compared), Some(part)) => part.compare(&compared),
+            (Call::ShapeEnded { outcome, load }, part) => {
+                self.parts.extend(part.take().map(|part| Part {
+                    outcome: *outcome,
+                    load,
+                    ..part
+                }));
+            }
+            (Call::Sample(_) | Call::Compared(_), None) => {}
+        }
+    }
+}
+
+impl Part {
+    fn new(
+        label: String,
+        mode: String,
+        names: Vec<String>,
+        methods: &[Method],
+        delays: Vec<Duration>,
+        per_step: Option<u32>,
+    ) -> Self {
+        let observed = |replica| {
+            methods.iter().map(move |method| Observed {
+                replica,
+                method: *method,
+                summary: ReplicaSummary::default(),
+                against: None,
+            })
+        };
+        Self {
+            observed: (0..names.len()).flat_map(observed).collect(),
+            label,
+            mode,
+            names,
+            delays,
+            floors: Vec::new(),
+            warm_up: 0,
+            per_step,
+            last_rows: Vec::new(),
+            outcome: Outcome::default(),
+            load: Vec::new(),
+        }
+    }
+
+    /// Adds a sample.
+    fn record(&mut self, sample: &LagSample) {
+        match sample.write.phase {
+            Phase::Yardstick | Phase::Settle => {}
+            Phase::Floor => {
+                record_floor(&mut self.floors, sample);
+            }
+            // The very first row only proves that rows arrive.
+            Phase::WarmUp => {
+                let first = self.observed.first().is_some_and(|first| {
+                    (first.replica, first.method) == (sample.replica, sample.method)
+                });
+                self.warm_up += u64::from(first && sample.write.seq > 1);
+            }
+            Phase::Measure => {
+                let by_size = self.per_step.is_some();
+                if let Some(observed) = self.of(sample.replica, sample.method) {
+                    observed.summary.record(sample, by_size);
+                }
+                if self.per_step == Some(sample.write.row_in_step) && sample.method == Method::Poll
+                {
+                    self.last_rows.push(*sample);
+                }
+            }
+        }
+    }
+
+    fn of(&mut self, replica: usize, method: Method) -> Option<&mut Observed> {
+        self.observed
+            .iter_mut()
+            .find(|observed| (observed.replica, observed.method) == (replica, method))
+    }
+
+    /// Adds how two methods differed on a row.
+    fn compare(&mut self, compared: &Compared) {
+        if compared.write.phase != Phase::Measure {
+            return;
+        }
+        if let Some(observed) = self.of(compared.replica, compared.method) {
+            let (_, series) = observed
+                .against
+                .get_or_insert_with(|| (compared.reference, Series::default()));
+            series.record(compared.write.send, compared.difference);
+        }
+    }
+}
+
+/// Adds a sample of the null replica to its method's.
+pub(crate) fn record_floor(floors: &mut Vec<(Method, FloorSummary)>, sample: &LagSample) {
+    let index = floors
+        .iter()
+        .position(|(method, _)| *method == sample.method)
+        .unwrap_or_else(|| {
+            floors.push((sample.method, FloorSummary::default()));
+            floors.len() - 1
+        });
+    floors[index].1.record(sample);
+}
+
+/// What a run came to.
+pub(super) fn conclude(run: &mut Finished<'_, Lag>, gathered: Gathered) -> Concluded<LagResults> {
+    let parts = gathered.parts;
+    let mut warnings = Vec::new();
+    let mut rows = Vec::new();
+    let mut lateness = SignedHistogram::default();
+    for part in &parts {
+        warnings.extend(part.outcome.warnings.iter().cloned());
+        rows.extend(rows_of(run, part));
+        lateness.merge(&part.outcome.lateness);
+    }
+    let start_lateness = distribution(&lateness);
+    warnings.extend(late(run.work.pace, start_lateness.p50_us));
+    warnings.extend(missing(run.work, &rows));
+    run.warn(warnings);
+    let measured = |part: &Part| part.outcome.measured;
+    let shapes = parts
+        .iter()
+        .map(|part| (part.label.as_str(), part.mode.as_str()));
+    Concluded {
+        target: target(run, shapes),
+        measured_us: Some(parts.iter().map(|part| measured(part).as_micros()).sum()),
+        start_lateness,
+        histograms: Some(Histograms {
+            took: Nanos(parts.iter().map(|part| measured(part).0).sum()),
+            series: histograms(&parts),
+        }),
+        results: LagResults {
+            rows,
+            warm_up_rounds: parts.iter().map(|part| part.warm_up).sum(),
+            floors: parts.iter().flat_map(floors).collect(),
+            load: parts.iter().flat_map(loads).collect(),
+            // A sweep has one shape.
+            size_sweep: parts
+                .first()
+                .map(|part| sweep_tables(run, part))
+                .unwrap_or_default(),
+        },
+    }
+}
+
+/// Writes that started too late for their schedule.
+fn late(pace: Pace, p50_us: Option<f64>) -> Option<Warning> {
+    let (Pace::Every(every), Some(p50)) = (pace, p50_us) else {
+        return None;
+    };
+    let every = Nanos::from(every.0).as_micros();
+    (p50 > every / 10.0).then(|| {
+        Warning::new(
+            WarningCode::WriterLate,
+            format!(
+                "half of the writes started more than {} after their turn; the schedule of {} cannot be held",
+                time(p50),
+                time(every)
+            ),
+            "choose a larger --every; `from_intended` charges the wait to every row",
+        )
+    })
+}
+
+/// Rows that were not seen in time.
+fn missing(plan: &LagPlan, rows: &[LagRow]) -> Option<Warning> {
+    let sweep = matches!(plan.writes, Writes::Sweep { .. });
+    let counted = rows.iter().filter(|row| row.size_bytes.is_some() || !sweep);
+    let missing = missing_rows(counted);
+    (missing > 0).then(|| {
+        Warning::new(
+            WarningCode::MissingRows,
+            format!(
+                "{} rows were not seen within the time-out; they are counted and not averaged in",
+                count(missing)
+            ),
+            "look at the replica's state, or raise --timeout",
+        )
+    })
+}
+
+/// What a reader must know of the servers to repeat the run; the plan has it too.
+fn options<S: Settings>(plan: &Planned<S>, manifest: &Manifest) -> Vec<String> {
+    let mut options: Vec<String> = Vec::new();
+    let mut add = |option: String| {
+        if !options.contains(&option) {
+            options.push(option);
+        }
+    };
+    for target in &plan.targets {
+        let Target::Sandbox(spec) = target else {
+            continue;
+        };
+        if let Some(point) = spec.wait_point {
+            add(format!("wait point {}", point.variable()));
+        }
+        if let Some(count) = spec.wait_for_replicas {
+            add(format!("the primary waits for {count} replicas"));
+        }
+        if spec.multi_primary {
+            add("multi-primary".to_owned());
+        }
+        if spec.udf {
+            add("NOW_USEC() loaded".to_owned());
+        }
+        if spec.federated {
+            add("FEDERATED on".to_owned());
+        }
+        if let Some(server) = &spec.replica_server {
+            add(format!("replicas on {server}"));
+        }
+    }
+    for sandbox in &manifest.sandboxes {
+        if let Some(link) = &sandbox.link {
+            add(format!("replication links: {link}"));
+        }
+        if let Some(share) = &sandbox.cpus_per_server {
+            add(format!("CPUs of each server: {share}"));
+        }
+    }
+    plan.target
+        .server_options
+        .iter()
+        .for_each(|option| add(format!("server option {option}")));
+    options
+}
+
+/// The servers of all shapes, each with its label and how it replicates.
+pub(crate) fn target<'a, M: Measurement>(
+    run: &Finished<'_, M>,
+    shapes: impl IntoIterator<Item = (&'a str, &'a str)>,
+) -> TargetRecord {
+    let (labels, modes): (Vec<&str>, Vec<String>) = shapes
+        .into_iter()
+        .map(|(label, mode)| (label, mode.to_owned()))
+        .unzip();
+    TargetRecord {
+        options: options(run.plan, run.manifest),
+        ..run.target(labels.join(", "), modes)
+    }
+}
+
+fn loads(part: &Part) -> impl Iterator<Item = LoadRecord> + '_ {
+    part.load.iter().map(|record| LoadRecord {
+        shape: part.label.clone(),
+        ..record.clone()
+    })
+}
+
+fn rows_of(run: &Finished<'_, Lag>, part: &Part) -> Vec<LagRow> {
+    let size_limit = part.outcome.size_limit;
+    let plan = run.work;
+    let sweep = matches!(plan.writes, Writes::Sweep { .. });
+    let mut rows = Vec::new();
+    for observed in &part.observed {
+        let Observed {
+            replica,
+            method,
+            summary,
+            against,
+        } = observed;
+        let delay = part.delays.get(*replica).filter(|delay| !delay.is_zero());
+        let named = |row: LagRow, size_bytes| LagRow {
+            shape: part.label.clone(),
+            replica: part.names[*replica].clone(),
+            method: method.name().to_owned(),
+            size_bytes,
+            stages: if *method == Method::Poll && (size_bytes.is_none() || !sweep) {
+                part.outcome.stages.get(*replica).cloned().flatten()
+            } else {
+                None
+            },
+            against: size_bytes
+                .is_none_or(|_| !sweep)
+                .then_some(())
+                .and(against.as_ref())
+                .map(|(reference, series)| Against {
+                    method: reference.name().to_owned(),
+                    difference: series.distribution(),
+                }),
+            configured_delay_us: delay.map(|delay| delay.as_secs_f64() * 1e6),
+            ..row
+        };
+        match &plan.writes {
+            Writes::Rounds { size, .. } => {
+                rows.push(named(summary.all().row(), Some(*size.min(&size_limit))))
+            }
+            Writes::Sweep { .. } => {
+                rows.push(named(summary.all().row(), None));
+                rows.extend(
+                    summary
+                        .sizes()
+                        .map(|(size, of_size)| named(of_size.row(), Some(size))),
+                );
+            }
+        }
+    }
+    rows
+}
+
+/// The times behind the rows, by name.
+fn histograms(parts: &[Part]) -> Vec<(String, SignedHistogram)> {
+    let of = |part: &Part, observed: &Observed, what: &str| {
+        format!(
+            "{}/{}/{}/{what}",
+            part.label,
+            part.names[observed.replica],
+            observed.method.name()
+        )
+    };
+    let each = parts
+        .iter()
+        .flat_map(|part| part.observed.iter().map(move |observed| (part, observed)));
+    each.flat_map(|(part, observed)| {
+        let all = observed.summary.all();
+        [
+            (of(part, observed, "lag"), all.lags().clone()),
+            (of(part, observed, "insert"), all.inserts().clone()),
+        ]
+    })
+    .collect()
+}
+
+/// What each method itself adds, as the null replica shows it.
+fn floors(part: &Part) -> Vec<Floor> {
+    let floor = |(method, summary): &(Method, FloorSummary)| {
+        let floor = self::floor(&part.label, *method, summary);
+        // The yardstick of reads says something about reads only.
+        if *method != Method::Poll {
+            return floor;
+        }
+        Floor {
+            point_select: distribution(&part.outcome.point_select),
+            point_select_at_ack: distribution(&part.outcome.point_select_at_ack),
+            ..floor
+        }
+    };
+    part.floors.iter().map(floor).collect()
+}
+
+/// One method's floor, without a yardstick.
+pub(crate) fn floor(shape: &str, method: Method, summary: &FloorSummary) -> Floor {
+    let row = summary.row();
+    Floor {
+        shape: shape.to_owned(),
+        method: method.name().to_owned(),
+        rounds: row.rounds,
+        from_ack: row.from_ack,
+        estimate: row.estimate,
+        midpoint_abs: summary.midpoint_abs(),
+        error_us: row.error_us,
+        from_primary: row.from_primary,
+        ..Floor::default()
+    }
+}
+
+fn sweep_tables(run: &Finished<'_, Lag>, part: &Part) -> Vec<SweepTable> {
+    if part.per_step.is_none() {
+        return Vec::new();
+    }
+    let origin = run.manifest.origin_unix_us;
+    let line = |sample: &LagSample| -> Option<SweepLoop> {
+        Some(SweepLoop {
+            sweep: sample.write.sweep + 1,
+            step: sample.write.step + 1,
+            size_bytes: sample.write.size_bytes,
+            sequence: sample.write.seq,
+            insert_us: sample.insert().as_micros(),
+            retrieval_us: sample.retrieval()?.as_micros(),
+            total_us: sample.from_send()?.as_micros(),
+            bare_us: sample.bare()?.as_micros(),
+            inserted_unix_us: origin + sample.write.send.0 / 1000,
+            fetched_unix_us: origin + sample.upper()?.0 / 1000,
+        })
+    };
+    let tables = part.names.iter().enumerate().map(|(index, name)| {
+        let mut loops: Vec<SweepLoop> = part
+            .last_rows
+            .iter()
+            .filter(|sample| sample.replica == index)
+            .filter_map(line)
+            .collect();
+        loops.sort_by_key(|row| row.sequence);
+        SweepTable {
+            replica: name.clone(),
+            loops,
+        }
+    });
+    tables.collect()
+}

@@ -1,0 +1,35 @@
+//! The measurements, a folder each, and the one list of them.
+
+mod backlog;
+mod calibrate;
+mod cost;
+mod course;
+mod exposure;
+mod lag;
+mod load;
+mod loss;
+mod scale;
+mod stale;
+mod tap;
+
+use std::sync::LazyLock;
+
+use replimeter_run::Registry;
+
+/// Every measurement, in the order of the help.
+pub fn registry() -> &'static Registry {
+    static ALL: LazyLock<Registry> = LazyLock::new(|| {
+        Registry::default()
+            .with::<lag::Lag>()
+            .with::<backlog::Backlog>()
+            .with::<calibrate::Calibrate>()
+            .with::<tap::Tap>()
+            .with::<load::Load>()
+            .with::<scale::Scale>()
+            .with::<cost::Cost>()
+            .with::<stale::Stale>()
+            .with::<loss::Loss>()
+            .with::<exposure::Exposure>()
+    });
+    &ALL
+}

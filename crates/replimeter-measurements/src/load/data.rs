@@ -1,0 +1,102 @@
+//! The data that the workloads run on: made before them, removed after them.
+
+use replimeter_measure::{
+    load::{self, DataSet, Filled, Workload},
+    preflight::Cluster,
+};
+use replimeter_model::{load::DataRecord, warning::Warning};
+use replimeter_run::{RunContext, Stage, failure::Failure, workloads::filling};
+use replimeter_server::Node;
+
+use super::{Load, gathered::Call};
+
+/// Connections that fill a data set.
+const FILLERS: u32 = 4;
+
+/// The data of all workloads; removed when dropped, unless it is to stay.
+pub(super) struct Data {
+    pub(super) primary: Node,
+    pub(super) sets: Vec<DataSet>,
+    pub(super) stays: bool,
+}
+
+impl Data {
+    pub(super) fn remove(&mut self) -> Vec<Warning> {
+        let stays = self.stays;
+        let sets = std::mem::take(&mut self.sets).into_iter().rev();
+        sets.flat_map(|set| {
+            if stays {
+                Vec::new()
+            } else {
+                set.remove(&self.primary)
+            }
+        })
+        .collect()
+    }
+}
+
+impl Drop for Data {
+    fn drop(&mut self) {
+        let _ = self.remove();
+    }
+}
+
+/// Makes the data of every workload, and says which set each runs on.
+pub(super) fn make_data(
+    cx: &mut RunContext<'_, Load>,
+    workloads: &[Workload],
+    cluster: &Cluster,
+    data: &mut Data,
+) -> Result<Vec<usize>, Failure> {
+    let (work, stop) = (cx.work, cx.stop);
+    let replicas = cluster.replica_nodes();
+    let mut set_of: Vec<usize> = Vec::new();
+    for (index, workload) in workloads.iter().enumerate() {
+        let mut before = workloads[..index].iter();
+        if let Some(known) = before.position(|other| other.same_data(workload)) {
+            let set = set_of[known];
+            cx.take(Call::Shared {
+                data: set,
+                workload: workload.name.clone(),
+            })?;
+            set_of.push(set);
+            continue;
+        }
+        let observers = &cx.observers;
+        let size = work
+            .size
+            .filter(|_| workload.has_data())
+            .unwrap_or_else(|| workload.default_size());
+        let mut progress = |filled: &Filled| observers.progress(filling(filled));
+        let mut set = load::fill(
+            &data.primary,
+            &replicas,
+            workload,
+            size,
+            FILLERS,
+            &mut progress,
+            stop,
+        )?;
+        let record = DataRecord {
+            workloads: vec![workload.name.clone()],
+            rows: set.rows,
+            bytes: set.bytes,
+            sent_bytes: set.sent,
+            took_us: set.took.as_secs_f64() * 1e6,
+            reused: set.reused,
+        };
+        let warnings = std::mem::take(&mut set.warnings);
+        set_of.push(data.sets.len());
+        data.sets.push(set);
+        cx.take(Call::Warnings(warnings))?;
+        cx.take(Call::Data(record))?;
+    }
+    for set in &data.sets {
+        cx.stage(
+            Stage::Prepare,
+            "waiting for the replicas to receive the data",
+        );
+        set.await_on(&replicas, work.timeout.0, stop)?;
+    }
+    Ok(set_of)
+}

@@ -1,0 +1,120 @@
+//! What workloads come to while they run.
+
+use replimeter_measure::load::SquadResult;
+use replimeter_model::{
+    load::{DataRecord, LoadRow},
+    resources::{PerOperation, ServerUse},
+    warning::Warning,
+};
+use replimeter_report::seconds::ServerSeconds;
+use replimeter_run::failure::Failure;
+use replimeter_stats::signed::SignedHistogram;
+use serde::{Deserialize, Serialize};
+
+/// What is measured, piece by piece.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Call {
+    /// The servers are there and checked.
+    Shape { label: String, mode: String },
+    /// What servers, data and clean-up gave cause for.
+    Warnings(Vec<Warning>),
+    /// A data set is there.
+    Data(DataRecord),
+    /// Another workload runs on the data set of this number.
+    Shared { data: usize, workload: String },
+    /// Every workload ran with so many threads; what each server used, in all and in each whole second.
+    Stretch {
+        threads: u32,
+        results: Vec<SquadResult>,
+        uses: Vec<ServerUse>,
+        course: Vec<Vec<ServerUse>>,
+    },
+}
+
+/// Everything gathered while the run goes on.
+#[derive(Default)]
+pub(crate) struct Gathered {
+    pub(super) label: String,
+    pub(super) mode: String,
+    pub(super) data: Vec<DataRecord>,
+    pub(super) results: Vec<LoadRow>,
+    pub(super) histograms: Vec<(String, SignedHistogram)>,
+    pub(super) uses: Vec<ServerSeconds>,
+    pub(super) warnings: Vec<Warning>,
+    pub(super) failure: Option<Failure>,
+    pub(super) measured_us: f64,
+}
+
+impl Gathered {
+    /// Adds a piece.
+    pub(super) fn take(&mut self, call: Call) {
+        match call {
+            Call::Shape { label, mode } => (self.label, self.mode) = (label, mode),
+            Call::Warnings(warnings) => self.warnings.extend(warnings),
+            Call::Data(record) => self.data.push(record),
+            Call::Shared { data, workload } => {
+                let data = self.data.get_mut(data);
+                data.into_iter()
+                    .for_each(|data| data.workloads.push(workload.clone()));
+            }
+            Call::Stretch {
+                threads,
+                results,
+                uses,
+                course,
+            } => self.stretch(threads, results, &uses, course),
+        }
+    }
+
+    fn stretch(
+        &mut self,
+        threads: u32,
+        results: Vec<SquadResult>,
+        uses: &[ServerUse],
+        course: Vec<Vec<ServerUse>>,
+    ) {
+        let operations: u64 = results.iter().map(|result| result.operations).sum();
+        let servers: Vec<PerOperation> = uses
+            .iter()
+            .map(|used| used.per_operation(operations))
+            .collect();
+        if !results.is_empty() {
+            self.uses.push(ServerSeconds { threads, course });
+        }
+        let workloads = results.len() as f64;
+        for result in results {
+            self.measured_us = self.measured_us.max(0.0) + result.counted.as_micros() / workloads;
+            self.warnings.extend(result.warnings());
+            let row = LoadRow {
+                load: result.record(),
+                servers: servers.clone(),
+            };
+            let tag = format!("{}:{threads}", result.workload);
+            self.histograms
+                .push((format!("{tag}/response"), result.response.clone()));
+            self.histograms
+                .push((format!("{tag}/service"), result.service.clone()));
+            if let Some(error) = result.failure {
+                self.failure.get_or_insert(error.into());
+            } else if result.interrupted {
+                self.failure.get_or_insert(Failure::cut_short());
+            } else if result.operations == 0 {
+                let errors = row
+                    .load
+                    .errors
+                    .first()
+                    .map_or_else(String::new, |error| format!(": {}", error.message));
+                let message = format!(
+                    "{}: no operation was completed in the counted time{errors}",
+                    result.workload
+                );
+                self.failure.get_or_insert(Failure::void(
+                    message,
+                    "measure for longer, or mend the statement",
+                ));
+            }
+            self.results.push(row);
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! The workloads with one number of threads after another.
+
+use std::{sync::atomic::Ordering, time::Duration};
+
+use replimeter_measure::{
+    load::{Crew, Second, Squad, SquadResult, Workload},
+    preflight::Cluster,
+    resources::Watch,
+    survey::Relation,
+};
+use replimeter_model::{load::Reads, plan::LoadingPlan, time::Nanos};
+use replimeter_run::{
+    Detail, Progress, RunContext, Stage,
+    failure::{Failure, Kind},
+};
+use replimeter_server::Node;
+
+use super::{
+    Load,
+    data::{Data, make_data},
+    gathered::Call,
+};
+
+/// For how long the client's own limit is measured before each stretch.
+const LIMIT: Duration = Duration::from_millis(400);
+const SECOND: Nanos = Nanos(1_000_000_000);
+
+/// Makes the data, and runs every workload with each number of threads.
+pub(super) fn measure(
+    cx: &mut RunContext<'_, Load>,
+    workloads: &[Workload],
+    cluster: &Cluster,
+    watch: &Watch,
+    data: &mut Data,
+) -> Result<(), Failure> {
+    let work = cx.work;
+    let set_of = make_data(cx, workloads, cluster, data)?;
+    for threads in &work.threads {
+        let squads: Vec<Squad<'_>> = workloads
+            .iter()
+            .zip(&set_of)
+            .map(|(workload, set)| {
+                let (nodes, reads_only) = places(workload, work.reads, cluster);
+                Squad {
+                    data: Some(&data.sets[*set]),
+                    rate: work.rate,
+                    reads_only,
+                    ..Squad::new(workload, nodes, *threads)
+                }
+            })
+            .collect();
+        let stretch = stretch(cx, &squads, *threads, watch)?;
+        cx.take(stretch)?;
+        let failure = cx.gathered.failure.as_ref();
+        if failure.is_some_and(|failure| failure.kind != Kind::Void)
+            || cx.stop.load(Ordering::Relaxed)
+        {
+            return Ok(());
+        }
+        if work.threads.last() != Some(threads) {
+            // The next number of threads begins with as many rows as the first.
+            for set in &data.sets {
+                set.restore(&data.primary)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The servers that a workload runs on, and whether it may only read there.
+fn places(workload: &Workload, reads: Reads, cluster: &Cluster) -> (Vec<Node>, bool) {
+    let primary = cluster.primary.node.clone();
+    if !workload.reads_only() || reads == Reads::Primary || cluster.replicas.is_empty() {
+        return (vec![primary], false);
+    }
+    let reads_only = cluster
+        .replicas
+        .iter()
+        .any(|replica| matches!(replica.relation, Relation::Channel { .. }));
+    let replicas = cluster.replica_nodes();
+    let nodes = if reads == Reads::All {
+        std::iter::once(primary).chain(replicas).collect()
+    } else {
+        replicas
+    };
+    (nodes, reads_only)
+}
+
+/// Runs every workload with so many threads.
+fn stretch(
+    cx: &RunContext<'_, Load>,
+    squads: &[Squad<'_>],
+    threads: u32,
+    watch: &Watch,
+) -> Result<Call, Failure> {
+    let work = cx.work;
+    cx.stage(Stage::Prepare, "connecting the threads");
+    let mut crew = Crew::open(squads, &cx.clock)?;
+    let before = crew.measure_limit(LIMIT);
+    let mut told = |second: &Second| cx.observers.progress(shown(work, squads, second));
+    let _ = watch.read();
+    let mut results = crew.stretch(work.ramp.0, work.duration.0, cx.stop, &mut told);
+    // Nothing is known behind the last reading.
+    let _ = watch.read();
+    let (mut uses, mut course) = (Vec::new(), Vec::new());
+    if let Some(first) = results.first() {
+        uses = watch.over(first.began, first.began + first.counted);
+        let seconds = (first.counted.0 / SECOND.0).max(0);
+        let until = first.began + Nanos(seconds * SECOND.0);
+        course = watch.course(
+            first.began,
+            until,
+            u32::try_from(seconds).unwrap_or(u32::MAX),
+        );
+    }
+    let whole = |result: &SquadResult| result.failure.is_none() && !result.interrupted;
+    if results.iter().all(whole) {
+        // The higher of two is the limit: something else may have slowed one down.
+        let after = crew.measure_limit(LIMIT);
+        for ((result, before), after) in results.iter_mut().zip(before).zip(after) {
+            result.limit_per_s = before
+                .zip(after)
+                .map(|(before, after)| before.max(after))
+                .or(before);
+        }
+    }
+    Ok(Call::Stretch {
+        threads,
+        results,
+        uses,
+        course,
+    })
+}
+
+/// How far a stretch is, for whoever waits.
+fn shown(work: &LoadingPlan, squads: &[Squad<'_>], second: &Second) -> Progress {
+    let (stage, doing) = match second.counted {
+        true => (Stage::Measure, "measuring"),
+        false => (Stage::WarmUp, "warming up"),
+    };
+    let whole = (work.ramp.0 + work.duration.0).as_secs_f64();
+    let mut shown = Progress::new(stage, doing).done(second.at.0 as f64 / 1e9, Some(whole), "s");
+    for (squad, told) in squads.iter().zip(&second.squads) {
+        let name = format!("{}:{}", squad.workload.name, squad.threads);
+        shown = shown.with(Detail::Rate(name.into(), told.operations as f64));
+        if let Some(waiting) = told.waiting.filter(|waiting| *waiting > 0) {
+            shown = shown.with(Detail::Count(waiting, "waiting".into()));
+        }
+        if told.failed > 0 {
+            shown = shown.with(Detail::Count(told.failed, "given up".into()));
+        }
+    }
+    shown
+}

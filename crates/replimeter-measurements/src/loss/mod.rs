@@ -1,0 +1,391 @@
+//! `loss`: sandboxes that are crashed one after another, and what each crash took with it.
+
+mod figures;
+
+use std::{path::Path, time::Duration};
+
+use replimeter_measure::{
+    loss::{self, SEMI_SYNC_TIMEOUT, Scene},
+    preflight,
+};
+use replimeter_model::{
+    loss::{CrashRecord, LossDocument, LossResults, LossRow},
+    plan::{Crash, LossCase, LossPlan, LossSettings, Planned},
+    sandbox::SandboxSpec,
+    shape::Mode,
+    target::Target,
+    warning::{Warning, WarningCode},
+};
+use replimeter_report::{
+    chart::Chart,
+    charts,
+    crashes::Crashes,
+    html::HtmlError,
+    loss::{answer, report},
+    report::Report,
+    rows::Rows,
+    together::Findings,
+};
+use replimeter_run::{
+    Client, Concluded, Finished, Measurement, Progress, RunContext, Stage,
+    compare::figures::{Figures, SampleFile},
+    failure::{Failure, Kind, unexpected},
+    to_measure,
+    touches::{LOAD, SERVERS, Touches, WRITES, started},
+};
+use replimeter_stats::crashes::{counts, share, times};
+use serde::{Deserialize, Serialize};
+
+/// What the crashes of one way of replicating came to.
+struct Cell {
+    case: LossCase,
+    engine: String,
+    mode: String,
+    records: Vec<CrashRecord>,
+}
+
+/// What is measured, piece by piece; cases are numbered as in the plan.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Call {
+    /// The first servers of a case are there and checked.
+    Case {
+        case: usize,
+        engine: String,
+        mode: String,
+    },
+    /// A crash.
+    Crash {
+        case: usize,
+        record: Box<CrashRecord>,
+    },
+}
+
+/// Everything gathered while the run goes on.
+pub(crate) struct Gathered {
+    cells: Vec<Cell>,
+}
+
+/// What dies with the primary.
+pub(crate) struct Loss;
+
+impl Measurement for Loss {
+    const ABOUT: &'static str = "Kill the primary of a sandbox under load and count what died with it: acknowledged transactions that no replica has";
+    const EXAMPLES: &'static str = "\
+Examples:
+  replimeter loss                                    async:1, five crashes
+  replimeter loss --sandbox async:1 --sandbox semi-sync:1 --crash isolated --crashes 20 --link-delay 1ms
+  replimeter loss --sandbox mysql/semi-sync:1 --wait-point after-sync
+  replimeter loss --sandbox galera:3 --sandbox group:3 --json
+
+Kills database servers, and so takes only sandboxes that it starts and removes itself; every crash has new ones. What a
+crash of your own primary would take says `replimeter exposure`. docs/loss.md explains every figure.";
+    const STARTS: bool = true;
+    const HISTOGRAMS: bool = false;
+
+    type Settings = LossSettings;
+    type Options = ();
+    type Call = Call;
+    type Gathered = Gathered;
+    type Columns = Crashes;
+    type Results = LossResults;
+
+    fn client(plan: &LossPlan) -> Client {
+        Client {
+            keep_awake: plan.keep_awake,
+            real_time: false,
+        }
+    }
+
+    fn touches(touches: &mut Touches, plan: &Planned<LossSettings>) -> Result<(), Failure> {
+        let work = &plan.plan;
+        for case in work.cases(&plan.targets) {
+            touches.say(
+                SERVERS,
+                format!(
+                    "{}: {}, {} times, and removes them",
+                    case.label,
+                    started(&case.spec),
+                    work.crashes
+                ),
+            );
+        }
+        let end = match work.crash {
+            Crash::Kill => "kills the primary".to_owned(),
+            Crash::Isolated => format!("cuts the primary off and kills it {} later", work.gap),
+        };
+        touches.say(
+            SERVERS,
+            format!("{end} each time, promotes a replica and starts the old primary again"),
+        );
+        touches.say(WRITES, "schema `replimeter` of these servers only");
+        touches.say(
+            LOAD,
+            format!(
+                "{} writers for {} before each crash, rows of {} bytes",
+                work.writers, work.load, work.size
+            ),
+        );
+        Ok(())
+    }
+
+    fn run(cx: &mut RunContext<'_, Self>) -> Result<(), Failure> {
+        cx.possible()?;
+        // The shapes take turns, so that whatever changes on the machine hits all alike.
+        for number in 1..=u64::from(cx.work.crashes) {
+            for case in 0..cx.gathered.cells.len() {
+                let crashed = crash(cx, case, number).and_then(|record| {
+                    let record = Box::new(record);
+                    cx.take(Call::Crash { case, record })
+                });
+                if let Err(error) = crashed {
+                    // The crash that was under way is lost, those before it are not.
+                    if error.kind == Kind::Interrupted && !Self::is_empty(&cx.gathered) {
+                        return Err(Failure::cut_short());
+                    }
+                    let label = &cx.gathered.cells[case].case.label;
+                    return Err(error.about(&format!("{label}, crash {number}"), true));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn gathered(plan: &Planned<LossSettings>) -> Gathered {
+        let cell = |case| Cell {
+            case,
+            engine: String::new(),
+            mode: String::new(),
+            records: Vec::new(),
+        };
+        Gathered {
+            cells: plan
+                .plan
+                .cases(&plan.targets)
+                .into_iter()
+                .map(cell)
+                .collect(),
+        }
+    }
+
+    fn take(gathered: &mut Gathered, _: &LossPlan, call: Call, rows: &mut Rows<Crashes>) {
+        let (Call::Case { case, .. } | Call::Crash { case, .. }) = &call;
+        let Some(cell) = gathered.cells.get_mut(*case) else {
+            return;
+        };
+        match call {
+            Call::Case { engine, mode, .. } => (cell.engine, cell.mode) = (engine, mode),
+            Call::Crash { record, .. } => {
+                rows.add((cell.mode.clone(), (*record).clone()));
+                cell.records.push(*record);
+            }
+        }
+    }
+
+    fn is_empty(gathered: &Gathered) -> bool {
+        gathered.cells.iter().all(|cell| cell.records.is_empty())
+    }
+
+    fn conclude(run: &mut Finished<'_, Self>, gathered: Gathered) -> Concluded<LossResults> {
+        let cells = gathered.cells;
+        let mut warnings = Vec::new();
+        let void = fell_back(&cells, &mut warnings);
+        run.ended.failure = run.ended.failure.take().or(void);
+        for cell in &cells {
+            let stayed = cell
+                .records
+                .iter()
+                .filter_map(|record| record.return_error.as_ref())
+                .collect::<Vec<_>>();
+            if let Some(first) = stayed.first() {
+                warnings.push(Warning::new(
+                    WarningCode::Failed,
+                    format!(
+                        "{}: the old primary did not come back in {} of {} crashes: {first}",
+                        cell.case.label,
+                        stayed.len(),
+                        cell.records.len()
+                    ),
+                    "its errant transactions are not known there; the loss itself is",
+                ));
+            }
+        }
+        run.warn(warnings);
+        let crashed = |cell: &&Cell| !cell.records.is_empty();
+        let measured: Vec<&Cell> = cells.iter().filter(crashed).collect();
+        let semi_sync = |cell: &&&Cell| {
+            cell.case.spec.shape.mode() == Mode::SemiSync && !timeout_chosen(&cell.case.spec)
+        };
+        let timeout = measured.iter().find(semi_sync).map(|_| SEMI_SYNC_TIMEOUT);
+        let labels: Vec<&str> = measured.iter().map(|cell| &*cell.case.label).collect();
+        let modes = measured.iter().map(|cell| cell.mode.clone());
+        let mut target = run.target(labels.join(", "), modes.collect());
+        if let Some(link) = measured.iter().find_map(|cell| cell.case.spec.link) {
+            target
+                .options
+                .push(format!("links of ours between the servers: {link}"));
+        }
+        Concluded {
+            target,
+            results: LossResults {
+                rows: measured.iter().map(|cell| row(cell, run.work)).collect(),
+                semi_sync_timeout_us: timeout.map(|timeout: Duration| timeout.as_secs_f64() * 1e6),
+                crashes: cells.into_iter().flat_map(|cell| cell.records).collect(),
+            },
+            ..Concluded::default()
+        }
+    }
+
+    fn headline(document: &LossDocument) -> String {
+        answer(document)
+    }
+
+    fn figures(document: &LossDocument, _: &SampleFile) -> Result<Figures, Failure> {
+        figures::figures(document)
+    }
+
+    fn report(document: &LossDocument, _: bool) -> Report {
+        report(document)
+    }
+
+    fn charts(document: &LossDocument, _: &Path) -> Result<Vec<Chart>, HtmlError> {
+        Ok(charts::loss::charts(document))
+    }
+
+    fn findings(document: &LossDocument) -> Findings<'_> {
+        Findings::Loss(document)
+    }
+}
+
+/// Whether the user has chosen how long a semi-synchronous primary waits.
+fn timeout_chosen(spec: &SandboxSpec) -> bool {
+    spec.server_options.iter().any(|option| {
+        let name = option.option.name.as_str();
+        name.contains("rpl_semi_sync") && name.ends_with("_timeout")
+    })
+}
+
+/// Starts servers, crashes them once, and removes them.
+fn crash(cx: &mut RunContext<'_, Loss>, case: usize, number: u64) -> Result<CrashRecord, Failure> {
+    let work = cx.work;
+    let LossCase { label, spec } = cx.gathered.cells[case].case.clone();
+    let head = format!("crash {number} of {}, {label}", work.crashes);
+    let mut servers = cx.open(&Target::Sandbox(spec.clone()))?;
+    let mut cluster = preflight::check(&to_measure(servers.as_ref()))?;
+    if cx.gathered.cells[case].records.is_empty() {
+        cx.met(&label, servers.as_ref(), &mut cluster)?;
+        cx.take(Call::Case {
+            case,
+            engine: cluster.primary.facts.engine.name().to_owned(),
+            mode: cluster.mode.to_owned(),
+        })?;
+    }
+    let observers = &cx.observers;
+    let scene = Scene {
+        plan: work,
+        clock: &cx.clock,
+        say: &|text| {
+            let doing = Progress::new(Stage::Measure, text.to_owned());
+            observers.progress(doing.part(&head));
+        },
+        stop: cx.stop,
+        set_timeout: !timeout_chosen(&spec),
+    };
+    let faults = servers.faults().ok_or_else(unexpected)?;
+    let crashed = loss::crash(&mut cluster, &scene, number, faults);
+    drop(cluster);
+    cx.close(servers);
+    Ok(CrashRecord {
+        shape: label,
+        ..crashed?
+    })
+}
+
+/// A semi-synchronous primary that fell back acknowledged what no replica had: the figures
+/// are of another mode. Where the user chose the time-out, that is what was to be seen.
+fn fell_back(cells: &[Cell], warnings: &mut Vec<Warning>) -> Option<Failure> {
+    let mut void = None;
+    for cell in cells {
+        let crashes = cell
+            .records
+            .iter()
+            .filter(|record| record.fallen_back > 0)
+            .count();
+        if crashes == 0 {
+            continue;
+        }
+        let message = format!(
+            "{}: before {crashes} of {} crashes the primary had fallen back to asynchronous replication, and acknowledged what no replica had",
+            cell.case.label,
+            cell.records.len()
+        );
+        let hint = "find out why no replica answered in time, and measure again";
+        if timeout_chosen(&cell.case.spec) {
+            let hint = "the time-out is the one that was asked for; leave the option out for one above every gap";
+            warnings.push(Warning::new(
+                WarningCode::SemiSyncNotInEffect,
+                message,
+                hint,
+            ));
+        } else {
+            void.get_or_insert_with(|| Failure::void(message, hint));
+        }
+    }
+    void
+}
+
+fn row(cell: &Cell, work: &LossPlan) -> LossRow {
+    let records = &cell.records;
+    let sum = |pick: fn(&CrashRecord) -> u64| records.iter().map(pick).sum::<u64>();
+    let each = |pick: fn(&CrashRecord) -> u64| records.iter().map(pick).collect::<Vec<_>>();
+    let with = |pick: fn(&CrashRecord) -> u64| {
+        records.iter().filter(|record| pick(record) > 0).count() as u64
+    };
+    let errant = |pick: fn(&replimeter_model::loss::Errant) -> u64| {
+        records
+            .iter()
+            .filter_map(|record| record.errant.as_ref())
+            .map(pick)
+            .sum()
+    };
+    let crashes = records.len() as u64;
+    let recoveries: Vec<f64> = records.iter().map(|record| record.recovery_us).collect();
+    let (recovery_us, recovery_ci, recovery) = times(&recoveries);
+    let rate = |record: &CrashRecord| {
+        let before = record.acknowledged - record.acknowledged_after_cut;
+        before as f64 / (record.load_us / 1e6).max(1e-6)
+    };
+    let rates: Vec<f64> = records.iter().map(rate).collect();
+    LossRow {
+        shape: cell.case.label.clone(),
+        engine: cell.engine.clone(),
+        mode: cell.mode.clone(),
+        wait_point: cell
+            .case
+            .spec
+            .wait_point
+            .map(|point| point.name().to_owned()),
+        crash: work.crash.name().to_owned(),
+        crashes,
+        acknowledged: sum(|record| record.acknowledged),
+        missing: sum(|record| record.missing),
+        seen_then_lost: sum(|record| record.seen_then_lost),
+        seen_unacknowledged_lost: sum(|record| record.seen_unacknowledged_lost),
+        unacknowledged_present: sum(|record| record.unacknowledged_present),
+        recovery_us,
+        recovery,
+        recovery_ci,
+        lossy: share(with(|record| record.missing), crashes),
+        lossy_to_readers: share(with(|record| record.seen_then_lost), crashes),
+        missing_per_crash: counts(&each(|record| record.missing)),
+        seen_then_lost_per_crash: counts(&each(|record| record.seen_then_lost)),
+        acknowledged_per_s: times(&rates).0,
+        missing_since_us: records
+            .iter()
+            .filter_map(|record| record.missing_since_us)
+            .reduce(f64::max),
+        errant_rows: errant(|errant| errant.rows),
+        errant_acknowledged: errant(|errant| errant.acknowledged),
+        fallen_back: with(|record| record.fallen_back),
+    }
+}

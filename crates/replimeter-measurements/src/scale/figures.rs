@@ -1,0 +1,74 @@
+//! The figures of `scale`.
+
+use std::collections::BTreeMap;
+
+use replimeter_run::figures;
+use replimeter_run::{
+    compare::{
+        figures::{DimensionSpec, Figures, REPLICAS, SampleFile, digits},
+        starts::Blocks,
+    },
+    failure::Failure,
+};
+
+const PHASE: DimensionSpec = DimensionSpec::new("phase").apart();
+const OPERATION: &[DimensionSpec] = &[REPLICAS, PHASE, DimensionSpec::new("operation").apart()];
+
+figures! {
+    THROUGHPUT = "scale.throughput": PerS, Higher, Ratio, of OPERATION;
+    LATENCY = "scale.latency" [p50 p95 p99]: Us, Lower, Ratio, of OPERATION;
+    CPU_PER_OP = "scale.cpu_per_op": Us, Lower, Ratio, of &[REPLICAS, PHASE];
+}
+
+pub(super) fn figures(samples: &SampleFile) -> Result<Figures, Failure> {
+    let names = [
+        "phase",
+        "counts",
+        "kind",
+        "name",
+        "replicas",
+        "start",
+        "block",
+        "length_us",
+        "operations",
+        "p50_us",
+        "p95_us",
+        "p99_us",
+        "cpu_us",
+    ];
+    let mut loads = Blocks::default();
+    // Of each block: its operations of all kinds, and the processor time of all servers.
+    let mut sums: BTreeMap<([String; 2], u64, u64), (f64, f64)> = BTreeMap::new();
+    samples.read(&names, |columns, rows| {
+        for row in 0..rows {
+            let word = |column: usize| columns[column].word(row);
+            let number = |column: usize| columns[column].number(row);
+            if number(1) <= 0.0 || !matches!(word(2), "load" | "server") {
+                continue;
+            }
+            let replicas = digits(number(4));
+            let of = [replicas.clone(), word(0).to_owned()];
+            let sum = sums
+                .entry((of, number(5) as u64, number(6) as u64))
+                .or_default();
+            if word(2) == "server" {
+                sum.1 += number(12);
+                continue;
+            }
+            sum.0 += number(8);
+            let throughput = number(8) / number(7) * 1e6;
+            let values = std::iter::once(throughput).chain((9..12).map(number));
+            loads.push(&[&replicas, word(0), word(3)], number(5), values);
+        }
+    })?;
+    let mut servers = Blocks::default();
+    for (([replicas, phase], start, _), (operations, cpu)) in &sums {
+        let cpu_per_op = std::iter::once(cpu / operations);
+        servers.push(&[replicas, phase], *start as f64, cpu_per_op);
+    }
+    let mut figures = Figures::default();
+    let specs = std::iter::once(&THROUGHPUT).chain(LATENCY);
+    loads.figures(specs, &mut figures);
+    servers.figures(std::iter::once(&CPU_PER_OP), &mut figures);
+    Ok(figures)
+}

@@ -1,0 +1,283 @@
+//! Blocks of a scaling measurement, and what they come to.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use replimeter_measure::scale::{Block, Part};
+use replimeter_model::{
+    plan::{ScalePhase, ScalePlan},
+    scale::ScaleFit,
+    time::Nanos,
+    warning::{Warning, WarningCode},
+};
+use replimeter_report::{
+    blocks::{About, BlockRow, Blocks, Operations},
+    rows::Rows,
+};
+use replimeter_run::{failure::Failure, workloads::NEAR_LIMIT};
+use replimeter_stats::signed::SignedHistogram;
+use serde::{Deserialize, Serialize};
+
+use super::cell::Cell;
+
+/// What is measured, piece by piece.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Call {
+    /// The round of this number begins.
+    Round(u32),
+    /// Servers with so many replicas are started in it.
+    Start { replicas: u32 },
+    /// Servers have their data set.
+    Filled {
+        rows: u64,
+        bytes: u64,
+        warnings: Vec<Warning>,
+    },
+    /// A block, perhaps not to its end.
+    Block { place: Place, block: Box<Block> },
+}
+
+/// Where a block belongs.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Place {
+    pub(super) shape: String,
+    pub(super) replicas: u32,
+    pub(super) start: u32,
+    pub(super) block: u32,
+}
+
+/// Everything gathered.
+#[derive(Default)]
+pub(crate) struct Gathered {
+    pub(super) cells: BTreeMap<(u32, ScalePhase), Cell>,
+    /// Blocks of any kind that began.
+    seen: u64,
+    /// Rows and bytes of the data set.
+    pub(super) data: (u64, u64),
+    pub(super) fits: Vec<ScaleFit>,
+    /// Numbers of replicas as they were started, round by round.
+    pub(super) order: Vec<Vec<u32>>,
+    /// Warnings, and in how many blocks or starts there were such.
+    found: Vec<(Warning, u32)>,
+    voids: BTreeSet<String>,
+}
+
+impl Gathered {
+    /// Adds a piece, and its rows to the samples.
+    pub(crate) fn take(&mut self, work: &ScalePlan, call: Call, samples: &mut Rows<Blocks>) {
+        match call {
+            Call::Round(_) => self.order.push(Vec::new()),
+            Call::Start { replicas } => self
+                .order
+                .last_mut()
+                .into_iter()
+                .for_each(|order| order.push(replicas)),
+            Call::Filled {
+                rows,
+                bytes,
+                warnings,
+            } => {
+                self.data = (rows, bytes);
+                warnings.into_iter().for_each(|warning| self.note(warning));
+            }
+            Call::Block { place, block } => self.add(&place, *block, work, samples),
+        }
+    }
+
+    /// Keeps a warning, once of those that are about the same.
+    fn note(&mut self, warning: Warning) {
+        let about = |warning: &Warning| {
+            (
+                warning.code,
+                warning
+                    .message
+                    .split(": ")
+                    .next()
+                    .unwrap_or_default()
+                    .to_owned(),
+            )
+        };
+        match self
+            .found
+            .iter_mut()
+            .find(|(known, _)| about(known) == about(&warning))
+        {
+            Some((_, times)) => *times += 1,
+            None => self.found.push((warning, 1)),
+        }
+    }
+
+    /// Whether nothing was begun.
+    pub(super) fn is_empty(&self) -> bool {
+        self.seen == 0
+    }
+
+    /// Adds a block; one that did not come to its end is in the samples only.
+    fn add(&mut self, place: &Place, block: Block, work: &ScalePlan, samples: &mut Rows<Blocks>) {
+        self.seen += 1;
+        let wanted = Nanos::from(work.duration.0);
+        let whole = block.counted.0 * 100 >= wanted.0 * 99;
+        let counts = whole && block.void.is_none();
+        rows(place, &block, counts)
+            .into_iter()
+            .for_each(|row| samples.add(row));
+        block
+            .parts
+            .iter()
+            .flat_map(|part| part.result.warnings())
+            .for_each(|warning| self.note(warning));
+        let cell = self.cells.entry((place.replicas, block.phase)).or_default();
+        cell.shape.clone_from(&place.shape);
+        if let Some(void) = &block.void {
+            cell.void += 1;
+            self.voids
+                .insert(format!("{}, {}: {void}", place.shape, block.phase.name()));
+        }
+        if counts {
+            cell.add(place.start, block);
+        }
+    }
+
+    /// What a reader must know; `free` when servers have no fixed share of the machine.
+    pub(super) fn warnings(&self, cores: u32, free: bool) -> Vec<Warning> {
+        let told = |(warning, times): &(Warning, u32)| match times {
+            1 => warning.clone(),
+            _ => Warning {
+                message: format!("{} (the first of {times} times)", warning.message),
+                ..warning.clone()
+            },
+        };
+        let mut warnings: Vec<Warning> = self.found.iter().map(told).collect();
+        for void in &self.voids {
+            warnings.push(Warning::new(
+                WarningCode::SemiSyncNotInEffect,
+                format!("{void}; the block does not count"),
+                "find out why no replica answered in time",
+            ));
+        }
+        let most = self
+            .cells
+            .values()
+            .map(|cell| cell.uses.len())
+            .max()
+            .unwrap_or(0);
+        let shared = self
+            .cells
+            .values()
+            .flat_map(|cell| &cell.uses)
+            .any(|used| used.cpu_us.is_some());
+        if shared && free && most + 1 > cores as usize {
+            warnings.push(Warning::new(
+                WarningCode::ClientLimited,
+                format!("up to {most} servers and the load share {cores} cores: throughput is also what this machine can carry, not only what replicas add"),
+                "run it on a machine with a core or more for each server, or give each a fixed share with --cpus-per-server",
+            ));
+        }
+        for ((replicas, phase), cell) in &self.cells {
+            if let Some(percent) = cell.limit_percent.filter(|percent| *percent >= NEAR_LIMIT) {
+                warnings.push(Warning::new(
+                    WarningCode::ClientLimited,
+                    format!(
+                        "{replicas} replicas, {}: the statements are {percent:.0} % of what this client can get answered at all, so part of the figure is the client's",
+                        phase.name()
+                    ),
+                    "measure with fewer threads, or run the client on a machine with more cores",
+                ));
+            }
+        }
+        warnings
+    }
+
+    /// Why there is nothing to show although everything ran.
+    pub(super) fn void(&self) -> Option<Failure> {
+        let nothing = self.cells.values().all(|cell| cell.blocks == 0);
+        let reason = self.voids.iter().next().filter(|_| nothing)?;
+        Some(Failure::void(
+            reason.clone(),
+            "every block is of a mixture of modes: find out why no replica answered in time, and measure again",
+        ))
+    }
+
+    /// Latencies by number of replicas, phase and kind, with their names.
+    pub(super) fn latencies(&self) -> Vec<(String, SignedHistogram)> {
+        let cells = self.cells.iter().flat_map(|((replicas, phase), cell)| {
+            [
+                ("write", &cell.write_latency),
+                ("select", &cell.select_latency),
+            ]
+            .map(|(kind, latency)| {
+                (
+                    format!("replicas:{replicas}/{}/{kind}", phase.name()),
+                    latency.clone(),
+                )
+            })
+        });
+        cells.collect()
+    }
+
+    /// Counted time of all blocks.
+    pub(super) fn counted(&self) -> Nanos {
+        Nanos(self.cells.values().map(|cell| cell.counted.0).sum())
+    }
+}
+
+/// A block's rows in the file of samples.
+fn rows(place: &Place, block: &Block, counts: bool) -> Vec<BlockRow> {
+    const SECOND_US: f64 = 1e6;
+    let (began_us, length_us) = (block.began.as_micros(), block.counted.as_micros());
+    let row = |name: &str, second: Option<u32>, about: About| BlockRow {
+        shape: place.shape.clone(),
+        replicas: place.replicas,
+        start: place.start,
+        block: place.block,
+        phase: block.phase.name().to_owned(),
+        counts,
+        name: name.to_owned(),
+        second,
+        began_us: began_us + second.map_or(0.0, |second| f64::from(second) * SECOND_US),
+        length_us: if second.is_some() {
+            SECOND_US
+        } else {
+            length_us
+        },
+        about,
+    };
+    let mut rows = Vec::new();
+    for Part { kind, result } in &block.parts {
+        let response = &result.response;
+        let latency = [
+            response.quantile(0.5),
+            response.quantile(0.95),
+            response.quantile(0.99),
+            response.max(),
+        ];
+        let whole = Operations {
+            ended: result.operations,
+            latency_us: latency.map(|nanos| nanos.map(Nanos::as_micros)),
+            retries: Some(result.retries.iter().map(|retried| retried.count).sum()),
+            failed: Some(result.failed),
+            caught_up_after_us: block.caught_up.map(|after| after.as_secs_f64() * 1e6),
+        };
+        rows.push(row(kind, None, About::Load(whole)));
+        for (second, operations) in (0..).zip(&result.per_second) {
+            let load = Operations {
+                ended: *operations,
+                ..Operations::default()
+            };
+            rows.push(row(kind, Some(second), About::Load(load)));
+        }
+    }
+    for used in &block.uses {
+        rows.push(row(&used.name, None, About::Server(Box::new(used.clone()))));
+    }
+    for (second, uses) in (0..).zip(&block.course) {
+        rows.extend(uses.iter().map(|used| {
+            row(
+                &used.name,
+                Some(second),
+                About::Server(Box::new(used.clone())),
+            )
+        }));
+    }
+    rows
+}

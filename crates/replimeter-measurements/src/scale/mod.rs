@@ -1,0 +1,390 @@
+//! `scale`: fresh servers for every number of replicas, in rounds, phase by phase.
+
+mod cell;
+mod figures;
+mod gathered;
+mod law;
+mod results;
+
+use std::{path::Path, thread, time::Duration};
+
+use clap::Arg;
+use replimeter_measure::{
+    load::Filled,
+    preflight,
+    scale::{Broken, Field, Step, Workloads},
+};
+use replimeter_model::{
+    plan::{Planned, ScalePlan, ScaleSettings},
+    random::Random,
+    scale::{ScaleDocument, ScaleResults},
+    span::Span,
+    target::Target,
+    warning::{Warning, WarningCode},
+};
+use replimeter_report::{
+    blocks::Blocks,
+    chart::Chart,
+    charts,
+    html::HtmlError,
+    report::Report,
+    rows::Rows,
+    scale::{answer, report},
+};
+use replimeter_run::{
+    Client, Concluded, Detail, Finished, Histograms, Measurement, Progress, RunContext, Stage,
+    compare::figures::{Figures, SampleFile},
+    failure::{Failure, Kind, unexpected},
+    options::is_of_sandboxes,
+    to_measure,
+    touches::{LOAD, SERVERS, TIME, Touches, WRITES},
+    workloads::filling,
+};
+use replimeter_server::source::Servers;
+
+use self::gathered::{Call, Gathered, Place};
+
+/// What each read replica costs the writes and gives the reads.
+pub(crate) struct Scale;
+
+impl Measurement for Scale {
+    const ABOUT: &'static str = "Measure what each read replica costs the writes and gives the reads, on sandboxes with more and more of them";
+    const EXAMPLES: &'static str = "\
+Examples:
+  replimeter scale                                       0, 1 and 2 replicas; some minutes
+  replimeter scale --starts 1 --for 3s                   a first look, without intervals
+  replimeter scale --replicas 0..4 --starts 4 --check-prediction
+                                                         with a fitted law, and its prediction for 5 replicas measured
+  replimeter scale --mode mysql/semi-sync --updates --reads all
+  replimeter scale --cpus-per-server 0.4                 each server a fixed share of this machine
+  replimeter run plans/read-replica-scaling.toml         the published experiment
+
+Starts servers of its own for every number of replicas, and removes them. docs/scale.md explains the figures.";
+    const OWN_SERVERS: Option<fn(&Arg) -> bool> = Some(is_of_sandboxes);
+    const STARTS: bool = true;
+
+    type Settings = ScaleSettings;
+    type Options = ();
+    type Call = Call;
+    type Gathered = Gathered;
+    type Columns = Blocks;
+    type Results = ScaleResults;
+
+    fn client(plan: &ScalePlan) -> Client {
+        Client {
+            keep_awake: plan.keep_awake,
+            real_time: false,
+        }
+    }
+
+    fn touches(touches: &mut Touches, plan: &Planned<ScaleSettings>) -> Result<(), Failure> {
+        let work = &plan.plan;
+        let most = work.replicas.most();
+        touches.say(
+            SERVERS,
+            format!(
+                "starts a primary with {} replicas on this machine, each number {} times, up to {} servers at once, and removes them",
+                work.replicas,
+                work.starts,
+                most + 1 + u32::from(work.check_prediction)
+            ),
+        );
+        if let Some(folder) = &plan.target.servers {
+            touches.say(
+                SERVERS,
+                format!("with the binaries in {}", folder.display()),
+            );
+        }
+        touches.say(WRITES, "schema `replimeter` of these servers only");
+        touches.say(
+            LOAD,
+            format!(
+                "{} clients that write and as many that read; {} of data",
+                work.threads, work.size
+            ),
+        );
+        let numbers = work.replicas.counts().len() as u32 + u32::from(work.check_prediction);
+        let turns = numbers * work.starts * work.blocks * work.phases().len() as u32;
+        touches.say(
+            TIME,
+            format!(
+                "about {} and the starts",
+                Span((work.duration.0 + work.warm_up.0) * turns)
+            ),
+        );
+        Ok(())
+    }
+
+    fn run(cx: &mut RunContext<'_, Self>) -> Result<(), Failure> {
+        // What was begun is kept, whichever step it was interrupted in.
+        rounds(cx).map_err(|failure| match failure.kind {
+            Kind::Interrupted if !Self::is_empty(&cx.gathered) => Failure::cut_short(),
+            _ => failure,
+        })
+    }
+
+    fn gathered(_: &Planned<ScaleSettings>) -> Gathered {
+        Gathered::default()
+    }
+
+    fn take(gathered: &mut Gathered, work: &ScalePlan, call: Call, rows: &mut Rows<Blocks>) {
+        gathered.take(work, call, rows);
+    }
+
+    fn is_empty(gathered: &Gathered) -> bool {
+        gathered.is_empty()
+    }
+
+    fn conclude(run: &mut Finished<'_, Self>, mut gathered: Gathered) -> Concluded<ScaleResults> {
+        let work = run.work;
+        gathered.fit(work);
+        if work.check_prediction {
+            gathered.check(work, work.replicas.most() + 1);
+        }
+        let cores = u32::try_from(run.manifest.machine.cores).unwrap_or(u32::MAX);
+        let mut sandboxes = run.manifest.sandboxes.iter();
+        let cpus_per_server = sandboxes.find_map(|sandbox| sandbox.cpus_per_server.clone());
+        let mut warnings = gathered.warnings(cores, cpus_per_server.is_none());
+        warnings.extend(uneven(work));
+        run.ended.failure = run.ended.failure.take().or_else(|| gathered.void());
+        run.warn(warnings);
+        Concluded {
+            target: run.target(
+                format!("{}:{}", work.mode, work.replicas),
+                vec![work.mode.mode().name().to_owned()],
+            ),
+            histograms: Some(Histograms {
+                took: gathered.counted(),
+                series: gathered.latencies(),
+            }),
+            results: ScaleResults {
+                rows: gathered.rows(work),
+                data_rows: gathered.data.0,
+                data_bytes: gathered.data.1,
+                cpus_per_server,
+                order: gathered.order,
+                fits: gathered.fits,
+            },
+            ..Concluded::default()
+        }
+    }
+
+    fn headline(document: &ScaleDocument) -> String {
+        answer(document)
+    }
+
+    fn figures(_: &ScaleDocument, samples: &SampleFile) -> Result<Figures, Failure> {
+        figures::figures(samples)
+    }
+
+    fn report(document: &ScaleDocument, _: bool) -> Report {
+        report(document)
+    }
+
+    fn charts(document: &ScaleDocument, _: &Path) -> Result<Vec<Chart>, HtmlError> {
+        Ok(charts::scale::charts(document))
+    }
+}
+
+/// Every number of replicas in every round, in another order each time.
+fn rounds(cx: &mut RunContext<'_, Scale>) -> Result<(), Failure> {
+    cx.possible()?;
+    let work = cx.work;
+    let workloads = Workloads::published().map_err(|error| {
+        Failure::failed(
+            format!("a workload of ours cannot be read: {error}"),
+            "please report this as a defect",
+        )
+    })?;
+    let counts = work.replicas.counts();
+    let more = usize::from(work.check_prediction);
+    let mut starts = Starts {
+        workloads,
+        begun: 0,
+        all: work.starts as usize * (counts.len() + more),
+    };
+    let mut random = Random::new(work.seed);
+    for round in 1..=work.starts {
+        let mut shuffled = counts.to_vec();
+        random.shuffle(&mut shuffled);
+        cx.take(Call::Round(round))?;
+        for replicas in shuffled {
+            cx.take(Call::Start { replicas })?;
+            starts.start(cx, replicas, round)?;
+        }
+    }
+    if work.check_prediction {
+        for round in 1..=work.starts {
+            starts.start(cx, work.replicas.most() + 1, round)?;
+        }
+    }
+    Ok(())
+}
+
+/// What the starts share.
+struct Starts {
+    workloads: Workloads,
+    /// Starts so far, and all of them.
+    begun: usize,
+    all: usize,
+}
+
+impl Starts {
+    /// Measures every phase on fresh servers with so many replicas.
+    fn start(
+        &mut self,
+        cx: &mut RunContext<'_, Scale>,
+        replicas: u32,
+        round: u32,
+    ) -> Result<(), Failure> {
+        self.begun += 1;
+        let shape = cx
+            .work
+            .mode
+            .shape(replicas)
+            .map_err(|error| Failure::usage(error, "please report this as a defect"))?;
+        let mut targets = cx.plan.targets.iter();
+        let target = targets
+            .find(|target| matches!(target, Target::Sandbox(spec) if spec.shape == shape))
+            .ok_or_else(unexpected)?;
+        let place = format!("start {} of {}, {shape}", self.begun, self.all);
+        let servers = cx
+            .open(target)
+            .map_err(|failure| failure.about(&place, true))?;
+        let result = self.measure(cx, servers.as_ref(), replicas, round, &place);
+        cx.close(servers);
+        result.map_err(|failure| failure.about(&place, true))
+    }
+
+    fn measure(
+        &self,
+        cx: &mut RunContext<'_, Scale>,
+        servers: &dyn Servers,
+        replicas: u32,
+        round: u32,
+        place: &str,
+    ) -> Result<(), Failure> {
+        let mut known = cx.manifest.sandboxes.iter();
+        if !known.any(|record| record.shape == servers.label()) {
+            let mut cluster = preflight::check(&to_measure(servers))?;
+            cx.met(servers.label(), servers, &mut cluster)?;
+        }
+        let (work, clock, stop) = (cx.work, cx.clock, cx.stop);
+        let observers = &cx.observers;
+        let mut filled = |filled: &Filled| observers.progress(filling(filled).part(place));
+        let mut field = Field::open(
+            servers.members(),
+            work,
+            &self.workloads,
+            &clock,
+            &mut filled,
+            stop,
+        )?;
+        let (rows, bytes) = field.data();
+        cx.take(Call::Filled {
+            rows,
+            bytes,
+            warnings: field.warnings.clone(),
+        })?;
+        let phases = work.phases();
+        let of = work.blocks as usize * phases.len();
+        let mut block = 0;
+        for turn in 0..work.blocks {
+            let mut phases = phases.clone();
+            // There and back again, over blocks and rounds, so that a drift of the servers hits all phases alike.
+            if (turn + round).is_multiple_of(2) {
+                phases.reverse();
+            }
+            for phase in phases {
+                block += 1;
+                let observers = &cx.observers;
+                let part = format!("{place}, block {block} of {of}, {}", phase.name());
+                let mut step = |step: Step<'_>| observers.progress(shown(step).part(&part));
+                let (measured, error) = match field.block(phase, &mut step, stop) {
+                    Ok(measured) => (Some(Box::new(measured)), None),
+                    Err(Broken { error, until_then }) => (until_then, Some(error)),
+                };
+                if let Some(block_of_phase) = measured {
+                    let place = Place {
+                        shape: servers.label().to_owned(),
+                        replicas,
+                        start: round,
+                        block: u32::try_from(block).unwrap_or(0),
+                    };
+                    cx.take(Call::Block {
+                        place,
+                        block: block_of_phase,
+                    })?;
+                }
+                if let Some(error) = error {
+                    return Err(with_deaths(Failure::from(error), servers));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Says which numbers of replicas cannot have equal shares of the clients.
+fn uneven(work: &ScalePlan) -> Option<Warning> {
+    let counts = work
+        .replicas
+        .counts()
+        .iter()
+        .filter(|count| !work.threads.is_multiple_of(work.readers(**count)));
+    let counts: Vec<String> = counts.map(ToString::to_string).collect();
+    (!counts.is_empty()).then(|| {
+        Warning::new(
+            WarningCode::UnevenLoad,
+            format!(
+                "{} clients cannot be shared evenly with {} replicas, since each keeps to one server: some servers had a client more than others",
+                work.threads,
+                counts.join(" and ")
+            ),
+            "ask for a number of threads that every number of servers divides, such as 12",
+        )
+    })
+}
+
+/// Adds which servers have died: that says more than their silence.
+fn with_deaths(mut failure: Failure, servers: &dyn Servers) -> Failure {
+    if failure.kind == Kind::Interrupted {
+        return failure;
+    }
+    let members = servers.members();
+    // A connection breaks a moment before its process can be waited for.
+    for _ in 0..20 {
+        if (0..members.len()).any(|index| servers.ended(index).is_some()) {
+            break;
+        }
+        thread::sleep(Duration::from_millis(25));
+    }
+    for (index, member) in members.iter().enumerate() {
+        if let Some(ended) = servers.ended(index) {
+            failure.message = format!(
+                "{}; {} has ended ({ended})",
+                failure.message, member.node.name
+            );
+        }
+    }
+    failure
+}
+
+/// How far a block is, for whoever waits.
+fn shown(step: Step<'_>) -> Progress {
+    match step {
+        Step::Load(second) => {
+            let (stage, doing) = match second.counted {
+                true => (Stage::Measure, "measuring"),
+                false => (Stage::WarmUp, "warming up"),
+            };
+            let mut shown = Progress::new(stage, doing).done(second.at.0 as f64 / 1e9, None, "s");
+            for squad in &second.squads {
+                shown = shown.with(Detail::Count(squad.operations, "operations".into()));
+            }
+            shown
+        }
+        Step::CatchingUp(behind) => Progress::new(Stage::CleanUp, "replicas apply")
+            .with(Detail::Count(behind, "transactions behind".into())),
+    }
+}

@@ -1,0 +1,289 @@
+//! The cases one after another on a target's servers, each read in every way that is asked for.
+
+use std::sync::atomic::Ordering;
+
+use replimeter_measure::{
+    load::{BackgroundLoad, Gauged, Gauges, SquadResult, Versions},
+    preflight::Cluster,
+    stale::{self, Event, Listener, Outcome, Part, ReaderRef},
+};
+use replimeter_model::{
+    plan::{Case, Pool, SyncReads},
+    stale::{LoadWindow, StalePhase, StaleWindow},
+    time::Nanos,
+    warning::{Warning, WarningCode},
+};
+use replimeter_run::{Detail, Progress, RunContext, Stage, failure::Failure};
+use replimeter_server::flavour::sync_reads::Guarantee;
+use replimeter_stats::signed::rank_of;
+
+use super::{
+    Stale,
+    gathered::{self, Call, Reader},
+    load::{Judging, Loads, Placed, judged_readers, load_on, writers_of},
+};
+
+/// One case, read in one way.
+struct Cell<'a> {
+    case: &'a Case,
+    level: SyncReads,
+    pool: Pool,
+    placed: &'a [Placed<'a>],
+}
+
+/// Every case, read in every way.
+pub(super) fn cells<'s, 'a: 's>(
+    cx: &mut RunContext<'a, Stale>,
+    cluster: &mut Cluster,
+    readers: &[ReaderRef],
+    levels: &[SyncReads],
+    shape: &str,
+    sets: &mut Loads<'s>,
+) -> Result<(), Failure> {
+    let work = cx.work;
+    let mut next_round = 1;
+    for case in &work.cases {
+        let placed = match sets.placed(case, cluster, readers)? {
+            Ok(placed) => placed,
+            Err(reason) if work.cases.len() > 1 => {
+                let hint = "on these servers this case cannot be; name another server for it";
+                cx.warn([Warning::new(
+                    WarningCode::CaseLeftOut,
+                    format!("{shape}: {reason}"),
+                    hint,
+                )]);
+                continue;
+            }
+            Err(reason) => {
+                return Err(Failure::usage(
+                    reason,
+                    "name another server behind the @ of --load",
+                ));
+            }
+        };
+        // A load is read where it is, unless somebody chose.
+        let wanted = (!work.readers.is_empty()).then_some(readers);
+        let found = if work.judge_load {
+            judged_readers(&placed, wanted, case)
+        } else {
+            Ok(readers.to_vec())
+        };
+        let readers = &match found {
+            Ok(readers) => readers,
+            Err(reason) => {
+                let hint = "such loads are versioned-update:4@writer, versioned-select:8@reader and versioned:8@node1; \
+                            docs/stale.md says how a workload of yours names its versions";
+                return Err(Failure::usage(reason, hint));
+            }
+        };
+        let found = sets.fill(cx, &placed, cluster)?;
+        cx.warn(found);
+        for level in levels {
+            for pool in &work.pools {
+                if *level == SyncReads::Off && *pool != Pool::Keep {
+                    continue;
+                }
+                let cell = Cell {
+                    case,
+                    level: *level,
+                    pool: *pool,
+                    placed: &placed,
+                };
+                next_round = measure_cell(cx, cluster, readers, shape, &cell, sets, next_round)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// One case, read in one way; the number of the next round.
+fn measure_cell(
+    cx: &mut RunContext<'_, Stale>,
+    cluster: &mut Cluster,
+    readers: &[ReaderRef],
+    shape: &str,
+    cell: &Cell<'_>,
+    sets: &Loads<'_>,
+    first_round: u64,
+) -> Result<u64, Failure> {
+    let work = cx.work;
+    let guarantees = stale::guarantees(cluster, readers, cell.level, work.timeout.0)?;
+    let clock = cx.clock;
+    let judging = work.judge_load.then(|| Judging {
+        versions: Versions::new(&clock),
+        readers,
+        guarantees: &guarantees,
+    });
+    let case = case_of(cluster, readers, &guarantees, shape, cell, work.judge_load);
+    cx.take(Call::Case(case))?;
+    let part = Part {
+        readers,
+        guarantees: &guarantees,
+        pool: cell.pool,
+        first_round,
+        real_time: cx.real_time,
+        judged: judging.as_ref().map(|judging| &*judging.versions),
+    };
+    let load = sets.connect(cx, cell.placed, judging.as_ref());
+    let result = load
+        .map_err(Failure::from)
+        .and_then(|load| under_load(cx, cluster, &part, cell, load));
+    // The case's own follow those that were found before.
+    let warnings = cx.take_warnings();
+    cx.take(Call::Warnings(warnings))?;
+    let (mut outcome, loads) = match result {
+        Ok(measured) => measured,
+        Err(error) => {
+            cx.take(Call::CaseEnded {
+                outcome: None,
+                loads: Vec::new(),
+            })?;
+            return Err(error);
+        }
+    };
+    let (failure, interrupted, next_round) = (
+        outcome.failure.take(),
+        outcome.interrupted,
+        outcome.next_round,
+    );
+    cx.take(Call::CaseEnded {
+        outcome: Some(outcome),
+        loads,
+    })?;
+    if let Some(error) = failure {
+        return Err(Failure::failed(error.to_string(), error.hint()));
+    }
+    if interrupted {
+        return Err(Failure::cut_short());
+    }
+    Ok(next_round)
+}
+
+/// Who writes and who reads in a case, and how.
+fn case_of(
+    cluster: &Cluster,
+    readers: &[ReaderRef],
+    guarantees: &[Guarantee],
+    shape: &str,
+    cell: &Cell<'_>,
+    judged: bool,
+) -> gathered::Case {
+    let writers = if judged {
+        writers_of(cell.placed)
+    } else {
+        vec![cluster.primary.node.name.clone()]
+    };
+    let reader = |(reader, guarantee): (&ReaderRef, &Guarantee)| Reader {
+        name: reader.name(cluster),
+        writer: *reader == ReaderRef::Writer,
+        guarantee: guarantee.words.clone(),
+        gtid: guarantee.gtid,
+        delay: reader.delay(cluster),
+    };
+    gathered::Case {
+        shape: shape.to_owned(),
+        load: cell.case.to_string(),
+        load_on: load_on(cell.case, cluster, readers),
+        asked: cell.level,
+        sync_reads: guarantees
+            .first()
+            .map_or(cell.level, |guarantee| guarantee.level),
+        pool: cell.pool,
+        writers,
+        readers: readers.iter().zip(guarantees).map(reader).collect(),
+        judged: judged.then(|| gathered::judged(cell.placed)),
+    }
+}
+
+/// Measures a case while its load runs; what came of both.
+fn under_load(
+    cx: &mut RunContext<'_, Stale>,
+    cluster: &mut Cluster,
+    part: &Part<'_>,
+    cell: &Cell<'_>,
+    mut load: BackgroundLoad,
+) -> Result<(Outcome, Vec<SquadResult>), Failure> {
+    let some = !cell.placed.is_empty();
+    if some {
+        cx.stage(Stage::WarmUp, "the load begins");
+    }
+    let stop = cx.stop;
+    let (result, warnings) = load.run_while(stop, |running| {
+        let stopped = || stop.load(Ordering::Relaxed) || running.has_failed();
+        let result = measure(cx, cluster, part, cell, &running.gauges, &stopped);
+        if some {
+            cx.stage(Stage::CleanUp, "ending the load");
+        }
+        result
+    })?;
+    cx.warn(warnings);
+    Ok((result?, load.results()))
+}
+
+/// What a load met in a stretch.
+fn load_window(load: String, gauged: &Gauged) -> LoadWindow {
+    let latency = &gauged.latency;
+    let rank = |p: f64| {
+        latency
+            .at_rank(rank_of(p, latency.count()))
+            .map(Nanos::as_micros)
+    };
+    let some = latency.count() > 0;
+    LoadWindow {
+        load,
+        operations: latency.count(),
+        p50_us: rank(0.5).filter(|_| some),
+        p99_us: rank(0.99).filter(|_| some),
+        max_us: latency.max().map(Nanos::as_micros).filter(|_| some),
+        under_way_us: gauged.under_way.map_or(0.0, Nanos::as_micros),
+    }
+}
+
+/// Measures one part.
+fn measure(
+    cx: &mut RunContext<'_, Stale>,
+    cluster: &mut Cluster,
+    part: &Part<'_>,
+    cell: &Cell<'_>,
+    gauges: &[Gauges],
+    stopped: &dyn Fn() -> bool,
+) -> Result<Outcome, Failure> {
+    let panics = cx.fault() == Some("panic-while-measuring");
+    let (work, clock) = (cx.work, cx.clock);
+    let what = format!("{}, {}", cell.case, cell.level);
+    let mut on = |event: Event<'_>| {
+        let call = match event {
+            Event::Round(round) => {
+                assert!(
+                    !(panics && round.phase == StalePhase::AtOnce),
+                    "a fault was asked for"
+                );
+                Call::Round(round.clone())
+            }
+            Event::Window(window) => {
+                let loads = cell.placed.iter().zip(gauges);
+                let load = loads.map(|(load, gauge)| load_window(load.name(), &gauge.take()));
+                Call::Window(StaleWindow {
+                    load: load.collect(),
+                    ..window
+                })
+            }
+            Event::Progress(progress) => {
+                let total = progress.total.map(|total| total as f64);
+                cx.observers.progress(
+                    Progress::new(Stage::Measure, progress.phase.name())
+                        .part(&what)
+                        .done(progress.done as f64, total, "rounds")
+                        .with(Detail::Count(progress.stale, "stale".into())),
+                );
+                return Ok(());
+            }
+        };
+        cx.take(call).map_err(|failure| failure.message)
+    };
+    let mut listener = Listener {
+        on: &mut on,
+        stop: stopped,
+    };
+    Ok(stale::run(cluster, work, part, &clock, &mut listener)?)
+}

@@ -1,0 +1,116 @@
+//! Refuses parts and ways of reading that the servers do not have.
+
+use replimeter_model::{
+    engine::Engine,
+    plan::{Planned, READERS, StalePlan, StaleSettings},
+    shape::{Mode, Shape},
+    target::{PRIMARY, Role, Target},
+};
+use replimeter_run::failure::Failure;
+use replimeter_server::{flavour::sync_reads, source::Member};
+
+/// Names that stand for servers by their part in the measurement.
+const PARTS: [&str; 5] = [PRIMARY, "writer", "reader", "third", READERS];
+
+/// Refuses what makes no sense, before anything is touched.
+pub(super) fn check(plan: &Planned<StaleSettings>) -> Result<(), Failure> {
+    let work = &plan.plan;
+    for target in &plan.targets {
+        // The servers of a running sandbox are known when it is found.
+        let names = match target {
+            Target::Sandbox(spec) => spec.shape.nodes(),
+            Target::Nodes(nodes) => nodes.iter().map(|node| node.name.clone()).collect(),
+            Target::Running(_) => continue,
+        };
+        let known = |name: &str| names.iter().any(|known| known == name);
+        let refuse = |what: &str, name: &str, hint: &str| {
+            let message = format!(
+                "{what}: {} has no server called `{name}`; it has {}",
+                target.label(),
+                names.join(", ")
+            );
+            Failure::usage(message, hint)
+        };
+        if let Some(writer) = work
+            .writer
+            .iter()
+            .find(|writer| !known(writer) && *writer != PRIMARY)
+        {
+            return Err(refuse("the writer", writer, "name one of them"));
+        }
+        if let Some(reader) = work
+            .readers
+            .iter()
+            .find(|reader| !known(reader) && !PARTS[1..3].contains(&reader.as_str()))
+        {
+            return Err(refuse(
+                "the reader",
+                reader,
+                "name one of them; writer and reader (the first other one) stand for servers too",
+            ));
+        }
+        let nodes = work
+            .cases
+            .iter()
+            .flat_map(|case| &case.0)
+            .map(|load| load.node.as_str());
+        if let Some(node) = nodes
+            .into_iter()
+            .find(|node| !known(node) && !PARTS.contains(node))
+        {
+            let hint = "name one of them; writer, reader, readers (each of them) and third (neither) stand for servers too";
+            return Err(refuse("the load", node, hint));
+        }
+        if let Target::Sandbox(spec) = target {
+            waitable(spec.shape, work)?;
+        }
+    }
+    Ok(())
+}
+
+/// Refuses a shape that has none of the ways in which reads are to be made to wait.
+fn waitable(shape: Shape, work: &StalePlan) -> Result<(), Failure> {
+    let kind = match shape.mode() {
+        Mode::Galera => sync_reads::Kind::Galera,
+        Mode::Group => sync_reads::Kind::Group,
+        // What a channel can do is the same on every engine.
+        Mode::None | Mode::Async | Mode::SemiSync | Mode::Chain => {
+            sync_reads::Kind::Channel(Engine::MariaDb)
+        }
+    };
+    let mut why = None;
+    for level in &work.sync_reads {
+        match sync_reads::guarantee(*level, kind, work.timeout.0) {
+            Ok(_) => return Ok(()),
+            Err(reason) => why = Some(reason),
+        }
+    }
+    why.map_or(Ok(()), |(cause, hint)| {
+        Err(Failure::usage(format!("{shape}: {cause}"), hint))
+    })
+}
+
+/// Declares who writes, when that was asked for.
+pub(super) fn declare(declared: &mut [Member], writer: Option<&str>) -> Result<(), Failure> {
+    let Some(writer) = writer.filter(|writer| !PARTS[..2].contains(writer)) else {
+        return Ok(());
+    };
+    if !declared.iter().any(|one| one.node.name == writer) {
+        let names: Vec<&str> = declared.iter().map(|one| one.node.name.as_str()).collect();
+        return Err(Failure::usage(
+            format!(
+                "the writer: there is no server called `{writer}`; there are {}",
+                names.join(", ")
+            ),
+            "name one of them",
+        ));
+    }
+    for one in declared {
+        if one.node.name == writer {
+            one.role = Some(Role::Primary);
+        } else if one.role == Some(Role::Primary) {
+            one.role = None;
+        }
+    }
+    Ok(())
+}

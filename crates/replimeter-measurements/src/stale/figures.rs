@@ -1,0 +1,149 @@
+//! The figures of `stale`.
+
+use std::collections::BTreeMap;
+
+use replimeter_model::stale::{FreshAfter, StaleDocument};
+use replimeter_report::reading::Column;
+use replimeter_run::figures;
+use replimeter_run::{
+    compare::figures::{DimensionSpec, Figures, SHAPE, SampleFile, share},
+    failure::Failure,
+};
+use replimeter_stats::compare::{Course, Drawn};
+
+const LOAD: DimensionSpec = DimensionSpec::new("load").label("load {}");
+const SYNC_READS: DimensionSpec = DimensionSpec::new("sync_reads").label("sync reads {}");
+const POOL: DimensionSpec = DimensionSpec::new("pool").label("pool {}");
+const JUDGED: DimensionSpec = DimensionSpec::new("judged")
+    .renamed("load", "the load's own reads")
+    .apart();
+const CASE: &[DimensionSpec] = &[SHAPE, LOAD, SYNC_READS, POOL, JUDGED];
+const ROW: &[DimensionSpec] = &[
+    SHAPE,
+    LOAD,
+    SYNC_READS,
+    POOL,
+    JUDGED,
+    DimensionSpec::new("reader"),
+];
+
+figures! {
+    PERCENT = "stale.percent": Percent, Lower, Difference, of ROW;
+    MONOTONIC = "stale.monotonic_percent": Percent, Lower, Difference, of ROW;
+    DELAY = "stale.delay" [mean p50 p99 max]: Us, Lower, Ratio, of ROW;
+    READ = "stale.read" [p50 p99]: Us, Lower, Ratio, of ROW;
+    // It may be 0: everything is fresh at once.
+    FRESH_AFTER = "stale.fresh_after" [p99 p999]: Us, Lower, Difference, of ROW;
+    WRITE = "stale.write" [p50 p99]: Us, Lower, Ratio, of CASE;
+}
+
+/// One reader in one case.
+#[derive(Default)]
+struct Reader {
+    trials: Vec<(f64, bool)>,
+    back: Vec<(f64, bool)>,
+    delay: Vec<f64>,
+    read: Vec<f64>,
+}
+
+/// What reads and writes of a case took.
+#[derive(Default)]
+struct Gathered {
+    /// By the values of [`ROW`].
+    readers: BTreeMap<[String; 6], Reader>,
+    /// By the values of [`CASE`]: when the last write was sent, and what writes took. They are the same for every reader: of
+    /// each case they are taken once.
+    writes: BTreeMap<[String; 5], (f64, Vec<f64>)>,
+}
+
+const NAMES: [&str; 13] = [
+    "shape",
+    "load",
+    "sync_reads",
+    "pool",
+    "reader",
+    "phase",
+    "send_us",
+    "ack_us",
+    "begin_us",
+    "end_us",
+    "verdict",
+    "shown_us",
+    "went_back",
+];
+
+impl Gathered {
+    /// Takes a row of the columns [`NAMES`].
+    fn take(&mut self, columns: &[Column], row: usize) {
+        let word = |column: usize| columns[column].word(row);
+        let number = |column: usize| columns[column].number(row);
+        let judged = match word(5) {
+            "at-once" => "rounds",
+            "judged" => "load",
+            _ => return,
+        };
+        let case = [word(0), word(1), word(2), word(3), judged];
+        let of = [word(0), word(1), word(2), word(3), judged, word(4)];
+        let reader = self.readers.entry(of.map(str::to_owned)).or_default();
+        let [send, ack, begin, end] = [6, 7, 8, 9].map(number);
+        let verdict = word(10);
+        if matches!(verdict, "fresh" | "stale") {
+            reader.trials.push((begin, verdict == "stale"));
+            reader.back.push((begin, number(12) > 0.0));
+            reader.read.push(end - begin);
+        }
+        if verdict == "stale" {
+            reader.delay.push(number(11) - ack);
+        }
+        let (last, taken) = self.writes.entry(case.map(str::to_owned)).or_default();
+        if *last != send {
+            *last = send;
+            taken.push(ack - send);
+        }
+    }
+}
+
+pub(super) fn figures(document: &StaleDocument, samples: &SampleFile) -> Result<Figures, Failure> {
+    let mut gathered = Gathered::default();
+    samples.read(&NAMES, |columns, rows| {
+        (0..rows).for_each(|row| gathered.take(columns, row));
+    })?;
+    let mut figures = Figures::default();
+    for (of, reader) in &gathered.readers {
+        let of = of.each_ref().map(String::as_str);
+        figures.add(&PERCENT, &of, share(&reader.trials));
+        figures.add(&MONOTONIC, &of, share(&reader.back));
+        let course = |values: &[f64]| Course::new(values.iter().copied());
+        figures.course(DELAY, &of, &course(&reader.delay));
+        figures.course(READ, &of, &course(&reader.read));
+        if let Some(after) = fresh_after(document, of) {
+            let stated = [(after.p99, after.p99_ci), (after.p999, after.p999_ci)];
+            for (spec, (value, ends)) in FRESH_AFTER.iter().zip(stated) {
+                let trials = reader.trials.len() as u64;
+                let drawn = value.map(|value| Drawn::of_interval(value, ends, trials));
+                figures.add(spec, &of, drawn);
+            }
+        }
+    }
+    for (of, (_, taken)) in &gathered.writes {
+        let course = Course::new(taken.iter().copied());
+        figures.course(WRITE, &of.each_ref().map(String::as_str), &course);
+    }
+    Ok(figures)
+}
+
+/// How long to wait until reads are fresh, as the record states it of rounds.
+fn fresh_after<'a>(document: &'a StaleDocument, of: [&str; 6]) -> Option<&'a FreshAfter> {
+    let row = document.results.rows.iter().find(|row| {
+        let row_of = [
+            row.shape.as_str(),
+            &row.load,
+            &row.sync_reads,
+            &row.pool,
+            &row.judged,
+            &row.reader,
+        ];
+        row.judged == "rounds" && row_of == of
+    });
+    row.map(|row| &row.fresh_after_us)
+}

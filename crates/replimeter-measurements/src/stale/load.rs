@@ -1,0 +1,348 @@
+//! The loads of the cases: data sets filled once for a target, threads for each case.
+
+use std::{sync::Arc, time::Duration};
+
+use replimeter_measure::{
+    load::{BackgroundLoad, DataSet, Squad, Versions, Workload, fill},
+    preflight::Cluster,
+    stale::{self, ReaderRef},
+    survey::Relation,
+};
+use replimeter_model::{
+    load::{LoadSpec, OpenLoop},
+    plan::{Case, READERS, StalePlan},
+    target::PRIMARY,
+    warning::Warning,
+};
+use replimeter_run::{
+    RunContext, Stage,
+    failure::Failure,
+    workloads::{filling, workload},
+};
+use replimeter_server::{Node, ServerError, flavour::sync_reads::Guarantee};
+
+use super::Stale;
+
+/// How long the replicas may take to have a data set.
+const ARRIVAL: Duration = Duration::from_secs(600);
+
+/// A load, and where it runs.
+pub(super) struct Placed<'a> {
+    workload: &'a Workload,
+    spec: &'a LoadSpec,
+    node: Node,
+    server: ReaderRef,
+    reads_only: bool,
+}
+
+impl Placed<'_> {
+    pub(super) fn workload(&self) -> &Workload {
+        self.workload
+    }
+
+    /// As reports call it.
+    pub(super) fn name(&self) -> String {
+        format!(
+            "{}:{}@{}",
+            self.workload.name, self.spec.threads, self.node.name
+        )
+    }
+}
+
+/// The readers of a case whose loads are judged: the servers on which a load reads versions, of those that were asked for.
+///
+/// # Errors
+/// The reason why there is nothing to be judged.
+pub(super) fn judged_readers(
+    placed: &[Placed<'_>],
+    wanted: Option<&[ReaderRef]>,
+    case: &Case,
+) -> Result<Vec<ReaderRef>, String> {
+    if placed
+        .iter()
+        .all(|load| load.workload.writes_versions().is_none())
+    {
+        return Err(format!(
+            "nothing of `{case}` writes versions of rows, so that no read of it can be judged"
+        ));
+    }
+    let mut readers: Vec<ReaderRef> = Vec::new();
+    for load in placed
+        .iter()
+        .filter(|load| load.workload.reads_versions().is_some())
+    {
+        if !readers.contains(&load.server)
+            && wanted.is_none_or(|wanted| wanted.contains(&load.server))
+        {
+            readers.push(load.server);
+        }
+    }
+    if readers.is_empty() {
+        return Err(format!(
+            "nothing of `{case}` reads versions of rows on a reader"
+        ));
+    }
+    Ok(readers)
+}
+
+/// The servers on which loads write versions.
+pub(super) fn writers_of(placed: &[Placed<'_>]) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for load in placed
+        .iter()
+        .filter(|load| load.workload.writes_versions().is_some())
+    {
+        if !names.contains(&load.node.name) {
+            names.push(load.node.name.clone());
+        }
+    }
+    names
+}
+
+/// What makes the reads of a load wait, and who judges them.
+pub(super) struct Judging<'a> {
+    pub(super) versions: Arc<Versions>,
+    /// The servers whose reads are judged, and how they are made to wait.
+    pub(super) readers: &'a [ReaderRef],
+    pub(super) guarantees: &'a [Guarantee],
+}
+
+impl Judging<'_> {
+    /// Statements that the connections of a load begin with.
+    fn session(&self, load: &Placed<'_>) -> Vec<String> {
+        let reader = self
+            .readers
+            .iter()
+            .position(|reader| *reader == load.server);
+        let mut session = Vec::new();
+        if let Some(guarantee) = reader.and_then(|at| self.guarantees.get(at))
+            && load.workload.reads_versions().is_some()
+        {
+            session.extend_from_slice(&guarantee.reader);
+        }
+        // What is asked of a writer is the same for every reader, as far as anything is.
+        let writer = self
+            .guarantees
+            .iter()
+            .find(|guarantee| !guarantee.writer.is_empty());
+        if let Some(guarantee) = writer.filter(|_| load.workload.writes_versions().is_some()) {
+            session.extend_from_slice(&guarantee.writer);
+        }
+        session
+    }
+
+    /// The number of a load's server among the readers; beyond them for one that is not judged.
+    fn place(&self, load: &Placed<'_>) -> usize {
+        self.readers
+            .iter()
+            .position(|reader| *reader == load.server)
+            .unwrap_or(usize::MAX)
+    }
+}
+
+/// Workloads and their data, for all cases of a target.
+pub(super) struct Loads<'a> {
+    work: &'a StalePlan,
+    workloads: &'a [(String, Workload)],
+    sets: Vec<DataSet>,
+}
+
+/// Reads every workload of a plan, before anything is touched.
+pub(super) fn workloads(work: &StalePlan) -> Result<Vec<(String, Workload)>, Failure> {
+    let mut read: Vec<(String, Workload)> = Vec::new();
+    for load in work.cases.iter().flat_map(|case| &case.0) {
+        if !read.iter().any(|(name, _)| *name == load.workload) {
+            read.push((load.workload.clone(), workload(&load.workload)?));
+        }
+    }
+    for (index, (name, one)) in read.iter().enumerate() {
+        if let Some((other, table)) = read[..index]
+            .iter()
+            .find_map(|(other, before)| Some((other, one.collides(before)?)))
+        {
+            return Err(Failure::usage(
+                format!(
+                    "the workloads {other} and {name} both make a table `{table}`, each another one"
+                ),
+                "measure them one after another, in runs of their own",
+            ));
+        }
+    }
+    Ok(read)
+}
+
+/// The servers that a load's node stands for; none for a third one where there is none.
+fn place(
+    load: &LoadSpec,
+    cluster: &Cluster,
+    readers: &[ReaderRef],
+) -> Result<Vec<ReaderRef>, ServerError> {
+    let mut all = std::iter::once(ReaderRef::Writer)
+        .chain((0..cluster.replicas.len()).map(ReaderRef::Replica));
+    let found = match load.node.as_str() {
+        PRIMARY | "writer" => Some(ReaderRef::Writer),
+        "reader" => readers.first().copied(),
+        READERS => return Ok(readers.to_vec()),
+        "third" => all.find(|server| *server != ReaderRef::Writer && !readers.contains(server)),
+        name => {
+            let found = all.find(|server| server.name(cluster) == name);
+            return found
+                .map(|found| vec![found])
+                .ok_or_else(|| stale::unknown(cluster, name, "cannot place the load"));
+        }
+    };
+    Ok(found.into_iter().collect())
+}
+
+/// Where loads run, seen from the measurement.
+pub(super) fn load_on(case: &Case, cluster: &Cluster, readers: &[ReaderRef]) -> String {
+    let part = |load: &LoadSpec| match place(load, cluster, readers).unwrap_or_default().first() {
+        Some(ReaderRef::Writer) => "writer",
+        Some(server) if readers.contains(server) => "reader",
+        _ => "third",
+    };
+    let mut parts: Vec<&str> = case.0.iter().map(part).collect();
+    parts.dedup();
+    parts.join(", ")
+}
+
+impl<'a> Loads<'a> {
+    /// Nothing filled yet.
+    pub(super) fn new(work: &'a StalePlan, workloads: &'a [(String, Workload)]) -> Self {
+        Self {
+            work,
+            workloads,
+            sets: Vec::new(),
+        }
+    }
+
+    /// Where the loads of a case run; or why they cannot, with the server's name.
+    ///
+    /// # Errors
+    /// When a load names a server that is not there.
+    pub(super) fn placed(
+        &self,
+        case: &'a Case,
+        cluster: &Cluster,
+        readers: &[ReaderRef],
+    ) -> Result<Result<Vec<Placed<'a>>, String>, ServerError> {
+        let mut placed = Vec::new();
+        for spec in &case.0 {
+            let servers = place(spec, cluster, readers)?;
+            if servers.is_empty() {
+                return Ok(Err(format!(
+                    "`{spec}` has no third server to run on, that is neither written to nor read"
+                )));
+            }
+            let mut workloads = self.workloads.iter();
+            let Some((_, workload)) = workloads.find(|(name, _)| *name == spec.workload) else {
+                return Ok(Err(format!("`{spec}` names no workload that was read")));
+            };
+            for server in servers {
+                let (surveyed, relation) = match server {
+                    ReaderRef::Writer => (&cluster.primary, &Relation::Writer),
+                    ReaderRef::Replica(index) => (
+                        &cluster.replicas[index].server,
+                        &cluster.replicas[index].relation,
+                    ),
+                };
+                let takes_writes = !matches!(relation, Relation::Channel { .. })
+                    && surveyed.facts.read_only().is_none();
+                if !takes_writes && !workload.reads_only() {
+                    return Ok(Err(format!(
+                        "`{spec}` writes, and {} takes no writes of its own",
+                        surveyed.node.name
+                    )));
+                }
+                placed.push(Placed {
+                    workload,
+                    spec,
+                    node: surveyed.node.clone(),
+                    server,
+                    reads_only: !takes_writes,
+                });
+            }
+        }
+        Ok(Ok(placed))
+    }
+
+    /// Fills what a case's loads need and is not there yet.
+    pub(super) fn fill(
+        &mut self,
+        cx: &RunContext<'_, Stale>,
+        placed: &[Placed<'_>],
+        cluster: &Cluster,
+    ) -> Result<Vec<Warning>, Failure> {
+        let mut warnings = Vec::new();
+        for load in placed.iter().filter(|load| load.workload.needs_setup()) {
+            if self.sets.iter().any(|set| set.is_of(load.workload)) {
+                continue;
+            }
+            let size = self
+                .work
+                .load_size
+                .unwrap_or_else(|| load.workload.default_size());
+            let primary = &cluster.primary.node;
+            let replicas = cluster.replica_nodes();
+            let mut set = fill(
+                primary,
+                &replicas,
+                load.workload,
+                size,
+                2,
+                &mut |filled| cx.observers.progress(filling(filled)),
+                cx.stop,
+            )?;
+            warnings.append(&mut set.warnings);
+            cx.stage(Stage::Prepare, "waiting until every server has the data");
+            let arrived = set.await_on(&replicas, ARRIVAL, cx.stop);
+            self.sets.push(set);
+            arrived?;
+        }
+        Ok(warnings)
+    }
+
+    /// Removes the data; from servers that go anyway it need not be.
+    pub(super) fn remove(self, cluster: &Cluster, goes_anyway: bool) -> Vec<Warning> {
+        let mut warnings = Vec::new();
+        for set in self.sets {
+            if goes_anyway {
+                set.keep();
+            } else {
+                warnings.extend(set.remove(&cluster.primary.node));
+            }
+        }
+        warnings
+    }
+
+    /// Connects a case's loads.
+    pub(super) fn connect(
+        &self,
+        cx: &RunContext<'_, Stale>,
+        placed: &[Placed<'_>],
+        judging: Option<&Judging<'_>>,
+    ) -> Result<BackgroundLoad, ServerError> {
+        let squads: Vec<Squad<'_>> = placed
+            .iter()
+            .map(|load| Squad {
+                data: self.sets.iter().find(|set| set.is_of(load.workload)),
+                rate: self.work.rate.map(|rate| OpenLoop {
+                    rate,
+                    arrivals: self.work.arrivals,
+                }),
+                reads_only: load.reads_only,
+                session: judging
+                    .map(|judging| judging.session(load))
+                    .unwrap_or_default(),
+                versions: judging
+                    .map(|judging| (Arc::clone(&judging.versions), judging.place(load))),
+                gauged: true,
+                ..Squad::new(load.workload, vec![load.node.clone()], load.spec.threads)
+            })
+            .collect();
+        if !placed.is_empty() {
+            cx.stage(Stage::Prepare, "connecting the load");
+        }
+        BackgroundLoad::open(&squads, &cx.clock)
+    }
+}

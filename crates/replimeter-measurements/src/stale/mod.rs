@@ -1,0 +1,307 @@
+//! `stale`: how often a read misses what was just written, and for how long.
+
+mod cells;
+mod check;
+mod figures;
+mod gathered;
+mod load;
+
+use std::{path::Path, sync::atomic::Ordering};
+
+use replimeter_measure::{
+    load::Workload,
+    preflight::{self, Cluster},
+    stale::{self, ReaderRef, rows},
+    table::ProbeTable,
+};
+use replimeter_model::{
+    load::LoadSpec,
+    plan::{Planned, StalePlan, StaleSettings, Until},
+    stale::{StaleDocument, StaleResults},
+    target::Target,
+    warning::{Warning, WarningCode},
+};
+use replimeter_report::{
+    chart::Chart,
+    charts,
+    html::HtmlError,
+    report::Report,
+    rows::Rows,
+    stale::{answer, report},
+    stale_samples::Labels,
+    together::Findings,
+};
+use replimeter_run::{
+    Client, Concluded, Finished, Measurement, RunContext, Stage,
+    compare::figures::{Figures, SampleFile},
+    each_target,
+    failure::{Failure, Kind},
+    to_measure,
+    touches::{LOAD, Touches},
+    with_causes,
+};
+
+use self::{
+    cells::cells,
+    check::{check, declare},
+    gathered::{Call, Gathered},
+    load::{Loads, workloads},
+};
+
+/// How often a read misses what was just written.
+pub(crate) struct Stale;
+
+impl Measurement for Stale {
+    const ABOUT: &'static str =
+        "Measure how often a read misses a write that was just acknowledged, and for how long";
+    const EXAMPLES: &'static str = "\
+Examples:
+  replimeter stale --sandbox galera:3 --writer node1 --reader node2
+  replimeter stale --sandbox galera:3 --load oltp-mix:32@writer --sync-reads=off,on
+  replimeter stale --sandbox async:1 --sandbox semi-sync:1 --sandbox galera:3 --sandbox mysql/group:3
+  replimeter stale --node mysql://u@n1/ --node mysql://u@n2/ --rounds 10000 --offsets 0,1ms,2ms,5ms
+  replimeter stale --sandbox galera:3 --sync-reads --pool reset     the known hole: a pooled connection forgets
+  replimeter stale --sandbox async:2 --judge-load 4:8 --for 30s     reads of a load itself are judged
+  replimeter stale --sandbox galera:3 --load versioned:8@node1 --load versioned:8@node2 --judge-load
+  replimeter run plans/galera-stale-reads.toml                      the published experiment
+
+Writes only to the schema `replimeter`, which it makes and drops. docs/stale.md explains every figure.";
+    const HISTOGRAMS: bool = false;
+
+    type Settings = StaleSettings;
+    type Options = ();
+    type Call = Call;
+    type Gathered = Gathered;
+    type Columns = Labels;
+    type Results = StaleResults;
+
+    fn client(plan: &StalePlan) -> Client {
+        Client {
+            keep_awake: plan.keep_awake,
+            real_time: plan.real_time,
+        }
+    }
+
+    fn check(plan: &Planned<StaleSettings>) -> Result<(), Failure> {
+        check(plan)?;
+        workloads(&plan.plan).map(drop)
+    }
+
+    fn touches(touches: &mut Touches, plan: &Planned<StaleSettings>) -> Result<(), Failure> {
+        let work = &plan.plan;
+        touches.targets(&plan.targets);
+        touches.table(
+            &plan.targets,
+            "lag_probe",
+            &format!("{} rows, updated by turns", work.rows),
+        );
+        let until = match work.until {
+            Until::Rounds(rounds) => format!("{rounds} rounds"),
+            Until::Elapsed(span) => format!("rounds for {span}"),
+        };
+        match work.judge_load {
+            true => touches.say(
+                LOAD,
+                "its own reads are judged, there are no rounds beside it".to_owned(),
+            ),
+            false => touches.say(
+                LOAD,
+                format!(
+                    "{until}, {} rounds at each point of the curve",
+                    work.curve_rounds
+                ),
+            ),
+        }
+        let mut specs: Vec<(&LoadSpec, Option<u64>)> = Vec::new();
+        for load in work.cases.iter().flat_map(|case| &case.0) {
+            if !specs.contains(&(load, work.rate)) {
+                specs.push((load, work.rate));
+            }
+        }
+        touches.loads(&specs)
+    }
+
+    fn run(cx: &mut RunContext<'_, Self>) -> Result<(), Failure> {
+        let workloads = workloads(cx.work)?;
+        each_target(cx, |cx, target| one(cx, target, &workloads))
+    }
+
+    fn gathered(_: &Planned<StaleSettings>) -> Gathered {
+        Gathered::default()
+    }
+
+    fn take(gathered: &mut Gathered, _: &StalePlan, call: Call, rows: &mut Rows<Labels>) {
+        gathered.take(call, rows);
+    }
+
+    fn warnings(gathered: &Gathered) -> &[Warning] {
+        &gathered.warnings
+    }
+
+    fn is_empty(gathered: &Gathered) -> bool {
+        gathered.results.iter().all(|row| row.rounds == 0)
+    }
+
+    fn conclude(run: &mut Finished<'_, Self>, mut gathered: Gathered) -> Concluded<StaleResults> {
+        // What measuring gave cause for comes first.
+        gathered.warnings.append(&mut run.ended.warnings);
+        run.warn(gathered.warnings);
+        let mut target = run.target(gathered.labels.join(", "), gathered.modes);
+        let sandboxes = run.manifest.sandboxes.iter();
+        target.options.extend(
+            sandboxes.filter_map(|sandbox| {
+                Some(format!("replication links: {}", sandbox.link.as_ref()?))
+            }),
+        );
+        if run.plan.target.multi_primary {
+            target.options.push("multi-primary".to_owned());
+        }
+        Concluded {
+            target,
+            measured_us: Some(gathered.measured.as_micros()),
+            results: StaleResults {
+                rows: gathered.results,
+                series: gathered.series,
+                load: gathered.loads,
+            },
+            ..Concluded::default()
+        }
+    }
+
+    fn headline(document: &StaleDocument) -> String {
+        answer(document)
+    }
+
+    fn figures(document: &StaleDocument, samples: &SampleFile) -> Result<Figures, Failure> {
+        figures::figures(document, samples)
+    }
+
+    fn report(document: &StaleDocument, _: bool) -> Report {
+        report(document)
+    }
+
+    fn charts(document: &StaleDocument, _: &Path) -> Result<Vec<Chart>, HtmlError> {
+        Ok(charts::stale::charts(document))
+    }
+
+    fn findings(document: &StaleDocument) -> Findings<'_> {
+        Findings::Stale(document)
+    }
+}
+
+/// Measures every case on one target, from its start to its end.
+fn one(
+    cx: &mut RunContext<'_, Stale>,
+    target: &Target,
+    workloads: &[(String, Workload)],
+) -> Result<(), Failure> {
+    let work = cx.work;
+    let servers = cx.open(target)?;
+    let mut declared = to_measure(servers.as_ref());
+    declare(&mut declared, work.writer.as_deref())?;
+    cx.stage(Stage::Servers, "checking the servers");
+    let mut cluster = preflight::check_for(&declared, &stale::WRITER_PRIVILEGES)?;
+    cx.met(servers.label(), servers.as_ref(), &mut cluster)?;
+    let readers = stale::readers(&cluster, &work.readers)
+        .map_err(|error| Failure::usage(format!("the reader: {}", error.cause), error.hint))?;
+    // Every way is looked for before the first row is written; one of several that these servers do not have is left out.
+    let mut levels = Vec::new();
+    let mut without = None;
+    for level in &work.sync_reads {
+        let found = match stale::guarantees(&cluster, &readers, *level, work.timeout.0) {
+            Ok(found) => found,
+            Err(error) => {
+                without.get_or_insert(error);
+                continue;
+            }
+        };
+        levels.push(*level);
+        if work.judge_load && found.iter().any(|guarantee| guarantee.gtid) {
+            let error = cluster.primary.session.unfit(
+                "cannot make the load's reads wait",
+                "its replicas are waited for by GTID, and that would be one statement more in the load whose reads are judged",
+                "leave --sync-reads out, or leave --judge-load out and have rounds read synchronously",
+            );
+            return Err(error.into());
+        }
+    }
+    match without {
+        Some(error) if levels.is_empty() => return Err(error.into()),
+        Some(error) => cx.warn([Warning::new(
+            WarningCode::CaseLeftOut,
+            format!(
+                "{}: a way of reading was left out: {error}",
+                servers.label()
+            ),
+            error.hint,
+        )]),
+        None => {}
+    }
+    cx.take(Call::Shape {
+        label: servers.label().to_owned(),
+        mode: cluster.mode.to_owned(),
+    })?;
+    let (table, found) = ProbeTable::create_with(&mut cluster, work.timeout.0, rows::COLUMNS)?;
+    cx.warn(found);
+    let mut result = stale::fill(&mut cluster, &readers, work, cx.stop).map_err(Failure::from);
+    if result.is_ok() {
+        let mut sets = Loads::new(work, workloads);
+        let shape = servers.label();
+        result = cells(cx, &mut cluster, &readers, &levels, shape, &mut sets);
+        cx.stage(Stage::CleanUp, "removing the data of the loads");
+        cx.warn(sets.remove(&cluster, servers.is_temporary()));
+    }
+    let fallen_back = cluster.fallen_back();
+    result = absent(cx, &cluster, &readers, result);
+    let members = result
+        .as_ref()
+        .err()
+        .filter(|failure| failure.kind == Kind::Failed)
+        .and_then(|_| cluster.members_now());
+    cx.remove_table(table, &mut cluster, servers.as_ref());
+    drop(cluster);
+    let ended = with_causes(result.err(), fallen_back, members, servers.as_ref());
+    cx.close(servers);
+    ended
+}
+
+/// Names the servers that do not take part any more: in the failure that this is perhaps the cause of, else in a warning.
+fn absent(
+    cx: &mut RunContext<'_, Stale>,
+    cluster: &Cluster,
+    readers: &[ReaderRef],
+    result: Result<(), Failure>,
+) -> Result<(), Failure> {
+    if cx.stop.load(Ordering::Relaxed) {
+        return result;
+    }
+    let failed = result
+        .as_ref()
+        .is_err_and(|failure| failure.kind == Kind::Failed);
+    let mut causes = Vec::new();
+    for (index, words) in cluster.absent() {
+        // How members of a cluster stand is told with every failure.
+        if failed && readers.contains(&ReaderRef::Replica(index)) {
+            if !matches!(cluster.mode, "galera" | "group") {
+                causes.push(words);
+            }
+            continue;
+        }
+        let read = if readers.contains(&ReaderRef::Replica(index)) {
+            ""
+        } else {
+            ", which was not read,"
+        };
+        cx.warn([Warning::new(
+            WarningCode::ServerLost,
+            format!("at the end a server{read} no longer took part: {words}"),
+            "what was measured is of the servers that were left from then on; the stretches of the course show since when it says nothing",
+        )]);
+    }
+    result.map_err(|mut failure| {
+        if !causes.is_empty() {
+            failure.message = format!("{}; at the end: {}", failure.message, causes.join("; "));
+        }
+        failure
+    })
+}

@@ -1,0 +1,86 @@
+//! The figures of `tap`.
+
+use std::collections::BTreeMap;
+
+use replimeter_model::tap::TapDocument;
+use replimeter_run::figures;
+use replimeter_run::{
+    compare::figures::{DimensionSpec, Figures, REPLICA, SHAPE, SampleFile},
+    failure::Failure,
+};
+use replimeter_stats::compare::of_rates_in_time;
+
+const ROW: &[DimensionSpec] = &[SHAPE, REPLICA];
+
+figures! {
+    LAG = "tap.lag" [mean p50 p90 p95 p99 p999 max]: Us, Lower, Ratio, of ROW;
+    TO_ARRIVAL = "tap.commit_to_arrival" [p50 p99]: Us, Lower, Ratio, of ROW;
+    BY_SERVERS = "tap.by_servers" [p50 p99]: Us, Lower, Ratio, of ROW;
+    TRANSACTIONS = "tap.transactions": PerS, Neither, Ratio, of ROW;
+    INVERTED = "tap.inverted_percent": Percent, Lower, Difference, of ROW;
+}
+
+/// What a replica showed in a stretch of time.
+struct Stretch {
+    seconds: f64,
+    transactions: f64,
+    matched: f64,
+    inverted: f64,
+}
+
+/// The stretches of each replica of a shape, in the order of time.
+type Stretches = BTreeMap<[String; 2], Vec<Stretch>>;
+
+fn stretches(samples: &SampleFile) -> Result<Stretches, Failure> {
+    let names = [
+        "shape",
+        "replica",
+        "start_us",
+        "end_us",
+        "transactions",
+        "matched",
+        "inverted",
+    ];
+    let mut stretches = Stretches::new();
+    samples.read(&names, |columns, rows| {
+        for row in 0..rows {
+            let number = |column: usize| columns[column].number(row);
+            let of = [columns[0].word(row), columns[1].word(row)].map(str::to_owned);
+            stretches.entry(of).or_default().push(Stretch {
+                seconds: (number(3) - number(2)) / 1e6,
+                transactions: number(4),
+                matched: number(5),
+                inverted: number(6),
+            });
+        }
+    })?;
+    Ok(stretches)
+}
+
+pub(super) fn figures(document: &TapDocument, samples: &SampleFile) -> Result<Figures, Failure> {
+    let stretches = stretches(samples)?;
+    let mut figures = Figures::default();
+    for row in &document.results.rows {
+        let of = [row.shape.as_str(), &row.replica];
+        figures.stated(LAG, &of, &row.lag);
+        for (specs, times) in [
+            (TO_ARRIVAL, &row.commit_to_arrival),
+            (BY_SERVERS, &row.by_servers),
+        ] {
+            if let Some(times) = times {
+                figures.stated(specs, &of, times);
+            }
+        }
+        let Some(stretches) = stretches.get(&of.map(str::to_owned)) else {
+            continue;
+        };
+        let rate = |pair: fn(&Stretch) -> (f64, f64)| {
+            of_rates_in_time(&stretches.iter().map(pair).collect::<Vec<_>>())
+        };
+        let per_s = rate(|stretch| (stretch.transactions, stretch.seconds));
+        figures.add(&TRANSACTIONS, &of, per_s);
+        let percent = rate(|stretch| (stretch.inverted * 100.0, stretch.matched));
+        figures.add(&INVERTED, &of, percent);
+    }
+    Ok(figures)
+}

@@ -1,0 +1,395 @@
+//! `tap`: follows servers' binary logs, shows what comes, and reports.
+
+mod figures;
+
+use std::{path::Path, time::Duration};
+
+use clap::{Args, Command};
+use replimeter_measure::tap::{self, Event, Listener, Outcome};
+use replimeter_model::{
+    plan::{Planned, TapPlan, TapSettings},
+    tap::{TapDocument, TapResults, TapRow, TapWindow},
+    time::Nanos,
+    warning::{Warning, WarningCode},
+};
+use replimeter_report::{
+    chart::Chart,
+    charts,
+    html::HtmlError,
+    report::Report,
+    rows::Rows,
+    stretches::Stretches,
+    tap::{CSV_HEADER, Totals, answer, csv, openmetrics, report, watched},
+};
+use replimeter_run::{
+    self as run, Client, Concluded, Finished, Flow, Histograms, Measurement, Observer, Progress,
+    Reader, RunContext, Screen, Stage,
+    compare::figures::{Figures, SampleFile},
+    failure::{Failure, unexpected},
+    options::{Given, Stream, StreamOutputArgs},
+    plain, to_measure,
+    touches::{SERVERS, TIME, Touches, WRITES},
+};
+use serde::{Deserialize, Serialize};
+
+use crate::course::Course;
+
+/// Windows in the document; neighbours are joined when there would be more.
+const MOST_WINDOWS: usize = 1800;
+
+/// What is measured, piece by piece.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Call {
+    /// The servers are there and checked; configured delays on the way to each replica.
+    Shape {
+        label: String,
+        mode: String,
+        delays: Vec<Duration>,
+    },
+    /// The figures of a stretch, for each replica.
+    Windows(Vec<TapWindow>),
+    /// How it ended.
+    Outcome(Box<Outcome>),
+}
+
+/// Everything gathered while the run goes on.
+pub(crate) struct Gathered {
+    label: String,
+    mode: String,
+    delays: Vec<Duration>,
+    course: Course<TapWindow>,
+    outcome: Option<Outcome>,
+}
+
+/// What is shown while it goes on.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Options {
+    /// Stretches on standard output.
+    pub(crate) stream: Option<Stream>,
+    /// Stretches on standard error where that is no terminal too.
+    pub(crate) lines: bool,
+}
+
+/// How late every transaction of the real traffic is.
+pub(crate) struct Tap;
+
+impl Measurement for Tap {
+    const ABOUT: &'static str = "Follow the binary logs and say how late every transaction of the real traffic is; writes nothing";
+    const EXAMPLES: &'static str = "\
+Examples:
+  replimeter tap --primary mysql://u@db1/ --replica mysql://u@db2/
+  replimeter tap --topology cluster.toml --for 10m --by table
+  replimeter tap --sandbox work --only shop --except shop.sessions
+  replimeter tap --primary mysql://u@db1/ --replica mysql://u@db2/ --stream csv > lag.csv
+
+Writes nothing on any server. Needs binary logs and GTIDs on the primary and on every replica, and the privilege
+REPLICATION SLAVE; docs/tap.md and docs/privileges.md say more. Without --for it runs until Ctrl-C, which is then
+its proper end.";
+
+    type Settings = TapSettings;
+    type Options = Options;
+    type Call = Call;
+    type Gathered = Gathered;
+    type Columns = Stretches;
+    type Results = TapResults;
+
+    fn output(command: Command) -> Command {
+        StreamOutputArgs::augment_args(command)
+    }
+
+    fn client(plan: &TapPlan) -> Client {
+        Client {
+            keep_awake: plan.keep_awake,
+            real_time: plan.real_time,
+        }
+    }
+
+    fn options(given: &Given) -> Options {
+        Options {
+            stream: given.output.stream,
+            lines: given.settings.contains_key("every"),
+        }
+    }
+
+    fn streams(options: &Options) -> bool {
+        options.stream.is_some()
+    }
+
+    fn observer<'a>(options: &Options, screen: &'a dyn Screen) -> Option<Box<dyn Observer + 'a>> {
+        let stream = options.stream?;
+        Some(Box::new(Streamed {
+            screen,
+            stream,
+            totals: Totals::default(),
+            begun: false,
+        }))
+    }
+
+    fn touches(touches: &mut Touches, plan: &Planned<TapSettings>) -> Result<(), Failure> {
+        let work = &plan.plan;
+        touches.targets(&plan.targets);
+        touches.say(
+            SERVERS,
+            "follows the binary logs of the primary and of each replica, as a replica would",
+        );
+        touches.say(WRITES, "nothing");
+        let until = work.duration.map_or_else(
+            || "until you end it".to_owned(),
+            |duration| format!("for {duration}"),
+        );
+        touches.say(TIME, until);
+        Ok(())
+    }
+
+    fn run(cx: &mut RunContext<'_, Self>) -> Result<(), Failure> {
+        let work = cx.work;
+        let [target] = cx.plan.targets.as_slice() else {
+            return Err(unexpected());
+        };
+        let servers = cx.open(target)?;
+        cx.stage(Stage::Servers, "checking the servers");
+        let mut cluster = tap::check(&to_measure(servers.as_ref()))?;
+        cx.met(servers.label(), servers.as_ref(), &mut cluster)?;
+        let delays = cluster.replicas.iter().map(|replica| replica.delay());
+        cx.take(Call::Shape {
+            label: servers.label().to_owned(),
+            mode: cluster.mode.to_owned(),
+            delays: delays.collect(),
+        })?;
+        let logs = Progress::new(Stage::Measure, "following the binary logs");
+        cx.observers.progress(logs.clone());
+        let until = work.duration.map(|duration| duration.0.as_secs_f64());
+        let shown = cx.options.lines || cx.is_watched();
+        let (clock, real_time, stop) = (cx.clock, cx.real_time, cx.stop);
+        let folder = cx.run_dir.path().to_owned();
+        let mut on = |event: Event<'_>| {
+            let windows = match event {
+                Event::Note(text) => {
+                    cx.observers.emit(run::Event::Note(text));
+                    return Ok(());
+                }
+                Event::Windows(windows) => windows.to_vec(),
+            };
+            let end = windows
+                .iter()
+                .map(|window| window.end_us)
+                .fold(0.0, f64::max);
+            cx.observers
+                .progress(logs.clone().done(end / 1e6, until, "s"));
+            if shown {
+                let lines = windows.iter().map(watched);
+                lines.for_each(|line| cx.observers.emit(run::Event::Note(&line)));
+            }
+            cx.observers.emit(run::Event::Window(&windows));
+            cx.take(Call::Windows(windows))
+                .map_err(|failure| failure.message)
+        };
+        let mut listener = Listener { on: &mut on, stop };
+        let result = tap::run(
+            &mut cluster,
+            work,
+            &clock,
+            real_time,
+            &folder,
+            &mut listener,
+        );
+        drop(cluster);
+        cx.close(servers);
+        let mut outcome = result?;
+        let left = cx.observers.finished();
+        let asked = work.duration.is_some() && left.is_none();
+        outcome.warnings.extend(left);
+        let (failure, interrupted) = (outcome.failure.take(), outcome.interrupted);
+        cx.take(Call::Outcome(Box::new(outcome)))?;
+        match failure {
+            Some(error) => Err(error.into()),
+            // Without an end that was asked for, the user's is the proper one.
+            None if interrupted && asked => Err(Failure::cut_short()),
+            None => Ok(()),
+        }
+    }
+
+    fn gathered(_: &Planned<TapSettings>) -> Gathered {
+        Gathered {
+            label: String::new(),
+            mode: String::new(),
+            delays: Vec::new(),
+            course: Course::new(MOST_WINDOWS, TapWindow::extend),
+            outcome: None,
+        }
+    }
+
+    fn take(gathered: &mut Gathered, _: &TapPlan, call: Call, rows: &mut Rows<Stretches>) {
+        match call {
+            Call::Shape {
+                label,
+                mode,
+                delays,
+            } => {
+                rows.switch(Stretches {
+                    shape: label.clone(),
+                });
+                (gathered.label, gathered.mode, gathered.delays) = (label, mode, delays);
+            }
+            Call::Windows(windows) => {
+                gathered.course.push(&windows);
+                windows.into_iter().for_each(|window| rows.add(window));
+            }
+            Call::Outcome(outcome) => gathered.outcome = Some(*outcome),
+        }
+    }
+
+    fn is_empty(gathered: &Gathered) -> bool {
+        gathered.outcome.is_none()
+    }
+
+    fn conclude(run: &mut Finished<'_, Self>, gathered: Gathered) -> Concluded<TapResults> {
+        let label = gathered.label;
+        let outcome = gathered.outcome.unwrap_or_default();
+        run.warn(outcome.warnings);
+        let tags = outcome
+            .results
+            .iter()
+            .map(|row| format!("{label}/{}/lag", row.replica));
+        let histograms = Histograms {
+            took: outcome.measured,
+            series: tags.zip(outcome.lags).collect(),
+        };
+        let rows = outcome.results.into_iter().zip(gathered.delays);
+        let rows = rows.map(|(row, delay)| TapRow {
+            shape: label.clone(),
+            configured_delay_us: (!delay.is_zero()).then_some(delay.as_secs_f64() * 1e6),
+            ..row
+        });
+        Concluded {
+            target: run.target(label.clone(), vec![gathered.mode]),
+            measured_us: Some(outcome.measured.as_micros()),
+            histograms: Some(histograms),
+            results: TapResults {
+                rows: rows.collect(),
+                floor: outcome.floor,
+                windows: gathered.course.windows,
+                streams: outcome.streams,
+                clocks: outcome.clocks,
+                cpu_us_per_transaction: (outcome.transactions > 0)
+                    .then(|| Nanos::from(outcome.cpu).as_micros() / outcome.transactions as f64),
+                spilled_bytes: outcome.spilled_bytes,
+            },
+            ..Concluded::default()
+        }
+    }
+
+    fn headline(document: &TapDocument) -> String {
+        answer(document)
+    }
+
+    fn figures(document: &TapDocument, samples: &SampleFile) -> Result<Figures, Failure> {
+        figures::figures(document, samples)
+    }
+
+    fn report(document: &TapDocument, _: bool) -> Report {
+        report(document)
+    }
+
+    fn charts(document: &TapDocument, _: &Path) -> Result<Vec<Chart>, HtmlError> {
+        Ok(charts::tap::charts(document))
+    }
+}
+
+/// Stretches as they come, for other programs, on standard output.
+struct Streamed<'a> {
+    screen: &'a dyn Screen,
+    stream: Stream,
+    /// What the counters stand at.
+    totals: Totals,
+    begun: bool,
+}
+
+impl Streamed<'_> {
+    fn text(&mut self, windows: &[TapWindow]) -> String {
+        if self.stream == Stream::Openmetrics {
+            return openmetrics(windows, &mut self.totals);
+        }
+        let now = jiff::Timestamp::now()
+            .strftime("%Y-%m-%dT%H:%M:%S.%3fZ")
+            .to_string();
+        let lines = windows.iter().map(|window| csv(window, &now) + "\n");
+        lines.collect()
+    }
+}
+
+impl Observer for Streamed<'_> {
+    fn event(&mut self, event: run::Event<'_>) -> Result<Flow, Failure> {
+        let text = match event {
+            run::Event::Progress(progress) if progress.stage == Stage::Measure && !self.begun => {
+                self.begun = true;
+                match self.stream {
+                    Stream::Csv => format!("{CSV_HEADER}\n"),
+                    Stream::Openmetrics => String::new(),
+                }
+            }
+            run::Event::Window(window) => window
+                .downcast_ref::<Vec<TapWindow>>()
+                .map_or_else(String::new, |windows| self.text(windows)),
+            _ => String::new(),
+        };
+        if text.is_empty() || self.screen.print(&plain(&text))? == Reader::There {
+            return Ok(Flow::Continue);
+        }
+        // There is no reader left to follow for.
+        Ok(Flow::Finish(Warning::new(
+            WarningCode::Interrupted,
+            "whoever read the stream has gone, and the run ended with them",
+            "leave --stream out to follow without a reader",
+        )))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_run_is_told_in_few_windows_and_nothing_is_lost() {
+        let mut course = Course::new(MOST_WINDOWS, TapWindow::extend);
+        for second in 0..10_007u64 {
+            let stretch = |name: &str| TapWindow {
+                replica: name.to_owned(),
+                start_us: second as f64 * 1e6,
+                end_us: (second + 1) as f64 * 1e6,
+                transactions: 1,
+                max_us: Some(second as f64),
+                ..TapWindow::default()
+            };
+            course.push(&[stretch("a"), stretch("b")]);
+        }
+        assert!(
+            course.windows.len() <= MOST_WINDOWS,
+            "{}",
+            course.windows.len()
+        );
+        let of = |name: &'static str| {
+            course
+                .windows
+                .iter()
+                .filter(move |window| window.replica == name)
+        };
+        assert_eq!(
+            of("a").map(|window| window.transactions).sum::<u64>(),
+            10_007
+        );
+        assert_eq!(
+            of("b")
+                .filter_map(|window| window.max_us)
+                .fold(0.0, f64::max),
+            10_006.0
+        );
+        let windows: Vec<_> = of("a").collect();
+        assert!(
+            windows
+                .windows(2)
+                .all(|pair| pair[0].end_us == pair[1].start_us)
+        );
+    }
+}

@@ -1,0 +1,271 @@
+//! The flow of `compare`: runs, their figures, what differs, conditions, the document.
+
+mod args;
+mod conditions;
+pub mod figures;
+mod matching;
+mod rows;
+mod settings;
+mod sides;
+pub mod starts;
+
+use replimeter_model::{
+    compare::{COMPARE_SCHEMA, CompareDocument, CompareRow, CompareSide, Condition},
+    manifest::Manifest,
+    record::RunStatus,
+    warning::{Warning, WarningCode},
+};
+use replimeter_report::{charts, compare as report, html, markdown, terminal};
+use replimeter_stats::compare::{LEVEL, RESAMPLES};
+use serde::Deserialize as _;
+
+pub use self::args::CompareArgs;
+use self::{conditions::FailIf, matching::Pair, rows::ALPHA, sides::Run};
+use crate::{
+    Registry, Screen,
+    failure::Failure,
+    json_text,
+    options::Form,
+    plain,
+    run_dir::{PAGE, RunDir, SUMMARY, TICKET, write_json, write_text},
+};
+
+/// Compares two sets of runs.
+pub fn run(
+    registry: &'static Registry,
+    args: &CompareArgs,
+    screen: &dyn Screen,
+) -> Result<(), Failure> {
+    let Compared {
+        document,
+        mut run_dir,
+        manifest,
+        plans,
+    } = compare(registry, args)?;
+    let shown = report::report(&document);
+    let page = html::page(
+        &shown,
+        charts::compare::charts(&document),
+        &manifest,
+        &plans,
+    )
+    .map_err(|error| {
+        Failure::failed(
+            format!("cannot render the page: {error}"),
+            "please report this as a defect",
+        )
+    });
+    let dir = run_dir.path().to_owned();
+    run_dir.keep();
+    let written = write_json(&dir.join(SUMMARY), &document)
+        .and_then(|()| write_text(&dir.join(PAGE), &page?))
+        .and_then(|()| write_text(&dir.join(TICKET), &markdown::render(&shown)));
+    // The figures are shown even where they cannot be written.
+    let print = |text: &str| screen.print(text).map(|_| ());
+    match args.form() {
+        Form::Json => print(&json_text(&document)?)?,
+        Form::Markdown => print(&markdown::render(&shown))?,
+        // It has no options for the others.
+        Form::Text { .. } | Form::Csv | Form::Silent => {
+            let mut text = terminal::render(&shown);
+            text.push_str(&format!("\nComparison kept in {}\n", document.run_dir));
+            if dir.join(PAGE).exists() {
+                text.push_str(&format!("As a page:  file://{}/{PAGE}\n", document.run_dir));
+            }
+            print(&plain(&text))?;
+        }
+    }
+    written?;
+    passed(&document, screen)
+}
+
+/// Says which conditions cannot be judged, and fails when one failed.
+fn passed(document: &CompareDocument, screen: &dyn Screen) -> Result<(), Failure> {
+    let unjudged: Vec<String> = report::unjudged(document)
+        .map(|one| format!("{} ({})", one.condition, one.label))
+        .collect();
+    if !unjudged.is_empty() && !document.failed() {
+        let message = format!(
+            "warning: {} of {} conditions cannot be judged and so did not fail: {}\n  try: measure longer or several runs on each side; with --fail-when possible doubt fails, with --fail-when estimated the figure itself decides",
+            unjudged.len(),
+            document.conditions.len(),
+            unjudged.join("; ")
+        );
+        screen.say(&(plain(&message) + "\n"));
+    }
+    if document.failed() {
+        let failed: Vec<String> = document
+            .conditions
+            .iter()
+            .filter(|condition| condition.verdict.contains("failed"))
+            .map(|condition| {
+                format!(
+                    "{} ({}: {})",
+                    condition.condition, condition.label, condition.verdict
+                )
+            })
+            .collect();
+        return Err(Failure::void(
+            format!("what must not be is: {}", failed.join("; ")),
+            "the page says what else differs between the runs",
+        ));
+    }
+    Ok(())
+}
+
+/// Judges all conditions together.
+fn judged(
+    conditions: &[FailIf],
+    rows: &[CompareRow],
+    pairs: &[Pair],
+    args: &CompareArgs,
+) -> Result<Vec<Condition>, Failure> {
+    let chosen = conditions
+        .iter()
+        .map(|condition| condition.rows(rows))
+        .collect::<Result<Vec<_>, _>>()?;
+    let level = 1.0 - ALPHA / chosen.iter().map(Vec::len).sum::<usize>().max(1) as f64;
+    let mut outcomes = Vec::new();
+    for (condition, chosen) in conditions.iter().zip(chosen) {
+        for (index, row) in chosen {
+            let pair = &pairs[index];
+            outcomes.push(condition.judge(row, &pair.a, &pair.b, args.fail_when, level)?);
+        }
+    }
+    Ok(outcomes)
+}
+
+/// A comparison, and what its page shows besides.
+pub struct Compared {
+    pub document: CompareDocument,
+    run_dir: RunDir,
+    manifest: Manifest,
+    plans: String,
+}
+
+/// Compares them, and shows nothing of it.
+pub fn compare(registry: &'static Registry, args: &CompareArgs) -> Result<Compared, Failure> {
+    let (a, b) = args.sides()?;
+    let conditions = args
+        .fail_if
+        .iter()
+        .map(|text| FailIf::parse(text))
+        .collect::<Result<Vec<_>, _>>()?;
+    let [a, b] = &sides::read(registry, &a, &b)?;
+    let run_dir = RunDir::create(args.run_dir.as_deref(), "compare")?;
+    let [before, after] =
+        [a, b].map(|runs| runs.iter().map(|run| &run.documents).collect::<Vec<_>>());
+    let settings = settings::differences(&before, &after);
+    let mut warnings = warnings(a, b);
+    let (pairs, only_on) = matching::pairs(a, b, &mut warnings)?;
+    let (rows, corrected_for) = rows::rows(&pairs);
+    if rows.iter().any(|row| row.a.short || row.b.short) {
+        warnings.push(Warning::new(
+            WarningCode::NotChecked,
+            "some runs are too short to see how long their samples depend on one another: such figures have intervals of four long blocks, wide and perhaps still too narrow; a quantile beyond which fewer than five independent samples lie has none",
+            "measure longer, or compare several runs on each side",
+        ));
+    }
+    let outcomes = judged(&conditions, &rows, &pairs, args)?;
+    let about = |runs: &[Run]| CompareSide {
+        runs: runs.iter().map(Run::about).collect(),
+    };
+    let mut document = CompareDocument {
+        schema: COMPARE_SCHEMA.to_owned(),
+        run_dir: run_dir.path().display().to_string(),
+        command: a[0].measured.name().to_owned(),
+        answer: String::new(),
+        compared_at: jiff::Timestamp::now()
+            .strftime("%Y-%m-%dT%H:%M:%SZ")
+            .to_string(),
+        a: about(a),
+        b: about(b),
+        differs: settings.between,
+        varies: settings.within,
+        results: rows,
+        only_on,
+        corrected_for,
+        level: LEVEL,
+        resamples: RESAMPLES as u64,
+        fail_when: args.fail_when,
+        conditions: outcomes,
+        warnings,
+    };
+    document.answer = report::answer(&document);
+    let plans = [("A", &a[0]), ("B", &b[0])]
+        .map(|(side, run)| format!("# {side}: {}\n{}", run.dir.display(), run.documents.plan));
+    Ok(Compared {
+        document,
+        run_dir,
+        manifest: both(&a[0].documents.manifest, &b[0].documents.manifest),
+        plans: plans.join("\n"),
+    })
+}
+
+/// One manifest with the servers of both sides, for the page.
+fn both(a: &Manifest, b: &Manifest) -> Manifest {
+    let mut both = Manifest {
+        servers: Vec::new(),
+        sandboxes: Vec::new(),
+        ..b.clone()
+    };
+    for (side, manifest) in [("A", a), ("B", b)] {
+        both.servers
+            .extend(manifest.servers.iter().cloned().map(|mut server| {
+                server.shape = format!("{side} · {}", server.shape);
+                server
+            }));
+        both.sandboxes
+            .extend(manifest.sandboxes.iter().cloned().map(|mut sandbox| {
+                sandbox.shape = format!("{side} · {}", sandbox.shape);
+                sandbox
+            }));
+    }
+    both
+}
+
+/// What a reader must know of the runs themselves.
+fn warnings(a: &[Run], b: &[Run]) -> Vec<Warning> {
+    let mut warnings = Vec::new();
+    if (a.len() == 1 || b.len() == 1) && a.iter().any(|run| !run.measured.starts()) {
+        warnings.push(Warning::new(
+            WarningCode::FewStarts,
+            "one run on a side: what differs from run to run, and from start to start of the servers, is not in the intervals",
+            "several runs on each side, in turns, say whether a difference comes back: replimeter compare a1,a2,a3 b1,b2,b3",
+        ));
+    }
+    for run in a.iter().chain(b) {
+        if run.about().status == RunStatus::Interrupted {
+            warnings.push(Warning::new(
+                WarningCode::Interrupted,
+                format!(
+                    "the run {} was interrupted; what was measured until then is compared",
+                    run.dir.display()
+                ),
+                "run plan.toml in it again for as long as the other",
+            ));
+        }
+    }
+    let of = |runs: &[Run]| -> Vec<Warning> {
+        let lists = runs.iter().filter_map(|run| {
+            Vec::<Warning>::deserialize(run.documents.summary.get("warnings")?).ok()
+        });
+        lists.flatten().collect()
+    };
+    let (of_a, of_b) = (of(a), of(b));
+    for (side, ours, theirs) in [("A", &of_a, &of_b), ("B", &of_b, &of_a)] {
+        let mut said: Vec<WarningCode> = Vec::new();
+        for warning in ours {
+            let shared = theirs.iter().any(|other| other.code == warning.code);
+            if !shared && !said.contains(&warning.code) {
+                said.push(warning.code);
+                let message = format!(
+                    "only {side} was measured with this warning: {}",
+                    warning.message
+                );
+                warnings.push(Warning::new(warning.code, message, warning.hint.clone()));
+            }
+        }
+    }
+    warnings
+}

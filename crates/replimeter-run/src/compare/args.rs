@@ -1,0 +1,97 @@
+//! The command line of `replimeter compare`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use replimeter_model::compare::FailWhen;
+
+use super::Form;
+use crate::failure::Failure;
+
+/// `replimeter compare`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  replimeter compare replimeter-runs/20261121T120000Z-lag replimeter-runs/20261121T130000Z-lag
+  replimeter compare before1,before2,before3 after1,after2,after3
+                                                   sets of runs: what differs from start to start is in the intervals
+  replimeter compare baseline/ candidate/          every run in these folders
+  replimeter compare --a before1 --a before2 --b after1 --b after2
+  replimeter compare before after --fail-if 'lag.p99 > +10%' --fail-if 'lag.insert.p50 > +200us'
+                                                   for continuous integration: exit code 1
+  replimeter compare before after --fail-if 'lag.p99 of replica1 > +10%' --fail-when possible
+                                                   fails unless it is shown to be no worse than that
+  replimeter compare before after --markdown > ticket.md
+
+Needs no server. Exit codes: 0 compared, 1 a condition failed, 2 usage, or runs that cannot be compared,
+3 a run that cannot be read. docs/compare.md explains figures, intervals and conditions.")]
+pub struct CompareArgs {
+    /// The two sides, what was and what is held against it: each a run directory, several with commas, or a folder of runs
+    #[arg(value_name = "A B", num_args = 0..=2)]
+    pub sides: Vec<String>,
+
+    /// A run of the first side, instead of A and B; may be repeated
+    #[arg(
+        long,
+        value_name = "DIR",
+        conflicts_with = "sides",
+        requires = "b",
+        help_heading = "Runs"
+    )]
+    pub a: Vec<String>,
+
+    /// A run of the second side; may be repeated
+    #[arg(
+        long,
+        value_name = "DIR",
+        conflicts_with = "sides",
+        requires = "a",
+        help_heading = "Runs"
+    )]
+    pub b: Vec<String>,
+
+    /// End with exit code 1 when this holds: FIGURE [of WORD] > LIMIT (or <); +10% and +200us are of the change, 5ms is of B itself; may be repeated
+    #[arg(long, value_name = "CONDITION", help_heading = "Conditions")]
+    pub fail_if: Vec<String>,
+
+    /// What must be beyond the limit
+    #[arg(
+        long,
+        value_enum,
+        value_name = "WHEN",
+        default_value = "proven",
+        help_heading = "Conditions"
+    )]
+    pub fail_when: FailWhen,
+
+    /// Keep the comparison in this new or empty folder [default: replimeter-runs/TIME-compare]
+    #[arg(long, value_name = "DIR", help_heading = "Output")]
+    pub run_dir: Option<PathBuf>,
+
+    /// Print one JSON document on standard output instead of the report
+    #[arg(long, help_heading = "Output")]
+    pub json: bool,
+
+    /// Print the report as Markdown, for a ticket; it is also kept as report.md
+    #[arg(long, conflicts_with = "json", help_heading = "Output")]
+    pub markdown: bool,
+}
+
+impl CompareArgs {
+    /// The runs of both sides.
+    pub fn sides(&self) -> Result<(Vec<String>, Vec<String>), Failure> {
+        match &self.sides[..] {
+            [a, b] => Ok((vec![a.clone()], vec![b.clone()])),
+            [] if !self.a.is_empty() => Ok((self.a.clone(), self.b.clone())),
+            _ => Err(Failure::usage(
+                "a comparison needs two sides",
+                "name two run directories, such as `replimeter compare before after`, or sets of them with commas",
+            )),
+        }
+    }
+
+    /// What the report is printed as.
+    pub fn form(&self) -> Form {
+        Form::of(self.json, self.markdown, false, false)
+    }
+}

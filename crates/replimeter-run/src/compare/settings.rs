@@ -1,0 +1,333 @@
+//! What differs between the runs beside their figures: the plan, versions, modes, the machine, variables in effect.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use replimeter_model::{
+    compare::SettingDifference,
+    manifest::{Manifest, NOTABLE},
+};
+use serde_json::Value;
+
+use super::sides::Documents;
+
+/// Variables that decide what is compared, beside the notable ones.
+const DECIDING: [&str; 2] = ["binlog_row_image", "log_bin"];
+
+/// Variables that are of one start of a server, or of its place: they never are the same, and decide nothing.
+const OF_ONE_START: [&str; 36] = [
+    "admin_port",
+    "aria_log_dir_path",
+    "bind_address",
+    "error_count",
+    "general_log_file",
+    "group_replication_group_name",
+    "group_replication_group_seeds",
+    "group_replication_local_address",
+    "hostname",
+    "identity",
+    "in_transaction",
+    "insert_id",
+    "last_insert_id",
+    "log_error",
+    "mysqlx_port",
+    "pid_file",
+    "port",
+    "proxy_user",
+    "pseudo_thread_id",
+    "rand_seed1",
+    "rand_seed2",
+    "report_host",
+    "report_port",
+    "server_id",
+    "server_uid",
+    "server_uuid",
+    "slow_query_log_file",
+    "socket",
+    "timestamp",
+    "warning_count",
+    "wsrep_cluster_address",
+    "wsrep_cluster_name",
+    "wsrep_node_address",
+    "wsrep_node_incoming_address",
+    "wsrep_provider_options",
+    "wsrep_sst_receive_address",
+];
+
+/// What differs, and what varies among the runs of one side.
+#[derive(Default)]
+pub(super) struct Differences {
+    pub(super) between: Vec<SettingDifference>,
+    pub(super) within: Vec<SettingDifference>,
+}
+
+/// Settings by kind, which decides the order, and name.
+type Settings = BTreeMap<(usize, String), String>;
+
+const KINDS: [&str; 7] = [
+    "target",
+    "plan",
+    "version",
+    "variable",
+    "sandbox",
+    "machine",
+    "other variable",
+];
+
+fn flatten(prefix: &str, value: &toml::Value, into: &mut BTreeMap<String, String>) {
+    match value {
+        toml::Value::Table(table) => {
+            for (name, value) in table {
+                let name = if prefix.is_empty() {
+                    name.clone()
+                } else {
+                    format!("{prefix}.{name}")
+                };
+                flatten(&name, value, into);
+            }
+        }
+        toml::Value::String(text) => _ = into.insert(prefix.to_owned(), text.clone()),
+        other => _ = into.insert(prefix.to_owned(), other.to_string()),
+    }
+}
+
+/// A server's role by its name: `replica2` is a replica.
+fn role(name: &str) -> &str {
+    name.trim_end_matches(|last: char| last.is_ascii_digit())
+}
+
+/// One value for all servers, or the roles with theirs.
+fn by_role(pairs: &BTreeSet<(&str, &str)>) -> String {
+    let values: BTreeSet<&str> = pairs.iter().map(|(_, value)| *value).collect();
+    match values.first() {
+        Some(only) if values.len() == 1 => (*only).to_owned(),
+        _ => pairs
+            .iter()
+            .map(|(role, value)| format!("{role}: {value}"))
+            .collect::<Vec<_>>()
+            .join(", "),
+    }
+}
+
+fn variables(manifest: &Manifest) -> BTreeMap<&str, String> {
+    let mut pairs: BTreeMap<&str, BTreeSet<(&str, &str)>> = BTreeMap::new();
+    for server in &manifest.servers {
+        for (name, value) in &server.variables {
+            let position = name.starts_with("gtid_")
+                && !matches!(
+                    name.as_str(),
+                    "gtid_mode" | "gtid_strict_mode" | "gtid_domain_id"
+                );
+            // Where files lie says nothing of what the server does.
+            if OF_ONE_START.contains(&name.as_str()) || position || value.starts_with('/') {
+                continue;
+            }
+            pairs
+                .entry(name)
+                .or_default()
+                .insert((role(&server.name), value));
+        }
+    }
+    pairs
+        .iter()
+        .map(|(name, pairs)| (*name, by_role(pairs)))
+        .collect()
+}
+
+fn of(run: &Documents) -> Settings {
+    let mut settings = Settings::new();
+    let mut set = |kind: &str, name: &str, value: String| {
+        let kind = KINDS.iter().position(|known| *known == kind);
+        settings.insert((kind.unwrap_or(KINDS.len()), name.to_owned()), value);
+    };
+    target(run, &mut set);
+    let mut plan = BTreeMap::new();
+    if let Ok(table) = toml::from_str::<toml::Table>(&run.plan) {
+        flatten("", &toml::Value::Table(table), &mut plan);
+    }
+    for (name, value) in plan {
+        if !matches!(name.as_str(), "title" | "command" | "target.sandbox") {
+            set("plan", &name, value);
+        }
+    }
+    servers(&run.manifest, &mut set);
+    machine(run, &mut set);
+    settings
+}
+
+fn target(run: &Documents, set: &mut impl FnMut(&str, &str, String)) {
+    let shape = run.summary.pointer("/target/shape").and_then(Value::as_str);
+    set("target", "shape", shape.unwrap_or_default().to_owned());
+    let modes = run.summary.pointer("/target/modes");
+    if let Some(modes) = modes.and_then(Value::as_array) {
+        let modes: Vec<&str> = modes.iter().filter_map(Value::as_str).collect();
+        set("target", "modes in effect", modes.join(", "));
+    }
+}
+
+fn servers(manifest: &Manifest, set: &mut impl FnMut(&str, &str, String)) {
+    set("version", "replimeter", manifest.replimeter.clone());
+    let titles: Vec<(&str, String)> = manifest
+        .servers
+        .iter()
+        .map(|server| (role(&server.name), server.title()))
+        .collect();
+    let titles = titles.iter().map(|(role, title)| (*role, title.as_str()));
+    set("version", "servers", by_role(&titles.collect()));
+    for (name, value) in variables(manifest) {
+        let deciding = NOTABLE.contains(&name) || DECIDING.contains(&name);
+        let kind = if deciding {
+            "variable"
+        } else {
+            "other variable"
+        };
+        set(kind, name, value);
+    }
+    for sandbox in &manifest.sandboxes {
+        let maybe = |value: &Option<String>| value.clone().unwrap_or_default();
+        for (name, value) in [
+            ("binaries", sandbox.binaries.clone()),
+            ("replica binaries", maybe(&sandbox.replica_binaries)),
+            ("links", maybe(&sandbox.link)),
+            ("functions", maybe(&sandbox.udf)),
+            ("without binary log", sandbox.without_binary_log.to_string()),
+            ("processors per server", maybe(&sandbox.cpus_per_server)),
+            ("file system", sandbox.file_system.clone()),
+        ] {
+            set("sandbox", name, value);
+        }
+    }
+}
+
+fn machine(run: &Documents, set: &mut impl FnMut(&str, &str, String)) {
+    let machine = &run.manifest.machine;
+    let memory = machine.memory_bytes as f64 / f64::from(1 << 30);
+    for (name, value) in [
+        ("kernel", machine.kernel.clone()),
+        ("distribution", machine.distribution.clone()),
+        ("processor", machine.cpu.clone()),
+        ("cores", machine.cores.to_string()),
+        ("memory", format!("{memory:.1} GiB")),
+        ("clock source", machine.clock_source.clone()),
+    ] {
+        set("machine", name, value);
+    }
+    for (name, key) in [
+        ("cores kept awake", "keep_awake"),
+        ("real-time priority", "real_time"),
+    ] {
+        if let Some(value) = run.summary["client"][key].as_bool() {
+            set("machine", name, value.to_string());
+        }
+    }
+}
+
+/// All values of a setting on one side; a dash where a run does not have it.
+fn values<'a>(side: &'a [Settings], key: &(usize, String)) -> BTreeSet<&'a str> {
+    let value = |settings: &'a Settings| settings.get(key).filter(|value| !value.is_empty());
+    side.iter()
+        .map(|settings| value(settings).map_or("–", String::as_str))
+        .collect()
+}
+
+/// Compares the settings of both sides.
+pub(super) fn differences(a: &[&Documents], b: &[&Documents]) -> Differences {
+    let engines = |runs: &[&Documents]| -> BTreeSet<String> {
+        let servers = runs.iter().flat_map(|run| &run.manifest.servers);
+        servers.map(|server| server.flavour.clone()).collect()
+    };
+    // Of another engine nearly every variable is another.
+    let same_engine = engines(a) == engines(b);
+    let [a, b] = [a, b].map(|runs| runs.iter().map(|run| of(run)).collect::<Vec<Settings>>());
+    let keys: BTreeSet<&(usize, String)> = a.iter().chain(&b).flat_map(Settings::keys).collect();
+    let mut found = Differences::default();
+    for key in keys {
+        let kind = KINDS.get(key.0).copied().unwrap_or_default();
+        if kind == "other variable" && !same_engine {
+            continue;
+        }
+        let (of_a, of_b) = (values(&a, key), values(&b, key));
+        let joined = |values: &BTreeSet<&str>| Vec::from_iter(values.iter().copied()).join(" | ");
+        let difference = SettingDifference {
+            kind: kind.to_owned(),
+            name: key.1.clone(),
+            a: joined(&of_a),
+            b: joined(&of_b),
+        };
+        if of_a.len() > 1 || of_b.len() > 1 {
+            found.within.push(difference.clone());
+        }
+        if of_a != of_b {
+            found.between.push(difference);
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use replimeter_model::manifest::ServerRecord;
+
+    use super::*;
+
+    fn run(plan: &str, variables: &[(&str, &str, &str)]) -> Documents {
+        let mut manifest = Manifest::default();
+        for (server, name, value) in variables {
+            let mut record = ServerRecord {
+                name: (*server).to_owned(),
+                ..ServerRecord::default()
+            };
+            record
+                .variables
+                .insert((*name).to_owned(), (*value).to_owned());
+            manifest.servers.push(record);
+        }
+        Documents {
+            summary: Value::Null,
+            manifest,
+            plan: plan.to_owned(),
+        }
+    }
+
+    #[test]
+    fn plans_and_variables_are_told_apart_and_places_are_not() {
+        let a = run(
+            "command = \"lag\"\n[lag]\nrounds = 5\n",
+            &[("primary", "sync_binlog", "0"), ("replica1", "port", "1")],
+        );
+        let b = run(
+            "command = \"lag\"\n[lag]\nrounds = 6\nwriters = 2\n",
+            &[
+                ("primary", "sync_binlog", "1"),
+                ("replica1", "sync_binlog", "0"),
+                ("replica1", "port", "2"),
+            ],
+        );
+        let found = differences(&[&a], &[&b]);
+        let shown: Vec<String> = found
+            .between
+            .iter()
+            .map(|one| format!("{} {}: {} → {}", one.kind, one.name, one.a, one.b))
+            .collect();
+        assert_eq!(
+            shown,
+            [
+                "plan lag.rounds: 5 → 6",
+                "plan lag.writers: – → 2",
+                "variable sync_binlog: 0 → primary: 1, replica: 0"
+            ]
+        );
+        assert!(found.within.is_empty());
+    }
+
+    #[test]
+    fn runs_of_one_side_that_are_not_alike_are_named() {
+        let set = |rounds: u32| run(&format!("[lag]\nrounds = {rounds}\n"), &[]);
+        let (five, six) = (set(5), set(6));
+        let found = differences(&[&five, &six], &[&five, &six]);
+        assert!(found.between.is_empty());
+        assert_eq!(
+            (found.within.len(), found.within[0].a.as_str()),
+            (1, "5 | 6")
+        );
+    }
+}

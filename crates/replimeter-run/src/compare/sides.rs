@@ -1,0 +1,324 @@
+//! What is compared: the runs of both sides, and why some cannot be.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use replimeter_model::{
+    compare::ComparedRun,
+    manifest::{MANIFEST_SCHEMA, Manifest},
+    record::RunStatus,
+};
+use serde::Deserialize as _;
+use serde_json::Value;
+
+use super::figures::{Figure, Figures, SampleFile};
+use crate::{
+    AnyRun, Entry, Registry,
+    failure::Failure,
+    run_dir::{MANIFEST, PLAN, SUMMARY},
+};
+
+/// A run as it is kept.
+pub(super) struct Run {
+    pub(super) dir: PathBuf,
+    pub(super) measured: &'static dyn Entry,
+    pub(super) documents: Documents,
+}
+
+/// The documents of a run.
+pub(super) struct Documents {
+    /// The record.
+    pub(super) summary: Value,
+    pub(super) manifest: Manifest,
+    /// The text of `plan.toml`.
+    pub(super) plan: String,
+}
+
+fn incomplete(dir: &Path, reason: &str) -> Failure {
+    Failure::failed(
+        format!("the run {} is incomplete: {reason}", dir.display()),
+        "was it killed, or is it still going on? plan.toml in it can be run again with `replimeter run`",
+    )
+}
+
+/// A file of a run.
+fn text(dir: &Path, name: &str) -> Result<String, Failure> {
+    let path = dir.join(name);
+    match fs::read_to_string(&path) {
+        Ok(text) => Ok(text),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            Err(incomplete(dir, &format!("it has no {name}")))
+        }
+        Err(error) => Err(Failure::failed(
+            format!("cannot read {}: {error}", path.display()),
+            "runs are readable by their owner only; copy the run to where you may read it",
+        )),
+    }
+}
+
+/// A document of a run, whose schema must be one of these, and which it is.
+fn document(dir: &Path, name: &str, known: &[&str]) -> Result<(usize, Value), Failure> {
+    let path = dir.join(name);
+    let text = text(dir, name)?;
+    let value: Value = serde_json::from_str(&text)
+        .map_err(|error| incomplete(dir, &format!("{name} is no whole document ({error})")))?;
+    let Some(schema) = value
+        .get("schema")
+        .and_then(Value::as_str)
+        .map(str::to_owned)
+    else {
+        return Err(Failure::failed(
+            format!("cannot use {}: it states no schema", path.display()),
+            "name run directories that Replimeter made",
+        ));
+    };
+    if let Some(place) = known.iter().position(|known| *known == schema) {
+        return Ok((place, value));
+    }
+    let parts = |schema: &str| {
+        let (what, version) = schema.rsplit_once('/')?;
+        Some((what.to_owned(), version.parse::<u32>().ok()?))
+    };
+    let ours = parts(&schema).and_then(|(what, version)| {
+        let (known, ours) = known
+            .iter()
+            .find_map(|known| Some((known, parts(known)?)).filter(|(_, ours)| ours.0 == what))?;
+        Some((*known, version > ours.1))
+    });
+    Err(match ours {
+        Some((known, true)) => Failure::failed(
+            format!(
+                "cannot use {}: its schema {schema} is newer than {known}, which this version reads",
+                path.display()
+            ),
+            "compare with the version of Replimeter that made the run, or a later one",
+        ),
+        _ => Failure::failed(
+            format!(
+                "cannot use {}: it has the schema {schema}, this version compares {}",
+                path.display(),
+                known.join(", ")
+            ),
+            "name run directories of one measuring command",
+        ),
+    })
+}
+
+impl Run {
+    /// Reads a run's documents; its samples come later.
+    fn read(registry: &'static Registry, dir: &Path) -> Result<Self, Failure> {
+        // A run directory may be moved or copied: it is named as it is found now.
+        let dir = std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());
+        let entries: Vec<&'static dyn Entry> = registry.entries().collect();
+        let schemas: Vec<String> = entries.iter().map(|entry| entry.schema()).collect();
+        let schemas: Vec<&str> = schemas.iter().map(String::as_str).collect();
+        let (place, summary) = document(&dir, SUMMARY, &schemas)?;
+        let (_, manifest) = document(&dir, MANIFEST, &[MANIFEST_SCHEMA])?;
+        let manifest: Manifest = serde_json::from_value(manifest).map_err(|error| {
+            incomplete(
+                &dir,
+                &format!("{MANIFEST} is not what it should be ({error})"),
+            )
+        })?;
+        let plan = text(&dir, PLAN)?;
+        let run = Self {
+            dir,
+            measured: entries[place],
+            documents: Documents {
+                summary,
+                manifest,
+                plan,
+            },
+        };
+        let ended = match run.about().status {
+            RunStatus::Complete | RunStatus::Interrupted => return Ok(run),
+            RunStatus::Failed => "it ended with an error",
+            RunStatus::Void => "its measurement is void",
+        };
+        Err(Failure::usage(
+            format!(
+                "the run {} cannot be compared: {ended} ({})",
+                run.dir.display(),
+                run.error()
+            ),
+            "run plan.toml in it again with `replimeter run`, and compare that",
+        ))
+    }
+
+    /// Its record, as its measurement reads it.
+    pub(super) fn record(&self) -> Result<Box<dyn AnyRun>, Failure> {
+        self.measured.read(self.documents.summary.clone()).map_err(|error| {
+            Failure::failed(
+                format!("cannot use the record of {}: {error}", self.dir.display()),
+                "was it changed by hand? plan.toml in it can be run again with `replimeter run`",
+            )
+        })
+    }
+
+    /// All its figures, in the order in which they are shown.
+    pub(super) fn figures(&self) -> Result<Vec<Figure>, Failure> {
+        let Figures(mut figures) = self.record()?.figures(&SampleFile(self.dir.clone()))?;
+        figures.retain(|figure| figure.drawn.samples > 0 && figure.drawn.value.is_finite());
+        if figures.is_empty() {
+            return Err(Failure::usage(
+                format!(
+                    "the run {} cannot be compared: it has no samples that count",
+                    self.dir.display()
+                ),
+                "measure longer, and compare that run; were its samples replaced by another's?",
+            ));
+        }
+        Ok(figures)
+    }
+
+    fn error(&self) -> &str {
+        let words = self
+            .documents
+            .summary
+            .get("error")
+            .and_then(Value::as_str)
+            .or_else(|| {
+                self.documents
+                    .summary
+                    .get("headline")
+                    .and_then(Value::as_str)
+            });
+        words
+            .unwrap_or("it does not say why")
+            .lines()
+            .next()
+            .unwrap_or_default()
+    }
+
+    /// What a comparison says of it.
+    pub(super) fn about(&self) -> ComparedRun {
+        let word = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
+        ComparedRun {
+            run_dir: self.dir.display().to_string(),
+            title: word(self.documents.summary.get("title")),
+            // An unknown status is one of a later version: not complete as far as we know.
+            status: self
+                .documents
+                .summary
+                .get("status")
+                .map_or(RunStatus::Complete, |status| {
+                    RunStatus::deserialize(status).unwrap_or(RunStatus::Failed)
+                }),
+            started_at: word(self.documents.summary.get("started_at")).unwrap_or_default(),
+            shape: word(self.documents.summary.pointer("/target/shape")).unwrap_or_default(),
+            replimeter: self.documents.manifest.replimeter.clone(),
+        }
+    }
+}
+
+/// Whether a folder is a run, though an incomplete one.
+fn is_run(dir: &Path) -> bool {
+    [PLAN, SUMMARY, MANIFEST]
+        .iter()
+        .any(|name| dir.join(name).is_file())
+}
+
+/// Whether it is a comparison, which may lie among the runs.
+fn is_comparison(dir: &Path) -> bool {
+    let head = fs::read_to_string(dir.join(SUMMARY)).unwrap_or_default();
+    head.chars()
+        .take(200)
+        .collect::<String>()
+        .contains("replimeter.compare/")
+}
+
+/// The run directories that a word names: one, several with commas, or all in a folder.
+fn named(word: &str) -> Result<Vec<PathBuf>, Failure> {
+    if !Path::new(word).exists() && word.contains(',') {
+        let parts = word.split(',').filter(|part| !part.is_empty());
+        return Ok(parts.map(named).collect::<Result<Vec<_>, _>>()?.concat());
+    }
+    let dir = Path::new(word);
+    if !dir.is_dir() {
+        let reason = if dir.exists() {
+            "it is no folder"
+        } else {
+            "there is none of that name"
+        };
+        return Err(Failure::failed(
+            format!("cannot use {word} as a run directory: {reason}"),
+            "name the folder of a run, such as replimeter-runs/20261121T120000Z-lag, several with commas, or a folder of runs",
+        ));
+    }
+    if is_run(dir) {
+        return Ok(vec![dir.to_owned()]);
+    }
+    let entries = fs::read_dir(dir).map_err(|error| {
+        Failure::failed(
+            format!("cannot look into {word}: {error}"),
+            "name a folder of runs that you may read",
+        )
+    })?;
+    let mut runs: Vec<PathBuf> = entries
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| path.is_dir() && is_run(path) && !is_comparison(path))
+        .collect();
+    runs.sort();
+    if runs.is_empty() {
+        return Err(Failure::failed(
+            format!("cannot use {word}: it is neither a run directory nor a folder of some"),
+            "name the folder that has a plan.toml and a summary.json in it, or the one above several such",
+        ));
+    }
+    Ok(runs)
+}
+
+/// The runs of both sides, which can be compared as far as their records tell.
+pub(super) fn read(
+    registry: &'static Registry,
+    a: &[String],
+    b: &[String],
+) -> Result<[Vec<Run>; 2], Failure> {
+    let dirs = |words: &[String]| {
+        Ok::<_, Failure>(
+            words
+                .iter()
+                .map(|word| named(word))
+                .collect::<Result<Vec<_>, _>>()?
+                .concat(),
+        )
+    };
+    let (a, b) = (dirs(a)?, dirs(b)?);
+    let mut seen: Vec<PathBuf> = Vec::new();
+    for dir in a.iter().chain(&b) {
+        let place = fs::canonicalize(dir).unwrap_or_else(|_| dir.clone());
+        if seen.contains(&place) {
+            return Err(Failure::usage(
+                format!("the run {} is given twice", dir.display()),
+                "a run compared with itself says nothing; name two, or two sets that have none in common",
+            ));
+        }
+        seen.push(place);
+    }
+    let runs = |dirs: &[PathBuf]| {
+        dirs.iter()
+            .map(|dir| Run::read(registry, dir))
+            .collect::<Result<Vec<_>, _>>()
+    };
+    let (a, b) = (runs(&a)?, runs(&b)?);
+    if let Some(first) = a.first()
+        && let Some(other) = a
+            .iter()
+            .chain(&b)
+            .find(|run| run.measured.name() != first.measured.name())
+    {
+        return Err(Failure::usage(
+            format!(
+                "{} is a run of `{}` and {} one of `{}`: their figures are not of the same things",
+                first.dir.display(),
+                first.measured.name(),
+                other.dir.display(),
+                other.measured.name()
+            ),
+            "compare runs of one command",
+        ));
+    }
+    Ok([a, b])
+}

@@ -1,0 +1,61 @@
+//! Figures of blocks that belong to starts of servers.
+
+use std::collections::BTreeMap;
+
+use replimeter_stats::compare::{Drawn, of_blocks, of_units};
+
+use super::figures::{FigureSpec, Figures};
+
+/// The blocks' values of each figure, by what the figures are of.
+#[derive(Default)]
+pub struct Blocks(BTreeMap<Vec<String>, Vec<Starts>>);
+
+/// Values of blocks, by the start of servers that they belong to.
+#[derive(Default)]
+struct Starts(BTreeMap<u64, Vec<f64>>);
+
+impl Blocks {
+    /// Adds the values of a block, in the order of the figures; a value that is no number is left out.
+    pub fn push(&mut self, of: &[&str], start: f64, values: impl Iterator<Item = f64>) {
+        let of = of.iter().map(|word| (*word).to_owned()).collect();
+        let figures = self.0.entry(of).or_default();
+        for (index, value) in values.enumerate() {
+            if figures.len() <= index {
+                figures.push(Starts::default());
+            }
+            if value.is_finite() {
+                let blocks = figures[index].0.entry(start as u64).or_default();
+                blocks.push(value);
+            }
+        }
+    }
+
+    /// Adds the figures of these specs.
+    pub fn figures(
+        &self,
+        specs: impl Iterator<Item = &'static FigureSpec> + Clone,
+        figures: &mut Figures,
+    ) {
+        for (of, starts) in &self.0 {
+            let of: Vec<&str> = of.iter().map(String::as_str).collect();
+            for (spec, starts) in specs.clone().zip(starts) {
+                figures.add(spec, &of, starts.drawn());
+            }
+        }
+    }
+}
+
+impl Starts {
+    /// Starts differ more than the blocks of one do: with one start there is no interval.
+    fn drawn(&self) -> Option<Drawn> {
+        let units: Vec<Drawn> = self
+            .0
+            .values()
+            .filter_map(|blocks| of_blocks(blocks))
+            .collect();
+        match &units[..] {
+            [only] => Some(Drawn::bare(only.value, only.samples)),
+            units => of_units(units),
+        }
+    }
+}

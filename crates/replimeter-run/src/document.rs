@@ -1,0 +1,204 @@
+//! The record of a run, whatever it measured: rendered, shown and kept.
+
+use std::{any::Any, path::Path};
+
+use replimeter_model::{manifest::Manifest, plan::Settings as _, record::TargetRecord, schema};
+use replimeter_report::{
+    chart::Chart,
+    csv,
+    html::{self, HtmlError},
+    markdown,
+    report::Report,
+    terminal,
+    together::Findings,
+};
+use serde_json::Value;
+
+use super::{
+    measurement::{Document, Measurement},
+    screen::{Screen, plain},
+};
+use crate::{
+    compare::figures::{Figures, SampleFile},
+    failure::Failure,
+    options::{Form, OutputArgs},
+    run_dir::{PAGE, SAMPLES, SUMMARY, TICKET, write_text},
+};
+
+/// The record of a run, whatever it measured.
+pub trait AnyRun {
+    /// The command that measured it.
+    fn command(&self) -> &'static str;
+    /// What stands above the figures.
+    fn head(&self) -> Head<'_>;
+    /// The run's directory is there now.
+    fn moved_to(&mut self, dir: String);
+    /// The JSON Schema of the document.
+    fn schema(&self) -> Value;
+    /// The document as it is kept.
+    fn json(&self) -> serde_json::Result<String>;
+    /// What people read of it, with the raw lines where there are some.
+    fn report(&self, raw: bool) -> Report;
+    /// The charts of its page.
+    fn charts(&self, samples: &Path) -> Result<Vec<Chart>, HtmlError>;
+    /// What a page of several runs shows of it.
+    fn findings(&self) -> Findings<'_>;
+    /// Whether there are raw lines.
+    fn has_raw(&self) -> bool;
+    /// What can be compared of it.
+    fn figures(&self, samples: &SampleFile) -> Result<Figures, Failure>;
+    /// The document itself.
+    fn document(&self) -> &dyn Any;
+}
+
+/// The record of a run of one measurement.
+pub(super) struct Of<M: Measurement>(pub(super) Document<M>);
+
+/// What stands above a run's figures.
+pub struct Head<'a> {
+    pub run_dir: &'a str,
+    pub title: Option<&'a str>,
+    pub started_at: &'a str,
+    pub headline: &'a str,
+    pub target: &'a TargetRecord,
+}
+
+impl<M: Measurement> AnyRun for Of<M> {
+    fn command(&self) -> &'static str {
+        M::Settings::NAME
+    }
+
+    fn head(&self) -> Head<'_> {
+        let run = &self.0;
+        Head {
+            run_dir: &run.run_dir,
+            title: run.title.as_deref(),
+            started_at: &run.started_at,
+            headline: &run.headline,
+            target: &run.target,
+        }
+    }
+
+    fn moved_to(&mut self, dir: String) {
+        self.0.run_dir = dir;
+    }
+
+    fn schema(&self) -> Value {
+        schema::run::<M::Settings, M::Results>()
+    }
+
+    fn json(&self) -> serde_json::Result<String> {
+        Ok(serde_json::to_string_pretty(&self.0)? + "\n")
+    }
+
+    fn report(&self, raw: bool) -> Report {
+        M::report(&self.0, raw)
+    }
+
+    fn charts(&self, samples: &Path) -> Result<Vec<Chart>, HtmlError> {
+        M::charts(&self.0, samples)
+    }
+
+    fn findings(&self) -> Findings<'_> {
+        M::findings(&self.0)
+    }
+
+    fn has_raw(&self) -> bool {
+        M::kept_raw(&self.0)
+    }
+
+    fn figures(&self, samples: &SampleFile) -> Result<Figures, Failure> {
+        M::figures(&self.0, samples)
+    }
+
+    fn document(&self) -> &dyn Any {
+        &self.0
+    }
+}
+
+/// What to try when the samples behind a page cannot be used; the figures need none of them.
+pub const CUT: &str = "is samples.parquet whole, and of this run? one that was cut off while it was copied, or by a kill, cannot be mended: plan.toml \
+                              beside it can be run again with `replimeter run`; --json, --csv and --markdown need no samples";
+
+/// The rows of a run's results as CSV.
+pub(super) fn csv(run: &dyn AnyRun) -> Result<String, Failure> {
+    let refuse = |reason: String| {
+        Failure::failed(
+            format!("cannot write the table: {reason}"),
+            "please report this as a defect",
+        )
+    };
+    let value: Value = run
+        .json()
+        .and_then(|json| serde_json::from_str(&json))
+        .map_err(|error| refuse(error.to_string()))?;
+    csv::table(&run.schema(), &value).map_err(|error| refuse(error.to_string()))
+}
+
+fn json(run: &dyn AnyRun) -> Result<String, Failure> {
+    run.json().map_err(|error| {
+        Failure::failed(
+            format!("cannot write the document: {error}"),
+            "please report this as a defect",
+        )
+    })
+}
+
+/// Writes the page of a run, and its report for a ticket.
+pub(super) fn render(
+    run: &dyn AnyRun,
+    dir: &Path,
+    manifest: &Manifest,
+    plan: &str,
+) -> Result<(), Failure> {
+    let report = run.report(false);
+    let page = run
+        .charts(&dir.join(SAMPLES))
+        .and_then(|charts| html::page(&report, charts, manifest, plan))
+        .map_err(|error| Failure::failed(format!("cannot render the page: {error}"), CUT))?;
+    write_text(&dir.join(PAGE), &page)
+        .and_then(|()| write_text(&dir.join(TICKET), &markdown::render(&report)))
+}
+
+/// Prints the report in some form; `page` is whether there is a page of these figures.
+pub fn show(run: &dyn AnyRun, form: Form, page: bool, screen: &dyn Screen) -> Result<(), Failure> {
+    let print = |text: &str| screen.print(text).map(|_| ());
+    let mut text = match form {
+        Form::Silent => return Ok(()),
+        Form::Markdown => return print(&markdown::render(&run.report(false))),
+        Form::Csv => return print(&plain(&csv(run)?)),
+        Form::Json => return print(&json(run)?),
+        Form::Text { raw } => terminal::render(&run.report(raw)),
+    };
+    let dir = run.head().run_dir;
+    text.push_str(&format!("\nRun kept in {dir}\n"));
+    if page && Path::new(dir).join(PAGE).exists() {
+        text.push_str(&format!("As a page:  file://{dir}/{PAGE}\n"));
+    }
+    print(&plain(&text))
+}
+
+/// Writes the record and its page into the run's directory.
+pub(super) fn keep(
+    run: &dyn AnyRun,
+    dir: &Path,
+    manifest: &Manifest,
+    plan: &str,
+) -> Result<(), Failure> {
+    write_text(&dir.join(SUMMARY), &json(run)?).and_then(|()| render(run, dir, manifest, plan))
+}
+
+/// Writes the record and its page into the run's directory and shows the figures,
+/// which no full disk shall keep from being seen.
+pub(super) fn publish(
+    run: &dyn AnyRun,
+    dir: &Path,
+    manifest: &Manifest,
+    plan: &str,
+    output: &OutputArgs,
+    screen: &dyn Screen,
+) -> Result<(), Failure> {
+    let written = keep(run, dir, manifest, plan);
+    show(run, output.form(), written.is_ok(), screen)?;
+    written
+}

@@ -1,0 +1,137 @@
+//! Carries out a measurement from its beginning to its end: checks, run directory, the
+//! measuring itself, and what is kept and shown of it.
+
+use std::sync::atomic::AtomicBool;
+
+use replimeter_model::{plan::Planned, target::Target};
+use replimeter_server::{ServerError, source::Servers};
+
+use super::{
+    document::{AnyRun, Of, keep, publish},
+    measurement::{Finished, Kept, Measurement, Request, RunContext},
+};
+use crate::{
+    failure::{Failure, Kind},
+    options::OutputArgs,
+};
+
+/// Refuses what makes no sense, before anything is touched.
+pub(super) fn check<M: Measurement>(
+    plan: &Planned<M::Settings>,
+    output: &OutputArgs,
+) -> Result<(), Failure> {
+    if output.raw && !M::has_raw(&plan.plan) {
+        return Err(Failure::usage(
+            "--raw needs a sweep over sizes",
+            "leave --raw out, or sweep: replimeter lag --sizes 1000..10000:1000 --raw",
+        ));
+    }
+    M::check(plan)
+}
+
+/// Carries out a plan.
+pub(super) fn run<'a, M: Measurement>(
+    plan: &'a Planned<M::Settings>,
+    request: Request<'a>,
+    options: M::Options,
+    stop: &'a AtomicBool,
+) -> Result<(), Failure> {
+    let (output, screen) = (request.output, request.host.screen);
+    check::<M>(plan, output)?;
+    let streams = M::streams(&options);
+    let mut cx = RunContext::<M>::begin(plan, request, options, stop)?;
+    let failure = M::run(&mut cx).err();
+    let (over, gathered) = cx.end(failure)?;
+    let finished = Finished::<M> {
+        plan,
+        work: &plan.plan,
+        manifest: &over.manifest,
+        ended: over.ended.clone(),
+    };
+    let Kept {
+        document,
+        histograms,
+        failure,
+    } = finished.conclude(gathered);
+    let logged = over.keep_histograms(histograms.as_ref());
+    let dir = over.run_dir.path();
+    let run: Box<dyn AnyRun> = Box::new(Of::<M>(document));
+    let written = if streams {
+        let kept = keep(run.as_ref(), dir, &over.manifest, &over.plan);
+        screen.say(&format!("Run kept in {}\n", dir.display()));
+        kept
+    } else {
+        publish(
+            run.as_ref(),
+            dir,
+            &over.manifest,
+            &over.plan,
+            output,
+            screen,
+        )
+    };
+    // What ended it early counts for more than a page that cannot be written.
+    failure.map_or(written, Err).and(logged)
+}
+
+/// Measures one target after another. What makes one void does not keep the next from being
+/// measured, and is not forgotten over it.
+pub fn each_target<'a, M: Measurement>(
+    cx: &mut RunContext<'a, M>,
+    mut one: impl FnMut(&mut RunContext<'a, M>, &Target) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let targets = &cx.plan.targets;
+    if targets.len() > 1 {
+        cx.possible()?;
+    }
+    let mut void = Ok(());
+    for target in targets {
+        let ended =
+            one(cx, target).map_err(|failure| failure.about(&target.label(), targets.len() > 1));
+        if ended
+            .as_ref()
+            .is_err_and(|failure| failure.kind != Kind::Void)
+        {
+            return ended;
+        }
+        void = void.and(ended);
+    }
+    void
+}
+
+/// What the measurement of servers ended with, given whether a semi-synchronous primary fell
+/// back meanwhile and how the members of a cluster stand.
+pub fn with_causes(
+    ended: Option<Failure>,
+    fallen_back: Result<Option<String>, ServerError>,
+    members: Option<String>,
+    servers: &dyn Servers,
+) -> Result<(), Failure> {
+    match (ended, fallen_back) {
+        (None, Ok(None)) => Ok(()),
+        (None, Ok(Some(reason))) => Err(Failure::void(
+            reason,
+            "the figures are of a mixture of modes: find out why no replica answered in time, and measure again",
+        )),
+        (None, Err(error)) => Err(error.into()),
+        (Some(mut failure), fallen_back) => {
+            // What happened beside it may be its cause.
+            let more = [
+                fallen_back.ok().flatten(),
+                members.map(|members| format!("the members say: {members}")),
+            ];
+            for more in more.into_iter().flatten() {
+                failure.message = format!("{}; {more}", failure.message);
+            }
+            if let Some(advice) = servers.advice() {
+                // What a measurement says to do is kept: it may be how to start an applier again.
+                failure.hint = if failure.hint.is_empty() {
+                    advice
+                } else {
+                    format!("{advice}; {}", failure.hint)
+                };
+            }
+            Err(failure)
+        }
+    }
+}

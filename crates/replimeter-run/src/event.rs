@@ -1,0 +1,293 @@
+//! What happens in the course of a run, for whoever watches it: the line of progress, the
+//! file of samples, a stream of figures.
+//!
+//! Events come on the thread that collects, never on one that measures. Of the observers only
+//! the file may wait for its disk.
+
+use std::{
+    any::Any,
+    borrow::Cow,
+    cell::RefCell,
+    fmt,
+    sync::atomic::{AtomicBool, Ordering},
+};
+
+use replimeter_model::warning::Warning;
+use replimeter_report::{
+    figures::{count, time},
+    rows::{RowBatch, RowFile},
+};
+
+use crate::failure::Failure;
+
+/// Something that happened.
+#[derive(Clone, Copy)]
+pub enum Event<'a> {
+    /// What is being done, and how far it is.
+    Progress(&'a Progress),
+    /// A line that the user must see.
+    Note(&'a str),
+    /// Something that a reader of the report must know.
+    Warning(&'a Warning),
+    /// The figures of a stretch, of the type that the measurement has for them.
+    Window(&'a dyn Any),
+    /// Rows of the samples.
+    Rows(&'a dyn RowBatch),
+    /// Something else is about to be written to the terminal.
+    Quiet,
+}
+
+/// Whether a run goes on.
+pub enum Flow {
+    Continue,
+    /// It ends, for this reason.
+    Finish(Warning),
+}
+
+/// Watches a run.
+pub trait Observer {
+    /// Takes an event; an error ends the run.
+    fn event(&mut self, event: Event<'_>) -> Result<Flow, Failure>;
+
+    /// The run is over.
+    fn end(self: Box<Self>) -> Result<(), Failure> {
+        Ok(())
+    }
+}
+
+/// Everybody who watches a run.
+pub struct Observers<'a> {
+    all: RefCell<Vec<Box<dyn Observer + 'a>>>,
+    /// Why one of them ended the run, and what failed first.
+    ended: RefCell<(Option<Warning>, Option<Failure>)>,
+    stop: &'a AtomicBool,
+}
+
+impl<'a> Observers<'a> {
+    /// Observers of a run that `stop` ends.
+    pub(super) fn new(all: Vec<Box<dyn Observer + 'a>>, stop: &'a AtomicBool) -> Self {
+        Self {
+            all: RefCell::new(all),
+            ended: RefCell::default(),
+            stop,
+        }
+    }
+
+    /// Tells all of them. What one fails with is the error of [`check`](Self::check), which
+    /// ends the run.
+    pub fn emit(&self, event: Event<'_>) {
+        for observer in self.all.borrow_mut().iter_mut() {
+            let mut ended = self.ended.borrow_mut();
+            match observer.event(event) {
+                Ok(Flow::Continue) => {}
+                Ok(Flow::Finish(reason)) => {
+                    ended.0.get_or_insert(reason);
+                    self.stop.store(true, Ordering::Relaxed);
+                }
+                Err(failure) => _ = ended.1.get_or_insert(failure),
+            }
+        }
+    }
+
+    /// Tells what is being done.
+    pub fn progress(&self, progress: Progress) {
+        self.emit(Event::Progress(&progress));
+    }
+
+    /// What an observer failed with.
+    pub(super) fn check(&self) -> Result<(), Failure> {
+        self.ended.borrow().1.clone().map_or(Ok(()), Err)
+    }
+
+    /// Tells all of them that the run is over.
+    pub(super) fn end(self) -> Result<(), Failure> {
+        let mut result = self.check();
+        for observer in self.all.into_inner() {
+            result = result.and(observer.end());
+        }
+        result
+    }
+
+    /// Why an observer ended the run, if one did.
+    pub fn finished(&self) -> Option<Warning> {
+        self.ended.borrow().0.clone()
+    }
+}
+
+/// The file of samples.
+impl Observer for RowFile {
+    fn event(&mut self, event: Event<'_>) -> Result<Flow, Failure> {
+        if let Event::Rows(batch) = event {
+            self.write(batch)?;
+        }
+        Ok(Flow::Continue)
+    }
+
+    fn end(self: Box<Self>) -> Result<(), Failure> {
+        Ok(self.finish()?)
+    }
+}
+
+/// What is being done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// Servers are started or found, and looked at.
+    Servers,
+    /// Tables, data and load are made.
+    Prepare,
+    /// What is measured does not count yet.
+    WarmUp,
+    /// The measurement itself.
+    Measure,
+    /// Load ends, replicas catch up, what was made is removed.
+    CleanUp,
+    /// The report is written.
+    Report,
+}
+
+/// How far a run is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Progress {
+    pub stage: Stage,
+    /// The part of the run that it is about, such as a start or a case.
+    pub part: String,
+    /// What is being done, in words.
+    pub doing: Cow<'static, str>,
+    /// How much is done, of how much where that is known, in this unit.
+    pub done: Option<(f64, Option<f64>, &'static str)>,
+    pub details: Vec<Detail>,
+}
+
+/// A figure beside how far a run is.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Detail {
+    /// So many of something.
+    Count(u64, Cow<'static, str>),
+    /// Something takes so many microseconds.
+    Time(Cow<'static, str>, f64),
+    /// Something happens so often a second.
+    Rate(Cow<'static, str>, f64),
+    /// What is left to do takes about so many seconds.
+    Left(f64),
+}
+
+impl Progress {
+    /// What is being done, without a measure.
+    pub fn new(stage: Stage, doing: impl Into<Cow<'static, str>>) -> Self {
+        Self {
+            stage,
+            part: String::new(),
+            doing: doing.into(),
+            done: None,
+            details: Vec::new(),
+        }
+    }
+
+    /// The part of the run that it is about.
+    pub fn part(mut self, part: impl Into<String>) -> Self {
+        self.part = part.into();
+        self
+    }
+
+    /// How much is done, of how much.
+    pub fn done(mut self, done: f64, of: Option<f64>, unit: &'static str) -> Self {
+        self.done = Some((done, of, unit));
+        self
+    }
+
+    /// A figure beside it.
+    pub fn with(mut self, detail: Detail) -> Self {
+        self.details.push(detail);
+        self
+    }
+
+    /// All of it in one line.
+    pub fn line(&self) -> String {
+        let mut line = match self.part.as_str() {
+            "" => self.doing.to_string(),
+            part => format!("{part}: {}", self.doing),
+        };
+        if let Some((done, of, unit)) = self.done {
+            let whole = |number: f64| count(number.max(0.0).round() as u64);
+            let of = of.map_or_else(String::new, |of| format!(" of {}", whole(of)));
+            line.push_str(&format!(" {}{of} {unit}", whole(done)));
+        }
+        for detail in &self.details {
+            line.push_str(&format!(", {detail}"));
+        }
+        line
+    }
+}
+
+impl fmt::Display for Detail {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Count(number, what) => write!(f, "{} {what}", count(*number)),
+            Self::Time(what, us) => write!(f, "{what} {}", time(*us)),
+            Self::Rate(what, per_s) => {
+                let per_s = count(per_s.max(0.0).round() as u64);
+                let gap = if what.is_empty() { "" } else { " " };
+                write!(f, "{what}{gap}{per_s}/s")
+            }
+            Self::Left(seconds) => {
+                let left = seconds.max(0.0).round() as u64;
+                match left / 60 {
+                    0 => write!(f, "{left} s left"),
+                    minutes => write!(f, "{minutes} min {:02} s left", left % 60),
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn progress_is_one_line() {
+        let progress = Progress::new(Stage::Measure, "measuring")
+            .part("round 2, async:1")
+            .done(5.4, Some(60.0), "s")
+            .with(Detail::Count(12, "stale".into()))
+            .with(Detail::Time("lag".into(), 1_500.0))
+            .with(Detail::Rate("oltp-mix:8".into(), 1_234.0))
+            .with(Detail::Left(61.0));
+        assert_eq!(
+            progress.line(),
+            "round 2, async:1: measuring 5 of 60 s, 12 stale, lag 1,500 µs, oltp-mix:8 1,234/s, 1 min 01 s left"
+        );
+        assert_eq!(
+            Progress::new(Stage::Servers, "checking the servers").line(),
+            "checking the servers"
+        );
+    }
+
+    #[test]
+    fn an_observer_can_end_a_run_and_its_error_is_kept() {
+        struct Ends;
+        impl Observer for Ends {
+            fn event(&mut self, event: Event<'_>) -> Result<Flow, Failure> {
+                match event {
+                    Event::Note(text) => Err(Failure::failed(text, "")),
+                    Event::Quiet => Ok(Flow::Finish(Warning::new(
+                        replimeter_model::warning::WarningCode::Interrupted,
+                        "enough",
+                        "",
+                    ))),
+                    _ => Ok(Flow::Continue),
+                }
+            }
+        }
+        let stop = AtomicBool::new(false);
+        let observers = Observers::new(vec![Box::new(Ends)], &stop);
+        observers.progress(Progress::new(Stage::Report, "writing the report"));
+        assert!(!stop.load(Ordering::Relaxed) && observers.check().is_ok());
+        observers.emit(Event::Quiet);
+        assert!(stop.load(Ordering::Relaxed));
+        assert_eq!(observers.finished().unwrap().message, "enough");
+        observers.emit(Event::Note("the first"));
+        observers.emit(Event::Note("the second"));
+        assert_eq!(observers.check().unwrap_err().message, "the first");
+    }
+}

@@ -1,0 +1,32 @@
+//! The histograms behind a run's figures, kept for other tools.
+
+use std::time::{Duration, SystemTime};
+
+use replimeter_model::{manifest::Manifest, time::Nanos};
+use replimeter_report::histograms;
+use replimeter_stats::signed::SignedHistogram;
+
+use crate::{
+    failure::Failure,
+    run_dir::{HISTOGRAMS, RunDir, write_bytes},
+};
+
+/// Writes `histograms.hlog`: one series for each name, over the whole run.
+pub fn keep(
+    run_dir: &RunDir,
+    manifest: &Manifest,
+    took: Nanos,
+    series: &[(String, SignedHistogram)],
+) -> Result<(), Failure> {
+    let begun =
+        SystemTime::UNIX_EPOCH + Duration::from_micros(manifest.origin_unix_us.unsigned_abs());
+    let took = Duration::from_nanos(took.0.unsigned_abs());
+    let path = run_dir.file(HISTOGRAMS);
+    let log = histograms::log(begun, took, series).map_err(|error| {
+        Failure::failed(
+            format!("cannot write {}: {error}", path.display()),
+            "please report this as a defect",
+        )
+    })?;
+    write_bytes(&path, &log)
+}

@@ -1,0 +1,121 @@
+//! The machine that the client runs on.
+
+use std::fs;
+
+use replimeter_model::{
+    manifest::Machine,
+    warning::{Warning, WarningCode},
+};
+
+fn line(path: &str, wanted: impl Fn(&str) -> Option<String>) -> String {
+    fs::read_to_string(path)
+        .ok()
+        .and_then(|text| text.lines().find_map(wanted))
+        .unwrap_or_else(|| "unknown".to_owned())
+}
+
+/// What `/proc` and `/sys` say; "unknown" for what they do not.
+pub fn describe() -> Machine {
+    let after = |prefix: &'static str, separator: char| {
+        move |line: &str| {
+            let (name, value) = line.split_once(separator)?;
+            (name.trim() == prefix).then(|| value.trim().trim_matches('"').to_owned())
+        }
+    };
+    let whole = |line: &str| Some(line.trim().to_owned());
+    let kib: u64 = line("/proc/meminfo", after("MemTotal", ':'))
+        .trim_end_matches(" kB")
+        .parse()
+        .unwrap_or(0);
+    Machine {
+        kernel: format!(
+            "{} {}",
+            line("/proc/sys/kernel/ostype", whole),
+            line("/proc/sys/kernel/osrelease", whole)
+        ),
+        distribution: line("/etc/os-release", after("PRETTY_NAME", '=')),
+        cpu: line("/proc/cpuinfo", after("model name", ':')),
+        cores: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+        memory_bytes: kib * 1024,
+        clock_source: line(
+            "/sys/devices/system/clocksource/clocksource0/current_clocksource",
+            whole,
+        ),
+    }
+}
+
+/// Idle and total time of all cores since the machine started, in ticks.
+#[derive(Clone, Copy, Debug)]
+pub struct CoreTime {
+    idle: u64,
+    total: u64,
+}
+
+impl CoreTime {
+    /// Now.
+    pub fn read() -> Option<Self> {
+        let text = fs::read_to_string("/proc/stat").ok()?;
+        let numbers: Vec<u64> = text
+            .lines()
+            .next()?
+            .split_whitespace()
+            .skip(1)
+            .take(8)
+            .filter_map(|word| word.parse().ok())
+            .collect();
+        // Idle and waiting for a disk are the fourth and fifth (proc(5)).
+        Some(Self {
+            idle: numbers.get(3)? + numbers.get(4)?,
+            total: numbers.iter().sum(),
+        })
+    }
+
+    /// The share of time since `before` in which cores were idle.
+    pub fn idle_share(self, before: Self) -> Option<f64> {
+        let total = self
+            .total
+            .checked_sub(before.total)
+            .filter(|total| *total > 0)?;
+        Some(self.idle.saturating_sub(before.idle) as f64 / total as f64)
+    }
+}
+
+/// Says that cores idled for most of the time since `before`; for a run that did not keep them awake.
+pub fn idle_cores(before: Option<CoreTime>) -> Option<Warning> {
+    let share = CoreTime::read()?.idle_share(before?)?;
+    (share > 0.5).then(|| {
+        Warning::new(
+            WarningCode::KeepAwakeOff,
+            format!("this machine's cores were idle for {:.0} % of the run and were not kept awake: waking them is part of every time", share * 100.0),
+            "use --keep-awake on",
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_machine_has_cores_and_memory() {
+        let machine = describe();
+        assert!(machine.cores >= 1 && machine.memory_bytes > 1 << 20);
+        assert!(machine.kernel.starts_with("Linux"));
+    }
+
+    #[test]
+    fn idle_share_of_an_interval() {
+        let (before, after) = (
+            CoreTime {
+                idle: 10,
+                total: 100,
+            },
+            CoreTime {
+                idle: 60,
+                total: 200,
+            },
+        );
+        assert_eq!(after.idle_share(before), Some(0.5));
+        assert_eq!(before.idle_share(before), None);
+    }
+}

@@ -1,0 +1,484 @@
+//! A run under way: its directory, its clock, its manifest, and what it has found so far.
+
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
+
+use replimeter_measure::{
+    awake::KeepAwake,
+    clock::Clock,
+    load::{BackgroundLoad, Filled, Workload},
+    preflight::{self, Cluster},
+    priority::real_time_permitted,
+    record,
+    table::ProbeTable,
+};
+use replimeter_model::{
+    load::LoadPlan,
+    manifest::{MANIFEST_SCHEMA, Manifest, SandboxRecord, ServerRecord},
+    plan::{Planned, Settings},
+    target::Target,
+    time::Nanos,
+    warning::{Warning, WarningCode},
+};
+use replimeter_report::{
+    rows::{Batch, RowFile, Rows},
+    terminal,
+};
+use replimeter_server::{
+    Node,
+    source::{Member, OpenContext, ServerSource, Servers},
+};
+use serde::{Deserialize, Serialize};
+
+use super::{Histograms, Measurement, Plan};
+use crate::{
+    event::{Event, Observer, Observers, Progress, Stage},
+    failure::Failure,
+    histograms, machine,
+    options::OutputArgs,
+    run_dir::{MANIFEST, PLAN, RunDir, SAMPLES, write_json, write_text},
+    screen::Host,
+    workloads::filling,
+};
+
+/// How long a server may take to answer a question outside the measuring path.
+const ANSWER: Duration = Duration::from_secs(5);
+
+/// How long the replicas may take to apply the removal of our table.
+const REMOVAL: Duration = Duration::from_secs(5);
+
+/// What is known of a run when it is over, besides its plan, its manifest and what was
+/// measured.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Ended {
+    pub run_dir: String,
+    pub keep_awake: bool,
+    pub real_time: bool,
+    /// The clock's resolution.
+    pub clock_step: Duration,
+    /// The clock's last reading.
+    pub at: Nanos,
+    /// What the checks, the servers and the removal of what was made gave cause for.
+    pub warnings: Vec<Warning>,
+    pub failure: Option<Failure>,
+}
+
+/// A line of the record of a run; the last one.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LastCall {
+    Ended(Ended),
+}
+
+/// What goes with a plan that is to be carried out.
+pub(crate) struct Request<'a> {
+    /// Where its servers come from.
+    pub(crate) servers: &'a mut dyn ServerSource,
+    pub(crate) host: &'a Host<'a>,
+    pub(crate) output: &'a OutputArgs,
+    pub(crate) warnings: Vec<Warning>,
+}
+
+/// A run under way.
+pub struct RunContext<'a, M: Measurement> {
+    pub plan: &'a Planned<M::Settings>,
+    pub work: &'a Plan<M>,
+    pub options: M::Options,
+    pub clock: Clock,
+    /// Becomes true when the user wants the run to end.
+    pub stop: &'a AtomicBool,
+    /// Whether the measuring threads have real-time priority.
+    pub real_time: bool,
+    pub observers: Observers<'a>,
+    pub run_dir: RunDir,
+    pub manifest: Manifest,
+    warnings: Vec<Warning>,
+    pub gathered: M::Gathered,
+    servers: &'a mut dyn ServerSource,
+    host: &'a Host<'a>,
+    /// The text of `plan.toml`.
+    plan_text: String,
+    rows: Rows<M::Columns>,
+    awake: Option<KeepAwake>,
+}
+
+/// The text of `plan.toml`.
+pub(crate) fn plan_text<S: Settings>(plan: &Planned<S>) -> Result<String, Failure> {
+    plan.to_toml().map_err(|error| {
+        Failure::failed(
+            format!("cannot write the plan: {error}"),
+            "please report this as a defect",
+        )
+    })
+}
+
+impl<'a, M: Measurement> RunContext<'a, M> {
+    /// Makes the run directory, with the plan in it before anything else happens.
+    pub(crate) fn begin(
+        plan: &'a Planned<M::Settings>,
+        request: Request<'a>,
+        options: M::Options,
+        stop: &'a AtomicBool,
+    ) -> Result<Self, Failure> {
+        let Request {
+            servers,
+            host,
+            output,
+            mut warnings,
+        } = request;
+        let run_dir = RunDir::create(output.run_dir.as_deref(), M::Settings::NAME)?;
+        if let Some(folder) = &host.record {
+            record::begin(folder).map_err(|error| not_recorded(&error))?;
+        }
+        let plan_text = plan_text(plan)?;
+        write_text(&run_dir.file(PLAN), &plan_text)?;
+        let mut all: Vec<Box<dyn Observer + 'a>> = vec![
+            Box::new(RowFile::create::<M::Columns>(&run_dir.file(SAMPLES))?),
+            host.screen.progress(),
+        ];
+        all.extend(M::observer(&options, host.screen));
+        let observers = Observers::new(all, stop);
+        let client = M::client(&plan.plan);
+        let awake = match client.keep_awake {
+            true => keep_awake(&mut warnings),
+            false => None,
+        };
+        let real_time = client.real_time && self::real_time(&mut warnings);
+        let clock = Clock::start();
+        let manifest = Manifest {
+            schema: MANIFEST_SCHEMA.to_owned(),
+            replimeter: env!("CARGO_PKG_VERSION").to_owned(),
+            started_at: jiff::Timestamp::now()
+                .strftime("%Y-%m-%dT%H:%M:%SZ")
+                .to_string(),
+            origin_unix_us: clock.origin_unix_us(),
+            machine: machine::describe(),
+            servers: Vec::new(),
+            sandboxes: Vec::new(),
+        };
+        Ok(Self {
+            plan,
+            work: &plan.plan,
+            options,
+            clock,
+            stop,
+            real_time,
+            observers,
+            run_dir,
+            manifest,
+            warnings,
+            gathered: M::gathered(plan),
+            servers,
+            host,
+            plan_text,
+            rows: Rows::new(M::Columns::default()),
+            awake,
+        })
+    }
+
+    /// Starts, finds or prepares to reach the servers of a target.
+    pub fn open(&mut self, target: &Target) -> Result<Box<dyn Servers>, Failure> {
+        let observers = &self.observers;
+        let context = OpenContext {
+            say: &|text| observers.progress(Progress::new(Stage::Servers, text.to_owned())),
+            quiet: &|| observers.emit(Event::Quiet),
+            stop: self.stop,
+        };
+        Ok(self.servers.open(target, &context)?)
+    }
+
+    /// The servers of a target, looked at and fit to be measured.
+    pub fn open_checked(
+        &mut self,
+        target: &Target,
+    ) -> Result<(Box<dyn Servers>, Cluster), Failure> {
+        let servers = self.open(target)?;
+        self.stage(Stage::Servers, "checking the servers");
+        let mut cluster = preflight::check(&to_measure(servers.as_ref()))?;
+        if self.stop.load(Ordering::Relaxed) {
+            return Err(Failure::interrupted(
+                "interrupted before the measurement began",
+            ));
+        }
+        self.met(servers.label(), servers.as_ref(), &mut cluster)?;
+        Ok((servers, cluster))
+    }
+
+    /// Makes what loads need that run meanwhile, and connects them. A replica is given `patience` to
+    /// have what is made.
+    pub fn background_load(
+        &self,
+        loads: &[LoadPlan],
+        workloads: &[Workload],
+        cluster: &Cluster,
+        patience: Duration,
+    ) -> Result<BackgroundLoad, Failure> {
+        self.stage(Stage::Prepare, "setting the load up");
+        Ok(BackgroundLoad::prepare(
+            loads,
+            workloads,
+            cluster,
+            &self.clock,
+            patience,
+            &mut |filled: &Filled| self.observers.progress(filling(filled)),
+            self.stop,
+        )?)
+    }
+
+    /// Removes our table; from servers that go anyway it need not be.
+    pub fn remove_table(
+        &mut self,
+        table: ProbeTable,
+        cluster: &mut Cluster,
+        servers: &dyn Servers,
+    ) {
+        self.stage(Stage::CleanUp, "removing our table");
+        if servers.is_temporary() {
+            table.abandon();
+        } else {
+            let found = table.remove(cluster, REMOVAL, self.stop);
+            self.warn(found);
+        }
+    }
+
+    /// Looks whether every target can be had at all, before the first is measured.
+    pub fn possible(&self) -> Result<(), Failure> {
+        let mut targets = self.plan.targets.iter();
+        Ok(targets.try_for_each(|target| self.servers.possible(target))?)
+    }
+
+    /// Where servers come from.
+    pub fn source(&self) -> &dyn ServerSource {
+        self.servers
+    }
+
+    /// Takes a piece of what is measured, and hands the rows on that are complete.
+    ///
+    /// # Errors
+    /// What an observer failed with, such as a full disk.
+    pub fn take(&mut self, call: M::Call) -> Result<(), Failure> {
+        record::call(&call);
+        M::take(&mut self.gathered, self.work, call, &mut self.rows);
+        let full = self.rows.take_full();
+        self.hand_on(full)
+    }
+
+    fn hand_on(&self, batches: Vec<Batch<M::Columns>>) -> Result<(), Failure> {
+        for batch in &batches {
+            self.observers.emit(Event::Rows(batch));
+        }
+        self.observers.check()
+    }
+
+    /// Tells what is being done.
+    pub fn stage(&self, stage: Stage, doing: &'static str) {
+        self.observers.progress(Progress::new(stage, doing));
+    }
+
+    /// Tells what a reader of the report must know.
+    pub fn warn(&mut self, warnings: impl IntoIterator<Item = Warning>) {
+        for warning in warnings {
+            self.observers.emit(Event::Warning(&warning));
+            self.warnings.push(warning);
+        }
+    }
+
+    /// Tells what a reader must know, unless it was told before.
+    pub fn warn_once(&mut self, warning: Warning) {
+        if !self.warnings.contains(&warning) {
+            self.warn([warning]);
+        }
+    }
+
+    /// Takes back what was told since the beginning, for a measurement that keeps it itself.
+    pub fn take_warnings(&mut self) -> Vec<Warning> {
+        std::mem::take(&mut self.warnings)
+    }
+
+    /// Whether a person watches.
+    pub fn is_watched(&self) -> bool {
+        self.host.screen.is_watched()
+    }
+
+    /// The fault to commit on purpose, for tests.
+    pub fn fault(&self) -> Option<&str> {
+        self.host.fault.as_deref()
+    }
+
+    /// Whether idle cores are kept from halting.
+    pub fn kept_awake(&self) -> bool {
+        self.awake.is_some()
+    }
+
+    /// Writes what is known of the servers into the manifest, and says what is odd.
+    pub fn met(
+        &mut self,
+        label: &str,
+        servers: &dyn Servers,
+        cluster: &mut Cluster,
+    ) -> Result<(), Failure> {
+        self.known(label, servers.record(), cluster.records())?;
+        self.warn(std::mem::take(&mut cluster.warnings));
+        Ok(())
+    }
+
+    /// Writes a sandbox and its servers into the manifest.
+    pub fn known(
+        &mut self,
+        label: &str,
+        sandbox: Option<&SandboxRecord>,
+        servers: Vec<ServerRecord>,
+    ) -> Result<(), Failure> {
+        if let Some(sandbox) = sandbox.filter(|sandbox| sandbox.in_memory()) {
+            let warning = Warning::new(
+                WarningCode::MemoryFileSystem,
+                format!(
+                    "the sandbox's data lies in memory ({}), where a flush costs nothing",
+                    sandbox.file_system
+                ),
+                "set REPLIMETER_HOME to a folder on a disk",
+            );
+            self.warn_once(warning);
+        }
+        let shape = label.to_owned();
+        self.manifest
+            .sandboxes
+            .extend(sandbox.cloned().map(|sandbox| SandboxRecord {
+                shape: shape.clone(),
+                ..sandbox
+            }));
+        self.manifest
+            .servers
+            .extend(servers.into_iter().map(|server| ServerRecord {
+                shape: shape.clone(),
+                ..server
+            }));
+        self.write_manifest()
+    }
+
+    /// Writes the manifest, so that a run that is killed has one.
+    pub fn write_manifest(&self) -> Result<(), Failure> {
+        write_json(&self.run_dir.file(MANIFEST), &self.manifest)
+    }
+
+    /// Removes what was started for this run.
+    pub fn close(&mut self, servers: Box<dyn Servers>) {
+        if servers.is_temporary() {
+            self.stage(Stage::CleanUp, "removing the sandbox");
+        }
+        if let Err(error) = servers.close() {
+            self.warn([Warning::new(
+                WarningCode::CleanUpIncomplete,
+                error.to_string(),
+                "the next start removes it",
+            )]);
+        }
+    }
+
+    /// Ends a run of which there will be no report: its warnings are said here.
+    pub(crate) fn give_up(&self) {
+        self.observers.emit(Event::Quiet);
+        let mut warnings = M::warnings(&self.gathered).to_vec();
+        warnings.extend(self.warnings.iter().cloned());
+        self.host.screen.say(&terminal::warnings(&warnings));
+    }
+
+    /// Ends the measuring: what was gathered, and what of the run stays.
+    pub(crate) fn end(mut self, failure: Option<Failure>) -> Result<(Over, M::Gathered), Failure> {
+        let keep_awake = self.awake.take().is_some();
+        if M::is_empty(&self.gathered) {
+            self.give_up();
+            return Err(failure.unwrap_or_else(|| {
+                Failure::failed("nothing was measured", "the messages above say more")
+            }));
+        }
+        self.stage(Stage::Report, "writing the report");
+        M::last_rows(&self.gathered, &mut self.rows);
+        let rest = self.rows.take_all();
+        let handed_on = self.hand_on(rest);
+        self.run_dir.keep();
+        let finished = handed_on.and(self.observers.end());
+        let ended = Ended {
+            run_dir: self.run_dir.path().display().to_string(),
+            keep_awake,
+            real_time: self.real_time,
+            clock_step: self.clock.step(),
+            at: self.clock.now(),
+            warnings: self.warnings,
+            failure: failure.or(finished.err()),
+        };
+        record::call(&LastCall::Ended(ended.clone()));
+        record::finish().map_err(|error| not_recorded(&error))?;
+        let over = Over {
+            run_dir: self.run_dir,
+            manifest: self.manifest,
+            plan: self.plan_text,
+            ended,
+        };
+        Ok((over, self.gathered))
+    }
+}
+
+/// A run that was measured.
+pub(crate) struct Over {
+    pub(crate) run_dir: RunDir,
+    pub(crate) manifest: Manifest,
+    /// The text of `plan.toml`.
+    pub(crate) plan: String,
+    pub(crate) ended: Ended,
+}
+
+impl Over {
+    /// Keeps the histograms behind the figures.
+    pub(crate) fn keep_histograms(&self, histograms: Option<&Histograms>) -> Result<(), Failure> {
+        let Some(Histograms { took, series }) = histograms else {
+            return Ok(());
+        };
+        histograms::keep(&self.run_dir, &self.manifest, *took, series)
+    }
+}
+
+/// The servers as a measurement asks them: whoever is slow to answer is away.
+pub fn to_measure(servers: &dyn Servers) -> Vec<Member> {
+    let prompt = |member: &Member| Member {
+        node: Node {
+            answer: ANSWER,
+            ..member.node.clone()
+        },
+        ..member.clone()
+    };
+    servers.members().iter().map(prompt).collect()
+}
+
+fn not_recorded(error: &std::io::Error) -> Failure {
+    Failure::failed(
+        format!("cannot record the run: {error}"),
+        "name a new folder with REPLIMETER_RECORD, and record one run",
+    )
+}
+
+fn real_time(warnings: &mut Vec<Warning>) -> bool {
+    let Err(reason) = real_time_permitted() else {
+        return true;
+    };
+    warnings.push(Warning::new(
+        WarningCode::ClientLimited,
+        format!("the measuring threads have no real-time priority ({reason}): on busy cores they wait behind the servers, and brackets are wider for it"),
+        "run as root or with CAP_SYS_NICE, raise the limit (ulimit -r 1), or accept it with --real-time off",
+    ));
+    false
+}
+
+fn keep_awake(warnings: &mut Vec<Warning>) -> Option<KeepAwake> {
+    KeepAwake::start()
+        .map_err(|reason| {
+            warnings.push(Warning::new(
+                WarningCode::ClientLimited,
+                format!("idle cores could not be kept awake: {reason}"),
+                "waking them is part of every time; compare only with runs that carry this warning too",
+            ));
+        })
+        .ok()
+}

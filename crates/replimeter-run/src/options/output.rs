@@ -1,0 +1,127 @@
+//! Where and how results go, for all commands that have some.
+
+use std::path::PathBuf;
+
+use clap::{ArgMatches, Args, FromArgMatches, ValueEnum};
+
+/// Where and how results go.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Output")]
+pub struct OutputArgs {
+    /// Keep the run in this new or empty folder [default: replimeter-runs/TIME-COMMAND]
+    #[arg(long, value_name = "DIR")]
+    pub run_dir: Option<PathBuf>,
+
+    /// Print one JSON document on standard output instead of the report
+    #[arg(long)]
+    pub json: bool,
+
+    /// Print the report as Markdown, for a ticket; it is also kept as report.md
+    #[arg(long, conflicts_with = "json")]
+    pub markdown: bool,
+
+    /// Print the rows of the results as CSV; docs/formats.md explains the columns
+    #[arg(long, conflicts_with_all = ["json", "markdown"])]
+    pub csv: bool,
+
+    /// What a [sweep](SweepOutputArgs) adds: the raw lines of experiment 1.
+    #[arg(skip)]
+    pub raw: bool,
+
+    /// What [`StreamOutputArgs`] adds: figures of every stretch as they come, in this form.
+    #[arg(skip)]
+    pub stream: Option<Stream>,
+
+    /// Print nothing: the run is part of another.
+    #[arg(skip)]
+    pub silent: bool,
+}
+
+/// The same where there may be a sweep over sizes.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Output")]
+pub struct SweepOutputArgs {
+    #[command(flatten)]
+    output: OutputArgs,
+
+    /// Add the raw lines of experiment 1: step, row id, sequence, inserted and fetched (s, µs); needs a sweep over sizes
+    #[arg(long, conflicts_with_all = ["json", "markdown", "csv"])]
+    raw: bool,
+}
+
+impl SweepOutputArgs {
+    /// Where and how results go.
+    pub fn output(&self) -> OutputArgs {
+        OutputArgs {
+            raw: self.raw,
+            ..self.output.clone()
+        }
+    }
+}
+
+/// A form for other tools.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Stream {
+    /// A header, then a line for each replica and stretch
+    Csv,
+    /// An exposition for each stretch, in OpenMetrics' text format
+    Openmetrics,
+}
+
+/// The same where figures come while it is measured.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Output")]
+pub struct StreamOutputArgs {
+    #[command(flatten)]
+    output: OutputArgs,
+
+    /// Print the figures of every stretch on standard output as they come, and no report at the end
+    #[arg(long, value_enum, value_name = "FORM", conflicts_with_all = ["json", "markdown"])]
+    stream: Option<Stream>,
+}
+
+/// What a report is printed as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// For people at a terminal; `raw` adds experiment 1's raw lines.
+    Text {
+        raw: bool,
+    },
+    Json,
+    Markdown,
+    /// Nothing at all.
+    Silent,
+    Csv,
+}
+
+impl Form {
+    pub fn of(json: bool, markdown: bool, csv: bool, raw: bool) -> Self {
+        match (json, markdown, csv) {
+            (true, ..) => Self::Json,
+            (_, true, _) => Self::Markdown,
+            (.., true) => Self::Csv,
+            _ => Self::Text { raw },
+        }
+    }
+}
+
+impl OutputArgs {
+    /// Of whichever command.
+    pub fn of(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        Ok(Self {
+            // Of commands without these options they are errors.
+            raw: matches!(matches.try_get_one("raw"), Ok(Some(true))),
+            stream: matches.try_get_one("stream").ok().flatten().copied(),
+            ..Self::from_arg_matches(matches)?
+        })
+    }
+
+    /// What the report is printed as.
+    pub fn form(&self) -> Form {
+        if self.silent {
+            Form::Silent
+        } else {
+            Form::of(self.json, self.markdown, self.csv, self.raw)
+        }
+    }
+}

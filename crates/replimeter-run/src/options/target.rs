@@ -1,0 +1,190 @@
+//! What is measured or examined: flags that several commands share.
+
+use std::{ffi::OsString, fmt, path::PathBuf};
+
+use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, parser::ValueSource};
+use replimeter_model::{
+    plan::TargetSettings,
+    redact,
+    shape::node_name,
+    target::{Endpoint, NodeSpec, PRIMARY, Passwords, Role, replica_name},
+    warning::{Warning, WarningCode},
+};
+
+use super::given::Given;
+use crate::{failure::Failure, options::topology_file};
+
+/// Whether an option is about the servers of a sandbox.
+pub fn is_of_sandboxes(option: &Arg) -> bool {
+    option.get_help_heading() == Some("Sandbox")
+}
+
+/// Adds those options of the target that a command takes.
+pub fn sandbox_options(command: Command, takes: fn(&Arg) -> bool) -> Command {
+    let all = TargetSettings::augment_args(Command::new("target"));
+    let options = all.get_arguments().filter(|option| takes(option));
+    command.args(options.cloned())
+}
+
+/// The target where a command has only some of its options: what is given of these is read again.
+pub fn target_of(matches: &ArgMatches) -> Result<TargetSettings, clap::Error> {
+    let all = TargetSettings::augment_args(Command::new("target").no_binary_name(true));
+    let mut words: Vec<OsString> = Vec::new();
+    for option in all.get_arguments() {
+        let (id, long) = (option.get_id(), option.get_long().unwrap_or_default());
+        let there = matches.ids().any(|there| there == id);
+        if !there || matches.value_source(id.as_str()) != Some(ValueSource::CommandLine) {
+            continue;
+        }
+        if !option.get_action().takes_values() {
+            words.push(format!("--{long}").into());
+            continue;
+        }
+        for value in matches.get_raw(id.as_str()).into_iter().flatten() {
+            let mut word = OsString::from(format!("--{long}="));
+            word.push(value);
+            words.push(word);
+        }
+    }
+    TargetSettings::from_arg_matches(&all.try_get_matches_from(words)?)
+}
+
+/// How the servers of a sandbox are to be, where its shape is named otherwise.
+#[derive(Clone, Debug)]
+pub struct SandboxArgs(pub TargetSettings);
+
+impl Args for SandboxArgs {
+    fn augment_args(command: Command) -> Command {
+        sandbox_options(command, is_of_sandboxes)
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for SandboxArgs {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        target_of(matches).map(Self)
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        self.0 = target_of(matches)?;
+        Ok(())
+    }
+}
+
+/// The text of a server's URL, which may hold a password.
+#[derive(Clone)]
+pub struct UrlText(String);
+
+impl fmt::Debug for UrlText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&redact::url(&self.0))
+    }
+}
+
+impl From<String> for UrlText {
+    fn from(text: String) -> Self {
+        Self(text)
+    }
+}
+
+/// What is measured.
+#[derive(Debug, Args)]
+pub struct TargetArgs {
+    #[command(flatten)]
+    settings: TargetSettings,
+
+    #[command(flatten)]
+    reach: Reach,
+}
+
+/// How servers of the user's are reached: URLs here may hold passwords, which plans must not.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Target")]
+struct Reach {
+    /// The primary of your own: mysql://user@host:3306/?ssl-mode=verify-ca&ssl-ca=FILE (ssl-mode: disabled, preferred, required, verify-ca, verify-identity)
+    #[arg(long, value_name = "URL")]
+    primary: Option<UrlText>,
+
+    /// A replica of it; may be repeated
+    #[arg(long, value_name = "URL")]
+    replica: Vec<UrlText>,
+
+    /// A node of a Galera cluster or a group of your own; may be repeated. Rows are written to the first one, or to the group's primary
+    #[arg(long, value_name = "URL", conflicts_with_all = ["primary", "replica"])]
+    node: Vec<UrlText>,
+
+    /// A file that names your servers, their URLs and, if you like, their roles; docs/topology.md shows one
+    #[arg(long, value_name = "FILE.toml", conflicts_with_all = ["primary", "replica", "node"])]
+    topology: Option<PathBuf>,
+
+    /// Ask for a password, one for all servers, at the terminal
+    #[arg(long, display_order = 101)]
+    ask_password: bool,
+}
+
+impl TargetArgs {
+    /// The target for a plan, and the passwords that its URLs carried.
+    pub fn given(&self) -> Result<Given, Failure> {
+        let Self { settings, reach } = self;
+        let mut passwords = Passwords::new();
+        let mut warnings = Vec::new();
+        let mut read = |name: String, UrlText(text): &UrlText| -> Result<Endpoint, Failure> {
+            let (endpoint, password) = Endpoint::parse(text).map_err(|error| {
+                Failure::usage(error.to_string(), "see `replimeter lag --help`")
+            })?;
+            if let Some(password) = password {
+                warnings.push(Warning::new(
+                    WarningCode::PasswordInUrl,
+                    format!(
+                        "the URL of {name} carries a password, which other users of this machine can see in the list of processes"
+                    ),
+                    "put it into an option file (--defaults-file) or into REPLIMETER_PASSWORD",
+                ));
+                passwords.insert(name, password);
+            }
+            Ok(endpoint)
+        };
+        let primary = reach
+            .primary
+            .as_ref()
+            .map(|url| read(PRIMARY.to_owned(), url))
+            .transpose()?;
+        let replicas = (0..)
+            .zip(&reach.replica)
+            .map(|(index, url)| read(replica_name(index), url))
+            .collect::<Result<_, _>>()?;
+        let mut nodes = Vec::new();
+        for (index, url) in reach.node.iter().enumerate() {
+            let name = node_name(index);
+            let url = read(name.clone(), url)?;
+            nodes.push(NodeSpec {
+                name,
+                role: Some(Role::Node),
+                source: None,
+                url,
+            });
+        }
+        let mut defaults_file = settings.defaults_file.clone();
+        if let Some(path) = &reach.topology {
+            let file = topology_file::read(path)?;
+            nodes = file.nodes;
+            defaults_file = defaults_file.or(file.defaults_file);
+        }
+        Ok(Given {
+            target: TargetSettings {
+                primary,
+                replicas,
+                nodes,
+                defaults_file,
+                ..settings.clone()
+            },
+            passwords,
+            ask_password: reach.ask_password,
+            warnings,
+            ..Given::default()
+        })
+    }
+}

@@ -1,0 +1,165 @@
+//! The record of a run, read from its directory.
+
+use std::{fs, path::Path};
+
+use replimeter_model::manifest::{MANIFEST_SCHEMA, Manifest};
+use replimeter_report::{
+    terminal,
+    together::{Side, Way},
+};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::{
+    document::{AnyRun, render},
+    registry::Registry,
+};
+use crate::{
+    failure::Failure,
+    run_dir::{MANIFEST, PLAN, SUMMARY},
+};
+
+/// A run's directory: its record, its manifest and its plan.
+pub struct Recorded {
+    pub run: Box<dyn AnyRun>,
+    pub manifest: Manifest,
+    /// The text of `plan.toml`.
+    pub plan: String,
+}
+
+impl Recorded {
+    /// Reads them.
+    pub fn open(registry: &Registry, dir: &Path) -> Result<Self, Failure> {
+        let mut run = read(registry, dir)?;
+        // The directory may have been moved or copied since.
+        let absolute = std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());
+        run.moved_to(absolute.display().to_string());
+        Ok(Self {
+            run,
+            manifest: read_json(dir, MANIFEST, MANIFEST_SCHEMA)?,
+            plan: read_text(dir, PLAN)?,
+        })
+    }
+
+    /// This run as one of several.
+    pub fn side(&self, letter: String) -> Side<'_> {
+        let (run, head) = (&self.run, self.run.head());
+        Side {
+            letter,
+            dir: head.run_dir,
+            command: run.command(),
+            title: head.title,
+            shape: &head.target.shape,
+            started_at: head.started_at,
+            answer: head.headline,
+            findings: run.findings(),
+            ways: Way::of_run(head.target, &self.manifest),
+            text: terminal::render(&run.report(false)),
+        }
+    }
+
+    /// Writes the page, and the report for a ticket.
+    pub fn render(&self, dir: &Path) -> Result<(), Failure> {
+        render(self.run.as_ref(), dir, &self.manifest, &self.plan)
+    }
+}
+
+/// Reads `summary.json`, whatever run it is of.
+fn read(registry: &Registry, dir: &Path) -> Result<Box<dyn AnyRun>, Failure> {
+    let (stated, value) = read_value(dir, SUMMARY)?;
+    let path = dir.join(SUMMARY);
+    let mut entries = registry.entries();
+    if let Some(entry) = entries.find(|entry| entry.schema() == stated) {
+        return entry
+            .read(value)
+            .map_err(|error| unusable(&path, &error.to_string()));
+    }
+    let known: Vec<String> = registry.entries().map(|entry| entry.schema()).collect();
+    Err(other_schema(&path, &stated, &known))
+}
+
+/// What to try with a schema that is not one of `known`: a name as `replimeter.lag/1`.
+fn schema_hint(stated: &str, known: &[String]) -> Option<&'static str> {
+    let version = |schema: &str| {
+        let (name, version) = schema.rsplit_once('/')?;
+        Some((name.to_owned(), version.parse::<u32>().ok()?))
+    };
+    if stated.starts_with("replimeter.reproduce/") {
+        return Some(
+            "it is a reproduction, which `replimeter report` takes by itself; each folder in it is a run",
+        );
+    }
+    if stated.starts_with("replimeter.compare/") {
+        return Some(
+            "it is a comparison: its report.html is beside it, and `replimeter compare` makes one anew",
+        );
+    }
+    let (name, number) = version(stated)?;
+    let newer = known
+        .iter()
+        .filter_map(|known| version(known))
+        .any(|(known, ours)| known == name && number > ours);
+    newer.then_some("a newer Replimeter made this run: update this one (`replimeter --version`), or use the other's report.html")
+}
+
+pub fn incomplete_hint() -> &'static str {
+    "is this a run directory, and was the run not killed? plan.toml in it can be run again with `replimeter run`"
+}
+
+fn read_text(dir: &Path, name: &str) -> Result<String, Failure> {
+    let path = dir.join(name);
+    fs::read_to_string(&path).map_err(|error| {
+        Failure::failed(
+            format!("cannot read {}: {error}", path.display()),
+            incomplete_hint(),
+        )
+    })
+}
+
+fn unusable(path: &Path, reason: &str) -> Failure {
+    Failure::failed(
+        format!("cannot use {}: {reason}", path.display()),
+        incomplete_hint(),
+    )
+}
+
+/// A document has none of the schemas that are known here.
+fn other_schema(path: &Path, stated: &str, known: &[String]) -> Failure {
+    let reads = known.join(", ");
+    let failure = unusable(
+        path,
+        &format!("it has the schema {stated}, this version reads {reads}"),
+    );
+    match schema_hint(stated, known) {
+        Some(hint) => Failure {
+            hint: hint.to_owned(),
+            ..failure
+        },
+        None => failure,
+    }
+}
+
+/// A JSON document and the schema that it states.
+pub fn read_value(dir: &Path, name: &str) -> Result<(String, Value), Failure> {
+    let text = read_text(dir, name)?;
+    let path = dir.join(name);
+    let value: Value =
+        serde_json::from_str(&text).map_err(|error| unusable(&path, &error.to_string()))?;
+    let schema = value
+        .get("schema")
+        .and_then(Value::as_str)
+        .map(str::to_owned);
+    Ok((
+        schema.ok_or_else(|| unusable(&path, "it states no schema"))?,
+        value,
+    ))
+}
+
+pub fn read_json<T: DeserializeOwned>(dir: &Path, name: &str, schema: &str) -> Result<T, Failure> {
+    let (stated, value) = read_value(dir, name)?;
+    let path = dir.join(name);
+    if stated != schema {
+        return Err(other_schema(&path, &stated, &[schema.to_owned()]));
+    }
+    serde_json::from_value(value).map_err(|error| unusable(&path, &error.to_string()))
+}

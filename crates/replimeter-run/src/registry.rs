@@ -1,0 +1,357 @@
+//! The measurements by their names, whatever they measure.
+
+use std::{fmt, marker::PhantomData, path::Path, sync::atomic::AtomicBool};
+
+use clap::{ArgMatches, Args, Command, FromArgMatches, parser::ValueSource};
+use replimeter_model::{
+    manifest::Manifest,
+    plan::{self, PlanError, PlanFile, Planned, Section, Settings, with_default},
+    schema,
+};
+use replimeter_report::rows::{ColumnInfo, Columns as _, Rows, write_file};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::Value;
+use toml::Table;
+
+use super::{
+    document::{AnyRun, Of},
+    driver,
+    measurement::{Finished, Histograms, LastCall, Measurement, Request, plan_text},
+    screen::Host,
+};
+use crate::{
+    failure::Failure,
+    options::{Given, OutputArgs, TargetArgs, sandbox_options, target_of},
+    touches::Touches,
+};
+
+/// A measurement, whichever it is.
+pub trait Entry: Send + Sync {
+    /// Its command, and the name of its section of a plan file.
+    fn name(&self) -> &'static str;
+
+    /// What the documents of its runs state.
+    fn schema(&self) -> String;
+
+    /// The JSON Schema of these documents.
+    fn document(&self) -> Value;
+
+    /// Its section of a plan file.
+    fn section(&self) -> Section;
+
+    /// The columns of its samples.
+    fn columns(&self) -> Vec<ColumnInfo>;
+
+    /// Whether the intervals of its figures hold what differs from start to start of servers.
+    fn starts(&self) -> bool;
+
+    /// Its command line.
+    fn command(&self) -> Command;
+
+    /// What a command line gives.
+    fn given(&self, matches: &ArgMatches) -> Result<Given, Failure>;
+
+    /// A plan of what is given.
+    fn plan(&self, given: &Given) -> Result<Box<dyn PlannedRun>, PlanError>;
+
+    /// A plan of a file's text and what is given besides; `sections` are those of all measurements.
+    fn plan_of(
+        &self,
+        text: &str,
+        sections: &[Section],
+        given: &Given,
+    ) -> Result<Box<dyn PlannedRun>, PlanError>;
+
+    /// The record of a run.
+    fn read(&self, document: Value) -> serde_json::Result<Box<dyn AnyRun>>;
+
+    /// Sums the calls of a [recorded](super::Host) run up again, and writes its samples again.
+    fn replay(
+        &self,
+        plan: &str,
+        manifest: &Manifest,
+        calls: &[Value],
+        samples: &Path,
+    ) -> Result<Replayed, Failure>;
+}
+
+/// What a recorded run comes to.
+pub struct Replayed {
+    pub run: Box<dyn AnyRun>,
+    pub histograms: Option<Histograms>,
+}
+
+/// A plan of any measurement.
+pub trait PlannedRun {
+    /// The measurement.
+    fn name(&self) -> &'static str;
+
+    /// Refuses what makes no sense, before anything is touched.
+    fn check(&self, output: &OutputArgs) -> Result<(), Failure>;
+
+    /// The plan as a file with every default.
+    fn text(&self) -> Result<String, Failure>;
+
+    /// What it will touch, as comments of such a file.
+    fn touches(&self, output: &OutputArgs) -> Result<String, Failure>;
+
+    /// Carries it out.
+    fn carry_out(&self, given: &Given, host: &Host<'_>, stop: &AtomicBool) -> Result<(), Failure>;
+}
+
+struct Registered<M>(PhantomData<fn() -> M>);
+
+impl<M: Measurement> Entry for Registered<M> {
+    fn name(&self) -> &'static str {
+        M::Settings::NAME
+    }
+
+    fn schema(&self) -> String {
+        schema::run_schema::<M::Settings>()
+    }
+
+    fn document(&self) -> Value {
+        schema::run::<M::Settings, M::Results>()
+    }
+
+    fn section(&self) -> Section {
+        Section::of::<M::Settings>()
+    }
+
+    fn columns(&self) -> Vec<ColumnInfo> {
+        M::Columns::TABLE.infos()
+    }
+
+    fn starts(&self) -> bool {
+        M::STARTS
+    }
+
+    fn command(&self) -> Command {
+        let command = Command::new(M::Settings::NAME);
+        let command = match M::OWN_SERVERS {
+            None => settings::<M::Settings>(TargetArgs::augment_args(command)),
+            Some(takes) => sandbox_options(settings::<M::Settings>(command), takes),
+        };
+        // Structs of options bring sentences of their own with them.
+        M::output(command).about(M::ABOUT).after_help(M::EXAMPLES)
+    }
+
+    fn given(&self, matches: &ArgMatches) -> Result<Given, Failure> {
+        let mut settings =
+            M::Settings::from_arg_matches(matches).map_err(|error| unwritable(&error))?;
+        for workload in settings.workloads() {
+            *workload = path_of_workload(workload);
+        }
+        let mut table = Table::try_from(&settings).map_err(|error| unwritable(&error))?;
+        // A flag that is not given has a value too.
+        table.retain(|key, _| {
+            matches.value_source(&key.replace('-', "_")) == Some(ValueSource::CommandLine)
+        });
+        let mut given = match M::OWN_SERVERS {
+            None => TargetArgs::from_arg_matches(matches)
+                .map_err(|error| unwritable(&error))?
+                .given()?,
+            Some(_) => Given {
+                target: target_of(matches).map_err(|error| unwritable(&error))?,
+                ..Given::default()
+            },
+        };
+        given.settings = table;
+        given.output = OutputArgs::of(matches).map_err(|error| unwritable(&error))?;
+        Ok(given)
+    }
+
+    fn plan(&self, given: &Given) -> Result<Box<dyn PlannedRun>, PlanError> {
+        let plan = PlanFile::default().with(&given.target, given.settings.clone())?;
+        Ok(Box::new(Ready::<M>(plan.plan()?)))
+    }
+
+    fn plan_of(
+        &self,
+        text: &str,
+        sections: &[Section],
+        given: &Given,
+    ) -> Result<Box<dyn PlannedRun>, PlanError> {
+        let plan = PlanFile::from_toml(text, sections)?;
+        let plan = plan.with(&given.target, given.settings.clone())?;
+        Ok(Box::new(Ready::<M>(plan.plan_of(text)?)))
+    }
+
+    fn read(&self, document: Value) -> serde_json::Result<Box<dyn AnyRun>> {
+        Ok(Box::new(Of::<M>(serde_json::from_value(document)?)))
+    }
+
+    fn replay(
+        &self,
+        plan: &str,
+        manifest: &Manifest,
+        calls: &[Value],
+        samples: &Path,
+    ) -> Result<Replayed, Failure> {
+        let plan = PlanFile::<M::Settings>::from_toml(plan, &[self.section()])?.plan_of(plan)?;
+        let (last, calls) = calls.split_last().unwrap_or((&Value::Null, &[]));
+        let LastCall::Ended(ended) = read_call(last)?;
+        let mut gathered = M::gathered(&plan);
+        let mut rows = Rows::new(M::Columns::default());
+        for call in calls {
+            M::take(&mut gathered, &plan.plan, read_call(call)?, &mut rows);
+        }
+        M::last_rows(&gathered, &mut rows);
+        write_file(samples, rows)?;
+        let finished = Finished::<M> {
+            plan: &plan,
+            work: &plan.plan,
+            manifest,
+            ended,
+        };
+        let kept = finished.conclude(gathered);
+        Ok(Replayed {
+            run: Box::new(Of::<M>(kept.document)),
+            histograms: kept.histograms,
+        })
+    }
+}
+
+/// What one line of the record of a run holds.
+fn read_call<T: Serialize + DeserializeOwned>(call: &Value) -> Result<T, Failure> {
+    let refuse = |reason: &str| {
+        Failure::failed(
+            format!("cannot read a recorded call: {reason}: {call}"),
+            "another version recorded it: record the run again",
+        )
+    };
+    let read = T::deserialize(call).map_err(|error| refuse(&error.to_string()))?;
+    // What is not written again was not understood.
+    match serde_json::to_value(&read) {
+        Ok(written) if written == *call => Ok(read),
+        _ => Err(refuse("not all of it is known")),
+    }
+}
+
+/// A plan that can be carried out.
+struct Ready<M: Measurement>(Planned<M::Settings>);
+
+impl<M: Measurement> PlannedRun for Ready<M> {
+    fn name(&self) -> &'static str {
+        M::Settings::NAME
+    }
+
+    fn check(&self, output: &OutputArgs) -> Result<(), Failure> {
+        driver::check::<M>(&self.0, output)
+    }
+
+    fn text(&self) -> Result<String, Failure> {
+        plan_text(&self.0)
+    }
+
+    fn touches(&self, output: &OutputArgs) -> Result<String, Failure> {
+        let mut touches = Touches::default();
+        M::touches(&mut touches, &self.0)?;
+        touches.files(&self.0.targets, output, self.name(), M::HISTOGRAMS);
+        Ok(touches.comments())
+    }
+
+    fn carry_out(&self, given: &Given, host: &Host<'_>, stop: &AtomicBool) -> Result<(), Failure> {
+        let mut servers = (host.servers)(given, self.0.target.defaults_file.clone());
+        let request = Request {
+            servers: servers.as_mut(),
+            host,
+            output: &given.output,
+            warnings: given.warnings.clone(),
+        };
+        driver::run::<M>(&self.0, request, M::options(given), stop)
+    }
+}
+
+/// All measurements, in the order of the help.
+#[derive(Default)]
+pub struct Registry(Vec<Box<dyn Entry>>);
+
+impl Registry {
+    /// One more.
+    pub fn with<M: Measurement>(mut self) -> Self {
+        self.0.push(Box::new(Registered::<M>(PhantomData)));
+        self
+    }
+
+    /// The measurement of this name.
+    pub fn get(&self, name: &str) -> Option<&dyn Entry> {
+        self.entries().find(|entry| entry.name() == name)
+    }
+
+    /// All of them.
+    pub fn entries(&self) -> impl Iterator<Item = &dyn Entry> {
+        self.0.iter().map(AsRef::as_ref)
+    }
+
+    /// Their sections of plan files.
+    fn sections(&self) -> Vec<Section> {
+        self.entries().map(Entry::section).collect()
+    }
+
+    /// The plan of a file's text, for whichever measurement it is, and what is given besides.
+    pub fn plan(&self, text: &str, given: &Given) -> Result<Box<dyn PlannedRun>, PlanError> {
+        let sections = self.sections();
+        let name = plan::command(text, &sections)?;
+        let entry = self
+            .get(name)
+            .ok_or_else(|| PlanError::Contradiction(format!("there is no measurement `{name}`")))?;
+        entry.plan_of(text, &sections, given)
+    }
+
+    /// The names of all that has a schema: plan files, and the document of each command.
+    pub fn schemas(&self) -> impl Iterator<Item = &'static str> {
+        let measured = self.entries().map(Entry::name);
+        let others = schema::OTHERS.iter().map(|(name, _)| *name);
+        std::iter::once(schema::PLAN).chain(measured).chain(others)
+    }
+
+    /// The JSON Schema of this name.
+    pub fn schema(&self, name: &str) -> Option<Value> {
+        if name == schema::PLAN {
+            return Some(schema::plan(&self.sections()));
+        }
+        if let Some(entry) = self.get(name) {
+            return Some(entry.document());
+        }
+        let (_, document) = schema::OTHERS.iter().find(|(other, _)| *other == name)?;
+        Some(document())
+    }
+}
+
+/// Adds the options of settings, with their defaults.
+fn settings<S: Settings>(command: Command) -> Command {
+    let defaults = S::defaults();
+    let options = S::augment_args(Command::new(S::NAME));
+    options
+        .get_arguments()
+        .fold(S::augment_args(command), |command, option| {
+            let about = option
+                .get_help()
+                .map(ToString::to_string)
+                .unwrap_or_default();
+            let key = option.get_id().as_str().replace('_', "-");
+            let about = with_default(&about, &key, &defaults);
+            command.mut_arg(option.get_id(), |option| option.help(about))
+        })
+}
+
+/// For what cannot be said in a plan.
+fn unwritable(error: &impl fmt::Display) -> Failure {
+    Failure::usage(
+        error.to_string(),
+        "`replimeter COMMAND --help` explains every setting",
+    )
+}
+
+/// One of our workloads by its name, a file by its whole path, so that a run's own plan runs from every folder.
+fn path_of_workload(name: &str) -> String {
+    if replimeter_model::load::BUILT_IN.contains(&name) {
+        return name.to_owned();
+    }
+    let path = std::path::absolute(name);
+    let path = path
+        .ok()
+        .and_then(|path| path.into_os_string().into_string().ok());
+    path.unwrap_or_else(|| name.to_owned())
+}

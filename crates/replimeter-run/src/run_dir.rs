@@ -1,0 +1,192 @@
+//! Run directories: made first, written as things become known.
+
+use std::{
+    fs::{self, DirBuilder},
+    io::{self, Write},
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+};
+
+use serde::Serialize;
+
+use crate::failure::Failure;
+
+/// File names in a run directory.
+pub const PLAN: &str = "plan.toml";
+/// What produced the run.
+pub const MANIFEST: &str = "manifest.json";
+/// One row per observation.
+pub const SAMPLES: &str = "samples.parquet";
+/// The figures.
+pub const SUMMARY: &str = "summary.json";
+/// The page.
+pub const PAGE: &str = "report.html";
+/// The report for a ticket.
+pub const TICKET: &str = "report.md";
+
+/// The histograms behind the figures.
+pub const HISTOGRAMS: &str = "histograms.hlog";
+
+/// The folder for runs that nobody named a place for.
+const RUNS: &str = "replimeter-runs";
+
+/// A run's directory; removed again when dropped before it is [kept](Self::keep).
+pub struct RunDir {
+    path: PathBuf,
+    kept: bool,
+    made: bool,
+}
+
+fn failed(doing: &str, path: &Path, error: &io::Error) -> Failure {
+    let hint = match error.kind() {
+        io::ErrorKind::StorageFull => {
+            "free some space there, or name another folder with --run-dir"
+        }
+        _ => "name a folder that you may write to with --run-dir",
+    };
+    Failure::failed(format!("cannot {doing} {}: {error}", path.display()), hint)
+}
+
+impl RunDir {
+    /// Makes the directory the user named (new, or empty), or a new one below
+    /// `replimeter-runs/` in the current folder.
+    pub fn create(named: Option<&Path>, command: &str) -> Result<Self, Failure> {
+        let make = |path: &Path| DirBuilder::new().mode(0o700).create(path);
+        if let Some(path) = named {
+            let empty = fs::read_dir(path).map(|mut entries| entries.next().is_none());
+            return match empty {
+                Ok(true) => {
+                    let dir = Self {
+                        path: absolute(path),
+                        kept: false,
+                        made: false,
+                    };
+                    dir.try_writing()?;
+                    Ok(dir)
+                }
+                Ok(false) => Err(Failure::failed(
+                    format!("the run directory {} is not empty", path.display()),
+                    "name a new folder, or leave out --run-dir",
+                )),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    make(path).map_err(|error| failed("make the run directory", path, &error))?;
+                    Ok(Self {
+                        path: absolute(path),
+                        kept: false,
+                        made: true,
+                    })
+                }
+                Err(error) => Err(failed("use the run directory", path, &error)),
+            };
+        }
+        let parent = absolute(Path::new(RUNS));
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&parent)
+            .map_err(|error| failed("make the folder", &parent, &error))?;
+        let stamp = jiff::Timestamp::now()
+            .strftime("%Y%m%dT%H%M%SZ")
+            .to_string();
+        for number in 1u32.. {
+            let suffix = if number == 1 {
+                String::new()
+            } else {
+                format!("-{number}")
+            };
+            let path = parent.join(format!("{stamp}-{command}{suffix}"));
+            match make(&path) {
+                Ok(()) => {
+                    return Ok(Self {
+                        path,
+                        kept: false,
+                        made: true,
+                    });
+                }
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(failed("make the run directory", &path, &error)),
+            }
+        }
+        unreachable!("the loop ends by returning")
+    }
+
+    /// The directory.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// One of its files.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.path.join(name)
+    }
+
+    /// From now on it stays, whatever happens.
+    pub fn keep(&mut self) {
+        self.kept = true;
+    }
+
+    fn try_writing(&self) -> Result<(), Failure> {
+        let probe = self.file(".replimeter");
+        fs::write(&probe, b"")
+            .and_then(|()| fs::remove_file(&probe))
+            .map_err(|error| failed("write into the run directory", &self.path, &error))
+    }
+}
+
+impl Drop for RunDir {
+    fn drop(&mut self) {
+        if self.kept {
+            return;
+        }
+        for name in [PLAN, MANIFEST, SAMPLES, SUMMARY, PAGE, TICKET, HISTOGRAMS] {
+            let _ = fs::remove_file(self.file(name));
+        }
+        if self.made {
+            let _ = fs::remove_dir(&self.path);
+        }
+        if let Some(parent) = self.path.parent().filter(|parent| parent.ends_with(RUNS)) {
+            // Fails, as it should, when another run is kept there.
+            let _ = fs::remove_dir(parent);
+        }
+    }
+}
+
+fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+}
+
+/// Writes a text so that a reader sees the old file or the new one, never half.
+pub fn write_text(path: &Path, text: &str) -> Result<(), Failure> {
+    write_bytes(path, text.as_bytes())
+}
+
+/// The same for a file that is no text.
+pub fn write_bytes(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
+    let partial = path.with_extension("partial");
+    let write = || -> io::Result<()> {
+        let mut file = fs::File::options()
+            .create(true)
+            .truncate(true)
+            .write(true)
+            .mode(0o600)
+            .open(&partial)?;
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        fs::rename(&partial, path)
+    };
+    write().map_err(|error| {
+        let _ = fs::remove_file(&partial);
+        failed("write", path, &error)
+    })
+}
+
+/// Writes a value as JSON.
+pub fn write_json(path: &Path, value: &impl Serialize) -> Result<(), Failure> {
+    let text = serde_json::to_string_pretty(value).map_err(|error| {
+        Failure::failed(
+            format!("cannot write {}: {error}", path.display()),
+            "please report this as a defect",
+        )
+    })?;
+    write_text(path, &(text + "\n"))
+}

@@ -1,0 +1,174 @@
+//! What a plan will touch: servers, tables, load and files, said before anything is done.
+
+use std::path::Path;
+
+use replimeter_model::{load::LoadSpec, sandbox::SandboxSpec, target::Target};
+
+use crate::{
+    failure::Failure,
+    options::OutputArgs,
+    run_dir::{HISTOGRAMS, MANIFEST, PAGE, PLAN, SAMPLES, SUMMARY, TICKET},
+    workloads::workload,
+};
+
+/// The name in front of each sentence.
+pub const SERVERS: &str = "servers";
+pub const WRITES: &str = "writes";
+pub const LOAD: &str = "load";
+pub const TIME: &str = "time";
+const FILES: &str = "files";
+
+/// What is touched, in the order in which it is said.
+#[derive(Default)]
+pub struct Touches(Vec<(&'static str, String)>);
+
+fn servers(target: &Target) -> String {
+    match target {
+        Target::Sandbox(spec) => format!("{}, and removes them", started(spec)),
+        Target::Running(name) => {
+            format!("connects to those of the running sandbox `{name}`, which stay")
+        }
+        Target::Nodes(nodes) => {
+            let named: Vec<String> = nodes
+                .iter()
+                .map(|node| format!("{} ({})", node.name, node.url.address()))
+                .collect();
+            format!("connects to yours: {}", named.join(", "))
+        }
+    }
+}
+
+/// What is started for a sandbox.
+pub fn started(spec: &SandboxSpec) -> String {
+    let nodes = spec.shape.nodes();
+    let plural = if nodes.len() == 1 { "" } else { "s" };
+    format!(
+        "starts {} server{plural} on this machine, {} ({})",
+        nodes.len(),
+        spec.shape,
+        nodes.join(", ")
+    )
+}
+
+/// Whether servers of the user's, or ones that he keeps, are among the targets.
+fn foreign(targets: &[Target]) -> bool {
+    targets
+        .iter()
+        .any(|target| !matches!(target, Target::Sandbox(_)))
+}
+
+impl Touches {
+    /// As lines of a plan file that are comments, so that what a dry run prints is a plan.
+    pub fn comments(&self) -> String {
+        let lines = self
+            .0
+            .iter()
+            .map(|(what, sentence)| format!("#   {what:<8} {sentence}\n"));
+        std::iter::once("# What it will touch:\n".to_owned())
+            .chain(lines)
+            .collect()
+    }
+
+    pub fn say(&mut self, what: &'static str, sentence: impl Into<String>) {
+        self.0.push((what, sentence.into()));
+    }
+
+    /// What is started, or connected to.
+    pub fn targets(&mut self, targets: &[Target]) {
+        for target in targets {
+            self.say(SERVERS, servers(target));
+        }
+    }
+
+    /// One table of ours, which goes again.
+    pub fn table(&mut self, targets: &[Target], name: &str, what: &str) {
+        let gone = if foreign(targets) {
+            "; schema and table are dropped at the end unless they were there before, and whatever is written replicates"
+        } else {
+            ""
+        };
+        self.say(
+            WRITES,
+            format!("schema `replimeter`, table `{name}` ({what}), on the primary{gone}"),
+        );
+    }
+
+    /// The tables of a workload, and what a script of the user's may do.
+    pub fn tables(&mut self, name: &str, kept: bool) -> Result<(), Failure> {
+        let workload = workload(name)?;
+        let tables = workload.tables();
+        if !tables.is_empty() {
+            let gone = if kept {
+                "they stay (keep-data)"
+            } else {
+                "removed at the end"
+            };
+            let listed: Vec<String> = tables.iter().map(|table| format!("`{table}`")).collect();
+            self.say(
+                WRITES,
+                format!(
+                    "schema `replimeter`, tables {} of the workload {name}, and `load_data`; {gone}",
+                    listed.join(", ")
+                ),
+            );
+        }
+        if workload.has_script() {
+            self.say(WRITES, format!("whatever the statements of {name} touch"));
+        }
+        Ok(())
+    }
+
+    /// Loads with their rates, and the tables of each workload once.
+    pub fn loads(&mut self, specs: &[(&LoadSpec, Option<u64>)]) -> Result<(), Failure> {
+        let mut known: Vec<&str> = Vec::new();
+        for (spec, rate) in specs {
+            let connections = if spec.threads == 1 {
+                "connection"
+            } else {
+                "connections"
+            };
+            let how = rate.map_or_else(
+                || "back to back".to_owned(),
+                |rate| format!("{rate} a second"),
+            );
+            self.say(
+                LOAD,
+                format!(
+                    "{} {connections} run {} on {}, {how}",
+                    spec.threads, spec.workload, spec.node
+                ),
+            );
+            if !known.contains(&spec.workload.as_str()) {
+                known.push(&spec.workload);
+                self.tables(&spec.workload, false)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The files of the run.
+    pub fn files(
+        &mut self,
+        targets: &[Target],
+        output: &OutputArgs,
+        command: &str,
+        histograms: bool,
+    ) {
+        let folder = output.run_dir.as_deref().map_or_else(
+            || format!("a new folder replimeter-runs/TIME-{command}"),
+            |path: &Path| format!("the folder {}", path.display()),
+        );
+        let mut kept = vec![PLAN, MANIFEST, SAMPLES, SUMMARY, PAGE, TICKET];
+        kept.extend(histograms.then_some(HISTOGRAMS));
+        self.say(FILES, format!("{folder} with {}", kept.join(", ")));
+        let own = targets
+            .iter()
+            .any(|target| matches!(target, Target::Sandbox(_)));
+        if own {
+            self.say(
+                FILES,
+                "data directories in the private folder (REPLIMETER_HOME), removed with their servers; seeds of them stay",
+            );
+        }
+    }
+}

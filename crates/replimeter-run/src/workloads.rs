@@ -1,0 +1,116 @@
+//! Workloads that plans name, and what is said of them.
+
+use std::{fs, path::Path};
+
+use crate::{Detail, Progress, Stage, failure::Failure};
+use replimeter_measure::load::{Filled, LARGEST_FILE, Workload};
+use replimeter_model::{
+    load::{BUILT_IN, LoadError, LoadPlan, Size},
+    suggest,
+    target::{PRIMARY, Target},
+};
+
+/// Above this share of its own limit the client is part of the figure, in percent.
+pub const NEAR_LIMIT: f64 = 80.0;
+
+/// Adds errors to those of the same kind.
+pub fn add_errors(all: &mut Vec<LoadError>, more: &[LoadError]) {
+    for error in more {
+        match all.iter_mut().find(|known| known.code == error.code) {
+            Some(known) => known.count += error.count,
+            None => all.push(error.clone()),
+        }
+    }
+}
+
+/// Reads the workloads of all loads, before anything is touched.
+pub fn workloads(loads: &[LoadPlan]) -> Result<Vec<Workload>, Failure> {
+    let mut read: Vec<Workload> = Vec::new();
+    for load in loads {
+        let name = &load.spec.workload;
+        // One script is read once, so that two loads by it share what it makes.
+        let known = read.iter().find(|known| known.name == *name).cloned();
+        read.push(known.map_or_else(|| workload(name), Ok)?);
+    }
+    Ok(read)
+}
+
+/// Refuses loads that cannot be read, or name a server that a sandbox will not have.
+pub fn check_loads(targets: &[Target], loads: &[LoadPlan]) -> Result<(), Failure> {
+    workloads(loads)?;
+    for target in targets {
+        let Target::Sandbox(spec) = target else {
+            continue;
+        };
+        let names = spec.shape.nodes();
+        // `primary` is whoever is written to.
+        let known = |name: &str| name == PRIMARY || names.iter().any(|known| known == name);
+        if let Some(load) = loads.iter().find(|load| !known(&load.spec.node)) {
+            return Err(Failure::usage(
+                format!(
+                    "the load {}: {} has no server `{}`; it has {}",
+                    load.spec,
+                    spec.shape,
+                    load.spec.node,
+                    names.join(", ")
+                ),
+                "name one of them behind the @ of --load",
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// One of ours by its name, or a file's.
+pub fn workload(name: &str) -> Result<Workload, Failure> {
+    if let Some(workload) = Workload::named(name) {
+        return Ok(workload);
+    }
+    Workload::parse(name, &script(name)?).map_err(|error| {
+        Failure::usage(
+            format!("the workload {name}: {error}"),
+            "docs/load.md explains workloads; loads/ has examples",
+        )
+    })
+}
+
+/// Refuses a size for workloads that have no data.
+pub fn refuse_size(size: Option<Size>, workloads: &[Workload]) -> Result<(), Failure> {
+    if size.is_some() && !workloads.iter().any(Workload::has_data) {
+        return Err(Failure::usage(
+            "a size was given, and no workload has data",
+            "leave --size out",
+        ));
+    }
+    Ok(())
+}
+
+/// How far the filling of a data set is.
+pub fn filling(filled: &Filled) -> Progress {
+    let per_s = filled.bytes as f64 / filled.since.as_secs_f64().max(1e-3) / 1e6;
+    Progress::new(Stage::Prepare, format!("filling {}", filled.table))
+        .done(filled.rows as f64, Some(filled.of as f64), "rows")
+        .with(Detail::Rate("MB".into(), per_s))
+}
+
+fn script(path: &str) -> Result<String, Failure> {
+    let unreadable = |reason: String| {
+        let word = Path::new(path)
+            .file_name()
+            .and_then(|name| name.to_str())
+            .unwrap_or(path);
+        let hint = format!(
+            "name a file of statements, or one of the workloads {}{}",
+            BUILT_IN.join(", "),
+            suggest::hint(word, BUILT_IN)
+        );
+        Failure::usage(format!("cannot read the workload {path}: {reason}"), hint)
+    };
+    let meta = fs::metadata(path).map_err(|error| unreadable(error.to_string()))?;
+    if !meta.is_file() || meta.len() > LARGEST_FILE {
+        return Err(unreadable(format!(
+            "it is no ordinary file, or larger than {LARGEST_FILE} bytes"
+        )));
+    }
+    fs::read_to_string(path).map_err(|error| unreadable(error.to_string()))
+}
