@@ -1,0 +1,456 @@
+//! The address of a server, how to reach it, and the password that its URL may carry.
+
+use std::{fmt, net::IpAddr, path::PathBuf, str::FromStr};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
+use url::Url;
+
+use crate::redact;
+
+/// How a connection is encrypted and whom it trusts; the names are MySQL's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum SslMode {
+    /// No TLS.
+    Disabled,
+    /// TLS when the server offers it, unverified; plain text otherwise.
+    #[default]
+    Preferred,
+    /// TLS, server not verified.
+    Required,
+    /// TLS, certificate signed by a trusted authority.
+    VerifyCa,
+    /// As `verify-ca`, and the certificate names the host.
+    VerifyIdentity,
+}
+
+impl FromStr for SslMode {
+    type Err = EndpointError;
+
+    fn from_str(text: &str) -> Result<Self, EndpointError> {
+        match text.to_ascii_lowercase().replace('_', "-").as_str() {
+            "disabled" => Ok(Self::Disabled),
+            "preferred" => Ok(Self::Preferred),
+            "required" => Ok(Self::Required),
+            "verify-ca" => Ok(Self::VerifyCa),
+            "verify-identity" => Ok(Self::VerifyIdentity),
+            _ => Err(EndpointError::SslMode(text.to_owned())),
+        }
+    }
+}
+
+impl fmt::Display for SslMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Disabled => "disabled",
+            Self::Preferred => "preferred",
+            Self::Required => "required",
+            Self::VerifyCa => "verify-ca",
+            Self::VerifyIdentity => "verify-identity",
+        })
+    }
+}
+
+/// What to do when a URL with a user or password in it cannot be taken apart; nothing for others.
+fn advice(url: &str) -> &'static str {
+    if url.starts_with(redact::HIDDEN) {
+        "; percent-encode special characters of the user and password (%2F for `/`, %3F for `?`, %23 for `#`), or give the \
+         password by an option file or REPLIMETER_PASSWORD"
+    } else {
+        ""
+    }
+}
+
+/// Why a URL names no server. URLs in it are [redacted](redact::url).
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum EndpointError {
+    /// Not a URL at all.
+    #[error("`{url}` is not a URL ({reason}){EXAMPLE}{advice}", advice = advice(.url), EXAMPLE = redact::EXAMPLE)]
+    Syntax {
+        /// What may be shown of the text.
+        url: String,
+        /// The parser's word.
+        reason: String,
+    },
+    /// Something in front of the last `@` that no URL has there as it is.
+    #[error("the URL of `{0}` has a `/`, `?`, `#` or control character in front of its last `@`{advice}", advice = advice(.0))]
+    Unencoded(String),
+    /// A scheme we cannot speak.
+    #[error("the scheme of `{0}` is not supported; use mysql:// or mariadb://{advice}", advice = advice(.0))]
+    Scheme(String),
+    /// The host is missing.
+    #[error("the URL `{0}` names no host{EXAMPLE}{advice}", advice = advice(.0), EXAMPLE = redact::EXAMPLE)]
+    Host(String),
+    /// Bytes in the user's name or password that are no UTF-8.
+    #[error("the user or password in the URL of `{0}` is not valid percent-encoded UTF-8{advice}", advice = advice(.0))]
+    Encoding(String),
+    /// Unknown value of `ssl-mode`.
+    #[error("unknown ssl-mode `{0}`{hint}; known: disabled, preferred, required, verify-ca, verify-identity", hint = crate::suggest::hint(.0, ["disabled", "preferred", "required", "verify-ca", "verify-identity"]))]
+    SslMode(String),
+    /// Unknown parameter behind the question mark.
+    #[error("unknown URL parameter `{0}`{hint}; known: ssl-mode, ssl-ca, ssl-cert, ssl-key", hint = crate::suggest::hint(.0, ["ssl-mode", "ssl-ca", "ssl-cert", "ssl-key"]))]
+    Parameter(String),
+    /// A path behind the host.
+    #[error("the URL names a schema (`{0}`); leave it out, only the schema `replimeter` is used")]
+    Schema(String),
+    /// Half of a client certificate.
+    #[error("ssl-cert and ssl-key belong together; one of them is missing")]
+    HalfCertificate,
+    /// A CA that nothing would check.
+    #[error(
+        "ssl-ca is given but ssl-mode={0} does not verify; use ssl-mode=verify-ca or verify-identity"
+    )]
+    UnusedCa(SslMode),
+}
+
+/// The address of one server and how to reach it, without any password.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Endpoint {
+    /// The user's name, when the URL names one.
+    pub user: Option<String>,
+    /// Host name or address.
+    pub host: String,
+    /// TCP port.
+    pub port: u16,
+    /// Encryption and trust.
+    pub ssl_mode: SslMode,
+    /// File of trusted authorities (PEM).
+    pub ssl_ca: Option<PathBuf>,
+    /// The client's certificate (PEM).
+    pub ssl_cert: Option<PathBuf>,
+    /// The client's private key (PEM).
+    pub ssl_key: Option<PathBuf>,
+}
+
+/// A text of a password; shows itself to nobody.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    /// Wraps a password.
+    #[must_use]
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    /// The password itself, for handing to the server.
+    #[must_use]
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(…)")
+    }
+}
+
+/// Refuses a text whose password could not be told from what is behind the host.
+fn check_credentials(text: &str) -> Result<(), EndpointError> {
+    let Some((credentials, _)) = text.rsplit_once('@') else {
+        return Ok(());
+    };
+    let credentials = credentials
+        .split_once("://")
+        .map_or(credentials, |(_, credentials)| credentials);
+    // Parsers pass over some control characters.
+    if credentials.contains(|letter: char| matches!(letter, '/' | '?' | '#') || letter.is_control())
+    {
+        return Err(EndpointError::Unencoded(redact::url(text)));
+    }
+    Ok(())
+}
+
+fn decoded(text: &str, url: &str) -> Result<String, EndpointError> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&first, tail)) = rest.split_first() {
+        match (first, tail) {
+            (b'%', [high, low, after @ ..])
+                if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() =>
+            {
+                let digit = |byte: u8| (byte as char).to_digit(16).unwrap_or_default() as u8;
+                bytes.push(digit(*high) << 4 | digit(*low));
+                rest = after;
+            }
+            _ => {
+                bytes.push(first);
+                rest = tail;
+            }
+        }
+    }
+    String::from_utf8(bytes).map_err(|_| EndpointError::Encoding(redact::url(url)))
+}
+
+impl Endpoint {
+    /// Reads a URL; the password, if it carries one, comes back separately so
+    /// that it can go into no report.
+    ///
+    /// # Errors
+    /// When the text is no `mysql://` or `mariadb://` URL with a host, or has
+    /// parameters that are unknown or contradict each other.
+    pub fn parse(text: &str) -> Result<(Self, Option<Secret>), EndpointError> {
+        check_credentials(text)?;
+        let url = Url::parse(text).map_err(|error| EndpointError::Syntax {
+            url: redact::url(text),
+            reason: error.to_string(),
+        })?;
+        if !matches!(url.scheme(), "mysql" | "mariadb") {
+            return Err(EndpointError::Scheme(redact::url(text)));
+        }
+        let host = url.host_str().filter(|host| !host.is_empty());
+        let host = host.ok_or_else(|| EndpointError::Host(redact::url(text)))?;
+        // `u:12/secret` can be a user and password whose host was forgotten.
+        let authority = text
+            .split_once("://")
+            .and_then(|(_, rest)| rest.split(['/', '?', '#']).next());
+        let ambiguous =
+            !text.contains('@') && authority.is_some_and(|authority| authority.contains(':'));
+        let shown = |piece: &str| if ambiguous { redact::HIDDEN } else { piece }.to_owned();
+        if !matches!(url.path(), "" | "/") {
+            return Err(EndpointError::Schema(shown(url.path().trim_matches('/'))));
+        }
+        let user = Some(url.username())
+            .filter(|user| !user.is_empty())
+            .map(|user| decoded(user, text))
+            .transpose()?;
+        let password = url
+            .password()
+            .map(|password| decoded(password, text))
+            .transpose()?
+            .map(Secret::new);
+        let mut endpoint = Self {
+            user,
+            // An IPv6 address stands in brackets in a URL, not in a socket address.
+            host: host
+                .trim_start_matches('[')
+                .trim_end_matches(']')
+                .to_owned(),
+            port: url.port().unwrap_or(3306),
+            ssl_mode: SslMode::default(),
+            ssl_ca: None,
+            ssl_cert: None,
+            ssl_key: None,
+        };
+        let mut mode_given = false;
+        for (key, value) in url.query_pairs() {
+            match key.as_ref() {
+                "ssl-mode" => {
+                    endpoint.ssl_mode = value
+                        .parse::<SslMode>()
+                        .map_err(|_| EndpointError::SslMode(shown(&value)))?;
+                    mode_given = true;
+                }
+                "ssl-ca" => endpoint.ssl_ca = Some(PathBuf::from(value.as_ref())),
+                "ssl-cert" => endpoint.ssl_cert = Some(PathBuf::from(value.as_ref())),
+                "ssl-key" => endpoint.ssl_key = Some(PathBuf::from(value.as_ref())),
+                other => return Err(EndpointError::Parameter(shown(other))),
+            }
+        }
+        if endpoint.ssl_cert.is_some() != endpoint.ssl_key.is_some() {
+            return Err(EndpointError::HalfCertificate);
+        }
+        if endpoint.ssl_ca.is_some() {
+            match endpoint.ssl_mode {
+                SslMode::VerifyCa | SslMode::VerifyIdentity => {}
+                // Naming an authority asks for it to be checked, as the stock client does.
+                SslMode::Preferred if !mode_given => endpoint.ssl_mode = SslMode::VerifyCa,
+                mode => return Err(EndpointError::UnusedCa(mode)),
+            }
+        }
+        Ok((endpoint, password))
+    }
+
+    /// Whether the address stays on its machine.
+    #[must_use]
+    pub fn is_loopback(&self) -> bool {
+        self.host == "localhost"
+            || self
+                .host
+                .parse::<IpAddr>()
+                .is_ok_and(|address| address.is_loopback())
+    }
+
+    /// Host and port, as errors name a server.
+    #[must_use]
+    pub fn address(&self) -> String {
+        if self.host.contains(':') {
+            format!("[{}]:{}", self.host, self.port)
+        } else {
+            format!("{}:{}", self.host, self.port)
+        }
+    }
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut url = match Url::parse(&format!("mysql://{}/", self.address())) {
+            Ok(url) => url,
+            Err(_) => return write!(f, "mysql://{}/", self.address()),
+        };
+        if let Some(user) = &self.user {
+            // Fails only for URLs without a host, which this one has.
+            let _ = url.set_username(user);
+        }
+        if self.ssl_mode != SslMode::default() {
+            url.query_pairs_mut()
+                .append_pair("ssl-mode", &self.ssl_mode.to_string());
+        }
+        for (key, path) in [
+            ("ssl-ca", &self.ssl_ca),
+            ("ssl-cert", &self.ssl_cert),
+            ("ssl-key", &self.ssl_key),
+        ] {
+            if let Some(path) = path {
+                url.query_pairs_mut()
+                    .append_pair(key, &path.to_string_lossy());
+            }
+        }
+        f.write_str(url.as_str())
+    }
+}
+
+impl JsonSchema for Endpoint {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Endpoint".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({
+            "type": "string",
+            "description": "A server's URL, without a password",
+            "pattern": "^(mysql|mariadb)://",
+            "examples": ["mysql://user@host:3306/?ssl-mode=verify-ca&ssl-ca=ca.pem"]
+        })
+    }
+}
+
+impl Serialize for Endpoint {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Endpoint {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let (endpoint, password) = Self::parse(&text).map_err(D::Error::custom)?;
+        if password.is_some() {
+            return Err(D::Error::custom(
+                "a file must not hold a URL with a password; use an option file, REPLIMETER_PASSWORD or the prompt",
+            ));
+        }
+        Ok(endpoint)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn reads_a_full_url_and_keeps_the_password_apart() {
+        let (endpoint, password) = Endpoint::parse(
+            "mysql://dba:p%40ss@db.example:3307/?ssl-mode=verify-ca&ssl-ca=/etc/ca.pem",
+        )
+        .unwrap();
+        assert_eq!(password.unwrap().reveal(), "p@ss");
+        assert_eq!(endpoint.user.as_deref(), Some("dba"));
+        assert_eq!(endpoint.address(), "db.example:3307");
+        assert_eq!(endpoint.ssl_mode, SslMode::VerifyCa);
+        assert!(!endpoint.to_string().contains("ss@db"), "{endpoint}");
+    }
+
+    #[test]
+    fn hosts_beyond_ascii_need_no_tables_of_names() {
+        let (endpoint, _) = Endpoint::parse("mysql://bücher.example/").unwrap();
+        assert_eq!(endpoint.host, "b%C3%BCcher.example");
+    }
+
+    #[test]
+    fn prints_what_it_reads() {
+        for text in [
+            "mysql://h:3306/",
+            "mysql://u@[::1]:3307/?ssl-mode=required",
+            "mysql://a%2Fb@h:1/?ssl-mode=verify-ca&ssl-ca=%2Fx",
+        ] {
+            let (endpoint, _) = Endpoint::parse(text).unwrap();
+            assert_eq!(
+                Endpoint::parse(&endpoint.to_string()).unwrap().0,
+                endpoint,
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn refuses_with_the_reason() {
+        for (text, want) in [
+            ("localhost", "not a URL"),
+            ("postgres://h/", "not supported"),
+            ("mysql://h/app", "names a schema"),
+            ("mysql://h/?sslmode=x", "unknown URL parameter"),
+            ("mysql://h/?ssl-mode=maybe", "unknown ssl-mode"),
+            ("mysql://h/?ssl-cert=a", "belong together"),
+            ("mysql://h/?ssl-mode=required&ssl-ca=a", "does not verify"),
+        ] {
+            let error = Endpoint::parse(text).unwrap_err().to_string();
+            assert!(error.contains(want), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_named_authority_is_checked() {
+        assert_eq!(
+            Endpoint::parse("mysql://h/?ssl-ca=/x").unwrap().0.ssl_mode,
+            SslMode::VerifyCa
+        );
+    }
+
+    #[test]
+    fn errors_do_not_repeat_the_password() {
+        for text in [
+            "mysql://u:hunter2@h:99999/",
+            "mysql://u:12/hunter2@h/",
+            "mysql://u:12?hunter2@h/",
+            "mysql://u:12?ssl-mode=hunter2@h/",
+            "mysql://u:12#hunter2@h/",
+            "mysql://u:12@#hunter2@h/",
+            "mysql://u:1\thunter2@h/",
+            "mysql://u:%ffhunter2@h/",
+            "mysql://u:hunter2@/",
+            "mysql:u:hunter2@h",
+            "u:hunter2@h",
+            "u/x:hunter2@h",
+        ] {
+            let error = Endpoint::parse(text).unwrap_err().to_string();
+            assert!(
+                !error.contains("hunter2")
+                    && error.contains("percent-encode")
+                    && error.contains("option file"),
+                "{error}"
+            );
+        }
+        for text in [
+            "mysql://u:hunter2",
+            "mysql://u:12/hunter2",
+            "mysql://u:12?hunter2",
+            "mysql://u:12/?ssl-mode=hunter2",
+        ] {
+            let error = Endpoint::parse(text).unwrap_err().to_string();
+            assert!(!error.contains("hunter2"), "{error}");
+        }
+        assert!(!format!("{:?}", Secret::new("hunter2")).contains("hunter2"));
+    }
+
+    proptest! {
+        #[test]
+        fn no_url_panics(text in "(mysql://)?\\PC{0,60}") {
+            let _ = Endpoint::parse(&text);
+        }
+    }
+}
