@@ -5,9 +5,10 @@ use std::{fs, path::Path};
 
 use replimeter_model::random::Random;
 use replimeter_model::{
+    lag::LagDocument,
     manifest::{MANIFEST_SCHEMA, Manifest},
     plan::Method,
-    record::{LagDocument, TargetRecord},
+    record::TargetRecord,
     sample::{Beside, LagSample, Phase, Sighting, Write},
     time::Nanos,
 };

@@ -2,7 +2,7 @@
 
 use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 
-use replimeter_model::record::LagDocument;
+use replimeter_model::lag::LagDocument;
 use replimeter_report::samples;
 use replimeter_suites::{Ended, Tool, binary, folder, harness::Test, test};
 use serde_json::Value;

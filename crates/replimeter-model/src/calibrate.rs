@@ -3,11 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    envelope::Envelope,
-    plan::CalibrateSettings,
-    record::{Distribution, Floor},
-};
+use crate::{envelope::Envelope, lag::Floor, plan::CalibrateSettings, record::Distribution};
 
 /// What one method made of one injected delay on one replica.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -1,6 +1,9 @@
 //! The finding in one sentence.
 
-use replimeter_model::record::{LagDocument, LagRow, RunStatus};
+use replimeter_model::{
+    lag::{LagDocument, LagRow},
+    record::RunStatus,
+};
 
 use crate::{
     figures::{Unit, count, time, time_within},

@@ -114,8 +114,9 @@ fn cell(row: &Value, way: &[Step]) -> String {
 #[cfg(test)]
 mod tests {
     use replimeter_model::{
+        lag::{LagDocument, LagResults, LagRow},
         plan::LagSettings,
-        record::{Distribution, Intervals, LagDocument, LagResults, LagRow},
+        record::{Distribution, Intervals},
         schema,
     };
 

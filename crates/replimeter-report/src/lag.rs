@@ -1,8 +1,9 @@
 //! What a `lag` run tells people.
 
 use replimeter_model::{
+    lag::{LagDocument, LagRow, missing_rows},
     plan::Pace,
-    record::{Distribution, LagDocument, LagRow, Window, missing_rows},
+    record::{Distribution, Window},
 };
 
 use crate::{

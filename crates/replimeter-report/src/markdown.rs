@@ -130,8 +130,8 @@ mod tests {
     use replimeter_model::{
         calibrate::CalibrateDocument,
         exposure::ExposureDocument,
+        lag::LagDocument,
         loss::LossDocument,
-        record::LagDocument,
         tap::TapDocument,
         warning::{Warning, WarningCode},
     };

@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 
 use replimeter_model::{
+    lag::{Floor, LagDocument},
     plan::Method,
-    record::{Distribution, Floor, LagDocument},
+    record::Distribution,
 };
 
 use crate::{

@@ -2,7 +2,8 @@
 //! printed which its error bar does not support.
 
 use replimeter_model::{
-    record::{Distribution, Floor, LagRow},
+    lag::{Floor, LagRow},
+    record::Distribution,
     tap::TapFloor,
 };
 

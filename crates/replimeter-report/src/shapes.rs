@@ -1,6 +1,6 @@
 //! Several shapes side by side: one line for each replica of each.
 
-use replimeter_model::record::{Distribution, LagDocument};
+use replimeter_model::{lag::LagDocument, record::Distribution};
 
 use crate::{answer::overall_rows, figures::Unit, precision::Precision, report::Cell};
 

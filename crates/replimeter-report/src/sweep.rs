@@ -1,6 +1,6 @@
 //! The raw lines of a sweep over sizes.
 
-use replimeter_model::record::SweepTable;
+use replimeter_model::lag::SweepTable;
 
 fn seconds(unix_us: i64) -> (i64, i64) {
     (unix_us.div_euclid(1_000_000), unix_us.rem_euclid(1_000_000))
@@ -31,7 +31,7 @@ pub(crate) fn raw(sweep: &SweepTable, per_step: u32) -> String {
 
 #[cfg(test)]
 mod tests {
-    use replimeter_model::record::SweepLoop;
+    use replimeter_model::lag::SweepLoop;
 
     use super::*;
 

@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 
 use replimeter_model::{
     cost::{CostDocument, CostRow},
+    lag::{LagDocument, LagRow},
     load::LoadDocument,
     loss::{LossDocument, LossRow},
     manifest::Manifest,
-    record::{LagDocument, LagRow, TargetRecord},
+    record::TargetRecord,
     stale::{StaleDocument, StaleRow},
 };
 
@@ -367,8 +368,9 @@ pub(crate) fn price_label(side: &Side<'_>, row: &CostRow) -> String {
 pub(crate) mod tests {
     use replimeter_model::{
         cost::CostResults,
+        lag::LagResults,
         loss::{LossResults, Share},
-        record::{Distribution, LagResults},
+        record::Distribution,
         stale::StaleResults,
     };
 

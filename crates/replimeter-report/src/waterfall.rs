@@ -1,7 +1,8 @@
 //! The stages of transactions as a table.
 
 use replimeter_model::{
-    record::{Distribution, LagDocument, LagRow},
+    lag::{LagDocument, LagRow},
+    record::Distribution,
     stages::{Mark, Near, Stage, Stages},
 };
 
@@ -153,7 +154,7 @@ fn notes(unit: Unit, stages: &Stages) -> Vec<String> {
 /// A document with two replicas' stages, for the tests of every output.
 #[cfg(test)]
 pub(crate) fn example() -> LagDocument {
-    use replimeter_model::{record::LagResults, time::Nanos};
+    use replimeter_model::{lag::LagResults, time::Nanos};
     use replimeter_stats::waterfall::{Point, Points, Waterfall};
 
     let row = |replica: &str, slow: i64| {

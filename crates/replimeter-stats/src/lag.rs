@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use replimeter_model::{
-    record::{Distribution, LagRow, Readable, Tenth},
+    lag::{LagRow, Readable, Tenth},
+    record::Distribution,
     sample::LagSample,
     time::Nanos,
 };

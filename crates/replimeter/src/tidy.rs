@@ -10,25 +10,19 @@ use std::{
 use replimeter_measurements::registry;
 
 /// Files that import one another and still have to be parted: documents and settings of the same measurement.
-const CIRCLES: [&str; 9] = [
+const CIRCLES: [&str; 4] = [
     "replimeter-model cost",
-    "replimeter-model envelope",
     "replimeter-model load",
     "replimeter-model plan::cost",
-    "replimeter-model plan::lag",
-    "replimeter-model plan::load",
     "replimeter-model plan::loading",
-    "replimeter-model record",
-    "replimeter-model stages",
 ];
 
 /// Files that name a measurement's settings or results and have not its name.
-const NAMES: [&str; 12] = [
+const NAMES: [&str; 11] = [
     // The settings of all.
     "replimeter-model/src/plan/mod.rs",
     // Parts of `lag`, and what is made of it.
     "replimeter-model/src/plan/calibrate.rs",
-    "replimeter-model/src/record.rs",
     "replimeter-report/src/answer.rs",
     "replimeter-report/src/methods.rs",
     "replimeter-report/src/shapes.rs",

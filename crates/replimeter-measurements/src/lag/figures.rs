@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use replimeter_model::{plan::Pace, record::LagDocument};
+use replimeter_model::{lag::LagDocument, plan::Pace};
 use replimeter_report::reading::Column;
 use replimeter_run::figures;
 use replimeter_run::{

@@ -14,8 +14,8 @@ use replimeter_measure::{
     table::{Held, ProbeTable},
 };
 use replimeter_model::{
+    lag::{LagDocument, LagResults},
     plan::{LagPlan, LagSettings, Method, Planned, Until, Writes},
-    record::{LagDocument, LagResults},
     sample::Phase,
     target::{NULL_REPLICA, Target},
 };

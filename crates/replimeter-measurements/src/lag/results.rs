@@ -4,12 +4,11 @@ use std::time::Duration;
 
 use replimeter_measure::lag::{Compared, Outcome};
 use replimeter_model::{
+    lag::{Against, Floor, LagResults, LagRow, SweepLoop, SweepTable, missing_rows},
     load::LoadRecord,
     manifest::Manifest,
     plan::{LagPlan, Method, Pace, Planned, Settings, Writes},
-    record::{
-        Against, Floor, LagResults, LagRow, SweepLoop, SweepTable, TargetRecord, missing_rows,
-    },
+    record::TargetRecord,
     sample::{LagSample, Phase},
     target::Target,
     time::Nanos,

@@ -3,8 +3,9 @@
 use std::path::Path;
 
 use replimeter_model::{
+    lag::{LagDocument, LagRow},
     plan::Method,
-    record::{Bin, Distribution, LagDocument, LagRow},
+    record::{Bin, Distribution},
     sample::{LagSample, Phase},
     stages::{Near, Stages},
     target::NULL_REPLICA,

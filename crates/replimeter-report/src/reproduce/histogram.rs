@@ -1,7 +1,7 @@
 //! The histogram of lag.
 
 use replimeter_model::{
-    record::{LagDocument, LagRow},
+    lag::{LagDocument, LagRow},
     reproduce::{Claim, Table},
 };
 
@@ -127,7 +127,8 @@ fn of_stamps(row: &LagRow) -> (String, Option<(f64, f64)>) {
 #[cfg(test)]
 mod tests {
     use replimeter_model::{
-        record::{Distribution, LagResults, Tenth},
+        lag::{LagResults, Tenth},
+        record::Distribution,
         reproduce::Verdict,
     };
 

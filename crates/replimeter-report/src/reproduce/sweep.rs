@@ -1,7 +1,7 @@
 //! The sweep over sizes.
 
 use replimeter_model::{
-    record::{LagDocument, SweepLoop},
+    lag::{LagDocument, SweepLoop},
     reproduce::{Claim, Table, Verdict},
 };
 
@@ -121,7 +121,10 @@ fn longer(document: &LagDocument, largest: u64) -> Option<[f64; 3]> {
 
 #[cfg(test)]
 mod tests {
-    use replimeter_model::record::{Distribution, LagResults, LagRow, SweepTable};
+    use replimeter_model::{
+        lag::{LagResults, LagRow, SweepTable},
+        record::Distribution,
+    };
 
     use super::*;
     use crate::reproduce::tests::verdicts;
