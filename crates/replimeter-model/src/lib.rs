@@ -15,6 +15,7 @@ pub mod estimate;
 pub mod exposure;
 pub mod lag;
 pub mod load;
+pub mod loading;
 pub mod loss;
 pub mod manifest;
 pub mod plan;

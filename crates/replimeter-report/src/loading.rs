@@ -1,7 +1,8 @@
 //! What a `load` run tells people.
 
 use replimeter_model::{
-    load::{Arrivals, LoadDocument, LoadRecord, LoadRow},
+    load::{Arrivals, LoadRecord},
+    loading::{LoadDocument, LoadRow},
     record::RunStatus,
 };
 
@@ -288,7 +289,10 @@ pub fn report(run: &LoadDocument) -> Report {
 
 #[cfg(test)]
 mod tests {
-    use replimeter_model::load::{ClientUse, LoadResults, Rate};
+    use replimeter_model::{
+        load::{ClientUse, Rate},
+        loading::LoadResults,
+    };
 
     use super::*;
 

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use replimeter_model::{load::LoadRow, resources::ServerUse};
+use replimeter_model::{loading::LoadRow, resources::ServerUse};
 
 use crate::rows::{Columns, Rows, TableSpec, columns};
 

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use replimeter_model::{
     cost::{CostDocument, CostRow},
     lag::{LagDocument, LagRow},
-    load::LoadDocument,
+    loading::LoadDocument,
     loss::{LossDocument, LossRow},
     manifest::Manifest,
     record::TargetRecord,

@@ -10,12 +10,7 @@ use std::{
 use replimeter_measurements::registry;
 
 /// Files that import one another and still have to be parted: documents and settings of the same measurement.
-const CIRCLES: [&str; 4] = [
-    "replimeter-model cost",
-    "replimeter-model load",
-    "replimeter-model plan::cost",
-    "replimeter-model plan::loading",
-];
+const CIRCLES: [&str; 2] = ["replimeter-model cost", "replimeter-model plan::cost"];
 
 /// Files that name a measurement's settings or results and have not its name.
 const NAMES: [&str; 11] = [

@@ -4,7 +4,7 @@ use replimeter_measure::{
     load::{self, DataSet, Filled, Workload},
     preflight::Cluster,
 };
-use replimeter_model::{load::DataRecord, warning::Warning};
+use replimeter_model::{loading::DataRecord, warning::Warning};
 use replimeter_run::{RunContext, Stage, failure::Failure, workloads::filling};
 use replimeter_server::Node;
 

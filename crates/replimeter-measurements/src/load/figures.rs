@@ -1,6 +1,6 @@
 //! The figures of `load`, and of loads that ran beside a measurement.
 
-use replimeter_model::load::{LoadDocument, LoadRecord};
+use replimeter_model::{load::LoadRecord, loading::LoadDocument};
 use replimeter_run::figures;
 use replimeter_run::{
     compare::figures::{DimensionSpec, FigureSpec, Figures, SHAPE, THREADS},

@@ -2,7 +2,7 @@
 
 use replimeter_measure::load::SquadResult;
 use replimeter_model::{
-    load::{DataRecord, LoadRow},
+    loading::{DataRecord, LoadRow},
     resources::{PerOperation, ServerUse},
     warning::Warning,
 };

@@ -13,7 +13,7 @@ use replimeter_measure::{
     resources::{Meter, Watch},
 };
 use replimeter_model::{
-    load::{LoadDocument, LoadResults},
+    loading::{LoadDocument, LoadResults},
     plan::{LoadingPlan, LoadingSettings, Planned},
     target::Role,
     time::Nanos,

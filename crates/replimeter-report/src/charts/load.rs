@@ -1,6 +1,6 @@
 //! The charts of a `load` run.
 
-use replimeter_model::load::{LoadDocument, LoadRecord};
+use replimeter_model::{load::LoadRecord, loading::LoadDocument};
 
 use super::{times_in, unit_for};
 use crate::{

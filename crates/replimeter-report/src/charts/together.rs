@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use replimeter_model::{load::LoadRow, record::Distribution};
+use replimeter_model::{loading::LoadRow, record::Distribution};
 
 use super::{cost, grouped, stale, unit_for};
 use crate::{

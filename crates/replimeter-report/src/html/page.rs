@@ -179,7 +179,7 @@ pub fn page(
 
 #[cfg(test)]
 mod tests {
-    use replimeter_model::{load::LoadDocument, manifest::ServerRecord, scale::ScaleDocument};
+    use replimeter_model::{loading::LoadDocument, manifest::ServerRecord, scale::ScaleDocument};
 
     use super::*;
     use crate::{charts, compare, cost, loading, reproduce, scale};
