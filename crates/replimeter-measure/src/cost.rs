@@ -9,7 +9,7 @@ use std::{
 };
 
 use replimeter_model::{
-    cost::CostKind, engine::Engine, load::Size, manifest::ServerRecord, resources::ServerUse,
+    engine::Engine, load::Size, manifest::ServerRecord, plan::CostKind, resources::ServerUse,
     time::Nanos,
 };
 use replimeter_server::{

@@ -2,13 +2,8 @@
 
 use replimeter_measure::cost::Block;
 use replimeter_model::{
-    cost::{Behind, CostKind},
-    engine::Engine,
-    load::LoadError,
-    resources::ServerUse,
-    sandbox::WaitPoint,
-    span::Span,
-    time::Nanos,
+    cost::Behind, engine::Engine, load::LoadError, plan::CostKind, resources::ServerUse,
+    sandbox::WaitPoint, span::Span, time::Nanos,
 };
 use replimeter_run::workloads::add_errors;
 use replimeter_stats::{series::distribution, signed::SignedHistogram};

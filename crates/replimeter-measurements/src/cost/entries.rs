@@ -1,9 +1,9 @@
 //! The modes of the price list, each with the servers that it is measured on.
 
 use replimeter_model::{
-    cost::{CostKind, CostMode, CostModes, label},
+    cost::label,
     engine::Engine,
-    plan::{CostPlan, CostSettings, CostShape, Planned},
+    plan::{CostKind, CostMode, CostModes, CostPlan, CostSettings, CostShape, Planned},
     sandbox::WaitPoint,
     span::Span,
 };

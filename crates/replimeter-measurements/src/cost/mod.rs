@@ -14,9 +14,9 @@ use std::path::Path;
 use clap::Arg;
 use replimeter_measure::load::Workload;
 use replimeter_model::{
-    cost::{CostDocument, CostKind, CostModes, CostResults},
+    cost::{CostDocument, CostResults},
     load::Size,
-    plan::{CostPlan, CostSettings, Planned},
+    plan::{CostKind, CostModes, CostPlan, CostSettings, Planned},
     span::Span,
     time::Nanos,
     warning::{Warning, WarningCode},

@@ -1,12 +1,11 @@
 //! From what is gathered to the rows of the price list.
 
 use replimeter_model::{
-    cost::{
-        Added, CostClient, CostKind, CostRow, CostStep, Relative, RelativeLatency, SelfComparison,
-    },
+    cost::{Added, CostClient, CostRow, CostStep, Relative, RelativeLatency, SelfComparison},
     engine::Engine,
     estimate::Estimate,
     load::Rate,
+    plan::CostKind,
     sandbox::WaitPoint,
 };
 use replimeter_stats::{

@@ -8,9 +8,9 @@ use replimeter_measure::{
     load::{Filled, Workload},
 };
 use replimeter_model::{
-    cost::{CostKind, StartRecord},
+    cost::StartRecord,
     load::Size,
-    plan::CostPlan,
+    plan::{CostKind, CostPlan},
     random::Random,
     span::Span,
     target::Target,

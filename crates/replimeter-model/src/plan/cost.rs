@@ -1,11 +1,13 @@
 //! The settings of `cost`.
 
+mod values;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use self::values::{CostKind, CostMode, CostModes, Durability};
 use super::{PlanError, Settings, TargetSettings, contradiction, settings::on_off, units};
 use crate::{
-    cost::{CostKind, CostMode, CostModes, Durability},
     load::{MOST_THREADS, Size},
     sandbox::{LinkSpec, SandboxSpec, WaitPoint},
     server_option::NodeOption,

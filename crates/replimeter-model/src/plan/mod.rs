@@ -25,7 +25,7 @@ use toml::Table;
 pub use self::{
     backlog::{BacklogPlan, BacklogSettings},
     calibrate::{CalibratePlan, CalibrateSettings},
-    cost::{CostPlan, CostSettings, CostShape},
+    cost::{CostKind, CostMode, CostModes, CostPlan, CostSettings, CostShape, Durability},
     exposure::{ExposurePlan, ExposureSettings},
     file::{PlanFile, Planned, command},
     lag::{
