@@ -137,6 +137,7 @@ fn judged(
 
 /// A comparison, and what its page shows besides.
 pub struct Compared {
+    /// What it comes to.
     pub document: CompareDocument,
     run_dir: RunDir,
     manifest: Manifest,

@@ -56,10 +56,15 @@ pub(super) struct Of<M: Measurement>(pub(super) Document<M>);
 
 /// What stands above a run's figures.
 pub struct Head<'a> {
+    /// Where the run is kept.
     pub run_dir: &'a str,
+    /// What the plan's author called it.
     pub title: Option<&'a str>,
+    /// When it began, in UTC.
     pub started_at: &'a str,
+    /// Its result in a sentence.
     pub headline: &'a str,
+    /// What was measured.
     pub target: &'a TargetRecord,
 }
 

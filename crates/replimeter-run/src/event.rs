@@ -39,6 +39,7 @@ pub enum Event<'a> {
 
 /// Whether a run goes on.
 pub enum Flow {
+    /// It goes on.
     Continue,
     /// It ends, for this reason.
     Finish(Warning),
@@ -73,7 +74,7 @@ impl<'a> Observers<'a> {
         }
     }
 
-    /// Tells all of them. What one fails with is the error of [`check`](Self::check), which
+    /// Tells all of them. What one fails with is the error of `check`, which
     /// ends the run.
     pub fn emit(&self, event: Event<'_>) {
         for observer in self.all.borrow_mut().iter_mut() {
@@ -148,6 +149,7 @@ pub enum Stage {
 /// How far a run is.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Progress {
+    /// What kind of work it is at.
     pub stage: Stage,
     /// The part of the run that it is about, such as a start or a case.
     pub part: String,
@@ -155,6 +157,7 @@ pub struct Progress {
     pub doing: Cow<'static, str>,
     /// How much is done, of how much where that is known, in this unit.
     pub done: Option<(f64, Option<f64>, &'static str)>,
+    /// What else is known of it now.
     pub details: Vec<Detail>,
 }
 

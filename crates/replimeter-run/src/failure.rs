@@ -32,8 +32,11 @@ pub enum Kind {
 /// Why a command did not do what it was asked for.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Failure {
+    /// What it means for the exit code.
     pub kind: Kind,
+    /// The cause, with the name of the server that it is about.
     pub message: String,
+    /// What to try.
     pub hint: String,
 }
 
@@ -55,18 +58,22 @@ impl Failure {
         }
     }
 
+    /// The request makes no sense.
     pub fn usage(message: impl Into<String>, hint: impl Into<String>) -> Self {
         Self::of(Kind::Usage, message, hint)
     }
 
+    /// A server, the sandbox or the disk failed.
     pub fn failed(message: impl Into<String>, hint: impl Into<String>) -> Self {
         Self::of(Kind::Failed, message, hint)
     }
 
+    /// The measurement is void.
     pub fn void(message: impl Into<String>, hint: impl Into<String>) -> Self {
         Self::of(Kind::Void, message, hint)
     }
 
+    /// The user ended it.
     pub fn interrupted(message: impl Into<String>) -> Self {
         Self::of(Kind::Interrupted, message, "")
     }
@@ -96,6 +103,7 @@ impl Failure {
         }
     }
 
+    /// What the program ends with.
     pub fn exit_code(&self) -> ExitCode {
         ExitCode::from(self.kind as u8)
     }

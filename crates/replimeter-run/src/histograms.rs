@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// Writes `histograms.hlog`: one series for each name, over the whole run.
-pub fn keep(
+pub(crate) fn keep(
     run_dir: &RunDir,
     manifest: &Manifest,
     took: Nanos,

@@ -173,9 +173,13 @@ pub struct Client {
 
 /// A run that is over.
 pub struct Finished<'a, M: Measurement> {
+    /// The plan with every default.
     pub plan: &'a Planned<M::Settings>,
+    /// What the settings come to.
     pub work: &'a Plan<M>,
+    /// What produced the run.
     pub manifest: &'a Manifest,
+    /// How it ended.
     pub ended: Ended,
 }
 
@@ -247,12 +251,15 @@ impl<M: Measurement> Finished<'_, M> {
 /// What a run came to, besides its warnings.
 #[derive(Default)]
 pub struct Concluded<R> {
+    /// The figures.
     pub results: R,
+    /// What was measured.
     pub target: TargetRecord,
     /// How long was measured, where there is such a time.
     pub measured_us: Option<f64>,
     /// How late the writes started, where they had a schedule.
     pub start_lateness: Distribution,
+    /// The histograms behind the figures.
     pub histograms: Option<Histograms>,
 }
 
@@ -266,7 +273,9 @@ pub(super) struct Kept<M: Measurement> {
 
 /// The histograms behind the figures, by name, and the length of what they are of.
 pub struct Histograms {
+    /// How long was measured.
     pub took: Nanos,
+    /// A name and its histogram.
     pub series: Vec<(String, SignedHistogram)>,
 }
 

@@ -21,7 +21,9 @@ use crate::{
 
 /// A run's directory: its record, its manifest and its plan.
 pub struct Recorded {
+    /// Its record.
     pub run: Box<dyn AnyRun>,
+    /// What produced it.
     pub manifest: Manifest,
     /// The text of `plan.toml`.
     pub plan: String,
@@ -102,6 +104,7 @@ fn schema_hint(stated: &str, known: &[String]) -> Option<&'static str> {
     newer.then_some("a newer Replimeter made this run: update this one (`replimeter --version`), or use the other's report.html")
 }
 
+/// What to try with a run directory that lacks a file.
 pub fn incomplete_hint() -> &'static str {
     "is this a run directory, and was the run not killed? plan.toml in it can be run again with `replimeter run`"
 }
@@ -155,6 +158,10 @@ pub fn read_value(dir: &Path, name: &str) -> Result<(String, Value), Failure> {
     ))
 }
 
+/// A JSON document of this schema.
+///
+/// # Errors
+/// When it cannot be read, or has another schema.
 pub fn read_json<T: DeserializeOwned>(dir: &Path, name: &str, schema: &str) -> Result<T, Failure> {
     let (stated, value) = read_value(dir, name)?;
     let path = dir.join(name);

@@ -77,7 +77,9 @@ pub trait Entry: Send + Sync {
 
 /// What a recorded run comes to.
 pub struct Replayed {
+    /// The record.
     pub run: Box<dyn AnyRun>,
+    /// The histograms behind its figures.
     pub histograms: Option<Histograms>,
 }
 

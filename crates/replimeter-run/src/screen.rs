@@ -10,7 +10,9 @@ use crate::{failure::Failure, options::Given};
 /// Whether there is still somebody who reads standard output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reader {
+    /// Somebody reads.
     There,
+    /// Whoever read has left.
     Gone,
 }
 
@@ -39,6 +41,7 @@ pub type Opening = dyn Fn(&Given, Option<PathBuf>) -> Box<dyn ServerSource>;
 pub struct Host<'a> {
     /// Where their servers come from.
     pub servers: &'a Opening,
+    /// Where people read results and watch.
     pub screen: &'a dyn Screen,
     /// Where to record what is measured, so that it can be summed up again.
     pub record: Option<PathBuf>,

@@ -11,10 +11,13 @@ use crate::{
     workloads::workload,
 };
 
-/// The name in front of each sentence.
+/// The names in front of sentences: what is done with servers.
 pub const SERVERS: &str = "servers";
+/// What is written to servers.
 pub const WRITES: &str = "writes";
+/// What work they get.
 pub const LOAD: &str = "load";
+/// How long it takes.
 pub const TIME: &str = "time";
 const FILES: &str = "files";
 
@@ -69,6 +72,7 @@ impl Touches {
             .collect()
     }
 
+    /// Adds a sentence about this.
     pub fn say(&mut self, what: &'static str, sentence: impl Into<String>) {
         self.0.push((what, sentence.into()));
     }

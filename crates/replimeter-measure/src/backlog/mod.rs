@@ -99,7 +99,7 @@ pub struct Outcome {
 }
 
 /// Measures every replica with every number of workers; the target must have
-/// passed [`check`], and the load be prepared.
+/// passed [`check()`], and the load be prepared.
 pub fn run(
     cluster: &mut Cluster,
     plan: &BacklogPlan,

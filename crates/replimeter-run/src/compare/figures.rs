@@ -32,6 +32,7 @@ pub struct DimensionSpec {
 }
 
 impl DimensionSpec {
+    /// One whose values are their own words.
     pub const fn new(name: &'static str) -> Self {
         Self {
             name,
@@ -42,10 +43,12 @@ impl DimensionSpec {
         }
     }
 
+    /// Values read like this in a label, in place of `{}`.
     pub const fn label(self, label: &'static str) -> Self {
         Self { label, ..self }
     }
 
+    /// This value reads otherwise.
     pub const fn renamed(self, value: &'static str, words: &'static str) -> Self {
         Self {
             renamed: Some((value, words)),
@@ -53,6 +56,7 @@ impl DimensionSpec {
         }
     }
 
+    /// Figures of different values are never held against one another.
     pub const fn apart(self) -> Self {
         Self {
             apart: true,
@@ -60,6 +64,7 @@ impl DimensionSpec {
         }
     }
 
+    /// Labels have it even where it has but one value.
     pub const fn always(self) -> Self {
         Self {
             always: true,
@@ -68,16 +73,23 @@ impl DimensionSpec {
     }
 }
 
+/// The shape of the servers.
 pub const SHAPE: DimensionSpec = DimensionSpec::new("shape");
+/// One replica.
 pub const REPLICA: DimensionSpec = DimensionSpec::new("replica");
+/// How many replicas there are.
 pub const REPLICAS: DimensionSpec = DimensionSpec::new("replicas").label("{} replicas");
+/// The method of measuring.
 pub const METHOD: DimensionSpec = DimensionSpec::new("method").apart();
+/// How many threads a load has.
 pub const THREADS: DimensionSpec = DimensionSpec::new("threads").label("{} threads");
 
 /// One value of a dimension.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Of {
+    /// What the figure is told apart by.
     pub dimension: DimensionSpec,
+    /// Its value.
     pub value: String,
 }
 
@@ -102,12 +114,19 @@ impl Of {
 /// What of samples a figure is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Statistic {
+    /// The mean.
     Mean,
+    /// The median.
     P50,
+    /// The 90th percentile.
     P90,
+    /// The 95th percentile.
     P95,
+    /// The 99th percentile.
     P99,
+    /// The 99.9th percentile.
     P999,
+    /// The largest.
     Max,
 }
 
@@ -163,8 +182,11 @@ pub enum JudgedBy {
 pub struct FigureSpec {
     /// `lag.p99`
     pub name: &'static str,
+    /// What it is counted in.
     pub unit: Quantity,
+    /// Which way is better.
     pub better: Better,
+    /// What decides whether it differs.
     pub by: JudgedBy,
     /// What of samples it is; none for what is no statistic of samples.
     pub statistic: Option<Statistic>,
@@ -208,8 +230,11 @@ macro_rules! figures {
 
 /// A figure of a run.
 pub struct Figure {
+    /// What figure it is.
     pub spec: &'static FigureSpec,
+    /// What it is of.
     pub of: Vec<Of>,
+    /// Its value, and what its interval is drawn from.
     pub drawn: Drawn,
 }
 

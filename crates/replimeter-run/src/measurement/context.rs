@@ -53,8 +53,11 @@ const REMOVAL: Duration = Duration::from_secs(5);
 /// measured.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Ended {
+    /// Where the run is kept.
     pub run_dir: String,
+    /// Whether idle cores were kept from halting.
     pub keep_awake: bool,
+    /// Whether the measuring threads had real-time priority.
     pub real_time: bool,
     /// The clock's resolution.
     pub clock_step: Duration,
@@ -62,13 +65,14 @@ pub struct Ended {
     pub at: Nanos,
     /// What the checks, the servers and the removal of what was made gave cause for.
     pub warnings: Vec<Warning>,
+    /// What ended it, when not its plan.
     pub failure: Option<Failure>,
 }
 
 /// A line of the record of a run; the last one.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum LastCall {
+pub(crate) enum LastCall {
     Ended(Ended),
 }
 
@@ -83,18 +87,26 @@ pub(crate) struct Request<'a> {
 
 /// A run under way.
 pub struct RunContext<'a, M: Measurement> {
+    /// The plan with every default.
     pub plan: &'a Planned<M::Settings>,
+    /// What the settings come to.
     pub work: &'a Plan<M>,
+    /// What only a command line chooses.
     pub options: M::Options,
+    /// The run's clock.
     pub clock: Clock,
     /// Becomes true when the user wants the run to end.
     pub stop: &'a AtomicBool,
     /// Whether the measuring threads have real-time priority.
     pub real_time: bool,
+    /// Who watches it.
     pub observers: Observers<'a>,
+    /// Where it is kept.
     pub run_dir: RunDir,
+    /// What produces it.
     pub manifest: Manifest,
     warnings: Vec<Warning>,
+    /// What was measured so far.
     pub gathered: M::Gathered,
     servers: &'a mut dyn ServerSource,
     host: &'a Host<'a>,

@@ -85,16 +85,21 @@ pub struct StreamOutputArgs {
 pub enum Form {
     /// For people at a terminal; `raw` adds experiment 1's raw lines.
     Text {
+        /// Whether with the raw lines.
         raw: bool,
     },
+    /// One JSON document.
     Json,
+    /// For a ticket.
     Markdown,
     /// Nothing at all.
     Silent,
+    /// The rows of the results, for a spreadsheet.
     Csv,
 }
 
 impl Form {
+    /// The first of these that is asked for; text otherwise.
     pub fn of(json: bool, markdown: bool, csv: bool, raw: bool) -> Self {
         match (json, markdown, csv) {
             (true, ..) => Self::Json,

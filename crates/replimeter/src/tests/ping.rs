@@ -9,8 +9,7 @@ use replimeter_report::report::{Block, Cell, Report, Table};
 use replimeter_report::rows::{Columns, Rows, TableSpec, columns};
 use replimeter_report::{figures::Unit, html::HtmlError};
 use replimeter_run::compare::figures::{DimensionSpec, Figures, SampleFile};
-use replimeter_run::touches::{LOAD, Touches};
-use replimeter_run::{failure::Failure, figures, *};
+use replimeter_run::{failure::Failure, figures, touches::LOAD, touches::Touches, *};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
