@@ -210,24 +210,29 @@ fn passwords_from_everywhere(cluster: &Cluster) {
                 .filter_map(|(name, value)| Some((name, value?))),
         )
         .env_remove("MYSQL_PWD");
+    let screen = asking.folder().join("screen.txt");
     terminal
         .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
+        .stdout(fs::File::create(&screen).unwrap())
         .stderr(Stdio::piped());
     let mut child = terminal.spawn().unwrap();
     let mut keys = child.stdin.take().unwrap();
-    for _ in 0..2 {
-        thread::sleep(Duration::from_millis(700));
+    let shown = || String::from_utf8_lossy(&fs::read(&screen).unwrap()).into_owned();
+    for asked in 1..=2 {
+        until("it asks for a password", LIMIT, || {
+            shown()
+                .matches("Password for replimeter@127.0.0.1:")
+                .count()
+                >= asked
+        });
+        // The terminal stops to show what is typed right after the question.
+        thread::sleep(Duration::from_millis(500));
         writeln!(keys, "{secret}").unwrap();
     }
-    let ended = wait(child, LIMIT).with_code(0);
+    let _ = wait(child, LIMIT).with_code(0);
     drop(keys);
     assert!(
-        ended.stdout.contains("Password for replimeter@127.0.0.1:"),
-        "{ended:#?}"
-    );
-    assert!(
-        !ended.stdout.contains(secret),
+        !shown().contains(secret),
         "it is not shown while it is typed"
     );
     // Whatever was given how: it is in no file of the run.
