@@ -3,6 +3,7 @@
 
 use std::{fs, path::Path};
 
+use replimeter_measurements::lag::samples::Samples;
 use replimeter_model::random::Random;
 use replimeter_model::{
     lag::LagDocument,
@@ -12,10 +13,7 @@ use replimeter_model::{
     sample::{Beside, LagSample, Phase, Sighting, Write},
     time::Nanos,
 };
-use replimeter_report::{
-    rows::{RowFile, Rows},
-    samples::Samples,
-};
+use replimeter_report::rows::{RowFile, Rows};
 
 /// How the samples are drawn: lognormal, each alike to its neighbour.
 #[derive(Debug, Clone, Copy)]

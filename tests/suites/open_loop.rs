@@ -3,11 +3,11 @@
 
 use std::{process::Child, thread, time::Duration};
 
+use replimeter_measurements::lag::samples;
 use replimeter_model::{
     sample::{LagSample, Phase},
     time::Nanos,
 };
-use replimeter_report::samples;
 use replimeter_sandbox::Sandbox;
 use replimeter_suites::{
     Tool, clean, harness::Test, password, session, sql, start, test, until, url, wait,

@@ -2,8 +2,8 @@
 
 use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 
+use replimeter_measurements::lag::samples;
 use replimeter_model::lag::LagDocument;
-use replimeter_report::samples;
 use replimeter_suites::{Ended, Tool, binary, folder, harness::Test, test};
 use serde_json::Value;
 
@@ -177,7 +177,9 @@ fn the_terminal_report_of_a_fixed_run() {
     let document: LagDocument = serde_json::from_str(include_str!("data/summary.json")).unwrap();
     insta::assert_snapshot!(
         "terminal",
-        replimeter_report::terminal::render(&replimeter_report::lag::report(&document, true))
+        replimeter_report::terminal::render(&replimeter_measurements::lag::report::report(
+            &document, true
+        ))
     );
 }
 

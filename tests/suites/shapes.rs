@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use replimeter_report::samples;
+use replimeter_measurements::lag::samples;
 use replimeter_suites::{Ended, Tool, binary, folder, harness::Test, home, test};
 use serde_json::Value;
 

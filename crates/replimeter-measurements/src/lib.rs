@@ -5,12 +5,16 @@ mod calibrate;
 mod cost;
 mod course;
 mod exposure;
-mod lag;
+pub mod lag;
 mod load;
 mod loss;
+pub mod reproduce;
 mod scale;
 mod stale;
 mod tap;
+#[cfg(test)]
+mod tests;
+pub mod together;
 
 use std::sync::LazyLock;
 

@@ -36,7 +36,7 @@ pub fn answer(document: &LagDocument) -> String {
 }
 
 /// How a run ended that did not come to its end.
-pub(crate) fn ending(status: RunStatus) -> Option<&'static str> {
+pub fn ending(status: RunStatus) -> Option<&'static str> {
     match status {
         RunStatus::Interrupted => {
             Some("The run was interrupted; this is what was measured until then.")
@@ -49,7 +49,7 @@ pub(crate) fn ending(status: RunStatus) -> Option<&'static str> {
 }
 
 /// The same where nothing else says that a run is void.
-pub(crate) fn ending_or_void(status: RunStatus) -> Option<&'static str> {
+pub fn ending_or_void(status: RunStatus) -> Option<&'static str> {
     let void = "The run is void: it did not measure what was to be measured.";
     if status == RunStatus::Void {
         Some(void)
@@ -59,7 +59,7 @@ pub(crate) fn ending_or_void(status: RunStatus) -> Option<&'static str> {
 }
 
 /// A finding, and how its run ended.
-pub(crate) fn with_ending(finding: String, status: RunStatus) -> String {
+pub fn with_ending(finding: String, status: RunStatus) -> String {
     match ending(status) {
         Some(ending) => format!("{finding} {ending}"),
         None => finding,

@@ -68,7 +68,7 @@ const TOO_FEW: &str = "too few samples";
 
 impl Cell {
     /// A figure that is not there.
-    pub(crate) const NONE: Self = Self::Missing("not measured");
+    pub const NONE: Self = Self::Missing("not measured");
 
     /// A time that is known to ± `half_us`, or missing.
     pub fn time(us: Option<f64>, half_us: f64, unit: Unit) -> Self {
@@ -88,7 +88,7 @@ impl Cell {
     }
 
     /// A figure of each of several servers.
-    pub(crate) fn several(values: Vec<f64>, format: Format) -> Self {
+    pub fn several(values: Vec<f64>, format: Format) -> Self {
         if values.is_empty() {
             return Self::NONE;
         }
@@ -96,7 +96,7 @@ impl Cell {
     }
 
     /// Words, or missing where there are none.
-    pub(crate) fn words(text: &str) -> Self {
+    pub fn words(text: &str) -> Self {
         if text.is_empty() {
             return Self::NONE;
         }
@@ -135,12 +135,12 @@ impl Cell {
 
 impl Format {
     /// A figure without an interval.
-    pub(crate) fn cell(self, value: Option<f64>) -> Cell {
+    pub fn cell(self, value: Option<f64>) -> Cell {
         self.within(value, None)
     }
 
     /// A figure with the ends of its interval.
-    pub(crate) fn within(self, value: Option<f64>, ends: Option<[f64; 2]>) -> Cell {
+    pub fn within(self, value: Option<f64>, ends: Option<[f64; 2]>) -> Cell {
         value.map_or(Cell::NONE, |value| Cell::Figure {
             value,
             ends,
@@ -149,18 +149,18 @@ impl Format {
     }
 
     /// An estimate with its interval.
-    pub(crate) fn estimate(self, of: &Estimate) -> Cell {
+    pub fn estimate(self, of: &Estimate) -> Cell {
         self.within(of.value, of.ends())
     }
 }
 
 /// A rate with its interval.
-pub(crate) fn throughput(of: &Rate) -> Cell {
+pub fn throughput(of: &Rate) -> Cell {
     Format::Rate.within(of.mean, of.low.zip(of.high).map(|(low, high)| [low, high]))
 }
 
 /// The same in words.
-pub(crate) fn with_interval(of: &Rate) -> String {
+pub fn with_interval(of: &Rate) -> String {
     throughput(of).shown()
 }
 

@@ -5,7 +5,7 @@ use replimeter_model::record::Distribution;
 use crate::{figures::Unit, precision::Precision, report::Cell};
 
 /// Their headings.
-pub(crate) const HEADINGS: [&str; 11] = [
+pub const HEADINGS: [&str; 11] = [
     "n",
     "min",
     "mean",
@@ -20,11 +20,7 @@ pub(crate) const HEADINGS: [&str; 11] = [
 ];
 
 /// A distribution's cells; no digit that is not known.
-pub(crate) fn cells(
-    unit: Unit,
-    distribution: &Distribution,
-    precision: Precision<'_>,
-) -> [Cell; 11] {
+pub fn cells(unit: Unit, distribution: &Distribution, precision: Precision<'_>) -> [Cell; 11] {
     let show = |us, half_us| Cell::time(us, half_us, unit);
     let quantile = |us, p| show(us, precision.quantile(p));
     let interval = distribution.ci95.as_ref().and_then(|ci| ci.p50_us);

@@ -34,12 +34,12 @@ const HOPELESS: f64 = 100.0;
 
 impl Format {
     /// The figure in words; a dash where there is none.
-    pub(crate) fn text(self, value: Option<f64>) -> String {
+    pub fn text(self, value: Option<f64>) -> String {
         or_dash(value, |value| self.show(value, None))
     }
 
     /// The figure in words, no finer than its interval supports.
-    pub(crate) fn show(self, value: f64, ends: Option<[f64; 2]>) -> String {
+    pub fn show(self, value: f64, ends: Option<[f64; 2]>) -> String {
         let Some([low, high]) = ends else {
             return self.show_alone(value);
         };
@@ -138,17 +138,17 @@ fn bytes(value: f64) -> String {
 }
 
 /// What is shown of a figure; a dash where there is none.
-pub(crate) fn or_dash<T>(figure: Option<T>, shown: impl FnOnce(T) -> String) -> String {
+pub fn or_dash<T>(figure: Option<T>, shown: impl FnOnce(T) -> String) -> String {
     figure.map_or_else(|| "–".to_owned(), shown)
 }
 
 /// A rate in whole numbers.
-pub(crate) fn per_second(rate: Option<f64>) -> String {
+pub fn per_second(rate: Option<f64>) -> String {
     or_dash(rate, |rate| count(rate.max(0.0).round() as u64))
 }
 
 /// `1 replica`, `2 replicas`.
-pub(crate) fn number(many: impl Into<u64>, one: &str) -> String {
+pub fn number(many: impl Into<u64>, one: &str) -> String {
     let many = many.into();
     let end = if many == 1 { "" } else { "s" };
     format!("{} {one}{end}", count(many))

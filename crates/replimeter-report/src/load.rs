@@ -9,12 +9,12 @@ use crate::{
 };
 
 /// A workload's name without the folders before it.
-pub(crate) fn name(load: &LoadRecord) -> &str {
+pub fn name(load: &LoadRecord) -> &str {
     load.workload.rsplit('/').next().unwrap_or(&load.workload)
 }
 
 /// Workload, threads and servers, in short; with the shape where there are several.
-pub(crate) fn what(load: &LoadRecord, several: bool) -> String {
+pub fn what(load: &LoadRecord, several: bool) -> String {
     let shape = if several {
         format!("{} ", load.shape)
     } else {
@@ -24,7 +24,7 @@ pub(crate) fn what(load: &LoadRecord, several: bool) -> String {
 }
 
 /// A time of a load, in the unit that its latencies share.
-pub(crate) fn latency(load: &LoadRecord, us: Option<f64>) -> Cell {
+pub fn latency(load: &LoadRecord, us: Option<f64>) -> Cell {
     let typical = load.latency.p50_us.or(load.latency.mean_us);
     let unit = Unit::for_size(typical.unwrap_or(0.0));
     us.map(|us| unit.with(us)).into()
@@ -60,7 +60,7 @@ fn table(loads: &[LoadRecord], several: bool) -> Table {
 }
 
 /// A line for each load, and what became of its operations; `several` is whether they ran on several shapes.
-pub(crate) fn block(loads: &[LoadRecord], several: bool) -> Block {
+pub fn block(loads: &[LoadRecord], several: bool) -> Block {
     let mut notes = vec![format!(
         "A pass is a thread's way through its script once; latency counts from its intended start, service from its own. \
          Counted after a ramp of {:.0} s.",

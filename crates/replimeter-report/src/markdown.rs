@@ -127,15 +127,6 @@ fn advice(heading: &str, all: &[(String, String)]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use replimeter_model::{
-        calibrate::CalibrateDocument,
-        exposure::ExposureDocument,
-        lag::LagDocument,
-        loss::LossDocument,
-        tap::TapDocument,
-        warning::{Warning, WarningCode},
-    };
-
     use super::*;
 
     #[test]
@@ -155,60 +146,6 @@ mod tests {
             "[a]\\(javascript:x) \\<b> \\*c\\* \u{fffd}"
         );
         assert!(verbatim("x", "a ``` b").contains("\n````text\n"));
-    }
-
-    #[test]
-    fn every_kind_of_run_has_one_even_without_figures() {
-        let warning = Warning::new(WarningCode::Failed, "m", "h");
-        for text in [
-            render(&crate::lag::report(
-                &LagDocument {
-                    headline: "None.".to_owned(),
-                    warnings: vec![warning.clone()],
-                    ..LagDocument::default()
-                },
-                false,
-            )),
-            render(&crate::calibrate::report(&CalibrateDocument {
-                headline: "None.".to_owned(),
-                warnings: vec![warning.clone()],
-                ..CalibrateDocument::default()
-            })),
-            render(&crate::tap::report(&TapDocument {
-                headline: "None.".to_owned(),
-                warnings: vec![warning.clone()],
-                ..TapDocument::default()
-            })),
-            render(&crate::loss::report(&LossDocument {
-                headline: "None.".to_owned(),
-                warnings: vec![warning.clone()],
-                ..LossDocument::default()
-            })),
-            render(&crate::exposure::report(&ExposureDocument {
-                headline: "None.".to_owned(),
-                warnings: vec![warning.clone()],
-                ..ExposureDocument::default()
-            })),
-        ] {
-            assert!(
-                text.starts_with("# Replimeter ")
-                    && text.contains("None.")
-                    && text.ends_with("- m → h\n"),
-                "{text}"
-            );
-        }
-    }
-
-    #[test]
-    fn a_lag_report_has_its_tables() {
-        let text = render(&crate::lag::report(&crate::waterfall::example(), false));
-        for wanted in [
-            "| replica1 | lag from ack |",
-            "## From send to visible, stage by stage",
-            "| --- | --- | ---: |",
-        ] {
-            assert!(text.contains(wanted), "`{wanted}` is missing in {text}");
-        }
     }
 
     #[test]

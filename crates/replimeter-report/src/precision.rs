@@ -12,7 +12,7 @@ const Z95: f64 = 1.96;
 
 /// Half-widths of a distribution's figures, in microseconds.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Precision<'a> {
+pub struct Precision<'a> {
     distribution: &'a Distribution,
     /// What each single time may be wrong by.
     each_us: f64,
@@ -48,7 +48,7 @@ fn of_brackets(widths: &Distribution) -> f64 {
 
 impl<'a> Precision<'a> {
     /// Of times that are known exactly.
-    pub(crate) fn exact(distribution: &'a Distribution) -> Self {
+    pub fn exact(distribution: &'a Distribution) -> Self {
         Self {
             distribution,
             each_us: 0.0,
@@ -56,7 +56,7 @@ impl<'a> Precision<'a> {
     }
 
     /// Of a lag that is the upper end of the row's brackets.
-    pub(crate) fn of_lag(row: &LagRow, distribution: &'a Distribution) -> Self {
+    pub fn of_lag(row: &LagRow, distribution: &'a Distribution) -> Self {
         Self {
             distribution,
             each_us: of_brackets(&row.error_us),
@@ -64,7 +64,7 @@ impl<'a> Precision<'a> {
     }
 
     /// Of the row's estimate.
-    pub(crate) fn of_estimate(row: &'a LagRow) -> Self {
+    pub fn of_estimate(row: &'a LagRow) -> Self {
         Self {
             distribution: &row.estimate,
             each_us: row.estimate_within.p50_us.map_or(0.0, half),
@@ -72,7 +72,7 @@ impl<'a> Precision<'a> {
     }
 
     /// Of a lag of the floor.
-    pub(crate) fn of_floor(floor: &Floor, distribution: &'a Distribution) -> Self {
+    pub fn of_floor(floor: &Floor, distribution: &'a Distribution) -> Self {
         Self {
             distribution,
             each_us: of_brackets(&floor.error_us),
@@ -80,7 +80,7 @@ impl<'a> Precision<'a> {
     }
 
     /// Of lag by a tap, where two taps of one server differ by so much.
-    pub(crate) fn of_tap(distribution: &'a Distribution, floor: Option<&TapFloor>) -> Self {
+    pub fn of_tap(distribution: &'a Distribution, floor: Option<&TapFloor>) -> Self {
         let each =
             floor.and_then(|floor| floor.difference_abs.p50_us.or(floor.difference_abs.mean_us));
         Self {
@@ -91,7 +91,7 @@ impl<'a> Precision<'a> {
 
     /// Of a stage of which each time is known to ± `error_us`, as a mean of them is,
     /// since the offsets of clocks do not average out.
-    pub(crate) fn of_stage(distribution: &'a Distribution, error_us: f64) -> Self {
+    pub fn of_stage(distribution: &'a Distribution, error_us: f64) -> Self {
         Self {
             distribution,
             each_us: error_us,
@@ -99,14 +99,14 @@ impl<'a> Precision<'a> {
     }
 
     /// Of a single time, the smallest and the largest among them.
-    pub(crate) fn single(self) -> f64 {
+    pub fn single(self) -> f64 {
         self.each_us
     }
 
     /// Of the mean, and of the standard deviation: 1.96 standard errors, widened for
     /// dependence. The standard deviation of times with a long tail is known hardly
     /// better than their mean (its variance is (κ − 1)/4 of the mean's, κ the kurtosis).
-    pub(crate) fn mean(self) -> f64 {
+    pub fn mean(self) -> f64 {
         let inflation = self
             .distribution
             .ci95
@@ -121,7 +121,7 @@ impl<'a> Precision<'a> {
     /// Of a quantile: half of its interval, or, where it has none, of the interval
     /// of the next one towards the median. It is never so large that the value, rounded to it, would lie outside of
     /// its own interval: they stand beside one another.
-    pub(crate) fn quantile(self, p: f64) -> f64 {
+    pub fn quantile(self, p: f64) -> f64 {
         let Some(ci) = &self.distribution.ci95 else {
             return self.each_us;
         };

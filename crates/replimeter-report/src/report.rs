@@ -160,19 +160,19 @@ impl Table {
     }
 
     /// The same; of its columns this one is words too.
-    pub(crate) fn with_words(mut self, column: usize) -> Self {
+    pub fn with_words(mut self, column: usize) -> Self {
         self.columns[column].words = true;
         self
     }
 
     /// What stands in the cells that outputs without charts show.
-    pub(crate) fn shown(&self) -> impl Iterator<Item = Vec<String>> {
+    pub fn shown(&self) -> impl Iterator<Item = Vec<String>> {
         let rows = self.rows.iter().take(self.most.unwrap_or(usize::MAX));
         rows.map(|row| row.iter().map(Cell::shown).collect())
     }
 
     /// How many rows they leave out, in words.
-    pub(crate) fn left_out(&self) -> Option<String> {
+    pub fn left_out(&self) -> Option<String> {
         let hidden = self.rows.len().saturating_sub(self.most?);
         (hidden > 0).then(|| format!("and {} more, in summary.json", count(hidden as u64)))
     }
@@ -274,7 +274,7 @@ impl Report {
     }
 
     /// The blocks of an output that has charts, or of one that has none.
-    pub(crate) fn blocks_for(&self, charts: bool) -> impl Iterator<Item = &Block> {
+    pub fn blocks_for(&self, charts: bool) -> impl Iterator<Item = &Block> {
         let other = if charts {
             Shown::WithoutCharts
         } else {
@@ -284,12 +284,12 @@ impl Report {
     }
 
     /// The heading: what the plan calls the run, or what it asks.
-    pub(crate) fn heading(&self) -> &str {
+    pub fn heading(&self) -> &str {
         self.title.as_deref().unwrap_or(self.question)
     }
 
     /// The first line: the command, and what the plan calls the run.
-    pub(crate) fn named(&self) -> String {
+    pub fn named(&self) -> String {
         match &self.title {
             Some(title) => format!("Replimeter {}: {title}", self.command),
             None if self.command.is_empty() => String::new(),

@@ -113,34 +113,42 @@ pub fn letter(index: usize) -> String {
 
 /// A share with its interval, in percent.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Percent {
-    pub(crate) value: f64,
-    pub(crate) low: f64,
-    pub(crate) high: f64,
+pub struct Percent {
+    /// The share.
+    pub value: f64,
+    /// The interval's lower end.
+    pub low: f64,
+    /// Its upper end.
+    pub high: f64,
 }
 
 impl Percent {
-    pub(crate) fn shown(self) -> String {
+    /// As reports show it.
+    #[must_use]
+    pub fn shown(self) -> String {
         Format::Share.show(self.value, Some([self.low, self.high]))
     }
 }
 
 /// What the runs say of one way to replicate; what none of them measured is `None`.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct ModePoint {
+pub struct ModePoint {
     /// Median time of a write until its acknowledgement, and with how many threads.
-    pub(crate) commit_us: Option<f64>,
-    pub(crate) per_s: Option<f64>,
-    pub(crate) threads: Option<u32>,
+    pub commit_us: Option<f64>,
+    /// Operations a second with so many threads.
+    pub per_s: Option<f64>,
+    /// The threads.
+    pub threads: Option<u32>,
     /// Reads at once after the acknowledgement that missed it.
-    pub(crate) stale: Option<Percent>,
+    pub stale: Option<Percent>,
     /// Crashes that lost acknowledged writes, and how many writes in each.
-    pub(crate) lossy: Option<Percent>,
-    pub(crate) missing: Option<f64>,
+    pub lossy: Option<Percent>,
+    /// Writes lost in such a crash.
+    pub missing: Option<f64>,
     /// Median lag from the acknowledgement.
-    pub(crate) lag_us: Option<f64>,
+    pub lag_us: Option<f64>,
     /// The letters of the runs.
-    pub(crate) from: Vec<String>,
+    pub from: Vec<String>,
 }
 
 /// `mariadb/semi-sync after-sync` of a shape such as `semi-sync:1`.
@@ -240,7 +248,7 @@ impl ModePoint {
 }
 
 /// What all runs together say of each mode, by its name.
-pub(crate) fn mode_map(sides: &[Side<'_>]) -> BTreeMap<String, ModePoint> {
+pub fn mode_map(sides: &[Side<'_>]) -> BTreeMap<String, ModePoint> {
     let mut map: BTreeMap<String, ModePoint> = BTreeMap::new();
     for side in sides {
         for (mode, point) in points(side) {
@@ -312,7 +320,7 @@ pub fn report(sides: &[Side<'_>]) -> Report {
 }
 
 /// The map as a table.
-pub(crate) fn map_of(map: &BTreeMap<String, ModePoint>) -> Table {
+pub fn map_of(map: &BTreeMap<String, ModePoint>) -> Table {
     Table::of(
         1,
         map,
@@ -351,7 +359,7 @@ fn answer(sides: &[Side<'_>]) -> String {
 }
 
 /// The label of a mode of a price list, as [`CostDocument`] spells it.
-pub(crate) fn price_label(side: &Side<'_>, row: &CostRow) -> String {
+pub fn price_label(side: &Side<'_>, row: &CostRow) -> String {
     let wait = row
         .wait_point
         .as_deref()

@@ -41,9 +41,9 @@ pub struct Failure {
 }
 
 /// For what cannot happen.
-pub fn unexpected() -> Failure {
+pub fn unexpected(what: &str) -> Failure {
     Failure::failed(
-        "the plan is for another command",
+        format!("internal error: {what}"),
         "please report this as a defect",
     )
 }

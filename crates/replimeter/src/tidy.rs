@@ -10,20 +10,17 @@ use std::{
 use replimeter_measurements::registry;
 
 /// Files that name a measurement's settings or results and have not its name.
-const NAMES: [&str; 11] = [
+const NAMES: [&str; 8] = [
     // The settings of all.
     "replimeter-model/src/plan/mod.rs",
-    // Parts of `lag`, and what is made of it.
+    // Made of those of `lag`.
     "replimeter-model/src/plan/calibrate.rs",
     "replimeter-report/src/answer.rs",
-    "replimeter-report/src/methods.rs",
-    "replimeter-report/src/shapes.rs",
-    "replimeter-report/src/waterfall.rs",
     // Published experiments, and several runs side by side.
-    "replimeter-report/src/reproduce/histogram.rs",
-    "replimeter-report/src/reproduce/price.rs",
-    "replimeter-report/src/reproduce/replicas.rs",
-    "replimeter-report/src/reproduce/sweep.rs",
+    "replimeter-measurements/src/reproduce/histogram.rs",
+    "replimeter-measurements/src/reproduce/price.rs",
+    "replimeter-measurements/src/reproduce/replicas.rs",
+    "replimeter-measurements/src/reproduce/sweep.rs",
     "replimeter-report/src/together.rs",
 ];
 

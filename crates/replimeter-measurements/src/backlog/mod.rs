@@ -1,9 +1,16 @@
 //! `backlog`: how fast each replica catches up.
 
+pub(crate) mod charts;
 mod figures;
+pub(crate) mod report;
+mod windows;
 
 use std::{path::Path, time::Duration};
 
+use crate::backlog::{
+    report::{answer, report},
+    windows::{BacklogWindows, add_windows},
+};
 use replimeter_measure::{
     backlog::{self, Listener, Outcome, Timeouts},
     load::Workload,
@@ -17,15 +24,7 @@ use replimeter_model::{
     target::Target,
     time::Nanos,
 };
-use replimeter_report::{
-    backlog::{answer, report},
-    backlog_windows::BacklogWindows,
-    chart::Chart,
-    charts,
-    html::HtmlError,
-    report::Report,
-    rows::Rows,
-};
+use replimeter_report::{chart::Chart, html::HtmlError, report::Report, rows::Rows};
 use replimeter_run::{
     Client, Concluded, Detail, Event, Finished, Measurement, Progress, RunContext, Stage,
     compare::figures::{Figures, SampleFile},
@@ -144,7 +143,7 @@ privileges that it needs.";
             } => {
                 let shape = std::mem::take(&mut gathered.under_way);
                 for row in measured_rows {
-                    rows.add_windows(&shape.0, &row);
+                    add_windows(rows, &shape.0, &row);
                     gathered.rows.push(BacklogRow {
                         shape: shape.0.clone(),
                         ..row
@@ -194,7 +193,7 @@ privileges that it needs.";
     }
 
     fn charts(document: &BacklogDocument, _: &Path) -> Result<Vec<Chart>, HtmlError> {
-        Ok(charts::backlog::charts(document))
+        Ok(crate::backlog::charts::charts(document))
     }
 }
 

@@ -1,9 +1,15 @@
 //! `calibrate`: known delays, and what each method makes of them.
 
+pub(crate) mod charts;
 mod figures;
+pub(crate) mod report;
 
 use std::path::Path;
 
+use crate::{
+    calibrate::report::{answer, report},
+    lag::samples::Samples,
+};
 use clap::Arg;
 use replimeter_measure::{
     lag::{self, Event, Listener, Outcome, Possible},
@@ -21,15 +27,7 @@ use replimeter_model::{
     time::Nanos,
     warning::Warning,
 };
-use replimeter_report::{
-    calibrate::{answer, report},
-    chart::Chart,
-    charts,
-    html::HtmlError,
-    report::Report,
-    rows::Rows,
-    samples::Samples,
-};
+use replimeter_report::{chart::Chart, html::HtmlError, report::Report, rows::Rows};
 use replimeter_run::{
     Client, Concluded, Finished, Histograms, Measurement, RunContext,
     compare::figures::{Figures, SampleFile},
@@ -166,7 +164,7 @@ Examples:
     fn run(cx: &mut RunContext<'_, Self>) -> Result<(), Failure> {
         let work = cx.work;
         let [Target::Sandbox(spec)] = cx.plan.targets.as_slice() else {
-            return Err(unexpected());
+            return Err(unexpected("there is not one target"));
         };
         // The link is there from the beginning, so that every lag is measured through it.
         let zero = Span::from_secs(0);
@@ -195,7 +193,9 @@ Examples:
             replicas: cluster.replica_names(),
             methods: possible.methods.clone(),
         })?;
-        let faults = servers.faults().ok_or_else(unexpected)?;
+        let faults = servers
+            .faults()
+            .ok_or_else(|| unexpected("these servers take no faults"))?;
         let result = turns(cx, faults, &mut cluster, &possible);
         // The servers go anyway.
         table.abandon();
@@ -306,7 +306,7 @@ Examples:
     }
 
     fn charts(document: &CalibrateDocument, _: &Path) -> Result<Vec<Chart>, HtmlError> {
-        Ok(charts::calibrate::charts(document))
+        Ok(crate::calibrate::charts::charts(document))
     }
 }
 

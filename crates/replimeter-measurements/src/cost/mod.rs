@@ -1,16 +1,23 @@
 //! `cost`: rounds of fresh starts of every mode in shuffled order, a load on each, and the
 //! price list at the end.
 
+mod blocks;
 mod cell;
+pub(crate) mod charts;
 mod entries;
 mod figures;
 mod gathered;
 mod judge;
+pub(crate) mod report;
 mod results;
 mod starts;
 
 use std::path::Path;
 
+use crate::cost::{
+    blocks::CostBlocks,
+    report::{answer, report},
+};
 use clap::Arg;
 use replimeter_measure::load::Workload;
 use replimeter_model::{
@@ -22,14 +29,7 @@ use replimeter_model::{
     warning::{Warning, WarningCode},
 };
 use replimeter_report::{
-    chart::Chart,
-    charts,
-    cost::{answer, report},
-    cost_blocks::CostBlocks,
-    html::HtmlError,
-    report::Report,
-    rows::Rows,
-    together::Findings,
+    chart::Chart, html::HtmlError, report::Report, rows::Rows, together::Findings,
 };
 use replimeter_run::{
     Client, Concluded, Finished, Histograms, Measurement, RunContext,
@@ -297,7 +297,7 @@ Servers are started for each mode and removed afterwards; yours are never touche
     }
 
     fn charts(document: &CostDocument, _: &Path) -> Result<Vec<Chart>, HtmlError> {
-        Ok(charts::cost::charts(document))
+        Ok(crate::cost::charts::charts(document))
     }
 
     fn findings(document: &CostDocument) -> Findings<'_> {

@@ -98,7 +98,7 @@ impl Starts<'_> {
             .cells(self.work)
             .first()
             .copied()
-            .ok_or_else(unexpected)?;
+            .ok_or_else(|| unexpected("an entry measures nothing"))?;
         let cell = [(threads, delay)];
         // The row is of all starts together.
         cx.take(Call::Rows(vec![entry.key(threads, delay)]))?;
@@ -207,7 +207,9 @@ impl Starts<'_> {
                 bench.empty(stop)?;
             }
             if let Some(delay) = delay {
-                let faults = servers.faults().ok_or_else(unexpected)?;
+                let faults = servers
+                    .faults()
+                    .ok_or_else(|| unexpected("these servers take no faults"))?;
                 faults.set_delay(delay.0)?;
             }
             cx.take(Call::Row {

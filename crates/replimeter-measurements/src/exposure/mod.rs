@@ -1,23 +1,22 @@
 //! `exposure`: looks at servers, and says what a crash would take.
 
+pub(crate) mod charts;
 mod figures;
+mod looks;
+pub(crate) mod report;
 
 use std::path::Path;
 
+use crate::{
+    exposure::looks::Looks,
+    exposure::report::{answer, report},
+};
 use replimeter_measure::exposure::{self, Event, Listener, Outcome};
 use replimeter_model::{
     exposure::{ExposureDocument, ExposureResults, ExposureRow, ExposureSample, ExposureWindow},
     plan::{ExposurePlan, ExposureSettings, Planned},
 };
-use replimeter_report::{
-    chart::Chart,
-    charts,
-    crashes::Looks,
-    exposure::{answer, report},
-    html::HtmlError,
-    report::Report,
-    rows::Rows,
-};
+use replimeter_report::{chart::Chart, html::HtmlError, report::Report, rows::Rows};
 use replimeter_run::{
     self as run, Client, Concluded, Detail, Finished, Histograms, Measurement, Progress,
     RunContext, Stage,
@@ -116,7 +115,7 @@ replicas only the privilege to see their replication status. docs/exposure.md ex
     fn run(cx: &mut RunContext<'_, Self>) -> Result<(), Failure> {
         let work = cx.work;
         let [target] = cx.plan.targets.as_slice() else {
-            return Err(unexpected());
+            return Err(unexpected("there is not one target"));
         };
         let servers = cx.open(target)?;
         cx.stage(Stage::Servers, "checking the servers");
@@ -225,7 +224,7 @@ replicas only the privilege to see their replication status. docs/exposure.md ex
     }
 
     fn charts(document: &ExposureDocument, _: &Path) -> Result<Vec<Chart>, HtmlError> {
-        Ok(charts::exposure::charts(document))
+        Ok(crate::exposure::charts::charts(document))
     }
 }
 

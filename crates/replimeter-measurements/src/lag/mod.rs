@@ -1,11 +1,19 @@
 //! `lag`: how late each replica shows what the primary wrote.
 
+pub(crate) mod charts;
 mod figures;
 mod load;
+pub(crate) mod methods;
+pub mod report;
 mod results;
+pub mod samples;
+mod shapes;
+mod sweep;
+pub(crate) mod waterfall;
 
 use std::path::Path;
 
+use crate::lag::{report::report, samples::Samples};
 use clap::{Args, Command};
 use replimeter_measure::{
     lag::{self, Event, LARGEST_PACKET, Listener, Outcome, Possible},
@@ -20,8 +28,7 @@ use replimeter_model::{
     target::{NULL_REPLICA, Target},
 };
 use replimeter_report::{
-    answer::answer, chart::Chart, charts, html::HtmlError, lag::report, report::Report, rows::Rows,
-    samples::Samples, together::Findings,
+    answer::answer, chart::Chart, html::HtmlError, report::Report, rows::Rows, together::Findings,
 };
 use replimeter_run::{
     Client, Concluded, Detail, Finished, Measurement, Progress, RunContext, Stage,
@@ -186,7 +193,7 @@ Writes only to the schema `replimeter`, which it makes and drops. The privileges
     }
 
     fn charts(document: &LagDocument, samples: &Path) -> Result<Vec<Chart>, HtmlError> {
-        charts::lag::charts(document, samples)
+        crate::lag::charts::charts(document, samples)
     }
 
     fn findings(document: &LagDocument) -> Findings<'_> {

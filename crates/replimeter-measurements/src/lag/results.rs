@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::lag::samples::Samples;
 use replimeter_measure::lag::{Compared, Outcome};
 use replimeter_model::{
     lag::{Against, Floor, LagResults, LagRow, SweepLoop, SweepTable, missing_rows},
@@ -17,7 +18,6 @@ use replimeter_model::{
 use replimeter_report::{
     figures::{count, time},
     rows::Rows,
-    samples::Samples,
 };
 use replimeter_run::{Concluded, Finished, Histograms, Measurement};
 use replimeter_stats::{

@@ -1,12 +1,12 @@
 //! What workloads come to while they run.
 
+use crate::load::seconds::ServerSeconds;
 use replimeter_measure::load::SquadResult;
 use replimeter_model::{
     loading::{DataRecord, LoadRow},
     resources::{PerOperation, ServerUse},
     warning::Warning,
 };
-use replimeter_report::seconds::ServerSeconds;
 use replimeter_run::failure::Failure;
 use replimeter_stats::signed::SignedHistogram;
 use serde::{Deserialize, Serialize};

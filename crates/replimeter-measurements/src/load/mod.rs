@@ -1,12 +1,19 @@
 //! `load`: makes the data, runs the workloads, and says how much the servers do.
 
+pub(crate) mod charts;
 mod data;
 pub(super) mod figures;
 mod gathered;
+pub(crate) mod report;
+mod seconds;
 mod stretches;
 
 use std::{path::Path, time::Duration};
 
+use crate::load::{
+    report::{answer, report},
+    seconds::{Seconds, add_all},
+};
 use replimeter_measure::{
     load::{self, Workload},
     preflight::Cluster,
@@ -20,14 +27,7 @@ use replimeter_model::{
     warning::Warning,
 };
 use replimeter_report::{
-    chart::Chart,
-    charts,
-    html::HtmlError,
-    loading::{answer, report},
-    report::Report,
-    rows::Rows,
-    seconds::Seconds,
-    together::Findings,
+    chart::Chart, html::HtmlError, report::Report, rows::Rows, together::Findings,
 };
 use replimeter_run::{
     Client, Concluded, Finished, Histograms, Measurement, RunContext, Stage,
@@ -142,7 +142,7 @@ the schema `replimeter` and removed at the end. A workload of which every statem
     fn run(cx: &mut RunContext<'_, Self>) -> Result<(), Failure> {
         let work = cx.work;
         let [target] = cx.plan.targets.as_slice() else {
-            return Err(unexpected());
+            return Err(unexpected("there is not one target"));
         };
         let workloads = workloads(work)?;
         let servers = cx.open(target)?;
@@ -189,7 +189,7 @@ the schema `replimeter` and removed at the end. A workload of which every statem
     }
 
     fn last_rows(gathered: &Gathered, rows: &mut Rows<Seconds>) {
-        rows.add_all(&gathered.results, &gathered.uses);
+        add_all(rows, &gathered.results, &gathered.uses);
     }
 
     fn warnings(gathered: &Gathered) -> &[Warning] {
@@ -241,7 +241,7 @@ the schema `replimeter` and removed at the end. A workload of which every statem
     }
 
     fn charts(document: &LoadDocument, _: &Path) -> Result<Vec<Chart>, HtmlError> {
-        Ok(charts::load::charts(document))
+        Ok(crate::load::charts::charts(document))
     }
 
     fn findings(document: &LoadDocument) -> Findings<'_> {

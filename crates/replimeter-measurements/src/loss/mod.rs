@@ -1,9 +1,16 @@
 //! `loss`: sandboxes that are crashed one after another, and what each crash took with it.
 
+pub(crate) mod charts;
+mod crashes;
 mod figures;
+pub(crate) mod report;
 
 use std::{path::Path, time::Duration};
 
+use crate::loss::{
+    crashes::Crashes,
+    report::{answer, report},
+};
 use replimeter_measure::{
     loss::{self, SEMI_SYNC_TIMEOUT, Scene},
     preflight,
@@ -17,14 +24,7 @@ use replimeter_model::{
     warning::{Warning, WarningCode},
 };
 use replimeter_report::{
-    chart::Chart,
-    charts,
-    crashes::Crashes,
-    html::HtmlError,
-    loss::{answer, report},
-    report::Report,
-    rows::Rows,
-    together::Findings,
+    chart::Chart, html::HtmlError, report::Report, rows::Rows, together::Findings,
 };
 use replimeter_run::{
     Client, Concluded, Finished, Measurement, Progress, RunContext, Stage,
@@ -249,7 +249,7 @@ crash of your own primary would take says `replimeter exposure`. docs/loss.md ex
     }
 
     fn charts(document: &LossDocument, _: &Path) -> Result<Vec<Chart>, HtmlError> {
-        Ok(charts::loss::charts(document))
+        Ok(crate::loss::charts::charts(document))
     }
 
     fn findings(document: &LossDocument) -> Findings<'_> {
@@ -291,7 +291,9 @@ fn crash(cx: &mut RunContext<'_, Loss>, case: usize, number: u64) -> Result<Cras
         stop: cx.stop,
         set_timeout: !timeout_chosen(&spec),
     };
-    let faults = servers.faults().ok_or_else(unexpected)?;
+    let faults = servers
+        .faults()
+        .ok_or_else(|| unexpected("these servers take no faults"))?;
     let crashed = loss::crash(&mut cluster, &scene, number, faults);
     drop(cluster);
     cx.close(servers);

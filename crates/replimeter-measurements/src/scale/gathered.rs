@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::scale::blocks::{About, BlockRow, Blocks, Operations};
 use replimeter_measure::scale::{Block, Part};
 use replimeter_model::{
     plan::{ScalePhase, ScalePlan},
@@ -9,10 +10,7 @@ use replimeter_model::{
     time::Nanos,
     warning::{Warning, WarningCode},
 };
-use replimeter_report::{
-    blocks::{About, BlockRow, Blocks, Operations},
-    rows::Rows,
-};
+use replimeter_report::rows::Rows;
 use replimeter_run::{failure::Failure, workloads::NEAR_LIMIT};
 use replimeter_stats::signed::SignedHistogram;
 use serde::{Deserialize, Serialize};

@@ -1,13 +1,20 @@
 //! `scale`: fresh servers for every number of replicas, in rounds, phase by phase.
 
+mod blocks;
 mod cell;
+pub(crate) mod charts;
 mod figures;
 mod gathered;
 mod law;
+pub(crate) mod report;
 mod results;
 
 use std::{path::Path, thread, time::Duration};
 
+use crate::scale::{
+    blocks::Blocks,
+    report::{answer, report},
+};
 use clap::Arg;
 use replimeter_measure::{
     load::Filled,
@@ -22,15 +29,7 @@ use replimeter_model::{
     target::Target,
     warning::{Warning, WarningCode},
 };
-use replimeter_report::{
-    blocks::Blocks,
-    chart::Chart,
-    charts,
-    html::HtmlError,
-    report::Report,
-    rows::Rows,
-    scale::{answer, report},
-};
+use replimeter_report::{chart::Chart, html::HtmlError, report::Report, rows::Rows};
 use replimeter_run::{
     Client, Concluded, Detail, Finished, Histograms, Measurement, Progress, RunContext, Stage,
     compare::figures::{Figures, SampleFile},
@@ -182,7 +181,7 @@ Starts servers of its own for every number of replicas, and removes them. docs/s
     }
 
     fn charts(document: &ScaleDocument, _: &Path) -> Result<Vec<Chart>, HtmlError> {
-        Ok(charts::scale::charts(document))
+        Ok(crate::scale::charts::charts(document))
     }
 }
 
@@ -246,7 +245,7 @@ impl Starts {
         let mut targets = cx.plan.targets.iter();
         let target = targets
             .find(|target| matches!(target, Target::Sandbox(spec) if spec.shape == shape))
-            .ok_or_else(unexpected)?;
+            .ok_or_else(|| unexpected("no target has this shape"))?;
         let place = format!("start {} of {}, {shape}", self.begun, self.all);
         let servers = cx
             .open(target)

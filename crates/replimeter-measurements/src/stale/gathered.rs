@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::stale::samples::{Labels, add_round};
 use replimeter_measure::{
     load::{SquadResult, Workload},
     stale::{Outcome, changed_by_others},
@@ -16,7 +17,7 @@ use replimeter_model::{
     time::Nanos,
     warning::{Warning, WarningCode},
 };
-use replimeter_report::{figures::count, rows::Rows, stale_samples::Labels};
+use replimeter_report::{figures::count, rows::Rows};
 use replimeter_stats::stale::StaleSummary;
 use serde::{Deserialize, Serialize};
 
@@ -123,7 +124,7 @@ impl Gathered {
             }
             (Call::Round(round), Some(rounds)) => {
                 rounds.record(&round);
-                rows.add_round(&round);
+                add_round(rows, &round);
             }
             (Call::Window(window), Some(rounds)) => rounds.window(window),
             (Call::CaseEnded { outcome, loads }, rounds) => {

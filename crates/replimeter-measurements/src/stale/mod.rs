@@ -1,13 +1,20 @@
 //! `stale`: how often a read misses what was just written, and for how long.
 
 mod cells;
+pub(crate) mod charts;
 mod check;
 mod figures;
 mod gathered;
 mod load;
+pub(crate) mod report;
+mod samples;
 
 use std::{path::Path, sync::atomic::Ordering};
 
+use crate::stale::{
+    report::{answer, report},
+    samples::Labels,
+};
 use replimeter_measure::{
     load::Workload,
     preflight::{self, Cluster},
@@ -22,14 +29,7 @@ use replimeter_model::{
     warning::{Warning, WarningCode},
 };
 use replimeter_report::{
-    chart::Chart,
-    charts,
-    html::HtmlError,
-    report::Report,
-    rows::Rows,
-    stale::{answer, report},
-    stale_samples::Labels,
-    together::Findings,
+    chart::Chart, html::HtmlError, report::Report, rows::Rows, together::Findings,
 };
 use replimeter_run::{
     Client, Concluded, Finished, Measurement, RunContext, Stage,
@@ -181,7 +181,7 @@ Writes only to the schema `replimeter`, which it makes and drops. docs/stale.md 
     }
 
     fn charts(document: &StaleDocument, _: &Path) -> Result<Vec<Chart>, HtmlError> {
-        Ok(charts::stale::charts(document))
+        Ok(crate::stale::charts::charts(document))
     }
 
     fn findings(document: &StaleDocument) -> Findings<'_> {

@@ -1,9 +1,16 @@
 //! `tap`: follows servers' binary logs, shows what comes, and reports.
 
+pub(crate) mod charts;
 mod figures;
+pub(crate) mod report;
+mod stretches;
 
 use std::{path::Path, time::Duration};
 
+use crate::tap::{
+    report::{CSV_HEADER, Totals, answer, csv, openmetrics, report, watched},
+    stretches::Stretches,
+};
 use clap::{Args, Command};
 use replimeter_measure::tap::{self, Event, Listener, Outcome};
 use replimeter_model::{
@@ -12,15 +19,7 @@ use replimeter_model::{
     time::Nanos,
     warning::{Warning, WarningCode},
 };
-use replimeter_report::{
-    chart::Chart,
-    charts,
-    html::HtmlError,
-    report::Report,
-    rows::Rows,
-    stretches::Stretches,
-    tap::{CSV_HEADER, Totals, answer, csv, openmetrics, report, watched},
-};
+use replimeter_report::{chart::Chart, html::HtmlError, report::Report, rows::Rows};
 use replimeter_run::{
     self as run, Client, Concluded, Finished, Flow, Histograms, Measurement, Observer, Progress,
     Reader, RunContext, Screen, Stage,
@@ -145,7 +144,7 @@ its proper end.";
     fn run(cx: &mut RunContext<'_, Self>) -> Result<(), Failure> {
         let work = cx.work;
         let [target] = cx.plan.targets.as_slice() else {
-            return Err(unexpected());
+            return Err(unexpected("there is not one target"));
         };
         let servers = cx.open(target)?;
         cx.stage(Stage::Servers, "checking the servers");
@@ -293,7 +292,7 @@ its proper end.";
     }
 
     fn charts(document: &TapDocument, _: &Path) -> Result<Vec<Chart>, HtmlError> {
-        Ok(charts::tap::charts(document))
+        Ok(crate::tap::charts::charts(document))
     }
 }
 

@@ -1,33 +1,21 @@
-//! The charts of each measurement, made of its document and, for `lag`, of its samples.
+//! What charts share, and those of a comparison.
 
-pub mod backlog;
-pub mod calibrate;
 pub mod compare;
-pub mod cost;
-pub mod exposure;
-pub mod lag;
-pub mod load;
-pub mod loss;
-pub mod reproduce;
-pub mod scale;
-pub mod stale;
-pub mod tap;
-pub mod together;
 
 use crate::{figures::Unit, format::or_dash};
 
 /// The unit in which the largest of these microseconds reads best.
-fn unit_for(us: impl IntoIterator<Item = f64>) -> Unit {
+pub fn unit_for(us: impl IntoIterator<Item = f64>) -> Unit {
     Unit::for_size(us.into_iter().fold(0.0, f64::max))
 }
 
 /// How times are shown in a unit.
-fn times_in(unit: Unit) -> impl Fn(Option<f64>) -> String + Copy {
+pub fn times_in(unit: Unit) -> impl Fn(Option<f64>) -> String + Copy {
     move |us| or_dash(us, |us| unit.show(us))
 }
 
 /// What has the same name together, in the order in which the names come.
-fn grouped<T>(named: impl IntoIterator<Item = (String, T)>) -> Vec<(String, Vec<T>)> {
+pub fn grouped<T>(named: impl IntoIterator<Item = (String, T)>) -> Vec<(String, Vec<T>)> {
     let mut groups: Vec<(String, Vec<T>)> = Vec::new();
     for (name, one) in named {
         match groups.iter_mut().find(|(known, _)| *known == name) {

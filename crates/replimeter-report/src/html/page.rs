@@ -179,64 +179,8 @@ pub fn page(
 
 #[cfg(test)]
 mod tests {
-    use replimeter_model::{loading::LoadDocument, manifest::ServerRecord, scale::ScaleDocument};
-
     use super::*;
-    use crate::{charts, compare, cost, loading, reproduce, scale};
-
-    #[test]
-    fn a_page_has_its_sections_and_charts() {
-        let document = cost::example();
-        let charts = charts::cost::charts(&document);
-        let price_list = page(&cost::report(&document), charts, &Manifest::default(), "").unwrap();
-        for wanted in [
-            "id=\"prices\"",
-            "semi-sync after-sync at 1 thread",
-            "Step by step",
-            "id=\"throughput\"",
-            "id=\"processor\"",
-        ] {
-            assert!(price_list.contains(wanted), "`{wanted}` is missing");
-        }
-        assert!(
-            !price_list.contains("id=\"distance\""),
-            "there are no links"
-        );
-        let document = scale::tests::example();
-        let charts = charts::scale::charts(&document);
-        let scaling = page(&scale::report(&document), charts, &Manifest::default(), "").unwrap();
-        for wanted in [
-            "id=\"throughput\"",
-            "id=\"percent\"",
-            "id=\"processors\"",
-            "id=\"law\"",
-            "insert while selecting",
-            "OUTSIDE",
-        ] {
-            assert!(scaling.contains(wanted), "`{wanted}` is missing");
-        }
-    }
-
-    #[test]
-    fn a_run_without_figures_has_a_page() {
-        let document = ScaleDocument::default();
-        let charts = charts::scale::charts(&document);
-        page(&scale::report(&document), charts, &Manifest::default(), "").unwrap();
-    }
-
-    #[test]
-    fn a_page_shows_the_servers_of_the_manifest() {
-        let manifest = Manifest {
-            servers: vec![ServerRecord {
-                name: "primary".to_owned(),
-                ..ServerRecord::default()
-            }],
-            ..Manifest::default()
-        };
-        let report = loading::report(&LoadDocument::default());
-        let page = page(&report, Vec::new(), &manifest, "command = 'load'").unwrap();
-        assert!(page.contains("<h3>primary"), "{page}");
-    }
+    use crate::{charts, compare};
 
     #[test]
     fn hostile_names_are_inert() {
@@ -249,22 +193,5 @@ mod tests {
             page.contains("By how much B differs from A")
                 && page.contains("The times of both sides")
         );
-    }
-
-    #[test]
-    fn published_tables_are_beside_ours() {
-        let document = reproduce::tests::example();
-        let report = reproduce::report(&document);
-        let charts = charts::reproduce::charts(&document);
-        let page = page(&report, charts, &Manifest::default(), "").unwrap();
-        for wanted in [
-            "Published",
-            "7451.26 (969.24)",
-            "galera is missing",
-            "id=\"verdicts\"",
-            "The price &lt;b&gt;",
-        ] {
-            assert!(page.contains(wanted), "`{wanted}` is missing");
-        }
     }
 }

@@ -20,7 +20,9 @@ use crate::{
 const NAME: &str = "replimeter";
 
 pub(crate) fn schema(registry: &Registry, args: &SchemaArgs) -> Result<(), Failure> {
-    let schema = registry.schema(&args.name).ok_or_else(unexpected)?;
+    let schema = registry
+        .schema(&args.name)
+        .ok_or_else(|| unexpected("there is no such schema"))?;
     if args.markdown {
         let text = if args.name == schema::PLAN {
             Some(plan_keys(&schema))

@@ -4,7 +4,7 @@ use std::{io::Write as _, path::Path};
 
 use replimeter_model::manifest::{Manifest, SandboxRecord, ServerRecord};
 use replimeter_report::{
-    charts, html,
+    html,
     together::{self, Side, letter},
 };
 use replimeter_run::{
@@ -122,7 +122,7 @@ fn together(page: &Path, read: &[Recorded], markdown: bool) -> Result<(), Failur
     }
     let text = html::page(
         &together::report(&sides),
-        charts::together::charts(&sides),
+        replimeter_measurements::together::charts(&sides),
         &all,
         &plans,
     )

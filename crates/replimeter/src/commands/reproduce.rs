@@ -2,13 +2,14 @@
 
 use std::{path::Path, sync::atomic::AtomicBool, time::Instant};
 
+use replimeter_measurements::reproduce;
 use replimeter_model::{
     manifest::{MANIFEST_SCHEMA, Manifest, SandboxRecord, ServerRecord},
     plan::PlanError,
     record::RunStatus,
     reproduce::{Claim, Experiment, REPRODUCE_SCHEMA, ReproduceDocument, Table},
 };
-use replimeter_report::{charts, html, markdown, reproduce, terminal};
+use replimeter_report::{html, markdown, terminal};
 use replimeter_run::{
     AnyRun, PlannedRun, Recorded, Registry,
     failure::{Failure, Kind},
@@ -221,16 +222,17 @@ pub(crate) fn run(
         Some(_) => RunStatus::Failed,
     };
     document.answer = reproduce::answer(&document);
-    write_json(&dir.file(SUMMARY), &document)?;
-    write_json(&dir.file(MANIFEST), &manifest)?;
-    show(
+    let written = write_json(&dir.file(SUMMARY), &document)
+        .and_then(|()| write_json(&dir.file(MANIFEST), &manifest));
+    let shown = show(
         &document,
         &manifest,
         &texts,
         dir.path(),
         (args.json, args.markdown),
-    )?;
-    ended.map_or(Ok(()), Err)
+    );
+    // What an experiment ended with counts for more than what cannot be written.
+    ended.map_or(written.and(shown), Err)
 }
 
 /// Writes the page and the ticket into the directory, and prints the findings, as JSON or Markdown where that is asked for.
@@ -242,9 +244,10 @@ fn show(
     (json, markdown): (bool, bool),
 ) -> Result<(), Failure> {
     let report = reproduce::report(document);
+    let ticket = markdown::render(&report);
     let page = html::page(
         &report,
-        charts::reproduce::charts(document),
+        replimeter_measurements::reproduce::charts::charts(document),
         manifest,
         texts,
     )
@@ -253,19 +256,26 @@ fn show(
             format!("cannot render the page: {error}"),
             "please report this as a defect",
         )
-    })?;
-    write_text(&dir.join(PAGE), &page)?;
-    let ticket = markdown::render(&report);
-    write_text(&dir.join(TICKET), &ticket)?;
-    match (json, markdown) {
+    });
+    let written = page
+        .and_then(|page| write_text(&dir.join(PAGE), &page))
+        .and_then(|()| write_text(&dir.join(TICKET), &ticket));
+    // The findings are shown even where they cannot be written.
+    let shown = match (json, markdown) {
         (true, _) => print_json(document),
         (_, true) => print(&ticket),
-        _ => print(&plain(&format!(
-            "{}\nAs a page:  file://{}\n",
-            terminal::render(&report),
-            dir.join(PAGE).display()
-        ))),
-    }
+        _ => {
+            let mut text = terminal::render(&report);
+            if written.is_ok() {
+                text.push_str(&format!(
+                    "\nAs a page:  file://{}\n",
+                    dir.join(PAGE).display()
+                ));
+            }
+            print(&plain(&text))
+        }
+    };
+    shown.and(written)
 }
 
 /// Whether a directory is of a reproduction.

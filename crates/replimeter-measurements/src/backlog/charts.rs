@@ -1,0 +1,46 @@
+//! The chart of a `backlog` run.
+
+use replimeter_model::backlog::BacklogDocument;
+
+use crate::backlog::report;
+use replimeter_report::{
+    chart::{Axis, Chart, Point, Scale, Series},
+    figures::count,
+    report::Table,
+};
+
+/// The chart of a run: the backlog over time, a line for each replica and number of workers.
+#[must_use]
+pub(crate) fn charts(document: &BacklogDocument) -> Vec<Chart> {
+    let lines = document.results.rows.iter();
+    let lines = lines.map(|row| (report::name(document, row), report::points(row)));
+    let lines: Vec<(String, Vec<_>)> = lines.collect();
+    let series = lines.iter().map(|(name, points)| {
+        let points = points.iter().map(|(at, behind, phase)| {
+            Point::new((at * 1e4).round() / 1e4, *behind as f64).saying(phase.words())
+        });
+        Series::new(name, points)
+    });
+    let rows = lines.iter();
+    let rows = rows.flat_map(|(name, points)| points.iter().map(move |point| (name, point)));
+    vec![Chart {
+        id: "backlog",
+        title: "How fast it catches up: the backlog over time",
+        note: "It grows while the applier stands still, then falls, or does not, beside the load, and at last without it.".into(),
+        x: Axis::new("time since the end of the load's ramp (s)", Scale::FromZero),
+        y: Axis::new("transactions not applied", Scale::FromZero),
+        hover: "after {x:.3} s: {y:n} transactions behind ({text})",
+        series: series.collect(),
+        table: Table::of(
+            1,
+            rows,
+            &[
+                ("series", &|(name, _)| (*name).clone()),
+                ("after (s)", &|(_, (at, ..))| format!("{at:.3}")),
+                ("applier", &|(_, (.., phase))| phase.words().to_owned()),
+                ("transactions behind", &|(_, (_, behind, _))| count(*behind)),
+            ],
+        ),
+        ..Chart::default()
+    }]
+}

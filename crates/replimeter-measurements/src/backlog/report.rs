@@ -1,0 +1,267 @@
+//! What a `backlog` run tells people.
+
+use replimeter_model::backlog::{BacklogDocument, BacklogPhase, BacklogRow};
+
+use replimeter_report::{
+    answer::ending_or_void,
+    cell::{throughput, with_interval},
+    figures::{count, time},
+    format::{Format, number},
+    load,
+    report::{Block, Cell, Content, Report, Shown, Table, Timeline},
+};
+
+/// What people read of it.
+#[must_use]
+pub(crate) fn report(document: &BacklogDocument) -> Report {
+    let rows = document.results.rows.iter();
+    let transactions = rows.map(|row| row.backlog_transactions).sum();
+    let extent = format!("{} transactions", count(transactions));
+    let mut report = Report::of(document, "How fast does each replica catch up?", extent);
+    report.several = document.several();
+    let grow = document.settings.grow;
+    report
+        .facts
+        .extend(grow.map(|grow| format!("a backlog of {grow}")));
+    blocks(document)
+        .into_iter()
+        .for_each(|block| report.add(block));
+    report.add(load::block(&document.results.load, document.several()));
+    let client = &document.client;
+    let mut report = report.with_servers(&document.target);
+    report.how.push(format!(
+        "Client: idle cores kept awake: {}; the clock's smallest step is {} µs.",
+        if client.keep_awake { "yes" } else { "no" },
+        client.clock_step_us
+    ));
+    report
+}
+
+/// The finding, a sentence or two for each row.
+#[must_use]
+pub(crate) fn answer(document: &BacklogDocument) -> String {
+    let rows = document.results.rows.iter();
+    let mut parts: Vec<String> = rows.map(|row| of_row(&name(document, row), row)).collect();
+    parts.extend(ending_or_void(document.status).map(str::to_owned));
+    parts.join(" ")
+}
+
+fn replica(document: &BacklogDocument, row: &BacklogRow) -> String {
+    if document.several() {
+        format!("{} {}", row.shape, row.replica)
+    } else {
+        row.replica.clone()
+    }
+}
+
+/// How a row's replica is called, with its workers when there are several numbers.
+pub(crate) fn name(document: &BacklogDocument, row: &BacklogRow) -> String {
+    let replica = replica(document, row);
+    match row.workers {
+        Some(workers) if workers > 0 => format!("{replica}, {}", number(workers, "worker")),
+        _ => format!("{replica}, no extra workers"),
+    }
+}
+
+fn of_row(name: &str, row: &BacklogRow) -> String {
+    if row.backlog_transactions == 0 {
+        return format!("{name}: no backlog grew, so there was nothing to catch up with.");
+    }
+    let (sustained, load) = (
+        with_interval(&row.sustained_per_s),
+        with_interval(&row.load_while_applying_per_s),
+    );
+    let sustained = match (row.keeps_up, row.sustained_per_s.mean) {
+        (_, None) => format!("{name} was not seen applying under the load."),
+        (Some(true), _) => format!(
+            "{name} keeps up with this load: beside it, it applied {sustained} transactions/s while {load}/s were written."
+        ),
+        (Some(false), _) => format!(
+            "{name} does not keep up with this load: it sustains {sustained} transactions/s, and {load}/s were written."
+        ),
+        (None, _) => format!(
+            "{name} sustains {sustained} transactions/s; whether that is more than this load of {load}/s cannot be told."
+        ),
+    };
+    let caught_up = match row.caught_up_after_us {
+        Some(after) => format!(
+            "Without load it applied {}/s, and had caught up with {} transactions {} after it began.",
+            with_interval(&row.catch_up_per_s),
+            count(row.backlog_transactions),
+            time(after)
+        ),
+        None => "It was not seen to catch up.".to_owned(),
+    };
+    format!("{sustained} {caught_up}")
+}
+
+fn figures(document: &BacklogDocument) -> Table {
+    let yes = |is| if is { "yes" } else { "no" };
+    Table::of(
+        3,
+        &document.results.rows,
+        &[
+            ("replica", &|row| Cell::from(replica(document, row))),
+            ("workers", &|row| row.workers.into()),
+            ("mode", &|row| {
+                Cell::words(&row.parallel_mode.to_ascii_lowercase())
+            }),
+            ("backlog", &|row| row.backlog_transactions.into()),
+            ("written/s, stopped", &|row| throughput(&row.load_per_s)),
+            ("written/s, applying", &|row| {
+                throughput(&row.load_while_applying_per_s)
+            }),
+            ("sustained/s", &|row| throughput(&row.sustained_per_s)),
+            ("keeps up", &|row| row.keeps_up.map(yes).into()),
+            ("catch-up/s", &|row| throughput(&row.catch_up_per_s)),
+            ("caught up after", &|row| {
+                Format::Time.cell(row.caught_up_after_us)
+            }),
+        ],
+    )
+}
+
+/// A line for each replica and number of workers, and the backlogs over time.
+fn blocks(document: &BacklogDocument) -> Vec<Block> {
+    let Some(first) = document.results.rows.first() else {
+        return Vec::new();
+    };
+    let note = format!(
+        "The applier stood still for {}; then it applied beside the load until half of the backlog was left or as long again had \
+         passed (sustained: the highest rate of writes it could follow), and then without load (catch-up). Transactions are counted \
+         by GTID every {}; intervals are 95 % (batch means), of this run alone.",
+        time(first.grown_us),
+        time(first.resolution_us)
+    );
+    let courses = document.results.rows.iter();
+    let courses = courses.filter_map(|row| course(name(document, row), row));
+    vec![
+        Block::table(
+            "catching-up",
+            "Catching up (transactions per second)",
+            figures(document),
+        )
+        .noted(vec![note]),
+        Block::new(
+            "backlog-over-time",
+            "The backlog over time",
+            Content::Timelines(courses.collect()),
+        )
+        .shown(Shown::WithoutCharts),
+    ]
+}
+
+/// Characters of a course.
+const WIDTH: usize = 50;
+
+/// The backlog over time in one line.
+fn course(name: String, row: &BacklogRow) -> Option<Timeline> {
+    let most = row
+        .windows
+        .iter()
+        .map(|window| window.behind)
+        .max()
+        .filter(|most| *most > 0)?;
+    let end = row.windows.last()?.end_us;
+    let at = |us: f64| {
+        row.windows
+            .iter()
+            .find(|window| window.end_us >= us)
+            .map_or(0, |window| window.behind)
+    };
+    let height = |index: usize| {
+        let behind = at(end * index as f64 / WIDTH as f64);
+        (behind > 0).then(|| behind as f64 / most as f64)
+    };
+    Some(Timeline {
+        name,
+        heights: (1..=WIDTH).map(height).collect(),
+        scale: format!("{} at most, {}", count(most), time(end)),
+    })
+}
+
+/// Points of the backlog over time: seconds, transactions, and what the applier did.
+pub(crate) fn points(row: &BacklogRow) -> Vec<(f64, u64, BacklogPhase)> {
+    row.windows
+        .iter()
+        .map(|window| (window.end_us / 1e6, window.behind, window.phase))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use replimeter_model::{backlog::BacklogWindow, load::Rate};
+
+    use super::*;
+
+    fn row() -> BacklogRow {
+        let rate = |mean: f64| Rate {
+            mean: Some(mean),
+            stdev: None,
+            low: Some(mean - 14.0),
+            high: Some(mean + 14.0),
+        };
+        BacklogRow {
+            shape: "async:1".to_owned(),
+            replica: "replica1".to_owned(),
+            workers: Some(4),
+            workers_variable: None,
+            parallel_mode: "optimistic".to_owned(),
+            grown_us: 1e6,
+            load_per_s: rate(1000.0),
+            backlog_transactions: 1000,
+            load_while_applying_per_s: rate(800.0),
+            sustained_per_s: rate(1512.3),
+            keeps_up: Some(true),
+            catch_up_per_s: rate(3000.0),
+            under_load_us: 1e6,
+            caught_up_after_us: Some(2e6),
+            resolution_us: 10_000.0,
+            complete: true,
+            windows: vec![BacklogWindow {
+                phase: BacklogPhase::Growing,
+                start_us: 0.0,
+                end_us: 1e6,
+                written: 1000,
+                applied: 0,
+                behind: 1000,
+            }],
+        }
+    }
+
+    #[test]
+    fn a_row_in_words_says_whether_it_keeps_up() {
+        let text = of_row("replica1, 4 workers", &row());
+        assert!(
+            text.contains("keeps up") && text.contains("1,512 [1,498, 1,526]"),
+            "{text}"
+        );
+        let text = of_row(
+            "r",
+            &BacklogRow {
+                keeps_up: Some(false),
+                caught_up_after_us: None,
+                ..row()
+            },
+        );
+        assert!(
+            text.contains("does not keep up") && text.contains("not seen to catch up"),
+            "{text}"
+        );
+        let text = of_row(
+            "r",
+            &BacklogRow {
+                backlog_transactions: 0,
+                ..row()
+            },
+        );
+        assert!(text.contains("no backlog grew"), "{text}");
+    }
+
+    #[test]
+    fn the_course_is_one_line() {
+        let line = course("replica1".to_owned(), &row()).unwrap();
+        assert_eq!(line.heights, [Some(1.0); WIDTH]);
+        assert!(line.scale.contains("1,000 at most"), "{}", line.scale);
+    }
+}

@@ -1,0 +1,49 @@
+//! The chart of a `calibrate` run.
+
+use replimeter_model::calibrate::{CalibrateDocument, CalibrateRow};
+
+use replimeter_report::charts::{grouped, times_in};
+use replimeter_report::{
+    chart::{Axis, Chart, Point, Scale, Series},
+    figures::{Unit, time},
+    report::Table,
+};
+
+/// Measured less injected, by method; the bars are the intervals.
+#[must_use]
+pub(crate) fn charts(run: &CalibrateDocument) -> Vec<Chart> {
+    let point = |row: &CalibrateRow| {
+        let error = row.error_p50_us?;
+        let half = row
+            .error_p50_ci
+            .map_or(0.0, |[low, high]| (high - low) / 2.0);
+        let point = Point::of(time(row.injected_us), error).within(error - half, error + half);
+        Some((format!("{} {}", row.replica, row.method), point))
+    };
+    let lines = grouped(run.results.rows.iter().filter_map(point)).into_iter();
+    let shown = times_in(Unit::Micro);
+    vec![Chart {
+        id: "calibration",
+        title: "Measured less injected, at p50",
+        note: "Zero is the truth. The bars are 95 % intervals.".into(),
+        x: Axis::new("injected delay", Scale::Linear),
+        y: Axis::time("error of p50", Unit::Micro, Scale::Linear),
+        hover: "{x}: {y}",
+        whiskers: true,
+        series: lines
+            .map(|(name, points)| Series::new(name, points))
+            .collect(),
+        table: Table::of(
+            1,
+            &run.results.rows,
+            &[
+                ("replica", &|row| row.replica.clone()),
+                ("method", &|row| row.method.clone()),
+                ("injected", &|row| time(row.injected_us)),
+                ("error p50 (µs)", &|row| shown(row.error_p50_us)),
+                ("error p99 (µs)", &|row| shown(row.error_p99_us)),
+            ],
+        ),
+        ..Chart::default()
+    }]
+}

@@ -1,0 +1,120 @@
+//! What a calibration tells people.
+
+use std::collections::BTreeSet;
+
+use replimeter_model::calibrate::CalibrateDocument;
+
+use crate::lag::methods;
+use replimeter_report::{
+    answer::with_ending,
+    figures::{Unit, count, time},
+    format::Format,
+    report::{Block, Cell, Report, Table},
+};
+
+fn figures(run: &CalibrateDocument) -> Table {
+    let us = Format::In(Unit::Micro);
+    let range = |ends: Option<[f64; 2]>| {
+        let ends = ends.map(|ends| ends.map(|end| us.show(end, None)));
+        Cell::from(ends.map(|ends| ends.join(" to ")))
+    };
+    Table::of(
+        2,
+        &run.results.rows,
+        &[
+            ("replica", &|row| Cell::from(&row.replica)),
+            ("method", &|row| (&row.method).into()),
+            ("injected", &|row| us.cell(Some(row.injected_us))),
+            ("n", &|row| row.rounds.into()),
+            ("measured p50", &|row| us.cell(row.measured.p50_us)),
+            ("measured p99", &|row| us.cell(row.measured.p99_us)),
+            ("error p50", &|row| us.cell(row.error_p50_us)),
+            ("95 %", &|row| range(row.error_p50_ci)),
+            ("repetitions", &|row| range(row.error_p50_range)),
+            ("error p99", &|row| us.cell(row.error_p99_us)),
+            ("95 %", &|row| range(row.error_p99_ci)),
+        ],
+    )
+}
+
+/// The methods of a calibration.
+fn used(run: &CalibrateDocument) -> BTreeSet<&str> {
+    run.results
+        .rows
+        .iter()
+        .map(|row| row.method.as_str())
+        .collect()
+}
+
+/// How it was measured.
+fn sentences(run: &CalibrateDocument) -> Vec<String> {
+    let mut sentences = vec![
+        "A TCP link of ours between primary and replica holds every byte back for the injected time, one way. Error is the lag through \
+         the link with the delay, less the lag through the same link without, less the delay: p50 against p50, p99 against p99. The \
+         delays had their turns there and back again; the repetitions column has the smallest and the largest error of p50 among them, \
+         each against its own turn without delay. What the link itself adds beyond its delay is in the error. Measured is the lag from \
+         send by poll and wait, and from the same event on the primary by stamp and tap."
+            .to_owned(),
+    ];
+    sentences.extend(methods::sentences(&used(run)));
+    sentences
+}
+
+/// The finding in one sentence.
+#[must_use]
+pub(crate) fn answer(run: &CalibrateDocument) -> String {
+    let mut parts = Vec::new();
+    for method in used(run) {
+        let errors = run
+            .results
+            .rows
+            .iter()
+            .filter(|row| row.method == method)
+            .filter_map(|row| Some((row.error_p50_us?, row)));
+        let worst = errors.max_by(|a, b| a.0.abs().total_cmp(&b.0.abs()));
+        if let Some((error, row)) = worst {
+            parts.push(format!(
+                "{method} is off by at most {} at p50 (at {})",
+                time(error.abs()),
+                time(row.injected_us)
+            ));
+        }
+    }
+    let mut text = if parts.is_empty() {
+        "Too few rounds for a median.".to_owned()
+    } else {
+        format!("{}.", parts.join("; "))
+    };
+    if !parts.is_empty()
+        && run
+            .results
+            .rows
+            .iter()
+            .any(|row| row.error_p50_us.is_some() && row.error_p50_ci.is_none())
+    {
+        text.push_str(" There are too few rounds to say how sure that is.");
+    }
+    with_ending(text, run.status)
+}
+
+/// What people read of it.
+#[must_use]
+pub(crate) fn report(run: &CalibrateDocument) -> Report {
+    let rounds = run.results.rows.iter().map(|row| row.rounds).sum();
+    let mut report = Report::of(
+        run,
+        "How far off is each method?",
+        format!("{} samples", count(rounds)),
+    );
+    report.add(Block::table(
+        "figures",
+        "What each method makes of each delay (µs)",
+        figures(run),
+    ));
+    report.how = sentences(run);
+    let floors = run.results.floors.iter();
+    report
+        .how
+        .extend(floors.map(|floor| methods::floor_of(floor, "")));
+    report.with_servers(&run.target)
+}

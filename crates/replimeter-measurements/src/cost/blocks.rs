@@ -1,0 +1,112 @@
+//! `samples.parquet` of a `cost` run: a row for each block.
+
+use replimeter_model::cost::BlockRecord;
+
+use replimeter_report::rows::{Columns, TableSpec, columns};
+
+/// Blocks of a `cost` run.
+#[derive(Default, Clone, Copy, Debug)]
+pub(crate) struct CostBlocks;
+
+impl Columns for CostBlocks {
+    type Row = BlockRecord;
+    const TABLE: TableSpec<BlockRecord, Self> = TableSpec {
+        message: "cost_block",
+        group: 512,
+        columns: columns! {
+            /// The round, from 1; in a self-test every comparison's rounds follow one another
+            round: Short = |block, _| block.round;
+            /// `mariadb` or `mysql`
+            engine: Word = |block, _| &block.engine;
+            /// The mode
+            mode: Word = |block, _| &block.mode;
+            /// The wait point of semi-synchronous replication
+            wait_point: Word or null = |block, _| block.wait_point.as_deref();
+            /// Servers beside the one that is written to
+            replicas: Short = |block, _| block.replicas;
+            /// Connections
+            threads: Short = |block, _| block.threads;
+            /// One-way delay of the links; null without links of ours
+            link_delay_us: Real or null = |block, _| block.link_delay_us;
+            /// Which of its start's blocks, from 1
+            block: Short = |block, _| block.block;
+            /// Why it does not count; null when it does
+            void: Word or null = |block, _| block.void.as_deref();
+            /// When it began, on the run's clock
+            began_us: Real = |block, _| block.began_us;
+            /// How long it was
+            counted_us: Real = |block, _| block.counted_us;
+            /// Operations
+            operations: Long = |block, _| block.operations;
+            /// Operations that were begun again
+            retries: Long = |block, _| block.retries;
+            /// Operations that were given up
+            failed: Long = |block, _| block.failed;
+            /// Mean latency
+            mean_us: Real or null = |block, _| block.latency.mean_us;
+            /// Standard deviation of the latency
+            stdev_us: Real or null = |block, _| block.latency.stdev_us;
+            /// Median latency
+            p50_us: Real or null = |block, _| block.latency.p50_us;
+            /// 95th percentile of the latency
+            p95_us: Real or null = |block, _| block.latency.p95_us;
+            /// 99th percentile of the latency
+            p99_us: Real or null = |block, _| block.latency.p99_us;
+            /// Largest latency
+            max_us: Real or null = |block, _| block.latency.max_us;
+            /// Processor time for an operation, of the server that is written to
+            primary_cpu_us_per_op: Real or null = |block, _| block.primary_cpu_us_per_op;
+            /// Processor time for an operation, of all servers
+            all_cpu_us_per_op: Real or null = |block, _| block.all_cpu_us_per_op;
+            /// Processor time for an operation, of the client's threads
+            client_cpu_us_per_op: Real or null = |block, _| block.client_cpu_us_per_op;
+            /// Transactions that the replica furthest behind had not applied at its end
+            behind: Long or null = |block, _| block.behind;
+        },
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    use parquet::{
+        file::reader::{FileReader, SerializedFileReader},
+        record::RowAccessor,
+    };
+
+    use super::*;
+    use replimeter_report::rows::{Rows, write_file};
+
+    #[test]
+    fn blocks_are_read_back_with_what_is_unknown_left_out() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("samples.parquet");
+        let mut writer = Rows::new(CostBlocks);
+        for block in 1..=3 {
+            let void = (block == 2).then(|| "fell back".to_owned());
+            writer.add(BlockRecord {
+                mode: "async".to_owned(),
+                block,
+                void,
+                operations: 7,
+                ..BlockRecord::default()
+            });
+        }
+        write_file(&path, writer).unwrap();
+        let reader = SerializedFileReader::new(std::fs::File::open(&path).unwrap()).unwrap();
+        let rows: Vec<_> = reader
+            .get_row_iter(None)
+            .unwrap()
+            .map(Result::unwrap)
+            .collect();
+        assert_eq!(
+            (
+                rows.len(),
+                rows[2].get_int(7).unwrap(),
+                rows[0].get_long(11).unwrap()
+            ),
+            (3, 3, 7)
+        );
+        assert_eq!(rows[1].get_string(8).unwrap(), "fell back");
+        assert!(rows[0].get_string(8).is_err(), "null");
+    }
+}

@@ -1,0 +1,322 @@
+//! What is said of a price list besides its tables.
+
+use std::fmt::Write as _;
+
+use replimeter_model::{
+    cost::{Added, CostDocument, CostResults, CostRow, SelfTest},
+    estimate::Estimate,
+};
+
+use super::{delay, label, relative};
+use replimeter_report::{
+    answer::with_ending,
+    cell::with_interval,
+    figures::count,
+    format::{Format, number},
+};
+
+/// What one operation of the workload is called.
+fn operation(run: &CostDocument) -> String {
+    match run.settings.workload.as_deref() {
+        Some("insert") | None => "an insert".to_owned(),
+        Some(workload) => {
+            let name = workload.rsplit('/').next().unwrap_or(workload);
+            format!("an operation of {name}")
+        }
+    }
+}
+
+/// `214 µs [198, 231]`.
+fn amount(estimate: &Estimate) -> Option<String> {
+    Some(Format::Time.show(estimate.value?, estimate.ends()))
+}
+
+/// The same of what is saved.
+fn turned(estimate: &Estimate) -> Estimate {
+    let turn = |value: Option<f64>| value.map(|value| -value);
+    Estimate {
+        value: turn(estimate.value),
+        low: turn(estimate.high),
+        high: turn(estimate.low),
+    }
+}
+
+/// What an addition is in words; `None` when it is not known.
+fn adds(added: &Added, operation: &str) -> Option<String> {
+    let latency = &added.latency_us;
+    let value = latency.value?;
+    let mut words = match latency.excludes(0.0) {
+        Some(false) => format!(
+            "adds nothing to {operation} that these starts could show ({})",
+            amount(latency)?
+        ),
+        _ if value < 0.0 => format!("takes {} off {operation}", amount(&turned(latency))?),
+        _ => format!("adds {} to {operation}", amount(latency)?),
+    };
+    let cpu = &added.primary_cpu_us;
+    if let Some(us) = cpu.value {
+        let part = match cpu.excludes(0.0) {
+            Some(false) => format!("no primary CPU that could be shown ({})", amount(cpu)?),
+            _ if us < 0.0 => format!("takes {} off the primary's CPU", amount(&turned(cpu))?),
+            // What is taken off the one is not taken off the other.
+            _ if latency.excludes(0.0) != Some(false) && value < 0.0 => {
+                format!("adds {} of primary CPU", amount(cpu)?)
+            }
+            _ => format!("{} of primary CPU", amount(cpu)?),
+        };
+        let _ = write!(words, " and {part}");
+    }
+    Some(words)
+}
+
+/// A sentence for each price, such as "semi-sync adds 214 µs [198, 231] to an insert and 38 µs
+/// of primary CPU".
+pub(super) fn sentences(run: &CostDocument) -> Vec<String> {
+    let operation = operation(run);
+    let several_threads = run
+        .results
+        .rows
+        .iter()
+        .any(|row| row.threads != run.results.rows[0].threads);
+    let sentence = |row: &CostRow| {
+        let words = adds(&row.added, &operation)?;
+        let threads = if several_threads {
+            format!(" at {}", number(row.threads, "thread"))
+        } else {
+            String::new()
+        };
+        let distance = match row.link_delay_us {
+            None => String::new(),
+            Some(0.0) => " over links without delay".to_owned(),
+            Some(us) => format!(" over links of {} each way", delay(us)),
+        };
+        let throughput = match relative(row) {
+            Estimate { value: None, .. } => String::new(),
+            known => {
+                let known = Format::Ratio.estimate(&known).shown();
+                format!("; throughput is {known} of none's")
+            }
+        };
+        Some(format!(
+            "{}{threads}{distance} {words}{throughput}.",
+            label(run, row)
+        ))
+    };
+    run.results
+        .rows
+        .iter()
+        .filter(|row| row.mode != "none")
+        .filter_map(sentence)
+        .collect()
+}
+
+/// What a self-test found.
+fn self_test(test: &SelfTest) -> String {
+    let of = test
+        .comparisons
+        .iter()
+        .filter(|comparison| comparison.throughput.ends().is_some())
+        .count();
+    let share = if of == 0 {
+        0.0
+    } else {
+        test.differences as f64 / of as f64 * 100.0
+    };
+    let judgement = if test.significant {
+        "significantly more than"
+    } else {
+        "not significantly more than"
+    };
+    let unclear = match test.comparisons.len() - of {
+        0 => String::new(),
+        unclear => format!(" ({} more had no interval)", count(unclear as u64)),
+    };
+    format!(
+        "{}/{} compared with itself {} times{unclear}, each time {} fresh starts against {}: a difference of throughput was found in {} \
+         ({share:.1} % [{:.1}, {:.1}]), {judgement} the {:.0} % that 95 % intervals allow (binomial test, p = {:.3}).",
+        test.engine,
+        test.mode,
+        count(of as u64),
+        test.starts,
+        test.starts,
+        count(test.differences),
+        test.share[0] * 100.0,
+        test.share[1] * 100.0,
+        test.expected * 100.0,
+        test.p_value
+    )
+}
+
+/// The finding.
+#[must_use]
+pub(crate) fn answer(run: &CostDocument) -> String {
+    let text = match &run.results.self_test {
+        Some(test) => self_test(test),
+        None => prices(run),
+    };
+    with_ending(text, run.status)
+}
+
+/// What waiting costs, which the fewest threads and the shortest distance say.
+fn prices(run: &CostDocument) -> String {
+    let least = run.results.rows.iter().map(|row| row.threads).min();
+    let nearest = |row: &CostRow| {
+        let same = |other: &&CostRow| other.mode == row.mode && other.engine == row.engine;
+        let fellows = run.results.rows.iter().filter(same);
+        let delays = fellows.filter_map(|other| other.link_delay_us);
+        delays.fold(f64::MAX, f64::min) >= row.link_delay_us.unwrap_or(f64::MIN)
+    };
+    let rows = run.results.rows.iter();
+    let rows = rows.filter(|row| Some(row.threads) == least && nearest(row));
+    let part = CostDocument {
+        results: CostResults {
+            rows: rows.cloned().collect(),
+            ..run.results.clone()
+        },
+        ..run.clone()
+    };
+    let sentences = sentences(&part);
+    match (sentences.is_empty(), run.results.rows.first()) {
+        (false, _) => format!("With {}, ", threads(least.unwrap_or(1))) + &sentences.join(" "),
+        (true, Some(row)) => format!(
+            "{} does {} operations/s at {}.",
+            label(run, row),
+            with_interval(&row.throughput),
+            threads(row.threads)
+        ),
+        (true, None) => "Nothing was measured.".to_owned(),
+    }
+}
+
+fn threads(number: u32) -> String {
+    if number == 1 {
+        "one thread".to_owned()
+    } else {
+        format!("{number} threads")
+    }
+}
+
+/// How it was measured.
+pub(super) fn how(run: &CostDocument) -> Vec<String> {
+    let settings = &run.settings;
+    let mut sentences = Vec::new();
+    if run.results.self_test.is_none() {
+        sentences.push(format!(
+            "Every mode had {}, in rounds of shuffled order (seed {}); only the servers of the mode being measured ran. The \
+             load was counted in blocks after a ramp; throughput is the mean over the starts, its stdev that between blocks.",
+            starts(run),
+            settings.seed.unwrap_or(0)
+        ));
+    }
+    sentences.push(
+        "Intervals are 95 %, by a hierarchical bootstrap (starts, then blocks within them), stretched for few starts; in simulations \
+         they cover the truth in 92 to 99 % from four starts on, and one start has none. A mode is held against none (binary log off) of the \
+         same binary. Quantiles and their ratios: each start as a whole."
+            .to_owned(),
+    );
+    let mut servers = run.results.rows.iter().flat_map(|row| &row.servers);
+    if servers.any(|server| server.fsyncs_per_op.is_some()) {
+        sentences.push(
+            "Flushes (fsyncs/op) are those that the storage engine counts: flushes of a binary log are counted by no server, and come on top with sync_binlog=1."
+                .to_owned(),
+        );
+    }
+    let durability = settings.durability.unwrap_or_default();
+    sentences.push(format!(
+        "Durability {}, for all modes alike: {}.",
+        durability.name(),
+        run.results.durability.join("; ")
+    ));
+    if let Some(workload) = &settings.workload {
+        sentences.push(format!(
+            "Workload {workload}, closed loop: each thread sends its next operation when it has the answer to the last. Latency is from send to answer."
+        ));
+    }
+    if !settings.link_delays.is_empty() {
+        sentences.push(
+            "Links of ours hold every byte between the servers back by the delay named, each way; a mode without replicas has none.".to_owned(),
+        );
+    }
+    if run
+        .results
+        .rows
+        .iter()
+        .any(|row| row.mode == "galera" || row.mode == "group")
+    {
+        sentences
+            .push("Clusters have as many members as the other modes have servers, unless a number was asked for.".to_owned());
+    }
+    if run.client.cores > 0 {
+        sentences.push(format!(
+            "Client and servers shared this machine's {} cores{}: a replica's processor time is not free for the primary here, as it would \
+             be on a machine of its own.",
+            run.client.cores,
+            if run.client.keep_awake { ", which were kept awake" } else { "" }
+        ));
+    }
+    sentences.extend(run.results.rows.iter().filter_map(client));
+    for words in &run.results.left_out {
+        sentences.push(format!("Left out: {words}."));
+    }
+    sentences
+}
+
+/// How often each mode was started.
+fn starts(run: &CostDocument) -> String {
+    let starts = run.results.rows.iter().map(|row| row.starts);
+    let fewest = starts.clone().min().unwrap_or(0);
+    match (fewest, starts.max().unwrap_or(0)) {
+        (1, 1) => "one fresh start".to_owned(),
+        (fewest, most) if fewest == most => format!("{fewest} fresh starts"),
+        (fewest, most) => format!("{fewest} to {most} fresh starts"),
+    }
+}
+
+/// What the client itself could do, where nothing is replicated.
+fn client(row: &CostRow) -> Option<String> {
+    let client = &row.client;
+    let (limit, percent, cpu) = (
+        client.limit_per_s?,
+        client.percent_of_limit?,
+        client.cpu_us_per_op?,
+    );
+    (row.mode == "none").then(|| {
+        format!(
+            "Client at {}: {} empty questions/s answered by {}; none's statements are {percent:.0} % of that limit, at {cpu:.1} µs of the client's CPU per operation.",
+            threads(row.threads),
+            count(limit.round() as u64),
+            row.version
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_saved_is_said_so() {
+        let added = Added {
+            latency_us: Estimate {
+                value: Some(-30.0),
+                low: Some(-40.0),
+                high: Some(-20.0),
+            },
+            ..Added::default()
+        };
+        assert_eq!(
+            adds(&added, "an insert").unwrap(),
+            "takes 30 µs [20, 40] off an insert"
+        );
+        let added = Added {
+            latency_us: Estimate::of(12.0),
+            primary_cpu_us: Estimate::of(-3.0),
+            ..Added::default()
+        };
+        assert_eq!(
+            adds(&added, "x").unwrap(),
+            "adds 12.0 µs to x and takes 3.0 µs off the primary's CPU"
+        );
+        assert_eq!(adds(&Added::default(), "x"), None);
+    }
+}

@@ -1,0 +1,69 @@
+//! The charts of an `exposure` run.
+
+use replimeter_model::exposure::{ExposureDocument, ExposureWindow};
+
+use replimeter_report::{
+    chart::{Axis, Chart, Point, Scale, Series, Stroke},
+    figures::{Unit, count},
+    report::Table,
+};
+
+/// All charts of a run: what a crash would have taken, over time. None where the mode makes it nought.
+#[must_use]
+pub(crate) fn charts(run: &ExposureDocument) -> Vec<Chart> {
+    let windows = &run.results.windows;
+    let line = |name: &str, value: fn(&ExposureWindow) -> f64| {
+        Series::new(
+            name,
+            windows.iter().map(|of| Point::new(of.end_us, value(of))),
+        )
+    };
+    let most = Series {
+        dash: Stroke::Dot,
+        ..line("most", |of| of.transactions_max as f64)
+    };
+    let oldest = Series {
+        colour: Some(2),
+        ..line("oldest", |of| of.age_max_us)
+    };
+    let chart = |series| Chart {
+        x: Axis::time("time since the beginning", Unit::Second, Scale::Linear),
+        hover: "until {x:.1}: {y}",
+        series: if windows.is_empty() {
+            Vec::new()
+        } else {
+            series
+        },
+        table: Table::of(
+            1,
+            windows,
+            &[
+                ("until (s)", &|of| format!("{:.1}", of.end_us / 1e6)),
+                ("looks", &|of| count(of.looks)),
+                ("committed", &|of| count(of.committed)),
+                ("transactions, mean", &|of| {
+                    format!("{:.2}", of.transactions_mean)
+                }),
+                ("most", &|of| count(of.transactions_max)),
+                ("bytes, most", &|of| count(of.bytes_max)),
+                ("age, most (ms)", &|of| Unit::Milli.show(of.age_max_us)),
+            ],
+        ),
+        ..Chart::default()
+    };
+    let exposed = Chart {
+        id: "exposed",
+        title: "Transactions that no replica had received",
+        note: "Of each stretch the mean and the largest.".into(),
+        y: Axis::new("transactions", Scale::FromZero),
+        ..chart(vec![line("mean", |of| of.transactions_mean), most])
+    };
+    let age = Chart {
+        id: "age",
+        title: "How old the oldest of them was",
+        note: "The largest of each stretch.".into(),
+        y: Axis::time("age", Unit::Milli, Scale::FromZero),
+        ..chart(vec![oldest])
+    };
+    vec![exposed, age]
+}

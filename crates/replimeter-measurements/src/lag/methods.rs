@@ -1,0 +1,170 @@
+//! What the methods say of the same rows, beside one another, and how each works.
+
+use std::collections::BTreeSet;
+
+use replimeter_model::{
+    lag::{Floor, LagDocument},
+    plan::Method,
+    record::Distribution,
+};
+
+use replimeter_report::{
+    answer::overall_rows,
+    columns::{HEADINGS, cells},
+    figures::{Unit, count, time_within},
+    format::{Format, or_dash},
+    precision::Precision,
+    report::{Block, Cell, Table},
+};
+
+/// What `LagRow::from_primary` is for this method; empty for those without it.
+pub(crate) fn from_primary(method: &str) -> &'static str {
+    match Method::from_name(method) {
+        Some(Method::Stamp | Method::StampUdf) => "from execution to execution",
+        Some(Method::Tap) => "from binary log to binary log",
+        _ => "",
+    }
+}
+
+/// What `LagRow::error_us` is for this method; `None` when it states none of its own.
+pub(crate) fn error(method: &str) -> Option<&'static str> {
+    match Method::from_name(method) {
+        Some(Method::Tap) => None,
+        Some(Method::Wait) => Some("error (one round trip)"),
+        Some(Method::Stamp | Method::StampUdf) => Some("error (clock offset)"),
+        _ => Some("error (bracket width)"),
+    }
+}
+
+/// The methods of a run.
+pub(crate) fn used(document: &LagDocument) -> BTreeSet<&str> {
+    document
+        .results
+        .rows
+        .iter()
+        .map(|row| row.method.as_str())
+        .collect()
+}
+
+/// How each of these methods works, in a sentence or two.
+pub(crate) fn sentences(used: &BTreeSet<&str>) -> Vec<String> {
+    let of = |method: &Method| match method {
+        Method::Poll => {
+            "poll: a row counts as seen when a read in a tight loop returns it. It became visible between the beginning of the last \
+             read that missed it and the end of the first that showed it; lag is that end, so it is never too low. The estimate says where in the \
+             brackets the truth most probably is (maximum likelihood, Turnbull 1976)."
+        }
+        Method::Wait => {
+            "wait: a connection waits in the replica for the transaction's GTID; lag is the wait's return. The wait begins when the \
+             write was acknowledged, so a replica that was faster is seen late. A read follows each wait."
+        }
+        Method::Stamp => {
+            "stamp: the statement runs again on the replica, with SYSDATE(6) in it. Lag from ack is the replica's stamp by its clock, \
+             whose offset was measured; it says when the statement ran there, not when the row became visible."
+        }
+        Method::StampUdf => "stamp-udf: as stamp, by our function NOW_USEC().",
+        Method::Tap => {
+            "tap: both binary logs are followed, and transactions matched by GTID; lag is the arrival at this client. It says when the \
+             transaction was in the replica's binary log, not when it was visible."
+        }
+    };
+    Method::ALL
+        .iter()
+        .filter(|method| used.contains(method.name()))
+        .map(|method| of(method).to_owned())
+        .collect()
+}
+
+/// What the method itself adds, in a sentence.
+pub(crate) fn floor(document: &LagDocument, floor: &Floor) -> String {
+    floor_of(
+        floor,
+        &if document.several() {
+            format!(" of {}", floor.shape)
+        } else {
+            String::new()
+        },
+    )
+}
+
+/// The same, with words for whose it is.
+pub(crate) fn floor_of(floor: &Floor, of: &str) -> String {
+    let us = |us| Format::Time.text(us);
+    let within = |lag: &Distribution| {
+        let half = Precision::of_floor(floor, lag).quantile(0.5);
+        or_dash(lag.p50_us, |us| time_within(us, half))
+    };
+    let head = format!(
+        "Floor of {}{of} (the primary as its own replica, {} rounds):",
+        floor.method,
+        count(floor.rounds)
+    );
+    match Method::from_name(&floor.method) {
+        Some(Method::Tap) => format!(
+            "{head} from one tap of the primary to a second one p50 {}, p99 {}; from ack p50 {}.",
+            us(floor.from_primary.p50_us),
+            us(floor.from_primary.p99_us.or(floor.from_primary.p90_us)),
+            us(floor.from_ack.p50_us)
+        ),
+        Some(Method::Wait) => {
+            format!(
+                "{head} lag from ack p50 {}, one round trip {}.",
+                us(floor.from_ack.p50_us),
+                us(floor.error_us.p50_us)
+            )
+        }
+        _ => {
+            let selects = match (floor.point_select.p50_us, floor.point_select_at_ack.p50_us) {
+                (None, None) => String::new(),
+                (idle, beside) => format!(
+                    "; a point select takes {} on the idle primary, {} while a write is acknowledged (p50)",
+                    us(idle),
+                    us(beside)
+                ),
+            };
+            format!(
+                "{head} lag from ack p50 {}, estimate {}, bracket width {}{selects}.",
+                within(&floor.from_ack),
+                within(&floor.estimate),
+                us(floor.error_us.p50_us)
+            )
+        }
+    }
+}
+
+/// How the methods differ on the same rows, and what followed the waits.
+pub(crate) fn blocks(document: &LagDocument) -> Vec<Block> {
+    let rows = overall_rows(document);
+    let differences = rows.iter().filter_map(|row| {
+        let against = row.against.as_ref()?;
+        let difference = &against.difference;
+        let mut line = vec![
+            document.label_of(row).into(),
+            Cell::Text(against.method.clone()),
+        ];
+        line.extend(cells(Unit::Micro, difference, Precision::exact(difference)));
+        Some(line)
+    });
+    let headings: Vec<&str> = ["replica", "less"].into_iter().chain(HEADINGS).collect();
+    let waits = rows.iter().filter_map(|row| {
+        let readable = row.readable.as_ref()?;
+            Some(format!(
+            "{}: of {} waits {} returned before the row could be read; from the wait's return to the end of the read that showed it: p50 {}, p99 {}, max {}.",
+            document.label_of(row),
+            count(readable.rounds),
+            count(readable.not_at_once),
+            Format::Time.text(readable.gap.p50_us),
+            Format::Time.text(readable.gap.p99_us),
+            Format::Time.text(readable.gap.max_us)
+        ))
+    });
+    vec![
+        Block::table(
+            "methods",
+            "How the methods disagree on the same rows (µs, row by row)",
+            Table::new(&headings, 2, differences),
+        )
+        .after_charts(),
+        Block::list("waits", "What followed the waits", waits.collect()).after_charts(),
+    ]
+}

@@ -1,0 +1,310 @@
+//! What a `lag` run tells people.
+
+use replimeter_model::{
+    lag::{LagDocument, LagRow, missing_rows},
+    plan::Pace,
+    record::{Distribution, Window},
+};
+
+use crate::lag::{methods, shapes, sweep, waterfall};
+use replimeter_report::{
+    answer::overall_rows,
+    columns::{HEADINGS, cells},
+    figures::{Unit, count, time, time_within},
+    format::Format,
+    load,
+    precision::Precision,
+    report::{Block, Cell, Content, Report, Shown, Table, Timeline},
+};
+
+/// What people read of it; `raw` adds the lines of every row of a sweep over sizes.
+#[must_use]
+pub fn report(document: &LagDocument, raw: bool) -> Report {
+    let overall = overall_rows(document);
+    let samples = overall.iter().map(|row| row.from_ack.count).sum();
+    let extent = format!("{} samples", count(samples));
+    let mut report = Report::of(document, "How late is each replica?", extent);
+    report.several = document.several();
+    report.facts.extend(facts(document));
+    add_figures(&mut report, document, &overall);
+    if raw {
+        let per_step = document.settings.per_step.unwrap_or(1);
+        for table in &document.results.size_sweep {
+            let title = format!("Every row of the sweep, {}", table.replica);
+            let lines = Content::Verbatim(sweep::raw(table, per_step));
+            report.add(Block::new("raw", title, lines));
+        }
+    }
+    report.add(load::block(&document.results.load, document.several()));
+    report.how = how(document);
+    let mut report = report.with_servers(&document.target);
+    report.how.push(client(document));
+    report
+}
+
+/// The method, when rows were written, and their size.
+fn facts(document: &LagDocument) -> Vec<String> {
+    let settings = &document.settings;
+    let method = settings.method.clone().unwrap_or_default();
+    let mut facts = vec![format!("method {method}")];
+    facts.extend(settings.pace.map(|pace| match pace {
+        Pace::Every(span) => format!("a row every {span}, open loop"),
+        Pace::Visible => "the next row when the last was seen, closed loop".to_owned(),
+        Pace::Ack => "the next row when the last was acknowledged, closed loop".to_owned(),
+    }));
+    // The rows' own size: what was asked for may have been cut.
+    let mut sizes = document.results.rows.iter().map(|row| row.size_bytes);
+    if let Some(Some(size)) = sizes.next()
+        && sizes.all(|other| other == Some(size))
+    {
+        facts.push(format!("{} bytes", count(size)));
+    }
+    facts
+}
+
+/// Everything that is known of single rows.
+fn add_figures(report: &mut Report, document: &LagDocument, overall: &[&LagRow]) {
+    if document.several() {
+        let title = "Side by side (µs, lag from ack unless said otherwise)";
+        let table = Table::new(&shapes::HEADINGS, 3, shapes::lines(document));
+        report.add(Block::table("side-by-side", title, table).noted(vec![shapes::NOTE.to_owned()]));
+    }
+    report.add(distributions(document, overall));
+    methods::blocks(document)
+        .into_iter()
+        .for_each(|block| report.add(block));
+    if overall.iter().any(|row| row.size_bytes.is_none()) {
+        report.add(by_size(document));
+    }
+    waterfall::blocks(document)
+        .into_iter()
+        .for_each(|block| report.add(block));
+    // Of several shapes the page has the charts.
+    if document.several() {
+        return;
+    }
+    for row in overall.iter().filter(|row| row.against.is_none()) {
+        let name = document.label_of(row);
+        let title = format!("Lag from ack, {name}");
+        let bars = Content::Bars(row.histogram.clone());
+        report.add(Block::new("histogram", title, bars).shown(Shown::WithoutCharts));
+        let half_us = Precision::of_lag(row, &row.from_ack).single();
+        if let Some(block) = over_time(&name, &row.windows, half_us) {
+            report.add(block);
+        }
+    }
+}
+
+/// The unit in which the lag of these rows reads well.
+fn unit_of(rows: &[&LagRow]) -> Unit {
+    let typical = |row: &&LagRow| {
+        row.from_send
+            .p50_us
+            .or(row.from_send.mean_us)
+            .unwrap_or(0.0)
+    };
+    Unit::for_size(rows.iter().map(typical).fold(0.0, f64::max))
+}
+
+/// What is known of a row: how it is called, the times, and how exactly each is known.
+fn parts(row: &LagRow) -> Vec<(&'static str, &Distribution, Precision<'_>)> {
+    let lag = |distribution| Precision::of_lag(row, distribution);
+    let mut parts = vec![
+        ("lag from ack", &row.from_ack, lag(&row.from_ack)),
+        ("lag from send", &row.from_send, lag(&row.from_send)),
+        (
+            "lag from intended start",
+            &row.from_intended,
+            lag(&row.from_intended),
+        ),
+        (
+            methods::from_primary(&row.method),
+            &row.from_primary,
+            lag(&row.from_primary),
+        ),
+    ];
+    // A tap has no brackets to estimate from.
+    if let Some(error) = methods::error(&row.method) {
+        let estimate = Precision::of_estimate(row);
+        parts.push(("estimate from ack", &row.estimate, estimate));
+        parts.push((error, &row.error_us, Precision::exact(&row.error_us)));
+    }
+    // The write is the same for every method.
+    if row.against.is_none() {
+        let write = Precision::exact(&row.insert);
+        parts.push(("insert (send to ack)", &row.insert, write));
+    }
+    let retrieval = Precision::exact(&row.retrieval);
+    parts.push((
+        "retrieval (the read that showed the row)",
+        &row.retrieval,
+        retrieval,
+    ));
+    // Of a replica that showed no row that is said.
+    parts.retain(|(what, distribution, _)| distribution.count > 0 || *what == "lag from ack");
+    parts
+}
+
+/// A row of a table of distributions.
+fn line(
+    label: [String; 2],
+    unit: Unit,
+    distribution: &Distribution,
+    precision: Precision<'_>,
+) -> Vec<Cell> {
+    let mut line: Vec<Cell> = label.map(Cell::Text).into();
+    line.extend(cells(unit, distribution, precision));
+    line
+}
+
+fn headings(first: [&'static str; 2]) -> Vec<&'static str> {
+    first.into_iter().chain(HEADINGS).collect()
+}
+
+fn distributions(document: &LagDocument, rows: &[&LagRow]) -> Block {
+    let unit = unit_of(rows);
+    let lines = rows.iter().flat_map(|row| {
+        let label = document.label_of(row);
+        parts(row)
+            .into_iter()
+            .map(move |(what, distribution, precision)| {
+                let label = [label.clone(), what.to_owned()];
+                line(label, unit, distribution, precision)
+            })
+    });
+    let table = Table::new(&headings(["replica", "what"]), 2, lines);
+    let mut notes = Vec::new();
+    let missing = missing_rows(rows.iter().copied());
+    if missing > 0 {
+        notes.push(format!("missing: {} rows were never seen", count(missing)));
+    }
+    for row in rows.iter().filter(|row| row.untold > 0) {
+        notes.push(format!(
+            "{} by {}: {} stamps cannot be placed, since a clock was set",
+            row.replica,
+            row.method,
+            count(row.untold)
+        ));
+    }
+    let title = format!("Distributions ({})", unit.symbol());
+    Block::table("figures", title, table).noted(notes)
+}
+
+fn by_size(document: &LagDocument) -> Block {
+    let sized = document.results.rows.iter();
+    let sized: Vec<&LagRow> = sized.filter(|row| row.size_bytes.is_some()).collect();
+    let unit = unit_of(&sized);
+    let lines = sized.iter().map(|row| {
+        let size = row.size_bytes.map(count).unwrap_or_default();
+        let precision = Precision::of_lag(row, &row.from_ack);
+        line([row.replica.clone(), size], unit, &row.from_ack, precision)
+    });
+    Block::table(
+        "by-size",
+        format!("Lag from ack by payload size ({})", unit.symbol()),
+        Table::new(&headings(["replica", "bytes"]), 1, lines),
+    )
+}
+
+/// The windows of the run: their medians and the largest, each known to ± `half_us`.
+fn over_time(name: &str, windows: &[Window], half_us: f64) -> Option<Block> {
+    let (first, last) = (windows.first()?, windows.last()?);
+    if windows.len() < 3 {
+        return None;
+    }
+    let timeline = |name: &str, values: Vec<Option<f64>>| {
+        let known = || values.iter().flatten().copied();
+        let (low, high) = (
+            known().fold(f64::MAX, f64::min),
+            known().fold(f64::MIN, f64::max),
+        );
+        let height = |value: f64| (value - low) / (high - low).max(1e-9);
+        (known().count() >= 3).then(|| Timeline {
+            name: name.to_owned(),
+            heights: values.iter().map(|value| value.map(height)).collect(),
+            scale: format!(
+                "{} to {}",
+                time_within(low, half_us),
+                time_within(high, half_us)
+            ),
+        })
+    };
+    let lines = [
+        timeline("median", windows.iter().map(|one| one.p50_us).collect()),
+        timeline(
+            "largest",
+            windows.iter().map(|one| Some(one.max_us)).collect(),
+        ),
+    ];
+    let title = format!(
+        "Over time, {name}: {} windows of {}, 0 to {}",
+        windows.len(),
+        time(first.end_us - first.start_us),
+        time(last.end_us)
+    );
+    let lines = Content::Timelines(lines.into_iter().flatten().collect());
+    Some(Block::new("over-time", title, lines).shown(Shown::WithoutCharts))
+}
+
+fn how(document: &LagDocument) -> Vec<String> {
+    let mut how = vec![
+        "One process, one monotonic clock. Writers send rows to the primary while every observer follows its replica on a connection \
+         of its own; none waits for another. Negative lag means that a row was seen on a replica before the primary acknowledged it."
+            .to_owned(),
+    ];
+    how.extend(methods::sentences(&methods::used(document)));
+    how.push(
+        "Intervals are 95 %, from order statistics (those of the estimate from a bootstrap), widened where neighbouring rounds depend \
+         on one another. A quantile with fewer than ten samples beyond it is not given."
+            .to_owned(),
+    );
+    how.push(format!(
+        "Warm-up: {} rounds, not counted.",
+        count(document.results.warm_up_rounds)
+    ));
+    let floors = document.results.floors.iter();
+    how.extend(floors.map(|floor| methods::floor(document, floor)));
+    how
+}
+
+/// What held the client itself up, and what was done against it.
+fn client(document: &LagDocument) -> String {
+    let client = &document.client;
+    let late = |us| Format::Time.text(us);
+    let yes = |is: bool| if is { "yes" } else { "no" };
+    format!(
+        "Client: writes started {} late (p50), {} (p99), {} at most; idle cores kept awake: {}; real-time priority for the measuring \
+         threads: {}; the clock's smallest step is {} µs.",
+        late(client.start_lateness.p50_us),
+        late(client.start_lateness.p99_us),
+        late(client.start_lateness.max_us),
+        yes(client.keep_awake),
+        yes(client.real_time),
+        client.clock_step_us,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use replimeter_report::terminal;
+
+    #[test]
+    fn a_waterfall_for_each_replica() {
+        let text = terminal::render(&report(&waterfall::example(), false));
+        let table = text.split("stage by stage (µs), replica2").nth(1).unwrap();
+        for line in [
+            "transfer       in binlog",
+            "residue ",
+            "end to end     send",
+        ] {
+            assert!(table.contains(line), "`{line}` is missing in {table}");
+        }
+        assert!(
+            text.lines().all(|line| line.chars().count() <= 132),
+            "{text}"
+        );
+        let none = terminal::render(&report(&LagDocument::default(), false));
+        assert!(!none.contains("stage by stage"));
+    }
+}

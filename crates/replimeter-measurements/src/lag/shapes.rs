@@ -1,0 +1,57 @@
+//! Several shapes side by side: one line for each replica of each.
+
+use replimeter_model::{lag::LagDocument, record::Distribution};
+
+use replimeter_report::{answer::overall_rows, figures::Unit, precision::Precision, report::Cell};
+
+/// The columns.
+pub(crate) const HEADINGS: [&str; 11] = [
+    "shape",
+    "mode",
+    "replica",
+    "n",
+    "missing",
+    "write p50",
+    "p50",
+    "95 % of p50",
+    "p99",
+    "from send p50",
+    "bracket p50",
+];
+
+/// What a reader of the table must know.
+pub(crate) const NOTE: &str = "The shapes were measured one after another, in this order; of servers started for this run only one shape's ran at a time. \
+     The interval is of the run: how much one start differs from the next is not in it.";
+
+/// Their lines, in the order of the shapes.
+pub(crate) fn lines(document: &LagDocument) -> Vec<Vec<Cell>> {
+    let unit = Unit::Micro;
+    let p50 = |distribution: &Distribution, precision: Precision<'_>| {
+        Cell::time(distribution.p50_us, precision.quantile(0.5), unit)
+    };
+    let shapes: Vec<&str> = document.target.shape.split(", ").collect();
+    let rows = overall_rows(document).into_iter();
+    let lines = rows.map(|row| {
+        let index = shapes.iter().position(|shape| *shape == row.shape);
+        let mode = index
+            .and_then(|index| document.target.modes.get(index))
+            .cloned()
+            .unwrap_or_default();
+        let of = |distribution| Precision::of_lag(row, distribution);
+        let ack = &row.from_ack;
+        vec![
+            row.shape.clone().into(),
+            mode.into(),
+            row.replica.clone().into(),
+            Cell::Count(ack.count),
+            Cell::Count(row.missing),
+            p50(&row.insert, Precision::exact(&row.insert)),
+            p50(ack, of(ack)),
+            Cell::interval(ack.ci95.as_ref().and_then(|ci| ci.p50_us), unit),
+            Cell::time(ack.p99_us, of(ack).quantile(0.99), unit),
+            p50(&row.from_send, of(&row.from_send)),
+            p50(&row.error_us, Precision::exact(&row.error_us)),
+        ]
+    });
+    lines.collect()
+}

@@ -1,0 +1,253 @@
+//! The stages of transactions as a table.
+
+use replimeter_model::{
+    lag::{LagDocument, LagRow},
+    record::Distribution,
+    stages::{Mark, Near, Stage, Stages},
+};
+
+use replimeter_report::{
+    answer::overall_rows,
+    figures::{Unit, count},
+    precision::Precision,
+    report::{Block, Cell, Table},
+};
+
+/// Quantiles whose transactions have columns of their own.
+const NEAR: [&str; 3] = ["p50", "p90", "p99"];
+
+/// The rows of a document that have stages.
+pub(crate) fn rows(document: &LagDocument) -> Vec<(String, &LagRow, &Stages)> {
+    let rows = overall_rows(document).into_iter();
+    rows.filter_map(|row| Some((document.label_of(row), row, row.stages.as_ref()?)))
+        .collect()
+}
+
+/// The waterfalls of a document, a table each; none when stages were not observed.
+pub(crate) fn blocks(document: &LagDocument) -> Vec<Block> {
+    let block = |((name, _, stages), index): ((String, &LagRow, &Stages), u32)| {
+        let whole = &stages.end_to_end;
+        let unit = Unit::for_size(whole.p50_us.or(whole.mean_us).unwrap_or(0.0));
+        let title = format!(
+            "From send to visible, stage by stage ({}), {name}",
+            unit.symbol()
+        );
+        Block::table(format!("waterfall-{index}"), title, table(unit, stages))
+            .noted(notes(unit, stages))
+            .after_charts()
+    };
+    rows(document).into_iter().zip(1..).map(block).collect()
+}
+
+/// A line per stage, then the residue and the whole, and those beside the chain.
+fn table(unit: Unit, stages: &Stages) -> Table {
+    let mut headings = ["stage", "from", "to", "mean", "p50", "p99"]
+        .map(str::to_owned)
+        .to_vec();
+    headings.extend(NEAR.map(|quantile| format!("at {quantile}")));
+    headings.extend(["±", "inverted"].map(str::to_owned));
+    let line = |words: [&str; 3],
+                distribution: &Distribution,
+                half: f64,
+                near: &dyn Fn(&Near) -> Option<f64>| {
+        let precision = Precision::of_stage(distribution, half);
+        let mut cells: Vec<Cell> = words.map(Cell::from).into();
+        cells.extend([
+            Cell::time(distribution.mean_us, precision.mean(), unit),
+            Cell::time(distribution.p50_us, precision.single(), unit),
+            Cell::time(distribution.p99_us, precision.single(), unit),
+        ]);
+        cells.extend(NEAR.map(|quantile| {
+            let of = stages.near.iter().find(|one| one.quantile == quantile);
+            Cell::time(of.and_then(near), precision.single(), unit)
+        }));
+        cells
+    };
+    let of_stage = |name: &str, stage: &Stage, near: &dyn Fn(&Near) -> Option<f64>| {
+        let words = [name, stage.from.words(), stage.to.words()];
+        let mut cells = line(words, &stage.duration, stage.error_mean_us, near);
+        cells.push(Cell::time(Some(stage.error_mean_us), 0.0, unit));
+        cells.push(Cell::Count(stage.inversions));
+        cells
+    };
+    let chain = stages.stages.iter().enumerate();
+    let mut lines: Vec<Vec<Cell>> = chain
+        .map(|(index, stage)| {
+            of_stage(&stage.name, stage, &|near| {
+                near.stages_us.get(index).copied()
+            })
+        })
+        .collect();
+    let mut residue = line(["residue", "", ""], &stages.residue, 0.0, &|near| {
+        Some(near.residue_us)
+    });
+    residue.extend(["".into(), Cell::Count(stages.residue_beyond)]);
+    lines.push(residue);
+    // The end-to-end time has the errors of its ends only.
+    let error = |mark: Option<Mark>| {
+        let of = stages.marks.iter().find(|one| Some(one.mark) == mark);
+        of.and_then(|one| one.error_mean_us).unwrap_or(0.0)
+    };
+    let from = stages.stages.first().map(|stage| stage.from);
+    let to = stages.stages.last().map(|stage| stage.to);
+    let ends = error(from) + error(to);
+    let words = [
+        "end to end",
+        from.map_or("", Mark::words),
+        to.map_or("", Mark::words),
+    ];
+    let mut whole = line(words, &stages.end_to_end, ends, &|near| {
+        Some(near.end_to_end_us)
+    });
+    whole.extend([Cell::time(Some(ends), 0.0, unit), "".into()]);
+    lines.push(whole);
+    let beside = stages.beside.iter();
+    lines.extend(beside.map(|stage| of_stage(&format!("({})", stage.name), stage, &|_| None)));
+    Table::new(&headings, 3, lines)
+}
+
+fn notes(unit: Unit, stages: &Stages) -> Vec<String> {
+    let mut notes = vec![format!(
+        "Every stage is known of {} of {} transactions{}.",
+        count(stages.covered),
+        count(stages.transactions),
+        if stages.overwritten > 0 {
+            format!(
+                "; of {} the server had overwritten what it knew before it was asked",
+                count(stages.overwritten)
+            )
+        } else {
+            String::new()
+        }
+    )];
+    notes.push(
+        "At p50, p90 and p99 stand means of the same transactions, the 1 % (or ten) nearest to that quantile of the end-to-end \
+         time; percentiles do not add. The residue is what the stages lack of the whole."
+            .to_owned(),
+    );
+    let marks: Vec<String> = stages
+        .marks
+        .iter()
+        .map(|one| {
+            let error = one
+                .error_mean_us
+                .filter(|us| *us > 0.0)
+                .map_or_else(String::new, |us| format!(" ± {}", unit.with(us)));
+            format!("{} ({}{error})", one.mark.words(), one.clock)
+        })
+        .collect();
+    notes.push(format!(
+        "By whose clock, and how well it is known on ours: {}.",
+        marks.join("; ")
+    ));
+    let inverted: u64 = stages.stages.iter().map(|stage| stage.inversions).sum();
+    if inverted > 0 || stages.residue_beyond > 0 {
+        notes.push(
+            "Inverted are stages that ended before they began by more than their error bar, and residues beyond the error bars of \
+             the stages; nothing is clamped."
+                .to_owned(),
+        );
+    }
+    notes
+}
+
+/// A document with two replicas' stages, for the tests of every output.
+#[cfg(test)]
+pub(crate) fn example() -> LagDocument {
+    use replimeter_model::{lag::LagResults, time::Nanos};
+    use replimeter_stats::waterfall::{Point, Points, Waterfall};
+
+    let row = |replica: &str, slow: i64| {
+        let mut waterfall = Waterfall::new(&[
+            (Mark::Send, "client"),
+            (Mark::InBinlog, "primary"),
+            (Mark::Received, replica),
+            (Mark::ApplyBegan, replica),
+            (Mark::Applied, replica),
+            (Mark::Visible, "client"),
+        ]);
+        for round in 0..2_000i64 {
+            let tail = if round % 50 == 49 {
+                900 * slow
+            } else {
+                (round * 37) % 60
+            };
+            let mut at = 0;
+            let mut next = |us: i64, error: i64| {
+                at += us;
+                Some(Point::new(Nanos(at * 1_000), Nanos(error * 1_000)))
+            };
+            let send = next(0, 0);
+            let in_binlog = next(55 + (round * 7) % 20, 8);
+            let ack = Some(Point::new(Nanos(120_000), Nanos(0)));
+            let received = next(70 + tail / 3, 9);
+            let apply_began = next(20 + (round % 11) + tail, 9);
+            let applied = next(60 * slow + (round % 17), 9);
+            let visible = next(25, 12);
+            let lost = round % 40 == 0;
+            let received = received.filter(|_| !lost);
+            waterfall.record(&Points {
+                send,
+                in_binlog,
+                received,
+                apply_began,
+                applied,
+                visible,
+                ack,
+                overwritten: lost,
+            });
+        }
+        LagRow {
+            replica: replica.to_owned(),
+            method: "poll".to_owned(),
+            size_bytes: Some(1000),
+            stages: waterfall.stages(),
+            ..LagRow::default()
+        }
+    };
+    LagDocument {
+        results: LagResults {
+            rows: vec![row("replica1", 1), row("replica2", 3)],
+            ..LagResults::default()
+        },
+        ..LagDocument::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use replimeter_report::report::Content;
+
+    #[test]
+    fn a_line_per_stage_the_residue_and_the_whole() {
+        let blocks = blocks(&example());
+        let Content::Table(table) = &blocks[0].content else {
+            panic!("{blocks:?}");
+        };
+        let lines: Vec<Vec<String>> = table.shown().collect();
+        let names: Vec<&str> = lines.iter().map(|line| line[0].as_str()).collect();
+        assert_eq!(
+            names,
+            [
+                "commit",
+                "transfer",
+                "queue",
+                "apply",
+                "show",
+                "residue",
+                "end to end",
+                "(acknowledge)"
+            ]
+        );
+        assert!(lines.iter().all(|line| line.len() == table.columns.len()));
+        assert_eq!(lines[4][3], "30", "25 ± 21 has no second digit");
+        assert_eq!(lines[5][3], "0.0");
+        let notes = &blocks[0].notes;
+        assert!(
+            notes[0].contains("1,950 of 2,000") && notes[0].contains("of 50 "),
+            "{notes:?}"
+        );
+        assert!(super::blocks(&LagDocument::default()).is_empty());
+    }
+}

@@ -1,0 +1,80 @@
+//! The charts of a `loss` run.
+
+use replimeter_model::loss::{CrashRecord, LossDocument};
+
+use replimeter_report::charts::unit_for;
+use replimeter_report::{
+    chart::{Axis, Chart, Mark, Point, Scale, Series},
+    figures::count,
+    format::or_dash,
+    report::Table,
+};
+
+/// All charts of a run: a column of points for each way of replicating, a point for each crash.
+#[must_use]
+pub(crate) fn charts(run: &LossDocument) -> Vec<Chart> {
+    let crashes = &run.results.crashes;
+    let unit = unit_for(crashes.iter().map(|crash| crash.recovery_us));
+    let losses = Chart {
+        id: "losses",
+        title: "Acknowledged transactions missing after each crash",
+        note: "A point for each crash; the box spans the quartiles.".into(),
+        y: Axis::new("acknowledged transactions missing", Scale::FromZero),
+        mark: Mark::Box,
+        hover: "{text}: {y:n} missing",
+        series: per_crash(run, |crash| crash.missing as f64),
+        table: Table::of(
+            1,
+            crashes,
+            &[
+                ("what was crashed", &|crash| crash.shape.clone()),
+                ("crash", &|crash| count(crash.number)),
+                ("acknowledged", &|crash| count(crash.acknowledged)),
+                ("missing", &|crash| count(crash.missing)),
+                ("seen, then lost", &|crash| count(crash.seen_then_lost)),
+                ("never acknowledged, present", &|crash| {
+                    count(crash.unacknowledged_present)
+                }),
+            ],
+        ),
+        ..Chart::default()
+    };
+    let recoveries = Chart {
+        id: "recoveries",
+        title: "From the end of the primary to the first write of its successor",
+        note: "Without the time for noticing, except where a cluster notices by itself.".into(),
+        y: Axis::time("recovery", unit, Scale::FromZero),
+        mark: Mark::Box,
+        hover: "{text}: {y}",
+        series: per_crash(run, |crash| crash.recovery_us),
+        table: Table::of(
+            1,
+            crashes,
+            &[
+                ("what was crashed", &|crash| crash.shape.clone()),
+                ("crash", &|crash| count(crash.number)),
+                ("took over", &|crash| crash.promoted.clone()),
+                ("applied after", &|crash| {
+                    or_dash(crash.drained_us, |us| unit.show(us))
+                }),
+                ("writable after", &|crash| unit.show(crash.promoted_us)),
+                ("first write after", &|crash| unit.show(crash.recovery_us)),
+            ],
+        ),
+        ..Chart::default()
+    };
+    vec![losses, recoveries]
+}
+
+fn per_crash(run: &LossDocument, pick: fn(&CrashRecord) -> f64) -> Vec<Series> {
+    let series = run.results.rows.iter().map(|row| {
+        let crashes = run.results.crashes.iter();
+        let crashes = crashes.filter(|crash| crash.shape == row.shape);
+        let points = crashes.map(|crash| {
+            let number = format!("crash {}", crash.number);
+            Point::of(&row.shape, pick(crash)).saying(number)
+        });
+        Series::new(&row.shape, points)
+    });
+    series.collect()
+}

@@ -1,0 +1,285 @@
+//! What a `loss` run tells people.
+
+use std::fmt::Write as _;
+
+use replimeter_model::{
+    loss::{LossDocument, LossRow, Share},
+    plan::Crash,
+};
+
+use replimeter_report::{
+    answer::ending_or_void,
+    figures::{Unit, count, time},
+    format::Format,
+    report::{Block, Cell, Report, Table},
+};
+
+/// Crashes that a terminal shows; all are in the record.
+const SHOWN: usize = 40;
+
+/// A share with its interval: `12 of 20 (60 %) 39–78 %`.
+fn share(share: &Share) -> String {
+    format!(
+        "{} of {}: {:.0}–{:.0} %",
+        count(share.count),
+        count(share.of),
+        share.percent_low.floor(),
+        share.percent_high.ceil()
+    )
+}
+
+fn number(value: f64) -> String {
+    if value.abs() >= 10.0 {
+        count(value.round() as u64)
+    } else {
+        format!("{value:.1}")
+    }
+}
+
+/// How many a crash took on average.
+fn mean(row: &LossRow) -> Option<String> {
+    let per = &row.missing_per_crash;
+    let interval = per.mean_ci.map_or_else(String::new, |[low, high]| {
+        format!(" [{}, {}]", number(low), number(high))
+    });
+    per.mean.map(|mean| format!("{}{interval}", number(mean)))
+}
+
+fn figures(run: &LossDocument) -> Table {
+    Table::of(
+        1,
+        &run.results.rows,
+        &[
+            ("what was crashed", &|row| Cell::from(&row.shape)),
+            ("crashes", &|row| row.crashes.into()),
+            ("acknowledged", &|row| row.acknowledged.into()),
+            ("missing", &|row| row.missing.into()),
+            ("crashes that lost, 95 %", &|row| share(&row.lossy).into()),
+            ("per crash, 95 %", &|row| mean(row).into()),
+            ("most", &|row| row.missing_per_crash.max.into()),
+            ("seen, lost", &|row| row.seen_then_lost.into()),
+            ("unacked, there", &|row| row.unacknowledged_present.into()),
+            ("recovery", &|row| Format::Time.cell(row.recovery_us)),
+        ],
+    )
+}
+
+fn crashes(run: &LossDocument) -> Table {
+    let table = Table::of(
+        1,
+        &run.results.crashes,
+        &[
+            ("what was crashed", &|crash| Cell::from(&crash.shape)),
+            ("crash", &|crash| crash.number.into()),
+            ("acknowledged", &|crash| crash.acknowledged.into()),
+            ("missing", &|crash| crash.missing.into()),
+            ("since", &|crash| Format::Time.cell(crash.missing_since_us)),
+            ("seen, lost", &|crash| crash.seen_then_lost.into()),
+            ("unacked", &|crash| crash.unacknowledged.into()),
+            ("there", &|crash| crash.unacknowledged_present.into()),
+            ("took over", &|crash| (&crash.promoted).into()),
+            ("recovery", &|crash| {
+                Format::Time.cell(Some(crash.recovery_us))
+            }),
+            ("errant rows", &|crash| {
+                crash.errant.as_ref().map(|errant| errant.rows).into()
+            }),
+        ],
+    );
+    Table {
+        most: Some(SHOWN),
+        ..table
+    }
+}
+
+fn of_row(row: &LossRow) -> String {
+    let (lossy, of) = (&row.lossy, count(row.crashes));
+    let crashes = if row.crashes == 1 { "crash" } else { "crashes" };
+    let mut text = if row.missing == 0 {
+        format!(
+            "{}: none of {} acknowledged transactions was lost in {of} {crashes} (at most {:.0} % of crashes lose any, 95 %)",
+            row.shape,
+            count(row.acknowledged),
+            lossy.percent_high.ceil()
+        )
+    } else {
+        let since = row.missing_since_us.map_or_else(String::new, |us| {
+            format!(", the oldest acknowledged {} before the end", time(us))
+        });
+        format!(
+            "{}: {} of {of} {crashes} lost acknowledged transactions ({:.0} to {:.0} %, 95 %), {} on average and {} at most{since}",
+            row.shape,
+            count(lossy.count),
+            lossy.percent_low.floor(),
+            lossy.percent_high.ceil(),
+            mean(row).unwrap_or_else(|| number(0.0)),
+            row.missing_per_crash.max.map_or_else(String::new, count),
+        )
+    };
+    if row.seen_unacknowledged_lost > 0 {
+        let _ = write!(
+            text,
+            "; {} that were never acknowledged had been seen by another session, and are gone",
+            count(row.seen_unacknowledged_lost)
+        );
+    }
+    text.push('.');
+    text
+}
+
+/// The finding in a few sentences.
+#[must_use]
+pub(crate) fn answer(run: &LossDocument) -> String {
+    let mut parts: Vec<String> = run.results.rows.iter().map(of_row).collect();
+    parts.extend(ending_or_void(run.status).map(str::to_owned));
+    parts.join(" ")
+}
+
+/// How it was measured, and what belongs to it.
+fn sentences(run: &LossDocument) -> Vec<String> {
+    let settings = &run.settings;
+    let isolated = settings.crash == Some(Crash::Isolated);
+    let ended = if isolated {
+        format!(
+            "Its links to the other servers were cut, and {} later it was killed (SIGKILL), taking writes all the while: what it had sent is lost with it.",
+            settings.gap.map_or_else(String::new, |gap| gap.to_string())
+        )
+    } else {
+        "It was killed (SIGKILL): what it had already sent still arrives.".to_owned()
+    };
+    let mut sentences = vec![
+        format!(
+            "Every crash had servers of its own, freshly started. {} connections inserted rows {} for {} and remembered which were acknowledged; \
+             another session read the newest rows and remembered which it saw. Then the primary ended. {ended}",
+            count(u64::from(settings.writers.unwrap_or_default())),
+            settings.rate.map_or_else(|| "back to back".to_owned(), |rate| format!("at {} per second", count(rate))),
+            settings.duration.map_or_else(String::new, |duration| duration.to_string()),
+        ),
+        "The replicas applied all that they had received; the most advanced took over (a group elects somebody itself), and every transaction \
+         was looked for there. Recovery is from the end of the primary to the first acknowledged write of the server that took over; it holds \
+         no time for noticing, which a failover manager needs on top, except where a cluster notices by itself."
+            .to_owned(),
+        "Killing a process leaves what the system had not written yet: what a power cut would take besides depends on the flush settings and \
+         is not in these figures."
+            .to_owned(),
+        "Missing were acknowledged and are not there (since: how long before the end the first of them was); lost to readers is what another session \
+         had seen; unacked were begun and never acknowledged, and some of them are there all the same."
+            .to_owned(),
+        "Shares have Wilson's 95 % interval, means a bootstrap over crashes; crashes are independent of one another.".to_owned(),
+    ];
+    if let Some(us) = run.results.semi_sync_timeout_us {
+        sentences.push(format!(
+            "Semi-synchronous primaries waited up to {} for an acknowledgement, so that none fell back and acknowledged what no replica had.",
+            time(us)
+        ));
+    }
+    let rows = run.results.rows.iter();
+    sentences.extend(rows.flat_map(|row| returned(run, row)));
+    sentences
+}
+
+/// What the old primaries of a row had when they came back, and what others had seen.
+fn returned(run: &LossDocument, row: &LossRow) -> Vec<String> {
+    let mut sentences = Vec::new();
+    if row.errant_rows > 0 {
+        sentences.push(format!(
+            "{}: when the old primaries came back they had {} rows that the new ones have not, {} of them acknowledged: errant transactions, which would have to be undone before it may replicate.",
+            row.shape,
+            count(row.errant_rows),
+            count(row.errant_acknowledged)
+        ));
+        let crashes = run
+            .results
+            .crashes
+            .iter()
+            .filter(|crash| crash.shape == row.shape);
+        let named = crashes.filter_map(|crash| {
+            let gtids = &crash.errant.as_ref()?.gtids;
+            let shown = Cell::Long(gtids.clone()).shown();
+            (!gtids.is_empty()).then(|| format!("crash {}: {shown}", crash.number))
+        });
+        let named: Vec<String> = named.take(3).collect();
+        if !named.is_empty() {
+            sentences.push(format!("{}: by GTID, {}.", row.shape, named.join("; ")));
+        }
+    }
+    if row.seen_then_lost > row.seen_unacknowledged_lost {
+        sentences.push(format!(
+            "{}: {} transactions that another session had seen are gone, {} of them never acknowledged.",
+            row.shape,
+            count(row.seen_then_lost),
+            count(row.seen_unacknowledged_lost)
+        ));
+    }
+    sentences
+}
+
+/// What people read of it.
+#[must_use]
+pub(crate) fn report(run: &LossDocument) -> Report {
+    let mut report = Report::of(
+        run,
+        "What does a crash take with it?",
+        format!("{} crashes", count(run.results.crashes.len() as u64)),
+    );
+    let crash = run.settings.crash.unwrap_or_default().name();
+    report.facts.push(format!("crash {crash}"));
+    report.several = run.results.rows.len() > 1;
+    let recovery = |row: &LossRow| {
+        let unit = Unit::for_size(row.recovery_us?);
+        let ends = unit.show_interval(row.recovery_ci?).join(", ");
+        Some(format!("{} [{ends}] {}", row.shape, unit.symbol()))
+    };
+    let recoveries: Vec<String> = run.results.rows.iter().filter_map(recovery).collect();
+    let recoveries = (!recoveries.is_empty())
+        .then(|| format!("Median recovery, 95 %: {}", recoveries.join("; ")));
+    report.add(
+        Block::table("figures", "What the crashes took", figures(run))
+            .noted(recoveries.into_iter().collect()),
+    );
+    report.add(Block::table("crashes", "Every crash", crashes(run)).after_charts());
+    report.how = sentences(run);
+    report.with_servers(&run.target)
+}
+
+#[cfg(test)]
+mod tests {
+    use replimeter_model::loss::LossResults;
+
+    use super::*;
+
+    #[test]
+    fn nothing_lost_is_never_a_bare_nought() {
+        let lossy = Share {
+            count: 0,
+            of: 20,
+            percent: 0.0,
+            percent_low: 0.0,
+            percent_high: 16.1,
+        };
+        let row = LossRow {
+            shape: "semi-sync:1 after-sync".to_owned(),
+            crashes: 20,
+            acknowledged: 1234,
+            lossy,
+            ..LossRow::default()
+        };
+        let run = LossDocument {
+            results: LossResults {
+                rows: vec![row],
+                ..LossResults::default()
+            },
+            ..LossDocument::default()
+        };
+        let text = answer(&run);
+        assert!(
+            text.contains("none of 1,234") && text.contains("at most 17 % of crashes"),
+            "{text}"
+        );
+        assert!(
+            replimeter_report::terminal::render(&report(&run))
+                .lines()
+                .all(|line| line.chars().count() <= 190)
+        );
+    }
+}

@@ -1,0 +1,122 @@
+//! The report of a reproduction: published tables beside ours, and what agrees.
+
+use replimeter_model::reproduce::{Claim, Experiment, ReproduceDocument};
+
+use replimeter_report::report::{self, Block, Cell, Content, Report, Shown};
+
+/// Findings, a line each.
+pub fn claims_of<'a>(claims: impl IntoIterator<Item = &'a Claim>) -> report::Table {
+    report::Table::of(
+        5,
+        claims,
+        &[
+            ("finding", &|claim| claim.claim.clone()),
+            ("published", &|claim| claim.published.clone()),
+            ("here", &|claim| claim.ours.clone()),
+            ("verdict", &|claim| claim.verdict.name().to_owned()),
+            ("why", &|claim| claim.why.clone()),
+        ],
+    )
+}
+
+/// What people read of it.
+#[must_use]
+pub fn report(document: &ReproduceDocument) -> Report {
+    let size = format!("size {}", document.size);
+    let claims = document.experiments.iter().map(|one| one.claims.len());
+    let mut report = Report {
+        command: "reproduce",
+        question: "The published experiments, run again",
+        facts: vec![size.clone()],
+        shape: size,
+        extent: format!(
+            "{} experiments, {} findings",
+            document.experiments.len(),
+            claims.sum::<usize>()
+        ),
+        started_at: document.started_at.clone(),
+        answer: document.answer.clone(),
+        several: true,
+        how: vec![
+            "Each experiment is a plan of its own, run on servers that were started for it and removed afterwards; its own page says how it \
+             was measured, with sample counts, intervals and warnings. A finding agrees when ours has the shape that was published, differs \
+             when it has another, and is open when the measurement cannot tell. Machines, servers and networks of then and now are not the \
+             same: absolute figures are set beside one another, and only shapes are judged."
+                .to_owned(),
+        ],
+        ..Report::default()
+    };
+    let glance = document.experiments.iter().flat_map(at_a_glance);
+    report.add(
+        Block::table(
+            "glance",
+            "At a glance",
+            report::Table::new(&["experiment", "finding", "verdict", "run"], 4, glance),
+        )
+        .shown(Shown::OnPage),
+    );
+    for experiment in &document.experiments {
+        add_experiment(&mut report, experiment);
+    }
+    report
+}
+
+fn named(experiment: &Experiment) -> String {
+    format!("{}. {}", experiment.number, experiment.title)
+}
+
+/// A line for each finding of an experiment, or one that says why it has none.
+fn at_a_glance(experiment: &Experiment) -> Vec<Vec<Cell>> {
+    let line = |finding: &str, verdict: &str| {
+        let link = Cell::Link {
+            text: named(experiment),
+            href: format!("#experiment-{}", experiment.number),
+        };
+        let run = experiment.run_dir.as_ref();
+        let run = run.map_or(Cell::from("–"), |run| Cell::Link {
+            text: run.clone(),
+            href: format!("{run}/report.html"),
+        });
+        vec![link, finding.into(), verdict.into(), run]
+    };
+    if experiment.claims.is_empty() {
+        return vec![line(
+            experiment.error.as_deref().unwrap_or("no figures"),
+            "",
+        )];
+    }
+    let claims = experiment.claims.iter();
+    claims
+        .map(|claim| line(&claim.claim, claim.verdict.name()))
+        .collect()
+}
+
+/// The published table beside ours, what agrees, and where the run is.
+fn add_experiment(report: &mut Report, experiment: &Experiment) {
+    let tables = [
+        ("Published", &experiment.published),
+        ("Here", &experiment.ours),
+    ];
+    let tables = tables.into_iter().filter(|(_, of)| !of.lines.is_empty());
+    let tables = tables.map(|(title, of)| {
+        let table = report::Table::new(&of.headings, 1, of.lines.iter().cloned());
+        (title.to_owned(), table)
+    });
+    let id = format!("experiment-{}", experiment.number);
+    let mut notes = vec![experiment.question.clone()];
+    let error = experiment.error.as_ref();
+    notes.extend(error.map(|error| format!("It did not come to its end: {error}")));
+    let run = experiment.run_dir.as_ref();
+    notes.extend(run.map(|run| format!("`replimeter {}`, kept in {run}.", experiment.command)));
+    let tables: Vec<_> = tables.collect();
+    report.add(if tables.is_empty() {
+        Block::list(&id, named(experiment), notes)
+    } else {
+        Block::new(&id, named(experiment), Content::Columns(tables)).noted(notes)
+    });
+    report.add(Block::table(
+        format!("{id}-findings"),
+        format!("What agrees: {}", experiment.title),
+        claims_of(&experiment.claims),
+    ));
+}

@@ -1,0 +1,238 @@
+//! Stale reads.
+
+use replimeter_model::{
+    reproduce::{Claim, Table, Verdict},
+    stale::{StaleDocument, StaleRow},
+};
+
+use super::{claim, fixed, judged, table};
+use replimeter_report::{
+    figures::{count, time},
+    format::{Format, or_dash},
+    report::Cell,
+};
+
+/// What stale reads were published with.
+#[must_use]
+pub fn stale_published() -> Table {
+    fixed(
+        &["load", "on node", "stale", "min / max / avg ms"],
+        &[
+            &["none", "–", "0.94 %", "0.71 / 2.16 / 0.89"],
+            &[
+                "oltp-mix",
+                "writer",
+                "39.01 %, 38.93 %",
+                "0.66 / 201.36 / 3.81; 0.66 / 42.9 / 3.76",
+            ],
+            &[
+                "oltp-mix",
+                "reader",
+                "37.47 %, 37.21 %",
+                "0.86 / 108.15 / 8.62; 0.81 / 291.81 / 8.54",
+            ],
+            &[
+                "update-key",
+                "writer",
+                "10.62 %, 11.13 %",
+                "0.71 / 285.07 / 3.21; 0.81 / 275.94 / 5.06",
+            ],
+            &[
+                "update-key",
+                "reader",
+                "53.49 %, 53.55 %",
+                "0.81 / 519.61 / 5.02; 0.81 / 526.95 / 5.06",
+            ],
+            &["update-key", "third", "8.33 %", "0.66 / 353.61 / 2.76"],
+            &["big-update", "writer", "4.52 %", "0.66 / 46,526.7 / 104.28"],
+        ],
+    )
+}
+
+/// A row's share of stale reads.
+fn shown(row: &StaleRow) -> String {
+    let ends = row.stale_percent_low.zip(row.stale_percent_high);
+    or_dash(row.stale_percent.zip(ends), |(share, (low, high))| {
+        format!("{} %", Format::Share.show(share, Some([low, high])))
+    })
+}
+
+/// Whether more reads of the one are stale than of the other: told apart where their intervals do not meet.
+fn more(one: Option<&&StaleRow>, other: Option<&&StaleRow>) -> Verdict {
+    let ends = |row: &StaleRow| Some((row.stale_percent_low?, row.stale_percent_high?));
+    match one
+        .and_then(|row| ends(row))
+        .zip(other.and_then(|row| ends(row)))
+    {
+        Some(((low, _), (_, high))) if low > high => Verdict::Agrees,
+        Some(((_, high), (low, _))) if high < low => Verdict::Differs,
+        _ => Verdict::Open,
+    }
+}
+
+/// Our stale reads.
+#[must_use]
+pub fn stale(document: &StaleDocument) -> (Table, Vec<Claim>) {
+    let rows = document
+        .results
+        .rows
+        .iter()
+        .filter(|row| row.judged != "load");
+    let (plain, waiting): (Vec<&StaleRow>, Vec<&StaleRow>) =
+        rows.partition(|row| row.sync_reads == "off");
+    let plain: Vec<&StaleRow> = plain.into_iter().filter(|row| !row.null_replica).collect();
+    let lines = plain.iter().map(|row| {
+        let figure = |us: Option<f64>| or_dash(us, |us| format!("{:.2}", us / 1e3));
+        let delay = [row.delay.min_us, row.delay.max_us, row.delay.mean_us].map(figure);
+        let load = row.load.split(':').next().unwrap_or_default();
+        vec![
+            load.to_owned(),
+            Cell::words(&row.load_on).shown(),
+            shown(row),
+            delay.join(" / "),
+        ]
+    });
+    let headings = ["load", "on node", "stale [95 %]", "min / max / avg ms"];
+    let mut claims = by_load(&plain);
+    claims.push(synchronous(&waiting));
+    (table(&headings, lines), claims)
+}
+
+/// What loads do to reads that do not wait.
+fn by_load(plain: &[&StaleRow]) -> Vec<Claim> {
+    let idle = plain.iter().find(|row| row.load == "none");
+    let of = |load: &str, on: &str| {
+        let mut rows = plain.iter();
+        rows.find(|row| row.load.starts_with(load) && row.load.ends_with(on))
+    };
+    let both = |one: Option<&&StaleRow>, other: Option<&&StaleRow>| {
+        [one, other]
+            .map(|row| or_dash(row, |row| shown(row)))
+            .join(" and ")
+    };
+    let shared = "all nodes, the load and the client share this machine's cores here";
+    let mix = of("oltp-mix", "writer");
+    let [reader, writer] = ["reader", "writer"].map(|on| of("update-key", on));
+    let stalled = of("big-update", "writer").and_then(|row| {
+        [row.write.max_us, row.delay.max_us]
+            .into_iter()
+            .flatten()
+            .reduce(f64::max)
+    });
+    vec![
+        claim(
+            "Idle, few reads at once are stale",
+            "0.94 %",
+            or_dash(idle, |row| shown(row)),
+            judged(
+                idle.and_then(|row| row.stale_percent),
+                |share| share < 10.0,
+                |share| share > 20.0,
+            ),
+            "a local read comes so soon after the acknowledgement, and the cores are shared, that applying has hardly begun",
+        ),
+        claim(
+            "The mix on the writer makes far more of them stale",
+            "39 % against 0.94 %",
+            both(mix, idle),
+            more(mix, idle),
+            shared,
+        ),
+        claim(
+            "Updates hurt most where the reads are: on the reader more than on the writer",
+            "53 % against 11 %",
+            both(reader, writer),
+            more(reader, writer),
+            shared,
+        ),
+        claim(
+            "One huge update stalls requests that have nothing to do with it",
+            "up to 46.5 s",
+            or_dash(stalled, |us| format!("up to {}", time(us))),
+            judged(
+                stalled
+                    .zip(idle.and_then(|row| row.write.p50_us))
+                    .map(|(us, usual)| us / usual.max(1.0)),
+                |ratio| ratio >= 20.0,
+                |ratio| ratio < 5.0,
+            ),
+            "the table is smaller here, and so the transaction that is certified",
+        ),
+    ]
+}
+
+/// Whether reads that wait are stale.
+fn synchronous(waiting: &[&StaleRow]) -> Claim {
+    let broken: u64 = waiting.iter().map(|row| row.stale).sum();
+    let asked: u64 = waiting.iter().map(|row| row.rounds).sum();
+    let bounds = waiting.iter();
+    let bounds = bounds.map(|row| row.violations.read_your_writes_percent_high);
+    let bound = bounds.fold(0.0, f64::max);
+    let asked = Some(asked).filter(|asked| *asked > 0);
+    claim(
+        "With synchronous reads none is stale",
+        "none",
+        or_dash(asked, |asked| {
+            format!(
+                "{broken} of {} (at most {bound:.2} % in any row)",
+                count(asked)
+            )
+        }),
+        match (asked, broken) {
+            (None, _) => Verdict::Open,
+            (_, 0) => Verdict::Agrees,
+            _ => Verdict::Differs,
+        },
+        "see the witness in the run's report",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use replimeter_model::{record::Distribution, stale::StaleResults};
+
+    use super::*;
+    use crate::reproduce::tests::verdicts;
+
+    #[test]
+    fn stale_reads_are_ordered_by_their_intervals() {
+        let row = |load: &str, on: &str, sync: &str, share: f64, rounds: u64| StaleRow {
+            load: if on.is_empty() {
+                load.to_owned()
+            } else {
+                format!("{load}:32@{on}")
+            },
+            load_on: on.to_owned(),
+            sync_reads: sync.to_owned(),
+            rounds,
+            stale: (share * rounds as f64 / 100.0) as u64,
+            stale_percent: Some(share),
+            stale_percent_low: Some((share - 1.0).max(0.0)),
+            stale_percent_high: Some(share + 1.0),
+            write: Distribution {
+                p50_us: Some(1000.0),
+                max_us: Some(5e7),
+                ..Distribution::default()
+            },
+            ..StaleRow::default()
+        };
+        let document = StaleDocument {
+            results: StaleResults {
+                rows: vec![
+                    row("none", "", "off", 0.94, 10_000),
+                    row("oltp-mix", "writer", "off", 39.0, 10_000),
+                    row("update-key", "writer", "off", 10.6, 10_000),
+                    row("update-key", "reader", "off", 53.5, 10_000),
+                    row("big-update", "writer", "off", 4.5, 10_000),
+                    row("none", "", "on", 0.0, 10_000),
+                ],
+                ..StaleResults::default()
+            },
+            ..StaleDocument::default()
+        };
+        let (_, claims) = stale(&document);
+        assert_eq!(verdicts(&claims), [Verdict::Agrees; 5], "{claims:#?}");
+        let (_, nothing) = stale(&StaleDocument::default());
+        assert_eq!(verdicts(&nothing), [Verdict::Open; 5]);
+    }
+}

@@ -1,0 +1,404 @@
+//! What a `scale` run tells people.
+
+mod words;
+
+use replimeter_model::{
+    plan::ScalePhase,
+    scale::{ScaleDocument, ScaleFit, ScaleRow, ScaleServer},
+};
+
+pub(crate) use self::words::answer;
+use self::words::{estimate, laws, sentences};
+use replimeter_report::{
+    figures::count,
+    format::Format,
+    report::{Block, Cell, Report, Table},
+};
+
+/// A figure of a row with its interval.
+pub(crate) type Pick = fn(&ScaleRow) -> (Option<f64>, Option<[f64; 2]>);
+/// A figure of a server.
+type OfServer = fn(&ScaleServer) -> Option<f64>;
+
+pub(crate) const INSERTS: Pick = |row| (row.inserts_per_s, row.inserts_ci);
+pub(crate) const SELECTS: Pick = |row| (row.selects_per_s, row.selects_ci);
+pub(crate) const UPDATES: Pick = |row| (row.updates_per_s, row.updates_ci);
+pub(crate) const INSERTS_OF_NONE: Pick =
+    |row| (row.percent_of_none.inserts, row.percent_of_none.inserts_ci);
+pub(crate) const SELECTS_OF_NONE: Pick =
+    |row| (row.percent_of_none.selects, row.percent_of_none.selects_ci);
+const UPDATES_OF_NONE: Pick = |row| (row.percent_of_none.updates, row.percent_of_none.updates_ci);
+
+/// Numbers of replicas that were measured.
+pub(crate) fn counts(run: &ScaleDocument) -> Vec<u32> {
+    let mut counts: Vec<u32> = run.results.rows.iter().map(|row| row.replicas).collect();
+    counts.sort_unstable();
+    counts.dedup();
+    counts
+}
+
+/// The row of a phase.
+pub(crate) fn row(run: &ScaleDocument, replicas: u32, phase: ScalePhase) -> Option<&ScaleRow> {
+    let mut rows = run.results.rows.iter();
+    rows.find(|row| row.replicas == replicas && row.phase == phase.name())
+}
+
+/// A figure of a phase.
+fn cell(run: &ScaleDocument, replicas: u32, phase: ScalePhase, pick: Pick, format: Format) -> Cell {
+    let (value, ends) = row(run, replicas, phase).map_or((None, None), pick);
+    format.within(value, ends)
+}
+
+/// The author's table.
+fn figures(run: &ScaleDocument) -> Table {
+    use ScalePhase::{Insert, Mixed, Select};
+    let per_s = |replicas, phase, pick| cell(run, replicas, phase, pick, Format::Rate);
+    // What servers of a role spend while both run.
+    let spent = |replicas, role: &str, pick: OfServer, format| {
+        let servers = row(run, replicas, Mixed).map_or(&[][..], |row| &row.servers[..]);
+        let of_role = servers
+            .iter()
+            .filter(|server| server.per_operation.role == role);
+        Cell::several(of_role.filter_map(pick).collect(), format)
+    };
+    let cpu: OfServer = |server| server.cpu_percent;
+    let written: OfServer = |server| server.write_bytes_per_s;
+    Table::of(
+        1,
+        counts(run),
+        &[
+            ("replicas", &|&of| Cell::from(of)),
+            ("insert alone/s", &|&of| per_s(of, Insert, INSERTS)),
+            ("select alone/s", &|&of| per_s(of, Select, SELECTS)),
+            ("insert while selecting/s", &|&of| per_s(of, Mixed, INSERTS)),
+            ("select while inserting/s", &|&of| per_s(of, Mixed, SELECTS)),
+            ("primary CPU", &|&of| {
+                spent(of, "primary", cpu, Format::Percent)
+            }),
+            ("replica CPU", &|&of| {
+                spent(of, "replica", cpu, Format::Percent)
+            }),
+            ("primary writes", &|&of| {
+                spent(of, "primary", written, Format::BytesPerSecond)
+            }),
+            ("replicas write", &|&of| {
+                spent(of, "replica", written, Format::BytesPerSecond)
+            }),
+        ],
+    )
+}
+
+/// The same for updates; none when they were not measured.
+fn updates(run: &ScaleDocument) -> Table {
+    use ScalePhase::{MixedUpdate, Update};
+    let per_s = |replicas, phase, pick| cell(run, replicas, phase, pick, Format::Rate);
+    let of_none = |replicas, phase, pick| cell(run, replicas, phase, pick, Format::PercentOfNone);
+    let counts = counts(run).into_iter();
+    Table::of(
+        1,
+        counts.filter(|replicas| row(run, *replicas, Update).is_some()),
+        &[
+            ("replicas", &|&of| Cell::from(of)),
+            ("update alone/s", &|&of| per_s(of, Update, UPDATES)),
+            ("% of none", &|&of| of_none(of, Update, UPDATES_OF_NONE)),
+            ("update while selecting/s", &|&of| {
+                per_s(of, MixedUpdate, UPDATES)
+            }),
+            ("% of none", &|&of| {
+                of_none(of, MixedUpdate, UPDATES_OF_NONE)
+            }),
+            ("select while updating/s", &|&of| {
+                per_s(of, MixedUpdate, SELECTS)
+            }),
+            ("% of none", &|&of| {
+                of_none(of, MixedUpdate, SELECTS_OF_NONE)
+            }),
+        ],
+    )
+}
+
+/// Percent of the figures without a replica.
+fn percent(run: &ScaleDocument) -> Table {
+    use ScalePhase::{Insert, Mixed, Select};
+    let of_none = |replicas, phase, pick| cell(run, replicas, phase, pick, Format::PercentOfNone);
+    Table::of(
+        1,
+        counts(run),
+        &[
+            ("replicas", &|&of| Cell::from(of)),
+            ("insert alone", &|&of| of_none(of, Insert, INSERTS_OF_NONE)),
+            ("select alone", &|&of| of_none(of, Select, SELECTS_OF_NONE)),
+            ("insert while selecting", &|&of| {
+                of_none(of, Mixed, INSERTS_OF_NONE)
+            }),
+            ("select while inserting", &|&of| {
+                of_none(of, Mixed, SELECTS_OF_NONE)
+            }),
+        ],
+    )
+}
+
+/// What each server spent, phase by phase.
+fn servers(run: &ScaleDocument) -> Table {
+    let rows = run.results.rows.iter();
+    let rough = |per_s| Format::OneIn(30.0).cell(per_s);
+    Table::of(
+        3,
+        rows.flat_map(|row| {
+            row.servers
+                .iter()
+                .map(move |of| (row, of, &of.per_operation))
+        }),
+        &[
+            ("replicas", &|(row, ..)| Cell::from(row.replicas)),
+            ("phase", &|(row, ..)| (&row.phase).into()),
+            ("server", &|(.., per)| (&per.name).into()),
+            ("CPU", &|(_, of, _)| Format::Percent.cell(of.cpu_percent)),
+            ("in kernel", &|(_, of, _)| {
+                Format::Percent.cell(of.cpu_system_percent)
+            }),
+            ("CPU µs/op", &|(.., per)| rough(per.cpu_us_per_op)),
+            ("switches/op", &|(.., per)| {
+                Format::Decimals(2).cell(per.context_switches_per_op)
+            }),
+            ("read/s", &|(_, of, _)| {
+                Format::Bytes.cell(of.read_bytes_per_s)
+            }),
+            ("written/s", &|(_, of, _)| {
+                Format::Bytes.cell(of.write_bytes_per_s)
+            }),
+            ("written/op", &|(.., per)| {
+                Format::Bytes.cell(per.write_bytes_per_op)
+            }),
+            ("fsync/s", &|(_, of, _)| rough(of.fsyncs_per_s)),
+            ("selects/s", &|(_, of, _)| rough(of.selects_per_s)),
+        ],
+    )
+}
+
+/// Where one more replica stops paying, in words.
+fn stops(fit: &ScaleFit) -> Cell {
+    let Some(at) = &fit.stops_paying else {
+        return Cell::NONE;
+    };
+    let end = |end: Option<f64>| end.map_or_else(|| "no end".to_owned(), |count| count.to_string());
+    let value = at
+        .value
+        .map_or_else(|| "none".to_owned(), |value| value.to_string());
+    format!("{value} [{}, {}]", end(at.low), end(at.high)).into()
+}
+
+/// Laws, a line each.
+fn fits(run: &ScaleDocument) -> Table {
+    Table::of(
+        2,
+        run.results.fits.iter().filter(|fit| fit.refused.is_none()),
+        &[
+            ("phase", &|fit| Cell::from(&fit.phase)),
+            ("of", &|fit| (&fit.figure).into()),
+            ("λ (/s of one)", &|fit| {
+                estimate(&fit.lambda, Format::OneIn(100.0)).into()
+            }),
+            ("σ", &|fit| {
+                estimate(&fit.sigma, Format::Decimals(3)).into()
+            }),
+            ("κ", &|fit| {
+                estimate(&fit.kappa, Format::Decimals(3)).into()
+            }),
+            ("off by", &|fit| {
+                format!("{:.1} %", fit.error_percent).into()
+            }),
+            ("one more stops paying at", &|fit| stops(fit)),
+        ],
+    )
+}
+
+/// What people read of it.
+#[must_use]
+pub(crate) fn report(run: &ScaleDocument) -> Report {
+    let blocks = run.results.rows.iter().map(|row| u64::from(row.blocks));
+    let mut report = Report::of(
+        run,
+        "What does each read replica cost, and give?",
+        format!("{} blocks", count(blocks.sum())),
+    );
+    for (id, title, table) in [
+        (
+            "figures",
+            "Throughput by replicas; processor time and writes while both run",
+            figures(run),
+        ),
+        ("updates", "Updates", updates(run)),
+        ("of-none", "Percent of no replica", percent(run)),
+        ("servers", "What each server spent", servers(run)),
+        ("fit", "Scaling law", fits(run)),
+    ] {
+        report.add(Block::table(id, title, table));
+    }
+    report.add(Block::list(
+        "fit-and-figures",
+        "The law and what was measured",
+        laws(run),
+    ));
+    report.how = sentences(run);
+    report.with_servers(&run.target)
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use replimeter_model::{
+        estimate::Estimate,
+        plan::{PlanFile, ScaleSettings},
+        record::{ClientRecord, TargetRecord},
+        resources::PerOperation,
+        scale::{LawPoint, PercentOfNone, Prediction, Residual, ScaleResults},
+    };
+
+    use super::*;
+
+    fn server(name: &str, cpu: f64) -> ScaleServer {
+        let role = if name == "primary" {
+            "primary"
+        } else {
+            "replica"
+        };
+        ScaleServer {
+            per_operation: PerOperation {
+                name: name.to_owned(),
+                role: role.to_owned(),
+                cpu_us_per_op: Some(cpu * 3.0),
+                ..PerOperation::default()
+            },
+            cpu_percent: Some(cpu),
+            write_bytes_per_s: Some(18e6),
+            ..ScaleServer::default()
+        }
+    }
+
+    fn of(
+        replicas: u32,
+        phase: ScalePhase,
+        inserts: Option<f64>,
+        selects: Option<f64>,
+    ) -> ScaleRow {
+        let mut servers = vec![server("primary", 50.0)];
+        servers.extend((1..=replicas).map(|index| server(&format!("replica{index}"), 90.0)));
+        ScaleRow {
+            replicas,
+            phase: phase.name().to_owned(),
+            inserts_per_s: inserts,
+            inserts_ci: inserts.map(|value| [value * 0.97, value * 1.03]),
+            selects_per_s: selects,
+            percent_of_none: PercentOfNone {
+                inserts: inserts.map(|value| value / 19.08),
+                inserts_ci: inserts.map(|value| [value / 19.5, value / 18.5]),
+                ..PercentOfNone::default()
+            },
+            servers,
+            ..ScaleRow::default()
+        }
+    }
+
+    /// A document with the published figures.
+    pub(crate) fn example() -> ScaleDocument {
+        let plan = PlanFile::<ScaleSettings>::default().plan().unwrap();
+        ScaleDocument {
+            target: TargetRecord {
+                shape: "async:0..2".to_owned(),
+                ..TargetRecord::default()
+            },
+            settings: plan.settings,
+            client: ClientRecord {
+                cores: 2,
+                ..ClientRecord::default()
+            },
+            results: ScaleResults {
+                order: vec![vec![1, 0, 2], vec![0, 2, 1]],
+                data_rows: 1000,
+                data_bytes: 300_000_000,
+                rows: vec![
+                    of(0, ScalePhase::Insert, Some(1908.0), None),
+                    of(0, ScalePhase::Mixed, Some(458.0), Some(68.6)),
+                    of(1, ScalePhase::Insert, Some(925.0), None),
+                    of(1, ScalePhase::Mixed, Some(795.0), Some(69.3)),
+                    of(2, ScalePhase::Mixed, Some(635.6), Some(130.2)),
+                ],
+                fits: vec![
+                    ScaleFit {
+                        phase: "select".to_owned(),
+                        figure: "selects".to_owned(),
+                        stops_paying: Some(Estimate {
+                            value: Some(4.0),
+                            low: Some(3.0),
+                            high: None,
+                        }),
+                        residuals: vec![Residual {
+                            replicas: 1,
+                            percent: -1.5,
+                            ..Residual::default()
+                        }],
+                        curve: vec![LawPoint {
+                            replicas: 1,
+                            per_s: 70.0,
+                        }],
+                        prediction: Some(Prediction {
+                            replicas: 3,
+                            predicted: Estimate {
+                                value: Some(180.0),
+                                low: Some(160.0),
+                                high: Some(200.0),
+                            },
+                            measured_per_s: Some(150.0),
+                            measured_ci: None,
+                            holds: Some(false),
+                        }),
+                        ..ScaleFit::default()
+                    },
+                    ScaleFit {
+                        phase: "insert".to_owned(),
+                        figure: "inserts".to_owned(),
+                        refused: Some(
+                            "3 numbers of replicas were measured, and 5 are needed".to_owned(),
+                        ),
+                        ..ScaleFit::default()
+                    },
+                ],
+                ..ScaleResults::default()
+            },
+            ..ScaleDocument::default()
+        }
+    }
+
+    #[test]
+    fn the_published_figures_read_as_they_were_published() {
+        let run = example();
+        let lines: Vec<Vec<String>> = figures(&run).shown().collect();
+        assert_eq!(lines.len(), 3);
+        assert!(
+            lines[1][3].starts_with("795 [")
+                && lines[1][5] == "50 %"
+                && lines[2][6] == "90 %, 90 %",
+            "{lines:?}"
+        );
+        let answer = answer(&run);
+        assert!(
+            answer.contains("1,908 with none, 925.0 (48 % [47, 50]) with 1"),
+            "{answer}"
+        );
+        assert!(answer.contains("stops paying at 4 [3, no end]"), "{answer}");
+    }
+
+    #[test]
+    fn what_is_missing_is_a_dash_and_no_fit_says_why() {
+        let run = example();
+        assert_eq!(figures(&run).rows[2][1], Cell::NONE);
+        let text = replimeter_report::terminal::render(&report(&run));
+        assert!(
+            text.contains("no law is fitted: 3 numbers") && text.contains("OUTSIDE"),
+            "{text}"
+        );
+        assert!(text.contains("share the 2 cores"), "{text}");
+        let nothing = ScaleDocument::default();
+        assert!(super::answer(&nothing).contains("No block"));
+    }
+}

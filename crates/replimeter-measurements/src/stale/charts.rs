@@ -1,0 +1,358 @@
+//! The charts of a `stale` run.
+
+use std::collections::BTreeSet;
+
+use replimeter_model::stale::{LoadWindow, StaleCourse, StaleDocument, StaleRow, StaleWindow};
+
+use crate::stale::report::{label, way};
+use replimeter_report::charts::{times_in, unit_for};
+use replimeter_report::{
+    chart::{Axis, Chart, Mark, Point, Scale, SecondAxis, Series, Stroke},
+    figures::{Unit, count, time},
+    format::{Format, or_dash},
+    report::Table,
+};
+
+/// All charts of a run.
+#[must_use]
+pub(crate) fn charts(run: &StaleDocument) -> Vec<Chart> {
+    let rows = run.results.rows.iter().map(|row| (label(run, row), row));
+    let judged = run.results.rows.iter().any(|row| row.judged == "load");
+    let note = if judged {
+        "Reads of the load by the age of the newest version that had been acknowledged; whiskers are 95 % intervals."
+    } else {
+        "Each point is of rounds of its own, read once at that time; whiskers are 95 % intervals. The leftmost point is the read at once."
+    };
+    let curve = Chart {
+        id: "curve",
+        title: "How long: stale reads by the time after the acknowledgement",
+        note: note.to_owned(),
+        whiskers: true,
+        ..curves("row", rows)
+    };
+    vec![shares(run), curve, course(run), counters(run)]
+}
+
+/// Every row's share of stale reads.
+fn shares(run: &StaleDocument) -> Chart {
+    let rows = run.results.rows.iter().filter_map(|row| {
+        let [low, high] = [row.stale_percent_low, row.stale_percent_high];
+        let [low, high] = [low, high].map(Option::unwrap_or_default);
+        Some((label(run, row), row, [row.stale_percent?, low, high]))
+    });
+    let rows: Vec<(String, &StaleRow, [f64; 3])> = rows.collect();
+    let points = rows
+        .iter()
+        .map(|(name, _, [share, low, high])| Point::of(name, *share).within(*low, *high));
+    let shares = Series::new("stale at once", points);
+    Chart {
+        id: "shares",
+        title: "How often: stale reads at once after the acknowledgement",
+        note: "Whiskers are 95 % intervals; where nothing was stale they end at the upper bound."
+            .into(),
+        y: Axis::new("stale reads (%)", Scale::FromZero),
+        horizontal: true,
+        mark: Mark::Bars,
+        hover: "{x}: {y} %",
+        whiskers: true,
+        series: if run.results.rows.is_empty() {
+            Vec::new()
+        } else {
+            vec![shares]
+        },
+        table: Table::of(
+            1,
+            rows,
+            &[
+                ("row", &|(name, ..)| name.clone()),
+                ("rounds", &|(_, row, _)| count(row.rounds)),
+                ("stale", &|(_, row, _)| count(row.stale)),
+                ("% [95 %]", &|&(.., [share, low, high])| {
+                    Format::Share.show(share, Some([low, high]))
+                }),
+            ],
+        ),
+        ..Chart::default()
+    }
+}
+
+/// The share by the time after the acknowledgement, of rows with their names.
+pub(crate) fn curves<'a>(what: &str, rows: impl Iterator<Item = (String, &'a StaleRow)>) -> Chart {
+    let (mut series, mut drawn) = (Vec::new(), Vec::new());
+    for (name, row) in rows.filter(|(_, row)| row.curve.len() > 1) {
+        let share = |share: f64| share * 100.0;
+        // The axis is logarithmic, and "at once" has a time too.
+        let known = row
+            .curve
+            .iter()
+            .filter(|point| point.reads > 0 && point.after_us > 0.0);
+        let points = known.clone().map(|of| {
+            let point = Point::new(of.after_us, share(of.probability));
+            point.within(share(of.low), share(of.high))
+        });
+        series.push(Series::new(&name, points));
+        drawn.extend(known.map(|of| (name.clone(), of)));
+    }
+    Chart {
+        x: Axis::time("time after the acknowledgement", Unit::Milli, Scale::Log),
+        y: Axis::new("stale reads (%)", Scale::FromZero),
+        hover: "after {x}: {y} % stale",
+        series,
+        table: Table::of(
+            1,
+            drawn,
+            &[
+                (what, &|(name, _)| name.clone()),
+                ("after the ack", &|(_, of)| time(of.after_us)),
+                ("reads", &|(_, of)| count(of.reads)),
+                ("stale", &|(_, of)| count(of.stale)),
+                ("% [95 %]", &|(_, of)| {
+                    let [share, low, high] = [of.probability, of.low, of.high].map(|of| of * 100.0);
+                    Format::Share.show(share, Some([low, high]))
+                }),
+            ],
+        ),
+        ..Chart::default()
+    }
+}
+
+fn name(run: &StaleDocument, course: &StaleCourse) -> String {
+    let several = run.target.modes.len() > 1;
+    let shape = several.then(|| format!("{}, ", course.shape));
+    let sync = way(&course.sync_reads, &course.pool);
+    let sync = (course.sync_reads != "off").then(|| format!(", {sync}"));
+    let [shape, sync] = [shape, sync].map(Option::unwrap_or_default);
+    format!("{shape}{}{sync}", course.load)
+}
+
+/// A time that is shown while it lasts.
+fn lasting(us: f64) -> Option<f64> {
+    (us > 0.0).then_some(us)
+}
+
+/// A time of a stretch, and how its line is drawn.
+type Pick<T> = (Stroke, &'static str, fn(&T) -> Option<f64>);
+
+/// What our own requests met.
+const OURS: [Pick<StaleWindow>; 5] = [
+    (Stroke::Solid, "slowest write", |of| of.write_max_us),
+    (Stroke::Dot, "slowest read", |of| of.read_max_us),
+    (Stroke::Dash, "longest delay", |of| of.delay_max_us),
+    (Stroke::DashDot, "under way", |of| lasting(of.under_way_us)),
+    (Stroke::LongDash, "not shown yet", |of| {
+        lasting(of.unshown_us)
+    }),
+];
+
+/// What a load met.
+const LOADS: [Pick<LoadWindow>; 4] = [
+    (Stroke::Dot, "p50", |of| of.p50_us),
+    (Stroke::Dash, "p99", |of| of.p99_us),
+    (Stroke::Solid, "slowest", |of| of.max_us),
+    (Stroke::DashDot, "under way", |of| lasting(of.under_way_us)),
+];
+
+/// How long anything of a case took, or has been under way.
+fn longest(course: &StaleCourse) -> f64 {
+    let times = course.windows.iter().flat_map(|of| {
+        let loads = of.load.iter();
+        let loads = loads.flat_map(|load| [load.max_us, Some(load.under_way_us)]);
+        let waits = [Some(of.under_way_us), Some(of.unshown_us)];
+        let ours = [of.write_max_us, of.read_max_us].into_iter().chain(waits);
+        ours.chain(loads).flatten()
+    });
+    times.fold(0.0, f64::max)
+}
+
+fn time_of_case() -> Axis {
+    let title = "time since the beginning of the case";
+    Axis::time(title, Unit::Second, Scale::Linear)
+}
+
+/// A series over the time of a case.
+fn over_time<'a>(
+    name: String,
+    course: &'a StaleCourse,
+    value: impl Fn(&'a StaleWindow) -> Option<f64>,
+) -> Series {
+    let windows = course.windows.iter();
+    Series::new(
+        name,
+        windows.map(|window| Point::new(window.end_us, value(window))),
+    )
+}
+
+/// What our own requests and the loads met over time, and below it what the servers said.
+fn course(run: &StaleDocument) -> Chart {
+    let cases = &run.results.series;
+    let worst = cases.iter().map(longest).fold(0.0, f64::max);
+    // The case with the worst stall is what is looked at first.
+    let first = cases.iter().position(|course| longest(course) >= worst);
+    let first = first.unwrap_or(0);
+    // An axis of nothing but hidden series has no range, which the browser complains about.
+    let moves = |course: &StaleCourse| counters_of(course).iter().any(Counter::moves);
+    let mut order = std::iter::once(first).chain(0..cases.len());
+    let counted = order.find(|index| cases.get(*index).is_some_and(moves));
+    let mut series = Vec::new();
+    for (index, course) in cases.iter().enumerate() {
+        let name = name(run, course);
+        let named = |what: &str| format!("{name} · {what}");
+        let group = Some(name.clone());
+        // Of judged loads the requests are the load's.
+        let mut rows = run.results.rows.iter();
+        let judged = rows.any(|row| row.judged == "load" && row.load == course.load);
+        for (dash, what, pick) in OURS {
+            series.push(Series {
+                dash,
+                hidden: judged || (index != first && what != "slowest write"),
+                colour: Some(index),
+                group: group.clone(),
+                ..over_time(named(what), course, pick)
+            });
+        }
+        let loads = course
+            .windows
+            .first()
+            .map_or(&[][..], |window| &window.load);
+        for (at, load) in loads.iter().enumerate() {
+            for (dash, what, pick) in LOADS {
+                let name = named(&format!("{} {what}", load.load));
+                series.push(Series {
+                    dash,
+                    hidden: index != first || what == "p50",
+                    colour: Some(cases.len() + at),
+                    group: group.clone(),
+                    ..over_time(name, course, |window| window.load.get(at).and_then(pick))
+                });
+            }
+        }
+        for counter in counters_of(course).into_iter().filter(Counter::moves) {
+            series.push(Series {
+                second: true,
+                hidden: counted != Some(index),
+                group: group.clone(),
+                ..over_time(named(counter.name), course, |window| counter.at(window))
+            });
+        }
+    }
+    let unit = unit_for([worst]);
+    Chart {
+        id: "course",
+        title: "Stalls: what our own requests and the load met over time, and what the servers said",
+        note: "A stretch of half a second each. A request that stands still is shown by how long it has been under way, before it ends; \
+               so is a write that a reader does not show. \
+               Below, on the same time, are the servers' counters that were not 0: what they grew by, levels as they stood; a 0 leaves a gap. The case \
+               with the worst stall is shown; the others are in the legend."
+            .into(),
+        x: time_of_case(),
+        y: Axis::time("time", unit, Scale::Log),
+        second: counted.map(|_| SecondAxis::Below(Axis::new("counters", Scale::Log))),
+        hover: "until {x:.1}: {y}",
+        series,
+        table: course_table(run, unit),
+        ..Chart::default()
+    }
+}
+
+fn course_table(run: &StaleDocument, unit: Unit) -> Table {
+    let shown = times_in(unit);
+    let load = |of: &LoadWindow| {
+        let times = LOADS.map(|(.., pick)| shown(pick(of))).join(" / ");
+        format!("{}: {} · {times}", of.load, count(of.operations))
+    };
+    let rows = run.results.series.iter().flat_map(|course| {
+        let windows = course.windows.iter();
+        windows.map(move |window| (course, window))
+    });
+    let row = |(course, of): (&StaleCourse, &StaleWindow)| {
+        let mut row = vec![name(run, course), format!("{:.1}", of.end_us / 1e6)];
+        row.extend([of.rounds, of.stale].map(count));
+        row.extend(OURS.map(|(.., pick)| shown(pick(of))));
+        row.push(of.load.iter().map(load).collect::<Vec<_>>().join("; "));
+        row
+    };
+    let mut headings = vec!["case", "until (s)", "rounds", "stale"];
+    headings.extend(OURS.map(|(_, what, _)| what));
+    headings.push("load: operations · p50 / p99 / slowest / under way");
+    Table::new(&headings, 1, rows.map(row))
+}
+
+/// A server's counter in a case.
+struct Counter<'a> {
+    key: &'a String,
+    name: &'a str,
+    /// In each stretch that has it.
+    values: Vec<f64>,
+}
+
+impl Counter<'_> {
+    /// Whether it is worth drawing: it was not 0 all the while, and not what every query makes it.
+    fn moves(&self) -> bool {
+        self.largest() > 0.0 && !self.name.ends_with("Threads_running")
+    }
+
+    fn largest(&self) -> f64 {
+        self.values.iter().copied().fold(0.0, f64::max)
+    }
+
+    fn at(&self, window: &StaleWindow) -> Option<f64> {
+        window.counters.get(self.key).copied()
+    }
+}
+
+/// The counters of a case, by name.
+fn counters_of(course: &StaleCourse) -> Vec<Counter<'_>> {
+    let windows = || course.windows.iter();
+    let keys: BTreeSet<&String> = windows().flat_map(|of| of.counters.keys()).collect();
+    let counters = keys.into_iter().map(|key| Counter {
+        key,
+        name: key.trim_end_matches('+'),
+        values: windows()
+            .filter_map(|of| of.counters.get(key).copied())
+            .collect(),
+    });
+    counters.collect()
+}
+
+/// What the servers said meanwhile; all of them 0 are in the report's table of counters.
+fn counters(run: &StaleDocument) -> Chart {
+    let (mut series, mut rows) = (Vec::new(), Vec::new());
+    for course in &run.results.series {
+        let case = name(run, course);
+        for counter in counters_of(course) {
+            if counter.moves() {
+                let name = format!("{case} · {}", counter.name);
+                series.push(over_time(name, course, |window| counter.at(window)));
+            }
+            rows.push((
+                case.clone(),
+                course.windows.len() - counter.values.len(),
+                counter,
+            ));
+        }
+    }
+    Chart {
+        id: "counters",
+        title: "What the servers' counters would have told",
+        note: "Counters that grow are shown by what they grew by in each stretch, levels as they stood. Those that stayed 0 are in the table only.".into(),
+        x: time_of_case(),
+        y: Axis::new("value", Scale::FromZero),
+        hover: "until {x:.1}: {y}",
+        series,
+        table: Table::of(
+            1,
+            rows,
+            &[
+                ("case", &|(case, ..)| case.clone()),
+                ("counter", &|(.., of)| of.name.to_owned()),
+                ("largest in a stretch", &|(.., of)| format!("{:.3}", of.largest())),
+                ("in all", &|(.., of)| {
+                    let grown = of.key.ends_with('+').then(|| of.values.iter().sum::<f64>());
+                    or_dash(grown, |sum| format!("{sum:.3}"))
+                }),
+                ("stretches without an answer", &|(_, gaps, _)| count(*gaps as u64)),
+            ],
+        ),
+        ..Chart::default()
+    }
+}

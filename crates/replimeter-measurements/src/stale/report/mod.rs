@@ -1,0 +1,372 @@
+//! What a `stale` run tells people.
+
+mod words;
+
+use std::{collections::BTreeSet, fmt::Write as _};
+
+use replimeter_model::{
+    record::RunStatus,
+    stale::{StaleDocument, StaleRow},
+};
+
+use self::words::{bound, price, sentences, verdicts, witnesses};
+use replimeter_report::{
+    answer::with_ending,
+    cell::throughput,
+    figures::{Unit, count, time},
+    format::Format,
+    load::what,
+    report::{Block, Cell, Report, Shown, Table},
+};
+
+/// A row's share of stale reads with its interval.
+fn share(row: &StaleRow) -> Cell {
+    let ends = row.stale_percent_low.zip(row.stale_percent_high);
+    let share = row.stale_percent.zip(ends);
+    share.map_or(Cell::NONE, |(share, (low, high))| {
+        Format::Share.within(Some(share), Some([low, high]))
+    })
+}
+
+/// How long to wait for so many fresh reads.
+fn wait(us: f64, ends: Option<[f64; 2]>) -> String {
+    let unit = Unit::for_size(us);
+    match ends {
+        _ if us <= 0.0 => "at once".to_owned(),
+        None => unit.with(us),
+        Some(ends) => format!(
+            "{} [{}]",
+            unit.with(us),
+            unit.show_interval(ends).join(", ")
+        ),
+    }
+}
+
+/// How reads were made to wait, with what became of the connections.
+pub(crate) fn way(sync_reads: &str, pool: &str) -> String {
+    match pool {
+        "" | "keep" => sync_reads.to_owned(),
+        pool => format!("{sync_reads}, {pool}"),
+    }
+}
+
+/// Who was read, with the shape where there are several.
+pub(crate) fn reader(run: &StaleDocument, row: &StaleRow) -> String {
+    let null = if row.null_replica {
+        " (null replica)"
+    } else {
+        ""
+    };
+    if run.target.modes.len() > 1 {
+        format!("{} {}{null}", row.shape, row.reader)
+    } else {
+        format!("{}{null}", row.reader)
+    }
+}
+
+/// A row's whole name.
+pub(crate) fn label(run: &StaleDocument, row: &StaleRow) -> String {
+    let load = if row.load == "none" {
+        String::new()
+    } else {
+        format!(", {}", row.load)
+    };
+    let sync = if row.sync_reads == "off" {
+        String::new()
+    } else {
+        format!(", {}", way(&row.sync_reads, &row.pool))
+    };
+    format!("{}{load}{sync}", reader(run, row))
+}
+
+fn figures(run: &StaleDocument) -> Table {
+    let time = Format::Time;
+    let fresh = |us: Option<f64>, ends| Cell::from(us.map(|us| wait(us, ends)));
+    Table::of(
+        4,
+        &run.results.rows,
+        &[
+            ("load", &|row| Cell::from(&row.load)),
+            ("on", &|row| Cell::words(&row.load_on)),
+            ("synchronous reads", &|row| {
+                way(&row.sync_reads, &row.pool).into()
+            }),
+            ("reader", &|row| reader(run, row).into()),
+            ("rounds", &|row| row.rounds.into()),
+            ("stale", &|row| row.stale.into()),
+            ("% [95 %]", &|row| share(row)),
+            ("delay min", &|row| time.cell(row.delay.min_us)),
+            ("max", &|row| time.cell(row.delay.max_us)),
+            ("avg", &|row| time.cell(row.delay.mean_us)),
+            ("99 % fresh after", &|row| {
+                fresh(row.fresh_after_us.p99, row.fresh_after_us.p99_ci)
+            }),
+            ("99.9 %", &|row| {
+                fresh(row.fresh_after_us.p999, row.fresh_after_us.p999_ci)
+            }),
+            ("went back", &|row| row.violations.monotonic_reads.into()),
+            ("write p50 / max", &|row| {
+                let [p50, max] = [row.write.p50_us, row.write.max_us].map(|us| time.text(us));
+                format!("{p50} / {max}").into()
+            }),
+        ],
+    )
+}
+
+fn loads(run: &StaleDocument) -> Table {
+    let several = run.target.modes.len() > 1;
+    let loads = run.results.load.iter().map(|load| (load, &load.record));
+    let time = Format::Time;
+    Table::of(
+        2,
+        loads,
+        &[
+            ("load", &|(_, of)| Cell::from(what(of, several))),
+            ("beside reads", &|(load, _)| {
+                way(&load.sync_reads, &load.pool).into()
+            }),
+            ("operations/s, 95 %", &|(_, of)| throughput(&of.throughput)),
+            ("operations", &|(_, of)| of.passes.into()),
+            ("min", &|(_, of)| time.cell(of.latency.min_us)),
+            ("mean", &|(_, of)| time.cell(of.latency.mean_us)),
+            ("p50", &|(_, of)| time.cell(of.latency.p50_us)),
+            ("p99", &|(_, of)| time.cell(of.latency.p99_us)),
+            ("max", &|(_, of)| time.cell(of.latency.max_us)),
+            ("retried", &|(_, of)| of.retries.into()),
+            ("failed", &|(_, of)| of.failed.into()),
+        ],
+    )
+}
+
+/// All curves.
+fn curves(run: &StaleDocument) -> Table {
+    let asked = |row: &StaleRow, us: f64| match row.judged.as_str() {
+        "load" => format!("from {}", time(us)),
+        _ if us == 0.0 => "at once".to_owned(),
+        _ => time(us),
+    };
+    let rows = run.results.rows.iter().filter(|row| row.curve.len() > 1);
+    Table::of(
+        1,
+        rows.flat_map(|row| row.curve.iter().map(move |point| (row, point))),
+        &[
+            ("row", &|(row, _)| Cell::from(label(run, row))),
+            ("asked", &|(row, point)| asked(row, point.asked_us).into()),
+            ("after the ack (p50)", &|(_, point)| {
+                Format::Time.cell(Some(point.after_us))
+            }),
+            ("reads", &|(_, point)| point.reads.into()),
+            ("stale", &|(_, point)| point.stale.into()),
+            ("% [95 %]", &|(_, point)| {
+                let [share, low, high] =
+                    [point.probability, point.low, point.high].map(|share| share * 100.0);
+                Format::Share.within(Some(share), Some([low, high]))
+            }),
+            ("p1 to p99", &|(_, point)| {
+                let ends = point.achieved_us.map(|ends| ends.map(time));
+                ends.map(|ends| ends.join(" to ")).into()
+            }),
+        ],
+    )
+}
+
+/// What is said of a row.
+fn finding(run: &StaleDocument, row: &StaleRow) -> Option<String> {
+    let reads = if row.judged == "load" {
+        "reads of the load"
+    } else {
+        "reads at once"
+    };
+    let (share, ends) = (
+        row.stale_percent?,
+        [row.stale_percent_low?, row.stale_percent_high?],
+    );
+    let (name, rounds) = (label(run, row), count(row.rounds));
+    let mut text = if row.stale == 0 {
+        let most = bound(ends[1]);
+        format!("{name}: none of {rounds} {reads} was stale (the share is below {most})")
+    } else {
+        let share = Format::Share.show(share, Some(ends));
+        format!("{name}: {share} % of {rounds} {reads} were stale")
+    };
+    let fresh = &row.fresh_after_us;
+    let surest = fresh.p999.map(|us| (us, fresh.p999_ci, "99.9"));
+    let best = surest.or_else(|| Some((fresh.p99?, fresh.p99_ci, "99")));
+    if let Some((us, ends, level)) = best.filter(|(us, ..)| *us > 0.0) {
+        let _ = write!(text, "; wait {} for {level} % fresh", wait(us, ends));
+    }
+    Some(text)
+}
+
+/// The finding in one sentence.
+#[must_use]
+pub(crate) fn answer(run: &StaleDocument) -> String {
+    let part = |row| finding(run, row);
+    let parts: Vec<String> = run.results.rows.iter().filter_map(part).collect();
+    let mut text = match parts.len() {
+        0 => "No read was judged".to_owned(),
+        1..=4 => parts.join(". "),
+        // The table has them all; here the best and the worst.
+        _ => {
+            let share = |row: &StaleRow| row.stale_percent.unwrap_or(0.0);
+            let high = |row: &StaleRow| row.stale_percent_high.unwrap_or(100.0);
+            let rows = run.results.rows.iter();
+            let rows = rows.filter(|row| row.stale_percent.is_some());
+            // Of several without any, the one that is known best.
+            let least = rows.clone().min_by(|a, b| {
+                let by = share(a).total_cmp(&share(b));
+                by.then(high(a).total_cmp(&high(b)))
+            });
+            let most = rows.max_by(|a, b| share(a).total_cmp(&share(b)));
+            let ends: Vec<String> = [least, most]
+                .into_iter()
+                .flatten()
+                .filter_map(part)
+                .collect();
+            format!(
+                "Least: {}. Most: {}",
+                ends.first().map_or("–", String::as_str),
+                ends.last().map_or("–", String::as_str)
+            )
+        }
+    };
+    text.push('.');
+    if run.status == RunStatus::Void {
+        text.push_str(" The run is void.");
+    }
+    with_ending(text, run.status)
+}
+
+/// What people read of it.
+#[must_use]
+pub(crate) fn report(run: &StaleDocument) -> Report {
+    let rows = &run.results.rows;
+    let reads = rows.iter().map(|row| row.rounds).sum();
+    let mut report = Report::of(
+        run,
+        "How often does a read miss what was just written?",
+        format!("{} reads at once", count(reads)),
+    );
+    report.several = run.target.modes.len() > 1;
+    let writers: BTreeSet<&str> = rows.iter().map(|row| row.writer.as_str()).collect();
+    let writer = match writers.first() {
+        Some(writer) if writers.len() == 1 => writer,
+        _ => "the writer",
+    };
+    report.add(Block::table(
+        "figures",
+        format!("Reads that missed the write just acknowledged on {writer}"),
+        figures(run),
+    ));
+    report.add(
+        Block::table(
+            "curve",
+            "Stale reads by the time after the acknowledgement",
+            curves(run),
+        )
+        .shown(Shown::WithoutCharts),
+    );
+    let mut synced = verdicts(run);
+    synced.extend(rows.iter().filter_map(|row| price(run, row)));
+    report.add(Block::list("guarantees", "Synchronous reads", synced));
+    report.add(Block::new("witnesses", "Witnesses", witnesses(run, true)));
+    report.add(
+        Block::new(
+            "stale-reads",
+            "Witnesses of reads that did not wait",
+            witnesses(run, false),
+        )
+        .shown(Shown::OnPage),
+    );
+    report.add(Block::table("loads", "The load itself", loads(run)));
+    report.how = sentences(run);
+    report.with_servers(&run.target)
+}
+
+#[cfg(test)]
+mod tests {
+    use replimeter_model::{
+        record::Distribution,
+        stale::{FreshAfter, StaleResults, Violations},
+    };
+
+    use super::*;
+
+    fn row() -> StaleRow {
+        StaleRow {
+            writer: "node1".to_owned(),
+            reader: "node2".to_owned(),
+            load: "none".to_owned(),
+            sync_reads: "off".to_owned(),
+            pool: "keep".to_owned(),
+            rounds: 10_000,
+            stale: 94,
+            stale_percent: Some(0.94),
+            stale_percent_low: Some(0.77),
+            stale_percent_high: Some(1.15),
+            delay: Distribution {
+                count: 94,
+                min_us: Some(710.0),
+                max_us: Some(2160.0),
+                mean_us: Some(890.0),
+                ..Distribution::default()
+            },
+            fresh_after_us: FreshAfter {
+                p99: Some(0.0),
+                p999: Some(3100.0),
+                p99_ci: None,
+                p999_ci: Some([2900.0, 3600.0]),
+            },
+            ..StaleRow::default()
+        }
+    }
+
+    #[test]
+    fn the_finding_says_how_long_to_wait() {
+        let run = StaleDocument {
+            results: StaleResults {
+                rows: vec![row()],
+                ..StaleResults::default()
+            },
+            ..StaleDocument::default()
+        };
+        assert_eq!(
+            answer(&run),
+            "node2: 0.94 [0.77, 1.15] % of 10,000 reads at once were stale; wait 3,100 µs [2,900, 3,600] for 99.9 % fresh."
+        );
+    }
+
+    #[test]
+    fn nothing_is_never_a_bare_zero() {
+        let synced = StaleRow {
+            stale: 0,
+            rounds: 100_000,
+            stale_percent: Some(0.0),
+            stale_percent_low: Some(0.0),
+            stale_percent_high: Some(0.00384),
+            sync_reads: "before".to_owned(),
+            guarantee: "reader: SET SESSION wsrep_sync_wait = 1".to_owned(),
+            violations: Violations {
+                read_your_writes_of: 100_000,
+                monotonic_reads_of: 100_000,
+                read_your_writes_percent_high: 0.00384,
+                monotonic_reads_percent_high: 0.00384,
+                ..Violations::default()
+            },
+            ..row()
+        };
+        let run = StaleDocument {
+            results: StaleResults {
+                rows: vec![synced],
+                ..StaleResults::default()
+            },
+            ..StaleDocument::default()
+        };
+        let verdict = verdicts(&run).remove(0);
+        assert!(
+            verdict.contains("none (below 0.0038 % with 97.5 % confidence)"),
+            "{verdict}"
+        );
+        assert!(!answer(&run).contains("0 %"), "{}", answer(&run));
+    }
+}

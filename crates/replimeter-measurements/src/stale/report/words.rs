@@ -1,0 +1,447 @@
+//! What is said of a `stale` run besides its tables.
+
+use std::collections::BTreeSet;
+
+use replimeter_model::{
+    record::Distribution,
+    stale::{LoadWindow, StaleCourse, StaleDocument, StaleLoad, StaleRow, StaleWindow, Witness},
+};
+
+use super::{label, way};
+use replimeter_report::{
+    figures::{Unit, count, time},
+    report::Content,
+};
+
+/// A stretch without a round that is as long as this many others is a stall.
+const STALL_US: f64 = 1e6;
+
+/// The 95 % interval of the difference of two medians that are known with theirs (Zou & Donner 2008).
+fn interval(with: &Distribution, without: &Distribution) -> Option<[f64; 2]> {
+    let of = |distribution: &Distribution| {
+        Some((distribution.p50_us?, distribution.ci95.as_ref()?.p50_us?))
+    };
+    let ((now, [now_low, now_high]), (before, [before_low, before_high])) =
+        (of(with)?, of(without)?);
+    let difference = now - before;
+    Some([
+        difference - (now - now_low).hypot(before_high - before),
+        difference + (now_high - now).hypot(before - before_low),
+    ])
+}
+
+fn difference(name: &str, with: &Distribution, without: &Distribution) -> Option<String> {
+    // Of very few rounds there is no median.
+    let median = with.p50_us.zip(without.p50_us).map(|both| ("p50", both));
+    let (what, (now, before)) =
+        median.or_else(|| Some(("the mean", with.mean_us.zip(without.mean_us)?)))?;
+    let tail = match (with.p99_us, without.p99_us) {
+        (Some(with), Some(without)) => format!(", p99 {} instead of {}", time(with), time(without)),
+        _ => String::new(),
+    };
+    let ends = interval(with, without).map_or_else(String::new, |ends| {
+        let [low, high] = Unit::for_size(now - before).show_interval(ends);
+        format!(" [{low}, {high}]")
+    });
+    Some(format!(
+        "{name} {what} {} instead of {} ({}{}{ends}){tail}",
+        time(now),
+        time(before),
+        if now >= before { "+" } else { "" },
+        time(now - before)
+    ))
+}
+
+/// What synchronous reads cost.
+pub(super) fn price(run: &StaleDocument, row: &StaleRow) -> Option<String> {
+    let price = row.price.as_ref()?;
+    let parts = [
+        difference("a read takes at", &price.read_with, &price.read_without),
+        difference("a write at", &price.write_with, &price.write_without),
+    ];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    if parts.is_empty() {
+        return None;
+    }
+    Some(format!(
+        "{}: the price of synchronous reads ({}), from {} rounds that took turns with and without: {}.",
+        label(run, row),
+        row.guarantee,
+        count(price.read_with.count + price.read_without.count),
+        parts.join("; ")
+    ))
+}
+
+/// A violation of each kind, statement by statement, of each row whose reads waited or did not.
+pub(super) fn witnesses(run: &StaleDocument, waited: bool) -> Content {
+    let rows = run.results.rows.iter();
+    let rows = rows.filter(|row| (row.sync_reads != "off") == waited);
+    let told = rows.flat_map(|row| {
+        let all = [&row.witness, &row.monotonic_witness].into_iter().flatten();
+        all.map(move |witness| told(run, row, witness).join("\n"))
+    });
+    Content::Verbatim(told.collect::<Vec<_>>().join("\n\n"))
+}
+
+fn told(run: &StaleDocument, row: &StaleRow, witness: &Witness) -> Vec<String> {
+    let mut lines = vec![format!(
+        "{}: {} violated in round {}:",
+        label(run, row),
+        witness.guarantee,
+        count(witness.round)
+    )];
+    for step in &witness.steps {
+        lines.push(format!(
+            "{:>12} to {:>12}  {}: {}  → {}",
+            time(step.begin_us),
+            time(step.end_us),
+            step.node,
+            step.statement,
+            step.value
+        ));
+    }
+    lines
+}
+
+/// What became of promises, of rows that were read synchronously.
+pub(super) fn verdicts(run: &StaleDocument) -> Vec<String> {
+    let synced = run
+        .results
+        .rows
+        .iter()
+        .filter(|row| row.sync_reads != "off" && row.rounds > 0);
+    let verdict = |row: &StaleRow| {
+        let violations = &row.violations;
+        let share = |events: u64, high: f64| {
+            if events == 0 {
+                format!("none (below {})", bound(high))
+            } else {
+                count(events)
+            }
+        };
+        let refused = if row.refused > 0 {
+            format!(
+                "; {} reads were refused after their wait",
+                count(row.refused)
+            )
+        } else {
+            String::new()
+        };
+        format!(
+            "{} ({}): violations of read-your-writes in {} reads, {} of them at once: {}; of monotonic reads in {} reads: {}{refused}.",
+            label(run, row),
+            row.guarantee,
+            count(violations.read_your_writes_of),
+            count(row.rounds),
+            share(
+                violations.read_your_writes,
+                violations.read_your_writes_percent_high
+            ),
+            count(violations.monotonic_reads_of),
+            share(
+                violations.monotonic_reads,
+                violations.monotonic_reads_percent_high
+            ),
+        )
+    };
+    synced.map(verdict).collect()
+}
+
+pub(super) fn bound(percent: f64) -> String {
+    let places = if percent >= 0.1 {
+        2
+    } else {
+        (-percent.log10()).ceil().clamp(2.0, 8.0) as usize + 1
+    };
+    format!("{percent:.places$} % with 97.5 % confidence")
+}
+
+/// What a course is of.
+fn case(course: &StaleCourse) -> String {
+    let sync = match course.sync_reads.as_str() {
+        "off" => String::new(),
+        reads => format!(", {}", way(reads, &course.pool)),
+    };
+    format!("{} · {}{sync}", course.shape, course.load)
+}
+
+/// Stretches in which nothing of ours was answered, or a write was not shown, with what the servers said.
+fn stalls(course: &StaleCourse, judged: bool) -> Vec<String> {
+    let case = case(course);
+    type Long = fn(&StaleWindow) -> f64;
+    let kinds: [(Long, &str); 2] = [
+        (
+            stall,
+            if judged {
+                "a statement of the judged load stood for"
+            } else {
+                "a request of our own for a single row stood for"
+            },
+        ),
+        (
+            |window| window.unshown_us,
+            "a reader had not shown an acknowledged write for",
+        ),
+    ];
+    let mut sentences = Vec::new();
+    for (long, words) in kinds {
+        let worst = course
+            .windows
+            .iter()
+            .max_by(|a, b| long(a).total_cmp(&long(b)));
+        if let Some(worst) = worst.filter(|worst| long(worst) >= STALL_US) {
+            sentences.push(format!(
+                "{case}: {words} {} ({:.1} s after the beginning); in that stretch: {}.",
+                time(long(worst)),
+                worst.end_us / 1e6,
+                said(course, worst)
+            ));
+        }
+    }
+    sentences
+}
+
+/// The server that a counter is of.
+fn server(counter: &str) -> &str {
+    counter.split(' ').next().unwrap_or(counter)
+}
+
+/// What the servers' counters said in a stretch, and who said nothing.
+fn said(course: &StaleCourse, window: &StaleWindow) -> String {
+    let servers: BTreeSet<&str> = course
+        .windows
+        .iter()
+        .flat_map(|window| window.counters.keys())
+        .map(|counter| server(counter))
+        .collect();
+    let silent = servers.into_iter().filter(|name| {
+        !window
+            .counters
+            .keys()
+            .any(|counter| server(counter) == *name)
+    });
+    let silent = silent.map(|name| format!("{name} did not answer"));
+    let said = window
+        .counters
+        .iter()
+        .filter(|(name, value)| **value > 0.0 && !name.ends_with("Threads_running"))
+        .map(|(name, value)| {
+            format!(
+                "{} {}",
+                name.trim_end_matches('+'),
+                count(value.round() as u64)
+            )
+        });
+    let said: Vec<String> = silent.chain(said).collect();
+    if said.is_empty() {
+        "the servers' counters showed nothing".to_owned()
+    } else {
+        said.join(", ")
+    }
+}
+
+fn stall(window: &StaleWindow) -> f64 {
+    [window.write_max_us, window.read_max_us]
+        .into_iter()
+        .flatten()
+        .fold(window.under_way_us, f64::max)
+}
+
+/// The stretch in which a load was slowest, where that is much slower than it was in most.
+fn slowed(course: &StaleCourse) -> Vec<String> {
+    let case = case(course);
+    let loads = course.windows.first().map_or(0, |window| window.load.len());
+    let mut sentences = Vec::new();
+    for at in 0..loads {
+        let stretches: Vec<(&StaleWindow, &LoadWindow)> = course
+            .windows
+            .iter()
+            .filter_map(|window| Some((window, window.load.get(at)?)))
+            .collect();
+        let mut tails: Vec<f64> = stretches
+            .iter()
+            .filter_map(|(_, load)| load.p99_us)
+            .collect();
+        tails.sort_by(f64::total_cmp);
+        let longest = |load: &LoadWindow| load.max_us.unwrap_or(0.0).max(load.under_way_us);
+        let worst = stretches
+            .iter()
+            .max_by(|(_, one), (_, other)| longest(one).total_cmp(&longest(other)));
+        let (Some((window, load)), Some(typical)) = (worst, tails.get(tails.len() / 2)) else {
+            continue;
+        };
+        if longest(load) < STALL_US || longest(load) < 10.0 * typical {
+            continue;
+        }
+        sentences.push(format!(
+            "{case}: an operation of the load {} took {} or more ({:.1} s after the beginning); the median stretch's p99 was {}.",
+            load.load,
+            time(longest(load)),
+            window.end_us / 1e6,
+            time(*typical),
+        ));
+    }
+    sentences
+}
+
+/// How it was measured, and what belongs to it.
+pub(super) fn sentences(run: &StaleDocument) -> Vec<String> {
+    let judged = run.results.rows.iter().any(|row| row.judged == "load");
+    let mut sentences = if judged {
+        vec![
+            "The load's own statements write and read the versions of rows: no row is read or written beside them. A read is stale when it does not \
+             show what had been acknowledged when it was sent; the curve is by how long ago that was. Reads of rows that had not been \
+             written yet are not judged. Intervals are Wilson's, widened by how much reads of a stretch are alike; of no event the upper \
+             bound is given."
+                .to_owned(),
+        ]
+    } else {
+        vec![
+        "A round writes one row on the writer (UPDATE … SET k = round, by a random odd id) and reads it on each reader at once \
+         after the acknowledgement. It is stale when that first read did not show the write; delay is from the acknowledgement to \
+         the answer that did, of stale rounds only. Intervals are Wilson's, widened by how much rounds of a stretch are alike; of no event \
+         the upper bound is given."
+            .to_owned(),
+        ]
+    };
+    if !judged && run.results.rows.iter().any(|row| row.curve.len() > 1) {
+        sentences.push(
+            "The curve is of rounds of its own, whose reads were scheduled at chosen times after the acknowledgement, in random order; \
+             its times are those that were achieved. How long to wait for so many fresh reads is estimated from when every round's write \
+             became visible, bracketed by its reads (Turnbull)."
+                .to_owned(),
+        );
+    }
+    sentences.extend(run.results.rows.iter().filter_map(|row| behind(run, row)));
+    sentences.extend(run.results.rows.iter().flat_map(|row| troubles(run, row)));
+    sentences.extend(
+        run.results
+            .series
+            .iter()
+            .flat_map(|course| stalls(course, judged)),
+    );
+    sentences.extend(run.results.series.iter().flat_map(slowed));
+    sentences.extend(run.results.load.iter().filter_map(gap));
+    let late = run
+        .results
+        .rows
+        .iter()
+        .filter_map(|row| Some((row.offset_error.p99_us?, row)));
+    if let Some((p99, row)) = late.max_by(|a, b| a.0.total_cmp(&b.0)) {
+        sentences.push(format!(
+            "Reads were issued at most {} after their time at p99 ({}); the achieved times are what counts.",
+            time(p99),
+            label(run, row)
+        ));
+    }
+    sentences
+}
+
+/// By how many versions the stale reads of a row were behind, if by more than one.
+fn behind(run: &StaleDocument, row: &StaleRow) -> Option<String> {
+    let behind = row.behind.iter();
+    let shown = behind.map(|behind| format!("{} by {}", count(behind.reads), behind.versions));
+    row.behind
+        .iter()
+        .any(|behind| behind.versions > 1)
+        .then(|| {
+            format!(
+                "{}: stale reads behind by so many versions: {}.",
+                label(run, row),
+                shown.collect::<Vec<_>>().join(", ")
+            )
+        })
+}
+
+/// What came in between, and what every time of a row includes.
+fn troubles(run: &StaleDocument, row: &StaleRow) -> Vec<String> {
+    let between = (row.conflicts + row.foreign + row.refused > 0).then(|| {
+        format!(
+            "{} writes were repeated after a conflict, {} rounds had a row changed by somebody else, {} reads were refused.",
+            count(row.conflicts),
+            count(row.foreign),
+            count(row.refused)
+        )
+    });
+    let delay = row.configured_delay_us.map(|us| {
+        format!(
+            "it is deliberately delayed by {}, which every time includes.",
+            time(us)
+        )
+    });
+    let all = [between, delay].into_iter().flatten();
+    all.map(|words| format!("{}: {words}", label(run, row)))
+        .collect()
+}
+
+/// The longest time in which a load completed nothing.
+fn gap(load: &StaleLoad) -> Option<String> {
+    let gaps = load.record.per_second.split(|operations| *operations > 0);
+    let gap = gaps.map(<[u64]>::len).max().filter(|gap| *gap > 1)?;
+    Some(format!(
+        "{}: the load on {} ({}) completed nothing for {gap} s in a row.",
+        load.record.shape,
+        load.record.node,
+        way(&load.sync_reads, &load.pool)
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use replimeter_model::record::Intervals;
+
+    use super::*;
+
+    #[test]
+    fn a_price_that_may_be_none_says_so() {
+        let known = |p50_us: f64, ends: [f64; 2]| Distribution {
+            count: 400,
+            p50_us: Some(p50_us),
+            ci95: Some(Intervals {
+                p50_us: Some(ends),
+                ..Intervals::default()
+            }),
+            ..Distribution::default()
+        };
+        let told = difference(
+            "a write at",
+            &known(1_000.0, [900.0, 1_300.0]),
+            &known(1_200.0, [800.0, 1_500.0]),
+        );
+        // −200 − √(100² + 300²) to −200 + √(300² + 400²).
+        assert_eq!(
+            told.unwrap(),
+            "a write at p50 1,000 µs instead of 1,200 µs (-200 µs [-520, 300])"
+        );
+    }
+
+    #[test]
+    fn a_stall_is_told_with_what_the_servers_said_and_who_said_nothing() {
+        let window = |counters: &[(&str, f64)], under_way_us: f64, unshown_us: f64| StaleWindow {
+            counters: counters
+                .iter()
+                .map(|(name, value)| ((*name).to_owned(), *value))
+                .collect(),
+            under_way_us,
+            unshown_us,
+            ..StaleWindow::default()
+        };
+        let course = StaleCourse {
+            shape: "galera:3".to_owned(),
+            load: "none".to_owned(),
+            sync_reads: "off".to_owned(),
+            windows: vec![
+                window(&[("node1 queue", 0.0), ("node3 queue", 0.0)], 0.0, 900.0),
+                window(&[("node1 queue", 7.0)], 5e6, 900.0),
+            ],
+            ..StaleCourse::default()
+        };
+        let told = stalls(&course, false);
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert!(
+            told[0].contains("stood for 5,000 ms")
+                && told[0].ends_with("node3 did not answer, node1 queue 7."),
+            "{told:?}"
+        );
+    }
+}

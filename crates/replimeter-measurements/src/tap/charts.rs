@@ -1,0 +1,125 @@
+//! The charts of a `tap` run.
+
+use std::collections::BTreeMap;
+
+use replimeter_model::tap::{TapDocument, TapWindow};
+
+use replimeter_report::charts::{times_in, unit_for};
+use replimeter_report::{
+    chart::{Axis, Chart, Point, Scale, Series, Stroke},
+    figures::{Unit, count},
+    report::Table,
+};
+
+/// A time of a window, and how its line is drawn.
+type Pick = (Stroke, &'static str, fn(&TapWindow) -> Option<f64>);
+
+const TIMES: [Pick; 4] = [
+    (Stroke::Solid, "p50", |window| window.p50_us),
+    (Stroke::Dash, "p99", |window| window.p99_us),
+    (Stroke::Dot, "max", |window| window.max_us),
+    (Stroke::DashDot, "oldest awaited", |window| window.behind_us),
+];
+
+/// All charts of a run.
+#[must_use]
+pub(crate) fn charts(run: &TapDocument) -> Vec<Chart> {
+    let mut replicas: BTreeMap<&str, Vec<&TapWindow>> = BTreeMap::new();
+    for window in &run.results.windows {
+        replicas.entry(&window.replica).or_default().push(window);
+    }
+    vec![course(run, &replicas), rate(&replicas)]
+}
+
+/// Windows by replica, in the order of their names.
+type Replicas<'a> = BTreeMap<&'a str, Vec<&'a TapWindow>>;
+
+fn since_the_beginning() -> Axis {
+    Axis::time("time since the beginning", Unit::Second, Scale::Linear)
+}
+
+/// The lag of the real traffic over the course of the run.
+fn course(run: &TapDocument, replicas: &Replicas<'_>) -> Chart {
+    let windows = run.results.windows.iter();
+    let unit = unit_for(windows.clone().filter_map(|of| of.p50_us.or(of.max_us)));
+    let mut series = Vec::new();
+    for (index, (name, windows)) in replicas.iter().enumerate() {
+        series.extend(TIMES.map(|(dash, what, pick)| Series {
+            dash,
+            hidden: what == "oldest awaited",
+            colour: Some(index),
+            ..Series::new(
+                format!("{name} {what}"),
+                windows.iter().map(|of| Point::new(of.end_us, pick(of))),
+            )
+        }));
+    }
+    let rows = windows.map(|of| {
+        let mut row = vec![of.replica.clone(), format!("{:.1}", of.end_us / 1e6)];
+        row.extend([of.transactions, of.matched].map(count));
+        row.extend(TIMES.map(|(.., pick)| times_in(unit)(pick(of))));
+        row.push(count(of.pending));
+        row
+    });
+    let times = TIMES.map(|(_, what, _)| format!("{what} ({})", unit.symbol()));
+    let mut headings = vec!["replica", "until (s)", "transactions", "matched"];
+    headings.extend(times.iter().map(String::as_str));
+    headings.push("awaited");
+    Chart {
+        id: "course",
+        title: "How late over time: lag of what arrived in each stretch",
+        note: "A stretch has a median from 20 transactions on and a 99th percentile from 1,000 on. A replica that stands still shows nothing, \
+               and what it then shows is late: see the oldest transaction that is awaited."
+            .into(),
+        x: since_the_beginning(),
+        y: Axis::time("lag", unit, Scale::Linear),
+        hover: "until {x:.1}: {y}",
+        series,
+        table: Table::new(&headings, 1, rows),
+        ..Chart::default()
+    }
+}
+
+/// How much there was to replicate.
+fn rate(replicas: &Replicas<'_>) -> Chart {
+    let per_s =
+        |of: &TapWindow, number: u64| number as f64 / ((of.end_us - of.start_us) / 1e6).max(1e-6);
+    let first = replicas.values().next().map_or(&[][..], Vec::as_slice);
+    let sent = first
+        .iter()
+        .map(|of| Point::new(of.end_us, per_s(of, of.transactions)));
+    let mut series = vec![Series::new("from the primary", sent)];
+    series.extend(
+        replicas
+            .iter()
+            .filter(|(name, _)| !name.is_empty())
+            .map(|(name, windows)| {
+                let windows = windows.iter();
+                let points = windows.map(|of| Point::new(of.end_us, per_s(of, of.matched)));
+                Series {
+                    dash: Stroke::Dot,
+                    ..Series::new(format!("from {name}"), points)
+                }
+            }),
+    );
+    Chart {
+        id: "rate",
+        title: "How much there was to replicate",
+        x: since_the_beginning(),
+        y: Axis::new("transactions per second", Scale::FromZero),
+        hover: "until {x:.1}: {y} per s",
+        series,
+        table: Table::of(
+            1,
+            first,
+            &[
+                ("until (s)", &|of| format!("{:.1}", of.end_us / 1e6)),
+                ("transactions per second", &|of| {
+                    format!("{:.0}", per_s(of, of.transactions))
+                }),
+                ("bytes", &|of| count(of.bytes)),
+            ],
+        ),
+        ..Chart::default()
+    }
+}

@@ -1,0 +1,289 @@
+//! What a `tap` run tells people.
+
+mod stream;
+
+use std::fmt::Write as _;
+
+use replimeter_model::{
+    record::Distribution,
+    tap::{TapClock, TapDocument, TapRow, TapStream},
+};
+
+pub(crate) use self::stream::{CSV_HEADER, Totals, csv, openmetrics, watched};
+use replimeter_report::{
+    answer::with_ending,
+    figures::{Unit, count, time},
+    precision::Precision,
+    report::{Block, Cell, Report, Table},
+};
+
+/// Groups that the text shows of each replica; all are in the record.
+const SHOWN: usize = 30;
+
+/// The unit of the tables: that of the largest median.
+pub(crate) fn unit(run: &TapDocument) -> Unit {
+    let medians = run
+        .results
+        .rows
+        .iter()
+        .filter_map(|row| row.lag.p50_us.or(row.lag.max_us));
+    Unit::for_size(medians.fold(0.0, |most: f64, us| most.max(us.abs())))
+}
+
+/// A figure of lag, with the digits that its interval, by its level, and the method's own error support.
+fn figure(run: &TapDocument, lag: &Distribution, us: Option<f64>, level: Option<f64>) -> Cell {
+    let precision = Precision::of_tap(lag, run.results.floor.as_ref());
+    let half_us = level.map_or(precision.single(), |level| precision.quantile(level));
+    Cell::time(us, half_us, unit(run))
+}
+
+fn figures(run: &TapDocument) -> Table {
+    let figure = |row: &TapRow, us, level| figure(run, &row.lag, us, level);
+    let interval = |row: &TapRow| row.lag.ci95.as_ref().and_then(|ci| ci.p50_us);
+    Table::of(
+        1,
+        &run.results.rows,
+        &[
+            ("replica", &|row| Cell::from(&row.replica)),
+            ("transactions", &|row| row.transactions.into()),
+            ("matched", &|row| row.matched.into()),
+            ("inverted", &|row| row.inverted.into()),
+            ("no lag", &|row| row.unmatched.into()),
+            ("awaited", &|row| row.pending.into()),
+            ("min", &|row| figure(row, row.lag.min_us, None)),
+            ("p50", &|row| figure(row, row.lag.p50_us, Some(0.5))),
+            ("95 %", &|row| Cell::interval(interval(row), unit(run))),
+            ("p99", &|row| figure(row, row.lag.p99_us, Some(0.99))),
+            ("p99.9", &|row| figure(row, row.lag.p999_us, Some(0.999))),
+            ("max", &|row| figure(row, row.lag.max_us, None)),
+        ],
+    )
+}
+
+/// Lag by schema or table.
+fn groups(run: &TapDocument) -> Table {
+    let groups = run.results.rows.iter();
+    let groups = groups.flat_map(|row| {
+        row.by
+            .iter()
+            .take(SHOWN)
+            .map(move |group| (row, group, &group.lag))
+    });
+    let figure = |lag, us, level| figure(run, lag, us, level);
+    Table::of(
+        2,
+        groups,
+        &[
+            ("replica", &|(row, ..)| Cell::from(&row.replica)),
+            (
+                "what",
+                &|(_, group, _)| match (&group.schema, &group.table) {
+                    (schema, table) if table.is_empty() => schema.into(),
+                    (schema, table) => format!("{schema}.{table}").into(),
+                },
+            ),
+            ("transactions", &|(_, group, _)| group.transactions.into()),
+            ("bytes", &|(_, group, _)| group.bytes.into()),
+            ("min", &|&(.., lag)| figure(lag, lag.min_us, None)),
+            ("p50", &|&(.., lag)| figure(lag, lag.p50_us, Some(0.5))),
+            ("p99", &|&(.., lag)| figure(lag, lag.p99_us, Some(0.99))),
+            ("max", &|&(.., lag)| figure(lag, lag.max_us, None)),
+        ],
+    )
+}
+
+fn spread(distribution: &Distribution) -> String {
+    let part = |name: &str, value: Option<f64>| value.map(|us| format!("{name} {}", time(us)));
+    let parts = [
+        part("p50", distribution.p50_us),
+        part("p99", distribution.p99_us),
+        part("smallest", distribution.min_us),
+        part("largest", distribution.max_us),
+    ];
+    parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
+}
+
+/// How it was measured, and what belongs to it.
+fn sentences(run: &TapDocument) -> Vec<String> {
+    let mut sentences = vec![
+        "Every binary log is followed over a connection of its own, as a replica would; nothing is written. A transaction's lag is \
+         its arrival from the replica less its arrival from the primary, both stamped by one clock when the last byte of it was \
+         read, and matched by GTID. This is from binary log to binary log, not until a reader sees it. Negative lag is kept."
+            .to_owned(),
+    ];
+    match &run.results.floor {
+        Some(floor) => sentences.push(format!(
+            "The method itself: the primary followed twice differs by {} (without sign: {}), {} transactions.",
+            spread(&floor.difference),
+            spread(&floor.difference_abs),
+            count(floor.transactions)
+        )),
+        None if run.settings.floor.is_some_and(|floor| floor.0.is_zero()) => {
+            sentences.push("The method's own error was not measured (--floor 0).".to_owned());
+        }
+        None => sentences
+            .push("The method's own error is not known: nothing was committed while the primary was followed twice.".to_owned()),
+    }
+    sentences.extend(run.results.rows.iter().flat_map(of_row));
+    if run.settings.by.is_some() || !run.settings.only.is_empty() || !run.settings.except.is_empty()
+    {
+        sentences.push(
+            "A transaction that was logged as a statement counts for the default schema of its session, whatever it touched; only rows \
+             name their tables."
+                .to_owned(),
+        );
+    }
+    sentences.extend(run.results.clocks.iter().map(of_clock));
+    sentences.extend(run.results.streams.iter().map(of_stream));
+    sentences
+}
+
+/// What is said of a replica besides its figures.
+fn of_row(row: &TapRow) -> Vec<String> {
+    let inverted = row.largest_inversion_us.map(|largest| {
+        format!(
+            "{} transactions arrived from the replica first, by {} at most.",
+            count(row.inverted),
+            time(largest)
+        )
+    });
+    let unmatched = row.unmatched_reasons.iter();
+    let unmatched =
+        unmatched.map(|reason| format!("{} transactions {}.", count(reason.count), reason.reason));
+    let behind = row
+        .behind_us
+        .map_or_else(String::new, |us| format!(", the oldest since {}", time(us)));
+    let awaited = (row.pending > 0).then(|| {
+        format!(
+            "{} transactions were awaited at the end{behind}.",
+            count(row.pending)
+        )
+    });
+    let by_servers = row.by_servers.as_ref().map(|of| {
+        format!(
+            "by the servers' own clocks, moved to one, from commit to commit: {}.",
+            spread(of)
+        )
+    });
+    let arrival = row.commit_to_arrival.as_ref().map(|of| {
+        format!(
+            "from the commit, by the primary's clock moved to ours, to the arrival here: {}.",
+            spread(of)
+        )
+    });
+    let all = inverted.into_iter().chain(unmatched);
+    let all = all.chain(awaited).chain(by_servers).chain(arrival);
+    all.map(|words| format!("{}: {words}", row.replica))
+        .collect()
+}
+
+fn of_clock(clock: &TapClock) -> String {
+    let steps = if clock.steps > 0 {
+        format!(", set {} times meanwhile", clock.steps)
+    } else {
+        String::new()
+    };
+    format!(
+        "{}: its clock was {:+.0} µs from the client's, changed by {:+.0} µs{steps}; times of it are placed to ± {}.",
+        clock.name,
+        clock.offset_us,
+        clock.drift_us,
+        time(clock.bound_us)
+    )
+}
+
+fn of_stream(stream: &TapStream) -> String {
+    let cpu = stream.cpu_us_per_transaction;
+    let cpu = cpu.map_or_else(String::new, |us| {
+        format!(", {us:.1} µs of our processor time for each")
+    });
+    let tls = if stream.tls { ", encrypted" } else { "" };
+    format!(
+        "{}: {} transactions in {} bytes, {} changes of the file, {} connections made again{tls}{cpu}.",
+        stream.name,
+        count(stream.transactions),
+        count(stream.bytes),
+        count(stream.rotations),
+        count(stream.reconnects)
+    )
+}
+
+/// What a replica showed, of so many transactions that the primary committed.
+fn finding(row: &TapRow, of_primary: u64) -> String {
+    let (name, transactions) = (&row.replica, count(row.transactions));
+    match (row.transactions, row.lag.p50_us, row.lag.max_us) {
+        (0, ..) if of_primary > 0 => {
+            let all = count(of_primary);
+            format!("{name}: none of {all} transactions touched what was asked for")
+        }
+        (0, ..) => format!("{name}: nothing was committed on the primary meanwhile"),
+        (_, Some(p50), _) => {
+            let p99 = row.lag.p99_us;
+            let p99 = p99.map_or_else(String::new, |us| format!(", {} at p99", time(us)));
+            let share = row.matched as f64 / row.transactions as f64 * 100.0;
+            format!(
+                "{name} is {} behind at p50{p99} ({share:.2} % of {transactions} transactions)",
+                time(p50)
+            )
+        }
+        (_, None, Some(max)) => {
+            let max = time(max);
+            format!("{name} is at most {max} behind ({transactions} transactions)")
+        }
+        (_, None, None) => format!("{name} has shown none of {transactions} transactions"),
+    }
+}
+
+/// The finding in one sentence.
+#[must_use]
+pub(crate) fn answer(run: &TapDocument) -> String {
+    let of_primary = run.results.streams.first();
+    let of_primary = of_primary.map_or(0, |stream| stream.transactions);
+    let rows = run.results.rows.iter();
+    let parts: Vec<String> = rows.clone().map(|row| finding(row, of_primary)).collect();
+    let mut text = parts.join("; ");
+    if text.is_empty() {
+        text = "There is no replica; only the primary was followed".to_owned();
+    }
+    let awaited = rows
+        .filter(|row| row.pending > 0)
+        .max_by_key(|row| row.pending);
+    if let Some(row) = awaited {
+        let since = row
+            .behind_us
+            .map_or_else(String::new, |us| format!(", the oldest for {}", time(us)));
+        let _ = write!(
+            text,
+            "; {} had still to show {} transactions at the end{since}, so that lag is larger than these figures say",
+            row.replica,
+            count(row.pending)
+        );
+    }
+    text.push('.');
+    with_ending(text, run.status)
+}
+
+/// What people read of it.
+#[must_use]
+pub(crate) fn report(run: &TapDocument) -> Report {
+    let transactions = run.results.rows.first().map_or(0, |row| row.transactions);
+    let mut report = Report::of(
+        run,
+        "How late is the real traffic?",
+        format!("{} transactions", count(transactions)),
+    );
+    let unit = unit(run).symbol();
+    let followed = time(run.measured_us.unwrap_or_default());
+    report.add(Block::table(
+        "figures",
+        format!("Lag of the real traffic ({unit}), followed for {followed}"),
+        figures(run),
+    ));
+    report.add(Block::table(
+        "groups",
+        format!("By what the transactions touch ({unit})"),
+        groups(run),
+    ));
+    report.how = sentences(run);
+    report.with_servers(&run.target)
+}

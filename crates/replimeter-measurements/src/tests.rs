@@ -1,0 +1,159 @@
+//! Every measurement has a page and a text for a ticket, with what belongs into them.
+
+use replimeter_model::{
+    calibrate::CalibrateDocument,
+    exposure::ExposureDocument,
+    lag::LagDocument,
+    loading::LoadDocument,
+    loss::LossDocument,
+    manifest::{Manifest, ServerRecord},
+    scale::ScaleDocument,
+    tap::TapDocument,
+    warning::{Warning, WarningCode},
+};
+use replimeter_report::{html::page, markdown::render};
+
+use crate::{calibrate, cost, exposure, lag, load, loss, reproduce, scale, tap};
+
+#[test]
+fn a_page_has_its_sections_and_charts() {
+    let document = cost::report::example();
+    let charts = cost::charts::charts(&document);
+    let price_list = page(
+        &cost::report::report(&document),
+        charts,
+        &Manifest::default(),
+        "",
+    )
+    .unwrap();
+    for wanted in [
+        "id=\"prices\"",
+        "semi-sync after-sync at 1 thread",
+        "Step by step",
+        "id=\"throughput\"",
+        "id=\"processor\"",
+    ] {
+        assert!(price_list.contains(wanted), "`{wanted}` is missing");
+    }
+    assert!(
+        !price_list.contains("id=\"distance\""),
+        "there are no links"
+    );
+    let document = scale::report::tests::example();
+    let charts = scale::charts::charts(&document);
+    let scaling = page(
+        &scale::report::report(&document),
+        charts,
+        &Manifest::default(),
+        "",
+    )
+    .unwrap();
+    for wanted in [
+        "id=\"throughput\"",
+        "id=\"percent\"",
+        "id=\"processors\"",
+        "id=\"law\"",
+        "insert while selecting",
+        "OUTSIDE",
+    ] {
+        assert!(scaling.contains(wanted), "`{wanted}` is missing");
+    }
+}
+
+#[test]
+fn a_run_without_figures_has_a_page() {
+    let document = ScaleDocument::default();
+    let charts = scale::charts::charts(&document);
+    page(
+        &scale::report::report(&document),
+        charts,
+        &Manifest::default(),
+        "",
+    )
+    .unwrap();
+}
+
+#[test]
+fn a_page_shows_the_servers_of_the_manifest() {
+    let manifest = Manifest {
+        servers: vec![ServerRecord {
+            name: "primary".to_owned(),
+            ..ServerRecord::default()
+        }],
+        ..Manifest::default()
+    };
+    let report = load::report::report(&LoadDocument::default());
+    let page = page(&report, Vec::new(), &manifest, "command = 'load'").unwrap();
+    assert!(page.contains("<h3>primary"), "{page}");
+}
+
+#[test]
+fn published_tables_are_beside_ours() {
+    let document = reproduce::tests::example();
+    let report = reproduce::report(&document);
+    let charts = reproduce::charts::charts(&document);
+    let page = page(&report, charts, &Manifest::default(), "").unwrap();
+    for wanted in [
+        "Published",
+        "7451.26 (969.24)",
+        "galera is missing",
+        "id=\"verdicts\"",
+        "The price &lt;b&gt;",
+    ] {
+        assert!(page.contains(wanted), "`{wanted}` is missing");
+    }
+}
+
+#[test]
+fn every_kind_of_run_has_one_even_without_figures() {
+    let warning = Warning::new(WarningCode::Failed, "m", "h");
+    for text in [
+        render(&lag::report::report(
+            &LagDocument {
+                headline: "None.".to_owned(),
+                warnings: vec![warning.clone()],
+                ..LagDocument::default()
+            },
+            false,
+        )),
+        render(&calibrate::report::report(&CalibrateDocument {
+            headline: "None.".to_owned(),
+            warnings: vec![warning.clone()],
+            ..CalibrateDocument::default()
+        })),
+        render(&tap::report::report(&TapDocument {
+            headline: "None.".to_owned(),
+            warnings: vec![warning.clone()],
+            ..TapDocument::default()
+        })),
+        render(&loss::report::report(&LossDocument {
+            headline: "None.".to_owned(),
+            warnings: vec![warning.clone()],
+            ..LossDocument::default()
+        })),
+        render(&exposure::report::report(&ExposureDocument {
+            headline: "None.".to_owned(),
+            warnings: vec![warning.clone()],
+            ..ExposureDocument::default()
+        })),
+    ] {
+        assert!(
+            text.starts_with("# Replimeter ")
+                && text.contains("None.")
+                && text.ends_with("- m → h\n"),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn a_lag_report_has_its_tables() {
+    let text = render(&lag::report::report(&lag::waterfall::example(), false));
+    for wanted in [
+        "| replica1 | lag from ack |",
+        "## From send to visible, stage by stage",
+        "| --- | --- | ---: |",
+    ] {
+        assert!(text.contains(wanted), "`{wanted}` is missing in {text}");
+    }
+}
