@@ -91,7 +91,7 @@ fn passed(document: &CompareDocument, screen: &dyn Screen) -> Result<(), Failure
             document.conditions.len(),
             unjudged.join("; ")
         );
-        screen.say(&(plain(&message) + "\n"));
+        screen.say(&(message + "\n"));
     }
     if document.failed() {
         let failed: Vec<String> = document

@@ -4,6 +4,7 @@
 use std::sync::atomic::AtomicBool;
 
 use replimeter_model::{plan::Planned, target::Target};
+use replimeter_report::terminal;
 use replimeter_server::{ServerError, source::Servers};
 
 use super::{
@@ -55,9 +56,11 @@ pub(super) fn run<'a, M: Measurement>(
     } = finished.conclude(gathered);
     let logged = over.keep_histograms(histograms.as_ref());
     let dir = over.run_dir.path();
+    let warnings = terminal::warnings(&document.warnings);
     let run: Box<dyn AnyRun> = Box::new(Of::<M>(document));
     let written = if streams {
         let kept = keep(run.as_ref(), dir, &over.manifest, &over.plan);
+        screen.say(&warnings);
         screen.say(&format!("Run kept in {}\n", dir.display()));
         kept
     } else {

@@ -75,7 +75,7 @@ impl<'a> Observers<'a> {
     }
 
     /// Tells all of them. What one fails with is the error of `check`, which
-    /// ends the run.
+    /// ends the run when it hands on its next call.
     pub fn emit(&self, event: Event<'_>) {
         for observer in self.all.borrow_mut().iter_mut() {
             let mut ended = self.ended.borrow_mut();

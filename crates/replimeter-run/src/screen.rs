@@ -24,7 +24,7 @@ pub trait Screen {
     /// When what is printed cannot be written, such as to a full disk.
     fn print(&self, text: &str) -> Result<Reader, Failure>;
 
-    /// Says something besides the results.
+    /// Says something besides the results; names from servers and plans cannot command the terminal.
     fn say(&self, text: &str);
 
     /// Whether a person sees what is said.

@@ -26,7 +26,7 @@ impl Screen for Terminal {
 
     fn say(&self, text: &str) {
         // Nothing can be done about a closed standard error.
-        let _ = write!(io::stderr(), "{text}");
+        let _ = write!(io::stderr(), "{}", plain(text));
     }
 
     fn is_watched(&self) -> bool {
@@ -50,7 +50,7 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
 
 /// Tells the user of a failure.
 pub(crate) fn print_failure(failure: &Failure) {
-    let mut text = format!("error: {}\n", plain(failure.message.trim_end()));
+    let mut text = format!("error: {}\n", failure.message.trim_end());
     if !failure.hint.is_empty() {
         text.push_str(&format!("  try: {}\n", failure.hint));
     }

@@ -164,11 +164,12 @@ impl Round<'_, '_> {
         walked: &mut Walked,
     ) -> Result<(), MeasureError> {
         let stop = self.listener.stop;
-        let (ended, mut warnings) = load.run_while(stop, |_| {
+        let mut ran = load.run_while(stop, |_| {
             self.walk_beside_load(cluster, eyes, applier, walked)
-        })?;
-        self.warnings.append(&mut warnings);
-        ended?;
+        });
+        self.warnings.append(&mut ran.warnings);
+        ran.failure.map_or(Ok(()), Err)?;
+        ran.value?;
         if self.stopped() {
             return Ok(());
         }

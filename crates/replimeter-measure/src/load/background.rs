@@ -62,6 +62,17 @@ impl Running<'_> {
     }
 }
 
+/// What came of measuring while a load ran.
+#[derive(Debug)]
+pub struct Ran<T> {
+    /// What was measured.
+    pub value: T,
+    /// Which threads do not end.
+    pub warnings: Vec<Warning>,
+    /// What ended a squad that lost its server.
+    pub failure: Option<ServerError>,
+}
+
 impl BackgroundLoad {
     /// Connects the threads of every squad; [`prepare`](Self::prepare) makes what they need, too.
     ///
@@ -93,15 +104,11 @@ impl BackgroundLoad {
     /// whatever that returns. It may be called again: what was counted is added up, and the time
     /// in between does not count. Without any squad it only calls `measure`.
     ///
-    /// Returns what `measure` returned, and which threads do not end.
-    ///
-    /// # Errors
-    /// What ended a squad that lost its server.
     pub fn run_while<T>(
         &mut self,
         stop: &AtomicBool,
         measure: impl FnOnce(&Running<'_>) -> T,
-    ) -> Result<(T, Vec<Warning>), ServerError> {
+    ) -> Ran<T> {
         let clock = &self.clock;
         self.threads.begin();
         let crew = &self.threads.crew;
@@ -131,10 +138,10 @@ impl BackgroundLoad {
             let waiting = queues.and_then(|queues| queues.join().ok());
             (value, waiting.unwrap_or_default())
         });
-        let warnings = self.threads.end(waiting);
-        match self.threads.crew.failure() {
-            Some(error) => Err(error),
-            None => Ok((value, warnings)),
+        Ran {
+            value,
+            warnings: self.threads.end(waiting),
+            failure: self.threads.crew.failure(),
         }
     }
 

@@ -27,10 +27,14 @@ pub(super) fn under_load(
         cx.stage(Stage::CleanUp, "ending the load");
         result
     });
-    let result = ran.map_err(Failure::from).and_then(|(result, warnings)| {
-        cx.warn(warnings);
-        result
-    });
+    cx.warn(ran.warnings);
+    let mut result = ran.value;
+    if let Some(error) = ran.failure {
+        match &mut result {
+            Ok(outcome) => outcome.failure = Some(error.into()),
+            Err(failure) => *failure = error.into(),
+        }
+    }
     let (loads, warnings) = load.finish();
     *records = loads;
     cx.warn(warnings);

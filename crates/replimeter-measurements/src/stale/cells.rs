@@ -208,16 +208,20 @@ fn under_load(
         cx.stage(Stage::WarmUp, "the load begins");
     }
     let stop = cx.stop;
-    let (result, warnings) = load.run_while(stop, |running| {
+    let ran = load.run_while(stop, |running| {
         let stopped = || stop.load(Ordering::Relaxed) || running.has_failed();
         let result = measure(cx, cluster, part, cell, &running.gauges, &stopped);
         if some {
             cx.stage(Stage::CleanUp, "ending the load");
         }
         result
-    })?;
-    cx.warn(warnings);
-    Ok((result?, load.results()))
+    });
+    cx.warn(ran.warnings);
+    let mut outcome = ran.value?;
+    if let Some(error) = ran.failure {
+        outcome.failure = Some(error.into());
+    }
+    Ok((outcome, load.results()))
 }
 
 /// What a load met in a stretch.

@@ -170,7 +170,7 @@ impl<'a, M: Measurement> RunContext<'a, M> {
             servers: Vec::new(),
             sandboxes: Vec::new(),
         };
-        Ok(Self {
+        let mut cx = Self {
             plan,
             work: &plan.plan,
             options,
@@ -180,14 +180,16 @@ impl<'a, M: Measurement> RunContext<'a, M> {
             observers,
             run_dir,
             manifest,
-            warnings,
+            warnings: Vec::new(),
             gathered: M::gathered(plan),
             servers,
             host,
             plan_text,
             rows: Rows::new(M::Columns::default()),
             awake,
-        })
+        };
+        cx.warn(warnings);
+        Ok(cx)
     }
 
     /// Starts, finds or prepares to reach the servers of a target.
@@ -411,6 +413,8 @@ impl<'a, M: Measurement> RunContext<'a, M> {
         let rest = self.rows.take_all();
         let handed_on = self.hand_on(rest);
         self.run_dir.keep();
+        // What a measurement says of an observer that failed is not the whole of it.
+        let stopped = self.observers.check().err();
         let finished = handed_on.and(self.observers.end());
         let ended = Ended {
             run_dir: self.run_dir.path().display().to_string(),
@@ -419,7 +423,7 @@ impl<'a, M: Measurement> RunContext<'a, M> {
             clock_step: self.clock.step(),
             at: self.clock.now(),
             warnings: self.warnings,
-            failure: failure.or(finished.err()),
+            failure: stopped.or(failure).or(finished.err()),
         };
         record::call(&LastCall::Ended(ended.clone()));
         record::finish().map_err(|error| not_recorded(&error))?;

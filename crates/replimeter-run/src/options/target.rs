@@ -133,7 +133,10 @@ impl TargetArgs {
         let mut warnings = Vec::new();
         let mut read = |name: String, UrlText(text): &UrlText| -> Result<Endpoint, Failure> {
             let (endpoint, password) = Endpoint::parse(text).map_err(|error| {
-                Failure::usage(error.to_string(), "see `replimeter lag --help`")
+                Failure::usage(
+                    error.to_string(),
+                    "`replimeter COMMAND --help` shows such a URL",
+                )
             })?;
             if let Some(password) = password {
                 warnings.push(Warning::new(

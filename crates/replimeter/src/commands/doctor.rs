@@ -48,11 +48,13 @@ pub(crate) fn run(args: &DoctorArgs, stop: &Arc<AtomicBool>) -> Result<(), Failu
     if servers.is_temporary() {
         line.say("removing the sandbox");
     }
-    servers.close()?;
+    let closed = servers.close();
     line.clear();
     // Of how it was asked, not of the servers.
     let _ = write!(std::io::stderr(), "{}", terminal::warnings(&given.warnings));
-    show(&label, sandbox, diagnosis, args.json)
+    let shown = show(&label, sandbox, diagnosis, args.json);
+    closed?;
+    shown
 }
 
 /// Prints the report, or the JSON document, and says by the exit code whether a
