@@ -12,12 +12,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use replimeter_measure::load::{Workload, fill, recording_cost};
-use replimeter_model::load::Size;
-use replimeter_server::{
+use replimeter_engine::{
     Node,
     wire::{Bind, Channel},
 };
+use replimeter_instruments::load::{Workload, fill, recording_cost};
+use replimeter_model::load::Size;
 use replimeter_suites::{Tool, password, sql, start, url};
 use serde_json::Value;
 

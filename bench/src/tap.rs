@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use replimeter_measure::tap::{Arrival, Match, Matcher};
+use replimeter_instruments::tap::{Arrival, Match, Matcher};
 use replimeter_model::time::Nanos;
 use replimeter_suites::{Tool, password, session, sql, start, url};
 use serde_json::Value;
@@ -170,7 +170,7 @@ pub(crate) fn pending() {
     let mut matcher = Matcher::new(1, "", Some(folder.path())).unwrap();
     let arrival = |number: u64, late: i64| {
         let gtid =
-            replimeter_server::binlog::Gtid::Domain(replimeter_server::flavour::gtid::DomainGtid {
+            replimeter_engine::binlog::Gtid::Domain(replimeter_engine::flavour::gtid::DomainGtid {
                 domain: 0,
                 server: 1,
                 sequence: number,

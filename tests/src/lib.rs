@@ -26,9 +26,9 @@ use std::{
     time::{Duration, Instant},
 };
 
+use replimeter_engine::{Node, Session};
 use replimeter_model::{engine::Engine, sandbox::SandboxSpec, schema::PLAN};
 use replimeter_sandbox::{Home, Install, Member, Sandbox, SandboxError, Search, Settings};
-use replimeter_server::{Node, Session};
 use serde_json::Value;
 
 use crate::folders::common_home;

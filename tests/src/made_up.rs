@@ -13,7 +13,7 @@ use replimeter_model::{
     sample::{Beside, LagSample, Phase, Sighting, Write},
     time::Nanos,
 };
-use replimeter_report::rows::{RowFile, Rows};
+use replimeter_render::rows::{RowFile, Rows};
 
 /// How the samples are drawn: lognormal, each alike to its neighbour.
 #[derive(Debug, Clone, Copy)]

@@ -9,8 +9,8 @@ use std::{
     time::Duration,
 };
 
+use replimeter_engine::Node;
 use replimeter_sandbox::Sandbox;
-use replimeter_server::Node;
 
 use crate::{clean, session, start, until};
 

@@ -2,7 +2,7 @@
 
 use std::{thread, time::Duration};
 
-use replimeter_measure::{
+use replimeter_instruments::{
     clock::{Calendar, Clock},
     offset::{ServerClock, Step},
 };
@@ -48,7 +48,7 @@ fn one_clock_until_it_is_set(engine: Engine) {
     let mut sessions = [session(&sandbox.nodes()[0]), session(&sandbox.nodes()[1])];
     let calendar = Calendar::tie();
     // A busy machine answers late now and then.
-    let narrow = |session: &mut replimeter_server::Session| {
+    let narrow = |session: &mut replimeter_engine::Session| {
         let mut server = ServerClock::measure(session, &clock).unwrap().unwrap();
         until("a clock is known to 20 ms", LIMIT, || {
             server = ServerClock::measure(session, &clock).unwrap().unwrap();
@@ -80,7 +80,7 @@ fn one_clock_until_it_is_set(engine: Engine) {
 
     let set = |seconds: f64,
                replica: &mut ServerClock,
-               sessions: &mut [replimeter_server::Session; 2]| {
+               sessions: &mut [replimeter_engine::Session; 2]| {
         set_clock(&sandbox.members()[1], seconds);
         let mut step = None;
         until("the clock is set", LIMIT, || {

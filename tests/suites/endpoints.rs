@@ -3,7 +3,7 @@
 
 use std::{ffi::OsStr, fs, io::Write, path::Path, process::Stdio, thread, time::Duration};
 
-use replimeter_server::Node;
+use replimeter_engine::Node;
 use replimeter_suites::{
     Ended, Shared, Tool, clean, harness::Test, password, session, shared, sql, start, test, until,
     url, value, wait,

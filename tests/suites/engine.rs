@@ -3,8 +3,8 @@
 
 use std::{fs, process::Child, thread, time::Duration};
 
+use replimeter_engine::Node;
 use replimeter_sandbox::Sandbox;
-use replimeter_server::Node;
 use replimeter_suites::{
     Ended, Tool, clean, harness::Test, password, session, shared, sql, start, test, until, url,
     value, wait,
@@ -388,7 +388,7 @@ fn too_many_connections(nodes: &[Node]) {
         .saying("max_connections");
     // The administrator's own place is free for this.
     until("there is room again", LIMIT, || {
-        replimeter_server::Session::open(&nodes[0])
+        replimeter_engine::Session::open(&nodes[0])
             .and_then(|mut session| {
                 session.run("test", &format!("SET GLOBAL max_connections = {was}"))
             })

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use replimeter_engine::Node;
 use replimeter_model::sandbox::{LinkSpec, SandboxSpec};
-use replimeter_server::Node;
 use replimeter_suites::{
     Tool, clean, harness::Test, password, sql, start, start_spec, test, until, url, value, wait,
 };

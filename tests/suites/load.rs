@@ -10,8 +10,8 @@ use std::{
     time::Duration,
 };
 
+use replimeter_engine::{Node, Session, session::StatusRow};
 use replimeter_sandbox::Sandbox;
-use replimeter_server::{Node, Session, session::StatusRow};
 use replimeter_suites::{
     Ended, Tool, clean, harness::Test, password, session, shared, sql, start, test, until, url,
     value, wait,

@@ -7,7 +7,7 @@ use std::{
     path::Path,
 };
 
-use replimeter_report::reading::{self, Column};
+use replimeter_render::reading::{self, Column};
 use replimeter_suites::{
     harness::Test,
     net::{self, Part, RenamedKeys, Rendered},

@@ -8,7 +8,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use replimeter_measure::{
+use replimeter_engine::source::Member;
+use replimeter_instruments::{
     clock::Clock,
     resources::{Meter, Watch},
 };
@@ -18,7 +19,6 @@ use replimeter_model::{
     target::Role,
 };
 use replimeter_sandbox::Sandbox;
-use replimeter_server::source::Member;
 use replimeter_suites::{harness::Test, session, sql, start, start_spec, test, value};
 
 pub(crate) const TESTS: &[Test] = &[

@@ -177,7 +177,7 @@ fn the_terminal_report_of_a_fixed_run() {
     let document: LagDocument = serde_json::from_str(include_str!("data/summary.json")).unwrap();
     insta::assert_snapshot!(
         "terminal",
-        replimeter_report::terminal::render(&replimeter_measurements::lag::report::report(
+        replimeter_render::terminal::render(&replimeter_measurements::lag::report::report(
             &document, true
         ))
     );

@@ -2,7 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use replimeter_measure::{
+use replimeter_engine::{
+    Node, ServerError, Session,
+    facts::Facts,
+    flavour::stages::{Answer, Last, Positions, Remembered, StageSource},
+};
+use replimeter_instruments::{
     clock::Clock,
     lag::stages::{Joiner, ServerClock, Transaction, chain},
 };
@@ -10,11 +15,6 @@ use replimeter_model::{
     engine::Engine,
     stages::{Mark, Stages},
     time::Nanos,
-};
-use replimeter_server::{
-    Node, ServerError, Session,
-    facts::Facts,
-    flavour::stages::{Answer, Last, Positions, Remembered, StageSource},
 };
 use replimeter_stats::waterfall::Waterfall;
 use replimeter_suites::{harness::Test, session, sql, start, test, until, value};
@@ -184,7 +184,7 @@ fn mariadb_tells_positions() {
     let last = value(primary, "SELECT @@global.gtid_binlog_pos").unwrap();
     let held = |all: &[_]| {
         all.iter()
-            .any(|position: &replimeter_server::flavour::gtid::DomainGtid| {
+            .any(|position: &replimeter_engine::flavour::gtid::DomainGtid| {
                 position.to_string() == last
             })
     };

@@ -6,8 +6,8 @@ use std::{
     time::Duration,
 };
 
+use replimeter_engine::Session;
 use replimeter_sandbox::Sandbox;
-use replimeter_server::Session;
 use replimeter_suites::{
     Ended, Tool, clean, harness::Test, password, session, sql, start, test, until, url, value, wait,
 };

@@ -3,7 +3,8 @@
 
 use std::{thread, time::Duration};
 
-use replimeter_measure::{
+use replimeter_engine::{Node, Session, source::Member};
+use replimeter_instruments::{
     clock::Clock,
     offset::ServerClock,
     preflight::{self, Cluster},
@@ -11,7 +12,6 @@ use replimeter_measure::{
 };
 use replimeter_model::time::Nanos;
 use replimeter_sandbox::Sandbox;
-use replimeter_server::{Node, Session, source::Member};
 use replimeter_suites::{Tool, harness::Test, session, sql, start, test, until, value};
 
 pub(crate) const TESTS: &[Test] = &[

@@ -8,14 +8,14 @@ use std::{
     time::Duration,
 };
 
-use replimeter_model::{sandbox::SandboxSpec, time::Nanos};
-use replimeter_sandbox::Sandbox;
-use replimeter_server::{
+use replimeter_engine::{
     ErrorKind, Node, Session,
     binlog::{Arrived, Follower, Position, Start, fitness},
     facts::Facts,
     flavour,
 };
+use replimeter_model::{sandbox::SandboxSpec, time::Nanos};
+use replimeter_sandbox::Sandbox;
 use replimeter_suites::{
     Ended, Tool, clean, harness::Test, password, restart, session, sql, start, start_spec, test,
     until, url, value, wait,

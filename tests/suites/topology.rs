@@ -3,8 +3,8 @@
 
 use std::{fs, time::Duration};
 
+use replimeter_engine::Node;
 use replimeter_sandbox::Sandbox;
-use replimeter_server::Node;
 use replimeter_suites::{
     Ended, Tool, clean, harness::Test, password, sql, start, test, until, url, value, wait,
 };

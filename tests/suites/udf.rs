@@ -2,13 +2,13 @@
 
 use std::{collections::BTreeSet, fs, path::Path, thread, time::Duration};
 
-use replimeter_measure::{
+use replimeter_engine::{Node, flavour, source::Member};
+use replimeter_instruments::{
     preflight,
     stamp::{Federated, Stamps},
 };
 use replimeter_model::sandbox::SandboxSpec;
 use replimeter_sandbox::Sandbox;
-use replimeter_server::{Node, flavour, source::Member};
 use replimeter_suites::{Tool, harness::Test, session, sql, start_spec, test, until, value, wait};
 
 pub(crate) const TESTS: &[Test] = &[
@@ -208,7 +208,7 @@ fn replicas_tell_their_own_time() {
         );
         let mut writer = session(primary);
         let cluster = preflight::check(&declared).unwrap();
-        replimeter_measure::stamp::prepare(&mut writer, &cluster.primary.facts).unwrap();
+        replimeter_instruments::stamp::prepare(&mut writer, &cluster.primary.facts).unwrap();
         let values: Vec<String> = (1..=9)
             .map(|id| format!("({id}, SYSDATE(6), NOW_USEC())"))
             .collect();

@@ -11,7 +11,7 @@ use replimeter_model::{
     tap::TapDocument,
     warning::{Warning, WarningCode},
 };
-use replimeter_report::{html::page, markdown::render};
+use replimeter_render::{html::page, markdown::render};
 
 use crate::{calibrate, cost, exposure, lag, load, loss, reproduce, scale, tap};
 

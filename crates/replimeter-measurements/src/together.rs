@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use replimeter_model::{loading::LoadRow, record::Distribution};
 
 use crate::{cost, stale};
-use replimeter_report::charts::{grouped, unit_for};
-use replimeter_report::{
+use replimeter_render::charts::{grouped, unit_for};
+use replimeter_render::{
     answer::overall_rows,
     chart::{Axis, Chart, Mark, Point, Scale, Series, Symbol},
     figures::{count, time},

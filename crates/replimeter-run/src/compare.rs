@@ -15,7 +15,7 @@ use replimeter_model::{
     record::RunStatus,
     warning::{Warning, WarningCode},
 };
-use replimeter_report::{charts, compare as report, html, markdown, terminal};
+use replimeter_render::{charts, compare as report, html, markdown, terminal};
 use replimeter_stats::compare::{LEVEL, RESAMPLES};
 use serde::Deserialize as _;
 

@@ -3,7 +3,7 @@
 use std::{any::Any, path::Path};
 
 use replimeter_model::{manifest::Manifest, plan::Settings as _, record::TargetRecord, schema};
-use replimeter_report::{
+use replimeter_render::{
     chart::Chart,
     csv,
     html::{self, HtmlError},

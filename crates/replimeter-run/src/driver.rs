@@ -3,9 +3,9 @@
 
 use std::sync::atomic::AtomicBool;
 
+use replimeter_engine::{ServerError, source::Servers};
 use replimeter_model::{plan::Planned, target::Target};
-use replimeter_report::terminal;
-use replimeter_server::{ServerError, source::Servers};
+use replimeter_render::terminal;
 
 use super::{
     document::{AnyRun, Of, keep, publish},

@@ -13,7 +13,7 @@ use std::{
 };
 
 use replimeter_model::warning::Warning;
-use replimeter_report::{
+use replimeter_render::{
     figures::{count, time},
     rows::{RowBatch, RowFile},
 };

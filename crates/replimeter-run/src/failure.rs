@@ -2,17 +2,17 @@
 
 use std::process::ExitCode;
 
-use replimeter_measure::MeasureError;
+use replimeter_engine::{
+    ServerError,
+    source::{SourceError, SourceErrorKind},
+};
+use replimeter_instruments::MeasureError;
 use replimeter_model::{
     plan::PlanError,
     redact,
     warning::{Warning, WarningCode},
 };
-use replimeter_report::rows::SamplesError;
-use replimeter_server::{
-    ServerError,
-    source::{SourceError, SourceErrorKind},
-};
+use replimeter_render::rows::SamplesError;
 use serde::{Deserialize, Serialize};
 
 /// The exit codes of every command.

@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use replimeter_model::{manifest::Manifest, time::Nanos};
-use replimeter_report::histograms;
+use replimeter_render::histograms;
 use replimeter_stats::signed::SignedHistogram;
 
 use crate::{

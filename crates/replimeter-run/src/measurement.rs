@@ -14,7 +14,7 @@ use replimeter_model::{
     time::Nanos,
     warning::Warning,
 };
-use replimeter_report::{
+use replimeter_render::{
     chart::Chart,
     html::HtmlError,
     report::Report,

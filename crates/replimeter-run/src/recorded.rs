@@ -3,7 +3,7 @@
 use std::{fs, path::Path};
 
 use replimeter_model::manifest::{MANIFEST_SCHEMA, Manifest};
-use replimeter_report::{
+use replimeter_render::{
     terminal,
     together::{Side, Way},
 };

@@ -8,7 +8,7 @@ use replimeter_model::{
     plan::{self, PlanError, PlanFile, Planned, Section, Settings, with_default},
     schema,
 };
-use replimeter_report::rows::{ColumnInfo, Columns as _, Rows, write_file};
+use replimeter_render::rows::{ColumnInfo, Columns as _, Rows, write_file};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use toml::Table;

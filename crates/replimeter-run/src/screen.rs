@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use replimeter_server::source::ServerSource;
+use replimeter_engine::source::ServerSource;
 
 use super::event::Observer;
 use crate::{failure::Failure, options::Given};

@@ -3,7 +3,7 @@
 use std::{fs, path::Path};
 
 use crate::{Detail, Progress, Stage, failure::Failure};
-use replimeter_measure::load::{Filled, LARGEST_FILE, Workload};
+use replimeter_instruments::load::{Filled, LARGEST_FILE, Workload};
 use replimeter_model::{
     load::{BUILT_IN, LoadError, LoadPlan, Size},
     suggest,

@@ -9,13 +9,13 @@ use std::{
     time::{Duration, Instant},
 };
 
+use replimeter_engine::{
+    Node, ServerError, Session,
+    flavour::{galera, group},
+};
 use replimeter_model::{
     engine::Engine,
     shape::{Mode, Shape},
-};
-use replimeter_server::{
-    Node, ServerError, Session,
-    flavour::{galera, group},
 };
 
 use crate::{

@@ -6,7 +6,7 @@ use std::{
     sync::atomic::{AtomicBool, Ordering},
 };
 
-use replimeter_server::ServerError;
+use replimeter_engine::ServerError;
 
 /// A failure to find, start or run a sandbox's servers.
 #[derive(Debug, thiserror::Error)]

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
+use replimeter_engine::Node;
 use replimeter_model::{shape::Mode, target::Role};
-use replimeter_server::Node;
 
 /// A server of a running sandbox.
 #[derive(Clone, Debug)]

@@ -9,7 +9,7 @@ use std::{
     thread,
 };
 
-use replimeter_server::namespace::Namespace;
+use replimeter_engine::namespace::Namespace;
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 use serde::{Deserialize, Serialize};
 

@@ -11,7 +11,7 @@ use std::{
     thread,
 };
 
-use replimeter_server::namespace::Namespace;
+use replimeter_engine::namespace::Namespace;
 use rustix::process::{
     Pid, PidfdFlags, Signal, getpid, getppid, pidfd_open, pidfd_send_signal,
     set_parent_process_death_signal,

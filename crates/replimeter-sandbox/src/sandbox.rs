@@ -8,8 +8,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use replimeter_engine::Node;
 use replimeter_model::{manifest::SandboxRecord, sandbox::SandboxName, shape::Mode};
-use replimeter_server::Node;
 
 use crate::{
     access,

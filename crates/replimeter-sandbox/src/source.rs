@@ -3,13 +3,13 @@
 
 use std::{sync::atomic::AtomicBool, time::Duration};
 
+use replimeter_engine::{
+    Node,
+    source::{self, Faults, OpenContext, Servers, SourceError, SourceErrorKind},
+};
 use replimeter_model::{
     manifest::SandboxRecord,
     sandbox::{SandboxName, SandboxSpec},
-};
-use replimeter_server::{
-    Node,
-    source::{self, Faults, OpenContext, Servers, SourceError, SourceErrorKind},
 };
 
 use crate::{

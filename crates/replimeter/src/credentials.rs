@@ -7,11 +7,11 @@ use std::{
     time::Duration,
 };
 
-use replimeter_model::target::{NodeSpec, Passwords, Secret};
-use replimeter_server::{
+use replimeter_engine::{
     ErrorKind, Node, Session, option_file,
     source::{SourceError, SourceErrorKind},
 };
+use replimeter_model::target::{NodeSpec, Passwords, Secret};
 
 use crate::environment;
 

@@ -2,11 +2,11 @@
 
 use std::{env, ffi::OsString, path::PathBuf};
 
+use replimeter_engine::source::{SourceError, SourceErrorKind};
 use replimeter_model::target::Secret;
 use replimeter_sandbox::{
     Home, Search, binaries::split_path, guard::GuardProgram, source::Sandboxes,
 };
-use replimeter_server::source::{SourceError, SourceErrorKind};
 
 /// `$HOME`.
 pub(crate) fn home_folder() -> Option<PathBuf> {

@@ -400,7 +400,7 @@ fn recorded_runs_come_to_the_same_histograms_again() {
         };
         let took = Duration::from_nanos(histograms.took.0.unsigned_abs());
         let now =
-            replimeter_report::histograms::log(SystemTime::UNIX_EPOCH, took, &histograms.series)
+            replimeter_render::histograms::log(SystemTime::UNIX_EPOCH, took, &histograms.series)
                 .unwrap();
         let before = fs::read(dir.join("run").join(HISTOGRAMS)).unwrap();
         assert_eq!(bars(&now), bars(&before), "{}", dir.display());

@@ -2,9 +2,9 @@
 
 use std::{path::PathBuf, sync::atomic::AtomicBool};
 
+use replimeter_engine::source::{Install, Member, OpenContext, ServerSource, Servers, SourceError};
 use replimeter_model::{sandbox::SandboxSpec, target::Target};
 use replimeter_run::{Host, options::Given};
-use replimeter_server::source::{Install, Member, OpenContext, ServerSource, Servers, SourceError};
 
 use crate::{credentials::Credentials, environment, print::Terminal, progress::Line};
 

@@ -26,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// Starts appliers that a measurement has stopped and not started again; returns what could not be done, and what
 /// to do instead.
 fn release_appliers() -> Vec<String> {
-    replimeter_measure::backlog::restore_all(&|text| print(&[text.to_owned()]))
+    replimeter_instruments::backlog::restore_all(&|text| print(&[text.to_owned()]))
 }
 
 /// Does so at the end of every command, which may have gone on for a while since the measurement tried it.

@@ -15,13 +15,13 @@ const NAMES: [&str; 8] = [
     "replimeter-model/src/plan/mod.rs",
     // Made of those of `lag`.
     "replimeter-model/src/plan/calibrate.rs",
-    "replimeter-report/src/answer.rs",
+    "replimeter-render/src/answer.rs",
     // Published experiments, and several runs side by side.
     "replimeter-measurements/src/reproduce/histogram.rs",
     "replimeter-measurements/src/reproduce/price.rs",
     "replimeter-measurements/src/reproduce/replicas.rs",
     "replimeter-measurements/src/reproduce/sweep.rs",
-    "replimeter-report/src/together.rs",
+    "replimeter-render/src/together.rs",
 ];
 
 /// The way to a module, or to something in it.

@@ -3,7 +3,7 @@
 use replimeter_model::backlog::BacklogDocument;
 
 use crate::backlog::report;
-use replimeter_report::{
+use replimeter_render::{
     chart::{Axis, Chart, Point, Scale, Series},
     figures::count,
     report::Table,

@@ -11,7 +11,7 @@ use crate::backlog::{
     report::{answer, report},
     windows::{BacklogWindows, add_windows},
 };
-use replimeter_measure::{
+use replimeter_instruments::{
     backlog::{self, Listener, Outcome, Timeouts},
     load::Workload,
     preflight::Cluster,
@@ -24,7 +24,7 @@ use replimeter_model::{
     target::Target,
     time::Nanos,
 };
-use replimeter_report::{chart::Chart, html::HtmlError, report::Report, rows::Rows};
+use replimeter_render::{chart::Chart, html::HtmlError, report::Report, rows::Rows};
 use replimeter_run::{
     Client, Concluded, Detail, Event, Finished, Measurement, Progress, RunContext, Stage,
     compare::figures::{Figures, SampleFile},

@@ -2,7 +2,7 @@
 
 use replimeter_model::backlog::{BacklogDocument, BacklogPhase, BacklogRow};
 
-use replimeter_report::{
+use replimeter_render::{
     answer::ending_or_void,
     cell::{throughput, with_interval},
     figures::{count, time},

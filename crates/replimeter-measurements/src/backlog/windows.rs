@@ -2,7 +2,7 @@
 
 use replimeter_model::backlog::{BacklogRow, BacklogWindow};
 
-use replimeter_report::rows::{Columns, Rows, TableSpec, columns};
+use replimeter_render::rows::{Columns, Rows, TableSpec, columns};
 
 /// Windows of one replica with one number of workers.
 #[derive(Clone, Debug, Default)]

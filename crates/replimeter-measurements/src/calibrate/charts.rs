@@ -2,8 +2,8 @@
 
 use replimeter_model::calibrate::{CalibrateDocument, CalibrateRow};
 
-use replimeter_report::charts::{grouped, times_in};
-use replimeter_report::{
+use replimeter_render::charts::{grouped, times_in};
+use replimeter_render::{
     chart::{Axis, Chart, Point, Scale, Series},
     figures::{Unit, time},
     report::Table,

@@ -11,7 +11,8 @@ use crate::{
     lag::samples::Samples,
 };
 use clap::Arg;
-use replimeter_measure::{
+use replimeter_engine::source::Faults;
+use replimeter_instruments::{
     lag::{self, Event, Listener, Outcome, Possible},
     preflight::{self, Cluster},
     table::{Held, ProbeTable},
@@ -27,7 +28,7 @@ use replimeter_model::{
     time::Nanos,
     warning::Warning,
 };
-use replimeter_report::{chart::Chart, html::HtmlError, report::Report, rows::Rows};
+use replimeter_render::{chart::Chart, html::HtmlError, report::Report, rows::Rows};
 use replimeter_run::{
     Client, Concluded, Finished, Histograms, Measurement, RunContext,
     compare::figures::{Figures, SampleFile},
@@ -36,7 +37,6 @@ use replimeter_run::{
     to_measure,
     touches::{LOAD, SERVERS, Touches},
 };
-use replimeter_server::source::Faults;
 use replimeter_stats::{
     lag::FloorSummary,
     series::{Series, distribution},

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use replimeter_model::calibrate::CalibrateDocument;
 
 use crate::lag::methods;
-use replimeter_report::{
+use replimeter_render::{
     answer::with_ending,
     figures::{Unit, count, time},
     format::Format,

@@ -2,7 +2,7 @@
 
 use replimeter_model::cost::BlockRecord;
 
-use replimeter_report::rows::{Columns, TableSpec, columns};
+use replimeter_render::rows::{Columns, TableSpec, columns};
 
 /// Blocks of a `cost` run.
 #[derive(Default, Clone, Copy, Debug)]
@@ -74,7 +74,7 @@ mod tests {
     };
 
     use super::*;
-    use replimeter_report::rows::{Rows, write_file};
+    use replimeter_render::rows::{Rows, write_file};
 
     #[test]
     fn blocks_are_read_back_with_what_is_unknown_left_out() {

@@ -1,6 +1,6 @@
 //! What the blocks of one row of the price list come to.
 
-use replimeter_measure::cost::Block;
+use replimeter_instruments::cost::Block;
 use replimeter_model::{
     cost::Behind, engine::Engine, load::LoadError, plan::CostKind, resources::ServerUse,
     sandbox::WaitPoint, span::Span, time::Nanos,

@@ -8,8 +8,8 @@ use replimeter_model::{
 };
 
 use crate::cost::report::{delay, label, relative, unit};
-use replimeter_report::charts::{grouped, times_in};
-use replimeter_report::{
+use replimeter_render::charts::{grouped, times_in};
+use replimeter_render::{
     chart::{Axis, Chart, Mark, Point, Scale, Series},
     figures::Unit,
     format::{Format, number, per_second},

@@ -1,5 +1,6 @@
 //! The modes of the price list, each with the servers that it is measured on.
 
+use replimeter_engine::source::{Install, ServerSource, SourceErrorKind};
 use replimeter_model::{
     cost::label,
     engine::Engine,
@@ -8,7 +9,6 @@ use replimeter_model::{
     span::Span,
 };
 use replimeter_run::failure::Failure;
-use replimeter_server::source::{Install, ServerSource, SourceErrorKind};
 
 use super::cell::Key;
 

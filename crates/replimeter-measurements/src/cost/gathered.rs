@@ -1,12 +1,12 @@
 //! What blocks come to while they are measured.
 
 use crate::cost::blocks::CostBlocks;
-use replimeter_measure::cost::Block;
+use replimeter_instruments::cost::Block;
 use replimeter_model::{
     cost::{BlockRecord, SelfComparison, StartRecord},
     engine::Engine,
 };
-use replimeter_report::rows::Rows;
+use replimeter_render::rows::Rows;
 use replimeter_stats::series::distribution;
 use serde::{Deserialize, Serialize};
 

@@ -5,7 +5,7 @@ use replimeter_model::{
     plan::CostPlan,
     warning::{Warning, WarningCode},
 };
-use replimeter_report::figures::count;
+use replimeter_render::figures::count;
 use replimeter_run::{failure::Failure, workloads::NEAR_LIMIT};
 use replimeter_stats::binomial::Excess;
 

@@ -19,7 +19,7 @@ use crate::cost::{
     report::{answer, report},
 };
 use clap::Arg;
-use replimeter_measure::load::Workload;
+use replimeter_instruments::load::Workload;
 use replimeter_model::{
     cost::{CostDocument, CostResults},
     load::Size,
@@ -28,7 +28,7 @@ use replimeter_model::{
     time::Nanos,
     warning::{Warning, WarningCode},
 };
-use replimeter_report::{
+use replimeter_render::{
     chart::Chart, html::HtmlError, report::Report, rows::Rows, together::Findings,
 };
 use replimeter_run::{

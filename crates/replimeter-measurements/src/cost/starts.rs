@@ -2,7 +2,8 @@
 
 use std::sync::atomic::Ordering;
 
-use replimeter_measure::{
+use replimeter_engine::source::Servers;
+use replimeter_instruments::{
     clock::Clock,
     cost::{Bench, Cell, Event, Listener},
     load::{Filled, Workload},
@@ -20,7 +21,6 @@ use replimeter_run::{
     failure::{Failure, Kind, unexpected},
     workloads::filling,
 };
-use replimeter_server::source::Servers;
 
 use super::{Cost, entries::Entry, gathered::Call};
 

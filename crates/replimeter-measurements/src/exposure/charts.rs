@@ -2,7 +2,7 @@
 
 use replimeter_model::exposure::{ExposureDocument, ExposureWindow};
 
-use replimeter_report::{
+use replimeter_render::{
     chart::{Axis, Chart, Point, Scale, Series, Stroke},
     figures::{Unit, count},
     report::Table,

@@ -1,7 +1,7 @@
 //! `samples.parquet` of an `exposure` run: a row for each look.
 
 use replimeter_model::exposure::ExposureSample;
-use replimeter_report::rows::{Columns, TableSpec, columns};
+use replimeter_render::rows::{Columns, TableSpec, columns};
 
 /// Looks at servers of a shape.
 #[derive(Clone, Debug, Default)]

@@ -11,12 +11,12 @@ use crate::{
     exposure::looks::Looks,
     exposure::report::{answer, report},
 };
-use replimeter_measure::exposure::{self, Event, Listener, Outcome};
+use replimeter_instruments::exposure::{self, Event, Listener, Outcome};
 use replimeter_model::{
     exposure::{ExposureDocument, ExposureResults, ExposureRow, ExposureSample, ExposureWindow},
     plan::{ExposurePlan, ExposureSettings, Planned},
 };
-use replimeter_report::{chart::Chart, html::HtmlError, report::Report, rows::Rows};
+use replimeter_render::{chart::Chart, html::HtmlError, report::Report, rows::Rows};
 use replimeter_run::{
     self as run, Client, Concluded, Detail, Finished, Histograms, Measurement, Progress,
     RunContext, Stage,

@@ -2,7 +2,7 @@
 
 use replimeter_model::exposure::{Amount, ExposureDocument, ExposureRow};
 
-use replimeter_report::{
+use replimeter_render::{
     answer::ending,
     figures::{Unit, count, time},
     format::Format,

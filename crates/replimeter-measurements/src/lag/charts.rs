@@ -14,8 +14,8 @@ use replimeter_model::{
 use replimeter_stats::{bins::bins, envelope::Envelope, signed::SignedHistogram};
 
 use crate::lag::{samples, waterfall};
-use replimeter_report::charts::{grouped, unit_for};
-use replimeter_report::{
+use replimeter_render::charts::{grouped, unit_for};
+use replimeter_render::{
     answer::overall_rows,
     chart::{Axis, Chart, Mark, Point, Scale, Series},
     figures::{Unit, count},

@@ -1,9 +1,9 @@
 //! Rounds while loads run.
 
-use replimeter_measure::{MeasureError, lag::Outcome, load::Workload, preflight::Cluster};
+use replimeter_engine::ServerError;
+use replimeter_instruments::{MeasureError, lag::Outcome, load::Workload, preflight::Cluster};
 use replimeter_model::load::LoadRecord;
 use replimeter_run::{RunContext, Stage, failure::Failure};
-use replimeter_server::ServerError;
 
 use super::Lag;
 

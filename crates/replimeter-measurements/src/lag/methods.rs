@@ -8,7 +8,7 @@ use replimeter_model::{
     record::Distribution,
 };
 
-use replimeter_report::{
+use replimeter_render::{
     answer::overall_rows,
     columns::{HEADINGS, cells},
     figures::{Unit, count, time_within},

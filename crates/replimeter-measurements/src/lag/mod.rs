@@ -15,7 +15,7 @@ use std::path::Path;
 
 use crate::lag::{report::report, samples::Samples};
 use clap::{Args, Command};
-use replimeter_measure::{
+use replimeter_instruments::{
     lag::{self, Event, LARGEST_PACKET, Listener, Outcome, Possible},
     load::Workload,
     preflight::{CheckedReplica, Cluster},
@@ -27,7 +27,7 @@ use replimeter_model::{
     sample::Phase,
     target::{NULL_REPLICA, Target},
 };
-use replimeter_report::{
+use replimeter_render::{
     answer::answer, chart::Chart, html::HtmlError, report::Report, rows::Rows, together::Findings,
 };
 use replimeter_run::{

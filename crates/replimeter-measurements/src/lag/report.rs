@@ -7,7 +7,7 @@ use replimeter_model::{
 };
 
 use crate::lag::{methods, shapes, sweep, waterfall};
-use replimeter_report::{
+use replimeter_render::{
     answer::overall_rows,
     columns::{HEADINGS, cells},
     figures::{Unit, count, time, time_within},
@@ -287,7 +287,7 @@ fn client(document: &LagDocument) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use replimeter_report::terminal;
+    use replimeter_render::terminal;
 
     #[test]
     fn a_waterfall_for_each_replica() {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::lag::samples::Samples;
-use replimeter_measure::lag::{Compared, Outcome};
+use replimeter_instruments::lag::{Compared, Outcome};
 use replimeter_model::{
     lag::{Against, Floor, LagResults, LagRow, SweepLoop, SweepTable, missing_rows},
     load::LoadRecord,
@@ -15,7 +15,7 @@ use replimeter_model::{
     time::Nanos,
     warning::{Warning, WarningCode},
 };
-use replimeter_report::{
+use replimeter_render::{
     figures::{count, time},
     rows::Rows,
 };

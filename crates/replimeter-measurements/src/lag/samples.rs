@@ -9,7 +9,7 @@ use replimeter_model::{
     time::Nanos,
 };
 
-use replimeter_report::{
+use replimeter_render::{
     reading::{self, Column},
     rows::{Columns, SamplesError, TableSpec, columns},
 };
@@ -206,7 +206,7 @@ fn sample_of(columns: &[Column], row: usize, phase: Phase, method: Method) -> La
 #[cfg(test)]
 mod tests {
     use super::*;
-    use replimeter_report::rows::{Rows, write_file};
+    use replimeter_render::rows::{Rows, write_file};
 
     fn sample(seq: u64, seen: bool) -> LagSample {
         let send = Nanos(seq as i64 * 1000);

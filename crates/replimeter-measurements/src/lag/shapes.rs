@@ -2,7 +2,7 @@
 
 use replimeter_model::{lag::LagDocument, record::Distribution};
 
-use replimeter_report::{answer::overall_rows, figures::Unit, precision::Precision, report::Cell};
+use replimeter_render::{answer::overall_rows, figures::Unit, precision::Precision, report::Cell};
 
 /// The columns.
 pub(crate) const HEADINGS: [&str; 11] = [

@@ -6,7 +6,7 @@ use replimeter_model::{
     stages::{Mark, Near, Stage, Stages},
 };
 
-use replimeter_report::{
+use replimeter_render::{
     answer::overall_rows,
     figures::{Unit, count},
     precision::Precision,
@@ -217,7 +217,7 @@ pub(crate) fn example() -> LagDocument {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use replimeter_report::report::Content;
+    use replimeter_render::report::Content;
 
     #[test]
     fn a_line_per_stage_the_residue_and_the_whole() {

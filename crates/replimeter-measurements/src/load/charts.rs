@@ -3,8 +3,8 @@
 use replimeter_model::{load::LoadRecord, loading::LoadDocument};
 
 use crate::load::report::what;
-use replimeter_report::charts::{times_in, unit_for};
-use replimeter_report::{
+use replimeter_render::charts::{times_in, unit_for};
+use replimeter_render::{
     chart::{Axis, Chart, Point, Scale, Series, Stroke},
     figures::count,
     report::Table,

@@ -1,12 +1,12 @@
 //! The data that the workloads run on: made before them, removed after them.
 
-use replimeter_measure::{
+use replimeter_engine::Node;
+use replimeter_instruments::{
     load::{self, DataSet, Filled, Workload},
     preflight::Cluster,
 };
 use replimeter_model::{loading::DataRecord, warning::Warning};
 use replimeter_run::{RunContext, Stage, failure::Failure, workloads::filling};
-use replimeter_server::Node;
 
 use super::{Load, gathered::Call};
 

@@ -1,7 +1,7 @@
 //! What workloads come to while they run.
 
 use crate::load::seconds::ServerSeconds;
-use replimeter_measure::load::SquadResult;
+use replimeter_instruments::load::SquadResult;
 use replimeter_model::{
     loading::{DataRecord, LoadRow},
     resources::{PerOperation, ServerUse},

@@ -14,7 +14,11 @@ use crate::load::{
     report::{answer, report},
     seconds::{Seconds, add_all},
 };
-use replimeter_measure::{
+use replimeter_engine::{
+    Node,
+    source::{Member, Servers},
+};
+use replimeter_instruments::{
     load::{self, Workload},
     preflight::Cluster,
     resources::{Meter, Watch},
@@ -26,7 +30,7 @@ use replimeter_model::{
     time::Nanos,
     warning::Warning,
 };
-use replimeter_report::{
+use replimeter_render::{
     chart::Chart, html::HtmlError, report::Report, rows::Rows, together::Findings,
 };
 use replimeter_run::{
@@ -37,10 +41,6 @@ use replimeter_run::{
     touches::{LOAD, TIME, Touches},
     with_causes,
     workloads::{refuse_size, workload},
-};
-use replimeter_server::{
-    Node,
-    source::{Member, Servers},
 };
 
 use self::{

@@ -6,7 +6,7 @@ use replimeter_model::{
     record::RunStatus,
 };
 
-use replimeter_report::{
+use replimeter_render::{
     answer::with_ending,
     cell::throughput,
     figures::{count, rate, time},
@@ -331,7 +331,7 @@ mod tests {
             ..LoadDocument::default()
         };
         run.headline = answer(&run);
-        let text = replimeter_report::terminal::render(&report(&run));
+        let text = replimeter_render::terminal::render(&report(&run));
         for wanted in [
             "orders.toml:8@primary does 499.8 operations",
             "open, 500/s, poisson",

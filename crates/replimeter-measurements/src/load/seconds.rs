@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use replimeter_model::{loading::LoadRow, resources::ServerUse};
 
-use replimeter_report::rows::{Columns, Rows, TableSpec, columns};
+use replimeter_render::rows::{Columns, Rows, TableSpec, columns};
 
 /// What every server used in each whole second of a stretch.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -109,7 +109,7 @@ mod tests {
     use replimeter_model::load::LoadRecord;
 
     use super::*;
-    use replimeter_report::rows::write_file;
+    use replimeter_render::rows::write_file;
 
     #[test]
     fn seconds_are_counted_anew_for_every_row() {

@@ -2,7 +2,8 @@
 
 use std::{sync::atomic::Ordering, time::Duration};
 
-use replimeter_measure::{
+use replimeter_engine::Node;
+use replimeter_instruments::{
     load::{Crew, Second, Squad, SquadResult, Workload},
     preflight::Cluster,
     resources::Watch,
@@ -13,7 +14,6 @@ use replimeter_run::{
     Detail, Progress, RunContext, Stage,
     failure::{Failure, Kind},
 };
-use replimeter_server::Node;
 
 use super::{
     Load,

@@ -2,8 +2,8 @@
 
 use replimeter_model::loss::{CrashRecord, LossDocument};
 
-use replimeter_report::charts::unit_for;
-use replimeter_report::{
+use replimeter_render::charts::unit_for;
+use replimeter_render::{
     chart::{Axis, Chart, Mark, Point, Scale, Series},
     figures::count,
     format::or_dash,

@@ -2,7 +2,7 @@
 
 use replimeter_model::loss::CrashRecord;
 
-use replimeter_report::rows::{Columns, TableSpec, columns};
+use replimeter_render::rows::{Columns, TableSpec, columns};
 
 /// Crashes of a `loss` run, each with its mode of replication.
 #[derive(Default, Clone, Copy, Debug)]

@@ -11,7 +11,7 @@ use crate::loss::{
     crashes::Crashes,
     report::{answer, report},
 };
-use replimeter_measure::{
+use replimeter_instruments::{
     loss::{self, SEMI_SYNC_TIMEOUT, Scene},
     preflight,
 };
@@ -23,7 +23,7 @@ use replimeter_model::{
     target::Target,
     warning::{Warning, WarningCode},
 };
-use replimeter_report::{
+use replimeter_render::{
     chart::Chart, html::HtmlError, report::Report, rows::Rows, together::Findings,
 };
 use replimeter_run::{

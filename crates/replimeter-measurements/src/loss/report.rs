@@ -7,7 +7,7 @@ use replimeter_model::{
     plan::Crash,
 };
 
-use replimeter_report::{
+use replimeter_render::{
     answer::ending_or_void,
     figures::{Unit, count, time},
     format::Format,
@@ -277,7 +277,7 @@ mod tests {
             "{text}"
         );
         assert!(
-            replimeter_report::terminal::render(&report(&run))
+            replimeter_render::terminal::render(&report(&run))
                 .lines()
                 .all(|line| line.chars().count() <= 190)
         );

@@ -3,7 +3,7 @@
 use replimeter_model::reproduce::{self, Claim, Experiment, ReproduceDocument, Verdict};
 
 use crate::reproduce::claims_of;
-use replimeter_report::{
+use replimeter_render::{
     chart::{Axis, Chart, Mark, Point, Scale, Series, Stroke, Symbol},
     report::Table,
 };

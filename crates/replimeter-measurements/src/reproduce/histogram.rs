@@ -6,7 +6,7 @@ use replimeter_model::{
 };
 
 use super::{claim, judged, table};
-use replimeter_report::{
+use replimeter_render::{
     answer::overall_rows,
     figures::{count, time},
     format::or_dash,

@@ -122,7 +122,7 @@ pub(crate) mod tests {
 
     use super::*;
     use crate::cost::report;
-    use replimeter_report::{markdown, terminal};
+    use replimeter_render::{markdown, terminal};
 
     #[test]
     fn an_interval_across_an_end_of_the_range_is_open() {

@@ -8,7 +8,7 @@ use replimeter_model::{
 
 use super::{claim, fixed, table, within};
 use crate::cost::report;
-use replimeter_report::format::{Format, or_dash};
+use replimeter_render::format::{Format, or_dash};
 
 /// What the price of semi-sync was published with.
 #[must_use]

@@ -8,7 +8,7 @@ use replimeter_model::{
 
 use super::{claim, fixed, judged, table};
 use crate::scale::report::{INSERTS, INSERTS_OF_NONE, Pick, SELECTS, SELECTS_OF_NONE, counts, row};
-use replimeter_report::format::{or_dash, per_second};
+use replimeter_render::format::{or_dash, per_second};
 
 const HEADINGS: [&str; 5] = [
     "replicas",

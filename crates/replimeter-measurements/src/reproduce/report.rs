@@ -2,7 +2,7 @@
 
 use replimeter_model::reproduce::{Claim, Experiment, ReproduceDocument};
 
-use replimeter_report::report::{self, Block, Cell, Content, Report, Shown};
+use replimeter_render::report::{self, Block, Cell, Content, Report, Shown};
 
 /// Findings, a line each.
 pub fn claims_of<'a>(claims: impl IntoIterator<Item = &'a Claim>) -> report::Table {

@@ -6,7 +6,7 @@ use replimeter_model::{
 };
 
 use super::{claim, fixed, judged, table};
-use replimeter_report::{
+use replimeter_render::{
     figures::{count, time},
     format::{Format, or_dash},
     report::Cell,

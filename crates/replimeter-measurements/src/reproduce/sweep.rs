@@ -6,7 +6,7 @@ use replimeter_model::{
 };
 
 use super::{claim, fixed, judged, table};
-use replimeter_report::{figures::count, format::or_dash};
+use replimeter_render::{figures::count, format::or_dash};
 
 fn ms(us: f64) -> String {
     format!("{:.3}", us / 1e3)

@@ -3,7 +3,7 @@
 
 use replimeter_model::resources::ServerUse;
 
-use replimeter_report::rows::{Columns, TableSpec, columns};
+use replimeter_render::rows::{Columns, TableSpec, columns};
 
 /// What a block is of.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -159,7 +159,7 @@ mod tests {
     use parquet::file::reader::{FileReader, SerializedFileReader};
 
     use super::*;
-    use replimeter_report::rows::{Rows, write_file};
+    use replimeter_render::rows::{Rows, write_file};
 
     #[test]
     fn every_column_is_written() {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use replimeter_measure::scale::{Block, Part};
+use replimeter_instruments::scale::{Block, Part};
 use replimeter_model::{load::LoadError, resources::ServerUse, scale::ScaleServer, time::Nanos};
 use replimeter_run::workloads::add_errors;
 use replimeter_stats::signed::SignedHistogram;

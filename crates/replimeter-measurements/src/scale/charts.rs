@@ -6,8 +6,8 @@ use replimeter_model::{
 };
 
 use crate::scale::report::{INSERTS, INSERTS_OF_NONE, Pick, SELECTS, SELECTS_OF_NONE, UPDATES};
-use replimeter_report::charts::grouped;
-use replimeter_report::{
+use replimeter_render::charts::grouped;
+use replimeter_render::{
     chart::{Axis, Chart, Mark, Point, Scale, SecondAxis, Series, Stroke, Symbol},
     figures::rate,
     format::Format,

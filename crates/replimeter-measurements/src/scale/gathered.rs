@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::scale::blocks::{About, BlockRow, Blocks, Operations};
-use replimeter_measure::scale::{Block, Part};
+use replimeter_instruments::scale::{Block, Part};
 use replimeter_model::{
     plan::{ScalePhase, ScalePlan},
     scale::ScaleFit,
     time::Nanos,
     warning::{Warning, WarningCode},
 };
-use replimeter_report::rows::Rows;
+use replimeter_render::rows::Rows;
 use replimeter_run::{failure::Failure, workloads::NEAR_LIMIT};
 use replimeter_stats::signed::SignedHistogram;
 use serde::{Deserialize, Serialize};

@@ -16,7 +16,8 @@ use crate::scale::{
     report::{answer, report},
 };
 use clap::Arg;
-use replimeter_measure::{
+use replimeter_engine::source::Servers;
+use replimeter_instruments::{
     load::Filled,
     preflight,
     scale::{Broken, Field, Step, Workloads},
@@ -29,7 +30,7 @@ use replimeter_model::{
     target::Target,
     warning::{Warning, WarningCode},
 };
-use replimeter_report::{chart::Chart, html::HtmlError, report::Report, rows::Rows};
+use replimeter_render::{chart::Chart, html::HtmlError, report::Report, rows::Rows};
 use replimeter_run::{
     Client, Concluded, Detail, Finished, Histograms, Measurement, Progress, RunContext, Stage,
     compare::figures::{Figures, SampleFile},
@@ -39,7 +40,6 @@ use replimeter_run::{
     touches::{LOAD, SERVERS, TIME, Touches, WRITES},
     workloads::filling,
 };
-use replimeter_server::source::Servers;
 
 use self::gathered::{Call, Gathered, Place};
 

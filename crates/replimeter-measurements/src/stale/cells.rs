@@ -2,7 +2,8 @@
 
 use std::sync::atomic::Ordering;
 
-use replimeter_measure::{
+use replimeter_engine::flavour::sync_reads::Guarantee;
+use replimeter_instruments::{
     load::{BackgroundLoad, Gauged, Gauges, SquadResult, Versions},
     preflight::Cluster,
     stale::{self, Event, Listener, Outcome, Part, ReaderRef},
@@ -14,7 +15,6 @@ use replimeter_model::{
     warning::{Warning, WarningCode},
 };
 use replimeter_run::{Detail, Progress, RunContext, Stage, failure::Failure};
-use replimeter_server::flavour::sync_reads::Guarantee;
 use replimeter_stats::signed::rank_of;
 
 use super::{

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use replimeter_model::stale::{LoadWindow, StaleCourse, StaleDocument, StaleRow, StaleWindow};
 
 use crate::stale::report::{label, way};
-use replimeter_report::charts::{times_in, unit_for};
-use replimeter_report::{
+use replimeter_render::charts::{times_in, unit_for};
+use replimeter_render::{
     chart::{Axis, Chart, Mark, Point, Scale, SecondAxis, Series, Stroke},
     figures::{Unit, count, time},
     format::{Format, or_dash},

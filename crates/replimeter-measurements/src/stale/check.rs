@@ -1,5 +1,6 @@
 //! Refuses parts and ways of reading that the servers do not have.
 
+use replimeter_engine::{flavour::sync_reads, source::Member};
 use replimeter_model::{
     engine::Engine,
     plan::{Planned, READERS, StalePlan, StaleSettings},
@@ -7,7 +8,6 @@ use replimeter_model::{
     target::{PRIMARY, Role, Target},
 };
 use replimeter_run::failure::Failure;
-use replimeter_server::{flavour::sync_reads, source::Member};
 
 /// Names that stand for servers by their part in the measurement.
 const PARTS: [&str; 5] = [PRIMARY, "writer", "reader", "third", READERS];

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use replimeter_model::stale::{FreshAfter, StaleDocument};
-use replimeter_report::reading::Column;
+use replimeter_render::reading::Column;
 use replimeter_run::figures;
 use replimeter_run::{
     compare::figures::{DimensionSpec, Figures, SHAPE, SampleFile, share},

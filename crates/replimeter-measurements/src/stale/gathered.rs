@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::stale::samples::{Labels, add_round};
-use replimeter_measure::{
+use replimeter_instruments::{
     load::{SquadResult, Workload},
     stale::{Outcome, changed_by_others},
 };
@@ -17,7 +17,7 @@ use replimeter_model::{
     time::Nanos,
     warning::{Warning, WarningCode},
 };
-use replimeter_report::{figures::count, rows::Rows};
+use replimeter_render::{figures::count, rows::Rows};
 use replimeter_stats::stale::StaleSummary;
 use serde::{Deserialize, Serialize};
 

@@ -2,7 +2,8 @@
 
 use std::{sync::Arc, time::Duration};
 
-use replimeter_measure::{
+use replimeter_engine::{Node, ServerError, flavour::sync_reads::Guarantee};
+use replimeter_instruments::{
     load::{BackgroundLoad, DataSet, Squad, Versions, Workload, fill},
     preflight::Cluster,
     stale::{self, ReaderRef},
@@ -19,7 +20,6 @@ use replimeter_run::{
     failure::Failure,
     workloads::{filling, workload},
 };
-use replimeter_server::{Node, ServerError, flavour::sync_reads::Guarantee};
 
 use super::Stale;
 

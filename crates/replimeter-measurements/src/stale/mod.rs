@@ -15,7 +15,7 @@ use crate::stale::{
     report::{answer, report},
     samples::Labels,
 };
-use replimeter_measure::{
+use replimeter_instruments::{
     load::Workload,
     preflight::{self, Cluster},
     stale::{self, ReaderRef, rows},
@@ -28,7 +28,7 @@ use replimeter_model::{
     target::Target,
     warning::{Warning, WarningCode},
 };
-use replimeter_report::{
+use replimeter_render::{
     chart::Chart, html::HtmlError, report::Report, rows::Rows, together::Findings,
 };
 use replimeter_run::{

@@ -2,7 +2,7 @@
 
 use replimeter_model::stale::{StaleRead, StaleRound};
 
-use replimeter_report::rows::{Columns, Rows, TableSpec, columns};
+use replimeter_render::rows::{Columns, Rows, TableSpec, columns};
 
 /// What is measured just now.
 #[derive(Clone, Debug, Default)]

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use replimeter_model::tap::{TapDocument, TapWindow};
 
-use replimeter_report::charts::{times_in, unit_for};
-use replimeter_report::{
+use replimeter_render::charts::{times_in, unit_for};
+use replimeter_render::{
     chart::{Axis, Chart, Point, Scale, Series, Stroke},
     figures::{Unit, count},
     report::Table,

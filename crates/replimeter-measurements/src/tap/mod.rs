@@ -12,14 +12,14 @@ use crate::tap::{
     stretches::Stretches,
 };
 use clap::{Args, Command};
-use replimeter_measure::tap::{self, Event, Listener, Outcome};
+use replimeter_instruments::tap::{self, Event, Listener, Outcome};
 use replimeter_model::{
     plan::{Planned, TapPlan, TapSettings},
     tap::{TapDocument, TapResults, TapRow, TapWindow},
     time::Nanos,
     warning::{Warning, WarningCode},
 };
-use replimeter_report::{chart::Chart, html::HtmlError, report::Report, rows::Rows};
+use replimeter_render::{chart::Chart, html::HtmlError, report::Report, rows::Rows};
 use replimeter_run::{
     self as run, Client, Concluded, Finished, Flow, Histograms, Measurement, Observer, Progress,
     Reader, RunContext, Screen, Stage,

@@ -3,7 +3,7 @@
 
 use replimeter_model::tap::TapWindow;
 
-use replimeter_report::rows::{Columns, TableSpec, columns};
+use replimeter_render::rows::{Columns, TableSpec, columns};
 
 /// Stretches of servers of a shape.
 #[derive(Clone, Debug, Default)]

@@ -6,7 +6,7 @@ use replimeter_model::{
     compare::{CompareRow, Condition, FailWhen, Outcome, Quantity},
     suggest,
 };
-use replimeter_report::compare::{amount, percent};
+use replimeter_render::compare::{amount, percent};
 use replimeter_stats::compare::{Drawn, difference, log_ratio};
 
 use crate::failure::Failure;

@@ -8,7 +8,7 @@ use replimeter_model::{
     record::Distribution,
     time::Nanos,
 };
-use replimeter_report::reading::{self, Column};
+use replimeter_render::reading::{self, Column};
 use replimeter_stats::{
     compare::{Course, Drawn},
     share::Share,

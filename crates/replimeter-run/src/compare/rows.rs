@@ -4,7 +4,7 @@ use replimeter_model::{
     compare::{Change, CompareRow, SideFigure},
     estimate::Estimate,
 };
-use replimeter_report::compare::verdict;
+use replimeter_render::compare::verdict;
 use replimeter_stats::compare::{Drawn, LEVEL, Spread, difference, holm, log_ratio};
 
 use super::{

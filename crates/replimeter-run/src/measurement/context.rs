@@ -5,7 +5,11 @@ use std::{
     time::Duration,
 };
 
-use replimeter_measure::{
+use replimeter_engine::{
+    Node,
+    source::{Member, OpenContext, ServerSource, Servers},
+};
+use replimeter_instruments::{
     awake::KeepAwake,
     clock::Clock,
     load::{BackgroundLoad, Filled, Workload},
@@ -22,13 +26,9 @@ use replimeter_model::{
     time::Nanos,
     warning::{Warning, WarningCode},
 };
-use replimeter_report::{
+use replimeter_render::{
     rows::{Batch, RowFile, Rows},
     terminal,
-};
-use replimeter_server::{
-    Node,
-    source::{Member, OpenContext, ServerSource, Servers},
 };
 use serde::{Deserialize, Serialize};
 

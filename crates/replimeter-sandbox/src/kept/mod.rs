@@ -13,12 +13,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use replimeter_engine::{Node, namespace::Namespace, option_file};
 use replimeter_model::{
     manifest::SandboxRecord,
     sandbox::{SandboxName, SandboxSpec},
     target::{Role, Secret},
 };
-use replimeter_server::{Node, namespace::Namespace, option_file};
 use serde::{Deserialize, Serialize};
 
 pub use self::{

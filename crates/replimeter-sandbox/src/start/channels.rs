@@ -2,8 +2,8 @@
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 
+use replimeter_engine::{Session, flavour, flavour::semi_sync};
 use replimeter_model::{engine::Engine, sandbox::LinkSpec, shape::Mode};
-use replimeter_server::{Session, flavour, flavour::semi_sync};
 
 use super::{Started, Starter, link_settings};
 use crate::{engine, error::SandboxError, link::Link, network::Wire};
@@ -102,7 +102,7 @@ impl Starter<'_> {
     }
 
     fn words(&self, session: &mut Session) -> Result<semi_sync::Words, SandboxError> {
-        let facts = replimeter_server::facts::Facts::read(session)?;
+        let facts = replimeter_engine::facts::Facts::read(session)?;
         semi_sync::Words::of(&facts).ok_or_else(|| SandboxError::NotReplicating {
             node: session.name().to_owned(),
             state: "it knows no semi-synchronous replication although its plugin is there; its log says why".to_owned(),

@@ -7,8 +7,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use replimeter_engine::{ServerError, Session};
 use replimeter_model::shape::Mode;
-use replimeter_server::{ServerError, Session};
 
 use super::{Started, Starter};
 use crate::{binaries::Install, engine, error::SandboxError, process};

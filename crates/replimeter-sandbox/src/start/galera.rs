@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use replimeter_server::flavour::galera::node_state;
+use replimeter_engine::flavour::galera::node_state;
 
 use super::{PROVIDER_OPTIONS, Ports, Started, Starter, option_value};
 use crate::{abilities::Abilities, access::write_private, binaries::Install, error::SandboxError};

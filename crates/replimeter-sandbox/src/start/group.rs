@@ -1,6 +1,6 @@
 //! A MySQL group.
 
-use replimeter_server::{Session, flavour::group::group_state};
+use replimeter_engine::{Session, flavour::group::group_state};
 
 use super::{Ports, Started, Starter, port_taken};
 use crate::{engine::REPLICATION_USER, error::SandboxError, process};

@@ -2,8 +2,8 @@
 
 use std::io;
 
+use replimeter_engine::namespace::Namespace;
 use replimeter_model::shape::Mode;
-use replimeter_server::namespace::Namespace;
 
 use super::{Ports, Starter, link_settings};
 use crate::{

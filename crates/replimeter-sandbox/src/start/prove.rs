@@ -1,7 +1,7 @@
 //! The proof that a sandbox replicates: a row written at one end is read at every other.
 
+use replimeter_engine::{ErrorKind, ServerError, Session, error::code, flavour};
 use replimeter_model::shape::Mode;
-use replimeter_server::{ErrorKind, ServerError, Session, error::code, flavour};
 
 use super::{Started, Starter};
 use crate::error::SandboxError;

@@ -10,12 +10,12 @@ use std::{
     time::{Duration, Instant},
 };
 
+use replimeter_engine::{ErrorKind, Node, Session, namespace::Namespace};
 use replimeter_model::{
     server_option::ServerOption,
     shape::Mode,
     target::{Role, Secret},
 };
-use replimeter_server::{ErrorKind, Node, Session, namespace::Namespace};
 
 use super::{PROVIDER_OPTIONS, Ports, Started, Starter};
 use crate::{

@@ -8,12 +8,12 @@ use std::{
     },
 };
 
-use replimeter_measure::doctor::examine;
+use replimeter_instruments::doctor::examine;
 use replimeter_model::{
     doctor::{Diagnosis, DoctorDocument, DoctorStatus},
     target::Target,
 };
-use replimeter_report::{doctor, terminal};
+use replimeter_render::{doctor, terminal};
 use replimeter_run::{failure::Failure, plain};
 
 use crate::{

@@ -414,7 +414,7 @@ fn inert(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use replimeter_report::csv;
+    use replimeter_render::csv;
     use serde_json::json;
 
     use super::*;

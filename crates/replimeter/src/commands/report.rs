@@ -3,7 +3,7 @@
 use std::{io::Write as _, path::Path};
 
 use replimeter_model::manifest::{Manifest, SandboxRecord, ServerRecord};
-use replimeter_report::{
+use replimeter_render::{
     html,
     together::{self, Side, letter},
 };

@@ -9,7 +9,7 @@ use replimeter_model::{
     record::RunStatus,
     reproduce::{Claim, Experiment, REPRODUCE_SCHEMA, ReproduceDocument, Table},
 };
-use replimeter_report::{html, markdown, terminal};
+use replimeter_render::{html, markdown, terminal};
 use replimeter_run::{
     AnyRun, PlannedRun, Recorded, Registry,
     failure::{Failure, Kind},

@@ -10,6 +10,14 @@ use std::{
     time::Duration,
 };
 
+use replimeter_engine::{
+    Node, ServerError, Session,
+    flavour::{
+        galera,
+        group::{self, GroupState},
+    },
+    source::SourceError,
+};
 use replimeter_model::{
     plan::TargetSettings,
     sandbox::{SandboxName, SandboxRef, SandboxSpec},
@@ -17,7 +25,7 @@ use replimeter_model::{
     shape::Shape,
     target::{Role, Target},
 };
-use replimeter_report::{sandboxes, terminal};
+use replimeter_render::{sandboxes, terminal};
 use replimeter_run::{failure::Failure, plain};
 use replimeter_sandbox::{
     SandboxError, endpoint, guard,
@@ -26,14 +34,6 @@ use replimeter_sandbox::{
         self, Answer, Found, Kept, Launched, LinkChange, LinkState, Order, Question, Record,
         TOPOLOGY, clients::quoted,
     },
-};
-use replimeter_server::{
-    Node, ServerError, Session,
-    flavour::{
-        galera,
-        group::{self, GroupState},
-    },
-    source::SourceError,
 };
 use serde::{Deserialize, Serialize};
 

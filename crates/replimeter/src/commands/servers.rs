@@ -2,18 +2,18 @@
 
 use std::sync::{Arc, atomic::AtomicBool};
 
+use replimeter_engine::source::SourceError;
 use replimeter_model::{
     servers::{MissingAbility, SERVERS_SCHEMA, ServerRow, ServersDocument},
     warning::{Warning, WarningCode},
 };
-use replimeter_report::{servers, terminal};
+use replimeter_render::{servers, terminal};
 use replimeter_run::{failure::Failure, plain};
 use replimeter_sandbox::{
     Install, SandboxError,
     add::{self, Progress},
     binaries::Unusable,
 };
-use replimeter_server::source::SourceError;
 
 use crate::{
     cli::{AddArgs, ServersArgs, ServersCommand},

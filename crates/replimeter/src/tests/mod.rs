@@ -17,7 +17,7 @@ use replimeter_model::{
     manifest::{MANIFEST_SCHEMA, Manifest},
     time::Nanos,
 };
-use replimeter_report::{reading, terminal};
+use replimeter_render::{reading, terminal};
 use replimeter_run::{
     AnyRun, Entry, Event, Flow, Host, Observer, Reader, Recorded, Registry, Screen,
     compare::{self, CompareArgs},

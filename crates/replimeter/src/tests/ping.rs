@@ -4,10 +4,10 @@ use std::{collections::BTreeMap, path::Path, sync::atomic::Ordering};
 
 use replimeter_model::plan::{PlanError, Planned, Settings, TargetSettings};
 use replimeter_model::{envelope::Envelope, record::Distribution, target::Target, time::Nanos};
-use replimeter_report::chart::{self, Axis, Chart, Mark, Point, Scale};
-use replimeter_report::report::{Block, Cell, Report, Table};
-use replimeter_report::rows::{Columns, Rows, TableSpec, columns};
-use replimeter_report::{figures::Unit, html::HtmlError};
+use replimeter_render::chart::{self, Axis, Chart, Mark, Point, Scale};
+use replimeter_render::report::{Block, Cell, Report, Table};
+use replimeter_render::rows::{Columns, Rows, TableSpec, columns};
+use replimeter_render::{figures::Unit, html::HtmlError};
 use replimeter_run::compare::figures::{DimensionSpec, Figures, SampleFile};
 use replimeter_run::{failure::Failure, figures, touches::LOAD, touches::Touches, *};
 use schemars::JsonSchema;
@@ -100,7 +100,7 @@ impl Measurement for Ping {
         let (servers, questions) = (cx.open(&cx.plan.targets[0])?, *cx.work);
         cx.known(servers.label(), servers.record(), Vec::new())?;
         let members = servers.members().iter();
-        let sessions = members.map(|member| replimeter_server::Session::open(&member.node));
+        let sessions = members.map(|member| replimeter_engine::Session::open(&member.node));
         let mut sessions = sessions.collect::<Result<Vec<_>, _>>()?;
         for number in 1..=questions {
             for session in &mut sessions {

@@ -12,7 +12,7 @@ use replimeter_model::{
 
 pub(crate) use self::words::answer;
 use self::words::{how, sentences};
-use replimeter_report::{
+use replimeter_render::{
     cell::throughput,
     figures::{Unit, count},
     format::Format,
@@ -405,7 +405,7 @@ mod tests {
 
     #[test]
     fn the_text_has_every_table_and_fits_a_wide_terminal() {
-        let text = replimeter_report::terminal::render(&report(&example()));
+        let text = replimeter_render::terminal::render(&report(&example()));
         for wanted in ["Price list", "Step by step", "Prices", "2 cores"] {
             assert!(text.contains(wanted), "`{wanted}` is missing in {text}");
         }
@@ -446,7 +446,7 @@ mod tests {
             ..CostDocument::default()
         };
         run.headline = answer(&run);
-        let text = replimeter_report::terminal::render(&report(&run));
+        let text = replimeter_render::terminal::render(&report(&run));
         // Wherever the lines break.
         let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(

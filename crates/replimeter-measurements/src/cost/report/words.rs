@@ -8,7 +8,7 @@ use replimeter_model::{
 };
 
 use super::{delay, label, relative};
-use replimeter_report::{
+use replimeter_render::{
     answer::with_ending,
     cell::with_interval,
     figures::count,

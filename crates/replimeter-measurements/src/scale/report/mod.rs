@@ -9,7 +9,7 @@ use replimeter_model::{
 
 pub(crate) use self::words::answer;
 use self::words::{estimate, laws, sentences};
-use replimeter_report::{
+use replimeter_render::{
     figures::count,
     format::Format,
     report::{Block, Cell, Report, Table},
@@ -392,7 +392,7 @@ pub(crate) mod tests {
     fn what_is_missing_is_a_dash_and_no_fit_says_why() {
         let run = example();
         assert_eq!(figures(&run).rows[2][1], Cell::NONE);
-        let text = replimeter_report::terminal::render(&report(&run));
+        let text = replimeter_render::terminal::render(&report(&run));
         assert!(
             text.contains("no law is fitted: 3 numbers") && text.contains("OUTSIDE"),
             "{text}"

@@ -9,7 +9,7 @@ use replimeter_model::{
 };
 
 use super::{INSERTS, INSERTS_OF_NONE, Pick, SELECTS, SELECTS_OF_NONE, counts, row};
-use replimeter_report::{
+use replimeter_render::{
     answer::with_ending,
     figures::{count, rate, time},
     format::{Format, number},

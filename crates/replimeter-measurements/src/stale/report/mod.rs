@@ -10,7 +10,7 @@ use replimeter_model::{
 };
 
 use self::words::{bound, price, sentences, verdicts, witnesses};
-use replimeter_report::{
+use replimeter_render::{
     answer::with_ending,
     cell::throughput,
     figures::{Unit, count, time},

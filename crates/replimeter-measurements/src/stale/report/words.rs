@@ -8,7 +8,7 @@ use replimeter_model::{
 };
 
 use super::{label, way};
-use replimeter_report::{
+use replimeter_render::{
     figures::{Unit, count, time},
     report::Content,
 };

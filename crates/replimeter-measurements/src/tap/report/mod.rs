@@ -10,7 +10,7 @@ use replimeter_model::{
 };
 
 pub(crate) use self::stream::{CSV_HEADER, Totals, csv, openmetrics, watched};
-use replimeter_report::{
+use replimeter_render::{
     answer::with_ending,
     figures::{Unit, count, time},
     precision::Precision,

@@ -4,7 +4,7 @@ use std::fmt::{Display, Write as _};
 
 use replimeter_model::tap::TapWindow;
 
-use replimeter_report::{
+use replimeter_render::{
     figures::{count, time},
     format::Format,
 };

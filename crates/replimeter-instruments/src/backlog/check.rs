@@ -1,0 +1,122 @@
+//! Whether a backlog can be made; reads only.
+
+use replimeter_engine::{
+    ErrorKind, ServerError, Session,
+    facts::{Facts, grants},
+    flavour::{appliers::appliers, settings::quoted_user},
+};
+use replimeter_model::{engine::Engine, plan::BacklogPlan};
+
+use crate::{SCHEMA, TABLE, preflight::Cluster, survey::Relation};
+
+/// Looks whether every replica has an applier that we may stop, before anything is
+/// written or stopped.
+///
+/// # Errors
+/// Naming the server and the reason.
+pub fn check(cluster: &mut Cluster, plan: &BacklogPlan) -> Result<(), ServerError> {
+    let doing = "cannot make a backlog";
+    if cluster.replicas.is_empty() {
+        return Err(cluster.primary.session.unfit(
+            doing,
+            "it has no replica",
+            "name a target with one, such as --sandbox async:1",
+        ));
+    }
+    without_gtid(&cluster.primary.facts, &cluster.primary.session)?;
+    let engine = cluster.primary.facts.engine;
+    for replica in &mut cluster.replicas {
+        let server = &mut replica.server;
+        let unfit = |cause: String, hint: &str| Err(server.session.unfit(doing, cause, hint));
+        match &replica.relation {
+            Relation::Channel { delay_s: 0, .. } => {}
+            Relation::Channel { delay_s, .. } => {
+                return unfit(
+                    format!(
+                        "it is deliberately delayed by {delay_s} s, and what it catches up with would wait for that"
+                    ),
+                    "set the delay to 0 for the time of the measurement",
+                );
+            }
+            Relation::Galera | Relation::Group | Relation::Writer => {
+                return unfit(
+                    "a member of a cluster has no applier that could be stopped by itself: it would leave, or stop the writers by flow control".to_owned(),
+                    "take replicas by channels, such as --sandbox async:1; --load puts a cluster under load",
+                );
+            }
+        }
+        if server.facts.engine != engine {
+            return unfit("it counts transactions in another way than its primary, a server of another engine".to_owned(), "");
+        }
+        without_gtid(&server.facts, &server.session)?;
+        if plan.workers.is_empty() {
+            may(&mut server.session, engine, false)?;
+            continue;
+        }
+        let channels = server.channels.as_ref().map_or(0, Vec::len);
+        if appliers(&server.facts).is_none() {
+            return unfit(
+                "it does not tell its number of applier workers".to_owned(),
+                "leave --workers out",
+            );
+        }
+        if engine == Engine::MariaDb && channels > 1 {
+            return unfit(
+                format!(
+                    "its number of applier workers can only be set with all of its {channels} channels stopped"
+                ),
+                "leave --workers out",
+            );
+        }
+        may(&mut server.session, engine, true)?;
+    }
+    Ok(())
+}
+
+fn without_gtid(facts: &Facts, session: &Session) -> Result<(), ServerError> {
+    let counted = facts.variables.contains_key("gtid_binlog_pos") || facts.get("gtid_mode") == "ON";
+    if counted {
+        return Ok(());
+    }
+    let cause = format!(
+        "transactions are counted by their GTIDs, and gtid_mode is {}",
+        facts.get("gtid_mode")
+    );
+    Err(session.unfit(
+        "cannot make a backlog",
+        cause,
+        "turn GTIDs on: gtid_mode=ON, enforce_gtid_consistency=ON",
+    ))
+}
+
+/// Looks whether the user may stop the applier, and set its workers.
+fn may(session: &mut Session, engine: Engine, workers: bool) -> Result<(), ServerError> {
+    // A server that does not tell its grants says so when it is asked to stop.
+    let Some(grants) = grants(session, engine)? else {
+        return Ok(());
+    };
+    let wanted: &[&str] = match (engine, workers) {
+        (Engine::MariaDb, _) => &["REPLICATION SLAVE ADMIN"],
+        (Engine::MySql, false) => &["REPLICATION_SLAVE_ADMIN"],
+        (Engine::MySql, true) => &["REPLICATION_SLAVE_ADMIN", "SYSTEM_VARIABLES_ADMIN"],
+    };
+    let missing = grants.missing(wanted, SCHEMA, TABLE);
+    if missing.is_empty() || grants.has("SUPER", SCHEMA, TABLE) {
+        return Ok(());
+    }
+    let (missing, user) = (missing.join(", "), quoted_user(session)?);
+    let mut error = session.unfit(
+        "the user may not stop the applier",
+        format!(
+            "a backlog stops it and starts it again{}; missing: {missing}",
+            if workers {
+                ", and --workers sets its number of workers"
+            } else {
+                ""
+            }
+        ),
+        format!("GRANT {missing} ON *.* TO {user};"),
+    );
+    error.kind = ErrorKind::Privilege;
+    Err(error)
+}

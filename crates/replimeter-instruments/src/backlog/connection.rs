@@ -1,0 +1,92 @@
+//! A connection over which an applier is stopped and started, and asked how it is.
+
+use std::time::Duration;
+
+use replimeter_engine::{Node, ServerError, Session, flavour::channels};
+use replimeter_model::engine::Engine;
+
+pub(super) const DOING: &str = "cannot ask for the applier's state";
+
+/// A connection to the replica; tests have one without a server.
+pub(super) trait Replica {
+    fn connection(&self) -> u32;
+    fn execute(&mut self, statement: &str) -> Result<(), ServerError>;
+    /// The numbers of all connections of this user.
+    fn connections(&mut self) -> Result<Vec<u32>, ServerError>;
+    /// Whether the applier runs, and its last error.
+    fn applier(&mut self) -> Result<(bool, String), ServerError>;
+    fn global(&mut self, variable: &str) -> Result<Option<u64>, ServerError>;
+    fn unfit(&self, cause: String) -> ServerError;
+}
+
+/// A session that knows which channel it is about.
+pub(super) struct Connection {
+    session: Session,
+    engine: Engine,
+    user: String,
+    channel: String,
+}
+
+impl Connection {
+    /// `channel` is the channel's name; `answer` is how long each answer is awaited.
+    pub(super) fn open(
+        node: &Node,
+        engine: Engine,
+        channel: &str,
+        answer: Duration,
+    ) -> Result<Self, ServerError> {
+        let session = Session::open(&Node {
+            answer,
+            ..node.clone()
+        })?;
+        Ok(Self {
+            session,
+            engine,
+            user: node.user.clone(),
+            channel: channel.to_owned(),
+        })
+    }
+}
+
+impl Replica for Connection {
+    fn connection(&self) -> u32 {
+        self.session.connection_id()
+    }
+
+    fn execute(&mut self, statement: &str) -> Result<(), ServerError> {
+        self.session.run(
+            &format!("cannot execute `{}`", statement.trim_end_matches(';')),
+            statement,
+        )
+    }
+
+    fn connections(&mut self) -> Result<Vec<u32>, ServerError> {
+        let rows = self.session.rows(DOING, "SHOW PROCESSLIST")?;
+        let own = rows
+            .iter()
+            .filter(|row| row.get("User") == Some(&self.user));
+        Ok(own.filter_map(|row| row.get("Id")?.parse().ok()).collect())
+    }
+
+    fn applier(&mut self) -> Result<(bool, String), ServerError> {
+        let channels = channels(self.engine, &mut self.session)?;
+        match channels
+            .into_iter()
+            .find(|channel| channel.name == self.channel)
+        {
+            Some(channel) => Ok((channel.sql_running == "Yes", channel.sql_error)),
+            None => Err(self.unfit("the replication channel is gone".to_owned())),
+        }
+    }
+
+    fn global(&mut self, variable: &str) -> Result<Option<u64>, ServerError> {
+        let value = self
+            .session
+            .value(DOING, &format!("SELECT @@GLOBAL.{variable}"))?;
+        Ok(value.and_then(|value| value.parse().ok()))
+    }
+
+    fn unfit(&self, cause: String) -> ServerError {
+        self.session.unfit(DOING, cause, "")
+    }
+}

@@ -1,0 +1,53 @@
+//! Which transactions both servers have, asked over sessions of their own.
+
+use std::time::Duration;
+
+use replimeter_engine::{Node, ServerError, Session};
+use replimeter_model::engine::Engine;
+
+use super::{course::Reading, position::Position};
+use crate::{clock::Clock, preflight::Cluster};
+
+/// Sessions that are asked for positions, and nothing else.
+pub(super) struct Eyes {
+    engine: Engine,
+    primary: Session,
+    replica: Session,
+}
+
+impl Eyes {
+    pub(super) fn open(
+        cluster: &Cluster,
+        index: usize,
+        answer: Duration,
+    ) -> Result<Self, ServerError> {
+        let open = |node: &Node| {
+            Session::open(&Node {
+                answer,
+                ..node.clone()
+            })
+        };
+        let replica = open(&cluster.replicas[index].server.node)?;
+        Ok(Self {
+            engine: cluster.primary.facts.engine,
+            primary: open(&cluster.primary.node)?,
+            replica,
+        })
+    }
+
+    /// The replica first: what it has, the primary has had before.
+    pub(super) fn read(&mut self, clock: &Clock) -> Result<Reading, ServerError> {
+        let began = clock.now();
+        let applied = Position::applied(self.engine, &mut self.replica)?;
+        let between = clock.now();
+        let written = Position::written(self.engine, &mut self.primary)?;
+        let ended = clock.now();
+        Ok(Reading {
+            at: began.midpoint(between),
+            primary_at: between.midpoint(ended),
+            written: written.count(&written),
+            applied: applied.count(&written),
+            behind: applied.behind(&written),
+        })
+    }
+}

@@ -1,0 +1,367 @@
+//! What is sent to a replica to stop its applier and to bring it back, and what is known of it meanwhile.
+
+use replimeter_engine::{ErrorKind, ServerError};
+
+use super::connection::Replica;
+
+/// Why an attempt failed.
+#[derive(Debug)]
+pub(super) enum Failed {
+    /// Another attempt may succeed.
+    Again(ServerError),
+    /// The applier was started and ends by an error of its own.
+    Broken(ServerError),
+}
+
+impl From<ServerError> for Failed {
+    fn from(error: ServerError) -> Self {
+        Self::Again(error)
+    }
+}
+
+/// The statements that bring an applier back.
+#[derive(Debug)]
+pub(super) struct Orders {
+    pub(super) stop: String,
+    /// The former number of workers and its variable, if the run changes it.
+    pub(super) workers: Option<(u64, &'static str)>,
+    pub(super) start: String,
+}
+
+impl Orders {
+    /// All of them, for a person: they are right whatever state the applier is in.
+    pub(super) fn by_hand(&self) -> String {
+        let set = self
+            .workers
+            .map(|(workers, variable)| set(variable, workers));
+        [Some(self.stop.clone()), set, Some(self.start.clone())]
+            .into_iter()
+            .flatten()
+            .collect::<Vec<_>>()
+            .join(" ")
+    }
+}
+
+/// The number of workers counts from the applier's next start on.
+pub(super) fn set(variable: &str, workers: u64) -> String {
+    format!("SET GLOBAL {variable} = {workers};")
+}
+
+/// What is known of what was sent to the replica.
+#[derive(Debug, Default)]
+pub(super) struct State {
+    /// A `STOP` was sent, and not answered by success: the applier may stop at any time.
+    stopping: bool,
+    /// A connection whose last statement was not answered: it may still take effect.
+    unanswered: Option<u32>,
+    /// It runs as before, and nothing may be sent any more.
+    pub(super) released: bool,
+}
+
+impl State {
+    /// Has a statement executed that changes the applier.
+    pub(super) fn send(
+        &mut self,
+        replica: &mut dyn Replica,
+        statement: &str,
+    ) -> Result<(), ServerError> {
+        if self.released {
+            return Err(replica.unfit("the tool is ending".to_owned()));
+        }
+        self.unanswered = Some(replica.connection());
+        let sent = replica.execute(statement);
+        // A refusal is an answer.
+        if sent.as_ref().err().is_none_or(|error| {
+            matches!(error.kind, ErrorKind::Statement(_) | ErrorKind::Privilege)
+        }) {
+            self.unanswered = None;
+        }
+        sent
+    }
+
+    pub(super) fn stop(
+        &mut self,
+        replica: &mut dyn Replica,
+        orders: &Orders,
+    ) -> Result<(), ServerError> {
+        self.stopping = true;
+        self.send(replica, &orders.stop)?;
+        self.stopping = false;
+        Ok(())
+    }
+
+    /// Brings the applier back and asks the server whether it is.
+    pub(super) fn bring_back(
+        &mut self,
+        replica: &mut dyn Replica,
+        orders: &Orders,
+    ) -> Result<(), Failed> {
+        if let Some(number) = self.unanswered {
+            // A late STOP would stop the applier again after everything else.
+            if replica.connections()?.contains(&number) {
+                let killed = replica.execute(&format!("KILL {number}"));
+                let how = killed
+                    .err()
+                    .map_or_else(String::new, |error| format!(" ({})", error.cause));
+                return Err(replica
+                    .unfit(format!(
+                        "the statement of connection {number} has not ended{how}"
+                    ))
+                    .into());
+            }
+            self.unanswered = None;
+        }
+        if self.stopping || orders.workers.is_some() {
+            self.stop(replica, orders)?;
+        }
+        if let Some((workers, variable)) = orders.workers {
+            self.send(replica, &set(variable, workers))?;
+        }
+        self.send(replica, &orders.start)?;
+        let (running, error) = replica.applier()?;
+        if !running && !error.is_empty() {
+            return Err(Failed::Broken(
+                replica.unfit(format!("it was started and ends with an error: {error}")),
+            ));
+        }
+        if !running {
+            return Err(replica
+                .unfit("it was started and does not run".to_owned())
+                .into());
+        }
+        if let Some((workers, variable)) = orders.workers {
+            let now = replica.global(variable)?;
+            if now != Some(workers) {
+                let now = now.map_or_else(|| "unknown".to_owned(), |now| now.to_string());
+                return Err(replica
+                    .unfit(format!("{variable} is {now} and was {workers}"))
+                    .into());
+            }
+        }
+        self.released = true;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::MeasureError;
+
+    const WORKERS: Option<(u64, &str)> = Some((3, "slave_parallel_threads"));
+
+    fn orders(workers: Option<(u64, &'static str)>) -> Orders {
+        Orders {
+            stop: "STOP SLAVE SQL_THREAD;".to_owned(),
+            workers,
+            start: "START SLAVE SQL_THREAD;".to_owned(),
+        }
+    }
+
+    fn error(kind: ErrorKind, cause: &str) -> ServerError {
+        ServerError {
+            kind,
+            ..ServerError::unfit("replica1", "h:1", "cannot execute", cause, "")
+        }
+    }
+
+    /// A replica that answers every statement except one.
+    struct Scripted {
+        number: u32,
+        fails: Option<(&'static str, ErrorKind)>,
+        connections: Vec<u32>,
+        applier: (bool, &'static str),
+        workers: u64,
+        sent: Vec<String>,
+    }
+
+    impl Scripted {
+        fn new(number: u32) -> Self {
+            Self {
+                number,
+                fails: None,
+                connections: vec![number],
+                applier: (true, ""),
+                workers: 3,
+                sent: Vec::new(),
+            }
+        }
+
+        fn failing(number: u32, statement: &'static str, kind: ErrorKind) -> Self {
+            Self {
+                fails: Some((statement, kind)),
+                ..Self::new(number)
+            }
+        }
+    }
+
+    impl Replica for Scripted {
+        fn connection(&self) -> u32 {
+            self.number
+        }
+
+        fn execute(&mut self, statement: &str) -> Result<(), ServerError> {
+            self.sent.push(statement.trim_end_matches(';').to_owned());
+            match self.fails.filter(|(word, _)| statement.starts_with(word)) {
+                Some((_, kind)) => Err(error(kind, "no answer in time")),
+                None => Ok(()),
+            }
+        }
+
+        fn connections(&mut self) -> Result<Vec<u32>, ServerError> {
+            Ok(self.connections.clone())
+        }
+
+        fn applier(&mut self) -> Result<(bool, String), ServerError> {
+            Ok((self.applier.0, self.applier.1.to_owned()))
+        }
+
+        fn global(&mut self, _: &str) -> Result<Option<u64>, ServerError> {
+            Ok(Some(self.workers))
+        }
+
+        fn unfit(&self, cause: String) -> ServerError {
+            error(ErrorKind::Unfit, &cause)
+        }
+    }
+
+    fn cause(failed: Result<(), Failed>) -> String {
+        match failed {
+            Err(Failed::Again(error)) => error.cause,
+            other => panic!("another attempt was to be made: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn unanswered_stop_ends_before_the_start() {
+        let mut state = State::default();
+        let mut first = Scripted::failing(7, "STOP", ErrorKind::Timeout);
+        assert_eq!(
+            state.stop(&mut first, &orders(None)).unwrap_err().cause,
+            "no answer in time"
+        );
+        let mut early = Scripted {
+            connections: vec![7, 8],
+            ..Scripted::new(8)
+        };
+        let cause = cause(state.bring_back(&mut early, &orders(None)));
+        assert_eq!(cause, "the statement of connection 7 has not ended");
+        assert_eq!(
+            early.sent,
+            ["KILL 7"],
+            "a START would be undone by the STOP that is still under way"
+        );
+        // When it has ended it is not known how: only a STOP that is answered tells.
+        let mut late = Scripted::new(9);
+        state.bring_back(&mut late, &orders(None)).unwrap();
+        assert_eq!(
+            late.sent,
+            ["STOP SLAVE SQL_THREAD", "START SLAVE SQL_THREAD"]
+        );
+    }
+
+    #[test]
+    fn stop_that_the_server_gave_up_is_repeated() {
+        let mut state = State::default();
+        // MySQL: the applier got the signal and will stop later (rpl_stop_replica_timeout).
+        state
+            .stop(
+                &mut Scripted::failing(7, "STOP", ErrorKind::Statement(1875)),
+                &orders(None),
+            )
+            .unwrap_err();
+        let mut again = Scripted {
+            connections: vec![7, 8],
+            ..Scripted::new(8)
+        };
+        state.bring_back(&mut again, &orders(None)).unwrap();
+        assert_eq!(
+            again.sent,
+            ["STOP SLAVE SQL_THREAD", "START SLAVE SQL_THREAD"]
+        );
+    }
+
+    #[test]
+    fn stopped_applier_is_only_started() {
+        let mut state = State::default();
+        let mut replica = Scripted::new(7);
+        state.stop(&mut replica, &orders(None)).unwrap();
+        state.bring_back(&mut replica, &orders(None)).unwrap();
+        assert_eq!(
+            replica.sent,
+            ["STOP SLAVE SQL_THREAD", "START SLAVE SQL_THREAD"]
+        );
+        assert!(
+            state.send(&mut replica, "STOP SLAVE SQL_THREAD;").is_err(),
+            "a released applier is not stopped again"
+        );
+        assert_eq!(replica.sent.len(), 2);
+    }
+
+    #[test]
+    fn an_answer_alone_is_no_success() {
+        let mut idle = Scripted {
+            applier: (false, ""),
+            ..Scripted::new(7)
+        };
+        assert_eq!(
+            cause(State::default().bring_back(&mut idle, &orders(WORKERS))),
+            "it was started and does not run"
+        );
+        let mut other = Scripted {
+            workers: 5,
+            ..Scripted::new(7)
+        };
+        let mut state = State::default();
+        assert_eq!(
+            cause(state.bring_back(&mut other, &orders(WORKERS))),
+            "slave_parallel_threads is 5 and was 3"
+        );
+        other.workers = 3;
+        other.sent.clear();
+        state.bring_back(&mut other, &orders(WORKERS)).unwrap();
+        assert_eq!(
+            other.sent,
+            [
+                "STOP SLAVE SQL_THREAD",
+                "SET GLOBAL slave_parallel_threads = 3",
+                "START SLAVE SQL_THREAD"
+            ]
+        );
+        let mut broken = Scripted {
+            applier: (false, "Duplicate entry"),
+            ..Scripted::new(7)
+        };
+        let failed = State::default().bring_back(&mut broken, &orders(None));
+        assert!(
+            matches!(&failed, Err(Failed::Broken(error)) if error.cause.ends_with("Duplicate entry")),
+            "{failed:?}"
+        );
+    }
+
+    #[test]
+    fn both_errors_are_shown() {
+        let held = ServerError {
+            hint: format!("run on replica1: {}", orders(WORKERS).by_hand()),
+            ..error(ErrorKind::Lost, "gone")
+        };
+        let first = MeasureError::Server(ServerError {
+            hint: "restart it".to_owned(),
+            ..error(ErrorKind::Timeout, "stalled")
+        });
+        let both = MeasureError::Held {
+            first: Box::new(first),
+            held,
+        };
+        assert_eq!(
+            both.to_string(),
+            "replica1 (h:1): cannot execute: stalled; replica1 (h:1): cannot execute: gone"
+        );
+        let statements =
+            "STOP SLAVE SQL_THREAD; SET GLOBAL slave_parallel_threads = 3; START SLAVE SQL_THREAD;";
+        assert_eq!(
+            both.hint(),
+            format!("restart it; run on replica1: {statements}")
+        );
+    }
+}

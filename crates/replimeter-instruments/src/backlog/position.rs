@@ -1,0 +1,146 @@
+//! How many transactions a server has, and how many another lacks of them.
+
+use std::collections::BTreeMap;
+
+use replimeter_engine::{
+    ServerError, Session,
+    flavour::gtid::{DomainGtid, GtidSet, domain_gtids},
+};
+use replimeter_model::engine::Engine;
+
+/// Transactions that a server has committed or applied.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Position {
+    /// MySQL's, every one of them.
+    Set(GtidSet),
+    /// MariaDB's: the last sequence number in each domain. Numbers follow one another
+    /// without gaps unless somebody sets them.
+    Domains(BTreeMap<u32, u64>),
+}
+
+const DOING: &str = "cannot read which transactions the server has";
+
+fn domains(gtids: &[DomainGtid]) -> BTreeMap<u32, u64> {
+    let mut last = BTreeMap::new();
+    for gtid in gtids {
+        let known = last.entry(gtid.domain).or_insert(0);
+        *known = gtid.sequence.max(*known);
+    }
+    last
+}
+
+impl Position {
+    /// Of the server that is written to.
+    pub(crate) fn written(engine: Engine, session: &mut Session) -> Result<Self, ServerError> {
+        Self::read(engine, session, "SELECT @@GLOBAL.gtid_binlog_pos")
+    }
+
+    /// Of a replica.
+    pub(crate) fn applied(engine: Engine, session: &mut Session) -> Result<Self, ServerError> {
+        Self::read(engine, session, "SELECT @@GLOBAL.gtid_slave_pos")
+    }
+
+    /// Of a node of a Galera cluster: how many transactions of the cluster it has committed.
+    pub(crate) fn galera(session: &mut Session) -> Result<Self, ServerError> {
+        let counters = session.pairs(DOING, "SHOW GLOBAL STATUS LIKE 'wsrep_last_committed'")?;
+        let last = counters.values().next().and_then(|last| last.parse().ok());
+        let last = last.ok_or_else(|| {
+            session.unfit(
+                DOING,
+                "it is in no Galera cluster",
+                "the server's error log says more",
+            )
+        })?;
+        Ok(Self::Domains(BTreeMap::from([(0, last)])))
+    }
+
+    fn read(engine: Engine, session: &mut Session, of_mariadb: &str) -> Result<Self, ServerError> {
+        let sql = match engine {
+            Engine::MariaDb => of_mariadb,
+            Engine::MySql => "SELECT @@GLOBAL.gtid_executed",
+        };
+        let text = session.value(DOING, sql)?.unwrap_or_default();
+        let position = match engine {
+            Engine::MariaDb => domain_gtids(&text).map(|gtids| Self::Domains(domains(&gtids))),
+            Engine::MySql => GtidSet::parse(&text).map(Self::Set),
+        };
+        position.map_err(|error| session.unfit(DOING, error.to_string(), "report this as a defect"))
+    }
+
+    /// How many transactions there are of those that come from where `written` does.
+    pub(crate) fn count(&self, written: &Self) -> u64 {
+        match (self, written) {
+            (Self::Set(own), Self::Set(written)) => {
+                let uuids = written.uuids();
+                own.of(|uuid| uuids.contains(uuid)).count()
+            }
+            (Self::Domains(own), Self::Domains(written)) => own
+                .iter()
+                .filter(|(domain, _)| written.contains_key(*domain))
+                .map(|(_, sequence)| *sequence)
+                .sum(),
+            _ => 0,
+        }
+    }
+
+    /// How many transactions of `written` are missing.
+    pub(crate) fn behind(&self, written: &Self) -> u64 {
+        match (self, written) {
+            (Self::Set(own), Self::Set(written)) => written.subtract(own).count(),
+            (Self::Domains(own), Self::Domains(written)) => {
+                let missing = written.iter().map(|(domain, last)| {
+                    last.saturating_sub(own.get(domain).copied().unwrap_or(0))
+                });
+                missing.sum()
+            }
+            // A replica of another engine counts otherwise.
+            _ => 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of_domains(text: &str) -> Position {
+        Position::Domains(domains(&domain_gtids(text).unwrap()))
+    }
+
+    #[test]
+    fn domains_that_the_primary_does_not_write_do_not_count() {
+        let (written, applied) = (
+            of_domains("0-1-100,2-1-7"),
+            of_domains("0-1-90,2-1-7,5-9-1000"),
+        );
+        assert_eq!(
+            (
+                written.count(&written),
+                applied.count(&written),
+                applied.behind(&written)
+            ),
+            (107, 97, 10)
+        );
+        assert_eq!(of_domains("").behind(&written), 107);
+        assert_eq!(
+            of_domains("0-1-120,2-1-7").behind(&written),
+            0,
+            "read a moment later"
+        );
+    }
+
+    #[test]
+    fn sets_with_gaps_and_others_transactions() {
+        let set = |text: &str| Position::Set(GtidSet::parse(text).unwrap());
+        let (a, b) = (
+            "3e11fa47-71ca-11e1-9e33-c80aa9429562",
+            "4e11fa47-71ca-11e1-9e33-c80aa9429562",
+        );
+        let written = set(&format!("{a}:1-100"));
+        let applied = set(&format!("{a}:1-50:60,{b}:1-9"));
+        assert_eq!(
+            (applied.count(&written), applied.behind(&written)),
+            (51, 49)
+        );
+    }
+}

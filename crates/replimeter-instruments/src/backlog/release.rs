@@ -1,0 +1,309 @@
+//! Brings a stopped applier back to how it was: every exit of the tool comes here.
+
+use std::{
+    fmt::Display,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, TryLockError,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use replimeter_engine::{
+    Node, ServerError,
+    flavour::{
+        Channel,
+        statements::{self, Part},
+    },
+};
+use replimeter_model::engine::Engine;
+
+use super::{
+    connection::{Connection, DOING},
+    orders::{Failed, Orders, State, set},
+};
+
+/// How long appliers are tried to be started again when the process ends at once.
+const HURRIED_TIMEOUT: Duration = Duration::from_secs(4);
+/// The limits of how long an answer is awaited within one attempt.
+const ATTEMPT_TIMEOUTS: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(5)];
+/// The limits of the pause between two attempts; each is twice as long as the one before.
+const PAUSES: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(5)];
+
+/// The pause after so many failed attempts, the last of which ended so long after the begin of the
+/// first; `None` when the limit has passed. The last attempt begins at the limit.
+fn pause(failed: u32, elapsed: Duration, limit: Duration) -> Option<Duration> {
+    let left = limit.checked_sub(elapsed).filter(|left| !left.is_zero())?;
+    let doubled = 2u32.saturating_pow(failed.saturating_sub(1));
+    Some(PAUSES[0].saturating_mul(doubled).min(PAUSES[1]).min(left))
+}
+
+/// How long an attempt waits for each answer: a short limit leaves room for a second attempt.
+fn attempt_timeout(elapsed: Duration, limit: Duration) -> Duration {
+    (limit.saturating_sub(elapsed) / 2).clamp(ATTEMPT_TIMEOUTS[0], ATTEMPT_TIMEOUTS[1])
+}
+
+/// An applier that is not as it was.
+#[derive(Debug)]
+pub(super) struct Held {
+    node: Node,
+    engine: Engine,
+    channel: String,
+    orders: Orders,
+    state: Mutex<State>,
+    /// An attempt has failed, so that a later success has to be said too.
+    doubtful: AtomicBool,
+}
+
+/// Every one of them, for the exits that have no [`Held`] at hand.
+static HELD: Mutex<Vec<Arc<Held>>> = Mutex::new(Vec::new());
+
+fn all() -> MutexGuard<'static, Vec<Arc<Held>>> {
+    HELD.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Held {
+    /// A replica's applier, which [`keep`](Self::keep) has looked after. `workers` is their former
+    /// number and its variable, if the run changes it.
+    pub(super) fn new(
+        node: &Node,
+        engine: Engine,
+        channel: &Channel,
+        workers: Option<(u64, &'static str)>,
+    ) -> Self {
+        let orders = Orders {
+            stop: statements::stop(engine, channel, Part::Applier),
+            workers,
+            start: statements::start(engine, channel, Part::Applier),
+        };
+        Self {
+            node: node.clone(),
+            engine,
+            channel: channel.name.clone(),
+            orders,
+            state: Mutex::default(),
+            doubtful: AtomicBool::new(false),
+        }
+    }
+
+    /// From here on every exit brings it back.
+    pub(super) fn keep(self) -> Arc<Self> {
+        let held = Arc::new(self);
+        all().push(Arc::clone(&held));
+        held
+    }
+
+    /// It is as it was.
+    pub(super) fn forget(self: &Arc<Self>) {
+        all().retain(|other| !Arc::ptr_eq(other, self));
+    }
+
+    pub(super) fn connect(&self, answer: Duration) -> Result<Connection, ServerError> {
+        Connection::open(&self.node, self.engine, &self.channel, answer)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn stop(&self, connection: &mut Connection) -> Result<(), ServerError> {
+        self.state().stop(connection, &self.orders)
+    }
+
+    pub(super) fn set_workers(
+        &self,
+        connection: &mut Connection,
+        variable: &str,
+        workers: u64,
+    ) -> Result<(), ServerError> {
+        self.state().send(connection, &set(variable, workers))
+    }
+
+    pub(super) fn start(&self, connection: &mut Connection) -> Result<(), ServerError> {
+        self.state().send(connection, &self.orders.start)
+    }
+
+    /// One attempt. Two threads never attempt it at the same time: the `STOP` of one would follow the `START` of
+    /// the other.
+    fn attempt(&self, answer: Duration) -> Result<(), Failed> {
+        let deadline = Instant::now() + answer;
+        let mut state = loop {
+            match self.state.try_lock() {
+                Ok(state) => break state,
+                Err(TryLockError::Poisoned(poisoned)) => break poisoned.into_inner(),
+                Err(TryLockError::WouldBlock) if Instant::now() < deadline => {
+                    thread::sleep(Duration::from_millis(10))
+                }
+                Err(TryLockError::WouldBlock) => {
+                    let (name, address) = (&self.node.name, self.node.endpoint.address());
+                    return Err(ServerError::unfit(
+                        name,
+                        &address,
+                        DOING,
+                        "an earlier statement is not answered",
+                        "",
+                    )
+                    .into());
+                }
+            }
+        };
+        if state.released {
+            return Ok(());
+        }
+        state.bring_back(&mut self.connect(answer)?, &self.orders)
+    }
+
+    /// Says that it failed, and what a person can do.
+    fn failed(&self, error: ServerError) -> ServerError {
+        let Self { node, orders, .. } = self;
+        ServerError {
+            doing: "the applier may be stopped, or have another number of workers".to_owned(),
+            cause: format!("{}: {}", error.doing, error.cause),
+            hint: format!("run on {}: {}", node.name, orders.by_hand()),
+            ..error
+        }
+    }
+
+    /// Brings the applier back to how it was, and tries for as long as `limit` to do so; a limit of zero means
+    /// once, and never again. `first` is the error that came before; `say` takes a line for the user.
+    ///
+    /// # Errors
+    /// When it is not certain that the applier runs as before; the hint is the statements that bring it back.
+    pub(super) fn release(
+        self: &Arc<Self>,
+        limit: Duration,
+        first: Option<&dyn Display>,
+        say: &dyn Fn(&str),
+    ) -> Result<(), ServerError> {
+        let (name, began, mut failed) = (&self.node.name, Instant::now(), 0);
+        loop {
+            let error = match self.attempt(attempt_timeout(began.elapsed(), limit)) {
+                Ok(()) => {
+                    self.forget();
+                    if self.doubtful.load(Ordering::Relaxed) {
+                        let workers = self
+                            .orders
+                            .workers
+                            .map(|(workers, variable)| format!(", with {variable} = {workers}"));
+                        say(&format!(
+                            "the applier of {name} runs again as before{}",
+                            workers.unwrap_or_default()
+                        ));
+                    }
+                    return Ok(());
+                }
+                Err(Failed::Broken(error)) => {
+                    self.doubtful.store(true, Ordering::Relaxed);
+                    return Err(self.failed(error));
+                }
+                Err(Failed::Again(error)) => error,
+            };
+            failed += 1;
+            let known = self.doubtful.swap(true, Ordering::Relaxed);
+            let elapsed = began.elapsed();
+            let Some(pause) = pause(failed, elapsed, limit) else {
+                if limit.is_zero() {
+                    self.forget();
+                }
+                return Err(self.failed(error));
+            };
+            if !known {
+                let first = first.map_or_else(String::new, |first| format!("{first}; "));
+                let error = self.failed(error);
+                say(&format!("{first}{error}; {}", error.hint));
+            }
+            let left = (limit.saturating_sub(elapsed)).as_secs_f64().ceil();
+            say(&format!(
+                "trying to start the applier of {name} again, {left:.0} s left"
+            ));
+            thread::sleep(pause);
+        }
+    }
+}
+
+/// Brings every applier that is still held back to how it was, for a process that ends; returns, in
+/// words, what could not be brought back, with the statements that do it. `say` takes a line for the user.
+pub fn restore_all(say: &dyn Fn(&str)) -> Vec<String> {
+    // No lock is kept meanwhile: another thread may be about to add or remove one.
+    let held = all().clone();
+    let failed = held
+        .iter()
+        .filter_map(|held| held.release(HURRIED_TIMEOUT, None, say).err());
+    failed
+        .map(|error| format!("{error}; {}", error.hint))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use replimeter_model::target::Endpoint;
+
+    use super::*;
+    use crate::backlog::{ORDER_TIMEOUT, RELEASE_TIMEOUT};
+
+    #[test]
+    fn last_attempt_begins_at_the_limit() {
+        for (limit, most) in [(RELEASE_TIMEOUT, 20), (HURRIED_TIMEOUT, 6)] {
+            let (mut elapsed, mut failed, mut pauses) = (Duration::ZERO, 0, Vec::new());
+            while let Some(next) = pause(failed + 1, elapsed, limit) {
+                failed += 1;
+                elapsed += next;
+                pauses.push(next);
+            }
+            assert_eq!(elapsed, limit);
+            assert!((4..=most).contains(&failed), "{pauses:?}");
+            assert!(
+                pauses[..pauses.len() - 1].is_sorted()
+                    && pauses.iter().all(|pause| *pause <= PAUSES[1]),
+                "{pauses:?}"
+            );
+        }
+        assert_eq!(
+            pause(1, ORDER_TIMEOUT * 2, ORDER_TIMEOUT),
+            None,
+            "an attempt that takes longer than the limit is the last"
+        );
+        assert_eq!(
+            pause(u32::MAX, Duration::ZERO, RELEASE_TIMEOUT),
+            Some(PAUSES[1])
+        );
+    }
+
+    #[test]
+    fn a_silent_server_leaves_time_for_a_second_attempt() {
+        for limit in [RELEASE_TIMEOUT, HURRIED_TIMEOUT] {
+            assert!(attempt_timeout(Duration::ZERO, limit) <= limit / 2);
+            assert_eq!(attempt_timeout(limit * 2, limit), ATTEMPT_TIMEOUTS[0]);
+        }
+    }
+
+    #[test]
+    fn no_time_is_one_attempt() {
+        // Port 1 of this machine: the connection is refused.
+        let node = Node {
+            name: "replica1".to_owned(),
+            endpoint: Endpoint::parse("mysql://127.0.0.1:1").unwrap().0,
+            user: String::new(),
+            password: None,
+            answer: Duration::from_secs(1),
+            namespace: None,
+        };
+        let held = Held::new(&node, Engine::MariaDb, &Channel::default(), None).keep();
+        let said = std::cell::RefCell::new(Vec::new());
+        let error = held
+            .release(Duration::ZERO, None, &|line| {
+                said.borrow_mut().push(line.to_owned())
+            })
+            .unwrap_err();
+        assert!(
+            error.hint.starts_with("run on replica1: STOP SLAVE"),
+            "{error:?}"
+        );
+        assert!(said.borrow().is_empty(), "{said:?}");
+        assert!(
+            !all().iter().any(|other| Arc::ptr_eq(other, &held)),
+            "it is not tried again at exit"
+        );
+    }
+}

@@ -1,0 +1,375 @@
+//! One replica's round: its applier is stopped, started beside the load, and left to catch up without it, while both
+//! servers are read.
+
+use std::{sync::atomic::Ordering, thread, time::Duration};
+
+use replimeter_engine::{
+    ErrorKind, ServerError,
+    flavour::{Channel, appliers::appliers},
+};
+use replimeter_model::{
+    backlog::{BacklogPhase, BacklogRow},
+    plan::BacklogPlan,
+    time::Nanos,
+    warning::{Warning, WarningCode},
+};
+
+use super::{
+    Listener, Progress,
+    applier::Applier,
+    course::{Reading, Stretch},
+    eyes::Eyes,
+    walked::{Moments, Walked},
+};
+use crate::{
+    MeasureError,
+    clock::Clock,
+    load::BackgroundLoad,
+    preflight::{CheckedReplica, Cluster},
+    record,
+    survey::Relation,
+    table::keep_alive,
+};
+
+/// How far apart readings are at most, and at least.
+const READINGS: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(100)];
+/// How often the caller hears of progress, and the replica is asked for its state.
+const LOOK: Nanos = Nanos(1_000_000_000);
+/// How often the session that holds the run's lock is used.
+const KEEP_ALIVE: Nanos = Nanos(10_000_000_000);
+/// How many times as long as the backlog grew a replica may take to catch up.
+const LIMIT: u32 = 20;
+/// And this much in any case.
+const LIMIT_AT_LEAST: Duration = Duration::from_secs(30);
+
+/// One replica with one number of workers.
+pub(super) struct Round<'a, 'l> {
+    plan: &'a BacklogPlan,
+    clock: &'a Clock,
+    index: usize,
+    workers: Option<u32>,
+    listener: &'a mut Listener<'l>,
+    /// When the first reading was begun.
+    pub(super) origin: Nanos,
+    next_look: Nanos,
+    next_keep_alive: Nanos,
+    pub(super) warnings: Vec<Warning>,
+}
+
+impl<'a, 'l> Round<'a, 'l> {
+    pub(super) fn new(
+        plan: &'a BacklogPlan,
+        clock: &'a Clock,
+        index: usize,
+        workers: Option<u32>,
+        listener: &'a mut Listener<'l>,
+    ) -> Self {
+        Self {
+            plan,
+            clock,
+            index,
+            workers,
+            listener,
+            origin: clock.now(),
+            next_look: Nanos(0),
+            next_keep_alive: clock.now() + KEEP_ALIVE,
+            warnings: Vec::new(),
+        }
+    }
+}
+
+impl Round<'_, '_> {
+    /// How far apart readings are.
+    fn every(&self) -> Duration {
+        (self.plan.grow.0 / 100).clamp(READINGS[0], READINGS[1])
+    }
+
+    fn limit(&self) -> Nanos {
+        Nanos::from((self.plan.grow.0 * LIMIT).max(LIMIT_AT_LEAST))
+    }
+
+    fn stopped(&self) -> bool {
+        self.listener.stop.load(Ordering::Relaxed)
+    }
+
+    /// Measures it; as much of its row as there is comes into `out` whatever happens.
+    pub(super) fn measure(
+        &mut self,
+        cluster: &mut Cluster,
+        load: &mut BackgroundLoad,
+        out: &mut Option<BacklogRow>,
+    ) -> Result<(), MeasureError> {
+        let mut eyes = Eyes::open(cluster, self.index, self.listener.timeouts.answer)?;
+        self.settle(cluster, &mut eyes)?;
+        let replica = &cluster.replicas[self.index];
+        let applier = Applier::hold(
+            replica,
+            &channel(replica)?,
+            self.workers,
+            self.listener.timeouts,
+            self.listener.say,
+        )?;
+        let mut walked = Walked {
+            replica: replica.server.node.name.clone(),
+            workers: applier
+                .workers
+                .map(|(workers, variable)| (workers, variable.to_owned())),
+            parallel_mode: self.parallel_mode(replica),
+            moments: Moments {
+                stopped: self.clock.now(),
+                started: None,
+                caught: false,
+            },
+            every: self.every(),
+            growing: Stretch::new(BacklogPhase::Growing),
+            with_load: Stretch::new(BacklogPhase::WithLoad),
+            without_load: Stretch::new(BacklogPhase::WithoutLoad),
+        };
+        let ended = self.walk(cluster, load, &mut eyes, &applier, &mut walked);
+        record::reading(|| walked.clone());
+        let row = walked.row();
+        if ended.is_ok() && !self.stopped() {
+            self.judge(&row);
+        }
+        *out = row;
+        applier.release(ended)
+    }
+
+    /// How the replica shares work out among its workers; warns when it does not.
+    fn parallel_mode(&mut self, replica: &CheckedReplica) -> String {
+        let mode = appliers(&replica.server.facts)
+            .map(|appliers| appliers.mode)
+            .unwrap_or_default();
+        if mode == "none" && self.workers.is_some_and(|workers| workers > 1) {
+            self.warnings.push(Warning::new(
+                WarningCode::BacklogUnclear,
+                format!(
+                    "{}: its parallel mode is `none`, so more workers have nothing to do",
+                    replica.server.node.name
+                ),
+                "set slave_parallel_mode to conservative or optimistic",
+            ));
+        }
+        mode
+    }
+
+    /// Reads both servers from the applier's stop until the replica has caught up; what it came to is in `walked`
+    /// whatever happens.
+    fn walk(
+        &mut self,
+        cluster: &mut Cluster,
+        load: &mut BackgroundLoad,
+        eyes: &mut Eyes,
+        applier: &Applier<'_>,
+        walked: &mut Walked,
+    ) -> Result<(), MeasureError> {
+        let stop = self.listener.stop;
+        let mut ran = load.run_while(stop, |_| {
+            self.walk_beside_load(cluster, eyes, applier, walked)
+        });
+        self.warnings.append(&mut ran.warnings);
+        ran.failure.map_or(Ok(()), Err)?;
+        ran.value?;
+        if self.stopped() {
+            return Ok(());
+        }
+        let limit = self.limit();
+        let caught = &mut walked.moments.caught;
+        self.read_while(
+            cluster,
+            eyes,
+            &mut walked.without_load,
+            BacklogPhase::WithoutLoad,
+            |reading, before, since| {
+                *caught = caught_up(reading, before);
+                !*caught && since < limit
+            },
+        )
+    }
+
+    /// Lets the backlog grow, starts the applier, and lets it work for a while.
+    fn walk_beside_load(
+        &mut self,
+        cluster: &mut Cluster,
+        eyes: &mut Eyes,
+        applier: &Applier<'_>,
+        walked: &mut Walked,
+    ) -> Result<(), MeasureError> {
+        let grow = Nanos::from(self.plan.grow.0);
+        self.origin = self.clock.now();
+        self.read_while(
+            cluster,
+            eyes,
+            &mut walked.growing,
+            BacklogPhase::Growing,
+            |_, _, since| since < grow,
+        )?;
+        let mut connection = applier.connect()?;
+        // The rate counts from here, the applier's start included.
+        walked.with_load.push(eyes.read(self.clock)?);
+        walked.moments.started = Some(self.clock.now());
+        applier.start(&mut connection)?;
+        drop(connection);
+        if self.stopped() {
+            return Ok(());
+        }
+        // The second half is left for the time without load.
+        let enough = walked.with_load.last().map_or(0, |last| last.behind / 2);
+        self.read_while(
+            cluster,
+            eyes,
+            &mut walked.with_load,
+            BacklogPhase::WithLoad,
+            |reading, _, since| since < grow && reading.behind > enough,
+        )
+    }
+
+    /// Waits until the replica has everything, so that the backlog is of this round.
+    fn settle(&mut self, cluster: &mut Cluster, eyes: &mut Eyes) -> Result<(), MeasureError> {
+        let mut before = Stretch::new(BacklogPhase::WithoutLoad);
+        let limit = self.limit();
+        let mut settled = false;
+        self.read_while(
+            cluster,
+            eyes,
+            &mut before,
+            BacklogPhase::WithoutLoad,
+            |reading, before, since| {
+                settled = caught_up(reading, before);
+                !settled && since < limit
+            },
+        )?;
+        if self.stopped() {
+            return Err(MeasureError::Interrupted);
+        }
+        if !settled {
+            let last = before.last().map_or(0, |last| last.behind);
+            let session = &cluster.replicas[self.index].server.session;
+            let cause = format!(
+                "it is {last} transactions behind, and was behind for all of {:.0} s",
+                limit.as_micros() / 1e6
+            );
+            return Err(session
+                .unfit(
+                    "cannot make a backlog",
+                    cause,
+                    "wait until it has caught up; does somebody else write?",
+                )
+                .into());
+        }
+        Ok(())
+    }
+
+    /// Reads both servers as long as `goes_on` says.
+    fn read_while(
+        &mut self,
+        cluster: &mut Cluster,
+        eyes: &mut Eyes,
+        stretch: &mut Stretch,
+        phase: BacklogPhase,
+        mut goes_on: impl FnMut(&Reading, Option<Reading>, Nanos) -> bool,
+    ) -> Result<(), MeasureError> {
+        let began = self.clock.now();
+        let every = Nanos::from(self.every());
+        let mut next = began;
+        loop {
+            let before = stretch.last();
+            let reading = eyes.read(self.clock)?;
+            stretch.push(reading);
+            let now = self.clock.now();
+            if !goes_on(&reading, before, now - began) || self.stopped() {
+                return Ok(());
+            }
+            if now >= self.next_look {
+                self.next_look = now + LOOK;
+                (self.listener.progress)(Progress {
+                    replica: cluster.replicas[self.index].server.node.name.clone(),
+                    workers: self.workers,
+                    phase,
+                    since: Duration::from_nanos((now - began).0.unsigned_abs()),
+                    behind: reading.behind,
+                });
+                // A moment is needed to start; a replica without anything to do is not asked.
+                if phase != BacklogPhase::Growing && now - began >= LOOK {
+                    still_applying(&cluster.replicas[self.index])?;
+                }
+            }
+            if now >= self.next_keep_alive {
+                self.next_keep_alive = now + KEEP_ALIVE;
+                keep_alive(cluster)?;
+            }
+            next = next + every;
+            let left = next - self.clock.now();
+            if left > Nanos(0) {
+                thread::sleep(Duration::from_nanos(left.0.unsigned_abs()));
+            } else {
+                next = self.clock.now();
+            }
+        }
+    }
+
+    fn judge(&mut self, row: &Option<BacklogRow>) {
+        let Some(row) = row else { return };
+        if row.backlog_transactions == 0 {
+            self.warnings.push(Warning::new(
+                WarningCode::BacklogUnclear,
+                format!("{}: no backlog grew while its applier stood still: the load wrote nothing on the primary", row.replica),
+                "take a load that writes, such as insert:8@primary",
+            ));
+        } else if row.caught_up_after_us.is_none() {
+            self.warnings.push(Warning::new(
+                WarningCode::BacklogUnclear,
+                format!(
+                    "{}: it had not caught up {:.0} s after the end of the load; it goes on by itself",
+                    row.replica,
+                    self.limit().as_micros() / 1e6
+                ),
+                "does somebody else write to the primary?",
+            ));
+        } else if row.sustained_per_s.low.is_none() || row.catch_up_per_s.low.is_none() {
+            self.warnings.push(Warning::new(
+                WarningCode::BacklogUnclear,
+                format!(
+                    "{}: it caught up within few readings ({} ms apart), too few for intervals",
+                    row.replica,
+                    row.resolution_us / 1e3
+                ),
+                "let the backlog grow for longer, or under more load",
+            ));
+        }
+    }
+}
+
+/// Whether nothing is left: less than what was written between two readings, since
+/// others may write too.
+fn caught_up(reading: &Reading, before: Option<Reading>) -> bool {
+    reading.behind <= before.map_or(0, |before| reading.written.saturating_sub(before.written))
+}
+
+fn channel(replica: &CheckedReplica) -> Result<Channel, ServerError> {
+    match &replica.relation {
+        Relation::Channel { channel, .. } => Ok((**channel).clone()),
+        _ => Err(replica.server.session.unfit(
+            "cannot make a backlog",
+            "it has no channel",
+            "report this as a defect",
+        )),
+    }
+}
+
+/// An applier that was started and does not run will never catch up.
+fn still_applying(replica: &CheckedReplica) -> Result<(), ServerError> {
+    let state = match replica.state_now() {
+        // It has much to do; readings go on and say when it does not answer at all.
+        Err(error) if matches!(error.kind, ErrorKind::Timeout) => return Ok(()),
+        other => other?,
+    };
+    if state.running && !state.failed {
+        return Ok(());
+    }
+    Err(replica.server.session.unfit(
+        "does not catch up",
+        state.words,
+        "mend replication first; the server's error log says more",
+    ))
+}

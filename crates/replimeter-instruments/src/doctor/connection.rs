@@ -1,0 +1,195 @@
+//! Reaching the servers, who they are, and what their user may do.
+
+use replimeter_engine::{ErrorKind, ServerError, flavour, flavour::statements};
+use replimeter_model::{
+    doctor::{Finding, FindingCode as Code, Severity},
+    target::SslMode,
+};
+
+use super::{
+    View, about, among,
+    examination::{Examination, State},
+    topology::{Tie, one_cluster},
+};
+use crate::{
+    SCHEMA, TABLE,
+    preflight::{PRIMARY_PRIVILEGES, REPLICA_PRIVILEGES},
+};
+
+pub(super) fn check(view: &View<'_>) -> Vec<Finding> {
+    let mut findings: Vec<Finding> = view
+        .servers
+        .iter()
+        .filter_map(|server| absent(server, server.state.as_ref().err()?))
+        .collect();
+    for (index, server, state) in view.reached() {
+        if !state.tls && state.ssl_mode == SslMode::Preferred && !state.loopback {
+            findings.push(about(
+                Severity::Warning,
+                Code::NotEncrypted,
+                server,
+                "the connection is not encrypted",
+                "add ?ssl-mode=verify-ca&ssl-ca=FILE to its URL if the network is not yours alone",
+            ));
+        }
+        findings.extend(privileges(view, index, server, state));
+    }
+    findings.extend(identities(view));
+    findings
+}
+
+/// A server that could not be examined.
+fn absent(server: &Examination, error: &ServerError) -> Option<Finding> {
+    let code = match error.kind {
+        ErrorKind::AccessDenied => Code::AccessDenied,
+        ErrorKind::Tls => Code::TlsFailed,
+        _ if super::examination::is_absent(error) => Code::Unreachable,
+        _ => Code::ExaminationFailed,
+    };
+    Some(about(
+        Severity::Error,
+        code,
+        server,
+        format_args!("{}: {}", error.doing, error.cause),
+        error.hint.clone(),
+    ))
+}
+
+fn privileges(view: &View<'_>, index: usize, server: &Examination, state: &State) -> Vec<Finding> {
+    let writer = view.tie(index) == &Tie::Writer;
+    let wanted: &[&str] = if writer {
+        &PRIMARY_PRIVILEGES
+    } else {
+        &REPLICA_PRIVILEGES
+    };
+    let mut findings = Vec::from_iter(missing(wanted, server, state));
+    let engine = state.facts.engine;
+    let mut refused = |error: Option<&ServerError>, severity, what: &str, privilege: &str| {
+        findings.extend(error.map(|error| unseen(server, state, error, severity, what, privilege)));
+    };
+    // Without it a replica is refused; a primary or a node is known by other means.
+    let other_means = writer || matches!(view.tie(index), Tie::Galera | Tie::Group);
+    refused(
+        state.channels.as_ref().err(),
+        if other_means {
+            Severity::Warning
+        } else {
+            Severity::Error
+        },
+        "whether it replicates, and from whom",
+        &format!("{} ON *.*", flavour::monitor_privilege(engine)),
+    );
+    refused(
+        state.group.as_ref().err(),
+        Severity::Error,
+        "the state of its group",
+        "SELECT ON `performance_schema`.*",
+    );
+    if writer || view.is_source(index) {
+        refused(
+            state.binlog_filters.as_ref().err(),
+            Severity::Warning,
+            "the filters of its binary log",
+            &format!("{} ON *.*", statements::binlog_monitor_privilege(engine)),
+        );
+    }
+    refused(
+        state.table.as_ref().err(),
+        Severity::Warning,
+        "what is in the schema `replimeter`",
+        "SELECT ON `replimeter`.*",
+    );
+    findings
+}
+
+/// What the user lacks on the schema.
+fn missing(wanted: &[&str], server: &Examination, state: &State) -> Option<Finding> {
+    let Some(grants) = &state.grants else {
+        return Some(about(
+            Severity::Warning,
+            Code::NotChecked,
+            server,
+            "the user's privileges could not be read",
+            "docs/privileges.md lists what is needed",
+        ));
+    };
+    let missing = grants.missing(wanted, SCHEMA, TABLE).join(", ");
+    (!missing.is_empty()).then(|| {
+        about(
+            Severity::Error,
+            Code::MissingPrivilege,
+            server,
+            format_args!("the user lacks {missing} on the schema `{SCHEMA}`, which `lag` needs"),
+            format!("GRANT {missing} ON `{SCHEMA}`.* TO {};", state.user),
+        )
+    })
+}
+
+/// What could not be read, for lack of a privilege or otherwise.
+fn unseen(
+    server: &Examination,
+    state: &State,
+    error: &ServerError,
+    severity: Severity,
+    what: &str,
+    privilege: &str,
+) -> Finding {
+    if error.kind == ErrorKind::Privilege {
+        return about(
+            severity,
+            Code::MissingPrivilege,
+            server,
+            format_args!("the user may not see {what}"),
+            format!("GRANT {privilege} TO {};", state.user),
+        );
+    }
+    about(
+        Severity::Warning,
+        Code::NotChecked,
+        server,
+        format_args!("{}: {}", error.doing, error.cause),
+        error.hint.clone(),
+    )
+}
+
+/// Servers that are one, or take each other's names.
+fn identities(view: &View<'_>) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (index, server, state) in view.reached() {
+        let own = state.facts.identity();
+        for (earlier, _, other) in view.reached().take_while(|(earlier, ..)| *earlier < index) {
+            let identity = other.facts.identity();
+            let both = format!("{} and {}", view.title(earlier), view.title(index));
+            if state.same_as.contains(&earlier) {
+                findings.push(about(
+                    Severity::Error,
+                    Code::SameServer,
+                    server,
+                    format_args!("it is the same server as {}", view.title(earlier)),
+                    "name each server once",
+                ));
+            } else if !own.uuid.is_empty() && own.uuid == identity.uuid {
+                findings.push(among(
+                    Severity::Error,
+                    Code::DuplicateServerUuid,
+                    format!("{both} have one server_uuid, {}: a data directory was copied with its auto.cnf", own.uuid),
+                    format!("stop {}, remove auto.cnf from its data directory, and start it again", server.name),
+                ));
+            } else if own.server_id == identity.server_id
+                && one_cluster(state, other) != Some(Tie::Galera)
+            {
+                // Galera's nodes are to have one server_id when they share GTIDs.
+                findings.push(among(
+                    Severity::Error,
+                    Code::DuplicateServerId,
+                    format!(
+                        "{both} have one server_id, {}: one ignores the other's transactions, and their source drops one of them",
+                        own.server_id
+                    ),
+                    format!("on {}: SET GLOBAL server_id=N; with a number of its own, in its option file too", server.name),
+                ));
+            }
+        }
+    }
+    findings
+}

@@ -1,0 +1,326 @@
+//! Everything that is read from one server before anything is judged. Writes
+//! nothing, takes no lock, and goes on without what the user may not see.
+
+use std::collections::BTreeMap;
+
+use replimeter_engine::{
+    ErrorKind, ServerError, Session,
+    facts::{Facts, grants},
+    filter::Filters,
+    flavour::{
+        self, Channel,
+        galera::NodeState,
+        group::GroupState,
+        gtid::Executed,
+        semi_sync::{PrimaryState, ReplicaState},
+        settings,
+    },
+    grants::Grants,
+    source::Member,
+};
+use replimeter_model::{
+    doctor::{ClockOffset, RoundTrip},
+    target::{Role, SslMode},
+    time::Nanos,
+};
+
+use crate::{
+    clock::Calendar,
+    offset::{self, Patience, repeat},
+    survey::{Surveyed, survivable},
+    table::{LOCK, MARK, find},
+};
+
+/// One server of the target.
+#[derive(Clone, Debug)]
+pub(super) struct Examination {
+    /// Its name.
+    pub(super) name: String,
+    /// Host and port.
+    pub(super) address: String,
+    /// What it is said to be.
+    pub(super) role: Option<Role>,
+    /// What it says of itself, or why it says nothing.
+    pub(super) state: Result<Box<State>, ServerError>,
+}
+
+impl Examination {
+    /// How messages name it.
+    pub(super) fn title(&self) -> String {
+        format!("{} ({})", self.name, self.address)
+    }
+
+    /// Its state, when it could be examined.
+    pub(super) fn seen(&self) -> Option<&State> {
+        self.state.as_ref().ok().map(Box::as_ref)
+    }
+}
+
+/// What stands in the schema `replimeter`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) enum OurTable {
+    /// Nothing in our way.
+    #[default]
+    None,
+    /// A table with our mark.
+    Ours,
+    /// A table without it.
+    Foreign,
+}
+
+/// What one server says of itself.
+#[derive(Clone, Debug)]
+pub(super) struct State {
+    /// Whether the connection is encrypted.
+    pub(super) tls: bool,
+    /// What the URL asks for.
+    pub(super) ssl_mode: SslMode,
+    /// Whether the server is reached without leaving this machine.
+    pub(super) loopback: bool,
+    /// Connecting and logging in.
+    pub(super) connect_us: f64,
+    /// An empty select.
+    pub(super) round_trip: RoundTrip,
+    /// Its clock against ours.
+    pub(super) clock: Option<ClockOffset>,
+    /// Every global variable.
+    pub(super) facts: Facts,
+    /// The user as the server knows it, quoted.
+    pub(super) user: String,
+    /// What the user may do; `None` when the server does not tell.
+    pub(super) grants: Option<Grants>,
+    /// Replication channels.
+    pub(super) channels: Result<Vec<Channel>, ServerError>,
+    /// Its Galera state.
+    pub(super) galera: Option<NodeState>,
+    /// Its group.
+    pub(super) group: Result<Option<GroupState>, ServerError>,
+    /// Its part as a semi-synchronous primary.
+    pub(super) semi_sync: Option<PrimaryState>,
+    /// Its part as a semi-synchronous replica.
+    pub(super) acknowledges: ReplicaState,
+    /// Whether `SYSDATE()` is no clock there.
+    pub(super) sysdate_is_now: bool,
+    /// Every counter.
+    pub(super) counters: BTreeMap<String, String>,
+    /// For how long flow control stopped writes during the examination, and how
+    /// long that was, in nanoseconds.
+    pub(super) stopped: Option<(u64, u64)>,
+    /// Filters of the binary log; `None` when it is off.
+    pub(super) binlog_filters: Result<Option<Filters>, ServerError>,
+    /// Which transactions it has executed.
+    pub(super) executed: Executed,
+    /// What stands where our table would.
+    pub(super) table: Result<OurTable, ServerError>,
+    /// The connection that holds the lock of a run.
+    pub(super) measured_by: Option<String>,
+    /// Earlier servers that this one is, under another address.
+    pub(super) same_as: Vec<usize>,
+}
+
+impl State {
+    /// A counter's value.
+    pub(super) fn counter(&self, name: &str) -> Option<u64> {
+        self.counters.get(name)?.parse().ok()
+    }
+
+    /// The group it belongs to, as far as the user may see.
+    pub(super) fn group(&self) -> Option<&GroupState> {
+        self.group.as_ref().ok().and_then(Option::as_ref)
+    }
+
+    /// Its channels, as far as the user may see.
+    pub(super) fn channels(&self) -> &[Channel] {
+        self.channels.as_deref().unwrap_or_default()
+    }
+
+    /// Product and number.
+    pub(super) fn version(&self) -> String {
+        let number = self
+            .facts
+            .version
+            .split(['-', ' '])
+            .next()
+            .unwrap_or_default();
+        format!("{} {number}", self.facts.engine.product())
+    }
+}
+
+/// An open server, for what is asked after all have been seen.
+pub(super) struct Open {
+    /// With its own session.
+    pub(super) surveyed: Surveyed,
+    visit: Visit,
+}
+
+/// What goes with an open server.
+pub(super) struct Visit {
+    /// When its examination began, on the calendar.
+    begun: Nanos,
+    /// The client's address of the session, as this server sees it.
+    client: Option<String>,
+}
+
+impl Open {
+    /// The server by itself, for those who look at several.
+    pub(super) fn split(self) -> (Surveyed, Visit) {
+        (self.surveyed, self.visit)
+    }
+
+    /// Puts together what was split.
+    pub(super) fn join(surveyed: Surveyed, visit: Visit) -> Self {
+        Self { surveyed, visit }
+    }
+
+    /// Whether `other` is a session of this very server.
+    pub(super) fn is(&mut self, other: &Self) -> Result<bool, ServerError> {
+        let Some(client) = &other.visit.client else {
+            return Ok(false);
+        };
+        let seen = settings::client_of(
+            &mut self.surveyed.session,
+            other.surveyed.session.connection_id(),
+        )?;
+        Ok(seen.as_ref() == Some(client))
+    }
+
+    /// The server's clock against ours.
+    pub(super) fn clock(
+        &mut self,
+        calendar: &Calendar,
+    ) -> Result<Option<ClockOffset>, ServerError> {
+        Ok(survivable(offset(&mut self.surveyed.session, calendar))?
+            .ok()
+            .flatten())
+    }
+
+    /// For how long flow control stopped writes since the beginning, and how long
+    /// that is.
+    pub(super) fn stopped(
+        &mut self,
+        state: &State,
+        calendar: &Calendar,
+    ) -> Result<Option<(u64, u64)>, ServerError> {
+        let Some(before) = settings::flow_control_ns(&state.counters) else {
+            return Ok(None);
+        };
+        let now = settings::counters(&mut self.surveyed.session)?;
+        let passed = u64::try_from((calendar.now() - self.visit.begun).0).unwrap_or(0);
+        Ok(settings::flow_control_ns(&now).map(|after| (after.saturating_sub(before), passed)))
+    }
+}
+
+/// Examines one server.
+pub(super) fn examine(declared: &Member, calendar: &Calendar) -> (Examination, Option<Open>) {
+    let node = &declared.node;
+    let examination = |state| Examination {
+        name: node.name.clone(),
+        address: node.endpoint.address(),
+        role: declared.role,
+        state,
+    };
+    match read(declared, calendar) {
+        Ok((state, open)) => (examination(Ok(Box::new(state))), Some(open)),
+        Err(error) => (examination(Err(error)), None),
+    }
+}
+
+fn read(declared: &Member, calendar: &Calendar) -> Result<(State, Open), ServerError> {
+    let node = &declared.node;
+    node.check_files()?;
+    let before = calendar.now();
+    // A session of its own: the next one finds names and caches warm.
+    let mut timed = Session::open(node)?;
+    let connect_us = (calendar.now() - before).as_micros();
+    let round_trip = round_trip(&mut timed, calendar)?;
+    drop(timed);
+
+    let mut surveyed = Surveyed::read(node)?;
+    let begun = calendar.now();
+    let Surveyed {
+        session,
+        facts,
+        channels,
+        galera,
+        group,
+        semi_sync,
+        acknowledges,
+        ..
+    } = &mut surveyed;
+    let own = session.connection_id();
+    let state = State {
+        tls: session.tls(),
+        ssl_mode: node.endpoint.ssl_mode,
+        loopback: node.endpoint.is_loopback(),
+        connect_us,
+        round_trip,
+        // All clocks are read together at the end, before they drift apart.
+        clock: None,
+        user: settings::quoted_user(session)?,
+        grants: grants(session, facts.engine)?,
+        channels: channels.clone(),
+        galera: galera.clone(),
+        group: group.clone(),
+        semi_sync: semi_sync.clone(),
+        acknowledges: *acknowledges,
+        sysdate_is_now: settings::sysdate_is_now(session)?,
+        counters: settings::counters(session)?,
+        stopped: None,
+        binlog_filters: survivable(flavour::binlog_filters(facts.engine, session))?,
+        // Read when it is known who writes: a replica's before its source's.
+        executed: Executed::Unknown("it was not asked".to_owned()),
+        table: survivable(our_table(session))?,
+        measured_by: session.value(
+            "cannot look for a run",
+            &format!("SELECT IS_USED_LOCK('{LOCK}')"),
+        )?,
+        same_as: Vec::new(),
+        facts: facts.clone(),
+    };
+    let client = settings::client_of(session, own)?;
+    Ok((state, Open::join(surveyed, Visit { begun, client })))
+}
+
+fn our_table(session: &mut Session) -> Result<OurTable, ServerError> {
+    Ok(match find(session)?.comment {
+        None => OurTable::None,
+        Some(comment) if comment.starts_with(MARK) => OurTable::Ours,
+        Some(_) => OurTable::Foreign,
+    })
+}
+
+/// Whether the server was not there at all, rather than not willing.
+pub(super) fn is_absent(error: &ServerError) -> bool {
+    matches!(
+        error.kind,
+        ErrorKind::Unreachable | ErrorKind::Timeout | ErrorKind::Lost
+    )
+}
+
+/// Round trips of an empty select.
+fn round_trip(session: &mut Session, calendar: &Calendar) -> Result<RoundTrip, ServerError> {
+    let answers = repeat(&|| calendar.now(), Patience::EXAMINE, || {
+        session.run("cannot be asked", "SELECT 1")
+    })?;
+    let mut widths: Vec<Nanos> = answers
+        .iter()
+        .map(|answer| answer.after - answer.before)
+        .collect();
+    widths.sort_unstable();
+    let at = |index: usize| widths.get(index).copied().unwrap_or_default().as_micros();
+    Ok(RoundTrip {
+        min_us: at(0),
+        p50_us: at(widths.len() / 2),
+        count: widths.len() as u64,
+    })
+}
+
+/// The server's clock against ours; `None` when it tells no time.
+fn offset(session: &mut Session, calendar: &Calendar) -> Result<Option<ClockOffset>, ServerError> {
+    let measured = offset::measure(session, &|| calendar.now(), Patience::EXAMINE)?;
+    Ok(measured.map(|measured| ClockOffset {
+        offset_us: measured.offset.as_micros(),
+        bound_us: (measured.bound + calendar.bound()).as_micros(),
+        count: measured.count,
+    }))
+}

@@ -1,0 +1,317 @@
+//! Binary logs, GTIDs and appliers.
+
+use replimeter_engine::flavour::{
+    appliers::appliers,
+    binlog::{Binlog, binlog},
+    statements,
+};
+use replimeter_model::doctor::{Finding, FindingCode as Code, Severity};
+
+use super::{
+    View, about, among,
+    examination::{Examination, State},
+    replication::stated,
+    topology::Tie,
+};
+use crate::{SCHEMA, TABLE};
+
+pub(super) fn check(view: &View<'_>) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (index, server, state) in view.reached() {
+        let log = binlog(&state.facts);
+        findings.extend(of_log(view, index, server, state, &log));
+        findings.extend(gtids(view, index, server, state));
+        findings.extend(applying(view, index, server, state));
+    }
+    findings.extend(not_strict(view));
+    findings.extend(durability(view));
+    findings
+}
+
+fn of_log(
+    view: &View<'_>,
+    index: usize,
+    server: &Examination,
+    state: &State,
+    log: &Binlog,
+) -> Vec<Finding> {
+    let mut findings = Vec::from_iter(written(view, index, server, state, log));
+    let tie = view.tie(index);
+    // What is written here, or goes on from here.
+    if log.on && (matches!(tie, Tie::Writer | Tie::Galera | Tie::Group) || view.is_source(index)) {
+        findings.extend(format(server, log));
+        findings.extend(filters(server, state));
+    }
+    findings
+}
+
+/// Whether a server logs what it writes and applies.
+fn written(
+    view: &View<'_>,
+    index: usize,
+    server: &Examination,
+    state: &State,
+    log: &Binlog,
+) -> Option<Finding> {
+    let tie = view.tie(index);
+    let (severity, code, message, hint) = if !log.on
+        && matches!(tie, Tie::Writer)
+        && state.galera.is_none()
+    {
+        let lone = view.servers.len() == 1;
+        (
+            if lone {
+                Severity::Warning
+            } else {
+                Severity::Error
+            },
+            Code::BinlogOff,
+            "its binary log is off (log_bin=OFF): nothing replicates from it".to_owned(),
+            "start it with log_bin in its option file".to_owned(),
+        )
+    } else if !log.on {
+        (
+            Severity::Info,
+            Code::BinlogOff,
+            "its binary log is off: nothing can replicate from it, and its transactions cannot be tapped".to_owned(),
+            format!("start it with log_bin and {}=ON to have either", log.updates_variable),
+        )
+    } else if !log.logs_updates
+        && matches!(tie, Tie::Channel { .. } | Tie::Galera)
+        && !view.is_source(index)
+    {
+        (
+            Severity::Info,
+            Code::UpdatesNotLogged,
+            format!(
+                "it does not log what it applies ({}=OFF): nothing can replicate from it, and `tap` sees nothing there",
+                log.updates_variable
+            ),
+            format!("start it with {}=ON to have either", log.updates_variable),
+        )
+    } else {
+        return None;
+    };
+    Some(about(severity, code, server, message, hint))
+}
+
+/// What is written into the log, and how.
+fn format(server: &Examination, log: &Binlog) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let mut add = |severity, code, message: String, hint: String| {
+        findings.push(about(severity, code, server, message, hint))
+    };
+    match log.format.as_str() {
+        "ROW" | "" => {}
+        "STATEMENT" => add(
+            Severity::Warning,
+            Code::BinlogFormat,
+            "binlog_format=STATEMENT: statements run again on replicas and may do something else there; clusters, most parallel appliers and many tools need ROW".to_owned(),
+            "SET GLOBAL binlog_format=ROW; holds for new connections; put it into the option file too".to_owned(),
+        ),
+        other => add(
+            Severity::Info,
+            Code::BinlogFormat,
+            format!("binlog_format={other}: some statements are shipped as text and run again on replicas, others as rows"),
+            "SET GLOBAL binlog_format=ROW; to have what is measured be the same for every statement".to_owned(),
+        ),
+    }
+    if !matches!(log.row_image.as_str(), "FULL" | "") {
+        add(
+            Severity::Info,
+            Code::RowImage,
+            format!(
+                "binlog_row_image={}: row events leave columns out, so they are smaller than by default",
+                log.row_image
+            ),
+            "compare it only with servers that have the same setting".to_owned(),
+        );
+    }
+    findings
+}
+
+/// What the log leaves out.
+fn filters(server: &Examination, state: &State) -> Option<Finding> {
+    let Ok(Some(filters)) = &state.binlog_filters else {
+        return None;
+    };
+    if let Some(reason) = filters.swallows(SCHEMA, TABLE) {
+        return Some(about(
+            Severity::Error,
+            Code::FilterSwallowsSchema,
+            server,
+            format_args!("its binary log {reason}: rows of a measurement would never leave it"),
+            format!("let the schema `{SCHEMA}` pass the filter for the time of the measurement"),
+        ));
+    }
+    let all = stated(filters);
+    (!all.is_empty()).then(|| {
+        about(
+            Severity::Info,
+            Code::BinlogFilter,
+            server,
+            format_args!("its binary log is filtered: {}", all.join("; ")),
+            format!("the schema `{SCHEMA}` passes; what is filtered is on no replica"),
+        )
+    })
+}
+
+fn gtids(view: &View<'_>, index: usize, server: &Examination, state: &State) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let mode = state.facts.get("gtid_mode");
+    if !matches!(mode, "" | "ON") {
+        // Said once, of where transactions get theirs.
+        if matches!(view.tie(index), Tie::Writer) {
+            findings.push(about(
+                Severity::Info,
+                Code::GtidOff,
+                server,
+                format_args!("gtid_mode={mode}: errant transactions cannot be told, nor can a replica wait for a transaction"),
+                "the manual's \"Enabling GTID Transactions Online\" says how to turn it on step by step",
+            ));
+        }
+        return findings;
+    }
+    for channel in state.channels().iter().filter(|channel| !channel.by_gtid) {
+        findings.push(about(
+            Severity::Info,
+            Code::NotByGtid,
+            server,
+            format_args!(
+                "it finds its position at {}:{} by file and offset, not by GTID",
+                channel.source_host, channel.source_port
+            ),
+            format!(
+                "a new source needs positions by hand; to change that: {}",
+                statements::use_gtid(state.facts.engine)
+            ),
+        ));
+    }
+    findings
+}
+
+fn not_strict(view: &View<'_>) -> Option<Finding> {
+    let lax: Vec<&str> = view
+        .reached()
+        .filter(|(_, _, state)| {
+            state.facts.get("gtid_strict_mode") == "OFF" && state.galera.is_none()
+        })
+        .map(|(_, server, _)| server.name.as_str())
+        .collect();
+    (!lax.is_empty()).then(|| {
+        among(
+            Severity::Info,
+            Code::GtidNotStrict,
+            format!("gtid_strict_mode is OFF on {}: binary logs may come to hold GTIDs out of order unnoticed", lax.join(", ")),
+            "SET GLOBAL gtid_strict_mode=ON; makes that an error of the replica; in the option file too",
+        )
+    })
+}
+
+fn applying(view: &View<'_>, index: usize, server: &Examination, state: &State) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    if view.tie(index) == &Tie::Galera {
+        if state.facts.get("wsrep_slave_threads") == "1" {
+            findings.push(about(
+                Severity::Info,
+                Code::SingleThreadedApplier,
+                server,
+                "one thread applies what other nodes write (wsrep_slave_threads=1)",
+                "SET GLOBAL wsrep_slave_threads=4; lets transactions be applied beside one another",
+            ));
+        }
+        return findings;
+    }
+    let (Tie::Channel { .. } | Tie::Group, Some(appliers)) =
+        (view.tie(index), appliers(&state.facts))
+    else {
+        return findings;
+    };
+    if !appliers.parallel() {
+        let set = format!("SET GLOBAL {}=4;", appliers.threads_variable);
+        let how = match state.channels().first() {
+            Some(channel) => {
+                let engine = state.facts.engine;
+                let stop = statements::stop(engine, channel, statements::Part::Both);
+                let start = statements::start(engine, channel, statements::Part::Both);
+                format!("{stop} {set} {start}")
+            }
+            None => format!("{set} with the group's applier stopped"),
+        };
+        findings.push(about(
+            Severity::Info,
+            Code::SingleThreadedApplier,
+            server,
+            format_args!(
+                "one thread applies all that it receives ({}={})",
+                appliers.threads_variable, appliers.threads
+            ),
+            format!("under load it may fall behind a source with many writers; {how}"),
+        ));
+        return findings;
+    }
+    if let Some((variable, false)) = appliers.keeps_order {
+        findings.push(about(
+            Severity::Warning,
+            Code::CommitOrderNotPreserved,
+            server,
+            format_args!(
+                "it applies with {} threads and commits out of order ({variable}=OFF): a later row may show before an earlier one, and a position reached does not mean all before it",
+                appliers.threads
+            ),
+            format!("SET GLOBAL {variable}=ON; with the replica stopped"),
+        ));
+    }
+    if let Tie::Channel { source, .. } = view.tie(index)
+        && let Some(source) = view.state(*source)
+        && source.facts.get("binlog_transaction_dependency_tracking") == "COMMIT_ORDER"
+    {
+        findings.push(about(
+            Severity::Info,
+            Code::DependencyTracking,
+            server,
+            "its source tracks dependencies by COMMIT_ORDER: only transactions committed together there are applied beside one another here",
+            "on the source: SET GLOBAL binlog_transaction_dependency_tracking=WRITESET;",
+        ));
+    }
+    findings
+}
+
+/// What a crash takes, where that is not the same everywhere or not nothing.
+fn durability(view: &View<'_>) -> Option<Finding> {
+    let all: Vec<(&str, bool, String)> = view
+        .reached()
+        .map(|(_, server, state)| {
+            let log = binlog(&state.facts);
+            (server.name.as_str(), log.durable(), log.durability())
+        })
+        .collect();
+    let (_, _, first) = all.first()?;
+    if all.iter().any(|(_, _, settings)| settings != first) {
+        let each: Vec<String> = all
+            .iter()
+            .map(|(name, _, settings)| format!("{name} {settings}"))
+            .collect();
+        return Some(among(
+            Severity::Info,
+            Code::DurabilityDiffers,
+            format!("servers flush their logs differently: {}", each.join("; ")),
+            "a replica that flushes less applies faster; compare modes with the same settings everywhere",
+        ));
+    }
+    let index = view
+        .topology
+        .writer
+        .filter(|writer| view.state(*writer).is_some())?;
+    let state = view.state(index)?;
+    let log = binlog(&state.facts);
+    (!log.durable()).then(|| {
+        about(
+            Severity::Info,
+            Code::DurabilityRelaxed,
+            &view.servers[index],
+            format_args!("{}: a crash of its machine may take transactions that it acknowledged", log.durability()),
+            "SET GLOBAL sync_binlog=1; SET GLOBAL innodb_flush_log_at_trx_commit=1; cost a flush each",
+        )
+    })
+}

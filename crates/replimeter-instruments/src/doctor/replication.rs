@@ -1,0 +1,277 @@
+//! Channels: do they run, where do they come from, what do they leave out?
+
+use replimeter_engine::{
+    filter::Filters,
+    flavour::{Channel, appliers, statements},
+};
+use replimeter_model::{
+    doctor::{Finding, FindingCode as Code, Severity},
+    engine::Engine,
+};
+
+use super::{
+    View, about, among,
+    examination::{Examination, State},
+    topology::{Tie, reaches},
+};
+use crate::{SCHEMA, TABLE};
+
+pub(super) fn check(view: &View<'_>) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (index, server, state) in view.reached() {
+        for (number, channel) in state.channels().iter().enumerate() {
+            let source = view.topology.sources[index][number];
+            let used =
+                matches!(view.tie(index), Tie::Channel { channel, .. } if *channel == number);
+            findings.extend(of_channel(server, state, channel, source.is_some(), used));
+        }
+        if state.channels().len() > 1 {
+            let names: Vec<String> = state
+                .channels()
+                .iter()
+                .map(|channel| source_name(view, index, channel))
+                .collect();
+            findings.push(about(
+                Severity::Info,
+                Code::MultiSource,
+                server,
+                format_args!("it replicates from several sources: {}", names.join(", ")),
+                "what the others write is applied beside what is measured, and is part of its lag",
+            ));
+        }
+        findings.extend(chain_broken(view, index));
+    }
+    findings.extend(circular(view));
+    findings.extend(seconds_behind(view));
+    findings
+}
+
+/// Where a channel comes from, for people.
+pub(super) fn source_name(view: &View<'_>, index: usize, channel: &Channel) -> String {
+    let known = view.state(index).and_then(|state| {
+        state
+            .channels()
+            .iter()
+            .position(|one| one.name == channel.name)
+    });
+    match known.and_then(|number| view.topology.sources[index][number]) {
+        Some(source) => view.servers[source].name.clone(),
+        None if channel.source_host.contains(':') => {
+            format!("[{}]:{}", channel.source_host, channel.source_port)
+        }
+        None => format!("{}:{}", channel.source_host, channel.source_port),
+    }
+}
+
+/// A channel in messages.
+fn words(channel: &Channel) -> String {
+    let name = if channel.name.is_empty() {
+        String::new()
+    } else {
+        format!("channel `{}` ", channel.name)
+    };
+    format!(
+        "replication {name}from {}:{}",
+        channel.source_host, channel.source_port
+    )
+}
+
+fn of_channel(
+    server: &Examination,
+    state: &State,
+    channel: &Channel,
+    named: bool,
+    used: bool,
+) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let engine = state.facts.engine;
+    let words = words(channel);
+    let mut add = |severity, code, message: String, hint: String| {
+        findings.push(about(severity, code, server, message, hint))
+    };
+    if !named {
+        add(
+            Severity::Info,
+            Code::SourceNotNamed,
+            format!(
+                "{words} (server_id {}) comes from a server that is not named",
+                channel.source_server_id
+            ),
+            "name that server too to have it examined".to_owned(),
+        );
+    }
+    if !channel.running() {
+        let severity = if used || named {
+            Severity::Error
+        } else {
+            Severity::Warning
+        };
+        add(
+            severity,
+            Code::ReplicationNotRunning,
+            format!("{words} does not run: {}", channel.state()),
+            mending(engine, channel),
+        );
+    } else if !channel.io_error.is_empty() || !channel.sql_error.is_empty() {
+        add(
+            Severity::Warning,
+            Code::ReplicationError,
+            format!("{words} runs, and its last error is: {}", channel.state()),
+            "it tries again by itself; the server's error log says how often".to_owned(),
+        );
+    }
+    if channel.delay_s > 0 {
+        let delay = if engine == Engine::MariaDb {
+            "MASTER_DELAY"
+        } else {
+            "SOURCE_DELAY"
+        };
+        add(
+            Severity::Warning,
+            Code::DelayedReplica,
+            format!(
+                "{words} is deliberately delayed by {} s, which every lag will include",
+                channel.delay_s
+            ),
+            format!(
+                "this is no lag: stop it, set {delay}=0 with CHANGE … TO, and start it to measure lag"
+            ),
+        );
+    }
+    findings.extend(filtered(server, channel, &words, used));
+    findings
+}
+
+/// What to do about a channel that does not run.
+fn mending(engine: Engine, channel: &Channel) -> String {
+    let start = statements::start(engine, channel, statements::Part::Both);
+    if channel.sql_error.is_empty() && channel.io_error.is_empty() {
+        if channel.io_running == "Connecting" {
+            format!(
+                "it is connecting: can it reach {}:{}, and is its user let in there?",
+                channel.source_host, channel.source_port
+            )
+        } else {
+            format!("it was stopped: {start}")
+        }
+    } else {
+        format!("mend the cause of the error, then {start} The server's error log says more")
+    }
+}
+
+/// What a channel leaves out.
+fn filtered(server: &Examination, channel: &Channel, words: &str, used: bool) -> Option<Finding> {
+    if let Some(reason) = channel.filters.swallows(SCHEMA, TABLE).filter(|_| used) {
+        return Some(about(
+            Severity::Error,
+            Code::FilterSwallowsSchema,
+            server,
+            format_args!("{words} {reason}: rows of a measurement would never arrive"),
+            format!("let the schema `{SCHEMA}` pass the filter for the time of the measurement"),
+        ));
+    }
+    let mut filters = stated(&channel.filters);
+    filters.extend(appliers::other_filters(channel));
+    (!filters.is_empty()).then(|| {
+        about(
+            Severity::Info,
+            Code::ReplicationFilter,
+            server,
+            format_args!("{words} is filtered: {}", filters.join("; ")),
+            format!(
+                "the schema `{SCHEMA}` passes; what is filtered costs the replica less than it costs the source"
+            ),
+        )
+    })
+}
+
+/// Filters in the server's words.
+pub(super) fn stated(filters: &Filters) -> Vec<String> {
+    let lists = [
+        ("Do_DB", &filters.do_schemas),
+        ("Ignore_DB", &filters.ignore_schemas),
+        ("Do_Table", &filters.do_tables),
+        ("Ignore_Table", &filters.ignore_tables),
+        ("Wild_Do_Table", &filters.wild_do_tables),
+        ("Wild_Ignore_Table", &filters.wild_ignore_tables),
+    ];
+    let mut out: Vec<String> = lists
+        .iter()
+        .filter(|(_, list)| !list.is_empty())
+        .map(|(name, list)| format!("{name}={}", list.join(",")))
+        .collect();
+    if !filters.rewrites.is_empty() {
+        out.push(format!("Rewrite_DB={}", filters.rewrites));
+    }
+    out
+}
+
+/// A source that is a replica itself, and keeps what it applies to itself.
+fn chain_broken(view: &View<'_>, index: usize) -> Option<Finding> {
+    let state = view.state(index)?;
+    let passes_on =
+        view.is_source(index) && !matches!(view.tie(index), Tie::Writer | Tie::None | Tie::Unknown);
+    let log = replimeter_engine::flavour::binlog::binlog(&state.facts);
+    (passes_on && !log.logs_updates).then(|| {
+        let why = if log.on { format!("{}=OFF", log.updates_variable) } else { "its binary log is off".to_owned() };
+        about(
+            Severity::Error,
+            Code::ChainBroken,
+            &view.servers[index],
+            format_args!("others replicate from it, but what it applies it does not log ({why}): nothing is passed on"),
+            format!("start it with log_bin and {}=ON in its option file", log.updates_variable),
+        )
+    })
+}
+
+fn circular(view: &View<'_>) -> Option<Finding> {
+    let sources = &view.topology.sources;
+    let in_circle = |index: usize| {
+        sources[index]
+            .iter()
+            .flatten()
+            .any(|source| reaches(sources, *source, index))
+    };
+    let circle: Vec<String> = (0..view.servers.len())
+        .filter(|index| in_circle(*index))
+        .map(|index| view.title(index))
+        .collect();
+    (!circle.is_empty()).then(|| {
+        among(
+            Severity::Warning,
+            Code::CircularReplication,
+            format!("{} replicate in a circle: writes on more than one of them may conflict", circle.join(", ")),
+            "write to one of them only, and let the others be read-only; declare that one the primary",
+        )
+    })
+}
+
+/// What servers say of their lag; never a measurement.
+fn seconds_behind(view: &View<'_>) -> Option<Finding> {
+    let said: Vec<String> = view
+        .reached()
+        .flat_map(|(_, server, state)| {
+            let channels = state.channels().iter();
+            channels.filter_map(|channel| {
+                let name = if channel.name.is_empty() {
+                    String::new()
+                } else {
+                    format!(" (`{}`)", channel.name)
+                };
+                Some(format!(
+                    "{}{name} {} s",
+                    server.name,
+                    appliers::seconds_behind(channel)?
+                ))
+            })
+        })
+        .collect();
+    (!said.is_empty()).then(|| {
+        among(
+            Severity::Info,
+            Code::SecondsBehind,
+            format!("by their own word (Seconds_Behind) replicas are behind by: {}", said.join(", ")),
+            "whole seconds by two servers' clocks, 0 while nothing is being applied; `replimeter lag` measures",
+        )
+    })
+}

@@ -1,0 +1,192 @@
+//! A row of the document for each server.
+
+use replimeter_engine::flavour::{Channel, appliers};
+use replimeter_model::doctor::{ChannelRow, DoctorRow, Relation};
+
+use super::{
+    View,
+    examination::{Examination, State},
+    replication::source_name,
+    semi_sync,
+    topology::Tie,
+};
+
+pub(super) fn rows(view: &View<'_>) -> Vec<DoctorRow> {
+    (0..view.servers.len())
+        .map(|index| row(view, index))
+        .collect()
+}
+
+fn row(view: &View<'_>, index: usize) -> DoctorRow {
+    let server = &view.servers[index];
+    let empty = unreached(server);
+    let state = match &server.state {
+        Ok(state) => state,
+        Err(error) => {
+            return DoctorRow {
+                state: format!("{}: {}", error.doing, error.cause),
+                ..empty
+            };
+        }
+    };
+    let channels: Vec<ChannelRow> = (0..state.channels().len())
+        .map(|number| channel(view, index, state, number))
+        .collect();
+    let tie = view.tie(index);
+    let used = match tie {
+        Tie::Channel { channel, .. } => channels.get(*channel),
+        _ => None,
+    };
+    let (relation, mode, role) = match tie {
+        Tie::Writer => (
+            Relation::Writer,
+            cluster(state),
+            if cluster(state).is_some() {
+                "node"
+            } else {
+                "primary"
+            },
+        ),
+        Tie::Channel { .. } => (
+            Relation::Channel,
+            used.and_then(|row| row.mode.clone()),
+            "replica",
+        ),
+        Tie::Galera => (Relation::Galera, Some("galera".to_owned()), "node"),
+        Tie::Group => (Relation::Group, Some("group".to_owned()), "node"),
+        Tie::None | Tie::Unknown => (
+            Relation::None,
+            None,
+            if state.channels().is_empty() {
+                "none"
+            } else {
+                "replica"
+            },
+        ),
+    };
+    DoctorRow {
+        reached: true,
+        version: Some(state.version()),
+        version_full: Some(
+            format!(
+                "{} {}",
+                state.facts.version,
+                state.facts.get("version_comment")
+            )
+            .trim()
+            .to_owned(),
+        ),
+        uptime_s: state.counter("Uptime"),
+        role: Some(role.to_owned()),
+        relation,
+        source: match tie {
+            Tie::Channel { source, .. } => Some(view.servers[*source].name.clone()),
+            _ => None,
+        },
+        mode,
+        state: words(state, tie, used),
+        channels,
+        tls: Some(if state.tls { "encrypted" } else { "plain" }.to_owned()),
+        connect_us: Some(state.connect_us),
+        round_trip_us: Some(state.round_trip),
+        clock: state.clock,
+        ..empty
+    }
+}
+
+/// A server of which nothing is known but what was declared.
+fn unreached(server: &Examination) -> DoctorRow {
+    DoctorRow {
+        name: server.name.clone(),
+        address: server.address.clone(),
+        reached: false,
+        version: None,
+        version_full: None,
+        uptime_s: None,
+        role: server.role.map(|role| role.name().to_owned()),
+        relation: Relation::Unknown,
+        source: None,
+        mode: None,
+        state: String::new(),
+        channels: Vec::new(),
+        tls: None,
+        connect_us: None,
+        round_trip_us: None,
+        clock: None,
+    }
+}
+
+/// The cluster that the server is in, in a word.
+pub(super) fn cluster(state: &State) -> Option<String> {
+    if state.galera.is_some() {
+        return Some("galera".to_owned());
+    }
+    state.group().map(|_| "group".to_owned())
+}
+
+fn channel(view: &View<'_>, index: usize, state: &State, number: usize) -> ChannelRow {
+    let channel: &Channel = &state.channels()[number];
+    let source = view.topology.sources[index][number];
+    let primary = source.and_then(|source| view.state(source));
+    ChannelRow {
+        name: channel.name.clone(),
+        source: source_name(view, index, channel),
+        source_named: source.is_some(),
+        running: channel.running(),
+        mode: primary.map(|primary| semi_sync::mode(state, primary.semi_sync.as_ref()).to_owned()),
+        receiver: channel.io_running.clone(),
+        applier: channel.sql_running.clone(),
+        by_gtid: channel.by_gtid,
+        delay_s: channel.delay_s,
+        seconds_behind: appliers::seconds_behind(channel),
+    }
+}
+
+/// How the server stands, in one line.
+fn words(state: &State, tie: &Tie, used: Option<&ChannelRow>) -> String {
+    let mut parts = Vec::new();
+    if let Some(node) = &state.galera {
+        parts.push(node.words());
+    }
+    if let Some(group) = state.group() {
+        let role = group.own().map_or("", |own| own.role.as_str());
+        let kind = if group.single_primary {
+            "single-primary group"
+        } else {
+            "multi-primary group"
+        };
+        parts.push(format!("{}, {role} of a {kind}", group.words()));
+    }
+    match (tie, used) {
+        (Tie::Writer, _) => parts.insert(
+            0,
+            if state.facts.read_only().is_some() {
+                "read-only"
+            } else {
+                "takes the writes"
+            }
+            .to_owned(),
+        ),
+        (_, Some(row)) if row.running => {
+            let behind = row
+                .seconds_behind
+                .map(|seconds| format!(", {seconds} s behind by its own word"));
+            let delay = if row.delay_s > 0 {
+                format!(", delayed by {} s", row.delay_s)
+            } else {
+                String::new()
+            };
+            parts.push(format!("running{}{delay}", behind.unwrap_or_default()));
+        }
+        (_, Some(row)) => parts.push(format!(
+            "not running: receiver {}, applier {}",
+            row.receiver, row.applier
+        )),
+        (Tie::None, None) if state.channels.is_err() => {
+            parts.push("whom it replicates from could not be seen".to_owned())
+        }
+        (Tie::None, None) => parts.push("replicates from none of these servers".to_owned()),
+        _ => {}
+    }
+    parts.join(", ")
+}

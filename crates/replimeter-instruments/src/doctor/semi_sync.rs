@@ -1,0 +1,192 @@
+//! Semi-synchronous replication: is what is configured in effect?
+
+use replimeter_engine::flavour::{
+    Channel,
+    semi_sync::{PrimaryState, Words},
+    statements,
+};
+use replimeter_model::doctor::{Finding, FindingCode as Code, Severity};
+
+use super::{View, about, examination::State, number, topology::Tie};
+
+fn words(state: &State) -> Words {
+    Words::of(&state.facts).unwrap_or(Words::NEWEST)
+}
+
+pub(super) fn check(view: &View<'_>) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (index, server, state) in view.reached() {
+        let Some(primary) = &state.semi_sync else {
+            continue;
+        };
+        // A replica may be prepared for the day on which it becomes the primary.
+        let writes = matches!(view.tie(index), Tie::Writer) || view.is_source(index);
+        if primary.enabled && (writes || primary.clients > 0) {
+            findings.extend(of_primary(view, index, primary).into_iter().map(
+                |(severity, code, message, hint)| about(severity, code, server, message, hint),
+            ));
+        }
+    }
+    for (index, server, state) in view.reached() {
+        for (number, channel) in state.channels().iter().enumerate() {
+            let source = view.topology.sources[index][number];
+            let Some(primary) = source
+                .and_then(|source| view.state(source))
+                .and_then(|source| source.semi_sync.as_ref())
+            else {
+                continue;
+            };
+            let source_name = source
+                .map(|source| view.servers[source].name.clone())
+                .unwrap_or_default();
+            if let Some((severity, code, message, hint)) =
+                of_replica(state, channel, primary, &source_name)
+            {
+                findings.push(about(severity, code, server, message, hint));
+            }
+        }
+    }
+    findings
+}
+
+type Draft = (Severity, Code, String, String);
+
+fn of_primary(view: &View<'_>, index: usize, primary: &PrimaryState) -> Vec<Draft> {
+    let names = view.state(index).map_or(Words::NEWEST, words);
+    let mut drafts = Vec::new();
+    let PrimaryState {
+        clients,
+        wait_for,
+        timeout_ms,
+        ..
+    } = primary;
+    if *clients == 0 {
+        drafts.push((
+            Severity::Warning,
+            Code::SemiSyncNoClients,
+            format!(
+                "semi-synchronous replication is enabled, but no replica acknowledges: {}",
+                if primary.active {
+                    format!("the next write waits up to {timeout_ms} ms in vain")
+                } else {
+                    "it is off, and replication is asynchronous".to_owned()
+                }
+            ),
+            format!(
+                "on a replica: SET GLOBAL {}_enabled=ON; then restart its receiving thread",
+                names.replica
+            ),
+        ));
+    } else if !primary.active {
+        drafts.push((
+            Severity::Warning,
+            Code::SemiSyncFallenBack,
+            format!(
+                "semi-synchronous replication is enabled, but has fallen back to asynchronous: {} can acknowledge, it waits for {wait_for}",
+                number(*clients, "replica")
+            ),
+            "is a replica stopped, or slower than the timeout? once one has caught up, the next write it acknowledges turns it on again".to_owned(),
+        ));
+    }
+    if *clients > 0 && wait_for > clients {
+        drafts.push((
+            Severity::Warning,
+            Code::SemiSyncWaitCount,
+            format!(
+                "it waits for {}, but only {clients} can acknowledge",
+                number(*wait_for, "replica")
+            ),
+            format!(
+                "connect more replicas, or SET GLOBAL {}_{}={clients};",
+                names.primary, names.count
+            ),
+        ));
+    }
+    if primary.unacknowledged > 0 {
+        drafts.push((
+            Severity::Warning,
+            Code::SemiSyncUnacknowledged,
+            format!(
+                "since it started, {} committed without an acknowledgement ({} with one), so not semi-synchronously",
+                number(primary.unacknowledged, "transaction"),
+                primary.acknowledged
+            ),
+            format!("raise {}_timeout (now {timeout_ms} ms), or find out what held the replicas up then", names.primary),
+        ));
+    }
+    drafts.push((
+        Severity::Info,
+        Code::SemiSyncSettings,
+        format!(
+            "semi-synchronous: wait point {}, waits for {wait_for} of {clients} replicas, for up to {timeout_ms} ms",
+            primary.wait_point
+        ),
+        if primary.wait_point == "AFTER_COMMIT" {
+            "AFTER_COMMIT: others may read a row before a replica has it, and lose it in a crash".to_owned()
+        } else {
+            "AFTER_SYNC: a replica may show a row before the primary acknowledges it, so lag may be negative".to_owned()
+        },
+    ));
+    drafts
+}
+
+fn of_replica(
+    state: &State,
+    channel: &Channel,
+    primary: &PrimaryState,
+    source: &str,
+) -> Option<Draft> {
+    let names = words(state);
+    let restart = statements::restart(state.facts.engine, channel, statements::Part::Receiver);
+    match (
+        primary.enabled,
+        state.acknowledges.enabled,
+        state.acknowledges.active,
+    ) {
+        (true, true, false) if channel.running() => Some((
+            Severity::Warning,
+            Code::SemiSyncReceiverNotRestarted,
+            format!(
+                "its side of semi-synchronous replication is enabled but not in effect: it does not acknowledge to {source}"
+            ),
+            format!("its receiving thread started before that: {restart}"),
+        )),
+        (true, false, _) => {
+            // Others may do it for this one.
+            let enough =
+                primary.active && primary.clients >= primary.wait_for && primary.clients > 0;
+            Some((
+                if enough {
+                    Severity::Info
+                } else {
+                    Severity::Warning
+                },
+                Code::SemiSyncReplicaOff,
+                format!(
+                    "{source} is semi-synchronous, but this replica's side is off: it receives asynchronously"
+                ),
+                format!("SET GLOBAL {}_enabled=ON; {restart}", names.replica),
+            ))
+        }
+        (false, true, _) => Some((
+            Severity::Warning,
+            Code::SemiSyncPrimaryOff,
+            format!(
+                "its side of semi-synchronous replication is enabled, but that of {source} is not: replication is asynchronous"
+            ),
+            format!("on {source}: SET GLOBAL {}_enabled=ON;", names.primary),
+        )),
+        _ => None,
+    }
+}
+
+/// How a channel replicates really, in a word.
+pub(super) fn mode(replica: &State, primary: Option<&PrimaryState>) -> &'static str {
+    let acknowledged =
+        primary.is_some_and(|primary| primary.enabled && primary.active && primary.clients > 0);
+    if acknowledged && replica.acknowledges.enabled && replica.acknowledges.active {
+        "semi-sync"
+    } else {
+        "async"
+    }
+}

@@ -1,0 +1,313 @@
+//! Settings and circumstances that falsify a run, or cost.
+
+use replimeter_engine::flavour::{group::GroupState, settings, statements};
+use replimeter_model::doctor::{Finding, FindingCode as Code, Severity};
+
+use super::{
+    View, about, among,
+    examination::{Examination, OurTable, State},
+    topology::{Tie, reaches},
+};
+use crate::survey::{WaitingReads, waiting_reads};
+
+/// Connections that a run takes where it writes, and elsewhere.
+const TAKES: (u64, u64) = (4, 2);
+/// Free connections below which others soon find none, in percent of all.
+const SCARCE_PERCENT: u64 = 5;
+
+pub(super) fn check(view: &View<'_>) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (index, server, state) in view.reached() {
+        findings.extend(access(view, index, server, state));
+        findings.extend(sessions(server, state));
+        findings.extend(connections(view, index, server, state));
+        findings.extend(costs(server, state));
+        findings.extend(ours(view, index, server, state));
+    }
+    findings.extend(versions(view));
+    findings
+}
+
+fn access(view: &View<'_>, index: usize, server: &Examination, state: &State) -> Option<Finding> {
+    let read_only = state.facts.read_only();
+    match (view.tie(index), read_only) {
+        (Tie::Writer, Some(name)) => Some(about(
+            Severity::Error,
+            Code::WriterReadOnly,
+            server,
+            format_args!(
+                "it is the one that is written to, but it is read-only ({name}={})",
+                state.facts.get(name)
+            ),
+            // Of a replica or a secondary it must stay so: what is written there is on no other server.
+            if state.group().is_some_and(is_secondary) || !view.topology.sources[index].is_empty() {
+                "name the server as the primary that takes the writes".to_owned()
+            } else {
+                format!("name the writable server as the primary, or SET GLOBAL {name}=OFF;")
+            },
+        )),
+        (Tie::Channel { .. }, None) => {
+            // Whom the writer replicates from is meant to be able to take over.
+            let sources = &view.topology.sources;
+            let circle = view
+                .topology
+                .writer
+                .is_some_and(|writer| reaches(sources, writer, index));
+            Some(about(
+                if circle {
+                    Severity::Info
+                } else {
+                    Severity::Warning
+                },
+                Code::ReplicaWritable,
+                server,
+                "it is a replica and accepts writes (read_only=OFF), which would be on no other server",
+                format!(
+                    "{} and in its option file",
+                    statements::forbid_writes(state.facts.engine)
+                ),
+            ))
+        }
+        (Tie::Group, None) if state.group().is_some_and(is_secondary) => Some(about(
+            Severity::Warning,
+            Code::ReplicaWritable,
+            server,
+            "it is a secondary of its group and accepts writes (super_read_only=OFF)",
+            statements::forbid_writes(state.facts.engine),
+        )),
+        _ => None,
+    }
+}
+
+/// Whether the group leaves the writing to another member.
+fn is_secondary(group: &GroupState) -> bool {
+    group.single_primary && group.own().is_some_and(|own| own.role == "SECONDARY")
+}
+
+/// What sessions begin with.
+fn sessions(server: &Examination, state: &State) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let mut add = |severity, code, message: String, hint: &str| {
+        findings.push(about(severity, code, server, message, hint))
+    };
+    if let Some(WaitingReads { setting, mend }) =
+        waiting_reads(state.galera.as_ref(), state.group())
+    {
+        add(
+            Severity::Warning,
+            Code::WaitingReads,
+            format!(
+                "{setting}: every read, or every write, waits for replication; the lag seen is what is left beyond that wait"
+            ),
+            mend,
+        );
+    }
+    if state.facts.get("autocommit") == "OFF" {
+        add(
+            Severity::Info,
+            Code::AutocommitOff,
+            "autocommit=0 for new sessions: programs that do not set it read from one old snapshot again and again".to_owned(),
+            "SET GLOBAL autocommit=ON; Replimeter sets it for its own sessions",
+        );
+    }
+    if settings::isolation(&state.facts) == "SERIALIZABLE" {
+        add(
+            Severity::Warning,
+            Code::IsolationSerializable,
+            "sessions begin as SERIALIZABLE: reads inside transactions lock rows, and appliers wait for them".to_owned(),
+            "SET GLOBAL TRANSACTION ISOLATION LEVEL REPEATABLE READ; for the time of the measurement",
+        );
+    }
+    if state.sysdate_is_now {
+        add(
+            Severity::Info,
+            Code::SysdateIsNow,
+            "it runs with sysdate_is_now: SYSDATE() is the statement's beginning, on a replica the source's, so `stamp` measures nothing".to_owned(),
+            "start it without sysdate_is_now to measure by `stamp`",
+        );
+    }
+    findings
+}
+
+fn connections(
+    view: &View<'_>,
+    index: usize,
+    server: &Examination,
+    state: &State,
+) -> Option<Finding> {
+    let most: u64 = state.facts.get("max_connections").parse().ok()?;
+    let used = state.counter("Threads_connected")?;
+    // One of them is ours, and goes before a run begins.
+    let free = (most + 1).saturating_sub(used);
+    let takes = if matches!(view.tie(index), Tie::Writer) {
+        TAKES.0
+    } else {
+        TAKES.1
+    };
+    let severity = if free < takes {
+        Severity::Error
+    } else if free < takes + most * SCARCE_PERCENT / 100 {
+        Severity::Warning
+    } else {
+        return None;
+    };
+    Some(about(
+        severity,
+        Code::ConnectionsNearlyExhausted,
+        server,
+        format_args!("{used} of {most} connections are in use; a run takes {takes} here"),
+        "raise max_connections with SET GLOBAL, or close idle clients",
+    ))
+}
+
+fn costs(server: &Examination, state: &State) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let logs = settings::statement_logs(&state.facts);
+    if !logs.is_empty() {
+        findings.push(about(
+            Severity::Info,
+            Code::StatementLog,
+            server,
+            format_args!(
+                "{} on: writing statements down is part of every time",
+                logs.iter()
+                    .map(|log| format!("{log} is"))
+                    .collect::<Vec<_>>()
+                    .join(", ")
+            ),
+            logs.iter()
+                .map(|log| format!("SET GLOBAL {log}=OFF;"))
+                .collect::<Vec<_>>()
+                .join(" "),
+        ));
+    }
+    // MariaDB has it off by default, and has no stages in it.
+    let stages = state.facts.engine == replimeter_model::engine::Engine::MySql;
+    if stages && state.facts.get("performance_schema") == "OFF" {
+        findings.push(about(
+            Severity::Info,
+            Code::PerformanceSchemaOff,
+            server,
+            "performance_schema is OFF: the stages of a transaction on its way cannot be seen",
+            "start it with performance_schema=ON",
+        ));
+    }
+    findings
+}
+
+/// What runs of ours left, or are doing.
+fn ours(view: &View<'_>, index: usize, server: &Examination, state: &State) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let writer = matches!(view.tie(index), Tie::Writer);
+    if let Some(holder) = &state.measured_by {
+        findings.push(about(
+            if writer {
+                Severity::Error
+            } else {
+                Severity::Info
+            },
+            Code::BeingMeasured,
+            server,
+            format_args!("somebody measures it now (its connection {holder})"),
+            "wait for that run to end, or end it",
+        ));
+    }
+    match state.table {
+        Ok(OurTable::Foreign) => findings.push(about(
+            Severity::Error,
+            Code::ForeignTable,
+            server,
+            "it has a table `replimeter`.`lag_probe` that is not Replimeter's, and will not be touched",
+            "rename that table or its schema",
+        )),
+        Ok(OurTable::Ours) if state.measured_by.is_none() && !view.reached().any(|(_, _, other)| other.measured_by.is_some()) => {
+            findings.push(about(
+                Severity::Info,
+                Code::LeftoverTable,
+                server,
+                "a run that was killed has left its table `replimeter`.`lag_probe`",
+                "the next run removes it; or, on the primary: DROP TABLE IF EXISTS replimeter.lag_probe;",
+            ));
+        }
+        _ => {}
+    }
+    findings
+}
+
+/// Major and minor, then the rest.
+fn number(version: &str) -> Vec<u64> {
+    let digits = version.split(['-', ' ']).next().unwrap_or_default();
+    digits
+        .split('.')
+        .map_while(|part| part.parse().ok())
+        .collect()
+}
+
+fn versions(view: &View<'_>) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (index, server, state) in view.reached() {
+        let source = match view.tie(index) {
+            Tie::Channel { source, .. } => Some(*source),
+            Tie::Galera | Tie::Group => view.topology.writer,
+            _ => None,
+        };
+        let Some((source, theirs)) = source.and_then(|source| Some((source, view.state(source)?)))
+        else {
+            continue;
+        };
+        let in_cluster = !matches!(view.tie(index), Tie::Channel { .. });
+        let (own, other) = (number(&state.facts.version), number(&theirs.facts.version));
+        let title = &view.servers[source].name;
+        let series = |version: &[u64]| version.iter().take(2).copied().collect::<Vec<_>>();
+        let both = format!("it is {}, {title} is {}", state.version(), theirs.version());
+        if state.facts.engine != theirs.facts.engine {
+            findings.push(about(
+                Severity::Warning,
+                Code::EnginesDiffer,
+                server,
+                format_args!("{both}: replication between engines is limited, and their GTIDs know nothing of each other"),
+                "compare data often, and keep it for migrations",
+            ));
+        } else if series(&other) > series(&own) && !in_cluster {
+            findings.push(about(
+                Severity::Warning,
+                Code::SourceNewer,
+                server,
+                format_args!(
+                    "{both}: a source newer than its replica is not supported, and may send what the replica cannot apply"
+                ),
+                "upgrade replicas first, the primary last",
+            ));
+        } else if own != other {
+            let differs = series(&other) != series(&own) && in_cluster;
+            findings.push(about(
+                if differs {
+                    Severity::Warning
+                } else {
+                    Severity::Info
+                },
+                Code::VersionsDiffer,
+                server,
+                both,
+                "fine for an upgrade; figures then compare versions too",
+            ));
+        }
+    }
+    // Said once for servers that nothing else is known of.
+    if findings.is_empty() && view.topology.writer.is_none() {
+        let versions: std::collections::BTreeSet<String> = view
+            .reached()
+            .map(|(_, _, state)| state.version())
+            .collect();
+        if versions.len() > 1 {
+            let listed: Vec<String> = versions.into_iter().collect();
+            findings.push(among(
+                Severity::Info,
+                Code::VersionsDiffer,
+                format!("the servers are {}", listed.join(", ")),
+                "fine for an upgrade",
+            ));
+        }
+    }
+    findings
+}

@@ -1,0 +1,144 @@
+//! One replica, asked at every beat what it has received.
+
+use std::{
+    sync::mpsc::{Receiver, Sender},
+    time::{Duration, Instant},
+};
+
+use replimeter_engine::{
+    Node, ServerError, Session,
+    facts::Facts,
+    flavour::{
+        self,
+        gtid::{Executed, GtidSet, domain_gtids, executed},
+    },
+};
+use replimeter_model::{engine::Engine, time::Nanos};
+
+use super::pending::Received;
+use crate::{clock::Clock, priority::prepare_measuring_thread};
+
+const DOING: &str = "cannot read what it has received";
+/// How often a MySQL replica is asked for what it has executed too: what was received
+/// before its relay log was emptied.
+const EXECUTED: Duration = Duration::from_secs(1);
+/// Between attempts to reach a replica again.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// One replica's answer.
+pub(super) struct Answer {
+    pub(super) replica: usize,
+    /// Which beat it belongs to.
+    pub(super) beat: u64,
+    /// When it came.
+    pub(super) at: Nanos,
+    pub(super) received: Result<Received, ServerError>,
+}
+
+/// The connection to one replica.
+pub(super) struct Asker {
+    pub(super) replica: usize,
+    pub(super) node: Node,
+    pub(super) facts: Facts,
+}
+
+impl Asker {
+    /// Answers every beat that it is told, until there are no more.
+    pub(super) fn answer(
+        self,
+        beats: &Receiver<u64>,
+        answers: &Sender<Answer>,
+        clock: &Clock,
+        real_time: bool,
+    ) {
+        prepare_measuring_thread(real_time);
+        let mut session: Option<Session> = None;
+        let mut before: Option<GtidSet> = None;
+        let mut asked: Option<Instant> = None;
+        let mut failed: Option<(Instant, ServerError)> = None;
+        for beat in beats {
+            if let Some((at, error)) = &failed
+                && at.elapsed() < PAUSE
+            {
+                let received = Err(error.clone());
+                let _ = answers.send(Answer {
+                    replica: self.replica,
+                    beat,
+                    at: clock.now(),
+                    received,
+                });
+                continue;
+            }
+            let mut ask = || -> Result<Received, ServerError> {
+                let session = match &mut session {
+                    Some(session) => session,
+                    none => none.insert(Session::open(&self.node)?),
+                };
+                if self.facts.engine == Engine::MySql
+                    && asked.is_none_or(|asked| asked.elapsed() >= EXECUTED)
+                {
+                    if let Executed::Set(set) = executed(&self.facts, session)? {
+                        before = Some(set);
+                    }
+                    asked = Some(Instant::now());
+                }
+                self.received(session, before.as_ref())
+            };
+            let received = ask();
+            let at = clock.now();
+            failed = received
+                .as_ref()
+                .err()
+                .map(|error| (Instant::now(), error.clone()));
+            if failed.is_some() {
+                session = None;
+            }
+            if answers
+                .send(Answer {
+                    replica: self.replica,
+                    beat,
+                    at,
+                    received,
+                })
+                .is_err()
+            {
+                return;
+            }
+        }
+    }
+
+    fn received(
+        &self,
+        session: &mut Session,
+        before: Option<&GtidSet>,
+    ) -> Result<Received, ServerError> {
+        let channels = flavour::channels(self.facts.engine, session)?;
+        let texts = |name: &'static str| {
+            channels
+                .iter()
+                .filter_map(move |channel| channel.raw.get(name))
+        };
+        let strange = |error: flavour::gtid::GtidError| {
+            session.unfit(DOING, error.to_string(), "please report this as a defect")
+        };
+        match self.facts.engine {
+            Engine::MariaDb => {
+                let lists = texts("Gtid_IO_Pos")
+                    .map(|text| domain_gtids(text))
+                    .collect::<Result<Vec<_>, _>>();
+                Ok(Received::Domains(lists.map_err(strange)?.concat()))
+            }
+            Engine::MySql => {
+                let own = before.map(ToString::to_string).unwrap_or_default();
+                let all: Vec<&str> = texts("Retrieved_Gtid_Set")
+                    .map(String::as_str)
+                    .chain([own.as_str()])
+                    .filter(|text| !text.is_empty())
+                    .collect();
+                Ok(Received::Set(
+                    GtidSet::parse(&all.join(",")).map_err(strange)?,
+                ))
+            }
+        }
+    }
+}

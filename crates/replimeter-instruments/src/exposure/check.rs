@@ -1,0 +1,63 @@
+//! Whether the servers' exposure can be looked at; reads only.
+
+use replimeter_engine::{
+    ServerError,
+    binlog::fitness::{self, Role},
+    source::Member,
+};
+use replimeter_model::target::Role as Declaration;
+
+use crate::{
+    preflight::Cluster,
+    survey::{Relation, read_each, relate},
+};
+
+/// Connects to every server, finds out how they hang together, and checks that the
+/// primary's log can be followed, where that is needed.
+///
+/// # Errors
+/// On the first thing that forbids it, naming the server, the cause and what to try.
+pub fn check(declared: &[Member]) -> Result<Cluster, ServerError> {
+    let servers = read_each(declared)?;
+    // What the replicas say is all that there is.
+    if let Some(error) = servers.iter().zip(declared).find_map(|(server, declared)| {
+        server
+            .channels
+            .as_ref()
+            .err()
+            .filter(|_| declared.role != Some(Declaration::Primary))
+    }) {
+        return Err(error.clone());
+    }
+    let relations = relate(&servers, declared)?;
+    let cluster = Cluster::of(servers, relations, Vec::new());
+    let Cluster {
+        primary,
+        replicas,
+        mode,
+        ..
+    } = &cluster;
+    if replicas.is_empty() {
+        return Err(primary.session.unfit(
+            "has no replica",
+            "nothing that it acknowledges is anywhere else: all of it is exposed, always",
+            "name its replicas with --replica",
+        ));
+    }
+    if !matches!(*mode, "galera" | "group") {
+        fitness::check(&primary.session, &primary.facts, Role::Source)?;
+        for replica in replicas {
+            let Relation::Channel { channel, .. } = &replica.relation else {
+                continue;
+            };
+            if !channel.by_gtid {
+                return Err(replica.server.session.unfit(
+                    "cannot say which transactions it has received",
+                    "its replication does not find its position by GTID",
+                    "MariaDB: CHANGE MASTER TO MASTER_USE_GTID=slave_pos; MySQL: SOURCE_AUTO_POSITION=1",
+                ));
+            }
+        }
+    }
+    Ok(cluster)
+}

@@ -1,0 +1,207 @@
+//! What is exposed, and what the looks come to.
+
+use replimeter_engine::binlog::Gtid;
+use replimeter_model::{
+    exposure::{Amount, ExposureRow, ExposureSample},
+    time::Nanos,
+};
+use replimeter_stats::{series::distribution, signed::SignedHistogram};
+use serde::{Deserialize, Serialize};
+
+use super::pending::{Pending, Received};
+use crate::record;
+
+/// An amount over the looks.
+#[derive(Debug, Default)]
+struct Amounts {
+    histogram: SignedHistogram,
+}
+
+impl Amounts {
+    fn record(&mut self, amount: u64) {
+        self.histogram
+            .record(Nanos(i64::try_from(amount).unwrap_or(i64::MAX)));
+    }
+
+    fn amount(&self) -> Amount {
+        let value = |value: Option<Nanos>| value.map(|value| value.0 as f64);
+        let quantile = |p| value(self.histogram.quantile(p));
+        Amount {
+            mean: self.histogram.mean(),
+            p50: quantile(0.5),
+            p90: quantile(0.9),
+            p99: quantile(0.99),
+            p999: quantile(0.999),
+            max: value(self.histogram.max()),
+        }
+    }
+}
+
+/// What the looks came to.
+#[derive(Default)]
+pub(super) struct Figures {
+    pub(super) looks: u64,
+    exposed: u64,
+    pub(super) ineffective: u64,
+    pub(super) committed: u64,
+    bytes_committed: u64,
+    transactions: Amounts,
+    bytes: Amounts,
+    pub(super) age: SignedHistogram,
+    look: SignedHistogram,
+}
+
+impl Figures {
+    pub(super) fn fill(&self, row: &mut ExposureRow) {
+        row.looks = self.looks;
+        row.committed = self.committed;
+        row.bytes_committed = self.bytes_committed;
+        row.transactions = self.transactions.amount();
+        row.bytes = self.bytes.amount();
+        row.age = distribution(&self.age);
+        row.exposed_percent = self.exposed as f64 / self.looks.max(1) as f64 * 100.0;
+        row.look_us = distribution(&self.look);
+    }
+}
+
+/// What is exposed, and what the looks came to.
+#[derive(Default)]
+pub(super) struct Exposed {
+    pending: Pending,
+    /// What each replica last said.
+    received: Vec<Option<Received>>,
+    pub(super) figures: Figures,
+}
+
+/// What looks are made of, for a record of the run; times are of its clock.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Reading {
+    /// The primary logged a transaction.
+    Logged { gtid: String, bytes: u64, at: Nanos },
+    /// What a replica says that it has received.
+    Received { replica: usize, gtids: String },
+    /// What was received is taken off what was logged.
+    Settled,
+    /// A look, of a run that began then.
+    Look {
+        began: Nanos,
+        asked: Nanos,
+        last: Nanos,
+        answered: u64,
+        semi_sync: Option<bool>,
+    },
+}
+
+impl Exposed {
+    pub(super) fn new(replicas: usize) -> Self {
+        Self {
+            received: vec![None; replicas],
+            ..Self::default()
+        }
+    }
+
+    pub(super) fn logged(&mut self, gtid: &Gtid, bytes: u64, at: Nanos) {
+        record::reading(|| Reading::Logged {
+            gtid: gtid.to_string(),
+            bytes,
+            at,
+        });
+        self.figures.committed += 1;
+        self.figures.bytes_committed += bytes;
+        self.pending.add(gtid, bytes, at);
+    }
+
+    pub(super) fn received(&mut self, replica: usize, received: Received) {
+        record::reading(|| Reading::Received {
+            replica,
+            gtids: received.to_string(),
+        });
+        self.received[replica] = Some(received);
+    }
+
+    pub(super) fn settle(&mut self) {
+        record::reading(|| Reading::Settled);
+        let known: Vec<&Received> = self.received.iter().flatten().collect();
+        self.pending.received(known.into_iter());
+    }
+
+    pub(super) fn look(
+        &mut self,
+        began: Nanos,
+        asked: Nanos,
+        last: Nanos,
+        answered: u64,
+        semi_sync: Option<bool>,
+    ) -> ExposureSample {
+        record::reading(|| Reading::Look {
+            began,
+            asked,
+            last,
+            answered,
+            semi_sync,
+        });
+        let age = self.pending.oldest().map(|oldest| last - oldest);
+        let (transactions, bytes) = (self.pending.transactions(), self.pending.bytes());
+        let figures = &mut self.figures;
+        figures.looks += 1;
+        figures.exposed += u64::from(transactions > 0);
+        figures.ineffective += u64::from(semi_sync == Some(false));
+        figures.transactions.record(transactions);
+        figures.bytes.record(bytes);
+        figures.age.record(age.unwrap_or_default());
+        figures.look.record(last - asked);
+        ExposureSample {
+            at_us: (last - began).as_micros(),
+            look_us: (last - asked).as_micros(),
+            answered,
+            transactions,
+            bytes,
+            age_us: age.map(Nanos::as_micros),
+            semi_sync,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::Outcome, *};
+
+    #[test]
+    fn recorded_looks_come_to_the_same_figures_again() {
+        for case in record::cases("exposure") {
+            let mut exposed = Exposed::new(2);
+            let mut samples = Vec::new();
+            for reading in case.readings::<Reading>() {
+                match reading {
+                    Reading::Logged { gtid, bytes, at } => {
+                        exposed.logged(&gtid.parse().unwrap(), bytes, at)
+                    }
+                    Reading::Received { replica, gtids } => {
+                        exposed.received(replica, gtids.parse().unwrap())
+                    }
+                    Reading::Settled => exposed.settle(),
+                    Reading::Look {
+                        began,
+                        asked,
+                        last,
+                        answered,
+                        semi_sync,
+                    } => {
+                        samples.push(
+                            serde_json::to_value(
+                                exposed.look(began, asked, last, answered, semi_sync),
+                            )
+                            .unwrap(),
+                        );
+                    }
+                }
+            }
+            assert_eq!(samples, case.calls("sample"), "{}", case.name);
+            let outcome: Outcome = serde_json::from_value(case.calls("outcome").remove(0)).unwrap();
+            let mut row = outcome.row.clone();
+            exposed.figures.fill(&mut row);
+            assert_eq!(row, outcome.row, "{}", case.name);
+        }
+    }
+}

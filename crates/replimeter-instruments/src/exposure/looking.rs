@@ -1,0 +1,386 @@
+//! The looking thread's part: asks the replicas at every beat and holds what they say against the primary's log.
+
+use std::{
+    sync::{atomic::Ordering, mpsc},
+    time::Duration,
+};
+
+use replimeter_engine::{Node, ServerError, Session, flavour::semi_sync};
+use replimeter_model::{
+    exposure::{ExposureRow, ExposureSample, ExposureWindow},
+    plan::ExposurePlan,
+    random::Random,
+    time::Nanos,
+    warning::{Warning, WarningCode},
+};
+
+use super::{Event, Listener, Outcome, asker::Answer, figures::Exposed};
+use crate::{
+    MeasureError,
+    clock::Clock,
+    loss::writers::Load,
+    pacing::wait_until,
+    tap::stream::{Note, Stream},
+};
+
+/// How long a look waits for the slowest replica; what it then says counts for the next.
+const LATE: Duration = Duration::from_millis(100);
+/// How often a semi-synchronous primary is asked whether it is in effect.
+const IN_EFFECT: Nanos = Nanos(500_000_000);
+
+/// Whether semi-synchronous replication is in effect.
+struct InEffect {
+    node: Node,
+    session: Option<Session>,
+    asked: Option<Nanos>,
+    active: bool,
+}
+
+impl InEffect {
+    /// As of the last question, which is asked twice a second.
+    fn now(&mut self, now: Nanos) -> bool {
+        if self.asked.is_none_or(|asked| now - asked >= IN_EFFECT) {
+            self.asked = Some(now);
+            if self.session.is_none() {
+                self.session = Session::open(&self.node).ok();
+            }
+            match self.session.as_mut().map(semi_sync::state) {
+                Some(Ok((Some(state), _))) => self.active = state.active,
+                Some(Ok((None, _))) => self.active = false,
+                // A primary that does not answer acknowledges nothing either.
+                Some(Err(_)) => self.session = None,
+                None => {}
+            }
+        }
+        self.active
+    }
+}
+
+/// The looking thread's part.
+pub(super) struct Looking<'a> {
+    plan: &'a ExposurePlan,
+    clock: &'a Clock,
+    names: Vec<String>,
+    stream: &'a Stream,
+    exposed: Exposed,
+    failing: Vec<bool>,
+    semi_sync: Option<InEffect>,
+    /// Since when the primary's log cannot be followed, and why.
+    lost: Option<(Nanos, ServerError)>,
+    /// How long it could not be followed before.
+    blind: Nanos,
+    pub(super) outcome: Outcome,
+}
+
+impl<'a> Looking<'a> {
+    /// For so many replicas; `semi_sync` is a primary that is to be asked whether that is in effect.
+    pub(super) fn new(
+        plan: &'a ExposurePlan,
+        clock: &'a Clock,
+        names: Vec<String>,
+        stream: &'a Stream,
+        replicas: usize,
+        semi_sync: Option<Node>,
+    ) -> Self {
+        Self {
+            plan,
+            clock,
+            names,
+            stream,
+            exposed: Exposed::new(replicas),
+            failing: vec![false; replicas],
+            semi_sync: semi_sync.map(|node| InEffect {
+                node,
+                session: None,
+                asked: None,
+                active: true,
+            }),
+            lost: None,
+            blind: Nanos(0),
+            outcome: Outcome::default(),
+        }
+    }
+
+    /// What the run came to.
+    pub(super) fn sum_up(self, mut row: ExposureRow, load: &Load) -> Outcome {
+        let (figures, mut done) = (self.exposed.figures, self.outcome);
+        figures.fill(&mut row);
+        if self.semi_sync.is_some() {
+            let share = figures.ineffective as f64 / figures.looks.max(1) as f64 * 100.0;
+            row.fallen_back_percent = Some(share);
+            if share > 0.0 {
+                row.zero_by_construction = None;
+                done.warnings.push(Warning::new(
+                    WarningCode::SemiSyncNotInEffect,
+                    format!("the primary had fallen back to asynchronous replication for {share:.1} % of the time: what it acknowledged meanwhile was exposed"),
+                    "find out why no replica answered in time; a longer time-out keeps it waiting instead",
+                ));
+            }
+        }
+        if self.plan.writers > 0 {
+            done.written = Some(load.acknowledged());
+            if let Some(error) = load.failed_before(Nanos(i64::MAX)) {
+                done.warnings.push(Warning::new(
+                    WarningCode::LoadErrors,
+                    error.to_string(),
+                    error.hint,
+                ));
+            }
+        }
+        Outcome {
+            row,
+            age: figures.age,
+            ..done
+        }
+    }
+
+    pub(super) fn go(
+        &mut self,
+        beats: &[mpsc::Sender<u64>],
+        answers: &mpsc::Receiver<Answer>,
+        listener: &mut Listener<'_>,
+    ) -> Result<(), MeasureError> {
+        let (clock, plan) = (self.clock, self.plan);
+        let (look, every, end) = (
+            Nanos::from(plan.look.0),
+            Nanos::from(plan.every.0),
+            Nanos::from(plan.duration.0),
+        );
+        let began = clock.now();
+        let mut window = ExposureWindow::default();
+        let mut window_since = Nanos(0);
+        let mut committed = 0;
+        for beat in 1u64.. {
+            let due = began + Nanos(look.0.saturating_mul(beat.cast_signed())) + within(look, beat);
+            if clock.now() < due
+                && !wait_until(clock, due, || listener.stop.load(Ordering::Relaxed))
+            {
+                break;
+            }
+            if clock.now() - due > look + look {
+                // A beat that was missed is left out; what it would have seen the next one sees.
+                continue;
+            }
+            let sample = self.look(beat, beats, answers, began, listener)?;
+            if let Some(sample) = &sample {
+                listener.tell(Event::Sample(sample))?;
+                extend(&mut window, sample);
+            }
+            let now = clock.now() - began;
+            if now - window_since >= every || now >= end {
+                window.start_us = window_since.as_micros();
+                window.end_us = now.as_micros();
+                let all = self.exposed.figures.committed;
+                window.committed = all - std::mem::replace(&mut committed, all);
+                if window.looks > 0 {
+                    listener.tell(Event::Window(&window))?;
+                }
+                window = ExposureWindow::default();
+                window_since = now;
+            }
+            let until = self.lost.as_ref().map_or(now, |(since, _)| *since - began);
+            self.outcome.measured = Nanos((until - self.blind).0.max(0));
+            if now >= end || self.outcome.failure.is_some() {
+                return self.there();
+            }
+            if listener.stop.load(Ordering::Relaxed) {
+                break;
+            }
+        }
+        self.outcome.interrupted = true;
+        Ok(())
+    }
+
+    /// Whether the primary is there at the end.
+    fn there(&mut self) -> Result<(), MeasureError> {
+        let Some((since, error)) = self.lost.take() else {
+            return Ok(());
+        };
+        let gone = (self.clock.now() - since).0 as f64 / 1e9;
+        self.outcome.warnings.push(Warning::new(
+            WarningCode::ServerLost,
+            format!("the primary was gone for the last {gone:.1} s: the figures are of the time before"),
+            "what was exposed when it went is what the last looks say; `replimeter loss` counts what a crash takes, on a sandbox",
+        ));
+        Err(error.into())
+    }
+
+    /// One look: every replica is asked at once, then what the primary had logged by the
+    /// time of the last answer is held against what they said. Nothing while its log cannot be followed.
+    fn look(
+        &mut self,
+        beat: u64,
+        beats: &[mpsc::Sender<u64>],
+        answers: &mpsc::Receiver<Answer>,
+        began: Nanos,
+        listener: &mut Listener<'_>,
+    ) -> Result<Option<ExposureSample>, MeasureError> {
+        let asked = self.clock.now();
+        beats.iter().for_each(|one| _ = one.send(beat));
+        let (mut open, mut answered, mut last) = (beats.len(), 0, asked);
+        let late = asked + Nanos::from(LATE);
+        while open > 0 {
+            let left = late - self.clock.now();
+            let wait = Duration::from_nanos(left.0.max(0).cast_unsigned());
+            let Ok(answer) = answers.recv_timeout(wait) else {
+                break;
+            };
+            // One that was late for its own beat is news all the same.
+            if answer.beat == beat {
+                open -= 1;
+                last = last.max(answer.at);
+            }
+            answered += u64::from(self.take(answer, beat, listener)?);
+        }
+        self.logged(last, listener)?;
+        self.exposed.settle();
+        if self.lost.is_some() {
+            return Ok(None);
+        }
+        let semi_sync = self.semi_sync.as_mut().map(|state| state.now(last));
+        Ok(Some(
+            self.exposed.look(began, asked, last, answered, semi_sync),
+        ))
+    }
+
+    /// Takes an answer; whether it is one, and of this beat.
+    fn take(
+        &mut self,
+        answer: Answer,
+        beat: u64,
+        listener: &mut Listener<'_>,
+    ) -> Result<bool, MeasureError> {
+        let name = &self.names[answer.replica];
+        match answer.received {
+            Ok(received) => {
+                self.exposed.received(answer.replica, received);
+                if std::mem::replace(&mut self.failing[answer.replica], false) {
+                    listener.tell(Event::Note(&format!("{name}: answers again")))?;
+                }
+                Ok(answer.beat == beat)
+            }
+            Err(error) => {
+                if !std::mem::replace(&mut self.failing[answer.replica], true) {
+                    let text =
+                        format!("{error}; what it received meanwhile counts as not received");
+                    listener.tell(Event::Note(&text))?;
+                    self.outcome.warnings.push(Warning::new(
+                        WarningCode::Reconnected,
+                        text,
+                        "the figures are too high for the time in which it did not answer",
+                    ));
+                }
+                Ok(false)
+            }
+        }
+    }
+
+    /// Takes what the primary had logged until a moment.
+    fn logged(&mut self, until: Nanos, listener: &mut Listener<'_>) -> Result<(), MeasureError> {
+        let mut inbox = self.stream.inbox();
+        let taken = inbox
+            .arrivals
+            .iter()
+            .take_while(|tapped| tapped.arrival.at.is_none_or(|at| at <= until))
+            .count();
+        for tapped in inbox.arrivals.drain(..taken) {
+            // What came over a connection that was made again has no stamp: not before now.
+            self.exposed.logged(
+                &tapped.arrival.gtid,
+                tapped.bytes,
+                tapped.arrival.at.unwrap_or(until),
+            );
+        }
+        let notes = std::mem::take(&mut inbox.notes);
+        drop(inbox);
+        for note in notes {
+            match note {
+                Note::Lost(error) => {
+                    listener.tell(Event::Note(&format!("{error}; connecting again")))?;
+                    let now = self.clock.now();
+                    self.lost.get_or_insert((now, error));
+                }
+                Note::Back { hole, after } => {
+                    let lost = if hole {
+                        "; the part of its log in between is gone"
+                    } else {
+                        ""
+                    };
+                    let text = format!(
+                        "the primary: connected again after {:.1} s{lost}",
+                        after.as_secs_f64()
+                    );
+                    listener.tell(Event::Note(&text))?;
+                    if let Some((since, _)) = self.lost.take() {
+                        self.blind = self.blind + (self.clock.now() - since);
+                    }
+                    let hint = "that time counts for nothing; what was committed meanwhile is counted from the reconnection on";
+                    self.outcome
+                        .warnings
+                        .push(Warning::new(WarningCode::Reconnected, text, hint));
+                }
+                Note::Failed(error) => {
+                    let now = self.clock.now();
+                    self.lost.get_or_insert((now, error));
+                    return self.there();
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A moment within a beat that differs from beat to beat: looks at a fixed beat would see
+/// a load with a beat of its own always in the same phase.
+fn within(look: Nanos, beat: u64) -> Nanos {
+    Nanos((Random::new(beat).uniform() * look.0 as f64) as i64)
+}
+
+/// Adds a look to its stretch; `committed` is filled in at the end of it.
+fn extend(window: &mut ExposureWindow, sample: &ExposureSample) {
+    let looks = window.looks as f64;
+    window.transactions_mean =
+        (window.transactions_mean * looks + sample.transactions as f64) / (looks + 1.0);
+    window.looks += 1;
+    window.transactions_max = window.transactions_max.max(sample.transactions);
+    window.bytes_max = window.bytes_max.max(sample.bytes);
+    window.age_max_us = window.age_max_us.max(sample.age_us.unwrap_or_default());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn looks_are_spread_over_their_beats() {
+        let look = Nanos(1000);
+        let moments: Vec<i64> = (0..1000).map(|beat| within(look, beat).0).collect();
+        assert!(moments.iter().all(|moment| (0..1000).contains(moment)));
+        let mean = moments.iter().sum::<i64>() / 1000;
+        assert!((450..550).contains(&mean), "{mean}");
+    }
+
+    #[test]
+    fn a_stretch_is_made_of_its_looks() {
+        let mut window = ExposureWindow::default();
+        for (transactions, age_us) in [(0, None), (4, Some(10.0)), (2, Some(30.0))] {
+            extend(
+                &mut window,
+                &ExposureSample {
+                    transactions,
+                    bytes: transactions * 10,
+                    age_us,
+                    ..ExposureSample::default()
+                },
+            );
+        }
+        assert_eq!(
+            (window.looks, window.transactions_max, window.bytes_max),
+            (3, 4, 40)
+        );
+        assert!(
+            (window.transactions_mean - 2.0).abs() < 1e-9
+                && (window.age_max_us - 30.0).abs() < 1e-9
+        );
+    }
+}

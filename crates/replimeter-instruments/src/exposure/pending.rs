@@ -1,0 +1,273 @@
+//! Transactions of the primary that no replica has received yet.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    fmt,
+    str::FromStr,
+};
+
+use replimeter_engine::{
+    binlog::Gtid,
+    flavour::gtid::{DomainGtid, GtidError, GtidSet, Interval, domain_gtids},
+};
+use replimeter_model::time::Nanos;
+
+/// Entries that are kept of each origin; above it neighbours are joined, which makes the
+/// count coarser by as much, and never smaller.
+const MOST: usize = 1 << 16;
+
+/// What a replica has received.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Received {
+    /// MariaDB: the last of each domain.
+    Domains(Vec<DomainGtid>),
+    /// MySQL: all of them.
+    Set(GtidSet),
+}
+
+impl fmt::Display for Received {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Domains(last) => formatter.write_str(
+                &last
+                    .iter()
+                    .map(ToString::to_string)
+                    .collect::<Vec<_>>()
+                    .join(","),
+            ),
+            Self::Set(set) => set.fmt(formatter),
+        }
+    }
+}
+
+impl FromStr for Received {
+    type Err = GtidError;
+    /// A set has UUIDs, with colons behind them.
+    fn from_str(text: &str) -> Result<Self, GtidError> {
+        if text.contains(':') {
+            GtidSet::parse(text).map(Self::Set)
+        } else {
+            domain_gtids(text).map(Self::Domains)
+        }
+    }
+}
+
+/// Whose numbers a transaction is one of.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Origin {
+    Domain(u32),
+    Numbered { uuid: String, tag: String },
+}
+
+/// One transaction, or neighbours that were joined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Entry {
+    /// Number of the last.
+    last: u64,
+    count: u64,
+    bytes: u64,
+    /// Arrival of the first.
+    at: Nanos,
+}
+
+/// What is awaited, in the order of the primary's log.
+#[derive(Debug, Default)]
+pub(super) struct Pending {
+    origins: BTreeMap<Origin, VecDeque<Entry>>,
+    transactions: u64,
+    bytes: u64,
+}
+
+impl Pending {
+    /// A transaction arrived from the primary.
+    pub(super) fn add(&mut self, gtid: &Gtid, bytes: u64, at: Nanos) {
+        let (origin, last) = match gtid {
+            Gtid::Domain(gtid) => (Origin::Domain(gtid.domain), gtid.sequence),
+            Gtid::Numbered { uuid, tag, number } => (
+                Origin::Numbered {
+                    uuid: uuid.to_string(),
+                    tag: tag.as_str().to_owned(),
+                },
+                *number,
+            ),
+        };
+        let entries = self.origins.entry(origin).or_default();
+        entries.push_back(Entry {
+            last,
+            count: 1,
+            bytes,
+            at,
+        });
+        self.transactions += 1;
+        self.bytes += bytes;
+        if entries.len() > MOST {
+            let joined: VecDeque<Entry> = entries
+                .make_contiguous()
+                .chunks(2)
+                .map(|pair| Entry {
+                    last: pair[pair.len() - 1].last,
+                    count: pair.iter().map(|entry| entry.count).sum(),
+                    bytes: pair.iter().map(|entry| entry.bytes).sum(),
+                    at: pair[0].at,
+                })
+                .collect();
+            *entries = joined;
+        }
+    }
+
+    /// Forgets what any of these replicas has.
+    pub(super) fn received<'r>(&mut self, by: impl Iterator<Item = &'r Received> + Clone) {
+        for (origin, entries) in &mut self.origins {
+            let has = |number: u64| match origin {
+                Origin::Domain(domain) => by.clone().any(|received| {
+                    let Received::Domains(last) = received else {
+                        return false;
+                    };
+                    last.iter()
+                        .any(|gtid| gtid.domain == *domain && gtid.sequence >= number)
+                }),
+                Origin::Numbered { uuid, tag } => by.clone().any(|received| {
+                    let Received::Set(set) = received else {
+                        return false;
+                    };
+                    intervals(set, uuid, tag)
+                        .iter()
+                        .any(|(first, last)| (*first..=*last).contains(&number))
+                }),
+            };
+            while let Some(entry) = entries.front().copied().filter(|entry| has(entry.last)) {
+                entries.pop_front();
+                self.transactions -= entry.count;
+                self.bytes -= entry.bytes;
+            }
+        }
+    }
+
+    pub(super) fn transactions(&self) -> u64 {
+        self.transactions
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Arrival of the oldest.
+    pub(super) fn oldest(&self) -> Option<Nanos> {
+        self.origins
+            .values()
+            .filter_map(|entries| entries.front())
+            .map(|entry| entry.at)
+            .min()
+    }
+}
+
+fn intervals<'s>(set: &'s GtidSet, uuid: &str, tag: &str) -> &'s [Interval] {
+    set.parts()
+        .find(|(one, its, _)| (*one, *its) == (uuid, tag))
+        .map_or(&[], |(.., intervals)| intervals)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn gtid(text: &str) -> Gtid {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn the_most_advanced_replica_counts() {
+        let mut pending = Pending::default();
+        for number in 1..=5 {
+            pending.add(&gtid(&format!("0-1-{number}")), 100, Nanos(number * 10));
+        }
+        let of = |text: &str| Received::Domains(domain_gtids(text).unwrap());
+        pending.received([of("0-1-2"), of("0-1-1"), of("7-1-9")].iter());
+        assert_eq!(
+            (pending.transactions(), pending.bytes(), pending.oldest()),
+            (3, 300, Some(Nanos(30)))
+        );
+        pending.received([of("0-1-5")].iter());
+        assert_eq!(
+            (pending.transactions(), pending.bytes(), pending.oldest()),
+            (0, 0, None)
+        );
+    }
+
+    #[test]
+    fn tags_and_gaps_are_told_apart() {
+        let uuid = "3e11fa47-71ca-11e1-9e33-c80aa9429562";
+        let mut pending = Pending::default();
+        for text in [
+            format!("{uuid}:1"),
+            format!("{uuid}:2"),
+            format!("{uuid}:batch:1"),
+        ] {
+            pending.add(&gtid(&text), 1, Nanos(1));
+        }
+        pending.received(
+            [Received::Set(
+                GtidSet::parse(&format!("{uuid}:1:3")).unwrap(),
+            )]
+            .iter(),
+        );
+        assert_eq!(pending.transactions(), 2);
+        pending.received(
+            [Received::Set(
+                GtidSet::parse(&format!("{uuid}:1-2,{uuid}:batch:1")).unwrap(),
+            )]
+            .iter(),
+        );
+        assert_eq!(pending.transactions(), 0);
+    }
+
+    #[test]
+    fn a_replica_that_stands_still_costs_bounded_memory_and_no_transaction_is_forgotten() {
+        let mut pending = Pending::default();
+        let count = MOST as u64 * 5;
+        for number in 1..=count {
+            pending.add(
+                &gtid(&format!("0-1-{number}")),
+                3,
+                Nanos(number.cast_signed()),
+            );
+        }
+        assert!(
+            pending
+                .origins
+                .values()
+                .all(|entries| entries.len() <= MOST)
+        );
+        assert_eq!(
+            (pending.transactions(), pending.bytes(), pending.oldest()),
+            (count, 3 * count, Some(Nanos(1)))
+        );
+        pending.received(
+            [Received::Domains(
+                domain_gtids(&format!("0-1-{}", count / 2)).unwrap(),
+            )]
+            .iter(),
+        );
+        let left = pending.transactions();
+        assert!(
+            left >= count - count / 2 && left <= count - count / 2 + 16,
+            "{left}"
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn counts_what_is_beyond(all in 1u64..200, has in 0u64..250) {
+            let mut pending = Pending::default();
+            for number in 1..=all {
+                pending.add(&gtid(&format!("0-1-{number}")), number, Nanos(0));
+            }
+            if has > 0 {
+                pending.received([Received::Domains(domain_gtids(&format!("0-9-{has}")).unwrap())].iter());
+            }
+            prop_assert_eq!(pending.transactions(), all.saturating_sub(has));
+            prop_assert_eq!(pending.bytes(), (has + 1..=all).sum::<u64>());
+        }
+    }
+}

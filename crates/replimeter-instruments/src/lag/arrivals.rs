@@ -1,0 +1,166 @@
+//! Joins what the taps of several binary logs saw with the rows that were written.
+
+use std::collections::{HashMap, VecDeque};
+
+use replimeter_engine::binlog::Gtid;
+use replimeter_model::time::Nanos;
+
+/// The most transactions of other writers, or rows not yet matched, that are kept.
+const MOST: usize = 1 << 19;
+
+/// What is known of one transaction.
+#[derive(Default)]
+struct Transaction {
+    seq: Option<u64>,
+    /// Arrival on each stream, the primary's first.
+    at: Vec<Option<Nanos>>,
+    told: Vec<bool>,
+}
+
+/// A row that arrived on a replica's stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Matched {
+    pub(super) seq: u64,
+    /// Which replica, from 0.
+    pub(super) replica: usize,
+    pub(super) on_primary: Nanos,
+    pub(super) on_replica: Nanos,
+}
+
+/// Transactions of which something is still awaited; the oldest are forgotten when
+/// there are too many, as other writers' come and go without an end.
+pub(super) struct Arrivals {
+    streams: usize,
+    known: HashMap<Gtid, Transaction>,
+    order: VecDeque<Gtid>,
+    matched: Vec<Matched>,
+    /// Arrivals on the primary's stream of rows of ours that somebody may want later.
+    pub(super) forgotten: u64,
+}
+
+impl Arrivals {
+    /// For so many streams; the first is the primary's.
+    pub(super) fn new(streams: usize) -> Self {
+        Self {
+            streams,
+            known: HashMap::new(),
+            order: VecDeque::new(),
+            matched: Vec::new(),
+            forgotten: 0,
+        }
+    }
+
+    fn entry(&mut self, gtid: Gtid) -> &mut Transaction {
+        let streams = self.streams;
+        if !self.known.contains_key(&gtid) {
+            self.order.push_back(gtid);
+            if self.order.len() > MOST
+                && let Some(oldest) = self.order.pop_front()
+                && let Some(gone) = self.known.remove(&oldest)
+            {
+                self.forgotten += u64::from(gone.seq.is_some());
+            }
+        }
+        self.known.entry(gtid).or_insert_with(|| Transaction {
+            seq: None,
+            at: vec![None; streams],
+            told: vec![false; streams],
+        })
+    }
+
+    /// A transaction arrived on a stream.
+    pub(super) fn arrived(&mut self, stream: usize, gtid: Gtid, at: Nanos) {
+        let entry = self.entry(gtid);
+        if let Some(arrival) = entry.at.get_mut(stream) {
+            // After a reconnect a stream may repeat itself: the first counts.
+            arrival.get_or_insert(at);
+        }
+        self.match_up(gtid);
+    }
+
+    /// A row was written by this transaction.
+    pub(super) fn wrote(&mut self, gtid: Gtid, seq: u64) {
+        self.entry(gtid).seq = Some(seq);
+        self.match_up(gtid);
+    }
+
+    fn match_up(&mut self, gtid: Gtid) {
+        let Some(entry) = self.known.get_mut(&gtid) else {
+            return;
+        };
+        let (Some(seq), Some(on_primary)) = (entry.seq, entry.at.first().copied().flatten()) else {
+            return;
+        };
+        for stream in 1..self.streams {
+            if let (Some(on_replica), false) = (entry.at[stream], entry.told[stream]) {
+                entry.told[stream] = true;
+                self.matched.push(Matched {
+                    seq,
+                    replica: stream - 1,
+                    on_primary,
+                    on_replica,
+                });
+            }
+        }
+        if entry.told.iter().skip(1).all(|told| *told) {
+            // Its place in the order goes when it becomes the oldest.
+            self.known.remove(&gtid);
+        }
+    }
+
+    /// Takes the matches since the last call.
+    pub(super) fn take(&mut self) -> Vec<Matched> {
+        std::mem::take(&mut self.matched)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gtid(sequence: u64) -> Gtid {
+        format!("0-1-{sequence}").parse().unwrap()
+    }
+
+    #[test]
+    fn a_row_is_matched_whatever_comes_first() {
+        let mut arrivals = Arrivals::new(3);
+        arrivals.arrived(2, gtid(7), Nanos(30));
+        arrivals.arrived(1, gtid(7), Nanos(20));
+        arrivals.wrote(gtid(7), 1);
+        assert!(
+            arrivals.take().is_empty(),
+            "the primary's stream has not shown it"
+        );
+        arrivals.arrived(0, gtid(7), Nanos(25));
+        let on_primary = Nanos(25);
+        assert_eq!(
+            arrivals.take(),
+            [
+                Matched {
+                    seq: 1,
+                    replica: 0,
+                    on_primary,
+                    on_replica: Nanos(20)
+                },
+                Matched {
+                    seq: 1,
+                    replica: 1,
+                    on_primary,
+                    on_replica: Nanos(30)
+                }
+            ]
+        );
+        assert!(arrivals.known.is_empty());
+    }
+
+    #[test]
+    fn other_writers_transactions_do_not_pile_up() {
+        let mut arrivals = Arrivals::new(2);
+        for sequence in 0..(MOST as u64 + 1000) {
+            arrivals.arrived(0, gtid(sequence), Nanos(1));
+        }
+        assert!(arrivals.known.len() <= MOST && arrivals.order.len() <= MOST);
+        assert_eq!(arrivals.forgotten, 0);
+    }
+}

@@ -1,0 +1,116 @@
+//! Rows that should have been seen long ago.
+
+use replimeter_engine::{ErrorKind, ServerError};
+use replimeter_model::{
+    plan::Method,
+    sample::{Phase, Write},
+    time::Nanos,
+};
+
+use super::{super::Slot, Collector};
+use crate::{
+    MeasureError,
+    preflight::{CheckedReplica, Cluster},
+};
+
+/// How old a row must be before the replica is asked whether it is broken.
+const SUSPICIOUS: Nanos = Nanos(1_000_000_000);
+
+impl Collector<'_> {
+    /// What to say of rows that should have been seen long ago, of each replica
+    /// its own oldest.
+    pub(super) fn overdue(&mut self, now: Nanos, cluster: &Cluster) -> Option<MeasureError> {
+        let oldest = self.pending.values().find_map(|pending| pending.write)?;
+        if now - oldest.send < SUSPICIOUS || now < self.next_check {
+            return None;
+        }
+        self.next_check = now + SUSPICIOUS;
+        self.slots.iter().enumerate().find_map(|(index, slot)| {
+            let unseen = self.pending.values().filter(|pending| !pending.told[index]);
+            let write = unseen.filter_map(|pending| pending.write).next()?;
+            self.overdue_on(*slot, &write, now, cluster)
+        })
+    }
+
+    fn overdue_on(
+        &self,
+        slot: Slot,
+        write: &Write,
+        now: Nanos,
+        cluster: &Cluster,
+    ) -> Option<MeasureError> {
+        let timeout = Nanos::from(self.plan.timeout.0);
+        let age = now - write.send;
+        let seconds = |age: Nanos| age.as_micros() / 1e6;
+        let seen = seen_as(slot.method);
+        let checked = cluster.replicas.get(slot.replica);
+        let Some(checked) = checked.filter(|_| self.phase != Phase::Floor) else {
+            return (age > timeout).then(|| {
+                let cause = format!(
+                    "row {} was not {seen}, {:.1} s after it was written there",
+                    write.seq,
+                    seconds(age)
+                );
+                let hint = "is the server overloaded? --timeout sets the limit";
+                let session = &cluster.primary.session;
+                session.unfit("cannot measure", cause, hint).into()
+            });
+        };
+        let age = age - Nanos::from(checked.delay());
+        if age < SUSPICIOUS {
+            return None;
+        }
+        let (state, hint) = match state_of(checked, age > timeout) {
+            Ok((state, hint)) => (state?, hint),
+            Err(error) => return Some(error.into()),
+        };
+        let cause = format!(
+            "row {} was not {seen} after {:.1} s; {state}",
+            write.seq,
+            seconds(age)
+        );
+        let doing = "does not show what the primary wrote";
+        Some(checked.server.session.unfit(doing, cause, hint).into())
+    }
+}
+
+/// What a row is when a method has seen it.
+fn seen_as(method: Method) -> &'static str {
+    match method {
+        Method::Poll => "visible",
+        Method::Wait => "applied (method wait)",
+        Method::Stamp | Method::StampUdf => "stamped (method stamp)",
+        Method::Tap => "in the binary log that is followed (method tap)",
+    }
+}
+
+/// How a replica stands, where that or the row's being `late` ends the run; and what to do.
+fn state_of(
+    checked: &CheckedReplica,
+    late: bool,
+) -> Result<(Option<String>, &'static str), ServerError> {
+    match checked.state_now() {
+        Err(error)
+            if matches!(
+                error.kind,
+                ErrorKind::Timeout | ErrorKind::Unreachable | ErrorKind::Lost
+            ) =>
+        {
+            Ok((
+                late.then(|| format!("its state cannot be read: {}", error.cause)),
+                "is the server frozen, or cut off? its error log and its host may say",
+            ))
+        }
+        Err(error) => Err(error),
+        // An error of the applying thread does not go away by itself; a
+        // stopped or reconnecting replica may come back within the time-out.
+        Ok(now) => Ok((
+            (late || now.failed).then_some(now.words),
+            if now.running {
+                "is it far behind, or does a filter swallow the schema `replimeter`? --timeout sets how long a row may take"
+            } else {
+                "mend replication first; the server's error log says more"
+            },
+        )),
+    }
+}

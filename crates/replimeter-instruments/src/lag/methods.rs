@@ -1,0 +1,101 @@
+//! Which methods the servers permit.
+
+use replimeter_engine::{
+    ServerError,
+    flavour::{waits::Wait, written::Written},
+};
+use replimeter_model::{
+    plan::{Method, Methods},
+    warning::{Warning, WarningCode},
+};
+
+use super::tap;
+use crate::{preflight::Cluster, stamp::Stamps};
+
+/// The methods of a run.
+#[derive(Debug, Default)]
+pub struct Possible {
+    /// In the order of [`Method::ALL`].
+    pub methods: Vec<Method>,
+    /// The clocks that stamp the rows, when a method needs them.
+    pub stamps: Option<Stamps>,
+    /// Why one of `all` is not among them.
+    pub warnings: Vec<Warning>,
+}
+
+/// Finds out which of the wanted methods the servers permit, before anything is written.
+///
+/// # Errors
+/// When one that was asked for by name is not possible, with the server, the reason
+/// and what to turn on.
+pub fn possible(cluster: &mut Cluster, wanted: &Methods) -> Result<Possible, ServerError> {
+    let mut possible = Possible::default();
+    for method in wanted.wanted() {
+        match (check(cluster, method, &mut possible.stamps), wanted) {
+            (Ok(()), _) => possible.methods.push(method),
+            (Err(error), Methods::Named(_)) => return Err(error),
+            (Err(error), Methods::All) => possible.warnings.push(Warning::new(
+                WarningCode::MethodLeftOut,
+                format!("the method {} was left out: {error}", method.name()),
+                error.hint,
+            )),
+        }
+    }
+    Ok(possible)
+}
+
+fn check(
+    cluster: &mut Cluster,
+    method: Method,
+    stamps: &mut Option<Stamps>,
+) -> Result<(), ServerError> {
+    match method {
+        Method::Poll => Ok(()),
+        Method::Wait => {
+            Written::prepare(&mut cluster.primary.session, &cluster.primary.facts)?;
+            cluster.replicas.iter_mut().try_for_each(|replica| {
+                Wait::prepare(&mut replica.server.session, &replica.server.facts).map(|_| ())
+            })
+        }
+        Method::Stamp | Method::StampUdf => {
+            if cluster.replicas.is_empty() {
+                let (cause, hint) = (
+                    "a lone server's stamps have nothing to be compared with",
+                    "use --method poll",
+                );
+                return Err(cluster.primary.session.unfit(
+                    "cannot measure by `stamp`",
+                    cause,
+                    hint,
+                ));
+            }
+            let found = match stamps.take() {
+                Some(found) => found,
+                None => Stamps::find(cluster)?,
+            };
+            let there = if method == Method::Stamp {
+                found.sysdate
+            } else {
+                found.udf
+            };
+            let lacking = found.lacking.join("; ");
+            *stamps = Some(found);
+            if there {
+                return Ok(());
+            }
+            Err(cluster.primary.session.unfit(
+                &format!("cannot measure by `{}`", method.name()),
+                lacking,
+                if method == Method::Stamp {
+                    "start the servers without sysdate_is_now, or use --method stamp-udf"
+                } else {
+                    "install NOW_USEC() on every server (docs/udf.md); a sandbox does it with --udf"
+                },
+            ))
+        }
+        Method::Tap => {
+            Written::prepare(&mut cluster.primary.session, &cluster.primary.facts)?;
+            tap::check(cluster)
+        }
+    }
+}

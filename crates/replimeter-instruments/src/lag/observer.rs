@@ -1,0 +1,249 @@
+//! Reads a replica in a tight loop and brackets the moment each row appears.
+
+use std::{
+    sync::{atomic::AtomicBool, mpsc::Sender},
+    thread,
+    time::Duration,
+};
+
+use mysql::{Statement, prelude::Queryable};
+use replimeter_engine::{
+    Node, ServerError, Session, facts::Identity, flavour::sync_reads::conflict,
+};
+use replimeter_model::{
+    sample::{Beside, Sighting},
+    time::Nanos,
+};
+
+use super::{
+    board::Board,
+    seen::{Seen, SeenRows},
+};
+use crate::{
+    MeasureError,
+    clock::Clock,
+    table::{self, POINT_SELECT, UNSEEN},
+};
+
+/// How long an idle observer sleeps before it looks at the board again.
+const NAP: Duration = Duration::from_micros(500);
+
+const DOING: &str = "cannot read the replica";
+
+/// One replica's connection.
+pub(super) struct Observer {
+    session: Session,
+    statement: Statement,
+    point_select: Statement,
+    slot: usize,
+}
+
+/// Connects and waits until the table, and every row up to `last`, has arrived.
+///
+/// # Errors
+/// As of [`table::arrival`].
+pub(super) fn arrival(
+    node: &Node,
+    identity: &Identity,
+    last: u64,
+    patience: Duration,
+    stop: &AtomicBool,
+) -> Result<Session, MeasureError> {
+    let what = if last == 0 {
+        "the table made on the primary".to_owned()
+    } else {
+        format!("row {last}, written on the primary,")
+    };
+    let sql = format!("SELECT COUNT(*) FROM `replimeter`.`lag_probe` WHERE id = {last}");
+    let hint = "is the replica far behind, or its address another server's? --timeout sets how long it is waited for";
+    table::arrival(node, identity, patience, stop, [&what, hint], |session| {
+        let found = session.value(DOING, &sql)?;
+        Ok(last == 0 || found.as_deref() == Some("1"))
+    })
+}
+
+impl Observer {
+    /// Prepares the reads on a connection on which all that came before has arrived.
+    pub(super) fn new(mut session: Session, slot: usize) -> Result<Self, ServerError> {
+        let mut prepare = |sql| {
+            let prepared = session.conn().prep(sql);
+            prepared.map_err(|error| session.error(DOING, &error))
+        };
+        let (statement, point_select) = (prepare(UNSEEN)?, prepare(POINT_SELECT)?);
+        Ok(Self {
+            session,
+            statement,
+            point_select,
+            slot,
+        })
+    }
+
+    /// Reads until the board says that it is over; a failure ends the whole part.
+    pub(super) fn run(
+        mut self,
+        clock: &Clock,
+        board: &Board,
+        real_time: bool,
+        sighted: &Sender<Seen>,
+    ) -> Result<(), ServerError> {
+        board.measuring(real_time, || self.watch(clock, board, sighted))
+    }
+
+    fn watch(
+        &mut self,
+        clock: &Clock,
+        board: &Board,
+        sighted: &Sender<Seen>,
+    ) -> Result<(), ServerError> {
+        let first = board.seen_everywhere();
+        let mut tracker = Tracker::new(first);
+        let mut selects = 0;
+        while !board.halted() {
+            let yardstick = board.yardstick();
+            let unseen = tracker.low() < board.sent() && !yardstick;
+            if !unseen && (clock.now() < board.watched_from() || board.finished()) {
+                thread::sleep(NAP);
+                continue;
+            }
+            if yardstick {
+                selects += 1;
+                let id = super::yardstick_row(selects, first..board.sent().max(first + 1));
+                let began = clock.now();
+                let read = self
+                    .session
+                    .conn()
+                    .exec::<u64, _, _>(&self.point_select, (id,));
+                let ended = clock.now();
+                match read.map_err(|error| self.session.error(DOING, &error)) {
+                    Ok(_) => _ = sighted.send(Seen::PointSelect { began, ended }),
+                    Err(error) if conflict(&error) => {}
+                    Err(error) => return Err(error),
+                }
+                continue;
+            }
+            let began = clock.now();
+            let read = self
+                .session
+                .conn()
+                .exec::<u64, _, _>(&self.statement, (tracker.low(),));
+            let ended = clock.now();
+            let rows = match read.map_err(|error| self.session.error(DOING, &error)) {
+                Ok(rows) => rows,
+                // A member of a cluster breaks off a read in favour of what it applies. It showed nothing, so the
+                // bracket goes on from the read before.
+                Err(error) if conflict(&error) => continue,
+                Err(error) => return Err(error),
+            };
+            let before = tracker.low();
+            for sighting in tracker.read(began, ended, &rows) {
+                let _ = sighted.send(Seen::Row {
+                    slot: self.slot,
+                    sighting,
+                });
+            }
+            if tracker.low() != before {
+                board.saw_up_to(self.slot, tracker.low());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Turns reads into brackets.
+///
+/// A read asks for every row above the highest one up to which all were seen,
+/// so rows that become visible out of order are found whenever they come.
+#[derive(Debug)]
+struct Tracker {
+    seen: SeenRows,
+    last_began: Nanos,
+}
+
+impl Tracker {
+    fn new(low: u64) -> Self {
+        Self {
+            seen: SeenRows::new(low),
+            last_began: Nanos(i64::MIN),
+        }
+    }
+
+    /// Every row up to this one was seen.
+    fn low(&self) -> u64 {
+        self.seen.low()
+    }
+
+    /// What a read that began and ended then, and returned these rows, shows.
+    fn read(&mut self, began: Nanos, ended: Nanos, rows: &[u64]) -> Vec<Sighting> {
+        let mut sightings = Vec::new();
+        for &seq in rows {
+            if self.seen.insert(seq) {
+                // The previous read, whenever it was, did not show the row.
+                let after = self.last_began;
+                sightings.push(Sighting {
+                    seq,
+                    after,
+                    hit_began: began,
+                    until: ended,
+                    beside: Beside::Nothing,
+                });
+            }
+        }
+        self.last_began = began;
+        sightings
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seen(sightings: &[Sighting]) -> Vec<(u64, i64, i64)> {
+        sightings
+            .iter()
+            .map(|sighting| (sighting.seq, sighting.after.0, sighting.until.0))
+            .collect()
+    }
+
+    #[test]
+    fn the_bracket_runs_from_the_last_miss_to_the_first_hit() {
+        let mut tracker = Tracker::new(0);
+        assert!(tracker.read(Nanos(10), Nanos(15), &[]).is_empty());
+        assert!(tracker.read(Nanos(20), Nanos(25), &[]).is_empty());
+        assert_eq!(
+            seen(&tracker.read(Nanos(30), Nanos(35), &[1])),
+            [(1, 20, 35)]
+        );
+        assert_eq!(tracker.low(), 1);
+    }
+
+    #[test]
+    fn rows_out_of_order_are_each_seen_once() {
+        let mut tracker = Tracker::new(0);
+        tracker.read(Nanos(0), Nanos(1), &[]);
+        assert_eq!(
+            seen(&tracker.read(Nanos(10), Nanos(11), &[2, 3])),
+            [(2, 0, 11), (3, 0, 11)]
+        );
+        assert_eq!(tracker.low(), 0, "row 1 is still awaited");
+        assert_eq!(
+            seen(&tracker.read(Nanos(20), Nanos(21), &[2, 3, 4])),
+            [(4, 10, 21)]
+        );
+        assert_eq!(
+            seen(&tracker.read(Nanos(30), Nanos(31), &[1, 2, 3, 4])),
+            [(1, 20, 31)]
+        );
+        assert_eq!(tracker.low(), 4);
+    }
+
+    #[test]
+    fn a_row_in_the_very_first_read_has_no_lower_end_of_its_own() {
+        let mut tracker = Tracker::new(7);
+        let sightings = tracker.read(Nanos(10), Nanos(15), &[8]);
+        assert_eq!(
+            sightings[0].after,
+            Nanos(i64::MIN),
+            "the send bounds it then"
+        );
+    }
+}

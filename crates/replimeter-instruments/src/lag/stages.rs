@@ -1,0 +1,384 @@
+//! Joins what a replica says of transactions with the transactions themselves.
+//!
+//! Pure: answers, moments of asking and transactions go in, points come out. What a
+//! MySQL replica stamped is moved to the run's clock by a measured offset; a MariaDB
+//! position is bracketed by the asking, as a row is by a read.
+
+use std::collections::{HashMap, VecDeque};
+
+use replimeter_engine::flavour::{
+    gtid::{DomainGtid, domain_gtids},
+    stages::{Answer, Last, Positions, Remembered},
+};
+use replimeter_model::{engine::Engine, stages::Mark, time::Nanos};
+use replimeter_stats::waterfall::{Point, Points, Stamp};
+
+/// Transactions of the server's that are remembered while ours is not known yet.
+const MOST_HEARD: usize = 16_384;
+/// Steps of a position that are remembered, for each domain.
+const MOST_STEPS: usize = 4_096;
+/// Domains whose positions are followed.
+const MOST_DOMAINS: usize = 64;
+/// Transactions that may wait for an answer.
+const MOST_WAITING: usize = 65_536;
+/// How long after a row is visible its replica may take to say so.
+const GRACE: Nanos = Nanos(20_000_000);
+/// What a stamp in whole microseconds may be wrong by.
+const RESOLUTION: Nanos = Nanos(1_000);
+
+/// How a server's clock stands against the run's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ServerClock {
+    /// A number for the clock; servers on one machine share it.
+    pub number: u8,
+    /// The server's nanoseconds since 1970 less the run's clock.
+    pub offset: Nanos,
+    /// What the offset may be wrong by.
+    pub bound: Nanos,
+}
+
+impl ServerClock {
+    /// A stamp in microseconds since 1970 as a point on the run's clock; `None` when it
+    /// is out of all reason.
+    #[must_use]
+    pub fn point(&self, unix_us: i64) -> Option<Point> {
+        // From 1970 to 2112, so that no difference overflows.
+        let unix = Nanos(
+            (0..1 << 52)
+                .contains(&unix_us)
+                .then_some(unix_us)?
+                .checked_mul(1_000)?,
+        );
+        let at = Nanos(unix.0.checked_sub(self.offset.0)?);
+        Some(Point {
+            stamp: Some(Stamp {
+                clock: self.number,
+                at: unix,
+            }),
+            ..Point::new(at, self.bound + RESOLUTION)
+        })
+    }
+}
+
+/// A transaction of ours that a reader has seen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Transaction {
+    /// The row's sequence number.
+    pub seq: u64,
+    /// Its GTID, as the server that wrote it told the writer.
+    pub gtid: String,
+    /// The last moment before the statement was handed to the socket.
+    pub send: Nanos,
+    /// The first moment after the answer was read.
+    pub ack: Nanos,
+    /// When it was in the primary's binary log, by a tap, where the server does not say
+    /// (MariaDB).
+    pub in_binlog: Option<Point>,
+    /// The row became visible in (this, `visible_until`]; `None` for not known, the send then.
+    pub visible_after: Option<Nanos>,
+    /// End of the first read that showed it.
+    pub visible_until: Nanos,
+}
+
+/// The chain of marks that a replica of this engine can tell of, each with the
+/// clock that stamps it: what [`replimeter_stats::waterfall::Waterfall::new`] takes.
+/// On MariaDB the binary log is in it when a tap says when (`tap`); MySQL stamps it
+/// itself, nearer to the moment than a tap can see it.
+#[must_use]
+pub fn chain(engine: Engine, replica: &str, tap: bool) -> Vec<(Mark, &str)> {
+    match engine {
+        Engine::MySql => vec![
+            (Mark::Send, "client"),
+            (Mark::InBinlog, "primary"),
+            (Mark::Received, replica),
+            (Mark::ApplyBegan, replica),
+            (Mark::Applied, replica),
+            (Mark::Visible, "client"),
+        ],
+        Engine::MariaDb => {
+            let marks = [
+                Mark::Send,
+                Mark::InBinlog,
+                Mark::Received,
+                Mark::Applied,
+                Mark::Visible,
+            ];
+            marks
+                .into_iter()
+                .filter(|mark| tap || *mark != Mark::InBinlog)
+                .map(|mark| (mark, "client"))
+                .collect()
+        }
+    }
+}
+
+/// The chain of a Galera node, which tells nothing: the writer's latency holds
+/// replication and certification, what follows is applying.
+pub const GALERA_CHAIN: [(Mark, &str); 3] = [
+    (Mark::Send, "client"),
+    (Mark::Ack, "client"),
+    (Mark::Visible, "client"),
+];
+
+/// The stamps of one transaction, microseconds since 1970.
+#[derive(Clone, Copy, Debug, Default)]
+struct Stamps {
+    committed: Option<i64>,
+    received: Option<i64>,
+    apply_began: Option<i64>,
+    applied: Option<i64>,
+}
+
+/// How a domain's position went on: up to which number, in (after, until].
+#[derive(Clone, Debug, Default)]
+struct Steps {
+    steps: VecDeque<(u64, Option<Nanos>, Nanos)>,
+    /// Steps before the first were forgotten.
+    forgotten: bool,
+}
+
+/// What is known of a transaction's passing a position.
+enum Passed {
+    In(Option<Nanos>, Nanos),
+    Forgotten,
+    NotYet,
+}
+
+impl Steps {
+    fn advance(&mut self, sequence: u64, after: Option<Nanos>, until: Nanos) {
+        match self.steps.back() {
+            Some((last, ..)) if *last == sequence => return,
+            // Positions go back when a replica is set up anew; what was before is of no use.
+            Some((last, ..)) if *last > sequence => {
+                self.steps.clear();
+                self.forgotten = false;
+            }
+            _ => {}
+        }
+        self.steps.push_back((sequence, after, until));
+        if self.steps.len() > MOST_STEPS {
+            self.steps.pop_front();
+            self.forgotten = true;
+        }
+    }
+
+    fn passed(&self, sequence: u64) -> Passed {
+        let at = self
+            .steps
+            .partition_point(|(reached, ..)| *reached < sequence);
+        match self.steps.get(at) {
+            None => Passed::NotYet,
+            Some(_) if at == 0 && self.forgotten => Passed::Forgotten,
+            Some((_, after, until)) => Passed::In(*after, *until),
+        }
+    }
+}
+
+/// Positions of all domains.
+#[derive(Clone, Debug, Default)]
+struct Track(HashMap<u32, Steps>);
+
+impl Track {
+    fn advance(&mut self, positions: &[DomainGtid], after: Option<Nanos>, until: Nanos) {
+        for position in positions {
+            if self.0.len() < MOST_DOMAINS || self.0.contains_key(&position.domain) {
+                self.0
+                    .entry(position.domain)
+                    .or_default()
+                    .advance(position.sequence, after, until);
+            }
+        }
+    }
+
+    fn passed(&self, gtid: DomainGtid) -> Passed {
+        self.0
+            .get(&gtid.domain)
+            .map_or(Passed::NotYet, |steps| steps.passed(gtid.sequence))
+    }
+}
+
+/// Joins one replica's answers with transactions, in bounded memory.
+///
+/// Ask the replica after each sighting at least, or in a loop: between two questions
+/// a MySQL thread overwrites what it knew, and a MariaDB position is known only to
+/// within their distance.
+#[derive(Debug)]
+pub struct Joiner {
+    primary: ServerClock,
+    replica: ServerClock,
+    heard: HashMap<String, Stamps>,
+    order: VecDeque<String>,
+    /// Whether the replica tells of receiving and of applying at all.
+    tells: (bool, bool),
+    received: Track,
+    applied: Track,
+    last_began: Option<Nanos>,
+    waiting: VecDeque<Transaction>,
+    joined: Vec<(u64, Points)>,
+}
+
+impl Joiner {
+    /// With the clocks of both servers; MariaDB's are not used.
+    #[must_use]
+    pub fn new(primary: ServerClock, replica: ServerClock) -> Self {
+        Self {
+            primary,
+            replica,
+            heard: HashMap::new(),
+            order: VecDeque::new(),
+            tells: (false, false),
+            received: Track::default(),
+            applied: Track::default(),
+            last_began: None,
+            waiting: VecDeque::new(),
+            joined: Vec::new(),
+        }
+    }
+
+    /// The clocks as measured anew; for transactions joined from now on.
+    pub fn set_clocks(&mut self, primary: ServerClock, replica: ServerClock) {
+        (self.primary, self.replica) = (primary, replica);
+    }
+
+    /// Takes a transaction that was seen. It is joined when everything is known of it, or
+    /// when the replica was asked so long after that nothing more will come.
+    pub fn transaction(&mut self, transaction: Transaction) {
+        self.waiting.push_back(transaction);
+        if self.waiting.len() > MOST_WAITING
+            && let Some(oldest) = self.waiting.pop_front()
+        {
+            let (points, _) = self.points(&oldest);
+            self.joined.push((oldest.seq, points));
+        }
+    }
+
+    /// Takes an answer to a question that `began` and `ended` then. Questions come in
+    /// order.
+    pub fn answer(&mut self, began: Nanos, ended: Nanos, answer: &Answer) {
+        match answer {
+            Answer::Remembered(remembered) => self.remember(remembered),
+            Answer::Positions(Positions { received, applied }) => {
+                self.tells = (
+                    self.tells.0 || !received.is_empty(),
+                    self.tells.1 || !applied.is_empty(),
+                );
+                self.received.advance(received, self.last_began, ended);
+                self.applied.advance(applied, self.last_began, ended);
+            }
+        }
+        self.last_began = Some(began);
+        let waiting = std::mem::take(&mut self.waiting);
+        for transaction in waiting {
+            let (points, complete) = self.points(&transaction);
+            if complete || Nanos(began.0.saturating_sub(GRACE.0)) >= transaction.visible_until {
+                self.joined.push((transaction.seq, points));
+            } else {
+                self.waiting.push_back(transaction);
+            }
+        }
+    }
+
+    /// What has been joined since the last call: the row's number and its points.
+    #[must_use]
+    pub fn take(&mut self) -> Vec<(u64, Points)> {
+        std::mem::take(&mut self.joined)
+    }
+
+    /// No answer comes any more: everything that still waits, with what is known.
+    #[must_use]
+    pub fn finish(mut self) -> Vec<(u64, Points)> {
+        let waiting = std::mem::take(&mut self.waiting);
+        let rest: Vec<_> = waiting
+            .iter()
+            .map(|transaction| (transaction.seq, self.points(transaction).0))
+            .collect();
+        self.joined.extend(rest);
+        self.joined
+    }
+
+    fn remember(&mut self, remembered: &Remembered) {
+        self.tells = (
+            self.tells.0 || !remembered.queued.is_empty(),
+            self.tells.1 || !remembered.applied.is_empty(),
+        );
+        for last in &remembered.queued {
+            self.note(last, |stamps| {
+                stamps.received = last.ended_us.or(stamps.received)
+            });
+        }
+        for last in &remembered.applied {
+            self.note(last, |stamps| {
+                stamps.apply_began = last.began_us.or(stamps.apply_began);
+                stamps.applied = last.ended_us.or(stamps.applied);
+            });
+        }
+    }
+
+    fn note(&mut self, last: &Last, set: impl FnOnce(&mut Stamps)) {
+        let key = last.gtid.to_ascii_lowercase();
+        if !self.heard.contains_key(&key) {
+            self.order.push_back(key.clone());
+        }
+        let stamps = self.heard.entry(key).or_default();
+        stamps.committed = last.original_commit_us.or(stamps.committed);
+        set(stamps);
+        if self.order.len() > MOST_HEARD
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.heard.remove(&oldest);
+        }
+    }
+
+    /// What is known of a transaction, and whether that is all there can be.
+    fn points(&self, transaction: &Transaction) -> (Points, bool) {
+        let send = transaction.send;
+        let exact = |at| Some(Point::new(at, Nanos(0)));
+        // Nothing of a transaction happens before its send.
+        let within = |after: Option<Nanos>, until: Nanos| {
+            Some(Point::within(
+                after.map_or(send, |after| after.max(send)),
+                until,
+            ))
+        };
+        let mut points = Points {
+            send: exact(send),
+            ack: exact(transaction.ack),
+            visible: within(transaction.visible_after, transaction.visible_until),
+            in_binlog: transaction.in_binlog,
+            ..Points::default()
+        };
+        let own = domain_gtids(&transaction.gtid)
+            .ok()
+            .and_then(|gtids| gtids.first().copied());
+        let Some(gtid) = own else {
+            let stamps = self
+                .heard
+                .get(&transaction.gtid.to_ascii_lowercase())
+                .copied()
+                .unwrap_or_default();
+            let of_replica = |stamp: Option<i64>| stamp.and_then(|stamp| self.replica.point(stamp));
+            points.in_binlog = stamps.committed.and_then(|stamp| self.primary.point(stamp));
+            points.received = of_replica(stamps.received);
+            points.apply_began = of_replica(stamps.apply_began);
+            points.applied = of_replica(stamps.applied);
+            let complete = points.received.is_some() && points.applied.is_some();
+            points.overwritten = (self.tells.0 && points.received.is_none())
+                || (self.tells.1 && points.applied.is_none());
+            return (points, complete);
+        };
+        let mut of = |track: &Track| match track.passed(gtid) {
+            Passed::In(after, until) => within(after, until),
+            Passed::Forgotten => {
+                points.overwritten = true;
+                None
+            }
+            Passed::NotYet => None,
+        };
+        let (received, applied) = (of(&self.received), of(&self.applied));
+        (points.received, points.applied) = (received, applied);
+        (points, received.is_some() && applied.is_some())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,230 @@
+//! Reads the stamps that a row has on the primary and on a replica, and places them
+//! on the run's clock.
+
+use std::{sync::mpsc::Sender, thread, time::Duration};
+
+use replimeter_engine::{Node, ServerError, Session};
+use replimeter_model::{
+    plan::Method,
+    sample::{Beside, Sighting},
+    time::Nanos,
+    warning::{Warning, WarningCode},
+};
+
+use super::{
+    board::Board,
+    seen::{Seen, SeenRows},
+};
+use crate::{
+    clock::Clock,
+    offset::ServerClock,
+    stamp::{self, Federated, Stamped},
+    survey::Surveyed,
+};
+
+/// How often stamps are read: seldom, since reading them is work for both servers.
+const EVERY: Nanos = Nanos(1_000_000_000);
+/// How often while few rows are there.
+const FIRST: Nanos = Nanos(50_000_000);
+/// Rows that are few.
+const FEW: u64 = 50;
+/// How long it sleeps before it looks at the board again.
+const NAP: Duration = Duration::from_millis(5);
+
+const DOING: &str = "cannot measure by `stamp`";
+
+/// Reads one replica's stamps beside the primary's.
+pub(super) struct StampReader {
+    primary: Session,
+    replica: Session,
+    /// The primary's clock and the replica's.
+    clocks: [ServerClock; 2],
+    federated: Option<Federated>,
+    /// The slots of the methods that stamp.
+    slots: Vec<(usize, Method)>,
+    seen: SeenRows,
+    every: Nanos,
+}
+
+fn told(clock: Option<ServerClock>, session: &Session) -> Result<ServerClock, ServerError> {
+    clock.ok_or_else(|| session.unfit(DOING, "it tells no time", "use --method poll, wait or tap"))
+}
+
+impl StampReader {
+    /// Connects and measures both clocks. When `paced`, the next row waits for the stamps of the last one.
+    #[expect(clippy::too_many_arguments, reason = "each is of another kind")]
+    pub(super) fn open(
+        primary: &Node,
+        replica: &Node,
+        surveyed: &Surveyed,
+        clock: &Clock,
+        slots: Vec<(usize, Method)>,
+        last: u64,
+        federated: bool,
+        paced: bool,
+    ) -> Result<Self, ServerError> {
+        let (mut ours, mut theirs) = (Session::open(primary)?, Session::open(replica)?);
+        let clocks = [
+            told(ServerClock::measure(&mut ours, clock)?, &ours)?,
+            told(ServerClock::measure(&mut theirs, clock)?, &theirs)?,
+        ];
+        let federated = if federated {
+            Some(Federated::create(surveyed, primary)?)
+        } else {
+            None
+        };
+        Ok(Self {
+            primary: ours,
+            replica: theirs,
+            clocks,
+            federated,
+            slots,
+            seen: SeenRows::new(last),
+            every: if paced { FIRST } else { EVERY },
+        })
+    }
+
+    /// Reads until the board says that it is over.
+    pub(super) fn run(
+        mut self,
+        clock: &Clock,
+        board: &Board,
+        sighted: &Sender<Seen>,
+    ) -> Result<(), ServerError> {
+        let result = self.watch(clock, board, sighted);
+        if result.is_err() {
+            board.halt();
+        }
+        let removed = self.federated.take().map_or(Ok(()), Federated::remove);
+        result.and(removed)
+    }
+
+    fn watch(
+        &mut self,
+        clock: &Clock,
+        board: &Board,
+        sighted: &Sender<Seen>,
+    ) -> Result<(), ServerError> {
+        let begun = self.seen.low();
+        let (mut next_read, mut next_look) = (clock.now(), clock.now() + EVERY);
+        while !board.halted() {
+            let now = clock.now();
+            let sent = board.sent();
+            if self.seen.low() >= sent || (now < next_read && !board.finished()) {
+                thread::sleep(NAP);
+                continue;
+            }
+            let few = sent - begun < FEW || board.finished();
+            next_read = now + if few { FIRST } else { self.every };
+            if now >= next_look {
+                next_look = now + EVERY;
+                self.look_at_the_clocks(clock, sighted)?;
+            }
+            for page in stamp::pages(self.seen.low() + 1..=sent) {
+                self.page(page, clock, board, sighted)?;
+            }
+            if board.finished() && self.seen.low() < board.sent() {
+                thread::sleep(NAP);
+            }
+        }
+        Ok(())
+    }
+
+    /// Measures both clocks again and says when one was set.
+    fn look_at_the_clocks(
+        &mut self,
+        clock: &Clock,
+        sighted: &Sender<Seen>,
+    ) -> Result<(), ServerError> {
+        for (own, session) in self
+            .clocks
+            .iter_mut()
+            .zip([&mut self.primary, &mut self.replica])
+        {
+            if let Some(step) = own.again(session, clock)? {
+                let _ = sighted.send(Seen::Odd(Warning::new(
+                    WarningCode::ClockStepped,
+                    format!(
+                        "{session}: its clock was set by {:.6} s (± {:.0} µs) during the run; stamps from about then cannot be placed and are in no figure",
+                        step.by.as_micros() / 1e6,
+                        step.bound.as_micros()
+                    ),
+                    "find out what sets the clock (a time service should slew it), or use --method poll, wait or tap, which read no server's clock",
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    fn page(
+        &mut self,
+        ids: std::ops::RangeInclusive<u64>,
+        clock: &Clock,
+        board: &Board,
+        sighted: &Sender<Seen>,
+    ) -> Result<(), ServerError> {
+        let [ours, theirs] = match &mut self.federated {
+            Some(federated) => federated.join(ids)?,
+            None => {
+                let theirs = stamp::read(&mut self.replica, ids.clone())?;
+                [stamp::read(&mut self.primary, ids)?, theirs]
+            }
+        };
+        let now = clock.now();
+        stamp::join(&ours, &theirs, [&self.clocks[0], &self.clocks[1]], |_| now)
+            .refuse_shipped(&self.replica)?;
+        for there in &theirs {
+            let Ok(index) = ours.binary_search_by_key(&there.id, |here| here.id) else {
+                continue;
+            };
+            if !self.seen.insert(there.id) {
+                continue;
+            }
+            for (slot, method) in &self.slots {
+                let sighting = self.sighting(&ours[index], there, *method, now);
+                let _ = sighted.send(match sighting {
+                    Some(sighting) => Seen::Row {
+                        slot: *slot,
+                        sighting,
+                    },
+                    None => Seen::Untold {
+                        slot: *slot,
+                        seq: there.id,
+                    },
+                });
+                board.saw_up_to(*slot, self.seen.low());
+            }
+        }
+        Ok(())
+    }
+
+    /// Both stamps on our clock; `None` when a clock was set about then, or the row has
+    /// no such stamp.
+    fn sighting(
+        &self,
+        here: &Stamped,
+        there: &Stamped,
+        method: Method,
+        near: Nanos,
+    ) -> Option<Sighting> {
+        let of = |row: &Stamped| {
+            if method == Method::Stamp {
+                row.sysdate
+            } else {
+                row.udf
+            }
+        };
+        let place = |clock: &ServerClock, us: i64| clock.place(Nanos(us.checked_mul(1_000)?), near);
+        let (on_primary, bound) = place(&self.clocks[0], of(here)?)?;
+        let (at, own) = place(&self.clocks[1], of(there)?)?;
+        let within = bound + own;
+        let beside = Beside::Primary(on_primary);
+        Some(Sighting {
+            seq: there.id,
+            after: at - within,
+            hit_began: at,
+            until: at + within,
+            beside,
+        })
+    }
+}

@@ -1,0 +1,430 @@
+//! Writes rows on the primary by the script's schedule, over one connection or
+//! several.
+
+use std::{
+    sync::{
+        Arc, PoisonError, RwLock,
+        atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering},
+        mpsc::Sender,
+    },
+    thread,
+    time::Duration,
+};
+
+use mysql::{Statement, Value, prelude::Queryable};
+use replimeter_engine::{Node, ServerError, Session, facts::Facts, flavour::written::Written};
+use replimeter_model::{
+    plan::Pace,
+    sample::{Phase, Write},
+    time::Nanos,
+};
+
+use super::{
+    board::Board,
+    script::{Script, Step},
+};
+use crate::{
+    clock::Clock,
+    pacing::wait_until,
+    priority::prepare_measuring_thread,
+    stamp::{self, Stamps},
+    table::{Held, INSERT, remove_rows},
+};
+
+/// How long before a scheduled write the observers begin to read tightly, so
+/// that the bracket's lower end is fresh when the row is sent.
+const LEAD: Nanos = Nanos(1_000_000);
+
+/// A row that was written.
+#[derive(Clone, Debug)]
+pub(super) struct WrittenRow {
+    pub(super) seq: u64,
+    pub(super) gtid: Arc<str>,
+}
+
+/// What a writer tells the collector.
+pub(super) enum Word {
+    /// A row was written, by this GTID if somebody wants to know it.
+    Wrote(Write, Option<Arc<str>>),
+    /// The schedule stood still while the table was emptied.
+    Emptied,
+}
+
+/// Where the writers say what they wrote.
+#[derive(Clone)]
+pub(super) struct Outlets {
+    /// The collector.
+    pub(super) words: Sender<Word>,
+    /// Who waits for GTIDs: for each replica its waiting connections, which take turns.
+    pub(super) waiters: Vec<Vec<Sender<WrittenRow>>>,
+}
+
+/// A writer's connection.
+pub(super) struct Writer {
+    session: Session,
+    statement: Statement,
+    written: Option<Written>,
+    real_time: bool,
+}
+
+const DOING: &str = "cannot write a row";
+
+impl Writer {
+    /// Connects and prepares; rows are stamped with `stamps`, and with `gtids` it will
+    /// tell those of its rows.
+    pub(super) fn open(
+        node: &Node,
+        facts: &Facts,
+        stamps: Option<&Stamps>,
+        gtids: bool,
+        real_time: bool,
+    ) -> Result<Self, ServerError> {
+        let mut session = Session::open(node)?;
+        let written = if gtids {
+            Some(Written::prepare(&mut session, facts)?)
+        } else {
+            None
+        };
+        let insert = match stamps {
+            Some(stamps) => {
+                stamp::prepare(&mut session, facts)?;
+                stamps.insert()
+            }
+            None => INSERT.to_owned(),
+        };
+        let prepared = session.conn().prep(insert);
+        let statement = prepared.map_err(|error| session.error(DOING, &error))?;
+        Ok(Self {
+            session,
+            statement,
+            written,
+            real_time,
+        })
+    }
+
+    /// Writes until the script is over.
+    pub(super) fn run(self, schedule: &Schedule<'_>, outlets: &Outlets) -> Result<(), ServerError> {
+        prepare_measuring_thread(self.real_time);
+        let mut run = Run {
+            writer: self,
+            schedule,
+            outlets,
+        };
+        let result = run.all();
+        schedule.board.set_yardstick(false);
+        match result {
+            Ok(()) => schedule.one_is_done(),
+            Err(_) => schedule.board.halt(),
+        }
+        result
+    }
+}
+
+/// When the next rows are due.
+struct Beats {
+    /// The intended start of turn `from`.
+    base: Nanos,
+    from: u64,
+}
+
+/// What the writers of one part share.
+pub(super) struct Schedule<'a> {
+    script: &'a Script,
+    clock: &'a Clock,
+    board: &'a Board,
+    bytes: &'a [u8],
+    limit: u64,
+    every: Option<Nanos>,
+    writers: AtomicUsize,
+    next_id: AtomicU64,
+    turns: AtomicU64,
+    /// Held for reading while a row is written, for writing while the table is emptied.
+    beats: RwLock<Beats>,
+    /// The first row that the table may hold.
+    held_from: AtomicU64,
+    /// Bytes of the payloads that it may hold.
+    held_bytes: AtomicU64,
+    /// When the first counted row was intended.
+    counted_since: AtomicI64,
+}
+
+impl<'a> Schedule<'a> {
+    /// The rows' ids follow those that the table holds; sizes are cut to `limit`.
+    pub(super) fn new(
+        script: &'a Script,
+        clock: &'a Clock,
+        board: &'a Board,
+        bytes: &'a [u8],
+        limit: u64,
+        writers: usize,
+        held: &Held,
+    ) -> Self {
+        Self {
+            every: script.every(),
+            script,
+            clock,
+            board,
+            bytes,
+            limit,
+            writers: AtomicUsize::new(writers),
+            next_id: AtomicU64::new(held.ids.end),
+            turns: AtomicU64::new(0),
+            beats: RwLock::new(Beats {
+                base: clock.now() + LEAD + LEAD,
+                from: 0,
+            }),
+            held_from: AtomicU64::new(held.ids.start),
+            held_bytes: AtomicU64::new(held.bytes),
+            counted_since: AtomicI64::new(i64::MAX),
+        }
+    }
+
+    /// The id that the next row would have.
+    fn next_id(&self) -> u64 {
+        self.next_id.load(Ordering::Acquire)
+    }
+
+    /// The rows that the table may hold.
+    pub(super) fn held(&self) -> Held {
+        let from = self.held_from.load(Ordering::Acquire);
+        Held {
+            ids: from..self.next_id(),
+            bytes: self.held_bytes.load(Ordering::Acquire),
+        }
+    }
+
+    /// The last writer says that nothing more is sent.
+    fn one_is_done(&self) {
+        if self.writers.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.board.finish();
+        }
+    }
+
+    fn time_is_over(&self, step: &Step) -> bool {
+        let since = self.counted_since.load(Ordering::Acquire);
+        match self.script.elapsed {
+            Some(span) if step.rows.is_none() && since != i64::MAX => {
+                self.clock.now() - Nanos(since) >= Nanos::from(span.0)
+            }
+            _ => false,
+        }
+    }
+
+    /// Waits until every observer has seen every row.
+    fn wait_until_seen(&self) {
+        while self.board.seen_everywhere() < self.next_id() - 1 && !self.board.writer_halted() {
+            thread::park_timeout(Duration::from_millis(20));
+        }
+    }
+
+    fn reset_beats(&self, base: Nanos, from: u64) {
+        *self.beats.write().unwrap_or_else(PoisonError::into_inner) = Beats { base, from };
+    }
+}
+
+/// A writer under way.
+struct Run<'a> {
+    writer: Writer,
+    schedule: &'a Schedule<'a>,
+    outlets: &'a Outlets,
+}
+
+impl Run<'_> {
+    fn all(&mut self) -> Result<(), ServerError> {
+        let schedule = self.schedule;
+        let (clock, board) = (schedule.clock, schedule.board);
+        while !board.writer_halted() {
+            if schedule.held().full() {
+                self.empty_if_due()?;
+            }
+            let held = schedule
+                .beats
+                .read()
+                .unwrap_or_else(PoisonError::into_inner);
+            let turn = schedule.turns.fetch_add(1, Ordering::AcqRel);
+            let Some((step, row)) = schedule.script.turn(turn) else {
+                break;
+            };
+            if schedule.time_is_over(step) {
+                break;
+            }
+            let mut beat = match schedule.every {
+                Some(every) => held.base + Nanos(every.0 * (turn - held.from).cast_signed()),
+                None => clock.now(),
+            };
+            // A step that begins with a pause belongs to a sweep, which has one writer.
+            let held = match step.pause.filter(|_| row == 1) {
+                Some(pause) => {
+                    drop(held);
+                    let over = clock.now() + Nanos::from(pause.0);
+                    schedule.wait_until_seen();
+                    board.watch_from(over - LEAD);
+                    wait_until(clock, clock.now() + Nanos::from(pause.0), || {
+                        board.writer_halted()
+                    });
+                    self.empty(step)?;
+                    beat = clock.now();
+                    schedule.reset_beats(beat, turn);
+                    schedule
+                        .beats
+                        .read()
+                        .unwrap_or_else(PoisonError::into_inner)
+                }
+                None => held,
+            };
+            let phase = Script::phase_of(step, row);
+            if phase == Phase::Yardstick {
+                // The observer reads no rows meanwhile: the last one must have been seen.
+                schedule.wait_until_seen();
+            }
+            board.set_yardstick(phase == Phase::Yardstick);
+            match schedule.script.pace {
+                Pace::Every(_) => {
+                    board.watch_from(beat - LEAD);
+                    wait_until(clock, beat, || board.writer_halted());
+                }
+                Pace::Visible => {
+                    schedule.wait_until_seen();
+                    beat = clock.now();
+                }
+                Pace::Ack => beat = clock.now(),
+            }
+            if board.writer_halted() {
+                break;
+            }
+            self.write(
+                step,
+                phase,
+                u32::try_from(row).unwrap_or(u32::MAX),
+                step.size.min(schedule.limit),
+                beat,
+            )?;
+            drop(held);
+        }
+        Ok(())
+    }
+
+    fn write(
+        &mut self,
+        step: &Step,
+        phase: Phase,
+        row: u32,
+        size: u64,
+        beat: Nanos,
+    ) -> Result<(), ServerError> {
+        let Schedule {
+            clock,
+            board,
+            bytes,
+            ..
+        } = *self.schedule;
+        let id = self.schedule.next_id.fetch_add(1, Ordering::AcqRel);
+        let length = usize::try_from(size).unwrap_or(usize::MAX).min(bytes.len());
+        let sent_us = clock.origin_unix_us() + clock.now().0 / 1000;
+        // Built before the clock is read: copying the payload is not the server's time.
+        let values = vec![
+            Value::UInt(id),
+            Value::UInt(row.into()),
+            Value::Int(sent_us),
+            Value::Bytes(bytes[..length].to_vec()),
+        ];
+        board.sending(id);
+        let send = clock.now();
+        let result = self
+            .writer
+            .session
+            .conn()
+            .exec_drop(&self.writer.statement, values);
+        let ack = clock.now();
+        result.map_err(|error| self.writer.session.error(DOING, &error))?;
+        self.schedule.held_bytes.fetch_add(size, Ordering::AcqRel);
+        if !matches!(phase, Phase::WarmUp | Phase::Settle) {
+            self.schedule
+                .counted_since
+                .fetch_min(beat.0, Ordering::AcqRel);
+        }
+        let gtid = match self.writer.written {
+            Some(written) => Some(self.told(written)?),
+            None => None,
+        };
+        if let Some(gtid) = &gtid {
+            for waiters in &self.outlets.waiters {
+                // The waiting connections of a replica take turns.
+                let turn = usize::try_from(id).unwrap_or(0) % waiters.len().max(1);
+                if let Some(waiter) = waiters.get(turn) {
+                    let _ = waiter.send(WrittenRow {
+                        seq: id,
+                        gtid: Arc::clone(gtid),
+                    });
+                }
+            }
+        }
+        let write = Write {
+            seq: id,
+            phase,
+            sweep: step.sweep,
+            step: step.index,
+            row_in_step: row,
+            size_bytes: size,
+            intended: beat,
+            send,
+            ack,
+        };
+        let _ = self.outlets.words.send(Word::Wrote(write, gtid));
+        Ok(())
+    }
+
+    /// The GTID of the row just written.
+    fn told(&mut self, written: Written) -> Result<Arc<str>, ServerError> {
+        written.last(&mut self.writer.session)?.map(Arc::from).ok_or_else(|| {
+            self.writer.session.unfit(
+                DOING,
+                "the server did not tell the GTID of a write",
+                "is the session's binary log off (sql_log_bin), or a proxy in between? choose --method poll",
+            )
+        })
+    }
+
+    /// Empties the table when nobody else has done it meanwhile; the others wait.
+    fn empty_if_due(&mut self) -> Result<(), ServerError> {
+        let schedule = self.schedule;
+        let mut held = schedule
+            .beats
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        let turn = schedule.turns.load(Ordering::Acquire);
+        let Some((step, _)) = schedule.script.turn(turn) else {
+            return Ok(());
+        };
+        if !schedule.held().full() {
+            return Ok(());
+        }
+        schedule.wait_until_seen();
+        self.empty(step)?;
+        // Not a stall of the servers' that anybody should be charged for.
+        *held = Beats {
+            base: schedule.clock.now() + LEAD,
+            from: turn,
+        };
+        let _ = self.outlets.words.send(Word::Emptied);
+        Ok(())
+    }
+
+    /// Empties the table, and waits until a small row behind that is seen
+    /// everywhere: what the emptying costs the replicas is no lag of ours.
+    fn empty(&mut self, step: &Step) -> Result<(), ServerError> {
+        let schedule = self.schedule;
+        let held = schedule.held();
+        remove_rows(&mut self.writer.session, held.ids.clone(), || {
+            schedule.board.writer_halted()
+        })?;
+        if schedule.board.writer_halted() {
+            return Ok(());
+        }
+        schedule.held_from.store(held.ids.end, Ordering::Release);
+        schedule.held_bytes.store(0, Ordering::Release);
+        self.write(step, Phase::Settle, 0, 1, schedule.clock.now())?;
+        schedule.wait_until_seen();
+        Ok(())
+    }
+}

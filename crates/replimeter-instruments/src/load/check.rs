@@ -1,0 +1,64 @@
+//! Whether servers can bear a load by itself; reads only.
+
+use replimeter_engine::{ServerError, Session, source::Member};
+
+use crate::{
+    SCHEMA,
+    preflight::{CheckedReplica, Cluster},
+    survey::{Relation, not_running, read_each, relate},
+    table::take_lock,
+};
+
+/// Connects to every server and finds out how they hang together. One alone will do,
+/// with or without a binary log.
+///
+/// # Errors
+/// On the first thing that forbids a load, naming the server, the cause and what to try.
+pub fn check(declared: &[Member]) -> Result<Cluster, ServerError> {
+    let servers = read_each(declared)?;
+    let relations = relate(&servers, declared)?;
+    let mut warnings = Vec::new();
+    let (mut primary, mut replicas) = (None, Vec::new());
+    for (server, relation) in servers.into_iter().zip(relations.of) {
+        warnings.extend(server.unencrypted());
+        match &relation {
+            Relation::Writer => {
+                if server.facts.on("read_only") {
+                    return Err(server.session.unfit(
+                        "cannot be the primary",
+                        "it is read-only (read_only=ON)",
+                        format!("a load makes its tables in the schema `{SCHEMA}`: name the writable primary with --primary"),
+                    ));
+                }
+                primary = Some(server);
+            }
+            Relation::Channel { channel, .. } if !channel.running() => {
+                return Err(not_running(&server.session, channel));
+            }
+            _ => replicas.push(CheckedReplica { server, relation }),
+        }
+    }
+    let primary = primary.ok_or_else(|| {
+        ServerError::unfit(
+            "target",
+            "",
+            "cannot run a load",
+            "there is no server",
+            "name one",
+        )
+    })?;
+    Ok(Cluster {
+        primary,
+        replicas,
+        mode: relations.mode,
+        warnings,
+    })
+}
+
+/// Keeps other runs of this tool away from the primary for as long as `session` lives.
+///
+/// # Errors
+/// When somebody else is measuring.
+pub fn hold(session: &mut Session) -> Result<(), ServerError> {
+    take_lock(session)
+}

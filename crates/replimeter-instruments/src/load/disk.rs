@@ -1,0 +1,69 @@
+//! The disk that a data set is made on, where this machine can see it.
+
+use std::path::PathBuf;
+
+use replimeter_engine::{Node, ServerError, Session};
+
+use super::FILLING;
+
+/// So little free space is none: servers keep some for themselves, and wait for more.
+const NONE_LEFT: u64 = 16 << 20;
+
+/// Where a local server keeps its data.
+#[derive(Debug)]
+pub(super) struct Disk {
+    folder: PathBuf,
+}
+
+impl Disk {
+    /// The disk of a server on this machine; `None` for any other, and where we may not look.
+    pub(super) fn of(node: &Node, session: &mut Session) -> Option<Self> {
+        if !node.endpoint.is_loopback() {
+            return None;
+        }
+        let folder = PathBuf::from(session.value(FILLING, "SELECT @@datadir").ok()??);
+        // Behind a tunnel, or in a container, the folder is another machine's.
+        let disk = Self { folder };
+        disk.folder.join("ibdata1").exists().then_some(disk)
+    }
+
+    /// Bytes that the server may still write.
+    fn free(&self) -> Option<u64> {
+        let told = rustix::fs::statvfs(&self.folder).ok()?;
+        Some(told.f_bavail.saturating_mul(told.f_frsize))
+    }
+
+    /// Refuses what cannot fit.
+    ///
+    /// # Errors
+    /// When `bytes` are more than there is room for.
+    pub(super) fn holds(&self, session: &Session, bytes: u64) -> Result<(), ServerError> {
+        match self.free() {
+            Some(free) if free < bytes => Err(session.unfit(
+                FILLING,
+                format!(
+                    "its disk has {} MB free ({}), and the data set takes {} MB, without logs and replicas",
+                    free / 1_000_000,
+                    self.folder.display(),
+                    bytes / 1_000_000
+                ),
+                "ask for less (--size), or free some space",
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// What is wrong, when no room is left.
+    pub(super) fn full(&self, session: &Session) -> Option<ServerError> {
+        let free = self.free().filter(|free| *free < NONE_LEFT)?;
+        Some(session.unfit(
+            FILLING,
+            format!(
+                "its disk is full: {:.1} MB are free ({}), and the server waits for space rather than answer",
+                free as f64 / 1e6,
+                self.folder.display()
+            ),
+            "free some space, or ask for less (--size)",
+        ))
+    }
+}

@@ -1,0 +1,250 @@
+//! What servers have of a data set, and bringing it back to its rows.
+
+use std::{
+    sync::atomic::AtomicBool,
+    time::{Duration, Instant},
+};
+
+use replimeter_engine::{Node, ServerError, Session, flavour::galera::is_in_cluster};
+
+use super::{DataSet, LONG, Refused};
+use crate::{
+    MeasureError,
+    load::{
+        FILLING, SETS,
+        value::Source,
+        workload::{Table, Workload},
+    },
+    pacing::poll,
+    table::{MARK, SLICE},
+};
+
+/// The comment of one of the schema's tables; `None` when there is none of that name.
+pub(super) fn comment(session: &mut Session, table: &str) -> Result<Option<String>, ServerError> {
+    let sql = format!(
+        "SELECT CONCAT('=', table_comment) FROM information_schema.tables WHERE table_schema = 'replimeter' AND table_name = '{table}'"
+    );
+    Ok(session
+        .value(FILLING, &sql)?
+        .map(|comment| comment.trim_start_matches('=').to_owned()))
+}
+
+/// The comment of a table of ours; `None` when there is none of that name.
+///
+/// # Errors
+/// When the table is somebody else's.
+pub(super) fn own_comment(session: &mut Session, table: &str) -> Result<Option<String>, Refused> {
+    match comment(session, table)? {
+        Some(comment) if !comment.starts_with(MARK) => {
+            Err(Refused::Foreign(foreign(session, table)))
+        }
+        comment => Ok(comment),
+    }
+}
+
+/// Makes sure that a server which is not the writer has no table in the place of one
+/// that is about to be made: making it there too would break its replication.
+pub(super) fn refuse_foreign(node: &Node, workload: &Workload) -> Result<(), Refused> {
+    let tables = &workload.inner.tables;
+    if tables.is_empty() {
+        return Ok(());
+    }
+    let mut session = Session::open(node)?;
+    for table in tables.iter().map(|table| table.name.as_str()).chain([SETS]) {
+        own_comment(&mut session, table)?;
+    }
+    Ok(())
+}
+
+fn foreign(session: &Session, table: &str) -> ServerError {
+    session.unfit(
+        FILLING,
+        format!("the schema `replimeter` has a table `{table}` that this tool did not make, and will not touch"),
+        "rename that table, or the workload's",
+    )
+}
+
+/// What is said of a set's size when it is found.
+pub(super) fn size_of(comment: &str) -> Option<u64> {
+    comment.rsplit_once("; rows ")?.1.parse().ok()
+}
+
+pub(super) fn size_on_disk(session: &mut Session, workload: &Workload) -> Result<u64, ServerError> {
+    let tables = &workload.inner.tables;
+    if tables.is_empty() {
+        return Ok(0);
+    }
+    // MySQL remembers old figures for a day, MariaDB knows no such setting.
+    let _ = session.run(FILLING, "SET SESSION information_schema_stats_expiry = 0");
+    let names = tables
+        .iter()
+        .map(|table| format!("'{}'", table.name))
+        .collect::<Vec<_>>()
+        .join(", ");
+    let sql = format!(
+        "SELECT SUM(data_length + index_length) FROM information_schema.tables WHERE table_schema = 'replimeter' AND table_name IN ({names})"
+    );
+    Ok(session
+        .value(FILLING, &sql)?
+        .and_then(|bytes| bytes.parse().ok())
+        .unwrap_or(0))
+}
+
+impl DataSet {
+    /// Whether a set as this one was made to its end.
+    pub(super) fn is_whole(&self, session: &mut Session) -> Result<bool, ServerError> {
+        if !self.workload.has_data() || comment(session, SETS)?.is_none() {
+            return Ok(false);
+        }
+        let sql = format!(
+            "SELECT total FROM `replimeter`.`{SETS}` WHERE fingerprint = '{:016x}'",
+            self.fingerprint
+        );
+        Ok(session.value(FILLING, &sql)?.as_deref() == Some(self.rows.to_string().as_str()))
+    }
+
+    /// A set that is not there is not whole either.
+    pub(super) fn forget(&self, session: &mut Session) -> Result<(), ServerError> {
+        if comment(session, SETS)?.is_none() {
+            return Ok(());
+        }
+        session.run(
+            FILLING,
+            &format!(
+                "DELETE FROM `{SETS}` WHERE fingerprint = '{:016x}'",
+                self.fingerprint
+            ),
+        )?;
+        if session
+            .value(FILLING, &format!("SELECT COUNT(*) FROM `{SETS}`"))?
+            .as_deref()
+            == Some("0")
+        {
+            session.run(FILLING, &format!("DROP TABLE IF EXISTS `{SETS}`"))?;
+        }
+        Ok(())
+    }
+
+    /// The column that numbers a table's rows.
+    fn key(table: &Table) -> Option<&str> {
+        table
+            .columns
+            .iter()
+            .find(|(_, source)| *source == Source::Row)
+            .map(|(name, _)| name.as_str())
+    }
+
+    /// Removes what loads added; whether the rows are all there then.
+    pub(super) fn bring_back(&self, session: &mut Session) -> Result<bool, ServerError> {
+        for table in self.tables() {
+            if table.columns.is_empty() {
+                empty(session, &table.name)?;
+                continue;
+            }
+            if let Some(key) = Self::key(table) {
+                remove_rows(
+                    session,
+                    &format!(
+                        "DELETE FROM `replimeter`.`{}` WHERE `{key}` > {} OR `{key}` < 1",
+                        table.name, self.rows
+                    ),
+                )?;
+            }
+            let count = session.value(
+                FILLING,
+                &format!("SELECT COUNT(*) FROM `replimeter`.`{}`", table.name),
+            )?;
+            if count.as_deref() != Some(self.rows.to_string().as_str()) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Removes the rows that loads added, so that the next block begins with as many as
+    /// the first: those behind the set's own, and all of a table that begins empty. What
+    /// updates changed stays.
+    ///
+    /// # Errors
+    /// When the server refuses, or rows of the set are missing.
+    pub fn restore(&self, primary: &Node) -> Result<(), ServerError> {
+        let mut session = Session::open(&Node {
+            answer: LONG,
+            ..primary.clone()
+        })?;
+        session.run(FILLING, "USE `replimeter`")?;
+        if self.bring_back(&mut session)? {
+            return Ok(());
+        }
+        Err(session.unfit(
+            FILLING,
+            "rows of the data set are missing",
+            "the workload deletes them; make the data anew",
+        ))
+    }
+
+    /// Waits until each of these servers has the whole set. It is the last thing that
+    /// was written.
+    ///
+    /// # Errors
+    /// When a server cannot be reached or has not got it in time.
+    pub fn await_on(
+        &self,
+        replicas: &[Node],
+        patience: Duration,
+        stop: &AtomicBool,
+    ) -> Result<(), MeasureError> {
+        let deadline = Instant::now() + patience;
+        for node in replicas {
+            let mut session = Session::open(node)?;
+            let left = deadline.saturating_duration_since(Instant::now());
+            let arrived = poll(left, Duration::from_millis(50), stop, || {
+                Ok(self.is_on(&mut session)?.then_some(()))
+            })?;
+            if arrived.is_none() {
+                let cause = format!(
+                    "it has not got the data of the load after {:.0} s",
+                    patience.as_secs_f64()
+                );
+                let hint = "is its replication running? a larger set takes longer to arrive";
+                return Err(session.unfit("is far behind", cause, hint).into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a server has the whole set.
+    fn is_on(&self, session: &mut Session) -> Result<bool, ServerError> {
+        let own = format!("{:016x}", self.fingerprint);
+        for table in self.tables() {
+            if !comment(session, &table.name)?.is_some_and(|comment| comment.contains(&own)) {
+                return Ok(false);
+            }
+        }
+        Ok(!self.workload.has_data() || self.is_whole(session)?)
+    }
+}
+
+/// Empties a table: at once where nobody else has to wait for it, otherwise in slices
+/// (TRUNCATE is DDL, which stalls all of a Galera cluster).
+fn empty(session: &mut Session, table: &str) -> Result<(), ServerError> {
+    if is_in_cluster(session, FILLING)? {
+        return remove_rows(session, &format!("DELETE FROM `replimeter`.`{table}`"));
+    }
+    session.run(FILLING, &format!("TRUNCATE TABLE `replimeter`.`{table}`"))
+}
+
+fn remove_rows(session: &mut Session, delete: &str) -> Result<(), ServerError> {
+    loop {
+        session.run(FILLING, &format!("{delete} LIMIT {SLICE}"))?;
+        // No row was left, or fewer than a slice.
+        if session
+            .value(FILLING, "SELECT ROW_COUNT()")?
+            .and_then(|count| count.parse::<u64>().ok())
+            .unwrap_or(0)
+            < SLICE
+        {
+            return Ok(());
+        }
+    }
+}

@@ -1,0 +1,347 @@
+//! Data sets: tables of ours with rows of ours, made fast, and found again.
+
+mod found;
+mod removal;
+
+use std::{
+    sync::atomic::AtomicBool,
+    time::{Duration, Instant},
+};
+
+use replimeter_engine::{Node, ServerError, Session};
+use replimeter_model::{
+    load::Size,
+    warning::{Warning, WarningCode},
+};
+
+use self::found::{comment, own_comment, refuse_foreign, size_of, size_on_disk};
+pub(super) use self::removal::{REMOVAL, open_for_removal, tear_down};
+use super::{
+    DOING, FILLING, SETS, about,
+    disk::Disk,
+    insert::{Filled, Room, fill_table},
+    script::excerpt,
+    value::Draw,
+    workload::{Table, Workload},
+};
+use crate::{
+    MeasureError, heed,
+    table::{MARK, SETTLE, Schema},
+};
+
+/// How the rows are made; a set that was made otherwise is another one.
+const MAKING: u64 = 1;
+/// How long an index over all rows may take.
+const LONG: Duration = Duration::from_secs(24 * 3600);
+/// How long removing what was made may take where making it has failed.
+const FOR_REMOVAL: Duration = Duration::from_secs(8);
+
+/// A workload's tables, as [`fill`] left them.
+#[derive(Debug)]
+pub struct DataSet {
+    /// Rows in each table.
+    pub rows: u64,
+    /// Bytes on the disk, indexes included, as the server tells; about.
+    pub bytes: u64,
+    /// Bytes of the statements that were sent; 0 when it was there.
+    pub sent: u64,
+    /// How long it took.
+    pub took: Duration,
+    /// Whether it was there.
+    pub reused: bool,
+    /// What a reader must know of it.
+    pub warnings: Vec<Warning>,
+    workload: Workload,
+    fingerprint: u64,
+    schema: Schema,
+}
+
+/// Makes a workload's tables and rows on `primary`, unless a set that matches is
+/// there; rows that loads added to it are removed then. The `-- setup` of a script is
+/// run too. `others` are the named servers that all of this replicates to, and its
+/// removal. `progress` is told twice a second how far it is, from this thread.
+///
+/// # Errors
+/// When a server cannot be reached or refuses, when a table that is not ours is in
+/// the way, or when the user ended it; nothing that was made is left then.
+pub fn fill(
+    primary: &Node,
+    others: &[Node],
+    workload: &Workload,
+    size: Size,
+    threads: u32,
+    progress: &mut dyn FnMut(&Filled),
+    stop: &AtomicBool,
+) -> Result<DataSet, MeasureError> {
+    let began = Instant::now();
+    for other in others {
+        refuse_foreign(other, workload)?;
+    }
+    let mut session = Session::open(&Node {
+        answer: LONG,
+        ..primary.clone()
+    })?;
+    let schema = Schema::make(&mut session, others)?;
+    session.run(FILLING, "USE `replimeter`")?;
+    let rows = if workload.has_data() {
+        workload.rows(size)
+    } else {
+        0
+    };
+    let mut set = DataSet {
+        rows,
+        bytes: 0,
+        sent: 0,
+        took: Duration::ZERO,
+        reused: false,
+        warnings: Vec::new(),
+        workload: workload.clone(),
+        fingerprint: fingerprint(workload),
+        schema,
+    };
+    match set.make(&mut session, primary, threads, progress, stop) {
+        Ok(()) => {}
+        Err(Refused::Foreign(error)) => {
+            let _ = set.schema.remove(&mut session, SETTLE);
+            return Err(error.into());
+        }
+        Err(Refused::Failed(error)) => {
+            // The session may be the one that broke. A server that waits for space does not answer this either.
+            drop(set.remove_within(primary, FOR_REMOVAL));
+            return Err(error);
+        }
+    }
+    set.bytes = size_on_disk(&mut session, workload)?;
+    set.took = began.elapsed();
+    Ok(set)
+}
+
+/// Why a set could not be made.
+enum Refused {
+    /// Something of somebody else's is in the way: nothing is to be removed.
+    Foreign(ServerError),
+    Failed(MeasureError),
+}
+
+impl From<ServerError> for Refused {
+    fn from(error: ServerError) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
+impl From<MeasureError> for Refused {
+    fn from(error: MeasureError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl From<Refused> for MeasureError {
+    fn from(refused: Refused) -> Self {
+        match refused {
+            Refused::Foreign(error) => error.into(),
+            Refused::Failed(error) => error,
+        }
+    }
+}
+
+/// FNV-1a over what the rows are made of (Fowler, Noll & Vo).
+fn fingerprint(workload: &Workload) -> u64 {
+    let mut hash = 0xcbf2_9ce4_8422_2325;
+    for byte in format!(
+        "{MAKING} {:?}",
+        workload
+            .inner
+            .tables
+            .iter()
+            .map(|table| (&table.name, &table.create, &table.columns, &table.after))
+            .collect::<Vec<_>>()
+    )
+    .bytes()
+    {
+        hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    }
+    hash
+}
+
+impl DataSet {
+    /// Whether it is this workload's.
+    #[must_use]
+    pub fn is_of(&self, workload: &Workload) -> bool {
+        self.workload.same_data(workload)
+    }
+
+    fn tables(&self) -> &[Table] {
+        &self.workload.inner.tables
+    }
+
+    fn make(
+        &mut self,
+        session: &mut Session,
+        primary: &Node,
+        threads: u32,
+        progress: &mut dyn FnMut(&Filled),
+        stop: &AtomicBool,
+    ) -> Result<(), Refused> {
+        let comments = self
+            .tables()
+            .iter()
+            .map(|table| own_comment(session, &table.name))
+            .collect::<Result<Vec<_>, _>>()?;
+        own_comment(session, SETS)?;
+        let disk = Disk::of(primary, session).filter(|_| self.workload.has_data());
+        let whole = self.is_whole(session)?;
+        if whole && comments.iter().all(Option::is_some) && self.bring_back(session)? {
+            self.reused = true;
+            return Ok(());
+        }
+        if let Some(found) = comments.iter().flatten().next() {
+            self.warnings.push(self.replaced(session, found, whole));
+        }
+        self.forget(session)?;
+        for table in self.tables() {
+            session.run(FILLING, &format!("DROP TABLE IF EXISTS `{}`", table.name))?;
+        }
+        if let Some(disk) = &disk {
+            disk.holds(session, self.workload.bytes(self.rows))?;
+        }
+        self.run_setup(session, stop)?;
+        for table in self.tables() {
+            self.create(session, table)?;
+        }
+        let workload = self.workload.clone();
+        for table in workload
+            .inner
+            .tables
+            .iter()
+            .filter(|table| !table.columns.is_empty())
+        {
+            let place = Room {
+                primary,
+                session,
+                disk: disk.as_ref(),
+            };
+            self.sent += fill_table(&place, &workload, table, self.rows, threads, progress, stop)?;
+            for statement in &table.after {
+                session.run(FILLING, statement).map_err(|error| {
+                    about(error, &self.workload, table.line, &excerpt(statement))
+                })?;
+            }
+            heed(stop)?;
+        }
+        if self.workload.has_data() {
+            self.note_whole(session)?;
+        }
+        Ok(())
+    }
+
+    /// Has the server know the set's size, and writes down that it is whole.
+    fn note_whole(&self, session: &mut Session) -> Result<(), ServerError> {
+        // So that sizes are told and plans made by what is there.
+        for table in self.tables() {
+            let _ = session.rows(FILLING, &format!("ANALYZE LOCAL TABLE `{}`", table.name));
+        }
+        session.run(
+            FILLING,
+            &format!(
+                "CREATE TABLE IF NOT EXISTS `{SETS}` (fingerprint CHAR(16) NOT NULL PRIMARY KEY, total BIGINT UNSIGNED NOT NULL) \
+                 ENGINE=InnoDB COMMENT='{}; data sets that are whole'",
+                self.schema.mark()
+            ),
+        )?;
+        session.run(
+            FILLING,
+            &format!(
+                "REPLACE INTO `{SETS}` VALUES ('{:016x}', {})",
+                self.fingerprint, self.rows
+            ),
+        )
+    }
+
+    /// Says that what is there is made anew, and why.
+    fn replaced(&self, session: &Session, found: &str, whole: bool) -> Warning {
+        let at = format!("{session}");
+        let names = self
+            .tables()
+            .iter()
+            .map(|table| table.name.as_str())
+            .collect::<Vec<_>>()
+            .join(", ");
+        match size_of(found) {
+            // Nothing of worth is in a table that begins empty.
+            _ if !self.workload.has_data() => Warning::new(
+                WarningCode::LeftoverRemoved,
+                format!("{at}: removed the table {names} that an earlier, killed run had left"),
+                "nothing to do",
+            ),
+            Some(rows) if rows != self.rows => Warning::new(
+                WarningCode::DataReplaced,
+                format!(
+                    "{at}: a data set of another size was in place ({rows} rows in {names}; {} are wanted) and was replaced",
+                    self.rows
+                ),
+                "ask for the same --size again to keep a data set",
+            ),
+            _ => Warning::new(
+                WarningCode::DataReplaced,
+                format!(
+                    "{at}: the data set in place ({names}) was {} and was replaced",
+                    if whole {
+                        "changed by a load"
+                    } else {
+                        "not whole"
+                    }
+                ),
+                "nothing to do",
+            ),
+        }
+    }
+
+    fn create(&self, session: &mut Session, table: &Table) -> Result<(), ServerError> {
+        let sql = format!(
+            "{} COMMENT='{}; data {:016x}; rows {}'",
+            table.create,
+            self.schema.mark(),
+            self.fingerprint,
+            self.rows
+        );
+        session
+            .run(FILLING, &sql)
+            .map_err(|error| about(error, &self.workload, table.line, &excerpt(&table.create)))?;
+        match comment(session, &table.name)? {
+            Some(comment) if comment.starts_with(MARK) => Ok(()),
+            _ => {
+                let cause = format!(
+                    "line {} of {}: its definition makes another table than `{}`",
+                    table.line, self.workload.name, table.name
+                );
+                Err(session.unfit(FILLING, cause, "name the table as its definition does"))
+            }
+        }
+    }
+
+    fn run_setup(&self, session: &mut Session, stop: &AtomicBool) -> Result<(), MeasureError> {
+        let mut words = String::new();
+        for statement in &self.workload.inner.setup {
+            heed(stop)?;
+            statement.fill(&mut Draw::new(0, 1, 0), &mut words);
+            session.run(DOING, &words).map_err(|error| {
+                about(error, &self.workload, statement.line, &statement.excerpt())
+            })?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fingerprints_tell_tables_apart_and_not_statements() {
+        let print = |name: &str| fingerprint(&Workload::named(name).unwrap());
+        assert_eq!(print("point-select"), print("oltp-mix"));
+        assert_eq!(print("select"), print("post-insert"));
+        assert_ne!(print("select"), print("point-select"));
+        assert_eq!(size_of("replimeter: made; data 0; rows 300"), Some(300));
+    }
+}

@@ -1,0 +1,130 @@
+//! Removing what was made.
+
+use std::time::Duration;
+
+use replimeter_engine::{Node, ServerError, Session};
+use replimeter_model::warning::{Warning, WarningCode};
+
+use super::{DataSet, found::comment};
+use crate::{
+    load::{DOING, script::Template, value::Draw, workload::Workload},
+    table::{MARK, SETTLE},
+};
+
+/// How long one statement of a removal may take, waiting for locks included.
+pub(in crate::load) const REMOVAL: Duration = Duration::from_secs(60);
+
+impl DataSet {
+    /// Removes what this set made: its tables, unless they were found, and the schema,
+    /// if it was made along and no named server has anything else in it; the `-- teardown` of a script is run. What
+    /// could not be removed is returned.
+    pub fn remove(self, primary: &Node) -> Vec<Warning> {
+        self.remove_within(primary, REMOVAL)
+    }
+
+    pub(super) fn remove_within(self, primary: &Node, patience: Duration) -> Vec<Warning> {
+        let mut warnings = Vec::new();
+        let mut note = |error: ServerError, what: &str| {
+            warnings.push(Warning::new(
+                WarningCode::CleanUpIncomplete,
+                format!("{error}{what}"),
+                hint(&self.workload),
+            ));
+        };
+        let mut session = match open_for_removal(primary, patience) {
+            Ok(session) => session,
+            Err(error) => {
+                if self.workload.needs_setup() {
+                    note(error, "");
+                }
+                return warnings;
+            }
+        };
+        for (statement, error) in tear_down(&mut session, &self.workload.inner.teardown) {
+            note(
+                error,
+                &format!(
+                    " (line {} of {}: {})",
+                    statement.line,
+                    self.workload.name,
+                    statement.excerpt()
+                ),
+            );
+        }
+        if !self.reused {
+            for table in self.tables() {
+                let ours = comment(&mut session, &table.name)
+                    .map(|comment| comment.is_some_and(|comment| comment.starts_with(MARK)));
+                let dropped = ours.and_then(|ours| match ours {
+                    true => session.run(
+                        "cannot remove the table",
+                        &format!("DROP TABLE IF EXISTS `{}`", table.name),
+                    ),
+                    false => Ok(()),
+                });
+                if let Err(error) = dropped {
+                    note(
+                        error,
+                        &format!("; its table `replimeter`.`{}` is still there", table.name),
+                    );
+                }
+            }
+            if let Err(error) = self.forget(&mut session) {
+                note(error, "");
+            }
+        }
+        match self.schema.remove(&mut session, SETTLE) {
+            Ok(kept) => warnings.extend(kept),
+            Err(error) => note(error, ""),
+        }
+        warnings
+    }
+
+    /// Leaves the tables for a later run, which finds them.
+    pub fn keep(self) {}
+}
+
+fn hint(workload: &Workload) -> String {
+    let tables: Vec<String> = workload
+        .inner
+        .tables
+        .iter()
+        .map(|table| format!("`replimeter`.`{}`", table.name))
+        .collect();
+    if tables.is_empty() {
+        return "run the statements behind `-- teardown` of the script, in the schema `replimeter`, by hand".to_owned();
+    }
+    format!(
+        "the next run with this workload removes it, or, on the primary: DROP TABLE IF EXISTS {}",
+        tables.join(", ")
+    )
+}
+
+pub(in crate::load) fn open_for_removal(
+    node: &Node,
+    patience: Duration,
+) -> Result<Session, ServerError> {
+    let mut session = Session::open(&Node {
+        answer: patience + Duration::from_secs(2),
+        ..node.clone()
+    })?;
+    session.run(DOING, "SET SESSION lock_wait_timeout = 10")?;
+    session.run(DOING, "USE `replimeter`")?;
+    Ok(session)
+}
+
+/// Runs a script's last section; what fails does not keep the rest from it.
+pub(in crate::load) fn tear_down<'a>(
+    session: &mut Session,
+    statements: &'a [Template],
+) -> Vec<(&'a Template, ServerError)> {
+    let mut failed = Vec::new();
+    let mut words = String::new();
+    for statement in statements {
+        statement.fill(&mut Draw::new(0, 1, 0), &mut words);
+        if let Err(error) = session.run("cannot remove what a load made", &words) {
+            failed.push((statement, error));
+        }
+    }
+    failed
+}

@@ -1,0 +1,360 @@
+//! Fills one table of a data set over several connections.
+
+use std::{
+    fmt::Write as _,
+    net::{Shutdown, TcpStream},
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    thread::{self, ScopedJoinHandle},
+    time::{Duration, Instant},
+};
+
+use replimeter_engine::{
+    ErrorKind, Node, ServerError, Session,
+    wire::{Bind, Channel, Failed},
+};
+use replimeter_model::random::Random;
+
+use super::{
+    FILLING, about,
+    disk::Disk,
+    tally::Again,
+    value::{Draw, Generator},
+    workload::{Table, Workload},
+};
+use crate::{MeasureError, heed, kill::kill, sync::lock};
+
+/// How long an ordinary statement may take.
+const ANSWER: Duration = Duration::from_secs(120);
+/// The most bytes of one statement; fewer when the server takes less.
+const MOST_BYTES: u64 = 1 << 20;
+/// How often a batch is begun again when locks were in its way.
+const RETRIES: u32 = 10;
+/// How often progress is told.
+const TELL: Duration = Duration::from_millis(500);
+/// How long no row may be written before it is looked whether the disk is full.
+const STALLED: Duration = Duration::from_secs(5);
+/// How long statements under way may take when it is to end.
+const AFTER_STOP: Duration = Duration::from_secs(1);
+
+/// How far the filling of a table is.
+#[derive(Clone, Debug)]
+pub struct Filled {
+    /// Its name.
+    pub table: String,
+    /// Rows that are there.
+    pub rows: u64,
+    /// Rows that it will have.
+    pub of: u64,
+    /// Bytes of the statements that were sent.
+    pub bytes: u64,
+    /// Since the filling began.
+    pub since: Duration,
+}
+
+/// Where a table is filled.
+pub(super) struct Room<'a> {
+    pub(super) primary: &'a Node,
+    pub(super) session: &'a Session,
+    pub(super) disk: Option<&'a Disk>,
+}
+
+/// A connection's number, and its socket.
+type Connection = (u32, Option<TcpStream>);
+
+/// Ends statements that are under way: on the server, and then from this side.
+fn cut(primary: &Node, connections: &[Connection]) {
+    kill(
+        primary,
+        connections
+            .iter()
+            .map(|(connection, _)| u64::from(*connection)),
+        AFTER_STOP,
+    );
+    for socket in connections.iter().filter_map(|(_, socket)| socket.as_ref()) {
+        let _ = socket.shutdown(Shutdown::Both);
+    }
+}
+
+/// Fills one table; the bytes that were sent.
+pub(super) fn fill_table(
+    room: &Room<'_>,
+    workload: &Workload,
+    table: &Table,
+    rows: u64,
+    threads: u32,
+    progress: &mut dyn FnMut(&Filled),
+    stop: &AtomicBool,
+) -> Result<u64, MeasureError> {
+    if rows == 0 {
+        return Ok(0);
+    }
+    let began = Instant::now();
+    let node = Node {
+        answer: ANSWER,
+        ..room.primary.clone()
+    };
+    let mut first = Channel::open(&node)?;
+    let packet = first
+        .session()
+        .value(FILLING, "SELECT @@max_allowed_packet")?
+        .and_then(|bytes| bytes.parse().ok())
+        .unwrap_or(1 << 20);
+    let (batch, job) = (Batch::new(table, rows, packet), Job::default());
+    let mut tell = || {
+        progress(&Filled {
+            table: table.name.clone(),
+            rows: job.rows.load(Ordering::Relaxed),
+            of: rows,
+            bytes: job.bytes.load(Ordering::Relaxed),
+            since: began.elapsed(),
+        });
+    };
+    tell();
+    let mut channels = vec![first];
+    for _ in 1..u64::from(threads.max(1)).min(batch.count()) {
+        channels.push(Channel::open(&node)?);
+    }
+    let connections: Vec<Connection> = channels
+        .iter_mut()
+        .map(|channel| (channel.session().connection_id(), channel.socket()))
+        .collect();
+    let full = thread::scope(|scope| {
+        let running: Vec<_> = channels
+            .into_iter()
+            .map(|channel| scope.spawn(|| batch.work(channel, &job)))
+            .collect();
+        job.watch(room, &running, &connections, &mut tell, stop)
+    });
+    // What was cut off has an error too, and is not its cause.
+    heed(stop)?;
+    if let Some(error) = full {
+        return Err(error.into());
+    }
+    let failed = lock(&job.error).take();
+    if let Some(error) = failed {
+        let rows = format!("rows of `{}`", table.name);
+        return Err(about(error, workload, table.line, &rows).into());
+    }
+    tell();
+    Ok(job.bytes.load(Ordering::Relaxed))
+}
+
+/// What the threads that fill a table share.
+#[derive(Default)]
+struct Job {
+    next: AtomicU64,
+    rows: AtomicU64,
+    bytes: AtomicU64,
+    over: AtomicBool,
+    error: Mutex<Option<ServerError>>,
+}
+
+impl Job {
+    /// Waits for the threads, tells how far they are, and ends them when the user wants to
+    /// be gone or the disk is full; in that case why.
+    fn watch(
+        &self,
+        room: &Room<'_>,
+        running: &[ScopedJoinHandle<'_, ()>],
+        connections: &[Connection],
+        tell: &mut dyn FnMut(),
+        stop: &AtomicBool,
+    ) -> Option<ServerError> {
+        let mut full = None;
+        let mut next = Instant::now() + TELL;
+        let mut grown = (0, Instant::now());
+        let mut ended: Option<Instant> = None;
+        while running.iter().any(|thread| !thread.is_finished()) {
+            thread::sleep(Duration::from_millis(2));
+            let rows = self.rows.load(Ordering::Relaxed);
+            if rows != grown.0 {
+                grown = (rows, Instant::now());
+            }
+            if full.is_none() && grown.1.elapsed() > STALLED {
+                grown.1 = Instant::now();
+                full = room.disk.and_then(|disk| disk.full(room.session));
+            }
+            if stop.load(Ordering::Relaxed) || full.is_some() {
+                self.over.store(true, Ordering::Relaxed);
+                // What is under way may take long, or for ever.
+                if ended.get_or_insert_with(Instant::now).elapsed() > AFTER_STOP {
+                    cut(room.primary, connections);
+                    ended = Some(Instant::now() + ANSWER);
+                }
+            }
+            if Instant::now() >= next {
+                tell();
+                next += TELL;
+            }
+        }
+        full
+    }
+}
+
+/// How rows of a table are written: so many with one statement.
+struct Batch {
+    head: String,
+    columns: Vec<Generator>,
+    rows: u64,
+    of: u64,
+    sequences: usize,
+}
+
+impl Batch {
+    /// Statements for so many rows, of which the server takes packets of so many bytes.
+    fn new(table: &Table, rows: u64, packet: u64) -> Self {
+        let mut sequences = 0;
+        let columns = table
+            .columns
+            .iter()
+            .map(|(_, source)| source.generator(rows, &mut sequences))
+            .collect();
+        let names: Vec<String> = table
+            .columns
+            .iter()
+            .map(|(name, _)| format!("`{name}`"))
+            .collect();
+        // Quotes, commas and digits make a row longer in words than on the disk.
+        let words_of_row = table
+            .columns
+            .iter()
+            .map(|(_, source)| source.bytes() + 12)
+            .sum::<u64>();
+        Self {
+            head: format!(
+                "INSERT INTO `replimeter`.`{}` ({}) VALUES ",
+                table.name,
+                names.join(", ")
+            ),
+            columns,
+            rows,
+            of: ((packet / 2).min(MOST_BYTES) / words_of_row.max(1)).max(1),
+            sequences,
+        }
+    }
+
+    /// How many there are.
+    fn count(&self) -> u64 {
+        self.rows.div_ceil(self.of)
+    }
+
+    /// Takes batches until none is left.
+    fn work(&self, mut channel: Channel, job: &Job) {
+        let mut sql = String::new();
+        let mut scratch = Vec::new();
+        while !job.over.load(Ordering::Relaxed) {
+            let number = job.next.fetch_add(1, Ordering::Relaxed);
+            if number >= self.count() {
+                return;
+            }
+            let rows = self.words(number, &mut sql, &mut scratch);
+            if let Err(error) = send(&mut channel, &sql) {
+                lock(&job.error).get_or_insert(error);
+                job.over.store(true, Ordering::Relaxed);
+                return;
+            }
+            job.rows.fetch_add(rows, Ordering::Relaxed);
+            job.bytes.fetch_add(sql.len() as u64, Ordering::Relaxed);
+        }
+    }
+
+    /// The statement of one batch, the same whoever takes it; how many rows it has.
+    fn words(&self, number: u64, sql: &mut String, scratch: &mut Vec<u8>) -> u64 {
+        let first = number * self.of + 1;
+        let last = (first + self.of - 1).min(self.rows);
+        let mut draw = Draw {
+            random: Random::numbered(number ^ 0x00DA_7A5E),
+            ..Draw::new(1, 1, self.sequences)
+        };
+        draw.sequences.fill(first - 1);
+        sql.clear();
+        sql.push_str(&self.head);
+        for row in first..=last {
+            draw.row = row;
+            sql.push_str(if row == first { "(" } else { ",(" });
+            for (index, column) in self.columns.iter().enumerate() {
+                if index > 0 {
+                    sql.push(',');
+                }
+                write(column.draw(&mut draw, scratch, |_| 0), sql);
+            }
+            sql.push(')');
+        }
+        last + 1 - first
+    }
+}
+
+/// A value in words.
+fn write(value: Bind<'_>, sql: &mut String) {
+    // Writing to a string cannot fail.
+    match value {
+        Bind::Null => sql.push_str("NULL"),
+        Bind::Int(number) => drop(write!(sql, "{number}")),
+        Bind::UInt(number) => drop(write!(sql, "{number}")),
+        Bind::Double(number) => drop(write!(sql, "{number:e}")),
+        Bind::Text(bytes) => {
+            sql.push('\'');
+            let text = String::from_utf8_lossy(bytes);
+            if bytes.iter().any(|byte| matches!(byte, b'\'' | b'\\')) {
+                sql.push_str(&text.replace('\\', "\\\\").replace('\'', "''"));
+            } else {
+                sql.push_str(&text);
+            }
+            sql.push('\'');
+        }
+    }
+}
+
+fn send(channel: &mut Channel, sql: &str) -> Result<(), ServerError> {
+    let mut attempt = 0;
+    loop {
+        match channel.query(sql) {
+            Ok(_) => return Ok(()),
+            Err(Failed::Refused(refusal)) if Again::of(&refusal).is_some() && attempt < RETRIES => {
+                attempt += 1
+            }
+            Err(Failed::Refused(refusal)) => return Err(channel.refused(&refusal)),
+            Err(Failed::Broken(error)) if error.kind == ErrorKind::Timeout => {
+                let hint = "is its disk full? some servers wait for space rather than answer; its error log says so";
+                return Err(ServerError {
+                    hint: hint.to_owned(),
+                    ..error
+                });
+            }
+            Err(Failed::Broken(error)) => return Err(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn batches_are_the_same_whoever_makes_them_and_escaped() {
+        let text = "size = 25\n[[table]]\nname = 't'\ncreate = 'CREATE TABLE t (a INT)'\n[table.columns]\na = {row = true}\n\
+                    b = \"it's \\\\ here\"\nc = {uniform = [1, 'rows']}\nd = {sequence = 5}\ne = 1.5\n[[statement]]\nsql = 'SELECT 1'";
+        let workload = Workload::parse("x.toml", text).unwrap();
+        let batch = Batch {
+            head: "X ".to_owned(),
+            of: 10,
+            ..Batch::new(&workload.inner.tables[0], 25, 1 << 20)
+        };
+        assert_eq!(batch.count(), 3);
+        let words = |number| {
+            let mut sql = String::new();
+            let rows = batch.words(number, &mut sql, &mut Vec::new());
+            (rows, sql)
+        };
+        let (rows, sql) = words(2);
+        assert_eq!((rows, words(2).1), (5, sql.clone()));
+        assert!(
+            sql.starts_with("X (21,'it''s \\\\ here',") && sql.ends_with(",29,1.5e0)"),
+            "{sql}"
+        );
+        assert_eq!(words(0).0, 10);
+    }
+}

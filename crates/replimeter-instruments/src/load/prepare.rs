@@ -1,0 +1,204 @@
+//! Makes what background load needs before it runs, and tries its statements out.
+
+use std::{sync::atomic::AtomicBool, time::Duration};
+
+use replimeter_engine::{ServerError, wire::Failed};
+use replimeter_model::{load::LoadPlan, target::PRIMARY};
+
+use super::{
+    about,
+    background::BackgroundLoad,
+    crew::{Crew, Squad},
+    fill::fill,
+    insert::Filled,
+    made::{Made, patiently},
+    program::{Program, Scratch},
+    script,
+    trial::TRIALS,
+    value::Draw,
+    worker::{DOING, Link, Place, roll_back, run},
+    workload::Workload,
+};
+use crate::{MeasureError, clock::Clock, preflight::Cluster, survey::Relation};
+
+/// How long a lost connection is tried again beside a measurement: a year.
+const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
+/// Connections that fill a data set beside a measurement.
+const FILLERS: u32 = 4;
+
+impl BackgroundLoad {
+    /// Finds the servers, fills each data set and runs each script's setup once, tries every
+    /// statement until it has succeeded once, and connects every thread. `workloads` are those of
+    /// the plans, in order; a replica is given `patience` to have what was made on the primary.
+    /// `progress` is told how far the filling is. A server that comes back while the load runs is
+    /// loaded again.
+    ///
+    /// # Errors
+    /// When a server is not there, or a statement never succeeds: with the server's
+    /// words. Nothing is left behind then.
+    pub fn prepare(
+        plans: &[LoadPlan],
+        workloads: &[Workload],
+        cluster: &Cluster,
+        clock: &Clock,
+        patience: Duration,
+        progress: &mut dyn FnMut(&Filled),
+        stop: &AtomicBool,
+    ) -> Result<Self, MeasureError> {
+        let writer = &cluster.primary.node;
+        let mut made = Made::on(writer);
+        let mut places = Vec::new();
+        for (plan, workload) in plans.iter().zip(workloads) {
+            let place = place(cluster, &plan.spec.node)?;
+            made.run_script(&place, workload, patience, stop)?;
+            places.push(place);
+        }
+        for (index, (plan, workload)) in plans.iter().zip(workloads).enumerate() {
+            apart(workload, &workloads[..index], cluster)?;
+            if workload.inner.tables.is_empty() || made.data(workload).is_some() {
+                continue;
+            }
+            let size = plan.size.filter(|_| workload.has_data());
+            let size = size.unwrap_or_else(|| workload.default_size());
+            let set = fill(
+                writer,
+                &cluster.replica_nodes(),
+                workload,
+                size,
+                FILLERS,
+                progress,
+                stop,
+            )?;
+            made.sets.push(set);
+        }
+        for (place, workload) in places.iter().zip(workloads) {
+            let rows = made.data(workload).map_or(0, |set| set.rows);
+            try_out(place, workload, rows, patience, stop)?;
+        }
+        let loads = plans.iter().zip(workloads).zip(&places);
+        let squads: Vec<Squad<'_>> = loads
+            .map(|((plan, workload), place)| Squad {
+                data: made.data(workload),
+                rate: plan.open_loop(),
+                reads_only: place.reads_only,
+                patience: FOREVER,
+                ..Squad::new(workload, vec![place.node.clone()], plan.spec.threads)
+            })
+            .collect();
+        // What the statements are worth was tried by whole passes.
+        let crew = Crew::open_tried(&squads, clock, false)?;
+        drop(squads);
+        Ok(Self::new(crew, clock, made))
+    }
+}
+
+/// Refuses a workload that makes another table under the name of an earlier one's.
+fn apart(workload: &Workload, earlier: &[Workload], cluster: &Cluster) -> Result<(), ServerError> {
+    let mut earlier = earlier.iter();
+    let Some((other, table)) =
+        earlier.find_map(|other| Some((&other.name, workload.collides(other)?)))
+    else {
+        return Ok(());
+    };
+    Err(cluster.primary.session.unfit(
+        DOING,
+        format!(
+            "{} and {other} each define a table `{table}` of their own",
+            workload.name
+        ),
+        "rename one",
+    ))
+}
+
+/// The server of that name; `primary` is also the one that rows are written to,
+/// whatever it is called.
+fn place(cluster: &Cluster, name: &str) -> Result<Place, ServerError> {
+    let writer = &cluster.primary.node;
+    if writer.name == name {
+        return Ok(Place::new(writer.clone(), false));
+    }
+    if let Some(replica) = cluster
+        .replicas
+        .iter()
+        .find(|replica| replica.server.node.name == name)
+    {
+        let reads_only = matches!(replica.relation, Relation::Channel { .. });
+        return Ok(Place::new(replica.server.node.clone(), reads_only));
+    }
+    if name == PRIMARY {
+        return Ok(Place::new(writer.clone(), false));
+    }
+    let mut names = vec![writer.name.clone()];
+    names.extend(cluster.replica_names());
+    Err(cluster.primary.session.unfit(
+        "cannot place the load",
+        format!(
+            "the target has no server called `{name}`; it has {}",
+            names.join(", ")
+        ),
+        "name one of them behind the @ of --load",
+    ))
+}
+
+/// Runs operations until each statement has succeeded once; some may fail now and
+/// then, as with locks.
+fn try_out(
+    place: &Place,
+    workload: &Workload,
+    rows: u64,
+    patience: Duration,
+    stop: &AtomicBool,
+) -> Result<(), MeasureError> {
+    let program = Program::new(workload, rows);
+    let open = || {
+        Link::open(place, &program).map_err(|(statement, error)| match statement {
+            Some(statement) => {
+                let text = &program.statements[statement];
+                about(error, workload, text.line, &script::excerpt(&text.sql))
+            }
+            None => error,
+        })
+    };
+    // A replica may have yet to receive the tables.
+    let mut link = patiently(place, patience, stop, open)?;
+    let (mut scratch, mut buffer) = (Scratch::default(), String::new());
+    // Sequences of the load itself begin with the first thread.
+    let mut draw = Draw::new(0, 1, program.sequences);
+    for (routine, operation) in program.operations.iter().zip(&workload.inner.operations) {
+        patiently(place, patience, stop, || {
+            // How far a pass came, and how often it came no further.
+            let (mut reached, mut stuck) = (0, 0);
+            for trial in 1.. {
+                let Err((index, failed)) = run(
+                    &mut link,
+                    &program,
+                    routine,
+                    &mut draw,
+                    &mut scratch,
+                    &mut buffer,
+                ) else {
+                    break;
+                };
+                let error = match failed {
+                    Failed::Broken(error) => return Err(error),
+                    Failed::Refused(refusal) => {
+                        roll_back(&mut link.channel);
+                        link.channel.refused(&refusal)
+                    }
+                };
+                stuck = if index > reached {
+                    1
+                } else {
+                    stuck + u32::from(index == reached)
+                };
+                reached = reached.max(index);
+                if stuck >= TRIALS || trial >= TRIALS * 10 {
+                    let step = &operation.steps[index.min(operation.steps.len() - 1)];
+                    return Err(about(error, workload, step.line(), &step.excerpt()));
+                }
+            }
+            Ok(())
+        })?;
+    }
+    Ok(())
+}

@@ -1,0 +1,311 @@
+//! A workload made ready for a data set of known size and a known number of threads.
+
+use std::sync::Arc;
+
+use replimeter_engine::wire::Bind;
+
+use super::{
+    script::Template,
+    value::{Draw, Generator, Kept, Place},
+    workload::{Parameter, Step, Version, Workload},
+};
+
+/// A workload's operations with everything resolved.
+#[derive(Debug)]
+pub(super) struct Program {
+    pub(super) workload: Workload,
+    pub(super) operations: Vec<Routine>,
+    /// Sum of all weights.
+    weights: u64,
+    /// Statements that are prepared, each once: `?` for parameters, and its line.
+    pub(super) statements: Vec<Text>,
+    /// How many sequences there are.
+    pub(super) sequences: usize,
+    /// Where `BEGIN` and `COMMIT` stand among the statements, when any operation is a
+    /// transaction.
+    pub(super) frame: Option<(usize, usize)>,
+}
+
+/// A statement to be prepared.
+#[derive(Clone, Debug)]
+pub(super) struct Text {
+    pub(super) sql: String,
+    pub(super) line: usize,
+}
+
+#[derive(Debug)]
+pub(super) struct Routine {
+    /// The weights up to this one.
+    until: u64,
+    pub(super) transaction: bool,
+    pub(super) shared: Vec<Generator>,
+    pub(super) steps: Vec<Move>,
+    pub(super) statements: u64,
+}
+
+/// One statement of a routine.
+#[derive(Debug)]
+pub(super) enum Move {
+    Words(Template),
+    Prepared {
+        /// Which of the program's.
+        statement: usize,
+        parameters: Vec<From>,
+        repeat: u32,
+        /// Whether any parameter is looked at again.
+        keeps: bool,
+        /// What it does with a row's version.
+        version: Option<Version>,
+    },
+}
+
+/// Where a parameter has its value from.
+#[derive(Debug)]
+pub(super) enum From {
+    Drawn(Generator),
+    Same(usize),
+    Shared(usize),
+}
+
+impl Program {
+    pub(super) fn new(workload: &Workload, rows: u64) -> Arc<Self> {
+        let mut program = Self {
+            workload: workload.clone(),
+            operations: Vec::new(),
+            weights: 0,
+            statements: Vec::new(),
+            sequences: 0,
+            frame: None,
+        };
+        for operation in &workload.inner.operations {
+            program.weights += operation.weight;
+            let shared = operation
+                .shared
+                .iter()
+                .map(|source| source.generator(rows, &mut program.sequences))
+                .collect();
+            let steps = operation
+                .steps
+                .iter()
+                .map(|step| program.step(step, rows))
+                .collect();
+            program.operations.push(Routine {
+                until: program.weights,
+                transaction: operation.transaction,
+                shared,
+                steps,
+                statements: operation.statements(),
+            });
+        }
+        if program.operations.iter().any(|routine| routine.transaction) {
+            program.frame = Some((program.text("BEGIN", 0), program.text("COMMIT", 0)));
+        }
+        Arc::new(program)
+    }
+
+    fn step(&mut self, step: &Step, rows: u64) -> Move {
+        match step {
+            Step::Words(template) => Move::Words(template.clone()),
+            Step::Prepared(statement) => {
+                let parameters: Vec<From> = statement
+                    .parameters
+                    .iter()
+                    .map(|parameter| match parameter {
+                        Parameter::Drawn(source) => {
+                            From::Drawn(source.generator(rows, &mut self.sequences))
+                        }
+                        Parameter::Same(before) => From::Same(*before),
+                        Parameter::Shared(shared) => From::Shared(*shared),
+                    })
+                    .collect();
+                let keeps = parameters.iter().any(|parameter| {
+                    matches!(
+                        parameter,
+                        From::Same(_) | From::Drawn(Generator::Plus(Place::Own(_), _))
+                    )
+                });
+                let text = self.text(&statement.sql, statement.line);
+                Move::Prepared {
+                    statement: text,
+                    parameters,
+                    repeat: statement.repeat,
+                    keeps,
+                    version: statement.version(),
+                }
+            }
+        }
+    }
+
+    fn text(&mut self, sql: &str, line: usize) -> usize {
+        self.statements
+            .iter()
+            .position(|known| known.sql == sql)
+            .unwrap_or_else(|| {
+                self.statements.push(Text {
+                    sql: sql.to_owned(),
+                    line,
+                });
+                self.statements.len() - 1
+            })
+    }
+
+    /// The next operation of a thread.
+    #[inline]
+    pub(super) fn choose(&self, draw: &mut Draw) -> &Routine {
+        if let [only] = self.operations.as_slice() {
+            return only;
+        }
+        let drawn = draw.random.between(0, self.weights - 1);
+        let at = self
+            .operations
+            .partition_point(|routine| routine.until <= drawn);
+        &self.operations[at.min(self.operations.len() - 1)]
+    }
+}
+
+/// The memory that a thread draws values in.
+#[derive(Debug, Default)]
+pub(super) struct Scratch {
+    text: Vec<u8>,
+    pub(super) shared: Vec<Kept>,
+    own: Vec<Kept>,
+}
+
+impl Scratch {
+    /// Draws what the statements of a pass share.
+    #[inline]
+    pub(super) fn share(&mut self, generators: &[Generator], draw: &mut Draw) {
+        self.shared.clear();
+        for generator in generators {
+            let shared = &self.shared;
+            let value = Kept::of(generator.draw(draw, &mut self.text, |place| match place {
+                Place::Shared(at) | Place::Own(at) => number(shared.get(at)),
+            }));
+            self.shared.push(value);
+        }
+    }
+
+    /// Draws the parameters of one execution, in order.
+    #[inline]
+    pub(super) fn parameters(
+        &mut self,
+        parameters: &[From],
+        keeps: bool,
+        draw: &mut Draw,
+        mut push: impl FnMut(Bind<'_>),
+    ) {
+        self.own.clear();
+        for parameter in parameters {
+            let value = match parameter {
+                From::Drawn(generator) => {
+                    let (shared, own) = (&self.shared, &self.own);
+                    generator.draw(draw, &mut self.text, |place| match place {
+                        Place::Shared(at) => number(shared.get(at)),
+                        Place::Own(at) => number(own.get(at)),
+                    })
+                }
+                From::Same(before) => self.own.get(*before).map_or(Bind::Null, Kept::bind),
+                From::Shared(at) => self.shared.get(*at).map_or(Bind::Null, Kept::bind),
+            };
+            push(value);
+            if keeps {
+                let kept = Kept::of(value);
+                self.own.push(kept);
+            }
+        }
+    }
+}
+
+fn number(kept: Option<&Kept>) -> i64 {
+    match kept {
+        Some(Kept::Number(number)) => *number,
+        // Checked when the workload is read; a text has no sum.
+        _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn drawn(text: &str, rows: u64) -> Vec<Vec<Kept>> {
+        let workload = Workload::parse("x.toml", text).unwrap();
+        let program = Program::new(&workload, rows);
+        let mut draw = Draw::new(1, 1, program.sequences);
+        let mut scratch = Scratch::default();
+        let routine = program.choose(&mut draw);
+        scratch.share(&routine.shared, &mut draw);
+        routine
+            .steps
+            .iter()
+            .map(|step| {
+                let Move::Prepared {
+                    parameters, keeps, ..
+                } = step
+                else {
+                    panic!("words")
+                };
+                let mut values = Vec::new();
+                scratch.parameters(parameters, *keeps, &mut draw, |bind| {
+                    values.push(Kept::of(bind))
+                });
+                values
+            })
+            .collect()
+    }
+
+    #[test]
+    fn shared_same_and_plus_agree() {
+        let values = drawn(
+            "[shared]\nid = {uniform = [1, 'rows']}\n[[statement]]\nsql = 'SELECT :id, :next, :a, :a, :b'\nnext = {plus = ['id', 5]}\n\
+             a = {uniform = [1, 1000000]}\nb = {plus = ['a', -1]}\n[[statement]]\nsql = 'SELECT :id'",
+            1000,
+        );
+        let number = |kept: &Kept| {
+            if let Kept::Number(number) = kept {
+                *number
+            } else {
+                panic!("{kept:?}")
+            }
+        };
+        let first: Vec<i64> = values[0].iter().map(number).collect();
+        assert_eq!(
+            (
+                first[1] - first[0],
+                first[3] - first[2],
+                first[4] - first[2]
+            ),
+            (5, 0, -1)
+        );
+        assert_eq!(number(&values[1][0]), first[0]);
+    }
+
+    #[test]
+    fn statements_are_prepared_once_and_transactions_framed() {
+        let text = "transaction = true\n[[statement]]\nsql = 'SELECT 1'\n[[statement]]\nsql = 'SELECT 1'\nrepeat = 3";
+        let program = Program::new(&Workload::parse("x.toml", text).unwrap(), 0);
+        assert_eq!(
+            program
+                .statements
+                .iter()
+                .map(|text| text.sql.as_str())
+                .collect::<Vec<_>>(),
+            ["SELECT 1", "BEGIN", "COMMIT"]
+        );
+        assert_eq!(
+            (program.frame, program.operations[0].statements),
+            (Some((1, 2)), 6)
+        );
+    }
+
+    #[test]
+    fn weights_are_kept() {
+        let text = "[[operation]]\nweight = 9\n[[operation.statement]]\nsql = 'SELECT 1'\n[[operation]]\n[[operation.statement]]\nsql = 'SELECT 2'";
+        let program = Program::new(&Workload::parse("x.toml", text).unwrap(), 0);
+        let mut draw = Draw::new(1, 1, 0);
+        let second = (0..10_000)
+            .filter(|_| std::ptr::eq(program.choose(&mut draw), &raw const program.operations[1]))
+            .count();
+        assert!((800..1200).contains(&second), "{second}");
+    }
+}

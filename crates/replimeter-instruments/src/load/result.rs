@@ -1,0 +1,221 @@
+//! What the threads of one workload came to, and what a reader must know of it.
+
+use std::time::Duration;
+
+use replimeter_engine::ServerError;
+use replimeter_model::{
+    load::{ClientUse, LoadError, LoadRecord, NodeShare, OpenLoop, Rate, Retried},
+    time::Nanos,
+    warning::{Warning, WarningCode},
+};
+use replimeter_stats::{series::distribution, signed::SignedHistogram};
+use serde::{Deserialize, Serialize};
+
+/// The share of the client's limit from which on the client is the bottleneck.
+const LIMITED: f64 = 0.8;
+/// The share of the cores that load threads may take before it is said.
+const BUSY: f64 = 0.9;
+
+/// What a squad's stretch came to.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct SquadResult {
+    /// The workload's name.
+    pub workload: String,
+    /// Its threads.
+    pub threads: u32,
+    /// The servers' names.
+    pub nodes: Vec<String>,
+    /// Its schedule.
+    pub rate: Option<OpenLoop>,
+    /// Statements of an operation.
+    pub statements_per_operation: u64,
+    /// How long it ran before it was counted.
+    pub ramp: Nanos,
+    /// When the counted part began.
+    pub began: Nanos,
+    /// How long it was counted.
+    pub counted: Nanos,
+    /// Operations that were completed in it.
+    pub operations: u64,
+    /// Their statements.
+    pub statements: u64,
+    /// Operations per second, with an interval by batch means.
+    pub throughput: Rate,
+    /// Operations that ended in each whole second, of the first ten hours.
+    pub per_second: Vec<u64>,
+    /// Each server's part.
+    pub by_node: Vec<NodeShare>,
+    /// From an operation's intended start; in a closed loop that is when the one before
+    /// it ended.
+    pub response: SignedHistogram,
+    /// From its actual start. Retries are in both.
+    pub service: SignedHistogram,
+    /// Operations begun again, by their reason.
+    pub retries: Vec<Retried>,
+    /// Operations given up.
+    pub failed: u64,
+    /// Errors by number, the retried among them.
+    pub errors: Vec<LoadError>,
+    /// Operations of an open loop that were due at the end and that nobody had begun.
+    pub waiting: Option<u64>,
+    /// The same at the end of each counted second.
+    pub waiting_per_second: Vec<u64>,
+    /// Processor time of the load's threads in the counted part.
+    pub client_cpu: Duration,
+    /// How long they were ready to run and had no core, together; `None` where the
+    /// system does not tell.
+    pub client_delay: Option<Duration>,
+    /// This machine's cores.
+    pub cores: usize,
+    /// Empty questions answered per second before ([`super::Crew::measure_limit`]).
+    pub limit_per_s: Option<f64>,
+    /// What ended it early.
+    #[serde(skip)]
+    pub failure: Option<ServerError>,
+    /// Whether the user ended it.
+    pub interrupted: bool,
+}
+
+impl SquadResult {
+    /// As it is reported; the shape is the caller's to fill in.
+    #[must_use]
+    pub fn record(&self) -> LoadRecord {
+        LoadRecord {
+            shape: String::new(),
+            workload: self.workload.clone(),
+            threads: self.threads,
+            node: self.nodes.join(", "),
+            rate: self.rate.map(|open| open.rate),
+            statements: self.statements_per_operation,
+            ramp_us: self.ramp.as_micros(),
+            counted_us: self.counted.as_micros(),
+            passes: self.operations,
+            throughput: self.throughput,
+            latency: distribution(&self.response),
+            service: distribution(&self.service),
+            retries: self.retries.iter().map(|retried| retried.count).sum(),
+            failed: self.failed,
+            waiting: self.waiting,
+            errors: self.errors.clone(),
+            arrivals: self.rate.map(|open| open.arrivals),
+            retried: self.retries.clone(),
+            by_node: if self.by_node.len() > 1 {
+                self.by_node.clone()
+            } else {
+                Vec::new()
+            },
+            per_second: self.per_second.clone(),
+            waiting_per_second: self.waiting_per_second.clone(),
+            client: self.client(),
+        }
+    }
+
+    /// What it cost the client, and how near it was to the client's limit.
+    #[must_use]
+    pub fn client(&self) -> ClientUse {
+        let seconds = self.counted.0 as f64 / 1e9;
+        let cores = self.cores as f64;
+        let share = |of: f64, whole: f64| (whole > 0.0).then(|| of / whole);
+        let statements_per_s = share(self.statements as f64, seconds);
+        ClientUse {
+            cpu_us_per_op: share(self.client_cpu.as_secs_f64() * 1e6, self.operations as f64),
+            cpu_share: share(self.client_cpu.as_secs_f64(), seconds * cores),
+            ready_share: self
+                .client_delay
+                .and_then(|delay| share(delay.as_secs_f64(), seconds * f64::from(self.threads))),
+            limit_per_s: self.limit_per_s,
+            limit_share: statements_per_s
+                .zip(self.limit_per_s)
+                .and_then(|(got, limit)| share(got, limit)),
+        }
+    }
+
+    /// What a reader must know of it.
+    #[must_use]
+    pub fn warnings(&self) -> Vec<Warning> {
+        let mut warnings = judge(&self.record());
+        warnings.extend(uneven(&self.workload, self.threads, &self.nodes));
+        warnings
+    }
+}
+
+/// Says that servers which share a load have unlike parts of it.
+fn uneven(workload: &str, threads: u32, nodes: &[String]) -> Option<Warning> {
+    let servers = u32::try_from(nodes.len()).unwrap_or(u32::MAX);
+    (servers > 1 && !threads.is_multiple_of(servers)).then(|| {
+        let idle = servers.saturating_sub(threads);
+        let part = if idle > 0 { format!("{idle} of them had no thread at all") } else { "some had a thread more".to_owned() };
+        Warning::new(
+            WarningCode::UnevenLoad,
+            format!(
+                "the load {workload}: {threads} threads could not be shared evenly by {servers} servers ({}): {part}",
+                nodes.join(", ")
+            ),
+            format!("ask for a multiple of {servers} threads"),
+        )
+    })
+}
+
+/// What a reader must know of a load.
+pub(super) fn judge(record: &LoadRecord) -> Vec<Warning> {
+    let mut warnings = Vec::new();
+    let what = format!(
+        "the load {}:{}@{}",
+        record.workload, record.threads, record.node
+    );
+    if record.failed > 0 {
+        let first = record
+            .errors
+            .first()
+            .map(|error| error.message.clone())
+            .unwrap_or_default();
+        warnings.push(Warning::new(
+            WarningCode::LoadErrors,
+            format!(
+                "{what}: {} passes were given up beside {} that were done; the most frequent error: {first}",
+                record.failed, record.passes
+            ),
+            "`errors` in the JSON document has each kind with its count",
+        ));
+    }
+    let waiting = record.waiting.unwrap_or(0);
+    if let Some(rate) = record.rate
+        && waiting > u64::from(record.threads).max(rate / 10)
+    {
+        let grew = match record.waiting_per_second.as_slice() {
+            [first, .., last] if last > first => {
+                format!(", {first} after the first counted second")
+            }
+            _ => String::new(),
+        };
+        warnings.push(Warning::new(
+            WarningCode::LoadNotHeld,
+            format!(
+                "{what}: its rate of {rate} per second was not held; {waiting} passes were due and not begun at the end{grew}"
+            ),
+            "ask for a lower rate or for more threads; its latency counts from the intended starts and says how late it was",
+        ));
+    }
+    if let (Some(limit), Some(share)) = (record.client.limit_per_s, record.client.limit_share)
+        && share >= LIMITED
+    {
+        warnings.push(Warning::new(
+            WarningCode::LoadClientBound,
+            format!(
+                "{what}: the client held it back: as many connections get {limit:.0} empty questions a second answered; its statements came to {:.0} % of that",
+                share * 100.0
+            ),
+            "these are the figures of this client and its connections rather than of the servers; use heavier statements, or another machine for the load",
+        ));
+    } else if let Some(share) = record.client.cpu_share.filter(|share| *share >= BUSY) {
+        warnings.push(Warning::new(
+            WarningCode::LoadClientBound,
+            format!(
+                "{what}: the client held it back: its threads took {:.0} % of this machine's cores",
+                share * 100.0
+            ),
+            "use another machine for the load, or one with more cores",
+        ));
+    }
+    warnings
+}

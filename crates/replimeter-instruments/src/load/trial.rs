@@ -1,0 +1,111 @@
+//! Every statement of a workload is run once before anything is measured, so that a
+//! mistake in it is an error with its line and no run of failing operations.
+
+use std::{thread, time::Duration};
+
+use replimeter_engine::{ServerError, wire::Failed};
+
+use super::{
+    about,
+    program::{Move, Program, Routine, Scratch},
+    tally::Again,
+    value::{Draw, Taker},
+    worker::{Link, roll_back, run},
+    workload::Operation,
+};
+
+/// How often an operation is tried that a lock, a deadlock or a certification refuses.
+pub(super) const TRIALS: u32 = 5;
+/// Pause before it is tried again.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Tries every operation: each of its statements once in a transaction that is rolled
+/// back, a script once as it stands.
+pub(super) fn try_out(link: &mut Link, program: &Program) -> Result<(), ServerError> {
+    for (routine, operation) in program
+        .operations
+        .iter()
+        .zip(&program.workload.inner.operations)
+    {
+        let script = routine
+            .steps
+            .iter()
+            .any(|step| matches!(step, Move::Words(_)));
+        let attempt = if script { try_script } else { try_statements };
+        for trial in 1..=TRIALS {
+            let tried = attempt(link, program, routine, operation);
+            let error = match tried {
+                Err((_, Failed::Broken(error))) => return Err(error),
+                Err((step, Failed::Refused(refusal))) => {
+                    let error = link.channel.refused(&refusal);
+                    Some((step, error, Again::of(&refusal).is_some() && trial < TRIALS))
+                }
+                Ok(()) => None,
+            };
+            roll_back(&mut link.channel);
+            let Some((step, error, again)) = error else {
+                break;
+            };
+            if !again {
+                return Err(match operation.steps.get(step) {
+                    Some(step) => about(error, &program.workload, step.line(), &step.excerpt()),
+                    None => error,
+                });
+            }
+            thread::sleep(PAUSE);
+        }
+    }
+    Ok(())
+}
+
+/// Runs each statement once in a transaction; which step failed is told when one does.
+fn try_statements(
+    link: &mut Link,
+    program: &Program,
+    routine: &Routine,
+    operation: &Operation,
+) -> Result<(), (usize, Failed)> {
+    let mut draw = Draw::new(1, 1, program.sequences);
+    let mut scratch = Scratch::default();
+    scratch.share(&routine.shared, &mut draw);
+    let _ = link.channel.query("BEGIN");
+    for (index, (step, written)) in routine.steps.iter().zip(&operation.steps).enumerate() {
+        let Move::Prepared {
+            statement,
+            parameters,
+            keeps,
+            ..
+        } = step
+        else {
+            continue;
+        };
+        // What touches a whole table takes long, and preparing it has shown that it is sound.
+        if parameters.is_empty() && !written.reads() {
+            continue;
+        }
+        link.once(program, *statement, &mut |push: Taker<'_>| {
+            scratch.parameters(parameters, *keeps, &mut draw, push)
+        })
+        .map_err(|failed| (index, failed))?;
+    }
+    Ok(())
+}
+
+/// Runs a script once: in words, which no server looks at beforehand, and with transactions of its own.
+fn try_script(
+    link: &mut Link,
+    program: &Program,
+    routine: &Routine,
+    _: &Operation,
+) -> Result<(), (usize, Failed)> {
+    let mut draw = Draw::new(0, 1, program.sequences);
+    draw.pass = 1;
+    run(
+        link,
+        program,
+        routine,
+        &mut draw,
+        &mut Scratch::default(),
+        &mut String::new(),
+    )
+}

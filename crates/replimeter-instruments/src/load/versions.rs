@@ -1,0 +1,448 @@
+//! Versions of rows that a load writes and reads with its own statements: what was acknowledged when a read was sent is
+//! what the read is judged by. No row is read or written beside.
+//!
+//! An update counts a row's version up under the row's lock and tells it with its answer (`LAST_INSERT_ID(v + 1)`), so
+//! that any number of connections may write the same row, on any node. A version is known as acknowledged a
+//! little after it was: a read is never judged by more than its client could have known.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, MutexGuard,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+        mpsc::{Receiver, Sender, channel},
+    },
+};
+
+use replimeter_engine::{
+    flavour::sync_reads,
+    wire::{Answer, Bind, Channel, Failed, Prepared},
+};
+use replimeter_model::time::Nanos;
+
+use super::{value::Taker, workload::Version};
+use crate::{clock::Clock, sync::lock};
+
+/// Parts of the board, so that threads seldom wait for one another; a power of two.
+const SHARDS: u64 = 64;
+/// Rows that are known at the most, of all; others are not judged.
+const MOST_ROWS: u64 = 1 << 20;
+/// Rows of which a connection remembers what it saw.
+const MOST_SEEN: usize = 1 << 16;
+
+/// What is known of a row.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    /// The newest version that was acknowledged.
+    version: u64,
+    /// When it was sent and acknowledged.
+    sent: Nanos,
+    acknowledged: Nanos,
+    /// The newest version that any read has returned.
+    shown: u64,
+}
+
+/// A version that was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VersionWrite {
+    /// The row.
+    pub row: u64,
+    /// Its version now.
+    pub version: u64,
+    /// When the write was sent.
+    pub sent: Nanos,
+    /// When it, or the transaction that it is part of, was acknowledged.
+    pub acknowledged: Nanos,
+}
+
+/// A version that was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VersionRead {
+    /// The number of the place.
+    pub place: usize,
+    /// The row, and the newest version of it that was acknowledged before the read was sent.
+    pub known: VersionWrite,
+    /// When it was sent.
+    pub begin: Nanos,
+    /// When its answer was there.
+    pub end: Nanos,
+    /// The version; `None` when there is no such row, or no number in it.
+    pub seen: Option<u64>,
+    /// The server refused it, since its wait took too long.
+    pub refused: bool,
+    /// The same connection had seen a later version before.
+    pub went_back: bool,
+    /// Some read of this load had returned a later version before this one was sent.
+    pub went_back_across: bool,
+    /// Where it went back, that later version; else 0.
+    pub newer: u64,
+}
+
+/// What a load tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// A write that was acknowledged.
+    Wrote(VersionWrite),
+    /// A read of a row that was written before.
+    Read(VersionRead),
+}
+
+/// The rows of a load, as its clients know them.
+#[derive(Debug)]
+pub struct Versions {
+    clock: Clock,
+    shards: Vec<Mutex<HashMap<u64, Known>>>,
+    listening: AtomicBool,
+    told: Sender<Told>,
+    heard: Mutex<Receiver<Told>>,
+    beyond: AtomicU64,
+    foreign: AtomicU64,
+}
+
+impl Versions {
+    /// Nothing is known yet.
+    #[must_use]
+    pub fn new(clock: &Clock) -> Arc<Self> {
+        let (told, heard) = channel();
+        Arc::new(Self {
+            clock: *clock,
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            listening: AtomicBool::new(false),
+            told,
+            heard: Mutex::new(heard),
+            beyond: AtomicU64::new(0),
+            foreign: AtomicU64::new(0),
+        })
+    }
+
+    /// Whether somebody listens from now on. What was acknowledged is known all the while.
+    pub fn listen(&self, on: bool) {
+        self.listening.store(on, Ordering::Release);
+    }
+
+    /// Hands on what was told since the last time.
+    pub fn hear(&self, mut each: impl FnMut(Told)) {
+        lock(&self.heard).try_iter().for_each(&mut each);
+    }
+
+    /// Writes of rows that are beyond what is remembered: their reads are not judged.
+    #[must_use]
+    pub fn beyond(&self) -> u64 {
+        self.beyond.load(Ordering::Relaxed)
+    }
+
+    /// Writes that were given a version which had been acknowledged before they were sent: somebody else has put the
+    /// row back, or a server has lost what it acknowledged.
+    #[must_use]
+    pub fn foreign(&self) -> u64 {
+        self.foreign.load(Ordering::Relaxed)
+    }
+
+    fn shard(&self, row: u64) -> MutexGuard<'_, HashMap<u64, Known>> {
+        // Fibonacci hashing (Knuth 1973): neighbours are in different shards.
+        let at = (row.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) % SHARDS;
+        lock(&self.shards[usize::try_from(at).unwrap_or(0)])
+    }
+
+    fn known(&self, row: u64) -> Option<Known> {
+        self.shard(row).get(&row).copied()
+    }
+
+    fn tell(&self, told: Told) {
+        if self.listening.load(Ordering::Acquire) {
+            let _ = self.told.send(told);
+        }
+    }
+
+    /// A write was acknowledged; `before` is what was known when it was sent.
+    fn wrote(&self, write: VersionWrite, before: u64) {
+        let VersionWrite {
+            row,
+            version,
+            sent,
+            acknowledged,
+        } = write;
+        if version <= before {
+            self.foreign.fetch_add(1, Ordering::Relaxed);
+        }
+        let mut shard = self.shard(row);
+        let room = (shard.len() as u64) < MOST_ROWS / SHARDS;
+        match shard.get_mut(&row) {
+            Some(known) if version > known.version => {
+                (known.version, known.sent, known.acknowledged) = (version, sent, acknowledged);
+            }
+            Some(_) => {}
+            None if room => {
+                _ = shard.insert(
+                    row,
+                    Known {
+                        version,
+                        sent,
+                        acknowledged,
+                        shown: 0,
+                    },
+                )
+            }
+            None => _ = self.beyond.fetch_add(1, Ordering::Relaxed),
+        }
+        drop(shard);
+        self.tell(Told::Wrote(write));
+    }
+
+    fn shown(&self, row: u64, version: u64) {
+        if let Some(known) = self.shard(row).get_mut(&row) {
+            known.shown = known.shown.max(version);
+        }
+    }
+}
+
+/// One connection's view.
+#[derive(Debug)]
+pub(super) struct Witness {
+    versions: Arc<Versions>,
+    place: usize,
+    /// The newest version of each row that this connection has seen.
+    seen: HashMap<u64, u64>,
+    /// Written in the transaction under way, with what was known before.
+    pending: Vec<(VersionWrite, u64)>,
+}
+
+impl Witness {
+    pub(super) fn new(versions: &Arc<Versions>, place: usize) -> Self {
+        Self {
+            versions: Arc::clone(versions),
+            place,
+            seen: HashMap::new(),
+            pending: Vec::new(),
+        }
+    }
+
+    /// A transaction begins; what one before wrote and never committed is forgotten.
+    pub(super) fn begins(&mut self) {
+        self.pending.clear();
+    }
+
+    /// The transaction was acknowledged.
+    pub(super) fn committed(&mut self) {
+        let acknowledged = self.versions.clock.now();
+        for (write, before) in self.pending.drain(..) {
+            self.versions.wrote(
+                VersionWrite {
+                    acknowledged,
+                    ..write
+                },
+                before,
+            );
+        }
+    }
+
+    /// Runs a statement with a version. `own` says that it is a transaction by itself.
+    pub(super) fn run(
+        &mut self,
+        channel: &mut Channel,
+        prepared: &Prepared,
+        version: Version,
+        own: bool,
+        bind: impl FnOnce(Taker<'_>),
+    ) -> Result<Answer, Failed> {
+        let (Version::Read(wanted) | Version::Written(wanted)) = version;
+        let (mut row, mut at, mut before, mut begin) = (None, 0, None, Nanos(0));
+        let (versions, clock) = (&self.versions, self.versions.clock);
+        let result = channel.examine(prepared, |binder| {
+            bind(&mut |value| {
+                if at == wanted {
+                    row = number(value);
+                }
+                at += 1;
+                binder.push(value);
+            });
+            // Drawn, and not sent yet.
+            before = row.and_then(|row| versions.known(row));
+            begin = clock.now();
+        });
+        let end = clock.now();
+        let Some(row) = row else {
+            return result.map(|examined| examined.answer);
+        };
+        match (version, result) {
+            (Version::Written(_), Ok(examined)) => {
+                // Of no row there is no version.
+                if examined.last_id > 0 {
+                    let write = VersionWrite {
+                        row,
+                        version: examined.last_id,
+                        sent: begin,
+                        acknowledged: end,
+                    };
+                    let before = before.map_or(0, |known| known.version);
+                    if own {
+                        self.versions.wrote(write, before)
+                    } else {
+                        self.pending.push((write, before))
+                    }
+                }
+                Ok(examined.answer)
+            }
+            (Version::Read(_), Ok(examined)) => {
+                if let Some(known) = before {
+                    let seen = examined.first.filter(|_| examined.answer.rows > 0);
+                    self.saw(row, known, [begin, end], seen);
+                }
+                Ok(examined.answer)
+            }
+            (Version::Read(_), Err(Failed::Refused(refusal))) => {
+                if let Some(known) = before
+                    && sync_reads::refused_number(refusal.code)
+                {
+                    self.read(VersionRead {
+                        refused: true,
+                        ..self.unread(row, known, [begin, end])
+                    });
+                }
+                Err(Failed::Refused(refusal))
+            }
+            (_, Err(failed)) => Err(failed),
+        }
+    }
+
+    /// A read of a row that shows nothing.
+    #[inline]
+    fn unread(&self, row: u64, known: Known, [begin, end]: [Nanos; 2]) -> VersionRead {
+        VersionRead {
+            place: self.place,
+            known: VersionWrite {
+                row,
+                version: known.version,
+                sent: known.sent,
+                acknowledged: known.acknowledged,
+            },
+            begin,
+            end,
+            seen: None,
+            refused: false,
+            went_back: false,
+            went_back_across: false,
+            newer: 0,
+        }
+    }
+
+    /// Notes what a read showed, and whether an earlier one had shown more.
+    #[inline]
+    fn saw(&mut self, row: u64, known: Known, span: [Nanos; 2], seen: Option<u64>) {
+        let older = |than: &u64| seen.is_some_and(|seen| seen < *than);
+        let last = self.seen.get(&row).copied().filter(older);
+        let shown = Some(known.shown).filter(older);
+        self.read(VersionRead {
+            seen,
+            went_back: last.is_some(),
+            went_back_across: shown.is_some(),
+            newer: last.or(shown).unwrap_or(0),
+            ..self.unread(row, known, span)
+        });
+    }
+
+    fn read(&mut self, read: VersionRead) {
+        if let Some(seen) = read.seen {
+            let row = read.known.row;
+            if self.seen.len() < MOST_SEEN || self.seen.contains_key(&row) {
+                self.seen.insert(row, seen);
+            }
+            self.versions.shown(row, seen);
+        }
+        self.versions.tell(Told::Read(read));
+    }
+}
+
+fn number(value: Bind<'_>) -> Option<u64> {
+    match value {
+        Bind::Int(number) => u64::try_from(number).ok(),
+        Bind::UInt(number) => Some(number),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write(row: u64, version: u64, acknowledged: i64) -> VersionWrite {
+        VersionWrite {
+            row,
+            version,
+            sent: Nanos(acknowledged - 1),
+            acknowledged: Nanos(acknowledged),
+        }
+    }
+
+    #[test]
+    fn the_newest_acknowledged_version_is_what_counts() {
+        let versions = Versions::new(&Clock::start());
+        versions.listen(true);
+        // Two writers of one row: the later version's acknowledgement came first.
+        versions.wrote(write(7, 2, 10), 0);
+        versions.wrote(write(7, 1, 11), 0);
+        let known = versions.known(7).unwrap();
+        assert_eq!((known.version, known.acknowledged), (2, Nanos(10)));
+        assert_eq!(versions.foreign(), 0, "neither was known to the other");
+        versions.wrote(write(7, 2, 20), 2);
+        assert_eq!(versions.foreign(), 1, "a version is given once");
+        versions.shown(7, 2);
+        versions.shown(7, 1);
+        assert_eq!(versions.known(7).unwrap().shown, 2);
+        let mut told = 0;
+        versions.hear(|_| told += 1);
+        assert_eq!(told, 3);
+        versions.listen(false);
+        versions.wrote(write(8, 1, 30), 0);
+        versions.hear(|_| told += 1);
+        assert_eq!((told, versions.known(8).unwrap().version), (3, 1));
+    }
+
+    #[test]
+    fn what_was_never_committed_was_never_acknowledged() {
+        let versions = Versions::new(&Clock::start());
+        let mut witness = Witness::new(&versions, 0);
+        witness.begins();
+        witness.pending.push((write(1, 5, 1), 0));
+        // Rolled back, and begun again.
+        witness.begins();
+        witness.pending.push((write(2, 1, 1), 0));
+        witness.committed();
+        assert!(versions.known(1).is_none());
+        assert!(
+            versions.known(2).unwrap().acknowledged > Nanos(1),
+            "at the commit's answer"
+        );
+    }
+
+    #[test]
+    fn memory_is_bounded() {
+        let versions = Versions::new(&Clock::start());
+        for row in 0..2 * MOST_ROWS {
+            versions.wrote(write(row, 1, 1), 0);
+        }
+        let known: usize = versions.shards.iter().map(|shard| lock(shard).len()).sum();
+        assert!(
+            known as u64 <= MOST_ROWS && versions.beyond() >= MOST_ROWS,
+            "{known}"
+        );
+        let mut witness = Witness::new(&versions, 0);
+        for row in 0..2 * MOST_SEEN as u64 {
+            let known = write(row, 1, 1);
+            let (seen, refused, went_back, went_back_across) = (Some(1), false, false, false);
+            let read = VersionRead {
+                place: 0,
+                known,
+                begin: Nanos(2),
+                end: Nanos(3),
+                seen,
+                refused,
+                went_back,
+                went_back_across,
+                newer: 0,
+            };
+            witness.read(read);
+        }
+        assert_eq!(witness.seen.len(), MOST_SEEN);
+    }
+}

@@ -1,0 +1,225 @@
+//! Connections of a load, and what runs over them.
+
+use std::{sync::Arc, time::Duration};
+
+use replimeter_engine::{
+    ErrorKind, Node, ServerError,
+    flavour::galera::is_in_cluster,
+    wire::{Channel, Failed, Prepared},
+};
+
+use crate::load::{
+    program::{Move, Program, Routine, Scratch},
+    value::{Draw, Taker},
+    versions::{Versions, Witness},
+};
+
+/// How long a statement of a load may take.
+const ANSWER: Duration = Duration::from_secs(60);
+/// The server cannot prepare this kind of statement.
+const NOT_PREPARABLE: u16 = 1295;
+
+/// What a load's errors say that it was doing.
+pub(in crate::load) const DOING: &str = "cannot run the load";
+
+/// Where a load's statements go.
+#[derive(Clone, Debug)]
+pub(in crate::load) struct Place {
+    pub(in crate::load) node: Node,
+    /// A replica by a channel: what is written there would be nowhere else.
+    pub(in crate::load) reads_only: bool,
+    /// A member of a Galera cluster.
+    pub(in crate::load) galera: bool,
+    /// Statements that every connection begins with.
+    pub(in crate::load) session: Vec<String>,
+    /// Who judges the versions that are read here, and the number that this place has there.
+    pub(in crate::load) versions: Option<(Arc<Versions>, usize)>,
+}
+
+impl Place {
+    pub(in crate::load) fn new(node: Node, reads_only: bool) -> Self {
+        Self {
+            node,
+            reads_only,
+            galera: false,
+            session: Vec::new(),
+            versions: None,
+        }
+    }
+
+    /// Looks whether it is a member of a Galera cluster: what such a member calls a
+    /// deadlock may be another thing.
+    pub(in crate::load) fn find_out(&mut self, channel: &mut Channel) -> Result<(), ServerError> {
+        self.galera = is_in_cluster(channel.session(), DOING)?;
+        Ok(())
+    }
+
+    pub(in crate::load) fn open(&self) -> Result<Channel, ServerError> {
+        let mut channel = Channel::open(&Node {
+            answer: ANSWER,
+            ..self.node.clone()
+        })?;
+        if self.reads_only {
+            // Privileged users may write to a server in read-only mode.
+            channel
+                .session()
+                .run(DOING, "SET SESSION TRANSACTION READ ONLY")?;
+        }
+        channel.session().run(DOING, "USE `replimeter`")?;
+        for sql in &self.session {
+            channel.session().run(DOING, sql)?;
+        }
+        Ok(channel)
+    }
+}
+
+/// A connection with its statements prepared.
+pub(in crate::load) struct Link {
+    pub(in crate::load) channel: Channel,
+    /// `None` for those that the server takes in words only.
+    prepared: Vec<Option<Prepared>>,
+    /// Where somebody judges what is read.
+    witness: Option<Box<Witness>>,
+}
+
+impl Link {
+    /// Connects and prepares.
+    ///
+    /// # Errors
+    /// When the server cannot be reached or refuses a statement: its number is given
+    /// then.
+    pub(in crate::load) fn open(
+        place: &Place,
+        program: &Program,
+    ) -> Result<Self, (Option<usize>, ServerError)> {
+        let mut channel = place.open().map_err(|error| (None, error))?;
+        let mut prepared = Vec::with_capacity(program.statements.len());
+        for (index, text) in program.statements.iter().enumerate() {
+            prepared.push(match channel.prepare(&text.sql) {
+                Ok(statement) => Some(statement),
+                Err(error)
+                    if error.kind == ErrorKind::Statement(NOT_PREPARABLE)
+                        && !text.sql.contains('?') =>
+                {
+                    None
+                }
+                Err(error) => return Err((Some(index), error)),
+            });
+        }
+        let witness = place
+            .versions
+            .as_ref()
+            .map(|(versions, number)| Box::new(Witness::new(versions, *number)));
+        Ok(Self {
+            channel,
+            prepared,
+            witness,
+        })
+    }
+
+    /// Runs one of the program's statements once; `bind` is handed what takes its
+    /// parameters.
+    pub(in crate::load) fn once(
+        &mut self,
+        program: &Program,
+        statement: usize,
+        bind: &mut dyn FnMut(Taker<'_>),
+    ) -> Result<(), Failed> {
+        match &mut self.prepared[statement] {
+            Some(prepared) => self
+                .channel
+                .execute(prepared, |binder| bind(&mut |value| binder.push(value)))
+                .map(drop),
+            None => self
+                .channel
+                .query(&program.statements[statement].sql)
+                .map(drop),
+        }
+    }
+
+    /// Runs one of the program's statements that has no parameters.
+    fn plain(&mut self, program: &Program, statement: usize) -> Result<(), Failed> {
+        match &mut self.prepared[statement] {
+            Some(prepared) => self.channel.execute(prepared, |_| {}).map(drop),
+            None => self
+                .channel
+                .query(&program.statements[statement].sql)
+                .map(drop),
+        }
+    }
+}
+
+/// Runs an operation; which step failed is told when one does.
+#[inline]
+pub(in crate::load) fn run(
+    link: &mut Link,
+    program: &Program,
+    routine: &Routine,
+    draw: &mut Draw,
+    scratch: &mut Scratch,
+    words: &mut String,
+) -> Result<(), (usize, Failed)> {
+    if !routine.shared.is_empty() {
+        scratch.share(&routine.shared, draw);
+    }
+    let frame = program.frame.filter(|_| routine.transaction);
+    if let Some((begin, _)) = frame {
+        if let Some(witness) = &mut link.witness {
+            witness.begins();
+        }
+        link.plain(program, begin).map_err(|failed| (0, failed))?;
+    }
+    for (index, step) in routine.steps.iter().enumerate() {
+        match step {
+            Move::Words(template) => {
+                template.fill(draw, words);
+                link.channel
+                    .query(words)
+                    .map_err(|failed| (index, failed))?;
+            }
+            Move::Prepared {
+                statement,
+                parameters,
+                repeat,
+                keeps,
+                version,
+            } => {
+                for _ in 0..*repeat {
+                    let done = match &mut link.prepared[*statement] {
+                        Some(prepared) if version.is_some() && link.witness.is_some() => {
+                            let Some((version, witness)) = version.zip(link.witness.as_mut())
+                            else {
+                                continue;
+                            };
+                            let own = !routine.transaction;
+                            witness.run(&mut link.channel, prepared, version, own, |push| {
+                                scratch.parameters(parameters, *keeps, draw, push);
+                            })
+                        }
+                        Some(prepared) => link.channel.execute(prepared, |binder| {
+                            scratch
+                                .parameters(parameters, *keeps, draw, |value| binder.push(value));
+                        }),
+                        None => link.channel.query(&program.statements[*statement].sql),
+                    };
+                    if let Err(failed) = done {
+                        return Err((index, failed));
+                    }
+                }
+            }
+        }
+    }
+    if let Some((_, commit)) = frame {
+        link.plain(program, commit)
+            .map_err(|failed| (routine.steps.len(), failed))?;
+        if let Some(witness) = &mut link.witness {
+            witness.committed();
+        }
+    }
+    Ok(())
+}
+
+/// After a lock's time-out the server keeps what went before.
+pub(in crate::load) fn roll_back(channel: &mut Channel) {
+    let _ = channel.query("ROLLBACK");
+}

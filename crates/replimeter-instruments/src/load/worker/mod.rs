@@ -1,0 +1,394 @@
+//! One thread of a load: operations over and over, on a connection of its own.
+
+mod link;
+mod shared;
+
+use std::{
+    collections::HashMap,
+    fs,
+    sync::{
+        Arc,
+        atomic::Ordering,
+        mpsc::{Receiver, Sender},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use replimeter_engine::{
+    Node, ServerError,
+    wire::{Failed, Refusal},
+};
+use replimeter_model::time::Nanos;
+
+pub(super) use self::{
+    link::{DOING, Link, Place, roll_back, run},
+    shared::Shared,
+};
+use super::{
+    gauge::Seat,
+    program::{Move, Program, Routine, Scratch},
+    tally::{Again, Tally},
+    value::Draw,
+};
+use crate::clock::{Clock, thread_cpu};
+
+/// How often an operation is begun again after a deadlock or a lock's time-out.
+const RETRIES: u32 = 10;
+/// So many operations given up without one in between that was done are a broken load,
+const BROKEN: u32 = 20;
+/// which is held back by such a pause, so that it does not spin.
+const AFTER_FAILURE: Duration = Duration::from_millis(10);
+/// Pause before an operation is begun again on a member that is not ready.
+const BEFORE_READY: Duration = Duration::from_millis(10);
+/// Pause before a lost connection is made again.
+const BEFORE_RECONNECT: Duration = Duration::from_millis(100);
+/// The longest sleep, so that the end is noticed.
+const NAP: Duration = Duration::from_millis(20);
+
+/// What a thread is told to do.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Order {
+    /// Operations, until told to end.
+    Load,
+    /// Empty questions for so long.
+    Ping(Duration),
+}
+
+/// An order and its number.
+pub(super) type Numbered = (u64, Order);
+
+/// What a thread did.
+#[derive(Debug)]
+pub(super) struct Report {
+    /// The number of the order that it is about.
+    pub(super) generation: u64,
+    pub(super) thread: usize,
+    pub(super) tally: Tally,
+    pub(super) cpu: Duration,
+    /// How long it was ready to run and had no core.
+    pub(super) delay: Option<Duration>,
+    /// For empty questions: how many were answered per second.
+    pub(super) pings: f64,
+}
+
+/// A thread's own.
+pub(super) struct Worker {
+    /// Its number among the squad's, from 0.
+    pub(super) index: usize,
+    pub(super) link: Option<Link>,
+    pub(super) place: Place,
+    pub(super) program: Arc<Program>,
+    pub(super) shared: Arc<Shared>,
+    pub(super) seat: Arc<Seat>,
+    pub(super) draw: Draw,
+    pub(super) clock: Clock,
+}
+
+/// Processor time and waiting for a core, when the counting began.
+struct Marks {
+    cpu: Duration,
+    delay: Option<Duration>,
+}
+
+impl Marks {
+    fn take() -> Self {
+        Self {
+            cpu: thread_cpu(),
+            delay: scheduler_delay(),
+        }
+    }
+
+    /// What was used since.
+    fn until_now(self) -> (Duration, Option<Duration>) {
+        let end = Self::take();
+        let delay = end
+            .delay
+            .zip(self.delay)
+            .map(|(end, begin)| end.saturating_sub(begin));
+        (end.cpu - self.cpu, delay)
+    }
+}
+
+/// How long this thread was ready to run and had no core, since it began.
+fn scheduler_delay() -> Option<Duration> {
+    let text = fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    text.split_whitespace()
+        .nth(1)?
+        .parse()
+        .ok()
+        .map(Duration::from_nanos)
+}
+
+impl Worker {
+    /// Does as it is told until nobody tells it anything.
+    pub(super) fn serve(mut self, orders: &Receiver<Numbered>, reports: &Sender<Report>) {
+        // Ordinary priority: a load must not push the servers aside. Only its sleeps end on time.
+        let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
+        while let Ok((generation, order)) = orders.recv() {
+            let report = match order {
+                Order::Load => self.load(),
+                Order::Ping(length) => self.ping(length),
+            };
+            let report = Report {
+                generation,
+                ..report
+            };
+            if reports.send(report).is_err() {
+                return;
+            }
+        }
+    }
+
+    fn load(&mut self) -> Report {
+        let mut tally = Tally::new(self.shared.rate.is_some());
+        let shared = Arc::clone(&self.shared);
+        let (clock, program) = (self.clock, Arc::clone(&self.program));
+        let mut scratch = Scratch::default();
+        let mut words = String::new();
+        let mut marks: Option<Marks> = None;
+        let mut last = clock.now();
+        let mut before = self.draw.clone();
+        let mut in_a_row = 0u32;
+        while !shared.stopped() {
+            let (intended, began) = match shared.rate {
+                None => (last, last),
+                Some(open) => {
+                    let turn = shared.turn(open);
+                    if !self.sleep_until(turn) {
+                        shared.give_back();
+                        break;
+                    }
+                    (turn, clock.now())
+                }
+            };
+            self.draw.pass += 1;
+            before.restore(&self.draw);
+            let routine = program.choose(&mut self.draw);
+            if let Some(gauge) = &self.seat.gauge {
+                gauge.begins(intended);
+            }
+            let done = self.one(routine, &mut tally, &before, &mut scratch, &mut words);
+            let ended = clock.now();
+            last = ended;
+            if let Some(gauge) = &self.seat.gauge {
+                gauge.ended(done.then_some(ended - intended));
+            }
+            let (from, until) = shared.span();
+            let counts = ended >= from && ended < until;
+            if counts && marks.is_none() {
+                marks = Some(Marks::take());
+            }
+            if done {
+                in_a_row = 0;
+                // One writer: a plain addition, seen by whoever looks.
+                self.seat.operations.store(
+                    self.seat.operations.load(Ordering::Relaxed) + 1,
+                    Ordering::Relaxed,
+                );
+                if counts {
+                    tally.operation(
+                        ended - from,
+                        ended - intended,
+                        ended - began,
+                        routine.statements,
+                    );
+                }
+            } else if !shared.stopped() {
+                self.seat.failed.fetch_add(1, Ordering::Relaxed);
+                tally.failed += u64::from(counts);
+                in_a_row = in_a_row.saturating_add(1);
+                // A client that gets an error goes on at once.
+                if in_a_row >= BROKEN {
+                    thread::sleep(AFTER_FAILURE);
+                    last = clock.now();
+                }
+            }
+            if ended >= until {
+                break;
+            }
+        }
+        let (cpu, delay) = marks.map_or((Duration::ZERO, None), |begin| begin.until_now());
+        Report {
+            cpu,
+            delay,
+            ..self.report(tally)
+        }
+    }
+
+    fn report(&self, tally: Tally) -> Report {
+        Report {
+            generation: 0,
+            thread: self.index,
+            tally,
+            cpu: Duration::ZERO,
+            delay: None,
+            pings: 0.0,
+        }
+    }
+
+    fn ping(&mut self, length: Duration) -> Report {
+        let began = Instant::now();
+        let mut answered = 0u64;
+        while began.elapsed() < length && !self.shared.stopped() {
+            let Some(link) = &mut self.link else { break };
+            if link.channel.ping().is_err() {
+                break;
+            }
+            answered += 1;
+        }
+        let pings = answered as f64 / began.elapsed().as_secs_f64().max(1e-9);
+        Report {
+            pings,
+            ..self.report(Tally::new(false))
+        }
+    }
+
+    /// Sleeps; false when it is over meanwhile.
+    fn sleep_until(&self, point: Nanos) -> bool {
+        loop {
+            if self.shared.stopped() {
+                return false;
+            }
+            let now = self.clock.now();
+            if now >= self.shared.span().1 {
+                return false;
+            }
+            let left = point - now;
+            if left <= Nanos(0) {
+                return true;
+            }
+            thread::sleep(Duration::from_nanos(left.0.unsigned_abs()).min(NAP));
+        }
+    }
+
+    /// One operation, begun again with the same values when that may help; whether it
+    /// came to its end.
+    #[inline]
+    fn one(
+        &mut self,
+        routine: &Routine,
+        tally: &mut Tally,
+        before: &Draw,
+        scratch: &mut Scratch,
+        words: &mut String,
+    ) -> bool {
+        for attempt in 0..=RETRIES {
+            if attempt > 0 {
+                self.draw.restore(before);
+                // The choice was drawn too.
+                let _ = self.program.choose(&mut self.draw);
+            }
+            let Some(link) = &mut self.link else {
+                return self.reconnect(None);
+            };
+            let Err((step, failed)) =
+                run(link, &self.program, routine, &mut self.draw, scratch, words)
+            else {
+                return true;
+            };
+            if self.shared.stopped() {
+                return false;
+            }
+            match failed {
+                Failed::Refused(refusal) => match self
+                    .refused(&refusal, tally)
+                    .map(|why| self.really(why, routine, step))
+                {
+                    Some(why) if attempt < RETRIES => {
+                        self.seat.retries.fetch_add(1, Ordering::Relaxed);
+                        if self.counting() {
+                            tally.retry(why);
+                        }
+                        if why == Again::NotReady {
+                            thread::sleep(BEFORE_READY);
+                        }
+                    }
+                    _ => return false,
+                },
+                Failed::Broken(error) => {
+                    if self.counting() {
+                        tally.error(None, &error.cause);
+                    }
+                    return self.reconnect(Some(error));
+                }
+            }
+        }
+        false
+    }
+
+    /// In a Galera cluster a deadlock outside of a transaction, or at its commit, is one
+    /// with what another member wrote. Inside of one the server does not tell.
+    fn really(&self, why: Again, routine: &Routine, step: usize) -> Again {
+        let alone = match routine.steps.get(step) {
+            None => true,
+            Some(Move::Prepared { .. }) => !routine.transaction,
+            Some(Move::Words(_)) => routine.steps.len() == 1,
+        };
+        if why == Again::Deadlock && self.place.galera && alone {
+            Again::Certification
+        } else {
+            why
+        }
+    }
+
+    fn counting(&self) -> bool {
+        let (from, until) = self.shared.span();
+        (from..until).contains(&self.clock.now())
+    }
+
+    /// Notes an error and rolls back; whether the operation may be begun again.
+    fn refused(&mut self, refusal: &Refusal, tally: &mut Tally) -> Option<Again> {
+        if self.counting() {
+            let Refusal {
+                code,
+                state,
+                message,
+            } = refusal;
+            tally.error(
+                Some(*code),
+                &format!("{message} (error {code}, SQLSTATE {state})"),
+            );
+        }
+        if let Some(link) = &mut self.link {
+            roll_back(&mut link.channel);
+        }
+        Again::of(refusal)
+    }
+
+    /// Makes the connection again, for as long as the squad has patience; the
+    /// operation is given up in any case.
+    fn reconnect(&mut self, mut error: Option<ServerError>) -> bool {
+        self.link = None;
+        let deadline = Instant::now() + self.shared.patience;
+        loop {
+            thread::sleep(BEFORE_RECONNECT);
+            if self.shared.stopped() {
+                return false;
+            }
+            match Link::open(&self.place, &self.program) {
+                Ok(mut link) => {
+                    self.seat.takes(&mut link.channel);
+                    self.link = Some(link);
+                    return false;
+                }
+                Err((_, again)) => {
+                    if Instant::now() >= deadline {
+                        // The first words say what happened, the last only that it is still so.
+                        let mut first = error.unwrap_or_else(|| again.clone());
+                        if first.cause != again.cause {
+                            first.cause = format!("{}; then: {}", first.cause, again.cause);
+                        }
+                        self.shared.fail(first);
+                        return false;
+                    }
+                    // One connection was lost, however often it is tried again.
+                    error.get_or_insert(again);
+                }
+            }
+        }
+    }
+}
+
+/// Numbers of connections by their server's name, for whoever must end them.
+pub(super) type Connections = HashMap<String, (Node, Vec<u64>)>;

@@ -1,0 +1,173 @@
+//! What the threads of one squad share: when to end, and whose turn it is.
+
+use std::{
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use replimeter_engine::ServerError;
+use replimeter_model::{
+    load::{Arrivals, OpenLoop},
+    random::Random,
+    time::Nanos,
+};
+
+use crate::sync::lock;
+
+/// What the threads of one squad share.
+#[derive(Debug)]
+pub(in crate::load) struct Shared {
+    /// Told to end the stretch.
+    stop: AtomicBool,
+    /// Operations that end in this span count.
+    from: AtomicI64,
+    until: AtomicI64,
+    /// When the open loop's first operation was due.
+    began: AtomicI64,
+    /// Operations of the open loop that were begun.
+    tickets: AtomicU64,
+    /// The turns of a Poisson process that come next.
+    poisson: Mutex<Poisson>,
+    /// What ended the squad.
+    failure: Mutex<Option<ServerError>>,
+    pub(in crate::load) rate: Option<OpenLoop>,
+    /// How long a lost connection is tried again.
+    pub(in crate::load) patience: Duration,
+}
+
+#[derive(Debug)]
+struct Poisson {
+    random: Random,
+    /// Nanoseconds after the beginning.
+    next: f64,
+    /// Turns that were due, to count those that nobody has taken.
+    ahead: u64,
+}
+
+const NEVER: i64 = i64::MAX;
+
+impl Shared {
+    pub(in crate::load) fn new(rate: Option<OpenLoop>, patience: Duration, seed: u64) -> Self {
+        Self {
+            stop: AtomicBool::new(false),
+            from: AtomicI64::new(NEVER),
+            until: AtomicI64::new(NEVER),
+            began: AtomicI64::new(0),
+            tickets: AtomicU64::new(0),
+            poisson: Mutex::new(Poisson {
+                random: Random::numbered(seed ^ 0x5EED),
+                next: 0.0,
+                ahead: 0,
+            }),
+            failure: Mutex::new(None),
+            rate,
+            patience,
+        }
+    }
+
+    /// Prepares for a stretch that begins now, counted in that span.
+    pub(in crate::load) fn start(&self, now: Nanos, from: Option<Nanos>, until: Option<Nanos>) {
+        self.stop.store(false, Ordering::Release);
+        self.from
+            .store(from.map_or(NEVER, |from| from.0), Ordering::Release);
+        self.until
+            .store(until.map_or(NEVER, |until| until.0), Ordering::Release);
+        self.began.store(now.0, Ordering::Release);
+        self.tickets.store(0, Ordering::Release);
+        let mut poisson = lock(&self.poisson);
+        (poisson.next, poisson.ahead) = (0.0, 0);
+        *lock(&self.failure) = None;
+    }
+
+    /// Counts from now on.
+    pub(in crate::load) fn count_from(&self, now: Nanos) {
+        self.from.store(now.0, Ordering::Release);
+    }
+
+    /// Counts what ends before now, and tells the threads to end.
+    pub(in crate::load) fn stop(&self, now: Nanos) {
+        let _ = self.until.fetch_min(now.0, Ordering::AcqRel);
+        self.stop.store(true, Ordering::Release);
+    }
+
+    /// The span that is counted, as it is known now.
+    pub(in crate::load) fn span(&self) -> (Nanos, Nanos) {
+        (
+            Nanos(self.from.load(Ordering::Acquire)),
+            Nanos(self.until.load(Ordering::Acquire)),
+        )
+    }
+
+    #[inline]
+    pub(super) fn stopped(&self) -> bool {
+        self.stop.load(Ordering::Acquire)
+    }
+
+    /// What ended the squad, if anything did.
+    pub(in crate::load) fn failure(&self) -> Option<ServerError> {
+        lock(&self.failure).clone()
+    }
+
+    pub(super) fn fail(&self, error: ServerError) {
+        lock(&self.failure).get_or_insert(error);
+    }
+
+    /// Whether anything ended the squad.
+    pub(in crate::load) fn failed(&self) -> bool {
+        lock(&self.failure).is_some()
+    }
+
+    /// Operations of the open loop that are due at `now` and that nobody has begun;
+    /// none for a closed one.
+    pub(in crate::load) fn waiting(&self, now: Nanos) -> Option<u64> {
+        let open = self.rate?;
+        let since = (now.0 - self.began.load(Ordering::Acquire)).max(0);
+        let due = match open.arrivals {
+            Arrivals::Constant => {
+                u64::try_from(u128::from(open.rate) * since.unsigned_abs() as u128 / 1_000_000_000)
+                    .unwrap_or(u64::MAX)
+            }
+            Arrivals::Poisson => {
+                // The turns up to now are drawn by a copy: those that were handed out, and the rest.
+                let poisson = lock(&self.poisson);
+                let (mut random, mut next, mut due) = (poisson.random, poisson.next, poisson.ahead);
+                drop(poisson);
+                while next <= since as f64 {
+                    due += 1;
+                    next += random.exponential() * 1e9 / open.rate as f64;
+                }
+                due
+            }
+        };
+        Some(due.saturating_sub(self.tickets.load(Ordering::Acquire)))
+    }
+
+    /// The next operation's turn in an open loop: whichever thread is free takes it.
+    pub(super) fn turn(&self, open: OpenLoop) -> Nanos {
+        let began = Nanos(self.began.load(Ordering::Acquire));
+        match open.arrivals {
+            Arrivals::Constant => {
+                let ticket = self.tickets.fetch_add(1, Ordering::AcqRel);
+                let after = u128::from(ticket) * 1_000_000_000 / u128::from(open.rate.max(1));
+                began + Nanos(i64::try_from(after).unwrap_or(i64::MAX / 2))
+            }
+            Arrivals::Poisson => {
+                let mut poisson = lock(&self.poisson);
+                let turn = poisson.next;
+                let distance = poisson.random.exponential() * 1e9 / open.rate.max(1) as f64;
+                poisson.next += distance;
+                poisson.ahead += 1;
+                self.tickets.fetch_add(1, Ordering::AcqRel);
+                began + Nanos(turn as i64)
+            }
+        }
+    }
+
+    /// Gives a turn back that nobody waited for any more.
+    pub(super) fn give_back(&self) {
+        self.tickets.fetch_sub(1, Ordering::AcqRel);
+    }
+}

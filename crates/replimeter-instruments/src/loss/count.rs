@@ -1,0 +1,107 @@
+//! What of the load is on a server.
+
+use std::time::Instant;
+
+use mysql::prelude::Queryable;
+use replimeter_engine::{
+    ServerError, Session,
+    facts::Facts,
+    flavour::gtid::{Executed, executed},
+    source::Faults,
+};
+use replimeter_model::loss::Errant;
+
+use super::{
+    Scene, errant,
+    ids::Ids,
+    patient,
+    writers::{self, Entry},
+};
+use crate::{MeasureError, preflight::Cluster};
+
+/// The rows of the load that a server has.
+fn rows(session: &mut Session) -> Result<Ids, ServerError> {
+    let sql = "SELECT id FROM `replimeter`.`loss_probe` WHERE id > 0";
+    let found = session
+        .conn()
+        .query_fold(sql, Ids::default(), |mut ids, id: u64| {
+            ids.insert(id);
+            ids
+        });
+    found.map_err(|error| session.error("cannot count the rows", &error))
+}
+
+/// The rows on the new primary, all that it received among them.
+pub(super) fn present(
+    session: &mut Session,
+    facts: &Facts,
+    mode: &str,
+) -> Result<Ids, ServerError> {
+    let doing = "cannot have reads wait for what was received";
+    match mode {
+        "galera" => session.run(doing, "SET SESSION wsrep_sync_wait = 1")?,
+        "group" if !facts.get("group_replication_consistency").is_empty() => {
+            session.run(
+                doing,
+                "SET SESSION group_replication_consistency = 'BEFORE'",
+            )?;
+        }
+        _ => {}
+    }
+    rows(session)
+}
+
+/// Nothing may be there that nobody wrote.
+pub(super) fn check(
+    session: &Session,
+    journal: &[Entry],
+    present: &Ids,
+) -> Result<(), MeasureError> {
+    let mut begun = Ids::default();
+    journal.iter().for_each(|entry| _ = begun.insert(entry.id));
+    match present.iter().find(|id| !begun.contains(*id)) {
+        None => Ok(()),
+        Some(id) => {
+            let hint = "somebody else writes to the sandbox's table, or this is a defect: please report it";
+            Err(session
+                .unfit(
+                    "cannot be counted",
+                    format!("it has a row {id}, which no writer began"),
+                    hint,
+                )
+                .into())
+        }
+    }
+}
+
+/// Has the old primary come back, and tells what it alone has.
+pub(super) fn come_back(
+    cluster: &Cluster,
+    scene: &Scene<'_>,
+    faults: &mut dyn Faults,
+    journal: &[Entry],
+    present: &Ids,
+    new: &Executed,
+) -> Result<(Instant, Errant), MeasureError> {
+    let node = faults.restart(&cluster.primary.node.name, scene.stop)?;
+    let answered = Instant::now();
+    let mut session = Session::open(&patient(&node))?;
+    let facts = Facts::read(&mut session)?;
+    let old = executed(&facts, &mut session)?;
+    let own = rows(&mut session)?;
+    let mut errant = Errant {
+        missing: present.iter().filter(|id| !own.contains(*id)).count() as u64,
+        ..Errant::default()
+    };
+    if let Some((transactions, gtids)) = errant::errant(&old, new) {
+        (errant.transactions, errant.gtids) = (Some(transactions), gtids);
+    }
+    for entry in journal
+        .iter()
+        .filter(|entry| own.contains(entry.id) && !present.contains(entry.id))
+    {
+        errant.rows += 1;
+        errant.acknowledged += u64::from(matches!(entry.fate, writers::Fate::Acknowledged(_)));
+    }
+    Ok((answered, errant))
+}

@@ -1,0 +1,130 @@
+//! Waiting until a replica whose source is dead has applied all that it received.
+
+use std::{sync::atomic::AtomicBool, time::Duration};
+
+use replimeter_engine::{
+    facts::Facts,
+    flavour::{
+        self, Channel,
+        gtid::{DomainGtid, Executed, GtidSet, domain_gtids, executed},
+    },
+};
+use replimeter_model::engine::Engine;
+
+use crate::{
+    MeasureError,
+    pacing::poll,
+    preflight::CheckedReplica,
+    survey::{Relation, Surveyed},
+};
+
+/// How long a replica may take to apply what it received.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// Between two questions.
+const PAUSE: Duration = Duration::from_millis(1);
+const DOING: &str = "cannot see whether it has applied what it received";
+
+/// Whether a replica receives straight from this server.
+pub(super) fn is_direct(replica: &CheckedReplica, primary: &Facts) -> bool {
+    matches!(&replica.relation, Relation::Channel { channel, .. } if channel.comes_from(&primary.identity()))
+}
+
+/// Waits until all that was received is applied, and returns how much the replica has,
+/// for comparing replicas of one primary.
+///
+/// With `severed` links nothing more can come, and the receiving thread does not
+/// notice; otherwise it has read everything when it says that its source is gone.
+pub(super) fn drain(
+    replica: &mut CheckedReplica,
+    severed: bool,
+    stop: &AtomicBool,
+) -> Result<u64, MeasureError> {
+    let Relation::Channel { channel, .. } = &replica.relation else {
+        return Ok(0);
+    };
+    let name = channel.name.clone();
+    let Surveyed { session, facts, .. } = &mut replica.server;
+    let mut state = String::new();
+    let applied = poll(PATIENCE, PAUSE, stop, || {
+        let now = flavour::channels(facts.engine, session)?
+            .into_iter()
+            .find(|one| one.name == name);
+        let Some(now) = now else {
+            let cause = "its replication channel is gone";
+            return Err(session.unfit(DOING, cause, "").into());
+        };
+        state = now.state();
+        if !now.sql_error.is_empty() {
+            let doing = "cannot apply what it received";
+            let hint = "the server's error log says more";
+            return Err(session.unfit(doing, &state, hint).into());
+        }
+        // Asked after what was received, so that it is not behind it by the order of asking.
+        let has = executed(facts, session)?;
+        let ended = severed || now.io_running != "Yes";
+        Ok((ended && applied_all(facts.engine, &now, &has)).then(|| extent(&has)))
+    })?;
+    applied.ok_or_else(|| {
+        let cause = format!("not within {} s; {state}", PATIENCE.as_secs());
+        let hint = "is the load more than the replica can apply? write for a shorter time (--for) or at a --rate";
+        session
+            .unfit("has not applied what it received", cause, hint)
+            .into()
+    })
+}
+
+fn applied_all(engine: Engine, channel: &Channel, has: &Executed) -> bool {
+    match (engine, has) {
+        (Engine::MariaDb, Executed::Domains { applied, .. }) => {
+            domain_gtids(channel.raw.get("Gtid_IO_Pos").map_or("", String::as_str))
+                .is_ok_and(|received| covers(applied, &received))
+        }
+        (Engine::MySql, Executed::Set(has)) => {
+            let received = GtidSet::parse(
+                channel
+                    .raw
+                    .get("Retrieved_Gtid_Set")
+                    .map_or("", String::as_str),
+            );
+            received.is_ok_and(|received| received.subtract(has).is_empty())
+        }
+        _ => false,
+    }
+}
+
+/// Whether what was received in every domain was applied.
+fn covers(applied: &[DomainGtid], received: &[DomainGtid]) -> bool {
+    received.iter().all(|wanted| {
+        applied
+            .iter()
+            .any(|one| one.domain == wanted.domain && one.sequence >= wanted.sequence)
+    })
+}
+
+/// How much a server has; larger is more, among replicas of one primary.
+fn extent(has: &Executed) -> u64 {
+    match has {
+        Executed::Set(set) => set.count(),
+        Executed::Domains { applied, .. } => applied
+            .iter()
+            .fold(0, |sum, gtid| sum.saturating_add(gtid.sequence)),
+        Executed::Unknown(_) => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_domain_must_be_applied() {
+        let of = |text: &str| domain_gtids(text).unwrap();
+        assert!(covers(&of("0-1-10,1-1-3"), &of("0-1-10")));
+        assert!(
+            covers(&of("0-2-11"), &of("0-1-10")),
+            "numbers of a domain go on over its servers"
+        );
+        assert!(!covers(&of("0-1-9"), &of("0-1-10")) && !covers(&of("1-1-10"), &of("0-1-10")));
+        assert!(covers(&[], &[]), "nothing was received");
+    }
+}

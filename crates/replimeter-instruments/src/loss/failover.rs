@@ -1,0 +1,221 @@
+//! The primary ends, and another server takes over.
+
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+    time::Duration,
+};
+
+use replimeter_engine::{ErrorKind, Node, ServerError, Session, source::Faults};
+use replimeter_model::{plan::Crash, time::Nanos};
+
+use super::{PATIENCE, PAUSE, Scene, drain, patient, writers::Load};
+use crate::{
+    MeasureError, clock::Clock, heed, pacing::wait_until, preflight::Cluster, survey::Surveyed,
+};
+
+/// The row that the new primary takes first; none of the load's.
+const FIRST_WRITE: &str = "INSERT INTO `replimeter`.`loss_probe` (id, payload) VALUES (0, '')";
+/// A row of this number is there already: an attempt whose answer was lost has written it.
+const DUPLICATE: u16 = 1062;
+
+/// After the cut what had arrived before needs this long to be read.
+const SETTLE: Duration = Duration::from_millis(100);
+
+/// What became of the primary.
+pub(super) struct Fallen {
+    /// When its links were cut.
+    pub(super) cut: Option<Nanos>,
+    /// When it was ended.
+    pub(super) at: Nanos,
+    /// Transactions that it committed although no replica acknowledged them.
+    pub(super) fallen_back: u64,
+}
+
+/// Who took over, and how long that took.
+pub(super) struct Successor {
+    pub(super) name: String,
+    pub(super) drained: Option<Nanos>,
+    pub(super) promoted: Nanos,
+    pub(super) wrote: Nanos,
+}
+
+/// Lets the load run and ends the primary.
+pub(super) fn fall(
+    cluster: &mut Cluster,
+    scene: &Scene<'_>,
+    load: &Load,
+    until: Nanos,
+    faults: &mut dyn Faults,
+) -> Result<Fallen, MeasureError> {
+    let (clock, plan) = (scene.clock, scene.plan);
+    let stopped = || scene.stop.load(Ordering::Relaxed);
+    if !wait_until(clock, until, stopped) {
+        return Err(MeasureError::Interrupted);
+    }
+    if let Some(error) = load.failed_before(clock.now()) {
+        return Err(error.into());
+    }
+    if load.acknowledged() == 0 {
+        let session = &cluster.primary.session;
+        let hint =
+            "is the machine or its disk overloaded? write for longer before the crash (--for)";
+        return Err(session
+            .unfit(
+                "has acknowledged nothing",
+                "no insert was answered before the crash",
+                hint,
+            )
+            .into());
+    }
+    let cut = if plan.crash == Crash::Isolated {
+        (scene.say)("cutting the links");
+        faults.isolate(&cluster.primary.node.name)?;
+        let cut = clock.now();
+        let gap = plan.gap.0.max(SETTLE);
+        if !wait_until(clock, cut + Nanos::from(gap), stopped) {
+            return Err(MeasureError::Interrupted);
+        }
+        Some(cut)
+    } else {
+        None
+    };
+    let fallen_back = fallen_back(&mut cluster.primary)?;
+    (scene.say)("killing the primary");
+    let at = clock.now();
+    faults.kill(&cluster.primary.node.name)?;
+    Ok(Fallen {
+        cut,
+        at,
+        fallen_back,
+    })
+}
+
+/// Transactions that a semi-synchronous primary committed on its own since it was surveyed.
+fn fallen_back(primary: &mut Surveyed) -> Result<u64, ServerError> {
+    let Some((missed, active)) = primary.semi_sync_since()? else {
+        return Ok(0);
+    };
+    // Switched off and nothing written since.
+    Ok(if active { missed } else { missed.max(1) })
+}
+
+/// Waits for the replicas, has one take over and writes to it.
+pub(super) fn take_over(
+    cluster: &mut Cluster,
+    scene: &Scene<'_>,
+    fell: Nanos,
+    faults: &mut dyn Faults,
+) -> Result<Successor, MeasureError> {
+    let (clock, stop) = (scene.clock, scene.stop);
+    let (wished, drained) = if matches!(cluster.mode, "galera" | "group") {
+        (
+            cluster
+                .replicas
+                .first()
+                .map(|replica| replica.server.node.name.clone()),
+            None,
+        )
+    } else {
+        (scene.say)("waiting until the replicas have applied what they received");
+        let severed = scene.plan.crash == Crash::Isolated;
+        let facts = cluster.primary.facts.clone();
+        let direct = cluster
+            .replicas
+            .iter_mut()
+            .filter(|replica| drain::is_direct(replica, &facts));
+        let extents = thread::scope(|scope| {
+            let threads: Vec<_> = direct
+                .map(|replica| {
+                    scope.spawn(move || {
+                        let extent = drain::drain(replica, severed, stop)?;
+                        Ok::<_, MeasureError>((extent, replica.server.node.name.clone()))
+                    })
+                })
+                .collect();
+            threads
+                .into_iter()
+                .map(|thread| thread.join().unwrap_or(Err(MeasureError::Thread)))
+                .collect::<Vec<_>>()
+        });
+        let extents = extents.into_iter().collect::<Result<Vec<_>, _>>()?;
+        // Of equals the first.
+        let most = extents
+            .into_iter()
+            .reduce(|best, next| if next.0 > best.0 { next } else { best });
+        (most.map(|(_, name)| name), Some(clock.now()))
+    };
+    let Some(wished) = wished else {
+        let session = &cluster.primary.session;
+        return Err(session
+            .unfit(
+                "has no replica",
+                "nobody is left to take over",
+                "choose a shape that replicates",
+            )
+            .into());
+    };
+    (scene.say)("promoting");
+    let name = faults.promote(&wished, &cluster.primary.node.name, stop)?;
+    let promoted = clock.now();
+    let node = patient(&surveyed(cluster, &name)?.node);
+    let wrote = first_write(&node, clock, fell, stop)?;
+    Ok(Successor {
+        name,
+        drained,
+        promoted,
+        wrote,
+    })
+}
+
+/// The server of this name among those that are left.
+pub(super) fn surveyed<'c>(cluster: &'c Cluster, name: &str) -> Result<&'c Surveyed, MeasureError> {
+    let found = cluster
+        .replicas
+        .iter()
+        .map(|replica| &replica.server)
+        .find(|server| server.node.name == name);
+    found.ok_or_else(|| {
+        let session = &cluster.primary.session;
+        MeasureError::Server(session.unfit(
+            "is succeeded by a stranger",
+            format!("{name} took over"),
+            "please report this as a defect",
+        ))
+    })
+}
+
+/// Writes to the new primary until it takes it, and returns when.
+fn first_write(
+    node: &Node,
+    clock: &Clock,
+    fell: Nanos,
+    stop: &AtomicBool,
+) -> Result<Nanos, MeasureError> {
+    let doing = "takes no writes";
+    let mut session = None;
+    loop {
+        heed(stop)?;
+        let tried = match &mut session {
+            Some(session) => Session::run(session, doing, FIRST_WRITE),
+            None => Session::open(node)
+                .map(|opened| session = Some(opened))
+                .and_then(|()| match &mut session {
+                    Some(session) => Session::run(session, doing, FIRST_WRITE),
+                    None => Ok(()),
+                }),
+        };
+        let now = clock.now();
+        match tried {
+            Ok(()) => return Ok(now),
+            Err(error) if error.kind == ErrorKind::Statement(DUPLICATE) => return Ok(now),
+            Err(error) if now - fell > Nanos::from(PATIENCE) => return Err(error.into()),
+            Err(error) => {
+                if !matches!(error.kind, ErrorKind::Statement(_)) {
+                    session = None;
+                }
+                thread::sleep(PAUSE);
+            }
+        }
+    }
+}

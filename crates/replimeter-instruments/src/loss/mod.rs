@@ -1,0 +1,280 @@
+//! What a crash of the primary takes with it.
+//!
+//! Writers insert rows and remember which were acknowledged, another session remembers
+//! which it saw; then the primary ends. Replicas apply what they received, the most
+//! advanced one takes over, and every transaction is looked for on it. At last the old
+//! primary comes back and tells what it has that nobody else has.
+//!
+//! How servers are ended, promoted and started again is not known here: [`Faults`] does
+//! it, which only the owner of a sandbox can give.
+
+mod account;
+mod count;
+mod drain;
+mod errant;
+mod failover;
+mod ids;
+mod watcher;
+pub(crate) mod writers;
+
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+    time::{Duration, Instant},
+};
+
+use replimeter_engine::{
+    ErrorKind, Node, Session,
+    error::code,
+    flavour::{gtid::executed, semi_sync},
+    source::Faults,
+};
+use replimeter_model::{loss::CrashRecord, plan::LossPlan, random::Random, time::Nanos};
+
+use self::{
+    account::account,
+    count::{check, come_back, present},
+    failover::{Fallen, Successor, fall, surveyed, take_over},
+    ids::Ids,
+    watcher::Watcher,
+    writers::{Entry, Load, Style, Writer},
+};
+use crate::{MeasureError, clock::Clock, preflight::Cluster, record};
+
+/// How long a semi-synchronous primary waits for an acknowledgement: above every gap, since
+/// a primary that falls back acknowledges writes that no replica has.
+pub const SEMI_SYNC_TIMEOUT: Duration = Duration::from_secs(600);
+/// How long an answer may take: a cluster that has lost a node holds writes for seconds.
+const ANSWER: Duration = Duration::from_secs(60);
+/// How long the server that takes over may take until it takes a write.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// Between two attempts.
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// What surrounds a crash.
+pub struct Scene<'a> {
+    /// The plan.
+    pub plan: &'a LossPlan,
+    /// The clock.
+    pub clock: &'a Clock,
+    /// Is told what goes on.
+    pub say: &'a dyn Fn(&str),
+    /// Becomes true when the user wants the run to end.
+    pub stop: &'a AtomicBool,
+    /// Whether semi-synchronous primaries get a time-out of ours; the user has chosen one
+    /// otherwise.
+    pub set_timeout: bool,
+}
+
+/// Writes, crashes the primary and counts, once. `number` is that of the crash, from 1.
+///
+/// # Errors
+/// When a server fails that should not, or the user ends it.
+pub fn crash(
+    cluster: &mut Cluster,
+    scene: &Scene<'_>,
+    number: u64,
+    faults: &mut dyn Faults,
+) -> Result<CrashRecord, MeasureError> {
+    (scene.say)("making the table");
+    prepare(cluster, scene.set_timeout)?;
+    let Failover {
+        began,
+        fallen,
+        successor,
+        journal,
+        seen,
+    } = fail_over(cluster, scene, number, faults)?;
+    (scene.say)("counting");
+    let promoted = surveyed(cluster, &successor.name)?;
+    let mut session = Session::open(&patient(&promoted.node))?;
+    let present = present(&mut session, &promoted.facts, cluster.mode)?;
+    check(&session, &journal, &present)?;
+    record::reading(|| account::Reading {
+        journal: journal.clone(),
+        seen: seen.iter().collect(),
+        present: present.iter().collect(),
+        cut: fallen.cut,
+        end: fallen.at,
+    });
+    let account = account(&journal, &seen, &present, fallen.cut, fallen.at);
+    let micros = |moment: Nanos| (moment - fallen.at).as_micros();
+    let mut record = account.record(CrashRecord {
+        number,
+        load_us: (fallen.cut.unwrap_or(fallen.at) - began).as_micros(),
+        promoted: successor.name,
+        drained_us: successor.drained.map(micros),
+        promoted_us: micros(successor.promoted),
+        recovery_us: micros(successor.wrote),
+        fallen_back: fallen.fallen_back,
+        ..CrashRecord::default()
+    });
+    (scene.say)("waiting for the old primary to come back");
+    let new = executed(&promoted.facts, &mut session)?;
+    let returning = Instant::now();
+    match come_back(cluster, scene, faults, &journal, &present, &new) {
+        Ok((answered, errant)) => {
+            record.return_us = Some((answered - returning).as_secs_f64() * 1e6);
+            record.errant = Some(errant);
+        }
+        Err(MeasureError::Interrupted) => return Err(MeasureError::Interrupted),
+        // The crash itself is measured.
+        Err(error) => record.return_error = Some(error.to_string()),
+    }
+    Ok(record)
+}
+
+/// A load that the primary ended under.
+struct Failover {
+    /// When the load began.
+    began: Nanos,
+    fallen: Fallen,
+    successor: Successor,
+    /// What the writers noted.
+    journal: Vec<Entry>,
+    /// The rows that another session saw.
+    seen: Ids,
+}
+
+/// Lets writers write, ends the primary under them, and has another server take over.
+fn fail_over(
+    cluster: &mut Cluster,
+    scene: &Scene<'_>,
+    number: u64,
+    faults: &mut dyn Faults,
+) -> Result<Failover, MeasureError> {
+    let (plan, clock) = (scene.plan, scene.clock);
+    let node = patient(&cluster.primary.node);
+    let writers = (0..plan.writers)
+        .map(|_| Writer::open(&node))
+        .collect::<Result<Vec<_>, _>>()?;
+    let watcher = Watcher::open(&node)?;
+    let style = Style {
+        writers: plan.writers,
+        size: plan.size,
+        rate: plan.rate,
+        journal: true,
+    };
+    let load = Load::default();
+    let began = clock.now();
+    (scene.say)("writing");
+    let (result, journal, seen) = thread::scope(|scope| {
+        let load = &load;
+        let writers: Vec<_> = (0..)
+            .zip(writers)
+            .map(|(number, writer)| scope.spawn(move || load.write(writer, number, style, clock)))
+            .collect();
+        let watcher = scope.spawn(|| watcher.watch(&load.stop));
+        let until = began + Nanos::from(plan.load.0) + jitter(plan.seed, number);
+        let result = fall(cluster, scene, load, until, faults).and_then(|fallen| {
+            let successor = take_over(cluster, scene, fallen.at, faults)?;
+            Ok((fallen, successor))
+        });
+        // Those of a primary that fell have ended by themselves.
+        load.stop.store(true, Ordering::Relaxed);
+        let journal: Option<Vec<Vec<Entry>>> = writers
+            .into_iter()
+            .map(|writer| writer.join().ok())
+            .collect();
+        (result, journal, watcher.join().ok())
+    });
+    let (fallen, successor) = result?;
+    let (Some(journal), Some(seen)) = (journal, seen) else {
+        return Err(MeasureError::Thread);
+    };
+    Ok(Failover {
+        began,
+        fallen,
+        successor,
+        journal: journal.into_iter().flatten().collect(),
+        seen,
+    })
+}
+
+/// A server with patience for answers.
+fn patient(node: &Node) -> Node {
+    Node {
+        answer: ANSWER,
+        ..node.clone()
+    }
+}
+
+/// Up to a tenth of a second that depends on the seed and the crash, lest all crashes
+/// meet the servers at the same beat of something.
+fn jitter(seed: u64, number: u64) -> Nanos {
+    let mut random = Random::new(seed);
+    (1..number).for_each(|_| _ = random.bits());
+    Nanos((random.uniform() * 1e8) as i64)
+}
+
+/// Makes the table and waits until every server has it.
+pub(crate) fn make_table(cluster: &mut Cluster) -> Result<(), MeasureError> {
+    let doing = "cannot make the table";
+    let primary = &mut cluster.primary.session;
+    primary.run(doing, "CREATE DATABASE IF NOT EXISTS `replimeter`")?;
+    primary.run(doing, writers::CREATE)?;
+    for replica in &mut cluster.replicas {
+        let session = &mut replica.server.session;
+        let began = Instant::now();
+        loop {
+            match session.value(doing, "SELECT id FROM `replimeter`.`loss_probe` LIMIT 1") {
+                Ok(_) => break,
+                Err(error)
+                    if !matches!(
+                        error.kind,
+                        ErrorKind::Statement(code::NO_SUCH_TABLE | code::UNKNOWN_SCHEMA)
+                    ) =>
+                {
+                    return Err(error.into());
+                }
+                Err(_) if began.elapsed() > PATIENCE => {
+                    return Err(session
+                        .unfit(
+                            doing,
+                            "it does not come to this replica",
+                            "does it replicate?",
+                        )
+                        .into());
+                }
+                Err(_) => thread::sleep(PAUSE),
+            }
+        }
+    }
+    Ok(())
+}
+
+fn prepare(cluster: &mut Cluster, set_timeout: bool) -> Result<(), MeasureError> {
+    make_table(cluster)?;
+    let waits = cluster
+        .primary
+        .semi_sync
+        .as_ref()
+        .is_some_and(|state| state.enabled);
+    if let (true, true, Some(words)) = (
+        waits,
+        set_timeout,
+        semi_sync::Words::of(&cluster.primary.facts),
+    ) {
+        let ms = SEMI_SYNC_TIMEOUT.as_millis();
+        let sql = format!("SET GLOBAL {}_timeout = {ms}", words.primary);
+        cluster.primary.session.run(
+            "cannot set how long semi-synchronous replication waits",
+            &sql,
+        )?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn crashes_come_at_moments_of_their_own() {
+        let all: std::collections::BTreeSet<i64> =
+            (1..=20).map(|number| jitter(1, number).0).collect();
+        assert_eq!(all.len(), 20);
+        assert!(all.iter().all(|nanos| (0..100_000_000).contains(nanos)));
+        assert_ne!(jitter(1, 1), jitter(2, 1));
+    }
+}

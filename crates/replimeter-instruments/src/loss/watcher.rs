@@ -1,0 +1,64 @@
+//! Another session that looks at the primary: what it has seen, a user has seen.
+
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+    time::Duration,
+};
+
+use mysql::{Statement, prelude::Queryable};
+use replimeter_engine::{Node, ServerError, Session};
+
+use super::ids::Ids;
+
+const NEWEST: &str = "SELECT id FROM `replimeter`.`loss_probe` WHERE id > ?";
+const DOING: &str = "cannot look at the rows";
+/// Between two looks.
+const PAUSE: Duration = Duration::from_micros(200);
+/// Rows beyond the first one that never came; more would make every look slow.
+const MOST_BEYOND: u64 = 20_000;
+
+/// The connection that watches.
+pub(crate) struct Watcher {
+    session: Session,
+    statement: Statement,
+}
+
+impl Watcher {
+    pub(crate) fn open(node: &Node) -> Result<Self, ServerError> {
+        let mut session = Session::open(node)?;
+        let prepared = session.conn().prep(NEWEST);
+        let statement = prepared.map_err(|error| session.error(DOING, &error))?;
+        Ok(Self { session, statement })
+    }
+
+    /// Looks until it is stopped or the server is gone.
+    pub(crate) fn watch(mut self, stop: &AtomicBool) -> Ids {
+        let mut seen = Ids::default();
+        // All ids up to here were seen.
+        let mut all_until = 0u64;
+        while !stop.load(Ordering::Relaxed) {
+            let Ok(rows) = self
+                .session
+                .conn()
+                .exec::<u64, _, _>(&self.statement, (all_until,))
+            else {
+                break;
+            };
+            let mut largest = all_until;
+            for id in rows {
+                seen.insert(id);
+                largest = largest.max(id);
+            }
+            while seen.contains(all_until + 1) {
+                all_until += 1;
+            }
+            if largest - all_until > MOST_BEYOND {
+                // What has not come by now was refused.
+                all_until = largest - MOST_BEYOND / 2;
+            }
+            thread::sleep(PAUSE);
+        }
+        seen
+    }
+}

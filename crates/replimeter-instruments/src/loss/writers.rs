@@ -1,0 +1,182 @@
+//! The insert load: every row has an id of ours, and whoever wrote it knows whether it
+//! was acknowledged.
+
+use std::{
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+use mysql::{Statement, prelude::Queryable};
+use replimeter_engine::{ErrorKind, Node, ServerError, Session};
+use replimeter_model::time::Nanos;
+use serde::{Deserialize, Serialize};
+
+use crate::{clock::Clock, pacing::wait_until, sync::lock, table::payload};
+
+/// The table that is written to.
+pub(crate) const CREATE: &str = "CREATE TABLE IF NOT EXISTS `replimeter`.`loss_probe` \
+     (id BIGINT UNSIGNED NOT NULL PRIMARY KEY, payload BLOB NOT NULL) ENGINE=InnoDB";
+/// A row.
+const INSERT: &str = "INSERT INTO `replimeter`.`loss_probe` (id, payload) VALUES (?, ?)";
+const DOING: &str = "cannot write a row";
+/// The most rows of one load.
+const MOST_ROWS: u64 = 4_000_000;
+/// A load that is refused so often in a row is refused for good.
+const MOST_REFUSALS: u32 = 1000;
+/// Pause after a refusal.
+const AFTER_REFUSAL: Duration = Duration::from_millis(1);
+
+/// What the writer knows of a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Fate {
+    /// It was sent, and no answer came.
+    Unknown,
+    /// The server said that it is committed.
+    Acknowledged(Nanos),
+    /// The server said that it is not.
+    Refused,
+}
+
+/// A transaction that was begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Entry {
+    pub(crate) id: u64,
+    pub(crate) fate: Fate,
+}
+
+/// One writer's connection.
+pub(crate) struct Writer {
+    session: Session,
+    statement: Statement,
+}
+
+impl Writer {
+    pub(crate) fn open(node: &Node) -> Result<Self, ServerError> {
+        let mut session = Session::open(node)?;
+        let prepared = session.conn().prep(INSERT);
+        let statement = prepared.map_err(|error| session.error(DOING, &error))?;
+        Ok(Self { session, statement })
+    }
+}
+
+/// What the writers share.
+#[derive(Debug, Default)]
+pub(crate) struct Load {
+    /// The last id that was given out.
+    last: AtomicU64,
+    acknowledged: AtomicU64,
+    pub(crate) stop: AtomicBool,
+    /// The first failure, and when it was.
+    failure: Mutex<Option<(Nanos, ServerError)>>,
+}
+
+/// How writers write.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Style {
+    pub(crate) writers: u32,
+    pub(crate) size: u64,
+    /// Inserts per second, all writers together.
+    pub(crate) rate: Option<u64>,
+    /// Whether every transaction is remembered.
+    pub(crate) journal: bool,
+}
+
+impl Load {
+    /// Rows that were acknowledged so far.
+    pub(crate) fn acknowledged(&self) -> u64 {
+        self.acknowledged.load(Ordering::Relaxed)
+    }
+
+    /// The first failure before a moment.
+    pub(crate) fn failed_before(&self, moment: Nanos) -> Option<ServerError> {
+        let failure = lock(&self.failure);
+        failure
+            .as_ref()
+            .filter(|(at, _)| *at < moment)
+            .map(|(_, error)| error.clone())
+    }
+
+    fn fail(&self, at: Nanos, error: ServerError) {
+        let mut failure = lock(&self.failure);
+        if failure.as_ref().is_none_or(|(first, _)| at < *first) {
+            *failure = Some((at, error));
+        }
+    }
+
+    /// The writer of this number writes until the load is stopped or the server is gone.
+    pub(crate) fn write(
+        &self,
+        writer: Writer,
+        number: u32,
+        style: Style,
+        clock: &Clock,
+    ) -> Vec<Entry> {
+        let Writer {
+            mut session,
+            statement,
+        } = writer;
+        let payload = payload(style.size);
+        let mut journal = Vec::new();
+        let began = clock.now();
+        // The writers' beats lie evenly between one another's.
+        let beat = style.rate.map(|rate| 1e9 / rate.max(1) as f64);
+        let mut refusals = 0;
+        for round in 0u64.. {
+            if self.stop.load(Ordering::Relaxed) {
+                break;
+            }
+            if let Some(beat) = beat {
+                let turn = (round * u64::from(style.writers) + u64::from(number)) as f64;
+                if !wait_until(clock, began + Nanos((beat * turn) as i64), || {
+                    self.stop.load(Ordering::Relaxed)
+                }) {
+                    break;
+                }
+            }
+            let id = self.last.fetch_add(1, Ordering::Relaxed) + 1;
+            if style.journal && id > MOST_ROWS {
+                break;
+            }
+            let answer = session.conn().exec_drop(&statement, (id, &payload));
+            let now = clock.now();
+            let fate = match answer {
+                Ok(()) => {
+                    self.acknowledged.fetch_add(1, Ordering::Relaxed);
+                    refusals = 0;
+                    Fate::Acknowledged(now)
+                }
+                Err(error) => {
+                    let error = session.error(DOING, &error);
+                    let refused =
+                        matches!(error.kind, ErrorKind::Statement(_) | ErrorKind::Privilege);
+                    refusals += 1;
+                    if !refused || refusals > MOST_REFUSALS {
+                        self.fail(now, error);
+                        if style.journal {
+                            journal.push(Entry {
+                                id,
+                                fate: if refused {
+                                    Fate::Refused
+                                } else {
+                                    Fate::Unknown
+                                },
+                            });
+                        }
+                        break;
+                    }
+                    thread::sleep(AFTER_REFUSAL);
+                    Fate::Refused
+                }
+            };
+            if style.journal {
+                journal.push(Entry { id, fate });
+            }
+        }
+        journal
+    }
+}

@@ -1,0 +1,427 @@
+//! How a server's calendar clock stands against a clock of ours, with a bound;
+//! and whether it was set while we measured.
+//!
+//! A server read its clock somewhere between our two readings around the
+//! question, so that each answer says between what the offset lies (Cristian
+//! 1989). It lies in all of these intervals at once, so their intersection is
+//! narrower than any (Marzullo & Owicki 1983).
+
+use replimeter_engine::{ServerError, Session};
+use replimeter_model::time::Nanos;
+
+use crate::clock::Clock;
+
+/// Answers that warm up the way.
+const WARM_UP: usize = 3;
+/// Answers after which a far server has been asked for long enough.
+const ENOUGH: usize = 5;
+/// What a server's microseconds resolve: it cuts off what is finer.
+const RESOLUTION: Nanos = Nanos(1_000);
+/// How far two clocks may drift apart, in parts per million: what a kernel that
+/// follows NTP slews at most (adjtimex(2)). More is a step.
+const DRIFT_PPM: i64 = 500;
+/// How far a drift departs from a steady one between two measurements.
+const WANDER_PPM: i64 = 1;
+/// How often a clock that is set during the measurement is measured again.
+const TRIES: u32 = 3;
+/// Measurements that are kept; beyond that every other one goes.
+const MOST: usize = 4_096;
+
+/// How long a server is asked.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Patience {
+    /// Answers wanted.
+    pub(crate) answers: usize,
+    /// After that much time a few will do.
+    pub(crate) longest: Nanos,
+}
+
+impl Patience {
+    /// For a person who wants to know.
+    pub(crate) const EXAMINE: Self = Self {
+        answers: 30,
+        longest: Nanos(2_000_000_000),
+    };
+    /// For figures that the bound goes into.
+    const MEASURE: Self = Self {
+        answers: 150,
+        longest: Nanos(500_000_000),
+    };
+}
+
+/// An answer, and our clock before the question and after the answer.
+pub(crate) struct Answer<T> {
+    pub(crate) before: Nanos,
+    pub(crate) after: Nanos,
+    pub(crate) said: T,
+}
+
+/// Asks until there are enough answers or it has taken long.
+pub(crate) fn repeat<T>(
+    now: &dyn Fn() -> Nanos,
+    patience: Patience,
+    mut ask: impl FnMut() -> Result<T, ServerError>,
+) -> Result<Vec<Answer<T>>, ServerError> {
+    for _ in 0..WARM_UP {
+        ask()?;
+    }
+    let begun = now();
+    let mut answers = Vec::with_capacity(patience.answers);
+    while answers.len() < patience.answers
+        && (answers.len() < ENOUGH || now() - begun < patience.longest)
+    {
+        let before = now();
+        let said = ask()?;
+        answers.push(Answer {
+            before,
+            after: now(),
+            said,
+        });
+    }
+    Ok(answers)
+}
+
+/// A server's clock against ours at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Offset {
+    /// When, on our clock.
+    pub at: Nanos,
+    /// The server's time (nanoseconds since 1970) less ours.
+    pub offset: Nanos,
+    /// The true offset lies within `offset` ± this.
+    pub bound: Nanos,
+    /// How many answers it comes from.
+    pub count: u64,
+}
+
+impl Offset {
+    /// How far the server's clock is ahead of another's, ± the second: both were
+    /// measured against the same clock of ours.
+    #[must_use]
+    pub fn against(&self, other: &Self) -> (Nanos, Nanos) {
+        (self.offset - other.offset, self.bound + other.bound)
+    }
+}
+
+/// A server's clock was set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// By how much, forwards when positive.
+    pub by: Nanos,
+    /// ± this.
+    pub bound: Nanos,
+    /// Between these two points on our clock.
+    pub between: (Nanos, Nanos),
+}
+
+/// `ppm` millionths of a time, at least 1 ns for any time at all.
+fn share(of: Nanos, ppm: i64) -> Nanos {
+    let of = of.0.saturating_abs();
+    // Whole millions first: the product of the rest cannot overflow.
+    Nanos(
+        (of / 1_000_000)
+            .saturating_mul(ppm)
+            .saturating_add((of % 1_000_000 * ppm + 999_999) / 1_000_000),
+    )
+}
+
+/// The offset that all answers allow, or `None` when they contradict one another:
+/// the clock was set between them.
+fn estimate(answers: &[Answer<Nanos>]) -> Option<Offset> {
+    let fastest = answers
+        .iter()
+        .min_by_key(|answer| answer.after - answer.before)?;
+    let at = fastest.before.midpoint(fastest.after);
+    let (mut low, mut high) = (i64::MIN, i64::MAX);
+    for answer in answers {
+        // Clocks drift between the answers.
+        let from_at = (answer.before - at)
+            .0
+            .abs()
+            .max((answer.after - at).0.abs());
+        let drift = share(Nanos(from_at), DRIFT_PPM).0;
+        low = low.max((answer.said - answer.after).0 - drift);
+        high = high.min((answer.said + RESOLUTION - answer.before).0 + drift);
+    }
+    // Rounded up, so that neither end is outside.
+    let bound = high.checked_sub(low).filter(|width| *width >= 0)? / 2 + 1;
+    Some(Offset {
+        at,
+        offset: Nanos(low.midpoint(high)),
+        bound: Nanos(bound),
+        count: answers.len() as u64,
+    })
+}
+
+/// Measures a server's clock against ours; `None` when it tells no time.
+///
+/// # Errors
+/// When the server does not answer, or its clock is set all the while.
+pub(crate) fn measure(
+    session: &mut Session,
+    now: &dyn Fn() -> Nanos,
+    patience: Patience,
+) -> Result<Option<Offset>, ServerError> {
+    let doing = "cannot read the server's clock";
+    // Of our session only: without summer time no local time means two moments.
+    session.run(doing, "SET SESSION time_zone = '+00:00'")?;
+    for _ in 0..TRIES {
+        // Should a server run with sysdate_is_now, the statement began between our readings too.
+        let answers = repeat(now, patience, || {
+            session.value(doing, "SELECT UNIX_TIMESTAMP(SYSDATE(6))")
+        })?;
+        let times: Option<Vec<Answer<Nanos>>> = answers
+            .into_iter()
+            .map(|answer| {
+                Some(Answer {
+                    before: answer.before,
+                    after: answer.after,
+                    said: unix(answer.said.as_deref()?)?,
+                })
+            })
+            .collect();
+        let Some(times) = times else { return Ok(None) };
+        if let Some(offset) = estimate(&times) {
+            return Ok(Some(offset));
+        }
+    }
+    Err(session.unfit(
+        doing,
+        "its clock is being set while it is measured, so that no times of it can be compared",
+        "let the time service of that machine settle (chronyc tracking, timedatectl)",
+    ))
+}
+
+/// Reads seconds since 1970 with up to nine decimals, exactly.
+fn unix(text: &str) -> Option<Nanos> {
+    let (whole, part) = text.split_once('.').unwrap_or((text, ""));
+    let seconds: i64 = whole.parse().ok()?;
+    if part.len() > 9 || !part.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let nanos: i64 = format!("{part:0<9}").parse().ok()?;
+    Some(Nanos(
+        seconds.checked_mul(1_000_000_000)?.checked_add(nanos)?,
+    ))
+}
+
+/// A measurement in the course of a run.
+#[derive(Clone, Copy, Debug)]
+struct Point {
+    offset: Offset,
+    /// Whether the clock was set since the one before.
+    set: bool,
+}
+
+/// A server's clock in the course of a run: measured before, now and then, and
+/// after. Between two measurements the drift counts as steady.
+#[derive(Clone, Debug)]
+pub struct ServerClock {
+    points: Vec<Point>,
+    steps: Vec<Step>,
+}
+
+impl ServerClock {
+    /// Measures for the first time; `None` when the server tells no time. Takes
+    /// 150 answers or half a second.
+    ///
+    /// # Errors
+    /// When the server does not answer, or its clock is set all the while.
+    pub fn measure(session: &mut Session, clock: &Clock) -> Result<Option<Self>, ServerError> {
+        let first = measure(session, &|| clock.now(), Patience::MEASURE)?;
+        Ok(first.map(Self::from_first))
+    }
+
+    /// Measures again, and tells whether the clock was set since the last time.
+    ///
+    /// # Errors
+    /// When the server does not answer, or its clock is set all the while.
+    pub fn again(
+        &mut self,
+        session: &mut Session,
+        clock: &Clock,
+    ) -> Result<Option<Step>, ServerError> {
+        Ok(measure(session, &|| clock.now(), Patience::MEASURE)?
+            .and_then(|offset| self.add(offset)))
+    }
+
+    fn from_first(first: Offset) -> Self {
+        Self {
+            points: vec![Point {
+                offset: first,
+                set: false,
+            }],
+            steps: Vec::new(),
+        }
+    }
+
+    /// A clock that stands at the same offset all the while.
+    #[cfg(test)]
+    pub(crate) fn fixed(offset: Nanos, bound: Nanos) -> Self {
+        Self::from_first(Offset {
+            at: Nanos(0),
+            offset,
+            bound,
+            count: 1,
+        })
+    }
+
+    /// Measures it `later`, when it was set by so much.
+    #[cfg(test)]
+    pub(crate) fn step_for_test(&mut self, later: Nanos, by: Nanos) {
+        let last = self.last();
+        assert!(
+            self.add(Offset {
+                at: last.at + later,
+                offset: last.offset + by,
+                ..last
+            })
+            .is_some()
+        );
+    }
+
+    fn add(&mut self, new: Offset) -> Option<Step> {
+        let old = self.last();
+        let (by, bound) = new.against(&old);
+        let apart = by.0.abs() - bound.0 - share(new.at - old.at, DRIFT_PPM).0;
+        let step = (apart > 0).then_some(Step {
+            by,
+            bound,
+            between: (old.at, new.at),
+        });
+        self.points.push(Point {
+            offset: new,
+            set: step.is_some(),
+        });
+        // One that steps all the time need not be remembered in every step.
+        if let Some(step) = step
+            && self.steps.len() < MOST
+        {
+            self.steps.push(step);
+        }
+        if self.points.len() > MOST {
+            self.thin();
+        }
+        step
+    }
+
+    /// Drops every other measurement, but neither end nor the knowledge of a step.
+    fn thin(&mut self) {
+        let last = self.points.len() - 1;
+        let mut set = false;
+        let mut kept = Vec::with_capacity(MOST);
+        for (index, point) in self.points.iter().enumerate() {
+            set |= point.set;
+            if index % 2 == 0 || index == last {
+                kept.push(Point { set, ..*point });
+                set = false;
+            }
+        }
+        self.points = kept;
+    }
+
+    /// The first measurement.
+    #[must_use]
+    pub fn first(&self) -> Offset {
+        // There is one from the beginning on.
+        self.points[0].offset
+    }
+
+    /// The latest measurement.
+    #[must_use]
+    pub fn last(&self) -> Offset {
+        self.points[self.points.len() - 1].offset
+    }
+
+    /// By how much a placed time may have been wrong at most when it was placed with
+    /// what was known until then: the bound of the last measurement, and how far the
+    /// next one lay from it, steps apart.
+    #[must_use]
+    pub fn worst_bound(&self) -> Nanos {
+        let moved = |pair: &[Point]| {
+            let (by, bound) = pair[1].offset.against(&pair[0].offset);
+            if pair[1].set {
+                pair[0].offset.bound
+            } else {
+                Nanos(by.0.abs()) + bound
+            }
+        };
+        self.points
+            .windows(2)
+            .map(moved)
+            .max()
+            .unwrap_or(Nanos(0))
+            .max(self.last().bound)
+    }
+
+    /// Every step seen, in order.
+    #[must_use]
+    pub fn steps(&self) -> &[Step] {
+        &self.steps
+    }
+
+    /// The offset at a point on our clock; `None` between two measurements between
+    /// which the clock was set. Before the first and after the last measurement
+    /// the bound grows with what clocks may drift.
+    #[must_use]
+    pub fn at(&self, point: Nanos) -> Option<Offset> {
+        let after = self
+            .points
+            .partition_point(|measured| measured.offset.at <= point);
+        let beside = |known: Offset| {
+            let drift = share(point - known.at, DRIFT_PPM);
+            Some(Offset {
+                at: point,
+                bound: known.bound + drift,
+                ..known
+            })
+        };
+        let Some(next) = self.points.get(after) else {
+            return beside(self.last());
+        };
+        let Some(before) = after.checked_sub(1) else {
+            return beside(self.first());
+        };
+        if next.set {
+            return None;
+        }
+        let (one, other) = (self.points[before].offset, next.offset);
+        let (passed, whole) = (
+            i128::from((point - one.at).0),
+            i128::from((other.at - one.at).0.max(1)),
+        );
+        let between = |from: Nanos, to: Nanos| {
+            Nanos(from.0 + (i128::from((to - from).0) * passed / whole) as i64)
+        };
+        let nearest = Nanos((point - one.at).0.min((other.at - point).0));
+        Some(Offset {
+            at: point,
+            offset: between(one.offset, other.offset),
+            // Two divisions that cut off.
+            bound: between(one.bound, other.bound) + share(nearest, WANDER_PPM) + Nanos(2),
+            count: one.count + other.count,
+        })
+    }
+
+    /// Where on our clock the server's time (nanoseconds since 1970) lies, ± the
+    /// second; `near` is a point on our clock that is not far from it, such as the
+    /// write's send. `None` when the clock was set about then.
+    #[must_use]
+    pub fn place(&self, server: Nanos, near: Nanos) -> Option<(Nanos, Nanos)> {
+        let mut offset = self.at(near)?;
+        // The offset hardly changes with the point, so this settles at once,
+        // unless a step lies between.
+        for _ in 0..4 {
+            let point = server - offset.offset;
+            let found = self.at(point)?;
+            if (found.offset - offset.offset).0.abs() <= 1 {
+                return Some((point, found.bound + Nanos(1)));
+            }
+            offset = found;
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,258 @@
+//! Servers that passed, and how they stand in the course of a run.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use replimeter_engine::{
+    Node, ServerError, Session,
+    flavour::{self, galera, group},
+};
+use replimeter_model::{manifest::ServerRecord, warning::Warning};
+
+use crate::survey::{Relation, Relations, Surveyed};
+
+/// A replica that passed; also a member of a cluster that is not the one written to.
+pub struct CheckedReplica {
+    /// The server.
+    pub server: Surveyed,
+    /// How it comes by what is written.
+    pub relation: Relation,
+}
+
+/// How a replica stands in the middle of a run.
+#[derive(Clone, Debug)]
+pub struct ReplicaState {
+    /// Whether it replicates.
+    pub running: bool,
+    /// Whether it has failed in a way that does not mend itself.
+    pub failed: bool,
+    /// In one line.
+    pub words: String,
+}
+
+impl CheckedReplica {
+    /// The delay that its administrators configured on the way from the primary.
+    #[must_use]
+    pub fn delay(&self) -> Duration {
+        match &self.relation {
+            Relation::Channel { delay_s, .. } => Duration::from_secs(*delay_s),
+            _ => Duration::ZERO,
+        }
+    }
+
+    /// How it stands now, asked for on a new connection and with little patience:
+    /// the replica may be frozen.
+    ///
+    /// # Errors
+    /// When the replica does not answer or no longer belongs to the target.
+    pub fn state_now(&self) -> Result<ReplicaState, ServerError> {
+        let mut session = Session::open(&self.server.impatient())?;
+        let doing = "cannot read the replica's state";
+        match &self.relation {
+            Relation::Channel { channel, .. } => {
+                let channels = flavour::channels(self.server.facts.engine, &mut session)?;
+                let Some(now) = channels.into_iter().find(|now| now.name == channel.name) else {
+                    return Err(session.unfit(
+                        doing,
+                        "the replication channel is gone",
+                        "did somebody reset the replica?",
+                    ));
+                };
+                Ok(ReplicaState {
+                    running: now.running(),
+                    failed: !now.sql_error.is_empty(),
+                    words: now.state(),
+                })
+            }
+            Relation::Galera => match galera::node_state(&mut session)? {
+                Some(state) => Ok(ReplicaState {
+                    running: state.synced(),
+                    failed: false,
+                    words: state.words(),
+                }),
+                None => Err(session.unfit(
+                    doing,
+                    "it has left the Galera cluster",
+                    "the server's error log says more",
+                )),
+            },
+            Relation::Group | Relation::Writer => match group::group_state(&mut session)? {
+                Some(state) => {
+                    let own = state.own().map_or("", |own| own.state.as_str());
+                    Ok(ReplicaState {
+                        running: own == "ONLINE",
+                        failed: own == "ERROR",
+                        words: state.words(),
+                    })
+                }
+                None => Err(session.unfit(
+                    doing,
+                    "it has left the group",
+                    "the server's error log says more",
+                )),
+            },
+        }
+    }
+
+    /// Whether it still replicates.
+    fn verify(&self) -> Result<(), ServerError> {
+        let state = self.state_now()?;
+        if state.running {
+            return Ok(());
+        }
+        Err(self.server.session.unfit(
+            "no longer replicates",
+            state.words,
+            "the server's error log says more; measure again",
+        ))
+    }
+}
+
+/// Servers that passed, and what a reader should know of them.
+pub struct Cluster {
+    /// Where rows are written.
+    pub primary: Surveyed,
+    /// Where they are awaited.
+    pub replicas: Vec<CheckedReplica>,
+    /// How they replicate, in a word.
+    pub mode: &'static str,
+    /// What was found that does not forbid the run.
+    pub warnings: Vec<Warning>,
+}
+
+impl Cluster {
+    /// The servers with their relations.
+    pub(crate) fn of(servers: Vec<Surveyed>, relations: Relations, warnings: Vec<Warning>) -> Self {
+        let servers = servers.into_iter().zip(relations.of);
+        let mut replicas: Vec<CheckedReplica> = servers
+            .map(|(server, relation)| CheckedReplica { server, relation })
+            .collect();
+        Self {
+            primary: replicas.remove(relations.writer).server,
+            replicas,
+            mode: relations.mode,
+            warnings,
+        }
+    }
+
+    /// All servers, the primary first.
+    pub(crate) fn servers(&self) -> impl Iterator<Item = &Surveyed> {
+        let replicas = self.replicas.iter().map(|replica| &replica.server);
+        std::iter::once(&self.primary).chain(replicas)
+    }
+
+    /// The same, for questions.
+    pub(crate) fn servers_mut(&mut self) -> impl Iterator<Item = &mut Surveyed> {
+        let replicas = self.replicas.iter_mut().map(|replica| &mut replica.server);
+        std::iter::once(&mut self.primary).chain(replicas)
+    }
+
+    /// Records of all servers for the manifest; the primary first.
+    #[must_use]
+    pub fn records(&self) -> Vec<ServerRecord> {
+        let record = |server: &Surveyed| server.facts.record(&server.session);
+        let replicas = self.replicas.iter().map(|replica| {
+            let replication = match &replica.relation {
+                Relation::Channel { channel, .. } => channel.raw.clone(),
+                _ => BTreeMap::new(),
+            };
+            ServerRecord {
+                replication,
+                ..record(&replica.server)
+            }
+        });
+        std::iter::once(record(&self.primary))
+            .chain(replicas)
+            .collect()
+    }
+
+    /// Whether every replica or member still replicates.
+    ///
+    /// # Errors
+    /// When one does not, or does not answer: the first, with what it says of itself.
+    pub fn verify(&self) -> Result<(), ServerError> {
+        self.replicas.iter().try_for_each(CheckedReplica::verify)
+    }
+
+    /// The names of the replicas, in order.
+    #[must_use]
+    pub fn replica_names(&self) -> Vec<String> {
+        self.replicas
+            .iter()
+            .map(|replica| replica.server.node.name.clone())
+            .collect()
+    }
+
+    /// How to reach the replicas, in order.
+    #[must_use]
+    pub fn replica_nodes(&self) -> Vec<Node> {
+        self.replicas
+            .iter()
+            .map(|replica| replica.server.node.clone())
+            .collect()
+    }
+
+    /// The replicas, or other members, that do not take part any more: their numbers, and how each of them stands.
+    #[must_use]
+    pub fn absent(&self) -> Vec<(usize, String)> {
+        let replicas = self.replicas.iter().enumerate();
+        replicas
+            .filter_map(|(index, replica)| Some((index, replica.verify().err()?.to_string())))
+            .collect()
+    }
+
+    /// How the members of a cluster stand now, in a line; nothing for servers that
+    /// replicate by channels, whose errors tell it.
+    #[must_use]
+    pub fn members_now(&self) -> Option<String> {
+        if !matches!(self.mode, "galera" | "group") {
+            return None;
+        }
+        let now = |server: &Surveyed| -> Result<Option<String>, ServerError> {
+            let mut session = Session::open(&server.impatient())?;
+            if self.mode == "galera" {
+                return Ok(galera::node_state(&mut session)?.map(|state| state.words()));
+            }
+            Ok(group::group_state(&mut session)?.map(|state| state.words()))
+        };
+        let words = self.servers().map(|server| {
+            let words = match now(server) {
+                Ok(state) => state.unwrap_or_else(|| "in no cluster".to_owned()),
+                Err(error) => format!("does not answer ({})", error.cause),
+            };
+            format!("{}: {words}", server.node.name)
+        });
+        Some(words.collect::<Vec<_>>().join("; "))
+    }
+
+    /// Why the primary no longer replicates as it did when the run began: a
+    /// semi-synchronous one that fell back to asynchronous replication, even for a
+    /// while.
+    ///
+    /// # Errors
+    /// When the primary does not answer.
+    pub fn fallen_back(&mut self) -> Result<Option<String>, ServerError> {
+        let Some((missed, active)) = self.primary.semi_sync_since()? else {
+            return Ok(None);
+        };
+        if active && missed == 0 {
+            return Ok(None);
+        }
+        let state = if active {
+            "is semi-synchronous again"
+        } else {
+            "is asynchronous now"
+        };
+        Ok(Some(format!(
+            "{} fell back from semi-synchronous to asynchronous replication during the run: {missed} transactions were committed without an acknowledgement, and it {state}",
+            self.primary.session
+        )))
+    }
+
+    /// The smallest `max_allowed_packet` of all servers, in bytes.
+    #[must_use]
+    pub fn max_allowed_packet(&self) -> Option<u64> {
+        self.servers()
+            .filter_map(|server| server.facts.max_allowed_packet())
+            .min()
+    }
+}

@@ -1,0 +1,301 @@
+//! Checks before anything is written: are these the servers, do they replicate
+//! from one another, may the user do what is needed, would a setting falsify
+//! the run?
+
+mod cluster;
+
+use replimeter_engine::{
+    ErrorKind, ServerError, Session,
+    facts::{Facts, grants},
+    filter::Filters,
+    flavour::{self, settings::quoted_user},
+    source::Member,
+};
+use replimeter_model::{
+    target::Role,
+    warning::{Warning, WarningCode},
+};
+
+pub use self::cluster::{CheckedReplica, Cluster, ReplicaState};
+use crate::{
+    SCHEMA, TABLE,
+    survey::{self, Relation, Surveyed, not_running, relate},
+};
+
+/// What the writer's user needs on the schema.
+pub const PRIMARY_PRIVILEGES: [&str; 5] = ["CREATE", "DROP", "INSERT", "DELETE", "SELECT"];
+/// What the observer's user needs on the schema.
+pub const REPLICA_PRIVILEGES: [&str; 1] = ["SELECT"];
+
+/// Connects to every server, finds out how they hang together and checks all of
+/// them; writes nothing.
+///
+/// # Errors
+/// On the first thing that forbids the run, naming the server, the cause and
+/// what to try.
+pub fn check(declared: &[Member]) -> Result<Cluster, ServerError> {
+    check_for(declared, &PRIMARY_PRIVILEGES)
+}
+
+/// The same for a measurement whose writer needs other privileges on the schema.
+///
+/// # Errors
+/// As of [`check`].
+pub fn check_for(declared: &[Member], writer_privileges: &[&str]) -> Result<Cluster, ServerError> {
+    let mut servers: Vec<Surveyed> = Vec::new();
+    for one in declared {
+        let mut server = Surveyed::read(&one.node)?;
+        for other in &mut servers {
+            different_servers(&mut other.session, &mut server.session)?;
+        }
+        servers.push(server);
+    }
+    let mut warnings = Vec::new();
+    // What the primary lacks is said before what a replica lacks.
+    if let Some(index) = declared
+        .iter()
+        .position(|one| one.role == Some(Role::Primary))
+    {
+        let Surveyed { session, facts, .. } = &mut servers[index];
+        check_privileges(session, facts, writer_privileges, &mut Vec::new())?;
+    }
+    let relations = relate(&servers, declared)?;
+    refuse_broken_chain(&servers, &relations.of)?;
+    for (server, relation) in servers.iter_mut().zip(&relations.of) {
+        warnings.extend(server.unencrypted());
+        if *relation == Relation::Writer {
+            check_primary(server, writer_privileges, &mut warnings)?;
+        } else {
+            check_replica(server, relation, &mut warnings)?;
+        }
+    }
+    Ok(Cluster::of(servers, relations, warnings))
+}
+
+/// Refuses a server in between that does not log what it applies: nothing would
+/// come through it.
+fn refuse_broken_chain(servers: &[Surveyed], relations: &[Relation]) -> Result<(), ServerError> {
+    for (server, relation) in servers.iter().zip(relations) {
+        let Relation::Channel { source, .. } = relation else {
+            continue;
+        };
+        let source_number = *source;
+        let source = &servers[source_number];
+        let is_replica = matches!(relations.get(source_number), Some(Relation::Channel { .. }));
+        let logs = source.facts.on("log_bin")
+            && (source.facts.on("log_replica_updates") || source.facts.on("log_slave_updates"));
+        if is_replica && !logs {
+            return Err(source.session.unfit(
+                "hands nothing on",
+                format!("{} replicates from it, and it does not write what it applies to its binary log (log_replica_updates or log_slave_updates is off)", server.session.name()),
+                "turn it on (a restart is needed), or leave the servers behind it out",
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn check_primary(
+    primary: &mut Surveyed,
+    privileges: &[&str],
+    warnings: &mut Vec<Warning>,
+) -> Result<(), ServerError> {
+    check_membership(primary)?;
+    let Surveyed {
+        session,
+        facts,
+        semi_sync,
+        galera,
+        ..
+    } = primary;
+    if let Some(name) = facts.read_only() {
+        return Err(session.unfit(
+            "cannot be the primary",
+            format!("it is read-only ({name}={})", facts.get(name)),
+            "name the writable primary with --primary",
+        ));
+    }
+    check_privileges(session, facts, privileges, warnings)?;
+    if let Some(state) = semi_sync
+        .as_ref()
+        .filter(|state| state.enabled && state.active && state.clients < state.wait_for)
+    {
+        return Err(session.unfit(
+            "would wait in vain",
+            format!(
+                "semi-synchronous replication is on, it waits for {} acknowledgements and {} replicas acknowledge: the next write would take {:.1} s",
+                state.wait_for,
+                state.clients,
+                state.timeout_ms as f64 / 1e3
+            ),
+            "is the replica's side enabled, and was its receiving thread started afterwards? `replimeter doctor` tells more",
+        ));
+    }
+    if let Some(state) = semi_sync
+        .as_ref()
+        .filter(|state| state.enabled && !state.active)
+    {
+        warnings.push(Warning::new(
+            WarningCode::SemiSyncNotInEffect,
+            format!(
+                "{session}: semi-synchronous replication is configured, but replication is asynchronous: {} replicas acknowledge, it waits for {}",
+                state.clients,
+                state.wait_for
+            ),
+            "is the replica's side enabled, and was its receiving thread started afterwards? `replimeter doctor` tells more",
+        ));
+    }
+    // A Galera cluster replicates by itself.
+    if galera.is_none() && !facts.on("log_bin") {
+        return Err(session.unfit(
+            "cannot be the primary",
+            "its binary log is off (log_bin=OFF)",
+            "nothing replicates from it; turn the binary log on",
+        ));
+    }
+    match flavour::binlog_filters(facts.engine, session) {
+        Ok(filters) => refuse_filter(session, "its binary log", &filters.unwrap_or_default())?,
+        Err(error) if error.kind == ErrorKind::Privilege => warnings.push(Warning::new(
+            WarningCode::NotChecked,
+            format!("{session}: the filters of its binary log could not be read"),
+            "grant BINLOG MONITOR (MariaDB) or REPLICATION CLIENT (MySQL) to have them checked",
+        )),
+        Err(error) => return Err(error),
+    }
+    Ok(())
+}
+
+fn refuse_filter(session: &Session, whose: &str, filters: &Filters) -> Result<(), ServerError> {
+    match filters.swallows(SCHEMA, TABLE) {
+        None => Ok(()),
+        Some(reason) => Err(session.unfit(
+            "a filter swallows the schema `replimeter`",
+            format!("{whose} {reason}"),
+            "let the schema `replimeter` pass the filter for the time of the measurement",
+        )),
+    }
+}
+
+fn check_privileges(
+    session: &mut Session,
+    facts: &Facts,
+    wanted: &[&str],
+    warnings: &mut Vec<Warning>,
+) -> Result<(), ServerError> {
+    let Some(grants) = grants(session, facts.engine)? else {
+        warnings.push(Warning::new(
+            WarningCode::NotChecked,
+            format!("{session}: the user's privileges could not be read"),
+            "docs/privileges.md lists what is needed",
+        ));
+        return Ok(());
+    };
+    let missing = grants.missing(wanted, SCHEMA, TABLE);
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let user = quoted_user(session)?;
+    let mut error = session.unfit(
+        "the user lacks privileges",
+        format!("no {} on the schema `replimeter`", missing.join(", ")),
+        format!("GRANT {} ON `replimeter`.* TO {user};", wanted.join(", ")),
+    );
+    error.kind = ErrorKind::Privilege;
+    Err(error)
+}
+
+/// Refuses two addresses of one server: a lock taken by name through one is seen
+/// through the other. Writes nothing, and neither names nor numbers can deceive.
+fn different_servers(one: &mut Session, other: &mut Session) -> Result<(), ServerError> {
+    let name = format!(
+        "replimeter.same.{}.{}",
+        std::process::id(),
+        one.connection_id()
+    );
+    let doing = "cannot compare the servers";
+    one.value(doing, &format!("SELECT GET_LOCK('{name}', 0)"))?;
+    let holder = other.value(doing, &format!("SELECT IS_USED_LOCK('{name}')"))?;
+    one.value(doing, &format!("SELECT RELEASE_LOCK('{name}')"))?;
+    if holder.is_none() {
+        return Ok(());
+    }
+    Err(other.unfit(
+        "is not a server of its own",
+        format!("it is the same server as {one}"),
+        "give each server once: the primary with --primary, each replica with --replica",
+    ))
+}
+
+/// Refuses members that do not take part fully.
+fn check_membership(server: &Surveyed) -> Result<(), ServerError> {
+    let doing = "does not take part in its cluster";
+    if let Some(state) = server.galera.as_ref().filter(|state| !state.synced()) {
+        return Err(server.session.unfit(
+            doing,
+            state.words(),
+            "wait until the node is Synced; its error log says more",
+        ));
+    }
+    match &server.group {
+        Ok(Some(state)) if state.own().is_none_or(|own| own.state != "ONLINE") => {
+            Err(server.session.unfit(
+                doing,
+                state.words(),
+                "wait until the member is ONLINE; its error log says more",
+            ))
+        }
+        Ok(_) => Ok(()),
+        Err(error) => Err(error.clone()),
+    }
+}
+
+/// Warns of reads that wait by themselves: they hide lag from whoever reads.
+fn warn_of_waiting_reads(server: &Surveyed, warnings: &mut Vec<Warning>) {
+    let waits = survey::waiting_reads(server.galera.as_ref(), server.group())
+        .map(|waiting| waiting.setting);
+    if let Some(setting) = waits {
+        warnings.push(Warning::new(
+            WarningCode::WaitingReads,
+            format!(
+                "{}: {setting} makes every read, or every write, wait for replication; the lag seen is what is left beyond that wait",
+                server.session
+            ),
+            "set it to its default for the time of the measurement to see the lag itself",
+        ));
+    }
+}
+
+fn check_replica(
+    server: &mut Surveyed,
+    relation: &Relation,
+    warnings: &mut Vec<Warning>,
+) -> Result<(), ServerError> {
+    check_privileges(
+        &mut server.session,
+        &server.facts,
+        &REPLICA_PRIVILEGES,
+        warnings,
+    )?;
+    check_membership(server)?;
+    warn_of_waiting_reads(server, warnings);
+    let session = &server.session;
+    let Relation::Channel {
+        channel, delay_s, ..
+    } = relation
+    else {
+        return Ok(());
+    };
+    refuse_filter(session, "its replication", &channel.filters)?;
+    if !channel.running() {
+        return Err(not_running(session, channel));
+    }
+    if *delay_s > 0 {
+        warnings.push(Warning::new(
+            WarningCode::DelayedReplica,
+            format!(
+                "{session} is deliberately delayed by {delay_s} s (replication delays configured on the way to it); every time below includes that delay"),
+            "this is no lag: set the delay to 0 to measure lag",
+        ));
+    }
+    Ok(())
+}

@@ -1,0 +1,185 @@
+//! The process of a server that runs on this machine, by the socket it listens on.
+
+use std::{
+    collections::HashSet,
+    fmt,
+    net::{IpAddr, SocketAddr, TcpListener, ToSocketAddrs},
+};
+
+use procfs::{
+    FromReadSI, current_system_info,
+    net::{TcpNetEntries, TcpNetEntry, TcpState},
+    process::{FDTarget, Process, all_processes},
+};
+use replimeter_engine::Node;
+
+/// Programs whose process is a server; others that listen (a tunnel, a proxy) are not it.
+const PROGRAMS: [&str; 2] = ["mariadbd", "mysqld"];
+
+/// Why a server's process is not seen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Unseen {
+    /// Its address is not this machine's.
+    Elsewhere,
+    /// Nothing that we may look at listens there.
+    Hidden,
+    /// What listens there is no database server.
+    NoServer(String),
+    /// It has ended.
+    Gone,
+}
+
+impl fmt::Display for Unseen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Elsewhere => f.write_str("the server runs on another machine"),
+            Self::Hidden => f.write_str("no process that this user may look at listens there"),
+            Self::NoServer(program) => write!(
+                f,
+                "what listens there is `{program}`, and no database server"
+            ),
+            Self::Gone => f.write_str("its process has ended"),
+        }
+    }
+}
+
+impl Unseen {
+    /// What to try.
+    pub(super) fn hint(&self) -> &'static str {
+        match self {
+            Self::Elsewhere => {
+                "run Replimeter on that machine for the rest; the load is then on it too"
+            }
+            Self::Hidden => {
+                "run as the server's user, or as root; a server in a container is seen from within it"
+            }
+            Self::NoServer(_) => "name the server's own address, not that of a tunnel or proxy",
+            Self::Gone => "the server's error log says why",
+        }
+    }
+}
+
+/// The process that listens at a node's address.
+pub(super) fn server(node: &Node) -> Result<u32, Unseen> {
+    let (host, port) = (node.endpoint.host.clone(), node.endpoint.port);
+    let look = move || look(&host, port);
+    let sockets = match &node.namespace {
+        None => look(),
+        Some(namespace) => namespace.run(look).unwrap_or(Err(Unseen::Hidden)),
+    }?;
+    owner(&sockets)
+}
+
+/// The numbers of the sockets that listen at the address, if it is ours.
+fn look(host: &str, port: u16) -> Result<HashSet<u64>, Unseen> {
+    let addresses: Vec<IpAddr> = (host, port)
+        .to_socket_addrs()
+        .map_err(|_| Unseen::Elsewhere)?
+        .map(|address| address.ip())
+        .collect();
+    // Only an address of this machine can be bound.
+    let ours = |ip: &IpAddr| TcpListener::bind(SocketAddr::new(*ip, 0)).is_ok();
+    if !addresses.iter().any(ours) {
+        return Err(Unseen::Elsewhere);
+    }
+    // The calling thread's, which may be in another namespace than the process.
+    let read = |name: &str| {
+        let path = format!("/proc/thread-self/net/{name}");
+        TcpNetEntries::from_file(path, current_system_info())
+            .map(|entries| entries.0)
+            .unwrap_or_default()
+    };
+    let listens = |entry: &TcpNetEntry| {
+        let local = entry.local_address;
+        entry.state == TcpState::Listen
+            && local.port() == port
+            && (local.ip().is_unspecified() || addresses.iter().any(|ip| same(*ip, local.ip())))
+    };
+    let sockets: HashSet<u64> = read("tcp")
+        .into_iter()
+        .chain(read("tcp6"))
+        .filter(listens)
+        .map(|entry| entry.inode)
+        .collect();
+    if sockets.is_empty() {
+        Err(Unseen::Hidden)
+    } else {
+        Ok(sockets)
+    }
+}
+
+/// Whether two addresses are one, also where one is the other in IPv6's clothes.
+fn same(one: IpAddr, other: IpAddr) -> bool {
+    one.to_canonical() == other.to_canonical()
+}
+
+/// The process that holds one of the sockets.
+fn owner(sockets: &HashSet<u64>) -> Result<u32, Unseen> {
+    let Ok(processes) = all_processes() else {
+        return Err(Unseen::Hidden);
+    };
+    let mut stranger = None;
+    for process in processes.flatten() {
+        let Ok(files) = process.fd() else { continue };
+        let holds = files
+            .flatten()
+            .any(|file| matches!(file.target, FDTarget::Socket(inode) if sockets.contains(&inode)));
+        if !holds {
+            continue;
+        }
+        match program(&process) {
+            None => return u32::try_from(process.pid).map_err(|_| Unseen::Hidden),
+            Some(other) => stranger = Some(other),
+        }
+    }
+    Err(stranger.map_or(Unseen::Hidden, Unseen::NoServer))
+}
+
+/// The name of the program when it is no database server. Servers that bring a loader
+/// of their own are that loader's second word.
+fn program(process: &Process) -> Option<String> {
+    let words = process.cmdline().unwrap_or_default();
+    let name = |word: &String| word.rsplit('/').next().unwrap_or(word).to_owned();
+    let ours = |word: &&String| PROGRAMS.contains(&name(word).as_str());
+    if words.iter().take(6).any(|word| ours(&word)) {
+        return None;
+    }
+    Some(
+        words
+            .first()
+            .map(name)
+            .or_else(|| process.stat().ok().map(|stat| stat.comm))
+            .unwrap_or_default(),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_listener_of_our_own_is_found_and_is_no_server() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let sockets = look("127.0.0.1", port).unwrap();
+        assert_eq!(sockets.len(), 1);
+        assert!(matches!(owner(&sockets), Err(Unseen::NoServer(_))));
+        drop(listener);
+        assert_eq!(look("127.0.0.1", port), Err(Unseen::Hidden));
+    }
+
+    #[test]
+    fn an_address_of_another_machine_is_elsewhere() {
+        // Reserved for documentation (RFC 5737).
+        assert_eq!(look("192.0.2.7", 3306), Err(Unseen::Elsewhere));
+    }
+
+    #[test]
+    fn an_address_is_itself_in_either_family() {
+        assert!(same(
+            "::ffff:127.0.0.1".parse().unwrap(),
+            "127.0.0.1".parse().unwrap()
+        ));
+        assert!(!same("::1".parse().unwrap(), "127.0.0.1".parse().unwrap()));
+    }
+}

@@ -1,0 +1,328 @@
+//! What servers use: processor time, context switches, input and output, by the
+//! process where it can be seen and by the server's own counters.
+//!
+//! Readings are of counters that only grow; what was used is the difference of two.
+//! A server that is gone, or does not tell, leaves blanks and never ends a run.
+
+mod locate;
+mod process;
+mod watch;
+
+use std::time::Duration;
+
+use replimeter_engine::{
+    Node, ServerError, Session,
+    flavour::counters::{self, Counters},
+    source::Member,
+};
+use replimeter_model::{
+    resources::{ServerUse, UseSource},
+    target::Role,
+    time::Nanos,
+    warning::{Warning, WarningCode},
+};
+
+pub use self::watch::Watch;
+use self::{
+    locate::Unseen,
+    process::{Process, ProcessCounters},
+};
+use crate::clock::Clock;
+
+/// How long a server may take to tell its counters in the middle of a run.
+const ANSWER: Duration = Duration::from_secs(1);
+
+/// One server and how its counters are read.
+struct Source {
+    node: Node,
+    role: Role,
+    process: Result<Process, Unseen>,
+    session: Option<Session>,
+}
+
+/// Reads the counters of several servers.
+pub struct Meter {
+    clock: Clock,
+    servers: Vec<Source>,
+}
+
+/// The counters of one server at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Counted {
+    process: Option<ProcessCounters>,
+    status: Option<Counters>,
+}
+
+/// The counters of every server at one moment.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reading {
+    /// The middle of the reading.
+    pub at: Nanos,
+    servers: Vec<Counted>,
+}
+
+impl Meter {
+    /// Connects to each server once, and finds the processes of those that run here by
+    /// their listening sockets, where they are not known.
+    ///
+    /// # Errors
+    /// When a server cannot be reached.
+    pub fn open(servers: &[Member], clock: &Clock) -> Result<Self, ServerError> {
+        let servers = servers.iter().map(|server| {
+            let node = Node {
+                answer: ANSWER,
+                ..server.node.clone()
+            };
+            let process = match server.pid {
+                Some(pid) => Process::new(pid).ok_or(Unseen::Gone),
+                None => locate::server(&node).and_then(|pid| Process::new(pid).ok_or(Unseen::Gone)),
+            };
+            Ok(Source {
+                session: Some(Session::open(&node)?),
+                node,
+                role: server.role.unwrap_or(Role::Node),
+                process,
+            })
+        });
+        Ok(Self {
+            clock: *clock,
+            servers: servers.collect::<Result<_, ServerError>>()?,
+        })
+    }
+
+    /// What stays blank, and why.
+    #[must_use]
+    pub fn warnings(&self) -> Vec<Warning> {
+        let mut warnings = Vec::new();
+        for server in &self.servers {
+            let (name, address) = (&server.node.name, server.node.endpoint.address());
+            let (reason, hint) = match &server.process {
+                Ok(process) if process.tells_io() => continue,
+                Ok(_) => (
+                    "bytes read and written are not known, and left blank: the system does not show them to this user".to_owned(),
+                    "run as the server's user, or as root",
+                ),
+                Err(unseen) => (
+                    format!(
+                        "processor time and context switches are not known, and left blank: {unseen}; bytes are those of the storage engine alone"
+                    ),
+                    unseen.hint(),
+                ),
+            };
+            warnings.push(Warning::new(
+                WarningCode::ResourcesUnknown,
+                format!("{name} ({address}): {reason}"),
+                hint,
+            ));
+        }
+        warnings
+    }
+
+    /// Reads everything: about a millisecond for each server, at its expense too.
+    pub fn read(&mut self) -> Reading {
+        self.take(true)
+    }
+
+    /// Reads of each server what costs it nothing: its process, or its own counters
+    /// where that cannot be seen.
+    pub fn glance(&mut self) -> Reading {
+        self.take(false)
+    }
+
+    fn take(&mut self, whole: bool) -> Reading {
+        let began = self.clock.now();
+        let servers = self
+            .servers
+            .iter_mut()
+            .map(|server| server.read(whole))
+            .collect();
+        Reading {
+            at: began.midpoint(self.clock.now()),
+            servers,
+        }
+    }
+
+    /// What each server used between two readings, in the servers' order.
+    #[must_use]
+    pub fn between(&self, from: &Reading, to: &Reading) -> Vec<ServerUse> {
+        self.servers
+            .iter()
+            .enumerate()
+            .map(|(index, server)| {
+                server.used(
+                    to.at - from.at,
+                    from.servers.get(index),
+                    to.servers.get(index),
+                )
+            })
+            .collect()
+    }
+}
+
+impl Source {
+    fn read(&mut self, whole: bool) -> Counted {
+        let process = self.process.as_mut().ok().and_then(Process::read);
+        let status = if whole || self.process.is_err() {
+            self.ask()
+        } else {
+            None
+        };
+        Counted { process, status }
+    }
+
+    /// The server's own counters; it may be gone, or come again.
+    fn ask(&mut self) -> Option<Counters> {
+        if self.session.is_none() {
+            self.session = Session::open(&self.node).ok();
+        }
+        match counters::counters(self.session.as_mut()?) {
+            Ok(counters) => Some(counters),
+            Err(_) => {
+                self.session = None;
+                None
+            }
+        }
+    }
+
+    fn used(&self, length: Nanos, from: Option<&Counted>, to: Option<&Counted>) -> ServerUse {
+        let source = if self.process.is_ok() {
+            UseSource::Process
+        } else {
+            UseSource::Status
+        };
+        let (from, to) = (
+            from.copied().unwrap_or_default(),
+            to.copied().unwrap_or_default(),
+        );
+        ServerUse {
+            name: self.node.name.clone(),
+            role: self.role.name().to_owned(),
+            ..used(source, length, from, to)
+        }
+    }
+}
+
+/// The difference of two readings of one server, without its name.
+fn used(source: UseSource, length: Nanos, from: Counted, to: Counted) -> ServerUse {
+    // A counter that went back began anew: the server was started again.
+    let less = |from: Option<u64>, to: Option<u64>| Some(to?.checked_sub(from?)? as f64);
+    let process = |pick: fn(&ProcessCounters) -> Option<u64>| {
+        less(
+            from.process.as_ref().and_then(pick),
+            to.process.as_ref().and_then(pick),
+        )
+    };
+    let status = |pick: fn(&Counters) -> Option<u64>| {
+        less(
+            from.status.as_ref().and_then(pick),
+            to.status.as_ref().and_then(pick),
+        )
+    };
+    let cpu_us = process(|counters| Some(counters.cpu_ns)).map(|nanos| nanos / 1e3);
+    // The kernel divides by a clock of its own, of 10 ms as a rule.
+    let user = process(|counters| Some(counters.user_ticks));
+    let system = process(|counters| Some(counters.system_ticks));
+    let share = |part: Option<f64>| {
+        let (part, all) = (part?, user? + system?);
+        cpu_us.filter(|_| all > 0.0).map(|cpu| cpu * part / all)
+    };
+    let by_process = source == UseSource::Process;
+    let bytes =
+        |process: Option<f64>, status: Option<f64>| if by_process { process } else { status };
+    ServerUse {
+        name: String::new(),
+        role: String::new(),
+        source,
+        length_us: length.as_micros(),
+        cpu_us,
+        cpu_user_us: share(user),
+        cpu_system_us: share(system),
+        context_switches: process(|counters| Some(counters.switches)),
+        involuntary_switches: process(|counters| Some(counters.involuntary)),
+        read_bytes: bytes(
+            process(|counters| counters.read_bytes),
+            status(|counters| counters.read_bytes),
+        ),
+        write_bytes: bytes(
+            process(|counters| counters.write_bytes),
+            status(|counters| counters.write_bytes),
+        ),
+        reads: status(|counters| counters.reads),
+        writes: status(|counters| counters.writes),
+        fsyncs: status(|counters| counters.fsyncs),
+        binlog_groups: status(|counters| counters.binlog_groups),
+        received_bytes: status(|counters| counters.received_bytes),
+        sent_bytes: status(|counters| counters.sent_bytes),
+        cluster_bytes: status(|counters| counters.cluster_bytes),
+        rows_read: status(|counters| counters.rows_read),
+        rows_written: status(|counters| counters.rows_written),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counted(cpu_ns: u64, switches: u64, fsyncs: u64) -> Counted {
+        let process = ProcessCounters {
+            cpu_ns,
+            user_ticks: cpu_ns / 40_000_000,
+            system_ticks: cpu_ns / 120_000_000,
+            switches,
+            involuntary: 1,
+            read_bytes: None,
+            write_bytes: Some(switches * 100),
+        };
+        Counted {
+            process: Some(process),
+            status: Some(Counters {
+                fsyncs: Some(fsyncs),
+                ..Counters::default()
+            }),
+        }
+    }
+
+    #[test]
+    fn what_was_used_is_the_difference() {
+        let used = used(
+            UseSource::Process,
+            Nanos(1_000_000_000),
+            counted(0, 10, 5),
+            counted(480_000_000, 110, 25),
+        );
+        assert_eq!((used.length_us, used.cpu_us), (1e6, Some(480_000.0)));
+        assert_eq!(
+            (used.cpu_user_us, used.cpu_system_us),
+            (Some(360_000.0), Some(120_000.0))
+        );
+        assert_eq!(
+            (used.context_switches, used.write_bytes, used.read_bytes),
+            (Some(100.0), Some(10_000.0), None)
+        );
+        assert_eq!((used.fsyncs, used.received_bytes), (Some(20.0), None));
+    }
+
+    #[test]
+    fn a_server_that_was_started_again_leaves_blanks() {
+        let used = used(
+            UseSource::Process,
+            Nanos(1),
+            counted(500, 10, 100),
+            counted(600, 11, 7),
+        );
+        assert_eq!((used.cpu_us, used.fsyncs), (Some(0.1), None));
+    }
+
+    #[test]
+    fn without_a_process_bytes_are_the_engines() {
+        let status = |bytes| Counted {
+            process: None,
+            status: Some(Counters {
+                write_bytes: Some(bytes),
+                ..Counters::default()
+            }),
+        };
+        let used = used(UseSource::Status, Nanos(1), status(5), status(12));
+        assert_eq!((used.write_bytes, used.cpu_us), (Some(7.0), None));
+    }
+}

@@ -1,0 +1,332 @@
+//! A meter that is read all the while, so that what any stretch of the run used can be
+//! told afterwards.
+
+use std::{
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use replimeter_engine::flavour::counters::Counters;
+use replimeter_model::{resources::ServerUse, time::Nanos};
+
+use super::{Counted, Meter, Reading, process::ProcessCounters};
+
+use crate::sync::lock;
+
+/// Readings that are kept; every other one is given up when there would be more.
+const MOST: usize = 4096;
+/// How often the servers are asked for their own counters too.
+const ASK: Duration = Duration::from_secs(1);
+
+/// What the thread and its owner share.
+struct Shared {
+    state: Mutex<State>,
+    wake: Condvar,
+}
+
+struct State {
+    meter: Meter,
+    readings: Vec<Reading>,
+    /// Between two kept readings.
+    every: Duration,
+    ended: bool,
+}
+
+/// A meter that is read on a thread of its own.
+pub struct Watch {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+fn open(shared: &Shared) -> MutexGuard<'_, State> {
+    // A panic elsewhere loses a reading, not the counters.
+    lock(&shared.state)
+}
+
+impl Watch {
+    /// Begins to look at the servers' processes as often as this, and to ask them once
+    /// a second.
+    #[must_use]
+    pub fn start(mut meter: Meter, every: Duration) -> Self {
+        let first = meter.read();
+        let state = State {
+            meter,
+            readings: vec![first],
+            every: every.max(Duration::from_millis(1)),
+            ended: false,
+        };
+        let shared = Arc::new(Shared {
+            state: Mutex::new(state),
+            wake: Condvar::new(),
+        });
+        let watched = Arc::clone(&shared);
+        let thread = thread::Builder::new()
+            .name("resources".to_owned())
+            .spawn(move || look(&watched))
+            .ok();
+        Self { shared, thread }
+    }
+
+    /// Reads everything now.
+    #[must_use]
+    pub fn read(&self) -> Reading {
+        let mut state = open(&self.shared);
+        let reading = state.meter.read();
+        state.keep(reading.clone());
+        reading
+    }
+
+    /// What each server used between two readings.
+    #[must_use]
+    pub fn between(&self, from: &Reading, to: &Reading) -> Vec<ServerUse> {
+        open(&self.shared).meter.between(from, to)
+    }
+
+    /// What each server used between two moments of the past. Between the readings
+    /// that were taken counters are taken to grow evenly; before the first and behind
+    /// the last nothing is known.
+    #[must_use]
+    pub fn over(&self, from: Nanos, to: Nanos) -> Vec<ServerUse> {
+        let state = open(&self.shared);
+        let (from, to) = (at(&state.readings, from), at(&state.readings, to));
+        state.meter.between(&from, &to)
+    }
+
+    /// What was used in each of so many equal parts of a stretch of the past.
+    #[must_use]
+    pub fn course(&self, from: Nanos, to: Nanos, parts: u32) -> Vec<Vec<ServerUse>> {
+        let point =
+            |part: u32| Nanos(from.0 + (to.0 - from.0) * i64::from(part) / i64::from(parts.max(1)));
+        (0..parts)
+            .map(|part| self.over(point(part), point(part + 1)))
+            .collect()
+    }
+
+    /// Stops looking.
+    pub fn finish(mut self) {
+        self.end();
+    }
+
+    fn end(&mut self) {
+        open(&self.shared).ended = true;
+        self.shared.wake.notify_all();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl State {
+    /// Keeps a reading. Counters only grow, so leaving some out loses no use.
+    fn keep(&mut self, reading: Reading) {
+        self.readings.push(reading);
+        if self.readings.len() > MOST {
+            let mut index = 0;
+            self.readings.retain(|_| {
+                index += 1;
+                index % 2 == 1
+            });
+            self.every *= 2;
+        }
+    }
+}
+
+fn look(shared: &Shared) {
+    let mut asked = Instant::now();
+    let mut next = Instant::now();
+    let mut state = open(shared);
+    loop {
+        next = (next + state.every).max(Instant::now());
+        while !state.ended && Instant::now() < next {
+            let rest = next.saturating_duration_since(Instant::now());
+            state = shared
+                .wake
+                .wait_timeout(state, rest)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
+        }
+        if state.ended {
+            return;
+        }
+        let reading = if asked.elapsed() >= ASK {
+            asked = Instant::now();
+            state.meter.read()
+        } else {
+            state.meter.glance()
+        };
+        state.keep(reading);
+    }
+}
+
+/// The counters at a moment, from the readings around it.
+fn at(readings: &[Reading], moment: Nanos) -> Reading {
+    let servers = readings.first().map_or(0, |reading| reading.servers.len());
+    let after = readings.partition_point(|reading| reading.at <= moment);
+    let of = |server: usize| {
+        let known = |reading: &&Reading| reading.servers.get(server).is_some();
+        let (before, behind) = (&readings[..after], &readings[after..]);
+        // The two kinds of counters are not in every reading.
+        let process = between(
+            moment,
+            before
+                .iter()
+                .rev()
+                .filter(known)
+                .find_map(|reading| Some((reading.at, reading.servers[server].process?))),
+            behind
+                .iter()
+                .filter(known)
+                .find_map(|reading| Some((reading.at, reading.servers[server].process?))),
+            ProcessCounters::towards,
+        );
+        let status = between(
+            moment,
+            before
+                .iter()
+                .rev()
+                .filter(known)
+                .find_map(|reading| Some((reading.at, reading.servers[server].status?))),
+            behind
+                .iter()
+                .filter(known)
+                .find_map(|reading| Some((reading.at, reading.servers[server].status?))),
+            towards,
+        );
+        Counted { process, status }
+    };
+    Reading {
+        at: moment,
+        servers: (0..servers).map(of).collect(),
+    }
+}
+
+/// The value at a moment between two, if there is one on each side.
+fn between<T: Copy>(
+    moment: Nanos,
+    before: Option<(Nanos, T)>,
+    behind: Option<(Nanos, T)>,
+    towards: impl Fn(T, T, f64) -> T,
+) -> Option<T> {
+    let (from, before) = before?;
+    if from == moment {
+        return Some(before);
+    }
+    let (to, behind) = behind?;
+    Some(towards(
+        before,
+        behind,
+        (moment - from).0 as f64 / (to - from).0.max(1) as f64,
+    ))
+}
+
+/// A counter on its way from one value to the next; one that began anew stays.
+fn step(from: u64, to: u64, share: f64) -> u64 {
+    from + (to.saturating_sub(from) as f64 * share).round() as u64
+}
+
+fn step_known(from: Option<u64>, to: Option<u64>, share: f64) -> Option<u64> {
+    Some(step(from?, to?, share))
+}
+
+impl ProcessCounters {
+    fn towards(self, to: Self, share: f64) -> Self {
+        Self {
+            cpu_ns: step(self.cpu_ns, to.cpu_ns, share),
+            user_ticks: step(self.user_ticks, to.user_ticks, share),
+            system_ticks: step(self.system_ticks, to.system_ticks, share),
+            switches: step(self.switches, to.switches, share),
+            involuntary: step(self.involuntary, to.involuntary, share),
+            read_bytes: step_known(self.read_bytes, to.read_bytes, share),
+            write_bytes: step_known(self.write_bytes, to.write_bytes, share),
+        }
+    }
+}
+
+fn towards(from: Counters, to: Counters, share: f64) -> Counters {
+    let step = |pick: fn(&Counters) -> Option<u64>| step_known(pick(&from), pick(&to), share);
+    Counters {
+        received_bytes: step(|counters| counters.received_bytes),
+        sent_bytes: step(|counters| counters.sent_bytes),
+        cluster_bytes: step(|counters| counters.cluster_bytes),
+        reads: step(|counters| counters.reads),
+        writes: step(|counters| counters.writes),
+        fsyncs: step(|counters| counters.fsyncs),
+        read_bytes: step(|counters| counters.read_bytes),
+        write_bytes: step(|counters| counters.write_bytes),
+        binlog_groups: step(|counters| counters.binlog_groups),
+        rows_read: step(|counters| counters.rows_read),
+        rows_written: step(|counters| counters.rows_written),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reading(at: i64, cpu_ns: u64, fsyncs: Option<u64>) -> Reading {
+        let process = Some(ProcessCounters {
+            cpu_ns,
+            ..ProcessCounters::default()
+        });
+        let status = fsyncs.map(|fsyncs| Counters {
+            fsyncs: Some(fsyncs),
+            ..Counters::default()
+        });
+        Reading {
+            at: Nanos(at),
+            servers: vec![Counted { process, status }],
+        }
+    }
+
+    #[test]
+    fn counters_at_a_moment_lie_between_the_readings_around_it() {
+        let readings = [
+            reading(0, 0, Some(0)),
+            reading(10, 100, None),
+            reading(20, 300, Some(40)),
+        ];
+        let of = |moment| at(&readings, Nanos(moment)).servers[0];
+        assert_eq!(of(5).process.unwrap().cpu_ns, 50);
+        assert_eq!(of(15).process.unwrap().cpu_ns, 200);
+        assert_eq!(of(15).status.unwrap().fsyncs, Some(30));
+        assert_eq!(of(20).process.unwrap().cpu_ns, 300);
+        assert_eq!(of(21).process, None, "nothing is known of what comes");
+        assert_eq!(of(-1).process, None);
+    }
+
+    #[test]
+    fn a_server_that_ended_is_unknown_from_its_last_reading_on() {
+        let mut gone = reading(20, 0, None);
+        gone.servers[0].process = None;
+        let readings = [reading(0, 0, None), reading(10, 100, None), gone];
+        assert_eq!(
+            at(&readings, Nanos(10)).servers[0].process.unwrap().cpu_ns,
+            100
+        );
+        assert_eq!(at(&readings, Nanos(15)).servers[0].process, None);
+    }
+
+    #[test]
+    fn memory_is_bounded() {
+        let clock = crate::clock::Clock::start();
+        let meter = Meter::open(&[], &clock).unwrap();
+        let mut state = State {
+            meter,
+            readings: Vec::new(),
+            every: Duration::from_millis(1),
+            ended: false,
+        };
+        for at in 0..20_000 {
+            state.keep(reading(at, at.unsigned_abs(), None));
+        }
+        assert!(state.readings.len() <= MOST && state.every > Duration::from_millis(1));
+        assert_eq!(state.readings[0].at, Nanos(0));
+    }
+}

@@ -1,0 +1,467 @@
+//! One start's part of a scaling measurement: inserts, selects, both at once, on a
+//! primary with some number of replicas, and what every server spent on it.
+
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+    time::{Duration, Instant},
+};
+
+use replimeter_engine::{
+    Node, ServerError, Session,
+    facts::Facts,
+    flavour::{
+        self,
+        semi_sync::{self, PrimaryState},
+    },
+    source::Member,
+};
+use replimeter_model::{
+    engine::Engine,
+    load::Reads,
+    plan::{ScalePhase, ScalePlan},
+    resources::ServerUse,
+    shape::Mode,
+    target::Role,
+    time::Nanos,
+    warning::Warning,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    MeasureError,
+    backlog::position::Position,
+    clock::Clock,
+    heed,
+    load::{Crew, DataSet, Filled, ScriptError, Second, Squad, SquadResult, Workload, fill},
+    pacing::poll,
+    resources::{Meter, Watch},
+};
+
+/// Threads that fill the data set.
+const FILLERS: u32 = 4;
+/// How long replicas may take to have what was written, beyond as long as it was
+/// written, ten times over.
+const SETTLE: Duration = Duration::from_secs(120);
+/// How often is looked whether they have it.
+const LOOK: Duration = Duration::from_millis(5);
+/// How often the servers' processes are looked at.
+const GLANCE: Duration = Duration::from_millis(250);
+/// For how long the client's own limit is measured before each block.
+const LIMIT: Duration = Duration::from_millis(300);
+/// How long semi-synchronous replication that has fallen back may take to be back.
+const RECOVERY: Duration = Duration::from_secs(15);
+
+/// What is run in a scaling measurement.
+pub struct Workloads {
+    insert: Workload,
+    select: Workload,
+    update: Workload,
+}
+
+impl Workloads {
+    /// Those of experiment 2: a post more, and posts by a pattern of their title; and
+    /// updates of posts, which its author left for later.
+    ///
+    /// # Errors
+    /// When one of ours cannot be read, which is a defect.
+    pub fn published() -> Result<Self, ScriptError> {
+        let text = include_str!("../../../loads/post-update.toml");
+        let update = Workload::parse("post-update.toml", text)?;
+        let named =
+            |name: &str| Workload::named(name).map_or_else(|| Workload::parse(name, ""), Ok);
+        Ok(Self {
+            insert: named("post-insert")?,
+            select: named("select")?,
+            update,
+        })
+    }
+}
+
+/// What one kind of operation came to in a block.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Part {
+    /// `insert`, `select` or `update`.
+    pub kind: String,
+    /// The load's figures.
+    pub result: SquadResult,
+}
+
+/// One block: a phase for some time.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Block {
+    /// What ran.
+    pub phase: ScalePhase,
+    /// Each kind of operation.
+    pub parts: Vec<Part>,
+    /// When counting began.
+    pub began: Nanos,
+    /// How long it was counted.
+    pub counted: Nanos,
+    /// What each server spent, the primary first.
+    pub uses: Vec<ServerUse>,
+    /// The same for each whole second.
+    pub course: Vec<Vec<ServerUse>>,
+    /// From the end of the load to the moment at which every replica had all of it;
+    /// null where nothing was written, or nothing replicates.
+    pub caught_up: Option<Duration>,
+    /// Why it does not count.
+    pub void: Option<String>,
+}
+
+impl Block {
+    /// Operations of every kind.
+    #[must_use]
+    pub fn operations(&self) -> u64 {
+        self.parts.iter().map(|part| part.result.operations).sum()
+    }
+}
+
+/// What a block is being waited for.
+#[derive(Clone, Copy, Debug)]
+pub enum Step<'a> {
+    /// The load runs.
+    Load(&'a Second),
+    /// Replicas catch up; so many transactions are missing on the last of them.
+    CatchingUp(u64),
+}
+
+/// How a block ended that did not come to its end.
+#[derive(Debug)]
+pub struct Broken {
+    /// Why.
+    pub error: MeasureError,
+    /// What was counted until then.
+    pub until_then: Option<Box<Block>>,
+}
+
+impl<E: Into<MeasureError>> From<E> for Broken {
+    fn from(error: E) -> Self {
+        Self {
+            error: error.into(),
+            until_then: None,
+        }
+    }
+}
+
+/// A replica, and how far it is.
+struct Follower {
+    name: String,
+    engine: Engine,
+    session: Session,
+}
+
+/// A primary with its replicas, filled and ready to be measured.
+pub struct Field<'a> {
+    plan: &'a ScalePlan,
+    workloads: &'a Workloads,
+    clock: Clock,
+    writer: Node,
+    readers: Vec<Node>,
+    reads_only: bool,
+    engine: Engine,
+    session: Session,
+    followers: Vec<Follower>,
+    data: DataSet,
+    watch: Watch,
+    /// What stays unknown of the servers.
+    pub warnings: Vec<Warning>,
+}
+
+impl<'a> Field<'a> {
+    /// Connects to the servers, the primary first, makes the data set and waits until
+    /// every replica has it.
+    ///
+    /// # Errors
+    /// When a server does not answer, or the data set cannot be made.
+    pub fn open(
+        servers: &[Member],
+        plan: &'a ScalePlan,
+        workloads: &'a Workloads,
+        clock: &Clock,
+        filled: &mut dyn FnMut(&Filled),
+        stop: &AtomicBool,
+    ) -> Result<Self, MeasureError> {
+        let Some((primary, replicas)) = servers.split_first() else {
+            return Err(MeasureError::Thread);
+        };
+        let mut session = Session::open(&primary.node)?;
+        let engine = Facts::read(&mut session)?.engine;
+        let mut followers = Vec::new();
+        for replica in replicas {
+            let mut session = Session::open(&replica.node)?;
+            let engine = Facts::read(&mut session)?.engine;
+            followers.push(Follower {
+                name: replica.node.name.clone(),
+                engine,
+                session,
+            });
+        }
+        let writer = primary.node.clone();
+        let nodes: Vec<Node> = replicas
+            .iter()
+            .map(|replica| replica.node.clone())
+            .collect();
+        let mut data = fill(
+            &writer,
+            &nodes,
+            &workloads.insert,
+            plan.size,
+            FILLERS,
+            filled,
+            stop,
+        )?;
+        data.await_on(&nodes, SETTLE + 10 * data.took, stop)?;
+        let readers = match plan.reads {
+            Reads::Primary => vec![writer.clone()],
+            Reads::Replicas if nodes.is_empty() => vec![writer.clone()],
+            Reads::Replicas => nodes,
+            Reads::All => servers.iter().map(|server| server.node.clone()).collect(),
+        };
+        let reads_only = servers
+            .iter()
+            .any(|server| server.role == Some(Role::Replica))
+            && plan.reads == Reads::Replicas;
+        let meter = Meter::open(servers, clock)?;
+        let mut warnings = meter.warnings();
+        warnings.append(&mut data.warnings);
+        let watch = Watch::start(meter, GLANCE);
+        Ok(Self {
+            plan,
+            workloads,
+            clock: *clock,
+            writer,
+            readers,
+            reads_only,
+            engine,
+            session,
+            followers,
+            data,
+            watch,
+            warnings,
+        })
+    }
+
+    /// Rows and bytes of the data set.
+    #[must_use]
+    pub fn data(&self) -> (u64, u64) {
+        (self.data.rows, self.data.bytes)
+    }
+
+    /// Runs one block, and has every replica apply it; the data set is as it was before.
+    ///
+    /// # Errors
+    /// When a server fails, or the user ends it; with what was counted until then.
+    pub fn block(
+        &mut self,
+        phase: ScalePhase,
+        step: &mut dyn FnMut(Step<'_>),
+        stop: &AtomicBool,
+    ) -> Result<Block, Broken> {
+        let before = self.semi_sync(stop)?;
+        let (ramp, length) = (self.plan.warm_up.0, self.plan.duration.0);
+        let (kinds, squads) = self.squads(phase);
+        let mut crew = Crew::open(&squads, &self.clock)?;
+        crew.measure_limit(LIMIT);
+        let results = crew.stretch(ramp, length, stop, &mut |second| step(Step::Load(second)));
+        let ended = Instant::now();
+        drop(crew);
+        let failure = results.iter().find_map(|result| result.failure.clone());
+        let interrupted =
+            stop.load(Ordering::Relaxed) || results.iter().any(|result| result.interrupted);
+        let mut block = self.measured(phase, kinds, results);
+        let broken = match failure {
+            Some(failure) => Some(MeasureError::from(failure)),
+            None if interrupted => Some(MeasureError::Interrupted),
+            None => None,
+        };
+        if let Some(error) = broken {
+            let until_then = (block.counted.0 > 0).then(|| Box::new(block));
+            return Err(Broken { error, until_then });
+        }
+        let mut rest = |block: &mut Block, field: &mut Self| -> Result<(), MeasureError> {
+            if phase.writes().is_some() {
+                field.catch_up(10 * (ramp + length), step, stop)?;
+                block.caught_up = (!field.followers.is_empty()).then(|| ended.elapsed());
+                block.void = field.void(before.as_ref())?;
+                field.data.restore(&field.writer)?;
+                field.catch_up(10 * (ramp + length), step, stop)?;
+            }
+            Ok(())
+        };
+        match rest(&mut block, self) {
+            Ok(()) => Ok(block),
+            // What was counted was counted to its end.
+            Err(error) => Err(Broken {
+                error,
+                until_then: Some(Box::new(block)),
+            }),
+        }
+    }
+
+    /// Who writes and who reads in a phase, and what each is called.
+    fn squads(&self, phase: ScalePhase) -> (Vec<&'static str>, Vec<Squad<'_>>) {
+        let mut squads = Vec::new();
+        let mut kinds = Vec::new();
+        if let Some(updates) = phase.writes() {
+            let (kind, workload) = if updates {
+                ("update", &self.workloads.update)
+            } else {
+                ("insert", &self.workloads.insert)
+            };
+            kinds.push(kind);
+            squads.push(Squad {
+                data: Some(&self.data),
+                ..Squad::new(workload, vec![self.writer.clone()], self.plan.threads)
+            });
+        }
+        if phase.reads() {
+            kinds.push("select");
+            squads.push(Squad {
+                data: Some(&self.data),
+                reads_only: self.reads_only,
+                ..Squad::new(
+                    &self.workloads.select,
+                    self.readers.clone(),
+                    self.plan.threads,
+                )
+            });
+        }
+        (kinds, squads)
+    }
+
+    /// A block of these results, with what the servers used meanwhile.
+    fn measured(
+        &mut self,
+        phase: ScalePhase,
+        kinds: Vec<&'static str>,
+        results: Vec<SquadResult>,
+    ) -> Block {
+        // Behind the last reading nothing is known.
+        let _ = self.watch.read();
+        let began = results.iter().map(|result| result.began).min();
+        let counted = results.iter().map(|result| result.counted).max();
+        let (began, counted) = (began.unwrap_or_default(), counted.unwrap_or_default());
+        let part = |(kind, result): (&str, SquadResult)| Part {
+            kind: kind.to_owned(),
+            result,
+        };
+        Block {
+            phase,
+            parts: kinds.into_iter().zip(results).map(part).collect(),
+            began,
+            counted,
+            uses: self.watch.over(began, began + counted),
+            course: self.course(began, counted),
+            caught_up: None,
+            void: None,
+        }
+    }
+
+    /// What was used in each whole second of a block.
+    fn course(&self, began: Nanos, counted: Nanos) -> Vec<Vec<ServerUse>> {
+        const SECOND: i64 = 1_000_000_000;
+        let seconds = u32::try_from(counted.0 / SECOND).unwrap_or(0).min(3600);
+        self.watch
+            .course(began, began + Nanos(i64::from(seconds) * SECOND), seconds)
+    }
+
+    /// Waits until every replica has applied what was written.
+    fn catch_up(
+        &mut self,
+        patience: Duration,
+        step: &mut dyn FnMut(Step<'_>),
+        stop: &AtomicBool,
+    ) -> Result<(), MeasureError> {
+        if self.followers.is_empty() {
+            return Ok(());
+        }
+        let written = Position::written(self.engine, &mut self.session)?;
+        let deadline = Instant::now() + SETTLE + patience;
+        let mut told = Instant::now();
+        for index in 0..self.followers.len() {
+            loop {
+                let follower = &mut self.followers[index];
+                let behind =
+                    Position::applied(follower.engine, &mut follower.session)?.behind(&written);
+                if behind == 0 {
+                    break;
+                }
+                heed(stop)?;
+                if told.elapsed() > Duration::from_millis(200) {
+                    told = Instant::now();
+                    step(Step::CatchingUp(behind));
+                    self.runs(index)?;
+                }
+                if Instant::now() > deadline {
+                    let name = &self.followers[index].name;
+                    return Err(self
+                        .session
+                        .unfit(
+                            "cannot begin the next block",
+                            format!("{name} has not applied {behind} transactions after {} s", (SETTLE + patience).as_secs()),
+                            "the replica does not keep up: measure for a shorter time (--for), or give it more workers (--server-option)",
+                        )
+                        .into());
+                }
+                thread::sleep(LOOK);
+            }
+        }
+        Ok(())
+    }
+
+    /// An error when a replica no longer replicates.
+    fn runs(&mut self, index: usize) -> Result<(), ServerError> {
+        let follower = &mut self.followers[index];
+        let channels = flavour::channels(follower.engine, &mut follower.session)?;
+        match channels.first() {
+            Some(channel) if channel.running() => Ok(()),
+            Some(channel) => Err(follower.session.unfit(
+                "no longer replicates",
+                channel.state(),
+                "the server's error log says more",
+            )),
+            None => Err(follower.session.unfit(
+                "no longer replicates",
+                "its channel is gone",
+                "did somebody reset the replica?",
+            )),
+        }
+    }
+
+    /// The primary's part in semi-synchronous replication, once that is in effect; null
+    /// where it is not asked for.
+    fn semi_sync(&mut self, stop: &AtomicBool) -> Result<Option<PrimaryState>, MeasureError> {
+        if self.plan.mode.mode() != Mode::SemiSync || self.followers.is_empty() {
+            return Ok(None);
+        }
+        let session = &mut self.session;
+        let active = poll(RECOVERY, LOOK, stop, || {
+            let state = semi_sync::state(session)?.0;
+            Ok(state.filter(|state| state.active))
+        })?;
+        active.map(Some).ok_or_else(|| {
+            let cause = format!(
+                "it fell back to asynchronous replication and was not back after {} s",
+                RECOVERY.as_secs()
+            );
+            let hint =
+                "is a replica overloaded? lower the load, or raise the time-out (--server-option)";
+            session
+                .unfit("does not replicate semi-synchronously", cause, hint)
+                .into()
+        })
+    }
+
+    /// Why a block is not of semi-synchronous replication alone.
+    fn void(&mut self, before: Option<&PrimaryState>) -> Result<Option<String>, ServerError> {
+        let Some(before) = before else {
+            return Ok(None);
+        };
+        let now = semi_sync::state(&mut self.session)?.0.unwrap_or_default();
+        let missed = now.unacknowledged.saturating_sub(before.unacknowledged);
+        Ok((missed > 0 || !now.active).then(|| {
+            format!("semi-synchronous replication fell back: {missed} transactions were committed without an acknowledgement")
+        }))
+    }
+}

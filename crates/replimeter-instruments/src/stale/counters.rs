@@ -1,0 +1,100 @@
+//! What the servers say of themselves meanwhile, read a few times a second by threads of their own: a server that
+//! stalls holds up nobody but its own reader.
+
+use std::{collections::BTreeMap, sync::Mutex, thread, time::Duration};
+
+use replimeter_engine::{
+    Node, Session,
+    flavour::pressure::{Pressure, Reading},
+};
+
+use super::shared::Shared;
+
+use crate::sync::lock;
+
+/// From one reading to the next.
+const EVERY: Duration = Duration::from_millis(250);
+/// How long a server may take to answer; beyond, it has no reading.
+const ANSWER: Duration = Duration::from_secs(1);
+
+/// One server's last reading.
+#[derive(Debug, Default)]
+pub(super) struct Latest {
+    number: u64,
+    readings: Vec<Reading>,
+}
+
+/// One server whose counters are read.
+pub(super) struct Counted {
+    node: Node,
+    pressure: Pressure,
+    latest: Mutex<Latest>,
+}
+
+impl Counted {
+    pub(super) fn new(node: &Node, pressure: Pressure) -> Self {
+        Self {
+            node: Node {
+                answer: ANSWER,
+                ..node.clone()
+            },
+            pressure,
+            latest: Mutex::default(),
+        }
+    }
+
+    /// Reads until the run is over.
+    pub(super) fn watch(&self, shared: &Shared<'_>) {
+        let mut session: Option<Session> = None;
+        while !shared.over() {
+            if session.is_none() {
+                let opened = Session::open(&self.node);
+                session = opened.ok().and_then(|mut opened| {
+                    self.pressure.prepare(&mut opened).is_ok().then_some(opened)
+                });
+            }
+            if let Some(open) = &mut session {
+                match self.pressure.read(open) {
+                    Ok(readings) => {
+                        let mut latest = lock(&self.latest);
+                        latest.number += 1;
+                        latest.readings = readings;
+                    }
+                    Err(_) => session = None,
+                }
+            }
+            thread::park_timeout(EVERY);
+        }
+    }
+}
+
+/// Turns readings into what a window shows.
+#[derive(Debug, Default)]
+pub(super) struct Differences {
+    /// The number of the last reading used, and what grew then, by server.
+    before: Vec<(u64, BTreeMap<&'static str, f64>)>,
+}
+
+impl Differences {
+    /// What each server said since the last call; by its name and the counter's, with a `+` behind what it grew by.
+    pub(super) fn take(&mut self, servers: &[Counted]) -> BTreeMap<String, f64> {
+        self.before.resize(servers.len(), (0, BTreeMap::new()));
+        let mut shown = BTreeMap::new();
+        for (server, (number, grown)) in servers.iter().zip(&mut self.before) {
+            let latest = lock(&server.latest);
+            if latest.number == *number {
+                continue;
+            }
+            *number = latest.number;
+            for reading in &latest.readings {
+                let name = &server.node.name;
+                if !reading.grows {
+                    shown.insert(format!("{name} {}", reading.name), reading.value);
+                } else if let Some(before) = grown.insert(reading.name, reading.value) {
+                    shown.insert(format!("{name} {}+", reading.name), reading.value - before);
+                }
+            }
+        }
+        shown
+    }
+}

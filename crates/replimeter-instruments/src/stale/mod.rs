@@ -1,0 +1,308 @@
+//! Staleness: a write on one server, a read on others at a chosen time after its acknowledgement, and whether the
+//! read shows it.
+
+mod collector;
+mod counters;
+mod judge;
+mod prepare;
+mod readers;
+mod rounds;
+pub mod rows;
+mod shared;
+mod sides;
+
+use std::{
+    sync::{
+        atomic::AtomicBool,
+        mpsc::{self, Sender},
+    },
+    thread::{self, Scope, ScopedJoinHandle},
+};
+
+use replimeter_engine::{ServerError, flavour::sync_reads::Guarantee};
+use replimeter_model::{
+    plan::{Pool, StalePlan, SyncReads, Until},
+    stale::{StalePhase, StaleRound, StaleWindow},
+    time::Nanos,
+    warning::{Warning, WarningCode},
+};
+use serde::{Deserialize, Serialize};
+
+pub use self::readers::{ReaderRef, guarantees, readers, unknown};
+use self::{
+    collector::Collector,
+    prepare::{Prepared, counted, crew, prepare},
+    rounds::Rounds,
+    rows::Rows,
+    shared::{HaltOnDrop, Shared},
+};
+use crate::{
+    MeasureError, clock::Clock, load::Versions, preflight::Cluster,
+    priority::prepare_measuring_thread, table::arrival,
+};
+
+/// What the writer's user needs on the schema.
+pub const WRITER_PRIVILEGES: [&str; 6] = ["CREATE", "DROP", "INSERT", "UPDATE", "DELETE", "SELECT"];
+
+/// Fills the table, and waits until every reader has it.
+///
+/// # Errors
+/// When a server fails, or the rows do not arrive.
+pub fn fill(
+    cluster: &mut Cluster,
+    readers: &[ReaderRef],
+    plan: &StalePlan,
+    stop: &AtomicBool,
+) -> Result<(), MeasureError> {
+    rows::fill(cluster, u64::from(plan.rows), stop)?;
+    let what = format!("the {} rows written on the writer", plan.rows);
+    let hint = "is it far behind, or its address another server's? --timeout sets how long it is waited for";
+    let rows = plan.rows.to_string();
+    for reader in readers {
+        let (server, _) = reader.of(cluster);
+        let identity = server.facts.identity();
+        let patience = plan.timeout.0 + reader.delay(cluster);
+        arrival(
+            &server.node,
+            &identity,
+            patience,
+            stop,
+            [&what, hint],
+            |session| {
+                let sql = "SELECT COUNT(*) FROM `replimeter`.`lag_probe`";
+                let count = session.value("cannot read the replica", sql)?;
+                Ok(count.is_some_and(|count| count == rows))
+            },
+        )?;
+    }
+    Ok(())
+}
+
+/// What is measured in one go.
+#[derive(Clone, Debug)]
+pub struct Part<'a> {
+    /// Who is read.
+    pub readers: &'a [ReaderRef],
+    /// How each reader's reads are made to wait.
+    pub guarantees: &'a [Guarantee],
+    /// What becomes of synchronous connections between rounds.
+    pub pool: Pool,
+    /// The number of the first round.
+    pub first_round: u64,
+    /// Whether measuring threads take real-time priority.
+    pub real_time: bool,
+    /// The versions that a load writes and reads, whose reads are judged in place of rounds; its places are numbered as
+    /// the readers are.
+    pub judged: Option<&'a Versions>,
+}
+
+impl Part<'_> {
+    /// Whether reads are made to wait.
+    fn synced(&self) -> bool {
+        self.guarantees
+            .iter()
+            .any(|guarantee| guarantee.level != SyncReads::Off)
+    }
+}
+
+/// How far it is.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress {
+    /// What goes on.
+    pub phase: StalePhase,
+    /// Rounds with a read at once so far, or rounds of the curve.
+    pub done: u64,
+    /// Of how many; `None` when it ends by time, or is not known.
+    pub total: Option<u64>,
+    /// Stale first reads so far, of all readers.
+    pub stale: u64,
+}
+
+/// What happens in the course of a run.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// A round is over.
+    Round(&'a StaleRound),
+    /// A stretch of half a second is over.
+    Window(StaleWindow),
+    /// How far the run is, a few times a second.
+    Progress(Progress),
+}
+
+/// What the caller does with the run as it goes.
+pub struct Listener<'a> {
+    /// Takes every event; an error ends the run.
+    pub on: &'a mut dyn FnMut(Event<'_>) -> Result<(), String>,
+    /// Whether the run is to end: the user wants it to, or the load has failed.
+    pub stop: &'a dyn Fn() -> bool,
+}
+
+/// How it ended.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct Outcome {
+    /// The number that the next part's first round has.
+    pub next_round: u64,
+    /// Whether it was ended from outside.
+    pub interrupted: bool,
+    /// What ended it early.
+    #[serde(skip)]
+    pub failure: Option<MeasureError>,
+    /// From the first counted round to the last.
+    pub measured: Nanos,
+    /// What a reader must know.
+    pub warnings: Vec<Warning>,
+}
+
+/// Measures one part. The table must be there and [filled](fill).
+///
+/// # Errors
+/// When the part could not begin. What goes wrong later is in the outcome.
+pub fn run(
+    cluster: &mut Cluster,
+    plan: &StalePlan,
+    part: &Part<'_>,
+    clock: &Clock,
+    listener: &mut Listener<'_>,
+) -> Result<Outcome, MeasureError> {
+    let mut prepared = match part.judged {
+        Some(_) => Prepared::default(),
+        None => prepare(cluster, plan, part)?,
+    };
+    let connections = std::mem::take(&mut prepared.connections);
+    let servers = counted(cluster);
+    let shared = Shared::new(clock, part.readers.len());
+    let (out, heard) = mpsc::channel();
+    let began = clock.now();
+    let mut outcome = thread::scope(|scope| {
+        let halt = HaltOnDrop(&shared);
+        let shared = &shared;
+        let watchers: Vec<_> = servers
+            .iter()
+            .map(|server| scope.spawn(move || server.watch(shared)))
+            .collect();
+        let threads = measure(scope, plan, part, prepared, shared, began, out);
+        let mut collector = Collector::new(clock, plan, &servers);
+        let mut outcome = collector.run(cluster, &heard, &threads, shared, &connections, listener);
+        drop(halt);
+        watchers
+            .iter()
+            .for_each(|watcher| watcher.thread().unpark());
+        outcome.next_round = part.first_round;
+        for thread in threads {
+            match thread.join() {
+                Ok(Ok(next)) => outcome.next_round = outcome.next_round.max(next),
+                // Whoever ended the run does not care what a server had to say then.
+                Ok(Err(error)) if !outcome.interrupted => {
+                    outcome.failure = outcome.failure.or(Some(error.into()))
+                }
+                Ok(Err(_)) => {}
+                Err(_) => outcome.failure = outcome.failure.or(Some(MeasureError::Thread)),
+            }
+        }
+        outcome
+    });
+    let lost = shared.lost.into_inner();
+    if shared.all_lost.into_inner() && outcome.failure.is_none() {
+        let error = cluster.primary.session.unfit(
+            "cannot write",
+            "a hundred writes one after another lost against others (deadlock, lock wait time-out or failed certification)",
+            "what else writes to `replimeter`.`lag_probe`, on which node? a certification conflict comes from another node",
+        );
+        outcome.failure = Some(error.into());
+    }
+    if let Some(versions) = part.judged {
+        outcome.warnings.extend(of_versions(versions));
+    }
+    if lost > 0 {
+        outcome.warnings.push(Warning::new(
+            WarningCode::LoadErrors,
+            format!("rounds given up, since their write lost against others every time it was repeated: {lost}"),
+            "they count for nothing; what else writes to `replimeter`.`lag_probe`?",
+        ));
+    }
+    Ok(outcome)
+}
+
+/// The threads that measure: each returns the number of the round after its last.
+type Threads<'scope> = Vec<ScopedJoinHandle<'scope, Result<u64, ServerError>>>;
+
+/// Starts what measures: rounds, or judging what a load reads.
+fn measure<'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    plan: &'scope StalePlan,
+    part: &'scope Part<'_>,
+    prepared: Prepared,
+    shared: &'scope Shared<'_>,
+    began: Nanos,
+    out: Sender<StaleRound>,
+) -> Threads<'scope> {
+    let (count, first_round, real_time) = (part.readers.len(), part.first_round, part.real_time);
+    if let (Some(versions), Until::Elapsed(length)) = (part.judged, plan.until) {
+        let end = began + Nanos::from(length.0);
+        return vec![scope.spawn(move || {
+            judge::listen(versions, shared, count, end, &out);
+            Ok(first_round)
+        })];
+    }
+    let crew = crew(scope, prepared.readers, real_time, shared);
+    let mut writers = prepared.writers.into_iter();
+    let rounds = crew.zip(writers.next()).map(|(crew, plain)| Rounds {
+        shared,
+        plan,
+        rows: Rows::new(plan.seed, plan.rows),
+        held: prepared.held,
+        readers: count,
+        plain,
+        synced: writers.next(),
+        pool: part.pool,
+        crew,
+        out,
+        next: first_round,
+        longest: None,
+        lost: 0,
+    });
+    let work = move |rounds: Rounds<'_>| {
+        prepare_measuring_thread(real_time);
+        shared.work(|| rounds.all())
+    };
+    let thread = rounds.map(|rounds| scope.spawn(move || work(rounds)));
+    thread.into_iter().collect()
+}
+
+/// What a reader must know of a load's versions.
+fn of_versions(versions: &Versions) -> Vec<Warning> {
+    let mut warnings = Vec::new();
+    if versions.foreign() > 0 {
+        warnings.push(Warning::new(
+            WarningCode::ChangedByOthers,
+            format!(
+                "{} writes were given a version of their row that had been acknowledged before they were sent",
+                versions.foreign()
+            ),
+            "somebody else puts the versions back, or a server has lost what it acknowledged; the shares cannot be trusted",
+        ));
+    }
+    if versions.beyond() > 0 {
+        warnings.push(Warning::new(
+            WarningCode::NotChecked,
+            format!(
+                "{} writes were of rows beyond the first million: their reads were not judged",
+                versions.beyond()
+            ),
+            "ask for fewer rows (--load-size)",
+        ));
+    }
+    warnings
+}
+
+/// Somebody else has written to our rows.
+#[must_use]
+pub fn changed_by_others(rounds: u64) -> Warning {
+    Warning::new(
+        WarningCode::ChangedByOthers,
+        format!(
+            "in {rounds} rounds a row held what this run had not written: somebody else changes `replimeter`.`lag_probe`"
+        ),
+        "these rounds count for nothing; nobody else may write to that table meanwhile",
+    )
+}

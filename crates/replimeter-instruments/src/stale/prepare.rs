@@ -1,0 +1,150 @@
+//! Connections and threads of a part, before its first round.
+
+use std::{sync::mpsc, thread, time::Duration};
+
+use replimeter_engine::{
+    Node, ServerError,
+    facts::Facts,
+    flavour::{pressure::Pressure, sync_reads::Guarantee, waits},
+};
+use replimeter_model::plan::{StalePlan, SyncReads};
+
+use super::{
+    Part,
+    counters::Counted,
+    readers::ReaderRef,
+    rounds::{Crew, read_on},
+    rows::{Held, Rows},
+    shared::Shared,
+    sides::{Reader, Writer},
+};
+use crate::{preflight::Cluster, priority::prepare_measuring_thread, survey::Surveyed};
+
+/// How much longer than the plan's time-out a session waits for an answer.
+const ANSWER_MARGIN: Duration = Duration::from_secs(2);
+
+/// Everything of a part that is connected and prepared.
+#[derive(Default)]
+pub(super) struct Prepared {
+    /// The plain one, then the one with synchronous reads; none when a load's own reads are judged.
+    pub(super) writers: Vec<Writer>,
+    pub(super) readers: Vec<Reader>,
+    /// What the rows hold.
+    pub(super) held: Held,
+    /// Node and number of every connection that can be held up.
+    pub(super) connections: Vec<(Node, u32)>,
+}
+
+/// Connects everything and prepares its statements.
+pub(super) fn prepare(
+    cluster: &Cluster,
+    plan: &StalePlan,
+    part: &Part<'_>,
+) -> Result<Prepared, ServerError> {
+    let answer = plan.timeout.0 + ANSWER_MARGIN;
+    let patient = |node: &Node| Node {
+        answer,
+        ..node.clone()
+    };
+    let primary = patient(&cluster.primary.node);
+    let facts: &Facts = &cluster.primary.facts;
+    let off = Guarantee {
+        level: SyncReads::Off,
+        reader: Vec::new(),
+        writer: Vec::new(),
+        gtid: false,
+        words: String::new(),
+    };
+    let synced = part.synced();
+    // What is asked of the writer is the same for every reader, as far as it asks anything.
+    let asks = part
+        .guarantees
+        .iter()
+        .find(|guarantee| !guarantee.writer.is_empty() || guarantee.gtid)
+        .unwrap_or(&off);
+    let guarantees = if synced { vec![&off, asks] } else { vec![&off] };
+    let mut writers: Vec<Writer> = guarantees
+        .into_iter()
+        .map(|guarantee| Writer::open(&primary, facts, guarantee))
+        .collect::<Result<_, _>>()?;
+    let mut connections: Vec<(Node, u32)> = writers
+        .iter()
+        .map(|writer| (primary.clone(), writer.connection()))
+        .collect();
+    // Asked while a reader waits: a writer that hangs says nothing.
+    let origin = cluster.primary.impatient();
+    let rows = Rows::new(plan.seed, plan.rows);
+    let held = writers
+        .first_mut()
+        .map(|writer| writer.values(&rows))
+        .transpose()?
+        .unwrap_or_default();
+    let mut readers = Vec::new();
+    for (index, (reader, guarantee)) in part.readers.iter().zip(part.guarantees).enumerate() {
+        let (server, _) = reader.of(cluster);
+        let node = patient(&server.node);
+        let for_nothing = *reader == ReaderRef::Writer
+            && !waits::on_the_writer(server.facts.engine, cluster.primary.galera.is_some());
+        let patience = plan.timeout.0 + reader.delay(cluster);
+        let opened = Reader::open(
+            index,
+            [&node, &origin],
+            &server.facts,
+            guarantee,
+            rows,
+            [for_nothing, synced],
+            [patience, plan.timeout.0],
+        )?;
+        connections.extend(
+            opened
+                .connections()
+                .into_iter()
+                .map(|number| (node.clone(), number)),
+        );
+        readers.push(opened);
+    }
+    Ok(Prepared {
+        writers,
+        readers,
+        held: Held::new(held),
+        connections,
+    })
+}
+
+/// The counters of every server.
+pub(super) fn counted(cluster: &Cluster) -> Vec<Counted> {
+    let of = |server: &Surveyed| {
+        let pressure = match (&server.galera, server.group()) {
+            (Some(_), _) => Pressure::Galera,
+            (None, Some(_)) => Pressure::Group,
+            (None, None) => Pressure::Channel(server.facts.engine),
+        };
+        Counted::new(&server.node, pressure)
+    };
+    cluster.servers().map(of).collect()
+}
+
+/// Starts a thread for each of several readers; a single one is read by the writing
+/// thread itself.
+pub(super) fn crew<'scope>(
+    scope: &'scope thread::Scope<'scope, '_>,
+    mut readers: Vec<Reader>,
+    real_time: bool,
+    shared: &'scope Shared<'_>,
+) -> Option<Crew> {
+    if readers.len() == 1 {
+        return readers.pop().map(|reader| Crew::One(Box::new(reader)));
+    }
+    let (answer, answers) = mpsc::channel();
+    let mut orders = Vec::new();
+    for reader in readers {
+        let (order, tasks) = mpsc::channel();
+        orders.push(order);
+        let answer = answer.clone();
+        scope.spawn(move || {
+            prepare_measuring_thread(real_time);
+            read_on(reader, shared, &tasks, &answer);
+        });
+    }
+    Some(Crew::Several { orders, answers })
+}

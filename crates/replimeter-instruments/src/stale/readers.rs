@@ -1,0 +1,118 @@
+//! The servers that are read, and how their reads are made to wait.
+
+use std::time::Duration;
+
+use replimeter_engine::{
+    ServerError,
+    flavour::sync_reads::{Guarantee, Kind, guarantee},
+};
+use replimeter_model::plan::SyncReads;
+
+use crate::{
+    preflight::Cluster,
+    survey::{Relation, Surveyed},
+};
+
+/// A server that is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReaderRef {
+    /// The writer itself: a null replica.
+    Writer,
+    /// The replica, or other member, of this number.
+    Replica(usize),
+}
+
+impl ReaderRef {
+    pub(super) fn of(self, cluster: &Cluster) -> (&Surveyed, &Relation) {
+        match self {
+            Self::Writer => (&cluster.primary, &Relation::Writer),
+            Self::Replica(index) => (
+                &cluster.replicas[index].server,
+                &cluster.replicas[index].relation,
+            ),
+        }
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(self, cluster: &Cluster) -> String {
+        self.of(cluster).0.node.name.clone()
+    }
+
+    /// Its configured delay.
+    #[must_use]
+    pub fn delay(self, cluster: &Cluster) -> Duration {
+        match self {
+            Self::Writer => Duration::ZERO,
+            Self::Replica(index) => cluster.replicas[index].delay(),
+        }
+    }
+}
+
+/// The readers of these names, or all there are but the writer; the writer itself when it stands alone.
+///
+/// # Errors
+/// When there is no server of that name.
+pub fn readers(cluster: &Cluster, wanted: &[String]) -> Result<Vec<ReaderRef>, ServerError> {
+    if wanted.is_empty() {
+        return Ok(match cluster.replicas.len() {
+            0 => vec![ReaderRef::Writer],
+            count => (0..count).map(ReaderRef::Replica).collect(),
+        });
+    }
+    let find = |name: &String| {
+        if *name == cluster.primary.node.name || name == "writer" {
+            return Ok(ReaderRef::Writer);
+        }
+        let index = cluster
+            .replicas
+            .iter()
+            .position(|replica| replica.server.node.name == *name);
+        // The first that is not the writer.
+        let index = index.or((name == "reader" && !cluster.replicas.is_empty()).then_some(0));
+        index
+            .map(ReaderRef::Replica)
+            .ok_or_else(|| unknown(cluster, name, "cannot choose the reader"))
+    };
+    wanted.iter().map(find).collect()
+}
+
+/// There is no server of that name.
+#[must_use]
+pub fn unknown(cluster: &Cluster, name: &str, doing: &str) -> ServerError {
+    let mut names = vec![cluster.primary.node.name.clone()];
+    names.extend(cluster.replica_names());
+    cluster.primary.session.unfit(
+        doing,
+        format!("the target has no server called `{name}`; it has {}", names.join(", ")),
+        "name one of them; `writer` and `reader` stand for the one that is written to and the first other one",
+    )
+}
+
+fn kind(server: &Surveyed, relation: &Relation) -> Kind {
+    match relation {
+        Relation::Galera => Kind::Galera,
+        Relation::Group => Kind::Group,
+        Relation::Writer if server.galera.is_some() => Kind::Galera,
+        Relation::Writer if server.group().is_some() => Kind::Group,
+        Relation::Writer | Relation::Channel { .. } => Kind::Channel(server.facts.engine),
+    }
+}
+
+/// How each reader's reads are made to wait.
+///
+/// # Errors
+/// When a server does not have that way.
+pub fn guarantees(
+    cluster: &Cluster,
+    readers: &[ReaderRef],
+    level: SyncReads,
+    timeout: Duration,
+) -> Result<Vec<Guarantee>, ServerError> {
+    let found = readers.iter().map(|reader| {
+        let (server, relation) = reader.of(cluster);
+        guarantee(level, kind(server, relation), timeout)
+            .map_err(|(cause, hint)| server.session.unfit("cannot make reads wait", cause, hint))
+    });
+    found.collect()
+}

@@ -1,0 +1,363 @@
+//! Writes round after round and has every reader read it.
+
+use std::sync::{
+    Arc,
+    atomic::Ordering,
+    mpsc::{Receiver, Sender},
+};
+
+use replimeter_engine::ServerError;
+use replimeter_model::{
+    plan::{Offsets, Pool, StalePace, StalePlan, Until},
+    stale::{StalePhase, StaleRead, StaleRound, Verdict},
+    time::Nanos,
+};
+use replimeter_stats::stale::offsets;
+
+use super::{
+    rows::{Held, Rows, mixed},
+    shared::Shared,
+    sides::{Order, Reader, Writer},
+};
+
+/// The longest offset of a curve that finds its offsets by itself.
+const LONGEST: Nanos = Nanos(10_000_000_000);
+/// How far such a curve goes where no delays are seen, and some reads were stale.
+const UNSEEN: Nanos = Nanos(100_000_000);
+/// How long all rounds at one offset of a curve may wait, together.
+const BUDGET: i64 = 10_000_000_000;
+/// Rounds at an offset, however long it is.
+const FEWEST: u64 = 10;
+/// What part of a time the warm-up may take,
+const WARM_UP: i64 = 10;
+/// and the rounds for the price.
+const PRICE: i64 = 5;
+/// Writes that may lose one after another.
+const MOST_LOST: u32 = 100;
+
+/// Every reader.
+pub(super) enum Crew {
+    /// Read by the writing thread itself: nobody has to be woken.
+    One(Box<Reader>),
+    /// Each has a thread.
+    Several {
+        orders: Vec<Sender<Task>>,
+        answers: Receiver<Result<Option<StaleRead>, ServerError>>,
+    },
+}
+
+/// What a reader's thread is to do.
+pub(super) enum Task {
+    Read(Arc<Order>),
+    Reset(Pool),
+}
+
+impl Crew {
+    fn observe(
+        &mut self,
+        shared: &Shared<'_>,
+        order: Order,
+    ) -> Result<Option<Vec<StaleRead>>, ServerError> {
+        match self {
+            Self::One(reader) => Ok(reader.observe(shared, &order)?.map(|read| vec![read])),
+            Self::Several { orders, .. } => {
+                let order = Arc::new(order);
+                orders
+                    .iter()
+                    .for_each(|reader| _ = reader.send(Task::Read(Arc::clone(&order))));
+                self.gather()
+            }
+        }
+    }
+
+    /// One answer from each thread.
+    fn gather(&mut self) -> Result<Option<Vec<StaleRead>>, ServerError> {
+        let Self::Several { orders, answers } = self else {
+            return Ok(Some(Vec::new()));
+        };
+        let mut reads = Vec::with_capacity(orders.len());
+        let mut ended = false;
+        for _ in 0..orders.len() {
+            // A thread that is gone has left its error with the scope.
+            match answers.recv() {
+                Ok(Ok(Some(read))) => reads.push(read),
+                Ok(Ok(None)) => ended = true,
+                Ok(Err(error)) => return Err(error),
+                Err(_) => return Ok(None),
+            }
+        }
+        reads.sort_by_key(|read| read.reader);
+        Ok((!ended).then_some(reads))
+    }
+
+    fn reset(&mut self, pool: Pool) -> Result<bool, ServerError> {
+        match self {
+            Self::One(reader) => reader.reset(pool).map(|()| true),
+            Self::Several { orders, answers } => {
+                orders
+                    .iter()
+                    .for_each(|reader| _ = reader.send(Task::Reset(pool)));
+                for _ in 0..orders.len() {
+                    match answers.recv() {
+                        Ok(Ok(_)) => {}
+                        Ok(Err(error)) => return Err(error),
+                        Err(_) => return Ok(false),
+                    }
+                }
+                Ok(true)
+            }
+        }
+    }
+}
+
+/// What a reader's thread does until nobody tells it anything any more.
+pub(super) fn read_on(
+    mut reader: Reader,
+    shared: &Shared<'_>,
+    tasks: &Receiver<Task>,
+    answers: &Sender<Result<Option<StaleRead>, ServerError>>,
+) {
+    while let Ok(task) = tasks.recv() {
+        let answer = match task {
+            Task::Read(order) => reader.observe(shared, &order),
+            Task::Reset(pool) => reader.reset(pool).map(|()| None),
+        };
+        if answers.send(answer).is_err() {
+            break;
+        }
+    }
+}
+
+/// The writing thread.
+pub(super) struct Rounds<'a> {
+    pub(super) shared: &'a Shared<'a>,
+    pub(super) plan: &'a StalePlan,
+    pub(super) rows: Rows,
+    pub(super) held: Held,
+    pub(super) readers: usize,
+    pub(super) plain: Writer,
+    pub(super) synced: Option<Writer>,
+    pub(super) pool: Pool,
+    pub(super) crew: Crew,
+    pub(super) out: Sender<StaleRound>,
+    pub(super) next: u64,
+    /// From an acknowledgement to the answer that showed the write, at the most.
+    pub(super) longest: Option<Nanos>,
+    /// Writes that lost every time, one after another.
+    pub(super) lost: u32,
+}
+
+impl Rounds<'_> {
+    /// Every round there is; returns the number that the next one would have.
+    pub(super) fn all(mut self) -> Result<u64, ServerError> {
+        self.parts().map(|_| self.next)
+    }
+
+    fn parts(&mut self) -> Result<bool, ServerError> {
+        let synced = self.synced.is_some();
+        // Behind a large transaction every round can take seconds: what comes beside the rounds of a stated time has its share of it.
+        let plan = self.plan;
+        let share = |part: i64| match plan.until {
+            Until::Rounds(_) => None,
+            Until::Elapsed(span) => Some(Nanos(Nanos::from(span.0).0 / part)),
+        };
+        let began = self.shared.clock.now();
+        for _ in 0..self.plan.warm_up {
+            if self.spent(began, share(WARM_UP)) {
+                break;
+            }
+            if !self.round(StalePhase::WarmUp, Nanos(0), synced)? {
+                return Ok(false);
+            }
+        }
+        if synced && self.pool == Pool::Keep {
+            let pairs = match self.plan.until {
+                Until::Rounds(rounds) => (rounds / 10).clamp(50, 500),
+                Until::Elapsed(_) => 200,
+            };
+            let began = self.shared.clock.now();
+            for pair in 0..pairs {
+                if self.spent(began, share(PRICE)) {
+                    break;
+                }
+                // There and back again, so that a drift hits both alike.
+                let first = pair % 2 == 1;
+                for with in [first, !first] {
+                    let phase = if with {
+                        StalePhase::Synced
+                    } else {
+                        StalePhase::Plain
+                    };
+                    if !self.round(phase, Nanos(0), with)? {
+                        return Ok(false);
+                    }
+                }
+            }
+        }
+        let began = self.shared.clock.now();
+        let mut done = 0;
+        loop {
+            let over = match self.plan.until {
+                Until::Rounds(rounds) => done >= rounds,
+                Until::Elapsed(span) => self.shared.clock.now() - began >= Nanos::from(span.0),
+            };
+            if over {
+                break;
+            }
+            if !self.round(StalePhase::AtOnce, Nanos(0), synced)? {
+                return Ok(false);
+            }
+            done += 1;
+        }
+        let curve = self.curve();
+        self.shared
+            .of_curve
+            .store(curve.len() as u64, Ordering::Relaxed);
+        let began = self.shared.clock.now();
+        for offset in curve {
+            if self.spent(began, share(1)) {
+                break;
+            }
+            if !self.round(StalePhase::Curve, offset, synced)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Whether so long a time is over, where there is one.
+    fn spent(&self, since: Nanos, share: Option<Nanos>) -> bool {
+        share.is_some_and(|share| self.shared.clock.now() - since >= share)
+    }
+
+    /// The offsets of all rounds of the curve, in random order.
+    fn curve(&self) -> Vec<Nanos> {
+        let wanted = match &self.plan.offsets {
+            Offsets::None => return Vec::new(),
+            Offsets::Auto => offsets(self.longest, LONGEST),
+            Offsets::At(spans) => spans.iter().map(|span| Nanos::from(span.0)).collect(),
+        };
+        let mut all: Vec<Nanos> = Vec::new();
+        // Rounds with a read at once there were.
+        for offset in wanted.into_iter().filter(|offset| offset.0 > 0) {
+            let affordable = u64::try_from(BUDGET / offset.0).unwrap_or(0).max(FEWEST);
+            let rounds = usize::try_from(self.plan.curve_rounds.min(affordable)).unwrap_or(0);
+            all.extend(std::iter::repeat_n(offset, rounds));
+        }
+        // Fisher & Yates, so that a stall hits all offsets alike.
+        for at in (1..all.len()).rev() {
+            let random = mixed(self.plan.seed ^ mixed(at as u64));
+            let other = usize::try_from(random % (at as u64 + 1)).unwrap_or(0);
+            all.swap(at, other);
+        }
+        all
+    }
+
+    /// One round; false when the run is to end.
+    fn round(&mut self, phase: StalePhase, offset: Nanos, with: bool) -> Result<bool, ServerError> {
+        if self.shared.halted() {
+            return Ok(false);
+        }
+        let round = self.next;
+        self.next += 1;
+        let row = self.rows.row_of(round);
+        let until_shown = self.plan.pace == StalePace::Visible;
+        let mut reset = None;
+        if with && self.pool != Pool::Keep {
+            let from = self.shared.clock.now();
+            if let Some(writer) = &mut self.synced {
+                writer.reset(self.pool)?;
+            }
+            if !self.crew.reset(self.pool)? {
+                return Ok(false);
+            }
+            reset = Some([from, self.shared.clock.now()]);
+        }
+        let writer = match &mut self.synced {
+            Some(synced) if with => synced,
+            _ => &mut self.plain,
+        };
+        let at = self.rows.index(row);
+        let Some(wrote) = writer.write(self.shared, row, round, self.held.at(at))? else {
+            return Ok(self.gives_up());
+        };
+        self.lost = 0;
+        if wrote.holds {
+            self.held.wrote(at, round);
+        }
+        let reads = if wrote.foreign {
+            self.held.spoilt(row, round);
+            // The round was spoilt before it was read.
+            let unread = |reader| StaleRead::new(reader, wrote.ack, wrote.ack, Verdict::Foreign);
+            Some((0..self.readers).map(unread).collect())
+        } else {
+            let since = self.held.since(row);
+            let order = Order {
+                row,
+                round,
+                since,
+                ack: wrote.ack,
+                offset,
+                gtid: wrote.gtid,
+                synced: with,
+                until_shown,
+            };
+            self.crew.observe(self.shared, order)?
+        };
+        let Some(mut reads) = reads else {
+            return Ok(false);
+        };
+        if reads.iter().any(|read| read.verdict == Verdict::Foreign) {
+            self.held.spoilt(row, round);
+        }
+        for read in reads
+            .iter_mut()
+            .filter(|read| read.verdict == Verdict::Stale)
+        {
+            read.behind = self.rows.behind(row, read.seen, round);
+        }
+        if phase == StalePhase::AtOnce {
+            self.learn_delay(wrote.ack, &reads);
+        }
+        let (send, ack, conflicts) = (wrote.send, wrote.ack, wrote.conflicts);
+        let _ = self.out.send(StaleRound {
+            phase,
+            round,
+            row,
+            offset,
+            send,
+            ack,
+            conflicts,
+            reset,
+            reads,
+        });
+        Ok(true)
+    }
+
+    /// A write lost every time; whether there are more rounds.
+    fn gives_up(&mut self) -> bool {
+        self.lost += 1;
+        self.shared.lost.fetch_add(1, Ordering::Relaxed);
+        if self.lost >= MOST_LOST {
+            self.shared.all_lost.store(true, Ordering::Relaxed);
+            return false;
+        }
+        !self.shared.halted()
+    }
+
+    /// Remembers the longest delay of stale reads at once, for the curve.
+    #[inline]
+    fn learn_delay(&mut self, ack: Nanos, reads: &[StaleRead]) {
+        if reads.iter().all(|read| read.verdict != Verdict::Stale) {
+            return;
+        }
+        // Whoever does not wait until it is shown learns from the curve how long that takes.
+        if self.plan.pace != StalePace::Visible {
+            self.longest = Some(UNSEEN);
+        }
+        if let Some(shown) = reads.iter().filter_map(|read| read.fresh_end).max() {
+            let delay = shown - ack;
+            self.longest = Some(self.longest.map_or(delay, |longest| longest.max(delay)));
+        }
+    }
+}

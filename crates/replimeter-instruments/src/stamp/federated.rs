@@ -1,0 +1,249 @@
+//! The join of both servers' stamps on the replica, through a FEDERATED table.
+
+use std::ops::RangeInclusive;
+
+use mysql::prelude::Queryable;
+use replimeter_engine::{
+    ErrorKind, Node, ServerError, Session,
+    error::code,
+    flavour::statements::{read_only_privilege, restricted_variables_privilege},
+};
+use replimeter_model::engine::Engine;
+
+use super::{Stamped, micros, udf_micros};
+use crate::{survey::Surveyed, table::MARK};
+
+/// The primary's table as a FEDERATED table on a replica, so that the replica
+/// joins the two itself, as published. It is made and dropped with the binary
+/// log off and is replicated nowhere.
+///
+/// As long as it is there its definition on the replica holds the password of
+/// the primary's user, readable by those who may see that definition and in
+/// whatever log of statements the replica keeps.
+pub struct Federated {
+    session: Session,
+    dropped: bool,
+}
+
+impl Drop for Federated {
+    fn drop(&mut self) {
+        if !self.dropped {
+            // Best effort: `remove` reports what fails.
+            let _ = self
+                .session
+                .run("cannot remove the federated table", DROP_FEDERATED);
+        }
+    }
+}
+
+const DROP_FEDERATED: &str = "DROP TABLE IF EXISTS `replimeter`.`lag_probe_primary`";
+const NO_FEDERATED: &str = "cannot join through a FEDERATED table";
+
+impl Federated {
+    /// Makes the table on a replica; `primary` is how the replica reaches the
+    /// primary, and with which user and password.
+    ///
+    /// # Errors
+    /// When the engine is not there, the replica or the primary refuses, or the
+    /// user or password cannot be written in such a definition.
+    pub fn create(replica: &Surveyed, primary: &Node) -> Result<Self, ServerError> {
+        let mut session = Session::open(&replica.node)?;
+        require_federated(&mut session, replica.facts.engine)?;
+        let connection = connection(&session, primary)?;
+        let privilege =
+            restricted_variables_privilege(replica.facts.engine, &replica.facts.version);
+        let hinted = |hint: String| {
+            move |error: ServerError| {
+                if error.kind == ErrorKind::Privilege {
+                    ServerError { hint, ..error }
+                } else {
+                    error
+                }
+            }
+        };
+        session
+            .run(NO_FEDERATED, "SET SESSION sql_log_bin = 0")
+            .map_err(hinted(format!(
+                "GRANT {privilege} ON *.* to the user: the table must not be replicated"
+            )))?;
+        if replica.galera.is_some() {
+            // A cluster replicates definitions in spite of that.
+            session.run(NO_FEDERATED, "SET SESSION wsrep_on = OFF")?;
+        }
+        refuse_foreign(&mut session)?;
+        session.run(NO_FEDERATED, DROP_FEDERATED)?;
+        let create = format!(
+            "CREATE TABLE `replimeter`.`lag_probe_primary` (id BIGINT UNSIGNED NOT NULL PRIMARY KEY, stamp DATETIME(6), \
+             stamp_udf VARCHAR(26)) ENGINE=FEDERATED COMMENT='{MARK}' CONNECTION='{connection}'"
+        );
+        session
+            .run(NO_FEDERATED, &create)
+            .map_err(|error| without_password(error, primary, replica.facts.engine))?;
+        let mut made = Self {
+            session,
+            dropped: false,
+        };
+        // MySQL connects only when the table is read.
+        made.session
+            .run(
+                NO_FEDERATED,
+                "SELECT id FROM `replimeter`.`lag_probe_primary` WHERE id = 0",
+            )
+            .map_err(|error| without_password(error, primary, replica.facts.engine))?;
+        Ok(made)
+    }
+
+    /// The stamps of both servers, joined on the replica by the row: the primary's
+    /// and the replica's, for those rows that both have. Take `pages` of a large
+    /// range.
+    ///
+    /// # Errors
+    /// When the replica does not reach the primary, or a connection breaks.
+    pub fn join(&mut self, ids: RangeInclusive<u64>) -> Result<[Vec<Stamped>; 2], ServerError> {
+        // One range of the primary's rows is fetched, and each is looked up here; the
+        // other order would ask the primary for each row by itself.
+        let sql = format!(
+            "SELECT p.id, {}, p.stamp_udf, {}, r.stamp_udf FROM `replimeter`.`lag_probe_primary` p \
+             STRAIGHT_JOIN `replimeter`.`lag_probe` r ON r.id = p.id WHERE p.id BETWEEN {} AND {} ORDER BY p.id",
+            micros("p.stamp"),
+            micros("r.stamp"),
+            ids.start(),
+            ids.end()
+        );
+        type Row = (
+            u64,
+            Option<i64>,
+            Option<String>,
+            Option<i64>,
+            Option<String>,
+        );
+        let rows = self.session.conn().query_map(
+            sql,
+            |(id, primary, primary_udf, replica, replica_udf): Row| {
+                let stamped = |sysdate, udf: Option<String>| Stamped {
+                    id,
+                    sysdate,
+                    udf: udf.as_deref().and_then(udf_micros),
+                };
+                (stamped(primary, primary_udf), stamped(replica, replica_udf))
+            },
+        );
+        let rows = rows.map_err(|error| self.session.error(NO_FEDERATED, &error))?;
+        let (primary, replica) = rows.into_iter().unzip();
+        Ok([primary, replica])
+    }
+
+    /// Drops the table.
+    ///
+    /// # Errors
+    /// When the replica refuses or the connection is gone; the password is still
+    /// in the table's definition then.
+    pub fn remove(mut self) -> Result<(), ServerError> {
+        self.dropped = true;
+        self.session.run("cannot remove the federated table", DROP_FEDERATED).map_err(|error| ServerError {
+            hint: "on that server: SET sql_log_bin=0; DROP TABLE replimeter.lag_probe_primary; its definition holds a password"
+                .to_owned(),
+            ..error
+        })
+    }
+}
+
+fn require_federated(session: &mut Session, engine: Engine) -> Result<(), ServerError> {
+    let support = session.value(
+        NO_FEDERATED,
+        "SELECT SUPPORT FROM information_schema.ENGINES WHERE ENGINE = 'FEDERATED'",
+    )?;
+    if matches!(support.as_deref(), Some("YES" | "DEFAULT")) {
+        return Ok(());
+    }
+    Err(session.unfit(
+        NO_FEDERATED,
+        "its engine FEDERATED is not turned on",
+        match engine {
+            Engine::MariaDb => "INSTALL SONAME 'ha_federatedx'; there (a sandbox: --federated), or leave --join federated out",
+            Engine::MySql => "start it with --federated (a sandbox too), or leave --join federated out",
+        },
+    ))
+}
+
+/// The connection as FEDERATED takes it: as it is written, nothing can be escaped.
+fn connection(session: &Session, primary: &Node) -> Result<String, ServerError> {
+    let password = primary
+        .password
+        .as_ref()
+        .map_or("", |password| password.reveal());
+    let special = |text: &str| {
+        text.contains(['@', ':', '/', '\'', '\\', '"']) || text.chars().any(char::is_control)
+    };
+    for (what, text) in [
+        ("the user's name", primary.user.as_str()),
+        ("the password", password),
+        ("the host", &primary.endpoint.host),
+    ] {
+        if special(text) {
+            return Err(session.unfit(
+                NO_FEDERATED,
+                format!("{what} has a character that a FEDERATED connection cannot hold (one of @ : / \\ and quotes)"),
+                "use another user for it, or leave --join federated out",
+            ));
+        }
+    }
+    let password = if password.is_empty() {
+        String::new()
+    } else {
+        format!(":{password}")
+    };
+    Ok(format!(
+        "mysql://{}{password}@{}/replimeter/lag_probe",
+        primary.user,
+        primary.endpoint.address()
+    ))
+}
+
+fn refuse_foreign(session: &mut Session) -> Result<(), ServerError> {
+    let comment = session.value(
+        NO_FEDERATED,
+        "SELECT table_comment FROM information_schema.tables WHERE table_schema = 'replimeter' AND table_name = 'lag_probe_primary'",
+    )?;
+    match comment {
+        Some(comment) if !comment.starts_with(MARK) => Err(session.unfit(
+            NO_FEDERATED,
+            "the schema `replimeter` has a table `lag_probe_primary` that this tool did not make, and will not touch",
+            "rename that table or its schema",
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// The server may quote the definition it refuses.
+fn without_password(mut error: ServerError, primary: &Node, engine: Engine) -> ServerError {
+    if let Some(password) = primary
+        .password
+        .as_ref()
+        .map(|password| password.reveal())
+        .filter(|password| !password.is_empty())
+    {
+        error.cause = error.cause.replace(password, "(password)");
+        // Quotations may end in the middle of it.
+        if error.cause.contains("mysql://") {
+            error.cause = "it does not take the definition of the FEDERATED table".to_owned();
+        }
+    }
+    match error.kind {
+        ErrorKind::Statement(code::READ_ONLY) => {
+            error.hint = format!(
+                "GRANT {} ON *.* to the user there (super_read_only must be off)",
+                read_only_privilege(engine)
+            );
+        }
+        ErrorKind::Privilege => {
+            error.hint = "GRANT CREATE, DROP, SELECT ON replimeter.* to the user there".to_owned()
+        }
+        _ => {
+            error.hint =
+                "the replica must reach the primary at the address given, with the same user and password; or leave --join federated out"
+                    .to_owned();
+        }
+    }
+    error
+}

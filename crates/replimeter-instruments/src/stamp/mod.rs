@@ -1,0 +1,460 @@
+//! The method `stamp`: the statement that writes a row runs again on the
+//! replica, and both executions stamp the row with their server's clock.
+//!
+//! That needs the statement to be replicated and not the row it made: a session
+//! in the format STATEMENT. The stamps tell execution, not visibility, by two
+//! clocks; [`crate::offset`] measures how these stand.
+
+mod federated;
+
+use std::ops::RangeInclusive;
+
+use mysql::prelude::Queryable;
+use replimeter_engine::{
+    ErrorKind, ServerError, Session,
+    error::code,
+    facts::Facts,
+    flavour::{settings::sysdate_is_now, statements::restricted_variables_privilege},
+};
+use replimeter_model::{engine::Engine, time::Nanos};
+
+use crate::{
+    offset::ServerClock,
+    preflight::Cluster,
+    survey::{Relation, Surveyed},
+};
+
+pub use self::federated::Federated;
+
+/// Rows that one read takes at most: what comes back is held in memory.
+pub const PAGE: u64 = 5_000;
+/// Pairs of equal stamps that are no coincidence of microseconds any more.
+const NO_COINCIDENCE: usize = 4;
+/// What servers' microseconds resolve: of two of them each cuts off less than that.
+const RESOLUTION: Nanos = Nanos(1_000);
+/// How far `NOW_USEC()` may be from `SYSDATE(6)` to be the same clock in the same zone.
+const SAME_CLOCK_US: i64 = 10_000_000;
+
+const DOING: &str = "cannot measure by `stamp`";
+
+/// Which clocks stamp the rows; at least one does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stamps {
+    /// `SYSDATE(6)`.
+    pub sysdate: bool,
+    /// Our function `NOW_USEC()`.
+    pub udf: bool,
+    /// Why one of them does not.
+    pub lacking: Vec<String>,
+}
+
+impl Stamps {
+    /// Finds out which stamps all servers can give. Asks only, and changes the
+    /// format of no session but one of its own.
+    ///
+    /// # Errors
+    /// When rows cannot be stamped on their replicas at all, with the reason: the
+    /// binary log is off, the format STATEMENT is refused, the row would be
+    /// shipped, or no function is there.
+    pub fn find(cluster: &mut Cluster) -> Result<Self, ServerError> {
+        let galera = cluster.mode == "galera";
+        let primary = &mut cluster.primary;
+        if cluster.mode == "group" {
+            return Err(primary.session.unfit(
+                DOING,
+                "Group Replication takes changes of rows only: it refuses the format STATEMENT (error 3098), so that members have the writer's stamps and none of their own",
+                "use --method poll, wait or tap",
+            ));
+        }
+        if !galera && !primary.facts.on("log_bin") {
+            return Err(primary.session.unfit(
+                DOING,
+                "its binary log is off (log_bin=OFF)",
+                "turn the binary log on",
+            ));
+        }
+        // The survey's session writes our table's definition and is left as it is.
+        prepare(&mut Session::open(&primary.node)?, &primary.facts)?;
+        refuse_rows_in_between(cluster)?;
+        let mut lacking = Vec::new();
+        let mut all = |ask: &mut dyn FnMut(&mut Session) -> Result<Option<String>, ServerError>| -> Result<bool, ServerError> {
+            for server in cluster.servers_mut() {
+                if let Some(cause) = ask(&mut server.session)? {
+                    lacking.push(format!("{}: {cause}", server.session));
+                    return Ok(false);
+                }
+            }
+            Ok(true)
+        };
+        let sysdate = all(&mut lacks_sysdate)?;
+        // On every server, before anything is written: a replica that lacks a function of a
+        // replicated statement stops there.
+        let udf = all(&mut lacks_udf)?;
+        if !sysdate && !udf {
+            return Err(cluster.primary.session.unfit(
+                DOING,
+                lacking.join("; "),
+                "start the servers without sysdate_is_now, or install NOW_USEC() on all of them (docs/udf.md)",
+            ));
+        }
+        Ok(Self {
+            sysdate,
+            udf,
+            lacking,
+        })
+    }
+
+    /// The expressions for the columns `stamp` and `stamp_udf`.
+    #[must_use]
+    pub fn expressions(&self) -> [&'static str; 2] {
+        [
+            if self.sysdate { "SYSDATE(6)" } else { "NULL" },
+            if self.udf { "NOW_USEC()" } else { "NULL" },
+        ]
+    }
+
+    /// The statement that writes one row and has it stamped; its parameters are
+    /// those of [`crate::table::INSERT`].
+    #[must_use]
+    pub fn insert(&self) -> String {
+        let [sysdate, udf] = self.expressions();
+        format!(
+            "INSERT INTO `replimeter`.`lag_probe` (id, sequence, sent_us, payload, stamp, stamp_udf) VALUES (?, ?, ?, ?, {sysdate}, {udf})"
+        )
+    }
+}
+
+/// Makes the writer's session one whose statements run again on the replicas.
+/// The schema `replimeter` becomes its default where it is there, for filters
+/// judge a statement by that.
+///
+/// # Errors
+/// When the server does not let the session change its format, with the reason.
+pub fn prepare(writer: &mut Session, facts: &Facts) -> Result<(), ServerError> {
+    if !facts.variables.contains_key("binlog_format") {
+        return Err(writer.unfit(
+            DOING,
+            format!(
+                "{} {} has no binlog_format: it ships rows only, with the primary's stamps in them",
+                facts.engine.product(),
+                facts.version
+            ),
+            "use --method poll, wait or tap",
+        ));
+    }
+    // Stamps without a zone are read as UTC.
+    writer.run(DOING, "SET SESSION time_zone = '+00:00'")?;
+    // InnoDB refuses statements for the log under READ COMMITTED (error 1665).
+    writer.run(
+        DOING,
+        "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ",
+    )?;
+    match writer.run(DOING, "SET SESSION binlog_format = STATEMENT") {
+        Ok(()) => {}
+        // It may be the session's format already.
+        Err(_) if statement_format(writer)? => {}
+        Err(error) if error.kind == ErrorKind::Privilege => {
+            let stays = facts.get("binlog_format");
+            return Err(ServerError {
+                cause: format!(
+                    "the session's format stays {stays}, which ships the row with the primary's stamp: {}",
+                    error.cause
+                ),
+                hint: format!(
+                    "GRANT {} ON *.* to the user, or use --method poll, wait or tap",
+                    restricted_variables_privilege(facts.engine, &facts.version)
+                ),
+                ..error
+            });
+        }
+        Err(error) => return Err(error),
+    }
+    match writer.run(DOING, "USE `replimeter`") {
+        Err(error)
+            if error.kind == ErrorKind::Statement(code::UNKNOWN_SCHEMA)
+                || error.kind == ErrorKind::Privilege =>
+        {
+            Ok(())
+        }
+        other => other,
+    }
+}
+
+fn statement_format(session: &mut Session) -> Result<bool, ServerError> {
+    Ok(session
+        .value(DOING, "SELECT @@SESSION.binlog_format")?
+        .as_deref()
+        == Some("STATEMENT"))
+}
+
+/// A replica in between hands on the statement only when it logs statements
+/// itself; otherwise those behind it have its stamps.
+fn refuse_rows_in_between(cluster: &Cluster) -> Result<(), ServerError> {
+    for replica in &cluster.replicas {
+        let Relation::Channel { channel, .. } = &replica.relation else {
+            continue;
+        };
+        let between = cluster
+            .replicas
+            .iter()
+            .find(|other| channel.comes_from(&other.server.facts.identity()));
+        let Some(Surveyed { session, facts, .. }) = between.map(|other| &other.server) else {
+            continue;
+        };
+        let format = facts.get("binlog_format");
+        if format != "STATEMENT" {
+            return Err(session.unfit(
+                DOING,
+                format!(
+                    "{} replicates from it, and its binlog_format is {format}: it hands on rows with its own stamps",
+                    replica.server.session.name()
+                ),
+match facts.engine {
+                    Engine::MariaDb => {
+                        "SET GLOBAL binlog_format=STATEMENT there and restart its applier (a sandbox: --server-option replicas:binlog_format=STATEMENT), or leave the servers behind it out"
+                    }
+                    // A replica of MySQL's that logs statements stops at the first row (error 1666).
+                    Engine::MySql => {
+                        "it could log statements only where nobody writes rows, with binlog_format=STATEMENT on every server (a sandbox: --server-option binlog_format=STATEMENT); else leave the servers behind it out"
+                    }
+                },
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Why `SYSDATE()` is no clock there.
+fn lacks_sysdate(session: &mut Session) -> Result<Option<String>, ServerError> {
+    let words = "it runs with sysdate_is_now: SYSDATE() is the statement's beginning, on a replica the primary's";
+    Ok(sysdate_is_now(session)?.then(|| words.to_owned()))
+}
+
+/// Why `NOW_USEC()` gives no stamp there.
+fn lacks_udf(session: &mut Session) -> Result<Option<String>, ServerError> {
+    session.run(DOING, "SET SESSION time_zone = '+00:00'")?;
+    let sysdate = format!("SELECT CONCAT(NOW_USEC(), ' ', {})", micros("SYSDATE(6)"));
+    let text = match session.value(DOING, &sysdate) {
+        Ok(text) => text.unwrap_or_default(),
+        Err(error) if matches!(error.kind, ErrorKind::Statement(_) | ErrorKind::Privilege) => {
+            return Ok(Some("it has no function NOW_USEC()".to_owned()));
+        }
+        Err(error) => return Err(error),
+    };
+    let read = text
+        .rsplit_once(' ')
+        .and_then(|(udf, sysdate)| Some((udf_micros(udf)?, sysdate.parse::<i64>().ok()?)));
+    Ok(match read {
+        Some((udf, sysdate)) if (udf - sysdate).abs() < SAME_CLOCK_US => None,
+        Some((udf, sysdate)) => Some(format!(
+            "its NOW_USEC() is {} s away from UTC: it is another library's",
+            (udf - sysdate) / 1_000_000
+        )),
+        None => Some(format!("its NOW_USEC() is another library's: `{text}`")),
+    })
+}
+
+/// An expression for the microseconds since 1970 of a DATETIME in UTC, whatever
+/// the session's zone.
+fn micros(datetime: &str) -> String {
+    format!("TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', {datetime})")
+}
+
+/// A row's stamps of one server, in microseconds since 1970 by that server's clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamped {
+    /// The row.
+    pub id: u64,
+    /// By `SYSDATE(6)`.
+    pub sysdate: Option<i64>,
+    /// By `NOW_USEC()`.
+    pub udf: Option<i64>,
+}
+
+/// Splits ids into ranges that one read may take.
+pub fn pages(ids: RangeInclusive<u64>) -> impl Iterator<Item = RangeInclusive<u64>> {
+    let (mut next, last) = (Some(*ids.start()).filter(|_| !ids.is_empty()), *ids.end());
+    std::iter::from_fn(move || {
+        let first = next?;
+        let end = first.saturating_add(PAGE - 1).min(last);
+        next = (end < last).then(|| end + 1);
+        Some(first..=end)
+    })
+}
+
+/// Reads the stamps that a server has for these rows, in order; rows that it does
+/// not have are left out. Take [`pages`] of a large range.
+///
+/// # Errors
+/// When the server refuses it or the connection breaks.
+pub fn read(session: &mut Session, ids: RangeInclusive<u64>) -> Result<Vec<Stamped>, ServerError> {
+    let sql = format!(
+        "SELECT id, {}, stamp_udf FROM `replimeter`.`lag_probe` WHERE id BETWEEN {} AND {} ORDER BY id",
+        micros("stamp"),
+        ids.start(),
+        ids.end()
+    );
+    let rows = session.conn().query_map(
+        sql,
+        |(id, sysdate, udf): (u64, Option<i64>, Option<String>)| Stamped {
+            id,
+            sysdate,
+            udf: udf.as_deref().and_then(udf_micros),
+        },
+    );
+    rows.map_err(|error| session.error("cannot read the stamps", &error))
+}
+
+/// Microseconds since 1970 of what `NOW_USEC()` says, `YYYY-MM-DD HH:MM:SS.uuuuuu`
+/// in UTC.
+fn udf_micros(text: &str) -> Option<i64> {
+    let bytes: &[u8; 26] = text.as_bytes().try_into().ok()?;
+    let digits = |from: usize, to: usize| {
+        bytes[from..to].iter().try_fold(0i64, |number, byte| {
+            byte.is_ascii_digit()
+                .then(|| number * 10 + i64::from(byte - b'0'))
+        })
+    };
+    let separators = [
+        (4, b'-'),
+        (7, b'-'),
+        (10, b' '),
+        (13, b':'),
+        (16, b':'),
+        (19, b'.'),
+    ];
+    if separators
+        .iter()
+        .any(|(at, separator)| bytes[*at] != *separator)
+    {
+        return None;
+    }
+    let (year, month, day) = (digits(0, 4)?, digits(5, 7)?, digits(8, 10)?);
+    let (hour, minute, second) = (digits(11, 13)?, digits(14, 16)?, digits(17, 19)?);
+    if !(1..=12).contains(&month)
+        || !(1..=31).contains(&day)
+        || hour > 23
+        || minute > 59
+        || second > 60
+    {
+        return None;
+    }
+    let seconds = ((days_since_1970(year, month, day) * 24 + hour) * 60 + minute) * 60 + second;
+    Some(seconds * 1_000_000 + digits(20, 26)?)
+}
+
+/// Days since 1970-01-01 of a date (Hinnant, "chrono-Compatible Low-Level Date
+/// Algorithms", days_from_civil).
+fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
+    // Years begin in March, so that the leap day is a year's last.
+    let year = if month <= 2 { year - 1 } else { year };
+    let (era, of_era) = (year.div_euclid(400), year.rem_euclid(400));
+    let of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
+    era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468
+}
+
+/// Lag of one row from execution to execution. Negative lag is kept as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StampedLag {
+    /// The row.
+    pub id: u64,
+    /// By `SYSDATE(6)`.
+    pub sysdate: Option<Nanos>,
+    /// By `NOW_USEC()`.
+    pub udf: Option<Nanos>,
+    /// The true lag lies within ± this: both clocks' bounds, and what
+    /// microseconds resolve.
+    pub bound: Nanos,
+}
+
+/// Rows of the primary held against a replica's.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Joined {
+    /// Lags, in order of the rows.
+    pub lags: Vec<StampedLag>,
+    /// Rows that the replica does not have.
+    pub missing: u64,
+    /// Rows whose lag cannot be told because a server's clock was set about then.
+    pub untold: u64,
+    /// Rows that the replica has with the very same stamps.
+    pub equal: u64,
+}
+
+impl Joined {
+    /// Whether the rows were shipped in place of the statements, so that there is
+    /// no stamp of the replica's. A few equal microseconds may be a coincidence.
+    #[must_use]
+    pub fn shipped(&self) -> bool {
+        let found = self.lags.len() as u64 + self.untold;
+        self.equal >= NO_COINCIDENCE as u64 && self.equal == found
+    }
+
+    /// Refuses stamps that are the primary's own.
+    ///
+    /// # Errors
+    /// When the rows were shipped.
+    pub fn refuse_shipped(&self, replica: &Session) -> Result<(), ServerError> {
+        if !self.shipped() {
+            return Ok(());
+        }
+        Err(replica.unfit(
+            DOING,
+            format!("all of {} rows have the primary's own stamps: the rows were shipped and not the statements", self.equal),
+            "is a server in between that logs rows (binlog_format), or does the primary run with binlog_format=ROW? use --method poll, wait or tap",
+        ))
+    }
+}
+
+/// Joins the rows of two servers, both in order, and corrects their clocks.
+/// `near` is a point on our clock close to a row's write, such as its send.
+#[must_use]
+pub fn join(
+    primary: &[Stamped],
+    replica: &[Stamped],
+    clocks: [&ServerClock; 2],
+    near: impl Fn(u64) -> Nanos,
+) -> Joined {
+    let mut joined = Joined::default();
+    let mut others = replica.iter().peekable();
+    for row in primary {
+        while others.next_if(|other| other.id < row.id).is_some() {}
+        let Some(other) = others.next_if(|other| other.id == row.id) else {
+            joined.missing += 1;
+            continue;
+        };
+        if other == row {
+            joined.equal += 1;
+        }
+        let mut bound = Nanos(0);
+        let mut lag = |one: Option<i64>, other: Option<i64>| -> Result<Option<Nanos>, Set> {
+            let (Some(one), Some(other)) = (one, other) else {
+                return Ok(None);
+            };
+            let (from, from_bound) = clocks[0].place(nanos(one), near(row.id)).ok_or(Set)?;
+            // The replica executes it somewhat later.
+            let (to, to_bound) = clocks[1].place(nanos(other), from).ok_or(Set)?;
+            bound = bound.max(from_bound + to_bound + RESOLUTION);
+            Ok(Some(to - from))
+        };
+        match (lag(row.sysdate, other.sysdate), lag(row.udf, other.udf)) {
+            (Ok(sysdate), Ok(udf)) => joined.lags.push(StampedLag {
+                id: row.id,
+                sysdate,
+                udf,
+                bound,
+            }),
+            _ => joined.untold += 1,
+        }
+    }
+    joined
+}
+
+/// A clock was set about then.
+struct Set;
+
+fn nanos(micros: i64) -> Nanos {
+    Nanos(micros.saturating_mul(1_000))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,138 @@
+//! Why servers are refused: what they say contradicts what was declared.
+
+use replimeter_engine::{ServerError, Session, flavour::Channel, source::Member};
+use replimeter_model::target::Role;
+
+use super::{Relation, Surveyed};
+
+/// Why a server gets nothing of what the writer writes.
+pub(super) fn stranger(writer: &Surveyed, server: &Surveyed) -> ServerError {
+    let session = &server.session;
+    let doing = "is not a replica of the given primary";
+    if let Some(own) = &server.galera {
+        return session.unfit(
+            "is not in the primary's cluster",
+            format!(
+                "it is a Galera node ({}), and {} is not in its cluster",
+                own.words(),
+                writer.session.name()
+            ),
+            "name nodes of one cluster only",
+        );
+    }
+    if let Some(own) = server.group() {
+        let primary = writer.session.name();
+        return session.unfit(
+            "is not in the primary's group",
+            format!(
+                "it is a member of a group ({}), and {primary} is not in that group",
+                own.words()
+            ),
+            "name members of one group only",
+        );
+    }
+    let channels = match &server.channels {
+        Ok(channels) => channels,
+        Err(error) => return error.clone(),
+    };
+    if channels.is_empty() {
+        return session.unfit(
+            doing,
+            "it replicates from nowhere",
+            "is this the right server? set up replication first",
+        );
+    }
+    // A channel that never connected knows no source yet; its state tells why.
+    if let Some(channel) = channels
+        .iter()
+        .find(|channel| channel.source_server_id == 0)
+    {
+        return not_running(session, channel);
+    }
+    let identity = writer.facts.identity();
+    let called = |server_id: u64, uuid: &str| {
+        if uuid.is_empty() {
+            format!("server_id {server_id}")
+        } else {
+            format!("server_uuid {uuid}")
+        }
+    };
+    let sources: Vec<String> = channels
+        .iter()
+        .map(|channel| {
+            let called = called(channel.source_server_id, &channel.source_uuid);
+            format!("{}:{} ({called})", channel.source_host, channel.source_port)
+        })
+        .collect();
+    session.unfit(
+        doing,
+        format!(
+            "it replicates from {}, and the primary {} has {}",
+            sources.join(", "),
+            writer.session.address(),
+            called(identity.server_id, &identity.uuid)
+        ),
+        "name the primary that this replica replicates from, the server in between too, or another replica",
+    )
+}
+
+/// A channel that does not do its work.
+pub(crate) fn not_running(session: &Session, channel: &Channel) -> ServerError {
+    session.unfit(
+        "does not replicate",
+        channel.state(),
+        "mend replication first; the server's error log says more",
+    )
+}
+
+/// What a server says that its declared role or source denies, and what to do.
+pub(super) fn contradiction(
+    servers: &[Surveyed],
+    index: usize,
+    found: &Relation,
+    declared: &Member,
+) -> Option<(String, &'static str)> {
+    const ROLES: &str = "correct the roles, or leave them out";
+    let named = |source: usize| format!("{}", servers[source].session);
+    let in_cluster = servers[index].galera.is_some() || servers[index].group().is_some();
+    let of_role = match (declared.role, found) {
+        (Some(Role::Node), _) if !in_cluster => Some((
+            "it is declared a node, but it says it is in no Galera cluster and in no group"
+                .to_owned(),
+            "declare a primary and its replicas instead, or check the cluster",
+        )),
+        (Some(Role::Node), Relation::Channel { source, .. }) => Some((
+            format!(
+                "it is declared a node, but it is not in the writer's cluster: it replicates from {}",
+                named(*source)
+            ),
+            ROLES,
+        )),
+        (Some(Role::Replica), Relation::Galera) => Some((
+            "it is declared a replica, but it says it is a node of the primary's Galera cluster"
+                .to_owned(),
+            ROLES,
+        )),
+        (Some(Role::Replica), Relation::Group) => Some((
+            "it is declared a replica, but it says it is a member of the primary's group"
+                .to_owned(),
+            ROLES,
+        )),
+        (Some(Role::Replica), Relation::Writer) => Some((
+            "it is declared a replica, but it is the one that takes the writes".to_owned(),
+            ROLES,
+        )),
+        _ => None,
+    };
+    of_role.or_else(|| match (declared.source.as_deref()?, found) {
+        (wanted, Relation::Channel { source, .. }) if servers[*source].session.name() == wanted => None,
+        (wanted, Relation::Channel { source, .. }) => Some((
+            format!("its source is declared as {wanted}, but it replicates from {}", named(*source)),
+            "correct the file, or point the replica at the source it should have",
+        )),
+        (wanted, _) => Some((
+            format!("its source is declared as {wanted}, but it has no replication channel from any of these servers"),
+            "correct the file",
+        )),
+    })
+}

@@ -1,0 +1,55 @@
+//! Waiting until a server has what was written before: that is not to be measured.
+
+use std::{sync::atomic::AtomicBool, time::Duration};
+
+use replimeter_engine::{
+    ErrorKind, Node, ServerError, Session,
+    error::code,
+    facts::{Facts, Identity},
+    flavour::sync_reads::conflict,
+};
+
+use crate::{MeasureError, pacing::poll};
+
+/// Connects and waits until the server is `there`. `late` is what has not arrived otherwise, and what to try.
+///
+/// # Errors
+/// When it does not arrive within `patience`, the address leads to another server than
+/// it did before, or the user ends the run.
+pub(crate) fn arrival(
+    node: &Node,
+    identity: &Identity,
+    patience: Duration,
+    stop: &AtomicBool,
+    [what, hint]: [&str; 2],
+    there: impl Fn(&mut Session) -> Result<bool, ServerError>,
+) -> Result<Session, MeasureError> {
+    let mut session = Session::open(node)?;
+    let found = Facts::read(&mut session)?.identity();
+    if found != *identity {
+        let cause = format!(
+            "two connections reached different ones ({} and {})",
+            identity.place, found.place
+        );
+        let hint = "name the servers behind the balancer themselves";
+        let doing = "is not always the same server";
+        return Err(session.unfit(doing, cause, hint).into());
+    }
+    let arrived = poll(patience, Duration::from_millis(1), stop, || {
+        match there(&mut session) {
+            Ok(there) => Ok(there.then_some(())),
+            Err(ServerError {
+                kind: ErrorKind::Statement(code::NO_SUCH_TABLE | code::UNKNOWN_SCHEMA),
+                ..
+            }) => Ok(None),
+            // A member of a cluster that makes the table just now.
+            Err(error) if conflict(&error) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    })?;
+    if arrived.is_none() {
+        let cause = format!("{what} did not arrive within {} s", patience.as_secs_f64());
+        return Err(session.unfit("does not replicate", cause, hint).into());
+    }
+    Ok(session)
+}

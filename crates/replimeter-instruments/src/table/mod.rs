@@ -1,0 +1,290 @@
+//! The table that rows are written to: ours, created by us, dropped by us.
+
+mod arrival;
+mod lock;
+mod rows;
+mod schema;
+
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+    time::{Duration, Instant},
+};
+
+use replimeter_engine::{Node, ServerError, Session};
+use replimeter_model::warning::{Warning, WarningCode};
+
+use self::lock::busy;
+pub(crate) use self::{
+    arrival::arrival,
+    lock::{LOCK, take_lock},
+    rows::remove_rows,
+    schema::{Found, Schema, find},
+};
+pub use self::{
+    lock::keep_alive,
+    rows::{Held, payload},
+};
+use crate::preflight::{CheckedReplica, Cluster};
+
+/// Begins the comment of every table of ours.
+pub(crate) const MARK: &str = "replimeter: made by a measurement and removed by it";
+/// How long a second attempt at the removal may take.
+const PATIENT: Duration = Duration::from_secs(30);
+/// How long a replica is waited for when the user wants to be gone.
+const HURRIED: Duration = Duration::from_millis(500);
+/// How long a replica may take to apply what an earlier run, or a script's teardown, removed.
+pub(crate) const SETTLE: Duration = Duration::from_secs(2);
+/// Time between two questions to a server that is waited for.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
+/// The most rows of one DELETE, which is one transaction: every replica applies it as a whole, and a cluster
+/// certifies it as a whole.
+pub(crate) const SLICE: u64 = 10_000;
+
+/// The statement that writes one row.
+pub const INSERT: &str =
+    "INSERT INTO `replimeter`.`lag_probe` (id, sequence, sent_us, payload) VALUES (?, ?, ?, ?)";
+/// The statement that reads every row not seen yet.
+pub const UNSEEN: &str = "SELECT id FROM `replimeter`.`lag_probe` WHERE id > ?";
+/// The statement whose round trip is the yardstick of the floor.
+pub const POINT_SELECT: &str = "SELECT id FROM `replimeter`.`lag_probe` WHERE id = ?";
+
+/// The columns of the lag measurement's rows.
+const LAG_COLUMNS: &str = "id BIGINT UNSIGNED NOT NULL PRIMARY KEY, sequence INT UNSIGNED NOT NULL, \
+     sent_us BIGINT NOT NULL, payload LONGBLOB NOT NULL, stamp DATETIME(6) NULL, stamp_udf VARCHAR(26) NULL";
+
+/// Our table on the primary, for as long as a measurement lasts. Dropped without
+/// [`remove`](Self::remove), as a panic does, it still removes the table there.
+#[derive(Debug)]
+pub struct ProbeTable {
+    primary: Node,
+    /// Names this very run; a table with another comment is not ours to drop.
+    comment: String,
+    schema: Schema,
+    removed: bool,
+}
+
+impl Drop for ProbeTable {
+    fn drop(&mut self) {
+        if self.removed {
+            return;
+        }
+        // The run's own session may be in the middle of anything; what fails here the next run removes.
+        if let Ok(mut session) = Session::open(&self.primary) {
+            let _ = self.drop_on(&mut session, HURRIED);
+        }
+    }
+}
+
+fn refuse_foreign(session: &Session, found: &Found) -> Result<(), ServerError> {
+    match &found.comment {
+        Some(comment) if !comment.starts_with(MARK) => Err(session.unfit(
+            "cannot use the schema `replimeter`",
+            "it has a table `lag_probe` that this tool did not make, and will not touch",
+            "rename that table or its schema",
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Takes the lock and makes sure that nothing of anybody else's is in the table's place on any server; what the
+/// primary has there.
+fn clear(cluster: &mut Cluster, patience: Duration) -> Result<Found, ServerError> {
+    let session = &mut cluster.primary.session;
+    take_lock(session)?;
+    let found = find(session)?;
+    refuse_foreign(session, &found)?;
+    for replica in &mut cluster.replicas {
+        let delay = replica.delay();
+        let session = &mut replica.server.session;
+        // A lock does not replicate: in a cluster another run may write to this server.
+        if let Some(holder) =
+            session.value("cannot begin", &format!("SELECT IS_USED_LOCK('{LOCK}')"))?
+        {
+            return Err(busy(session, &holder));
+        }
+        let on_replica = find(session)?;
+        refuse_foreign(session, &on_replica)?;
+        if on_replica.comment.is_some()
+            && found.comment.is_none()
+            && !gone(session, Instant::now() + patience + delay)
+        {
+            return Err(session.unfit(
+                "cannot use the schema `replimeter`",
+                "it still has an earlier run's table `lag_probe`, which its primary has not; making it there would break replication",
+                "is the replica far behind? if not, and that table came some other way, on the replica: SET sql_log_bin=0; DROP TABLE replimeter.lag_probe;",
+            ));
+        }
+    }
+    Ok(found)
+}
+
+impl ProbeTable {
+    /// Makes the table, after looking on every server that nothing of anybody
+    /// else's is in its place: a table that only a replica has would otherwise
+    /// break its replication. A replica that has yet to apply the removal of an
+    /// earlier run's table is waited for.
+    ///
+    /// # Errors
+    /// When something is in its place, somebody else is measuring, or a server
+    /// refuses.
+    pub fn create(
+        cluster: &mut Cluster,
+        patience: Duration,
+    ) -> Result<(Self, Vec<Warning>), ServerError> {
+        Self::create_with(cluster, patience, LAG_COLUMNS)
+    }
+
+    /// The same with other columns, for another measurement.
+    ///
+    /// # Errors
+    /// As of [`create`](Self::create).
+    pub fn create_with(
+        cluster: &mut Cluster,
+        patience: Duration,
+        columns: &str,
+    ) -> Result<(Self, Vec<Warning>), ServerError> {
+        let mut warnings = Vec::new();
+        let found = clear(cluster, patience)?;
+        let others = cluster.replica_nodes();
+        let session = &mut cluster.primary.session;
+        let schema = Schema::make(session, &others)?;
+        if found.comment.is_some() {
+            // We hold the lock, so the run that made it is over. A replica from which
+            // it was removed by hand must not stumble.
+            session.run(
+                "cannot remove an earlier run's table",
+                "DROP TABLE IF EXISTS `replimeter`.`lag_probe`",
+            )?;
+            warnings.push(Warning::new(
+                WarningCode::LeftoverRemoved,
+                format!("{session}: removed the table that an earlier, killed run had left"),
+                "nothing to do",
+            ));
+        }
+        let run = session
+            .value("cannot name the run", "SELECT UUID()")?
+            .unwrap_or_default();
+        let comment = format!("{}; run {run}", schema.mark());
+        let table = Self {
+            primary: cluster.primary.node.clone(),
+            comment: comment.clone(),
+            schema,
+            removed: false,
+        };
+        // The default schema is ours, so that filters by default schema treat the
+        // definition as they treat the rows.
+        session.run("cannot use the schema", "USE `replimeter`")?;
+        let create = format!(
+            "CREATE TABLE `replimeter`.`lag_probe` ({columns}) ENGINE=InnoDB COMMENT='{comment}'"
+        );
+        session.run("cannot make the table", &create)?;
+        Ok((table, warnings))
+    }
+
+    /// Leaves the table where it is, because its servers go anyway.
+    pub fn abandon(mut self) {
+        self.removed = true;
+    }
+
+    /// Drops the table, and the schema if we made it and nobody else put
+    /// anything into it on any named server; then waits, for `patience` and any deliberate delay, until
+    /// the replicas have done the same, or until `stop`. Returns warnings about
+    /// whatever could not be removed.
+    pub fn remove(
+        mut self,
+        cluster: &mut Cluster,
+        patience: Duration,
+        stop: &AtomicBool,
+    ) -> Vec<Warning> {
+        self.removed = true;
+        let hurried = stop.load(Ordering::Relaxed);
+        let delay = cluster
+            .replicas
+            .iter()
+            .map(CheckedReplica::delay)
+            .max()
+            .unwrap_or_default();
+        let applied = if hurried { HURRIED } else { patience + delay };
+        let dropped = self
+            .drop_on(&mut cluster.primary.session, applied)
+            .or_else(|_| {
+                // The session may have been lost with what ended the run, or the disk may stall: a
+                // removal that is under way holds the next one up, so this one is patient.
+                cluster.primary.session = Session::open(&Node {
+                    answer: PATIENT,
+                    ..cluster.primary.node.clone()
+                })?;
+                self.drop_on(&mut cluster.primary.session, applied)
+            });
+        let mut warnings = match dropped {
+            Ok(kept) => Vec::from_iter(kept),
+            Err(error) => {
+                return vec![incomplete(format!(
+                    "{error}; its table `replimeter`.`lag_probe` is still there"
+                ))];
+            }
+        };
+        for replica in &mut cluster.replicas {
+            let wait = if stop.load(Ordering::Relaxed) {
+                HURRIED
+            } else {
+                patience + replica.delay()
+            };
+            // The run's own session may have idled out, and the replica be frozen.
+            let session = &replica.server.session;
+            match Session::open(&replica.server.impatient()) {
+                Ok(mut now) => {
+                    if !gone(&mut now, Instant::now() + wait) {
+                        warnings.push(incomplete(format!(
+                            "{session} has not yet applied the removal of `replimeter`.`lag_probe`; it will when its replication goes on")));
+                    }
+                }
+                Err(error) => warnings.push(incomplete(format!(
+                    "{session} does not answer ({}): whether it still has `replimeter`.`lag_probe` is known when it is back",
+                    error.cause
+                ))),
+            }
+        }
+        warnings
+    }
+
+    /// Removes the table if it is the one we made, and the schema if that is ours to
+    /// drop; the warning that it is not.
+    fn drop_on(
+        &self,
+        session: &mut Session,
+        patience: Duration,
+    ) -> Result<Option<Warning>, ServerError> {
+        if find(session)?.comment.as_ref() == Some(&self.comment) {
+            session.run(
+                "cannot remove the table",
+                "DROP TABLE IF EXISTS `replimeter`.`lag_probe`",
+            )?;
+        }
+        let kept = self.schema.remove(session, patience)?;
+        let _ = session.value(
+            "cannot release the lock",
+            &format!("SELECT RELEASE_LOCK('{LOCK}')"),
+        );
+        Ok(kept)
+    }
+}
+
+fn incomplete(message: String) -> Warning {
+    Warning::new(
+        WarningCode::CleanUpIncomplete,
+        message,
+        "the next run on these servers removes it, or, on the primary: DROP TABLE IF EXISTS replimeter.lag_probe",
+    )
+}
+
+fn gone(session: &mut Session, deadline: Instant) -> bool {
+    loop {
+        match find(session) {
+            Ok(found) if found.comment.is_none() => return true,
+            Ok(_) if Instant::now() < deadline => thread::sleep(POLL_INTERVAL),
+            _ => return false,
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! The rows that the table may hold, and their removal.
+
+use std::ops::Range;
+
+use replimeter_engine::{ServerError, Session};
+
+use super::SLICE;
+
+/// The rows that the table may hold: it is emptied before they become too many.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// Their ids; the end is the next row's.
+    pub ids: Range<u64>,
+    /// Bytes of their payloads.
+    pub bytes: u64,
+}
+
+impl Default for Held {
+    /// Those of a new table: none, and the first id is 1.
+    fn default() -> Self {
+        Self {
+            ids: 1..1,
+            bytes: 0,
+        }
+    }
+}
+
+impl Held {
+    /// Payload bytes from which on the table is emptied.
+    pub const MAX_BYTES: u64 = 64 << 20;
+    /// Rows from which on the table is emptied: ten transactions, so that the pause is no longer than one for
+    /// [`MAX_BYTES`](Self::MAX_BYTES) in rows of 1,000 bytes (67,000 rows), and a replica has applied them long
+    /// before any usual `--timeout`.
+    pub const MAX_ROWS: u64 = 100_000;
+
+    /// Whether the table is to be emptied.
+    #[must_use]
+    pub fn full(&self) -> bool {
+        self.bytes >= Self::MAX_BYTES || self.ids.end - self.ids.start >= Self::MAX_ROWS
+    }
+}
+
+/// Parts of ids, each of at most [`SLICE`] rows.
+fn slices(ids: Range<u64>) -> impl Iterator<Item = Range<u64>> {
+    let end = ids.end;
+    std::iter::successors(Some(ids.start), |first| first.checked_add(SLICE))
+        .take_while(move |first| *first < end)
+        .map(move |first| first..end.min(first.saturating_add(SLICE)))
+}
+
+/// Removes rows from the table, with one transaction for each [`SLICE`] of them, until `halted`. Not TRUNCATE, which is
+/// DDL and would stall a Galera cluster; and by id, since a DELETE with a LIMIT is unsafe for a binary log of statements.
+///
+/// # Errors
+/// When the server refuses.
+pub(crate) fn remove_rows(
+    session: &mut Session,
+    ids: Range<u64>,
+    halted: impl Fn() -> bool,
+) -> Result<(), ServerError> {
+    for slice in slices(ids).take_while(|_| !halted()) {
+        let delete = format!(
+            "DELETE FROM `replimeter`.`lag_probe` WHERE id >= {} AND id < {}",
+            slice.start, slice.end
+        );
+        session.run("cannot empty the table", &delete)?;
+    }
+    Ok(())
+}
+
+/// The payload of every row is a prefix of this: bytes without a pattern that a
+/// compressing server could shrink.
+#[must_use]
+pub fn payload(longest: u64) -> Vec<u8> {
+    // Weyl sequence with a mixing multiplication (Steele et al. 2014).
+    let mut state = 0u64;
+    (0..longest)
+        .map(|_| {
+            state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+            let mixed = (state ^ (state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+            b' ' + ((mixed >> 40) % 95) as u8
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn table_is_full_by_rows_or_by_bytes() {
+        let held = |rows: u64, bytes: u64| {
+            Held {
+                ids: 5..5 + rows,
+                bytes,
+            }
+            .full()
+        };
+        assert!(!Held::default().full());
+        assert!(!held(Held::MAX_ROWS - 1, Held::MAX_BYTES - 1));
+        assert!(held(Held::MAX_ROWS, 0), "tiny rows fill it too");
+        assert!(held(64, Held::MAX_BYTES), "and so do few large ones");
+    }
+
+    #[test]
+    fn slices_cover_all_ids_in_order_and_none_is_larger() {
+        for (ids, count) in [
+            (1..1, 0),
+            (1..2, 1),
+            (7..10_007, 1),
+            (7..10_008, 2),
+            (1..100_001, 10),
+            (u64::MAX - 3..u64::MAX, 1),
+        ] {
+            let parts: Vec<_> = slices(ids.clone()).collect();
+            assert_eq!(parts.len(), count, "{ids:?}");
+            assert!(
+                parts
+                    .iter()
+                    .all(|part| !part.is_empty() && part.end - part.start <= SLICE),
+                "{parts:?}"
+            );
+            assert!(
+                parts.windows(2).all(|pair| pair[0].end == pair[1].start),
+                "{parts:?}"
+            );
+            if let (Some(first), Some(last)) = (parts.first(), parts.last()) {
+                assert_eq!((first.start, last.end), (ids.start, ids.end));
+            }
+        }
+    }
+}

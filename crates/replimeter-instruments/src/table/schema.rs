@@ -1,0 +1,233 @@
+//! The schema `replimeter` on every server, and what is in it.
+
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+use replimeter_engine::{
+    Node, ServerError, Session,
+    facts::{Facts, grants},
+};
+use replimeter_model::warning::{Warning, WarningCode};
+
+use super::{HURRIED, MARK, POLL_INTERVAL, SETTLE};
+use crate::{SCHEMA, TABLE};
+
+/// Follows the mark when the schema was made along with the table.
+const MADE_SCHEMA: &str = "; with the schema";
+/// How long a server may take to answer what it has in the schema.
+const ANSWER: Duration = Duration::from_secs(5);
+
+/// What a server has in our schema, as far as the user may see.
+pub(crate) struct Found {
+    schema: bool,
+    /// The comment of our table's name.
+    pub(crate) comment: Option<String>,
+    /// Tables with our mark.
+    ours: u64,
+    /// Names of everything else: tables, views, routines, events.
+    foreign: Vec<String>,
+}
+
+pub(crate) fn find(session: &mut Session) -> Result<Found, ServerError> {
+    let doing = "cannot look into the schema `replimeter`";
+    let schema = session.value(
+        doing,
+        "SELECT schema_name FROM information_schema.schemata WHERE schema_name = 'replimeter'",
+    )?;
+    let names = |table: &str, columns: &str, of: &str| {
+        format!(
+            "SELECT {columns} FROM information_schema.{table} WHERE {of}_schema = 'replimeter' ORDER BY name"
+        )
+    };
+    let tables = session.rows(
+        doing,
+        &names(
+            "tables",
+            "table_name AS name, table_comment AS comment",
+            "table",
+        ),
+    )?;
+    let routines = session.rows(doing, &names("routines", "routine_name AS name", "routine"))?;
+    let events = session.rows(doing, &names("events", "event_name AS name", "event"))?;
+    let get = |row: &replimeter_engine::session::StatusRow, name: &str| {
+        row.get(name).cloned().unwrap_or_default()
+    };
+    let comment = tables
+        .iter()
+        .find(|row| get(row, "name") == TABLE)
+        .map(|row| get(row, "comment"));
+    let (ours, foreign): (Vec<_>, Vec<_>) = tables
+        .iter()
+        .partition(|row| get(row, "comment").starts_with(MARK));
+    let foreign = foreign
+        .into_iter()
+        .chain(&routines)
+        .chain(&events)
+        .map(|row| get(row, "name"));
+    Ok(Found {
+        schema: schema.is_some(),
+        comment,
+        ours: ours.len() as u64,
+        foreign: foreign.collect(),
+    })
+}
+
+/// The schema `replimeter` of a run. Dropping it replicates, so every named server is asked what it has there: when
+/// the run begins, and again right before the drop.
+#[derive(Clone, Debug)]
+pub(crate) struct Schema {
+    /// The named servers other than the primary.
+    others: Vec<Node>,
+    /// Whether the primary has it from a run of this tool.
+    made: bool,
+    /// Why it is not ours to drop all the same.
+    kept_for: Option<String>,
+}
+
+impl Schema {
+    /// Makes the schema on the primary where that has none. A server that has it before the primary does keeps it.
+    ///
+    /// # Errors
+    /// When the primary refuses.
+    pub(crate) fn make(primary: &mut Session, others: &[Node]) -> Result<Self, ServerError> {
+        let doing = "cannot look into the schema `replimeter`";
+        let there =
+            "SELECT schema_name FROM information_schema.schemata WHERE schema_name = 'replimeter'";
+        let mut schema = Self {
+            others: others.to_vec(),
+            made: false,
+            kept_for: None,
+        };
+        if primary.value(doing, there)?.is_some() {
+            let marked = format!(
+                "SELECT 1 FROM information_schema.tables WHERE table_schema = 'replimeter' \
+                 AND table_comment LIKE '{MARK}{MADE_SCHEMA}%' LIMIT 1"
+            );
+            schema.made = primary.value(doing, &marked)?.is_some();
+        } else {
+            let deadline = Instant::now() + SETTLE;
+            // An empty one may go with an earlier run's removal that is on its way.
+            schema.kept_for = schema.others.iter().find_map(|node| {
+                match ask(node, ANSWER, deadline, |found| {
+                    !found.schema || !found.foreign.is_empty()
+                }) {
+                    Ok(found) if !found.schema => None,
+                    Ok(_) => Some(format!("{node} had it before the run")),
+                    Err(error) => Some(error.to_string()),
+                }
+            });
+            schema.made = true;
+            primary.run(
+                "cannot make the schema",
+                "CREATE DATABASE IF NOT EXISTS `replimeter`",
+            )?;
+        }
+        Ok(schema)
+    }
+
+    /// How the comments of this run's tables begin.
+    pub(crate) fn mark(&self) -> String {
+        format!(
+            "{MARK}{}",
+            if self.made && self.kept_for.is_none() {
+                MADE_SCHEMA
+            } else {
+                ""
+            }
+        )
+    }
+
+    /// Drops the schema if a run of this tool made it and neither the primary nor any other named server has anything
+    /// in it that is not ours; a server may take `patience` to apply what a script has removed. Returns the warning
+    /// that it stays because of a server. Tables of ours on the primary, such as another data set, keep it without one.
+    ///
+    /// # Errors
+    /// When the primary refuses.
+    pub(crate) fn remove(
+        &self,
+        primary: &mut Session,
+        patience: Duration,
+    ) -> Result<Option<Warning>, ServerError> {
+        if !self.made {
+            return Ok(None);
+        }
+        let found = find(primary)?;
+        if !found.schema || found.ours > 0 {
+            return Ok(None);
+        }
+        let deadline = Instant::now() + patience;
+        let not_ours = |name: &str, address: &str, found: &Found| {
+            let more = if found.foreign.len() > 1 {
+                format!(" and {} more", found.foreign.len() - 1)
+            } else {
+                String::new()
+            };
+            let first = found.foreign.first()?;
+            Some(format!(
+                "{name} ({address}) has `{first}`{more} in it, which this tool did not make"
+            ))
+        };
+        let kept_for = self
+            .kept_for
+            .clone()
+            .or_else(|| not_ours(primary.name(), primary.address(), &found))
+            .or_else(|| {
+                self.others.iter().find_map(|node| {
+                    match ask(
+                        node,
+                        patience.clamp(HURRIED * 2, ANSWER),
+                        deadline,
+                        |found| found.foreign.is_empty(),
+                    ) {
+                        Ok(found) => not_ours(&node.name, &node.endpoint.address(), &found),
+                        Err(error) => Some(error.to_string()),
+                    }
+                })
+            });
+        let Some(reason) = kept_for else {
+            primary.run(
+                "cannot remove the schema",
+                "DROP DATABASE IF EXISTS `replimeter`",
+            )?;
+            return Ok(None);
+        };
+        Ok(Some(Warning::new(
+            WarningCode::CleanUpIncomplete,
+            format!("{primary}: the schema `replimeter` was left in place: {reason}"),
+            "when no server has anything of its own in it, on the primary: DROP DATABASE replimeter",
+        )))
+    }
+}
+
+/// What a server has in the schema, asked over a connection of its own until that is `settled` or the time is over.
+///
+/// # Errors
+/// When it does not answer, or its user may not see all of the schema.
+fn ask(
+    node: &Node,
+    answer: Duration,
+    deadline: Instant,
+    settled: impl Fn(&Found) -> bool,
+) -> Result<Found, ServerError> {
+    let mut session = Session::open(&Node {
+        answer,
+        ..node.clone()
+    })?;
+    let engine = Facts::read(&mut session)?.engine;
+    if !grants(&mut session, engine)?.is_some_and(|grants| grants.has("SELECT", SCHEMA, "")) {
+        return Err(session.unfit(
+            "cannot look into the schema `replimeter`",
+            "the user may not see everything in it",
+            "GRANT SELECT ON `replimeter`.* to the user",
+        ));
+    }
+    loop {
+        let found = find(&mut session)?;
+        if settled(&found) || Instant::now() >= deadline {
+            return Ok(found);
+        }
+        thread::sleep(POLL_INTERVAL);
+    }
+}

@@ -1,0 +1,146 @@
+//! Whether servers can be followed; reads only, and needs no more than the privileges
+//! of replication.
+
+use std::collections::BTreeSet;
+
+use replimeter_engine::{
+    ServerError,
+    binlog::fitness::{self, Role},
+    source::Member,
+};
+use replimeter_model::{
+    target::Role as Declaration,
+    warning::{Warning, WarningCode},
+};
+
+use crate::{
+    preflight::Cluster,
+    survey::{Relation, Relations, read_each, relate},
+};
+
+/// Connects to every server, finds out how they hang together, and checks that each
+/// can be followed.
+///
+/// # Errors
+/// On the first thing that forbids it, naming the server, the cause and what to try.
+pub fn check(declared: &[Member]) -> Result<Cluster, ServerError> {
+    let servers = read_each(declared)?;
+    let mut warnings = Vec::new();
+    let declared_writer = declared
+        .iter()
+        .position(|one| one.role == Some(Declaration::Primary));
+    let unseen = servers.iter().find(|server| server.channels.is_err());
+    let relations = match (declared_writer, unseen) {
+        // Who replicates from whom is declared, and the streams themselves will show it.
+        (Some(writer), Some(unseen)) => {
+            warnings.push(Warning::new(
+                WarningCode::ServerUnusable,
+                format!(
+                    "{} does not show its replication status to this user: that it replicates from the primary was not checked",
+                    unseen.session
+                ),
+                unseen.channels.as_ref().err().map_or_else(String::new, |error| error.hint.clone()),
+            ));
+            Relations {
+                writer,
+                of: vec![Relation::Writer; servers.len()],
+                mode: "async",
+            }
+        }
+        _ => relate(&servers, declared)?,
+    };
+    for (index, server) in servers.iter().enumerate() {
+        warnings.extend(server.unencrypted());
+        let role = if index == relations.writer {
+            Role::Source
+        } else {
+            Role::Applier
+        };
+        fitness::check(&server.session, &server.facts, role)?;
+    }
+    let mut cluster = Cluster::of(servers, relations, warnings);
+    check_replicas(&mut cluster)?;
+    Ok(cluster)
+}
+
+/// Whether what replicas show can be matched with the primary; warns of delays.
+fn check_replicas(cluster: &mut Cluster) -> Result<(), ServerError> {
+    let primary = &cluster.primary;
+    for replica in &cluster.replicas {
+        fitness::check_domains(
+            &replica.server.session,
+            &replica.server.facts,
+            &primary.facts,
+        )?;
+        let (of_primary, of_replica) = (primary.facts.engine, replica.server.facts.engine);
+        if of_primary != of_replica {
+            return Err(replica.server.session.unfit(
+                "cannot be matched with the primary",
+                format!(
+                    "it is {} and the primary is {}, whose GTIDs differ",
+                    of_replica.name(),
+                    of_primary.name()
+                ),
+                "measure by polling (`replimeter lag`)",
+            ));
+        }
+        let delay = replica.delay();
+        if !delay.is_zero() {
+            cluster.warnings.push(Warning::new(
+                WarningCode::DelayedReplica,
+                format!(
+                    "{} applies with a configured delay of {} s, which every lag includes",
+                    replica.server.session.name(),
+                    delay.as_secs()
+                ),
+                "subtract it, or measure a replica without a delay",
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// A `server_id` for each connection: random ones, or the given one and those above it.
+///
+/// # Errors
+/// When a given one is somebody's.
+pub(crate) fn server_ids(
+    cluster: &mut Cluster,
+    given: Option<u32>,
+    count: usize,
+) -> Result<Vec<u32>, ServerError> {
+    let mut taken = BTreeSet::new();
+    for server in cluster.servers_mut() {
+        taken.extend(fitness::server_ids(&mut server.session, &server.facts)?.unwrap_or_default());
+        taken.extend(server.facts.get("server_id").parse::<u32>());
+        let channels = server.channels.as_deref().unwrap_or_default();
+        taken.extend(
+            channels
+                .iter()
+                .filter_map(|channel| u32::try_from(channel.source_server_id).ok()),
+        );
+    }
+    let mut ids = Vec::new();
+    for index in 0..count {
+        let id = match given {
+            Some(first) => {
+                let id = u32::try_from(index)
+                    .ok()
+                    .and_then(|index| first.checked_add(index))
+                    .unwrap_or(0);
+                if id == 0 || taken.contains(&id) {
+                    return Err(cluster.primary.session.unfit(
+                        "cannot follow its binary log",
+                        format!("server_id {id} belongs to one of the servers or to a connected replica, whose connection would be dropped"),
+                        format!("choose another --server-id, such as {}, or leave it to the tool", fitness::unused_server_id(&taken)),
+                    ));
+                }
+                id
+            }
+            None => fitness::unused_server_id(&taken),
+        };
+        taken.insert(id);
+        ids.push(id);
+    }
+    Ok(ids)
+}

@@ -1,0 +1,551 @@
+//! Joins what arrived on the primary's stream with what arrived on the replicas'.
+//!
+//! Nothing in here knows of servers or clocks: it is fed with arrivals and hands back
+//! pairs. Memory does not grow with how far a replica is behind.
+
+use std::{
+    collections::{HashMap, HashSet},
+    io,
+    path::Path,
+};
+
+use replimeter_engine::{
+    binlog::{Gtid, Tag, Uuid},
+    flavour::gtid::{GtidSet, domain_gtids},
+};
+use replimeter_model::time::Nanos;
+use serde::{Deserialize, Serialize};
+
+use super::log::{Cursor, Entry, Log, Spill};
+
+/// How far ahead a transaction is looked for that is not next: replicas may commit in
+/// another order than the primary, by as much as their appliers work beside one another.
+const LOOK_AHEAD: usize = 1 << 14;
+/// Passed-over arrivals kept of one source.
+const MOST_SKIPPED: usize = 1 << 16;
+/// The most transactions that are both in what the primary had executed and in its stream.
+const OVERLAP: usize = 256;
+/// Arrivals on a replica kept that the primary's stream has not shown yet.
+const MOST_EARLY: usize = 1 << 17;
+/// How long the other stream is waited for when a replica shows something first.
+const PATIENCE: Nanos = Nanos(10_000_000_000);
+/// Transactions of the same source that must follow one before it counts as left out.
+const PASSED: u64 = 1000;
+/// Sources told apart: a server, a domain, a tag each make one.
+const MOST_SOURCES: usize = 1 << 12;
+
+/// Where a transaction comes from: all of a GTID but its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Source {
+    /// MariaDB: domain and server.
+    Domain(u32, u32),
+    /// MySQL: UUID and tag.
+    Uuid(Uuid, Tag),
+}
+
+/// A GTID as a source and a number.
+#[must_use]
+pub fn split(gtid: &Gtid) -> (Source, u64) {
+    match gtid {
+        Gtid::Domain(gtid) => (Source::Domain(gtid.domain, gtid.server), gtid.sequence),
+        Gtid::Numbered { uuid, tag, number } => (Source::Uuid(*uuid, *tag), *number),
+    }
+}
+
+/// An arrival on one stream.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrival {
+    /// The transaction.
+    pub gtid: Gtid,
+    /// When; `None` when nobody was listening at that time.
+    pub at: Option<Nanos>,
+    /// The set of tables it touches, a number of the caller's; of the primary's
+    /// arrivals only.
+    pub set: u32,
+}
+
+/// A transaction that both streams have shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Match {
+    /// Which replica, from 0.
+    pub replica: usize,
+    /// Its arrival from the primary.
+    pub on_primary: Nanos,
+    /// Its arrival from the replica.
+    pub on_replica: Nanos,
+    /// The set of tables it touches.
+    pub set: u32,
+}
+
+impl Match {
+    /// Replica's arrival less the primary's; negative when it was seen there first.
+    #[must_use]
+    pub fn lag(&self) -> Nanos {
+        self.on_replica - self.on_primary
+    }
+}
+
+/// Why transactions have no lag.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unmatched {
+    /// Nobody was listening when they arrived on one of the streams: a connection was
+    /// lost and made again.
+    pub unheard: u64,
+    /// The replica left them out and showed a thousand later ones: a filter, or a hole in
+    /// its stream.
+    pub left_out: u64,
+    /// They are on the replica, and not on the primary's stream: written there, or in a
+    /// hole of the primary's stream.
+    pub foreign: u64,
+    /// More were waiting for the primary's stream than are kept.
+    pub overflow: u64,
+}
+
+impl Unmatched {
+    /// All of the primary's that have no lag; what is on the replica only is none of them.
+    #[must_use]
+    pub fn of_primary(&self) -> u64 {
+        self.unheard + self.left_out
+    }
+}
+
+/// Passed over by a replica.
+#[derive(Clone, Copy, Debug)]
+struct Skipped {
+    entry: Entry,
+    /// How many of the source the replica had shown by then.
+    shown: u64,
+}
+
+/// One source as one replica has shown it.
+#[derive(Debug, Default)]
+struct Shown {
+    cursor: Cursor,
+    /// Taken off the log and not shown yet.
+    head: Option<Entry>,
+    skipped: HashMap<u64, Skipped>,
+    /// Shown before the primary's stream did; to be passed over in the log.
+    done: HashSet<u64>,
+    shown: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Early {
+    at: Option<Nanos>,
+    since: Nanos,
+}
+
+#[derive(Debug, Default)]
+struct Replica {
+    sources: Vec<Shown>,
+    early: HashMap<(usize, u64), Early>,
+    unmatched: Unmatched,
+    before_start: u64,
+    /// Of the primary's arrivals, those of which there is nothing more to expect.
+    settled: u64,
+    retired: bool,
+}
+
+/// What the primary had executed before its stream began.
+#[derive(Debug, Default)]
+struct Baseline {
+    set: GtidSet,
+    domains: HashMap<(u32, u32), u64>,
+}
+
+impl Baseline {
+    fn read(executed: &str) -> Self {
+        let domains = domain_gtids(executed).unwrap_or_default();
+        Self {
+            set: GtidSet::parse(executed).unwrap_or_default(),
+            domains: domains
+                .iter()
+                .map(|gtid| ((gtid.domain, gtid.server), gtid.sequence))
+                .collect(),
+        }
+    }
+
+    fn has(&self, source: &Source, number: u64) -> bool {
+        match source {
+            Source::Domain(domain, server) => self
+                .domains
+                .get(&(*domain, *server))
+                .is_some_and(|last| number <= *last),
+            Source::Uuid(uuid, tag) => {
+                let uuid = uuid.to_string();
+                let own = self
+                    .set
+                    .parts()
+                    .find(|(part, of, _)| *part == uuid && *of == tag.as_str());
+                own.is_some_and(|(_, _, intervals)| {
+                    intervals
+                        .iter()
+                        .any(|(first, last)| (*first..=*last).contains(&number))
+                })
+            }
+        }
+    }
+}
+
+/// Joins streams by GTID.
+#[derive(Debug)]
+pub struct Matcher {
+    numbers: HashMap<Source, usize>,
+    sources: Vec<Source>,
+    /// The last source and its number: most transactions have the one before them.
+    last: Option<(Source, usize)>,
+    logs: Vec<Log>,
+    replicas: Vec<Replica>,
+    baseline: Baseline,
+    spill: Spill,
+    arrivals: u64,
+    closed: bool,
+}
+
+impl Matcher {
+    /// For so many replicas. `executed` is what the primary had executed when its stream
+    /// began; `folder` is where arrivals go that are too many for memory.
+    ///
+    /// # Errors
+    /// When no file can be made there.
+    pub fn new(replicas: usize, executed: &str, folder: Option<&Path>) -> io::Result<Self> {
+        Ok(Self {
+            numbers: HashMap::new(),
+            sources: Vec::new(),
+            last: None,
+            logs: Vec::new(),
+            replicas: (0..replicas).map(|_| Replica::default()).collect(),
+            baseline: Baseline::read(executed),
+            spill: Spill::new(folder)?,
+            arrivals: 0,
+            closed: false,
+        })
+    }
+
+    fn source(&mut self, source: Source) -> Option<usize> {
+        if let Some((last, number)) = self.last
+            && last == source
+        {
+            return Some(number);
+        }
+        let number = match self.numbers.get(&source) {
+            Some(number) => *number,
+            None if self.sources.len() == MOST_SOURCES => return None,
+            None => {
+                let number = self.sources.len();
+                self.numbers.insert(source, number);
+                self.sources.push(source);
+                self.logs.push(Log::default());
+                for replica in &mut self.replicas {
+                    replica.sources.push(Shown::default());
+                }
+                number
+            }
+        };
+        self.last = Some((source, number));
+        Some(number)
+    }
+
+    /// A transaction arrived from the primary.
+    ///
+    /// # Errors
+    /// When the disk refuses.
+    pub fn primary(&mut self, arrival: &Arrival, out: &mut impl FnMut(Match)) -> io::Result<()> {
+        let (source, number) = split(&arrival.gtid);
+        self.arrivals += 1;
+        let Some(source) = self.source(source) else {
+            self.replicas.iter_mut().for_each(|replica| {
+                replica.unmatched.unheard += 1;
+                replica.settled += 1;
+            });
+            return Ok(());
+        };
+        let entry = Entry {
+            number,
+            at: arrival.at,
+            set: arrival.set,
+        };
+        self.logs[source].push(&entry, &mut self.spill)?;
+        for (index, replica) in self
+            .replicas
+            .iter_mut()
+            .enumerate()
+            .filter(|(_, replica)| !replica.early.is_empty())
+        {
+            if let Some(early) = replica.early.remove(&(source, number)) {
+                replica.sources[source].done.insert(number);
+                replica.sources[source].shown += 1;
+                replica.settle(index, &entry, early.at, out);
+            }
+        }
+        Ok(())
+    }
+
+    /// A transaction arrived from a replica; `now` is the time by which its waiting counts.
+    ///
+    /// # Errors
+    /// When the disk refuses.
+    pub fn replica(
+        &mut self,
+        index: usize,
+        arrival: &Arrival,
+        now: Nanos,
+        out: &mut impl FnMut(Match),
+    ) -> io::Result<()> {
+        let (source, number) = split(&arrival.gtid);
+        let Some(source) = self.source(source) else {
+            self.replicas[index].unmatched.overflow += 1;
+            return Ok(());
+        };
+        let (log, spill, replica) = (&self.logs[source], &self.spill, &mut self.replicas[index]);
+        if replica.retired {
+            return Ok(());
+        }
+        let shown = &mut replica.sources[source];
+        let next = shown
+            .head(log, spill)?
+            .is_some_and(|head| head.number == number);
+        // What came before the beginning is looked for no further than the two may overlap.
+        let old = !next && self.baseline.has(&self.sources[source], number);
+        if let Some(entry) =
+            shown.find(number, if old { OVERLAP } else { MOST_SKIPPED }, log, spill)?
+        {
+            replica.settle(index, &entry, arrival.at, out);
+        } else if old && (number <= log.highest || replica.early.len() >= OVERLAP) {
+            replica.before_start += 1;
+        } else if self.closed {
+            // It comes after the end of the primary's stream.
+        } else if replica.early.len() < MOST_EARLY {
+            replica.early.insert(
+                (source, number),
+                Early {
+                    at: arrival.at,
+                    since: now,
+                },
+            );
+        } else {
+            replica.unmatched.overflow += 1;
+        }
+        Ok(())
+    }
+
+    /// Gives up what is no longer to be expected, and frees room. To be called about once
+    /// a second.
+    pub fn sweep(&mut self, now: Nanos) {
+        for replica in &mut self.replicas {
+            replica.sweep(now, &self.baseline, &self.sources);
+        }
+        for (number, log) in self.logs.iter_mut().enumerate() {
+            let live = self.replicas.iter().filter(|replica| !replica.retired);
+            if let Some(oldest) = live
+                .map(|replica| replica.sources[number].cursor.segment())
+                .min()
+            {
+                log.forget_before(oldest, &mut self.spill);
+            }
+        }
+    }
+
+    /// Begins anew for a replica whose stream has a hole: what arrived from the primary
+    /// until now counts as unheard.
+    pub fn restart(&mut self, index: usize) {
+        let replica = &mut self.replicas[index];
+        replica.unmatched.unheard += self.arrivals - replica.settled;
+        replica.settled = self.arrivals;
+        for (shown, log) in replica.sources.iter_mut().zip(&self.logs) {
+            *shown = Shown {
+                cursor: Cursor::at_end(log),
+                shown: shown.shown,
+                ..Shown::default()
+            };
+        }
+        replica.early.clear();
+    }
+
+    /// Expects nothing more of a replica.
+    pub fn retire(&mut self, index: usize) {
+        self.replicas[index].retired = true;
+        self.replicas[index].early = HashMap::new();
+        self.replicas[index]
+            .sources
+            .iter_mut()
+            .for_each(|shown| *shown = Shown::default());
+    }
+
+    /// Says that the primary's stream has ended: replicas are awaited, and what they show
+    /// beyond it does not count.
+    pub fn close(&mut self) {
+        self.closed = true;
+    }
+
+    /// Ends: what waited for the primary's stream since before this moment waited in vain.
+    pub fn finish(&mut self, at: Nanos) {
+        self.sweep(Nanos(at.0.saturating_add(PATIENCE.0)));
+    }
+
+    /// The primary's transactions that a replica has still to show.
+    #[must_use]
+    pub fn pending(&self, index: usize) -> u64 {
+        let replica = &self.replicas[index];
+        if replica.retired {
+            0
+        } else {
+            self.arrivals.saturating_sub(replica.settled)
+        }
+    }
+
+    /// When the oldest of them arrived from the primary.
+    ///
+    /// # Errors
+    /// When the disk refuses.
+    pub fn oldest_pending(&mut self, index: usize) -> io::Result<Option<Nanos>> {
+        let replica = &mut self.replicas[index];
+        let mut oldest = None;
+        if replica.retired {
+            return Ok(None);
+        }
+        for (shown, log) in replica.sources.iter_mut().zip(&self.logs) {
+            let head = shown.head(log, &self.spill)?;
+            let skipped = shown.skipped.values().map(|skipped| skipped.entry);
+            let least = head
+                .into_iter()
+                .chain(skipped)
+                .filter_map(|entry| entry.at)
+                .min();
+            oldest = [oldest, least].into_iter().flatten().min();
+        }
+        Ok(oldest)
+    }
+
+    /// Why transactions have no lag on a replica.
+    #[must_use]
+    pub fn unmatched(&self, index: usize) -> Unmatched {
+        self.replicas[index].unmatched
+    }
+
+    /// A replica's transactions that the primary had executed before its stream began.
+    #[must_use]
+    pub fn before_start(&self, index: usize) -> u64 {
+        self.replicas[index].before_start
+    }
+
+    /// Bytes of the file that pending arrivals were spilled to, at its largest.
+    #[must_use]
+    pub fn spilled_bytes(&self) -> u64 {
+        self.spill.bytes()
+    }
+}
+
+impl Shown {
+    /// The next of the log that was not shown yet.
+    fn head(&mut self, log: &Log, spill: &Spill) -> io::Result<Option<Entry>> {
+        while self.head.is_none() {
+            let Some(entry) = self.cursor.next(log, spill)? else {
+                return Ok(None);
+            };
+            if self.done.is_empty() || !self.done.remove(&entry.number) {
+                self.head = Some(entry);
+            }
+        }
+        Ok(self.head)
+    }
+
+    /// Takes the arrival with this number out, wherever it waits; passes over others for
+    /// it as long as fewer than `most` are passed over.
+    fn find(
+        &mut self,
+        number: u64,
+        most: usize,
+        log: &Log,
+        spill: &Spill,
+    ) -> io::Result<Option<Entry>> {
+        if !self.skipped.is_empty()
+            && let Some(skipped) = self.skipped.remove(&number)
+        {
+            self.shown += 1;
+            return Ok(Some(skipped.entry));
+        }
+        // In vain, and everything would be passed over for it.
+        if number > log.highest {
+            return Ok(None);
+        }
+        for _ in 0..LOOK_AHEAD {
+            let Some(entry) = self.head(log, spill)? else {
+                return Ok(None);
+            };
+            if entry.number == number {
+                self.head = None;
+                self.shown += 1;
+                return Ok(Some(entry));
+            }
+            if self.skipped.len() >= most {
+                return Ok(None);
+            }
+            self.head = None;
+            self.skipped.insert(
+                entry.number,
+                Skipped {
+                    entry,
+                    shown: self.shown,
+                },
+            );
+        }
+        Ok(None)
+    }
+}
+
+impl Replica {
+    fn settle(
+        &mut self,
+        replica: usize,
+        entry: &Entry,
+        on_replica: Option<Nanos>,
+        out: &mut impl FnMut(Match),
+    ) {
+        self.settled += 1;
+        match (entry.at, on_replica) {
+            (Some(on_primary), Some(on_replica)) => out(Match {
+                replica,
+                on_primary,
+                on_replica,
+                set: entry.set,
+            }),
+            _ => self.unmatched.unheard += 1,
+        }
+    }
+
+    fn sweep(&mut self, now: Nanos, baseline: &Baseline, sources: &[Source]) {
+        let Self {
+            early,
+            unmatched,
+            before_start,
+            settled,
+            ..
+        } = self;
+        early.retain(|(source, number), early| {
+            let keep = now.0.saturating_sub(early.since.0) < PATIENCE.0;
+            if !keep {
+                if baseline.has(&sources[*source], *number) {
+                    *before_start += 1;
+                } else {
+                    unmatched.foreign += 1;
+                }
+            }
+            keep
+        });
+        for shown in &mut self.sources {
+            let by_now = shown.shown;
+            shown.skipped.retain(|_, skipped| {
+                let keep = by_now - skipped.shown < PASSED;
+                if !keep {
+                    unmatched.left_out += 1;
+                    *settled += 1;
+                }
+                keep
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,171 @@
+//! Lag of every transaction of the real traffic, from the binary logs of primary and
+//! replicas, each followed over a connection of its own. Nothing is written anywhere.
+//!
+//! A thread for each server stamps what arrives (`stream`), one thread joins the
+//! streams (`matcher`) and sums up. `matcher` can be used by itself.
+
+mod check;
+mod clocks;
+mod groups;
+mod joining;
+mod log;
+pub mod matcher;
+pub(crate) mod stream;
+mod summary;
+
+use std::{
+    path::Path,
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+    time::Duration,
+};
+
+use replimeter_engine::binlog::{Follower, Start};
+use replimeter_model::{
+    engine::Engine,
+    plan::TapPlan,
+    tap::{TapClock, TapFloor, TapRow, TapStream, TapWindow},
+    time::Nanos,
+    warning::Warning,
+};
+use replimeter_stats::signed::SignedHistogram;
+use serde::{Deserialize, Serialize};
+
+pub(crate) use self::check::server_ids;
+pub use self::{
+    check::check,
+    matcher::{Arrival, Match, Matcher, Unmatched},
+};
+use self::{clocks::Clocks, joining::Joining, stream::Stream};
+use crate::{
+    MeasureError,
+    clock::{self, Clock},
+    preflight::Cluster,
+};
+
+/// What happens in the course of a run.
+#[derive(Clone, Copy, Debug)]
+pub enum Event<'a> {
+    /// The figures of a stretch, one for each replica (or one without a replica's name when
+    /// there is none).
+    Windows(&'a [TapWindow]),
+    /// A connection was lost or is there again, or a clock was set.
+    Note(&'a str),
+}
+
+/// What the caller does with the run as it goes.
+pub struct Listener<'a> {
+    /// Takes every event; an error ends the run.
+    pub on: &'a mut dyn FnMut(Event<'_>) -> Result<(), String>,
+    /// Becomes true when the user wants the run to end.
+    pub stop: &'a AtomicBool,
+}
+
+impl Listener<'_> {
+    fn tell(&mut self, event: Event<'_>) -> Result<(), MeasureError> {
+        (self.on)(event).map_err(MeasureError::Sink)
+    }
+}
+
+/// How a run ended.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct Outcome {
+    /// A row for each replica; the caller fills in the shape.
+    pub results: Vec<TapRow>,
+    /// The lag behind each of them.
+    pub lags: Vec<SignedHistogram>,
+    /// What the method itself adds.
+    pub floor: Option<TapFloor>,
+    /// The followed logs, the primary's first.
+    pub streams: Vec<TapStream>,
+    /// Clocks of servers that write times into their logs.
+    pub clocks: Vec<TapClock>,
+    /// How long the servers were followed.
+    pub measured: Nanos,
+    /// Processor time of ours, all threads of the measurement.
+    pub cpu: Duration,
+    /// Transactions of the primary, of all schemas.
+    pub transactions: u64,
+    /// Bytes of arrivals that waited on disk, at most.
+    pub spilled_bytes: u64,
+    /// Whether the user ended it.
+    pub interrupted: bool,
+    /// What ended it early.
+    #[serde(skip)]
+    pub failure: Option<MeasureError>,
+    /// What a reader must know.
+    pub warnings: Vec<Warning>,
+}
+
+/// Follows until the plan's time is over, the user ends it or a server fails for good.
+///
+/// # Errors
+/// When a server cannot be followed from the beginning.
+pub fn run(
+    cluster: &mut Cluster,
+    plan: &TapPlan,
+    clock: &Clock,
+    real_time: bool,
+    folder: &Path,
+    listener: &mut Listener<'_>,
+) -> Result<Outcome, MeasureError> {
+    let cpu_before = clock::thread_cpu();
+    let count = cluster.replicas.len();
+    let twice = !plan.floor.0.is_zero();
+    let ids = check::server_ids(cluster, plan.server_id, count + 1 + usize::from(twice))?;
+    // The replicas first: whatever the primary's stream shows, theirs will show too.
+    let mut followers = Vec::new();
+    for (server, id) in cluster.servers().skip(1).zip(&ids) {
+        followers.push(Follower::open(
+            &server.node,
+            &server.facts,
+            *id,
+            &Start::Now,
+        )?);
+    }
+    let (node, facts) = (&cluster.primary.node, &cluster.primary.facts);
+    if twice {
+        followers.push(Follower::open(node, facts, ids[count + 1], &Start::Now)?);
+    }
+    // Only MySQL writes times of its own.
+    let clocks = match facts.engine {
+        Engine::MySql => Clocks::measure(cluster.servers().map(|server| &server.node), clock),
+        Engine::MariaDb => Clocks::default(),
+    };
+    let primary = Follower::open_with(node, facts, ids[count], &Start::Now, plan.needs_tables())?;
+    let executed = primary.executed_at_start().to_owned();
+    let disk = |error: std::io::Error| MeasureError::Sink(error.to_string());
+    let matcher = Matcher::new(followers.len(), &executed, Some(folder)).map_err(disk)?;
+    let names = cluster.replica_names();
+    let records: Vec<TapStream> = std::iter::once(&primary)
+        .chain(&followers)
+        .map(|follower| TapStream {
+            name: follower.node().name.clone(),
+            server_id: follower.server_id(),
+            tls: follower.tls(),
+            ..TapStream::default()
+        })
+        .collect();
+    let streams: Vec<Stream> = records.iter().map(|_| Stream::default()).collect();
+    let mut joining = Joining::new(plan, clock, matcher, names, clocks, records);
+    thread::scope(|scope| {
+        let threads: Vec<_> = std::iter::once(primary)
+            .chain(followers)
+            .zip(&streams)
+            .map(|(follower, stream)| {
+                scope.spawn(move || stream.follow(follower, clock, real_time, plan.rest.0))
+            })
+            .collect();
+        let result = joining.go(&streams, listener);
+        streams
+            .iter()
+            .for_each(|stream| stream.halt.store(true, Ordering::Relaxed));
+        let whole = threads.into_iter().all(|thread| thread.join().is_ok());
+        if let Err(error) = result {
+            joining.outcome.failure.get_or_insert(error);
+        } else if !whole {
+            joining.outcome.failure.get_or_insert(MeasureError::Thread);
+        }
+    });
+    Ok(joining.finish(&streams, clock::thread_cpu().saturating_sub(cpu_before)))
+}

@@ -1,0 +1,234 @@
+//! One thread that follows one server, whatever becomes of the connection.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Mutex, MutexGuard,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use replimeter_engine::{
+    ErrorKind, ServerError,
+    binlog::{Arrived, CommitTimes, Counts, Follower, Position, Start, TableId},
+    error::code,
+};
+
+use super::matcher::Arrival;
+use crate::{
+    clock::{self, Clock},
+    priority::prepare_measuring_thread,
+    sync::lock,
+};
+
+/// The first pause before a lost connection is made again; each further one is twice as long.
+const PAUSE: Duration = Duration::from_millis(100);
+/// The longest of these pauses.
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+/// How long a server may be out of reach.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Arrivals that wait to be matched; the stream is not read on while there are more.
+const MOST_WAITING: usize = 1 << 16;
+/// Sets of tables told apart.
+const MOST_SETS: usize = 1 << 16;
+
+/// A transaction as the matching thread gets it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tapped {
+    pub(crate) arrival: Arrival,
+    pub(crate) bytes: u64,
+    pub(crate) commit: Option<CommitTimes>,
+}
+
+/// What became of the connection.
+#[derive(Debug)]
+pub(crate) enum Note {
+    /// It was lost, and why.
+    Lost(ServerError),
+    /// It is there again. With a hole, part of the stream is lost for good.
+    Back { hole: bool, after: Duration },
+    /// It will not be there again.
+    Failed(ServerError),
+}
+
+/// What a thread has for the matching thread.
+#[derive(Debug, Default)]
+pub(crate) struct Inbox {
+    pub(crate) arrivals: Vec<Tapped>,
+    pub(crate) notes: Vec<Note>,
+    /// Schema and table by [`TableId`], those not handed over yet.
+    pub(crate) names: Vec<(String, String)>,
+    /// Sets of tables, numbered from 1, those not handed over yet.
+    pub(crate) sets: Vec<Vec<TableId>>,
+    /// Transactions without a GTID.
+    pub(crate) anonymous: u64,
+    pub(crate) counts: Counts,
+    pub(crate) cpu: Duration,
+    pub(crate) reconnects: u64,
+}
+
+/// A stream, shared between its thread and the matching one.
+#[derive(Debug, Default)]
+pub(crate) struct Stream {
+    inbox: Mutex<Inbox>,
+    /// Ends the thread.
+    pub(crate) halt: AtomicBool,
+}
+
+impl Stream {
+    pub(crate) fn inbox(&self) -> MutexGuard<'_, Inbox> {
+        // Nothing is left half done under the lock.
+        lock(&self.inbox)
+    }
+
+    fn halted(&self) -> bool {
+        self.halt.load(Ordering::Relaxed)
+    }
+
+    /// Follows until halted; rests for so long after what has arrived was read.
+    pub(crate) fn follow(
+        &self,
+        mut follower: Follower,
+        clock: &Clock,
+        real_time: bool,
+        rest: Duration,
+    ) {
+        prepare_measuring_thread(real_time);
+        let mut batch: Vec<Tapped> = Vec::new();
+        let mut sets: HashMap<Vec<TableId>, u32> = HashMap::new();
+        let mut named = 0;
+        // After a lost connection, where the log ended when it was there again.
+        let mut late: Option<Option<Position>> = None;
+        while !self.halted() {
+            let unheard = late.is_some();
+            let (mut anonymous, mut new_sets) = (0, Vec::new());
+            let read = follower.read(|| clock.now(), &mut |arrived: Arrived<'_>| {
+                let Some(gtid) = arrived.gtid else {
+                    anonymous += 1;
+                    return;
+                };
+                let set = if arrived.tables.is_empty() {
+                    0
+                } else {
+                    number(&mut sets, arrived.tables, &mut new_sets)
+                };
+                let at = (!unheard).then_some(arrived.arrived);
+                batch.push(Tapped {
+                    arrival: Arrival { gtid, at, set },
+                    bytes: arrived.bytes,
+                    commit: arrived.commit,
+                });
+            });
+            if let Some(end) = &late {
+                let reached = match (end, &read) {
+                    (Some(end), _) => follower.position() >= end,
+                    (None, Ok(heard)) => !heard.anything || heard.heartbeats > 0,
+                    (None, Err(_)) => false,
+                };
+                if reached {
+                    late = None;
+                }
+            }
+            let waiting = {
+                let mut inbox = self.inbox();
+                inbox.arrivals.append(&mut batch);
+                inbox.anonymous += anonymous;
+                inbox.sets.append(&mut new_sets);
+                if let Some(tables) = follower.tables().filter(|tables| tables.len() > named) {
+                    let new = (named..tables.len())
+                        .filter_map(|id| tables.name(TableId(u32::try_from(id).ok()?)));
+                    inbox
+                        .names
+                        .extend(new.map(|(schema, table)| (schema.to_owned(), table.to_owned())));
+                    named = tables.len();
+                }
+                inbox.counts = follower.counts();
+                inbox.arrivals.len()
+            };
+            if waiting > MOST_WAITING {
+                thread::sleep(Duration::from_millis(1));
+            } else if !rest.is_zero() && read.as_ref().is_ok_and(|heard| heard.transactions > 0) {
+                thread::sleep(rest);
+            }
+            if let Err(error) = read {
+                match self.again(&mut follower, error) {
+                    Some(()) => late = Some(follower.end_of_log().ok().flatten()),
+                    None => break,
+                }
+            }
+        }
+        let mut inbox = self.inbox();
+        inbox.counts = follower.counts();
+        inbox.cpu = clock::thread_cpu();
+    }
+
+    /// Makes a lost connection again; `None` when that is not to be.
+    fn again(&self, follower: &mut Follower, error: ServerError) -> Option<()> {
+        let began = Instant::now();
+        let note = |note| self.inbox().notes.push(note);
+        if !may_come_back(&error) {
+            note(Note::Failed(error));
+            return None;
+        }
+        let mut gone = error.kind == ErrorKind::Statement(code::DUMP_REFUSED);
+        note(Note::Lost(error));
+        let mut pause = PAUSE;
+        loop {
+            let until = Instant::now() + pause;
+            while Instant::now() < until {
+                if self.halted() {
+                    return None;
+                }
+                thread::sleep(Duration::from_millis(20));
+            }
+            match follower.reconnect(gone.then_some(&Start::Now)) {
+                Ok(()) => {
+                    let mut inbox = self.inbox();
+                    inbox.reconnects += 1;
+                    inbox.notes.push(Note::Back {
+                        hole: gone,
+                        after: began.elapsed(),
+                    });
+                    return Some(());
+                }
+                // That part of the log is gone: what can be had is what comes.
+                Err(error) if error.kind == ErrorKind::Statement(code::DUMP_REFUSED) && !gone => {
+                    gone = true
+                }
+                Err(error) if !may_come_back(&error) || began.elapsed() > PATIENCE => {
+                    note(Note::Failed(error));
+                    return None;
+                }
+                Err(_) => pause = (pause * 2).min(LONGEST_PAUSE),
+            }
+        }
+    }
+}
+
+/// Whether a failure may pass by itself.
+fn may_come_back(error: &ServerError) -> bool {
+    !matches!(
+        error.kind,
+        ErrorKind::Unfit | ErrorKind::AccessDenied | ErrorKind::Privilege | ErrorKind::Tls
+    )
+}
+
+/// The number of a set of tables; 0 when there are too many.
+fn number(
+    sets: &mut HashMap<Vec<TableId>, u32>,
+    tables: &[TableId],
+    new: &mut Vec<Vec<TableId>>,
+) -> u32 {
+    if let Some(number) = sets.get(tables) {
+        return *number;
+    }
+    if sets.len() == MOST_SETS {
+        return 0;
+    }
+    let number = u32::try_from(sets.len() + 1).unwrap_or(0);
+    sets.insert(tables.to_vec(), number);
+    new.push(tables.to_vec());
+    number
+}
