@@ -9,6 +9,7 @@ use std::{
     process::{Child, Command, ExitStatus, Stdio},
     sync::{OnceLock, mpsc},
     thread,
+    time::Duration,
 };
 
 use replimeter_engine::namespace::Namespace;
@@ -18,6 +19,10 @@ use rustix::process::{
 };
 
 use crate::user::SystemUser;
+
+/// How long a server that lives may take to answer, to work as a replica, or to shut down after its
+/// data directory was made. Generous: disks and virtual machines stop for a minute now and then.
+pub(crate) const READY: Duration = Duration::from_secs(180);
 
 /// A program of the tool's own: a server, its bootstrap, a version probe, a keeper, a
 /// guard. It inherits nothing of the tool's environment but the folder for temporary

@@ -18,7 +18,8 @@ use crate::{
     copy, engine,
     error::{SandboxError, heed},
     home::{Home, Place},
-    ports, process,
+    ports,
+    process::{self, READY},
     registry::Servers,
 };
 
@@ -49,9 +50,6 @@ pub(crate) struct Maker<'a> {
     /// Ends the making.
     pub(crate) stop: &'a AtomicBool,
 }
-
-/// How long a server may take to start and to shut down while a seed is made.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 impl Maker<'_> {
     fn shaping(&self) -> Vec<ServerOption> {
@@ -120,14 +118,14 @@ impl Maker<'_> {
                 return Err(died(install, status, &log));
             }
             heed(self.stop)?;
-            if began.elapsed() > PATIENCE {
+            if began.elapsed() > READY {
                 return Err(SandboxError::NotReady {
                     node: format!(
                         "{} {} (founding a Galera cluster)",
                         install.engine.product(),
                         install.version
                     ),
-                    seconds: PATIENCE.as_secs(),
+                    seconds: READY.as_secs(),
                     state: "it does not say that it is ready".to_owned(),
                     log: process::log_tail(&log),
                 });
@@ -180,7 +178,7 @@ impl Maker<'_> {
             }
             heed(self.stop)?;
             if let Some((install, log)) = limited
-                && began.elapsed() > PATIENCE
+                && began.elapsed() > READY
             {
                 return Err(SandboxError::NotReady {
                     node: format!(
@@ -188,7 +186,7 @@ impl Maker<'_> {
                         install.engine.product(),
                         install.version
                     ),
-                    seconds: PATIENCE.as_secs(),
+                    seconds: READY.as_secs(),
                     state: "it does not shut down".to_owned(),
                     log: process::log_tail(log),
                 });

@@ -26,13 +26,11 @@ use crate::{
     engine::{self, ServerSpec},
     error::{SandboxError, heed},
     member::{Member, role_of},
-    process,
+    process::{self, READY},
     registry::Entry,
     user::SystemUser,
 };
 
-/// How long a server may take to answer, and replication to work.
-pub(super) const READY: Duration = Duration::from_secs(60);
 /// How long our user may be unknown to a server that answers already.
 const LET_IN: Duration = Duration::from_secs(10);
 /// How long an answer may take while a sandbox starts.
