@@ -154,7 +154,7 @@ fn commands_that_are_shown_have_the_options_that_are_shown() {
     let helps = fs::read_to_string(root().join("tests/net/commands/help.txt")).unwrap();
     let mut unknown = Vec::new();
     let mut looked_at = 0;
-    for page in pages() {
+    for page in pages().into_iter().chain([root().join("README.md")]) {
         for line in lines(&page).1 {
             // `replimeter lag --sandbox async:1   a remark`, as far as the command has a help.
             let mut words = line
