@@ -362,6 +362,10 @@ fn search(home: &Home, servers: Option<PathBuf>) -> Search {
     }
 }
 
+/// How long a command or a state of servers is waited for. It is there to end what hangs: a machine that does
+/// nothing else for a minute fails no test.
+pub const LIMIT: Duration = Duration::from_secs(240);
+
 /// What a test that needs [`servers_with_a_clock_to_set`] says without them.
 pub const NO_FAKETIME: &str = "libfaketime is missing; on Debian: apt-get install libfaketime";
 

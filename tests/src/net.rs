@@ -9,13 +9,12 @@ use std::{
     process::{Command, Stdio},
     sync::{Mutex, OnceLock},
     thread,
-    time::Duration,
 };
 
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::{Ended, binary, wait};
+use crate::{Ended, LIMIT, binary, wait};
 
 /// What stands for the folder that a command runs in, and for this repository.
 pub const FOLDER: &str = "/FOLDER";
@@ -30,9 +29,6 @@ const LONGEST_ARRAY: usize = 6;
 const LONGEST_TABLE: usize = 16;
 /// How long the path of a folder for commands is, in bytes.
 const LENGTH_OF_PATHS: usize = 64;
-/// How long the tool may take for one command.
-const LIMIT: Duration = Duration::from_secs(120);
-
 /// A part of the net, with golden files of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {

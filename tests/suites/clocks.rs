@@ -8,7 +8,7 @@ use replimeter_instruments::{
 };
 use replimeter_model::{engine::Engine, sandbox::SandboxSpec, time::Nanos};
 use replimeter_suites::{
-    NO_FAKETIME, Tool,
+    LIMIT, NO_FAKETIME, Tool,
     harness::{Test, skip},
     password, servers_with_a_clock_to_set, session, set_clock, start_spec, test, until, url, wait,
 };
@@ -19,7 +19,6 @@ pub(crate) const TESTS: &[Test] = &[
     test!(a_clock_that_is_set_during_a_run_is_said),
 ];
 
-const LIMIT: Duration = Duration::from_secs(60);
 const SECOND: i64 = 1_000_000_000;
 
 fn servers_of_one_machine_have_one_clock_until_one_is_set() {

@@ -5,8 +5,8 @@ use std::{ffi::OsStr, fs, io::Write, path::Path, process::Stdio, thread, time::D
 
 use replimeter_engine::Node;
 use replimeter_suites::{
-    Ended, Shared, Tool, clean, harness::Test, password, session, shared, sql, start, test, until,
-    url, value, wait,
+    Ended, LIMIT, Shared, Tool, clean, harness::Test, password, session, shared, sql, start, test,
+    until, url, value, wait,
 };
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -38,8 +38,6 @@ pub(crate) const TESTS: &[Test] = &[
 ];
 
 const ADMIN: &str = "replimeter";
-const LIMIT: Duration = Duration::from_secs(60);
-
 /// One thing that is tried on the cluster.
 type Case = fn(&Cluster);
 

@@ -6,8 +6,8 @@ use std::{fs, process::Child, thread, time::Duration};
 use replimeter_engine::Node;
 use replimeter_sandbox::Sandbox;
 use replimeter_suites::{
-    Ended, Tool, clean, harness::Test, password, session, shared, sql, start, test, until, url,
-    value, wait,
+    Ended, LIMIT, Tool, clean, harness::Test, password, session, shared, sql, start, test, until,
+    url, value, wait,
 };
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -37,7 +37,6 @@ pub(crate) const TESTS: &[Test] = &[
 ];
 
 const ADMIN: &str = "replimeter";
-const LIMIT: Duration = Duration::from_secs(180);
 /// Servers that flush seldom, so that no disk decides how long a suite takes.
 const RELAXED: [&str; 2] = ["sync_binlog=0", "innodb_flush_log_at_trx_commit=0"];
 const BUILT_IN: [&str; 8] = [

@@ -5,7 +5,8 @@ use std::time::Duration;
 use replimeter_engine::Node;
 use replimeter_model::sandbox::{LinkSpec, SandboxSpec};
 use replimeter_suites::{
-    Tool, clean, harness::Test, password, sql, start, start_spec, test, until, url, value, wait,
+    LIMIT, Tool, clean, harness::Test, password, sql, start, start_spec, test, until, url, value,
+    wait,
 };
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -19,8 +20,6 @@ pub(crate) const TESTS: &[Test] = &[
     test!(a_primary_that_dies_ends_the_run_and_its_time_is_not_averaged),
     test!(several_targets_and_no_replica_are_refused),
 ];
-
-const LIMIT: Duration = Duration::from_secs(60);
 
 /// How many connections a user has to a server, the one that asks among them.
 fn connections(node: &Node, user: &str) -> u64 {

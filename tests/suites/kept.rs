@@ -11,7 +11,7 @@ use std::{
 
 use replimeter_model::engine::Engine;
 use replimeter_suites::{
-    Ended, NO_FAKETIME, Tool, folder,
+    Ended, LIMIT, NO_FAKETIME, Tool, folder,
     harness::{Test, skip},
     home, servers_below, servers_with_a_clock_to_set, test, until, wait,
 };
@@ -32,8 +32,6 @@ pub(crate) const TESTS: &[Test] = &[
     test!(sandbox_processes_inherit_no_environment),
     test!(two_programs_of_one_version_make_a_data_directory_each),
 ];
-
-const LIMIT: Duration = Duration::from_secs(90);
 
 /// Somebody with a private folder of their own; everything ends with them.
 struct Person {

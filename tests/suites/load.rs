@@ -13,8 +13,8 @@ use std::{
 use replimeter_engine::{Node, Session, session::StatusRow};
 use replimeter_sandbox::Sandbox;
 use replimeter_suites::{
-    Ended, Tool, clean, harness::Test, password, session, shared, sql, start, test, until, url,
-    value, wait,
+    Ended, LIMIT, Tool, clean, harness::Test, password, session, shared, sql, start, test, until,
+    url, value, wait,
 };
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -58,8 +58,6 @@ pub(crate) const TESTS: &[Test] = &[
 ];
 
 const ADMIN: &str = "replimeter";
-const LIMIT: Duration = Duration::from_secs(120);
-
 /// Servers that flush seldom, so that no disk decides how long a suite takes.
 const RELAXED: [&str; 2] = ["sync_binlog=0", "innodb_flush_log_at_trx_commit=0"];
 

@@ -2,14 +2,13 @@
 
 use std::{fs, process::Child, thread, time::Duration};
 
-use replimeter_suites::{Tool, harness::Test, password, shared, test, until, url, wait};
+use replimeter_suites::{LIMIT, Tool, harness::Test, password, shared, test, until, url, wait};
 use rustix::process::{Pid, Signal, kill_process};
 
 pub(crate) const TESTS: &[Test] = &[test!(ten_minutes_take_no_more_memory_than_one)
     .alone()
     .long()];
 
-const LIMIT: Duration = Duration::from_secs(60);
 /// When the memory of a run is read first: its buffers and histograms are there.
 const EARLY: Duration = Duration::from_secs(60);
 /// How long it runs on.

@@ -1,14 +1,11 @@
 //! MySQL: the same command, the other flavour.
 
-use std::time::Duration;
-
 use replimeter_suites::{
-    Ended, Tool, clean, harness::Test, password, session, sql, start, test, until, url, value, wait,
+    Ended, LIMIT, Tool, clean, harness::Test, password, session, sql, start, test, until, url,
+    value, wait,
 };
 
 pub(crate) const TESTS: &[Test] = &[test!(a_sandbox_and_the_users_own_servers)];
-
-const LIMIT: Duration = Duration::from_secs(60);
 
 fn a_sandbox_and_the_users_own_servers() {
     let tool = Tool::new();

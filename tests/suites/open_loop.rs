@@ -10,14 +10,13 @@ use replimeter_model::{
 };
 use replimeter_sandbox::Sandbox;
 use replimeter_suites::{
-    Tool, clean, harness::Test, password, session, sql, start, test, until, url, wait,
+    LIMIT, Tool, clean, harness::Test, password, session, sql, start, test, until, url, wait,
 };
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 pub(crate) const TESTS: &[Test] = &[test!(a_stalled_server_does_not_silence_the_schedule).alone()];
 
-const LIMIT: Duration = Duration::from_secs(120);
 /// How long something stands still.
 const STALL: Duration = Duration::from_secs(2);
 const EVERY: Duration = Duration::from_millis(5);

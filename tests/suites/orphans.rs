@@ -10,7 +10,7 @@ use std::{
 };
 
 use replimeter_suites::{
-    Ended, binary, folder,
+    Ended, LIMIT, binary, folder,
     harness::{Test, skip},
     home, servers_below, test, until, wait,
 };
@@ -31,7 +31,6 @@ pub(crate) const TESTS: &[Test] = &[
     test!(a_port_taken_between_choice_and_bind_on_mysql).long(),
 ];
 
-const LIMIT: Duration = Duration::from_secs(60);
 /// An ordinary user that no system has: a number is enough for the kernel.
 const ORDINARY: u32 = 31_245;
 

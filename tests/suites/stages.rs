@@ -17,7 +17,7 @@ use replimeter_model::{
     time::Nanos,
 };
 use replimeter_stats::waterfall::Waterfall;
-use replimeter_suites::{harness::Test, session, sql, start, test, until, value};
+use replimeter_suites::{LIMIT, harness::Test, session, sql, start, test, until, value};
 
 pub(crate) const TESTS: &[Test] = &[
     test!(mysql_remembers_the_last_transaction_of_each_thread),
@@ -26,8 +26,6 @@ pub(crate) const TESTS: &[Test] = &[
     test!(a_galera_node_tells_nothing_and_says_so),
     test!(the_stages_of_real_transactions_sum_to_the_whole).alone(),
 ];
-
-const LIMIT: Duration = Duration::from_secs(60);
 
 /// A session with the question prepared on it.
 fn source(node: &Node) -> Result<(Session, StageSource), ServerError> {

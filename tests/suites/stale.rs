@@ -9,7 +9,8 @@ use std::{
 use replimeter_engine::Session;
 use replimeter_sandbox::Sandbox;
 use replimeter_suites::{
-    Ended, Tool, clean, harness::Test, password, session, sql, start, test, until, url, value, wait,
+    Ended, LIMIT, Tool, clean, harness::Test, password, session, sql, start, test, until, url,
+    value, wait,
 };
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -30,8 +31,6 @@ pub(crate) const TESTS: &[Test] = &[
     test!(a_member_that_leaves_is_named_though_it_is_not_read),
     test!(a_way_of_reading_that_a_target_does_not_have_is_left_out),
 ];
-
-const LIMIT: Duration = Duration::from_secs(180);
 
 /// The command line for the servers of a sandbox as a user's own.
 fn args(sandbox: &Sandbox, members: bool, more: &[&str]) -> Vec<String> {

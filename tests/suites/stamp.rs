@@ -12,7 +12,7 @@ use replimeter_instruments::{
 };
 use replimeter_model::time::Nanos;
 use replimeter_sandbox::Sandbox;
-use replimeter_suites::{Tool, harness::Test, session, sql, start, test, until, value};
+use replimeter_suites::{LIMIT, Tool, harness::Test, session, sql, start, test, until, value};
 
 pub(crate) const TESTS: &[Test] = &[
     test!(a_replica_stamps_its_own_execution_and_the_joins_agree),
@@ -23,7 +23,6 @@ pub(crate) const TESTS: &[Test] = &[
     test!(doctor_tells_a_clock_that_is_none_by_trying_it),
 ];
 
-const LIMIT: Duration = Duration::from_secs(60);
 const ROWS: u64 = 20;
 
 fn cluster(nodes: &[Node]) -> Cluster {

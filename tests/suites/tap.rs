@@ -17,8 +17,8 @@ use replimeter_engine::{
 use replimeter_model::{sandbox::SandboxSpec, time::Nanos};
 use replimeter_sandbox::Sandbox;
 use replimeter_suites::{
-    Ended, Tool, clean, harness::Test, password, restart, session, sql, start, start_spec, test,
-    until, url, value, wait,
+    Ended, LIMIT, Tool, clean, harness::Test, password, restart, session, sql, start, start_spec,
+    test, until, url, value, wait,
 };
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -40,8 +40,6 @@ pub(crate) const TESTS: &[Test] = &[
     test!(streams_for_other_tools_and_the_proper_end),
     test!(positions_that_are_gone),
 ];
-
-const LIMIT: Duration = Duration::from_secs(90);
 
 /// Tables for traffic that is not ours, on the replicas too.
 fn tables(primary: &Node) {

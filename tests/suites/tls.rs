@@ -1,18 +1,16 @@
 //! TLS against servers that require it, with an authority of our own.
 
-use std::{fs, path::Path, time::Duration};
+use std::{fs, path::Path};
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use replimeter_suites::{
-    Ended, Tool, folder, harness::Test, password, sql, start, test, value, wait,
+    Ended, LIMIT, Tool, folder, harness::Test, password, sql, start, test, value, wait,
 };
 
 pub(crate) const TESTS: &[Test] = &[
     test!(every_mode_against_servers_that_require_tls),
     test!(a_server_without_tls),
 ];
-
-const LIMIT: Duration = Duration::from_secs(60);
 
 /// An authority, and a server's certificate for `name`, as PEM files.
 fn authority(folder: &Path, name: &str) {

@@ -1,12 +1,12 @@
 //! The user's own clusters by file and by URL: roles are found out and held against
 //! what is said of them; and what `doctor` makes of them.
 
-use std::{fs, time::Duration};
+use std::fs;
 
 use replimeter_engine::Node;
 use replimeter_sandbox::Sandbox;
 use replimeter_suites::{
-    Ended, Tool, clean, harness::Test, password, sql, start, test, until, url, value, wait,
+    Ended, LIMIT, Tool, clean, harness::Test, password, sql, start, test, until, url, value, wait,
 };
 use serde_json::Value;
 
@@ -18,8 +18,6 @@ pub(crate) const TESTS: &[Test] = &[
     test!(a_node_that_dies_during_a_run),
     test!(a_member_of_a_group_that_dies_during_a_run).long(),
 ];
-
-const LIMIT: Duration = Duration::from_secs(60);
 
 /// Writes a topology file of `name, role, source` and the node's address.
 fn file(tool: &Tool, nodes: &[(&str, &str, &str, &Node)]) {

@@ -9,7 +9,9 @@ use replimeter_instruments::{
 };
 use replimeter_model::sandbox::SandboxSpec;
 use replimeter_sandbox::Sandbox;
-use replimeter_suites::{Tool, harness::Test, session, sql, start_spec, test, until, value, wait};
+use replimeter_suites::{
+    LIMIT, Tool, harness::Test, session, sql, start_spec, test, until, value, wait,
+};
 
 pub(crate) const TESTS: &[Test] = &[
     test!(replicas_tell_their_own_time),
@@ -17,8 +19,6 @@ pub(crate) const TESTS: &[Test] = &[
     test!(a_kept_sandbox_has_them_and_says_when_the_library_is_missing),
     test!(a_run_says_that_they_were_loaded),
 ];
-
-const LIMIT: Duration = Duration::from_secs(60);
 
 fn start(shape: &str) -> Sandbox {
     let spec = SandboxSpec {
