@@ -111,7 +111,7 @@ pub trait Servers {
 pub struct Member {
     /// How to reach it.
     pub node: Node,
-    /// What it is said to be; to be found out when `None`.
+    /// The role that the user declares; `None` to detect it.
     pub role: Option<Role>,
     /// The name of the server it is said to replicate from.
     pub source: Option<String>,

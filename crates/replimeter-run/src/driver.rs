@@ -56,9 +56,9 @@ pub(super) fn run<'a, M: Measurement>(
     } = finished.conclude(gathered);
     let logged = over.keep_histograms(histograms.as_ref());
     let dir = over.run_dir.path();
-    let warnings = terminal::warnings(&document.warnings);
+    let warnings = streams.then(|| terminal::warnings(&document.warnings));
     let run: Box<dyn AnyRun> = Box::new(Of::<M>(document));
-    let written = if streams {
+    let written = if let Some(warnings) = warnings {
         let kept = keep(run.as_ref(), dir, &over.manifest, &over.plan);
         screen.say(&warnings);
         screen.say(&format!("Run kept in {}\n", dir.display()));

@@ -83,6 +83,14 @@ impl Failure {
         Self::interrupted("interrupted; what was measured until then is kept")
     }
 
+    /// What measuring ended with, when not with success: an error, or the user.
+    pub fn of_measuring(error: Option<&MeasureError>, interrupted: bool) -> Option<Self> {
+        match error {
+            Some(error) => Some(Self::failed(error.to_string(), error.hint())),
+            None => interrupted.then(Self::cut_short),
+        }
+    }
+
     /// Says which of several shapes it is about: their servers have the same names.
     pub fn about(mut self, shape: &str, several: bool) -> Self {
         if several {

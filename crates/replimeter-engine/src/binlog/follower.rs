@@ -50,7 +50,7 @@ pub struct Follower {
 
 impl Follower {
     /// Connects and asks for the stream. The server counts as a replica with this
-    /// `server_id`, which must be nobody else's.
+    /// `server_id`; no other server or replica may use it.
     ///
     /// # Errors
     /// When the server cannot be reached, refuses the stream (no privilege, no binary

@@ -1,4 +1,4 @@
-//! What is sent to a replica to stop its applier and to bring it back, and what is known of it meanwhile.
+//! The statements that stop and start a replica's applier, and the state that each leaves it in.
 
 use replimeter_engine::{ErrorKind, ServerError};
 

@@ -228,7 +228,12 @@ fn one(
     }
     drop(cluster);
     let ended = match &result {
-        Ok((outcome, _)) => with_causes(end_of(outcome), fallen_back, members, servers.as_ref()),
+        Ok((outcome, _)) => with_causes(
+            Failure::of_measuring(outcome.failure.as_ref(), outcome.interrupted),
+            fallen_back,
+            members,
+            servers.as_ref(),
+        ),
         Err(_) => Ok(()),
     };
     cx.close(servers);
@@ -297,12 +302,4 @@ fn shown(progress: &backlog::Progress, work: &BacklogPlan) -> Progress {
         .part(format!("{}{workers}", progress.replica))
         .done(progress.since.as_secs_f64(), whole, "s")
         .with(Detail::Count(progress.behind, "transactions behind".into()))
-}
-
-/// What a measurement ended with, when not with success.
-fn end_of(outcome: &Outcome) -> Option<Failure> {
-    if let Some(error) = &outcome.failure {
-        return Some(Failure::failed(error.to_string(), error.hint()));
-    }
-    outcome.interrupted.then(Failure::cut_short)
 }

@@ -44,7 +44,7 @@ use replimeter_stats::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::lag::{end_of, floor, record_floor, shown};
+use super::lag::{floor, record_floor, shown};
 
 /// What one method made of one delay on one replica.
 struct Cell {
@@ -493,7 +493,7 @@ fn turns(
             let mut listener = Listener { on: &mut on, stop };
             let outcome = lag::run(cluster, &plan, possible, held, &clock, &mut listener)?;
             held = outcome.held.clone();
-            let failure = end_of(&outcome);
+            let failure = Failure::of_measuring(outcome.failure.as_ref(), outcome.interrupted);
             cx.take(Call::TurnEnded(Box::new(outcome)))?;
             if let Some(failure) = failure {
                 return Err(failure.about(&format!("at a delay of {delay}"), true));

@@ -247,7 +247,12 @@ fn one(
     }
     drop(cluster);
     let ended = match &result {
-        Ok(outcome) => with_causes(end_of(outcome), fallen_back, members, servers.as_ref()),
+        Ok(outcome) => with_causes(
+            Failure::of_measuring(outcome.failure.as_ref(), outcome.interrupted),
+            fallen_back,
+            members,
+            servers.as_ref(),
+        ),
         Err(_) => Ok(()),
     };
     cx.close(servers);
@@ -310,14 +315,6 @@ pub(super) fn shown(progress: &lag::Progress) -> Progress {
         shown = shown.with(Detail::Count(progress.outstanding, "under way".into()));
     }
     shown
-}
-
-/// What a measurement ended with, when not with success.
-pub(super) fn end_of(outcome: &Outcome) -> Option<Failure> {
-    if let Some(error) = &outcome.failure {
-        return Some(Failure::failed(error.to_string(), error.hint()));
-    }
-    outcome.interrupted.then(Failure::cut_short)
 }
 
 /// Refuses what makes no sense, before anything is touched.

@@ -150,13 +150,7 @@ fn measure_cell(
         outcome: Some(outcome),
         loads,
     })?;
-    if let Some(error) = failure {
-        return Err(Failure::failed(error.to_string(), error.hint()));
-    }
-    if interrupted {
-        return Err(Failure::cut_short());
-    }
-    Ok(next_round)
+    Failure::of_measuring(failure.as_ref(), interrupted).map_or(Ok(next_round), Err)
 }
 
 /// Who writes and who reads in a case, and how.

@@ -69,7 +69,7 @@ pub struct BacklogSettings {
 /// A `backlog` measurement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BacklogPlan {
-    /// How long the applier stands still under the load.
+    /// How long the applier is stopped under the load.
     pub grow: Span,
     /// Numbers of applier workers, one after another; empty for the replica's own.
     pub workers: Vec<u32>,
