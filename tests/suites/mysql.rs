@@ -163,6 +163,11 @@ fn a_sandbox_and_the_users_own_servers() {
         "--for",
         "60s",
     ];
+    let connections = || {
+        let count = value(primary, "SELECT COUNT(*) FROM performance_schema.processlist");
+        count.unwrap().parse::<u64>().unwrap()
+    };
+    let before = connections();
     let mut child = tool
         .command(&args)
         .env("REPLIMETER_PASSWORD", admin)
@@ -174,6 +179,10 @@ fn a_sandbox_and_the_users_own_servers() {
     });
     child.kill().unwrap();
     child.wait().unwrap();
+    // The server may still commit a row that was under way.
+    until("the server has noticed the end", LIMIT, || {
+        connections() <= before
+    });
     caught_up();
     let mut on_replica = session(replica);
     on_replica.run("test", "SET sql_log_bin=0").unwrap();
