@@ -29,7 +29,7 @@ const PAIRS: usize = 8;
 const T: f64 = 2.365;
 
 /// The tap that takes the fewest wake-ups, at the price of stamps that are late.
-const GENTLE: &str = "tap --rest 5ms --real-time off";
+const GENTLE: &str = "tap --coalesce 5ms --real-time off";
 
 const INSERT: &str =
     "INSERT INTO load_test.t (v) VALUES ('0123456789012345678901234567890123456789')";
@@ -175,15 +175,19 @@ pub(crate) fn disturbance() {
                         what
                     };
                     let args: Vec<&str> = if what == "tap" {
-                        [&["tap", "--for", "60s", "--floor", "0"][..], &common[..]].concat()
+                        [
+                            &["tap", "--duration", "60s", "--floor-duration", "0"][..],
+                            &common[..],
+                        ]
+                        .concat()
                     } else if what == GENTLE {
                         let gentle = [
                             "tap",
-                            "--for",
+                            "--duration",
                             "60s",
-                            "--floor",
+                            "--floor-duration",
                             "0",
-                            "--rest",
+                            "--coalesce",
                             "5ms",
                             "--real-time",
                             "off",
@@ -193,9 +197,9 @@ pub(crate) fn disturbance() {
                         [
                             &[
                                 "lag",
-                                "--for",
+                                "--duration",
                                 "60s",
-                                "--every",
+                                "--interval",
                                 "10ms",
                                 "--floor-rounds",
                                 "0",

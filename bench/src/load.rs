@@ -258,7 +258,14 @@ fn replimeter(node: &Node, workload: &str, connections: u32) -> Turn {
         &threads,
         "--json",
     ];
-    args.extend(["--for", &counted, "--ramp", &ramp, "--keep-awake", "off"]);
+    args.extend([
+        "--duration",
+        &counted,
+        "--warm-up",
+        &ramp,
+        "--keep-awake",
+        "off",
+    ]);
     let child = tool
         .command(&args)
         .env("REPLIMETER_PASSWORD", password(node))
@@ -531,7 +538,14 @@ fn memory(node: &Node) {
         "64",
         "--json",
     ];
-    args.extend(["--for", &counted, "--ramp", "0s", "--keep-awake", "off"]);
+    args.extend([
+        "--duration",
+        &counted,
+        "--warm-up",
+        "0s",
+        "--keep-awake",
+        "off",
+    ]);
     let began = Instant::now();
     let mut child = tool
         .command(&args)

@@ -75,7 +75,7 @@ pub(crate) fn loss() {
             "--sandbox",
             &strict,
             "--crash",
-            "isolated",
+            "partition",
         ];
         args.extend(["--link-delay", "1ms", "--crashes", CRASHES, "--json"]);
         show(&run(&args));
@@ -105,7 +105,7 @@ pub(crate) fn exposure() {
                 delay,
                 "--rate",
                 "500",
-                "--for",
+                "--duration",
                 "10s",
                 "--json",
             ];

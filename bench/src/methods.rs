@@ -50,7 +50,7 @@ pub(crate) fn writes() {
             "8",
             "--floor-rounds",
             "0",
-            "--size",
+            "--row-size",
             "100",
         ];
         // As the other benches of writers: without a flush at every commit, and with appliers beside one another.
@@ -61,9 +61,9 @@ pub(crate) fn writes() {
             "replica1:slave_parallel_threads=8",
         ];
         let paced = [
-            "--every",
+            "--interval",
             "83us",
-            "--for",
+            "--duration",
             "10s",
             "--timeout",
             "60s",

@@ -79,7 +79,7 @@ pub(crate) fn links() {
         let args = [
             "--rounds",
             "200",
-            "--every",
+            "--interval",
             "25ms",
             "--floor-rounds",
             "0",

@@ -94,7 +94,7 @@ pub(crate) fn stale() {
                 "node2",
                 "--rounds",
                 &rounds,
-                "--offsets",
+                "--read-delays",
                 "none",
                 "--json",
             ],
@@ -119,7 +119,7 @@ pub(crate) fn stale() {
         "node2",
         "--rounds",
         "1000",
-        "--offsets",
+        "--read-delays",
         "100us,500us,1ms,5ms",
         "--curve-rounds",
         "2000",
@@ -141,8 +141,8 @@ pub(crate) fn stale() {
             "node2",
             "--rounds",
             "100000",
-            "--sync-reads=before",
-            "--offsets",
+            "--read-consistency=before",
+            "--read-delays",
             "none",
             "--json",
         ];
@@ -153,7 +153,7 @@ pub(crate) fn stale() {
             .as_f64()
             .expect("a bound");
         let figure = format!(
-            "stale --sync-reads=before on {name}: violations in {} rounds",
+            "stale --read-consistency=before on {name}: violations in {} rounds",
             row["rounds"]
         );
         line(

@@ -120,9 +120,9 @@ fn under_load(real_time: &str, rest: &str) -> Value {
         &primary_url,
         "--replica",
         &replica_url,
-        "--for",
+        "--duration",
         &seconds,
-        "--floor",
+        "--floor-duration",
         "0",
     ];
     args.extend([
@@ -130,7 +130,7 @@ fn under_load(real_time: &str, rest: &str) -> Value {
         "off",
         "--real-time",
         real_time,
-        "--rest",
+        "--coalesce",
         rest,
         "--json",
     ]);

@@ -131,7 +131,7 @@ fn a_clock_that_is_set_during_a_run_is_said() {
         &replica_url,
         "--method",
         "poll,stamp",
-        "--for",
+        "--duration",
         "8s",
         "--json",
     ];

@@ -332,7 +332,7 @@ fn a_slower_link_is_found_between_two_real_runs() {
         "mariadb/async:1",
         "--rounds",
         "400",
-        "--every",
+        "--interval",
         "10ms",
     ];
     // A link costs something without a delay too.
@@ -396,7 +396,7 @@ fn a_slower_link_is_found_between_two_real_runs() {
         "mariadb/async:1",
         "--rounds",
         "100",
-        "--offsets",
+        "--read-delays",
         "none",
         "--run-dir",
         "other",
@@ -421,7 +421,7 @@ fn runs_of_the_same_servers_differ_no_more_often_than_promised() {
         &urls[1],
         "--rounds",
         "500",
-        "--every",
+        "--interval",
         "4ms",
         "--keep-awake",
         "on",

@@ -39,7 +39,7 @@ fn number(value: &Value) -> f64 {
 
 /// A run that takes as little time as it can.
 fn quick(tool: &Tool, args: &[&str]) -> Ended {
-    let all: Vec<&str> = ["cost", "--block", "400ms", "--ramp", "300ms"]
+    let all: Vec<&str> = ["cost", "--block-duration", "400ms", "--warm-up", "300ms"]
         .iter()
         .chain(args)
         .copied()
@@ -56,7 +56,7 @@ fn waiting_for_a_replica_costs_more_than_not_waiting() {
             "mariadb/binlog,mariadb/async,mariadb/semi-sync",
             "--threads",
             "1",
-            "--for",
+            "--duration",
             "2400ms",
             "--starts",
             "3",
@@ -193,7 +193,7 @@ fn clusters_are_held_against_none_of_their_own_binary() {
             "galera,group",
             "--threads",
             "2",
-            "--for",
+            "--duration",
             "800ms",
             "--starts",
             "2",
@@ -255,7 +255,7 @@ fn distance_costs_who_waits() {
     let all: Vec<&str> = args
         .iter()
         .copied()
-        .chain(["--for", "800ms", "--starts", "2", "--json"])
+        .chain(["--duration", "800ms", "--starts", "2", "--json"])
         .collect();
     let document = quick(&tool, &all).with_code(0).json();
     let rows = document["results"]["rows"].as_array().unwrap();
@@ -294,7 +294,7 @@ fn a_fall_back_voids_its_blocks() {
     let all: Vec<&str> = args
         .iter()
         .copied()
-        .chain(["--for", "800ms", "--starts", "1", "--json"])
+        .chain(["--duration", "800ms", "--starts", "1", "--json"])
         .collect();
     let ended = quick(&tool, &all);
     assert!(matches!(ended.code, Some(1 | 3)), "{ended:#?}");
@@ -317,7 +317,7 @@ fn a_mode_does_not_differ_from_itself() {
             "4",
             "--starts",
             "2",
-            "--for",
+            "--duration",
             "800ms",
             "--json",
         ],
@@ -343,13 +343,13 @@ fn an_interrupted_run_keeps_what_it_has() {
         "mariadb/none",
         "--threads",
         "1",
-        "--for",
+        "--duration",
         "40s",
         "--starts",
         "20",
-        "--block",
+        "--block-duration",
         "400ms",
-        "--ramp",
+        "--warm-up",
         "100ms",
         "--json",
     ]);
@@ -390,13 +390,13 @@ fn a_server_that_is_killed_ends_the_run_and_leaves_what_was_measured() {
         "mariadb/none",
         "--threads",
         "1",
-        "--for",
+        "--duration",
         "40s",
         "--starts",
         "2",
-        "--block",
+        "--block-duration",
         "400ms",
-        "--ramp",
+        "--warm-up",
         "100ms",
         "--json",
     ]);
@@ -433,7 +433,7 @@ fn a_script_that_the_server_refuses_has_no_price() {
         "own.sql",
         "--threads",
         "1",
-        "--for",
+        "--duration",
         "1s",
         "--starts",
         "1",
@@ -453,7 +453,7 @@ fn bad_input_is_explained_before_anything_is_started() {
             2,
             "no-such-file.toml",
         ),
-        (vec!["cost", "--for", "10"], 2, "unit"),
+        (vec!["cost", "--duration", "10"], 2, "unit"),
         (
             vec!["cost", "--modes", "async", "--servers", "/nonexistent"],
             3,
@@ -461,7 +461,7 @@ fn bad_input_is_explained_before_anything_is_started() {
         ),
         (vec!["cost", "--raw"], 2, "--raw"),
         (
-            vec!["cost", "--workload", "insert", "--size", "100MB"],
+            vec!["cost", "--workload", "insert", "--data-size", "100MB"],
             2,
             "no workload has data",
         ),

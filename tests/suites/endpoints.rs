@@ -124,7 +124,7 @@ fn cluster(case: Case) {
 fn measures_and_leaves_nothing(cluster: &Cluster) {
     let tool = Tool::new();
     let document = cluster
-        .run(&tool, &["--rounds", "100", "--every", "2ms", "--json"])
+        .run(&tool, &["--rounds", "100", "--interval", "2ms", "--json"])
         .with_code(0)
         .json();
     assert_eq!(document["schema"], "replimeter.lag/1");
@@ -507,7 +507,7 @@ fn pid(child: &std::process::Child) -> Pid {
 
 fn an_earlier_runs_leftover_goes(cluster: &Cluster) {
     let tool = Tool::new();
-    let mut child = under_way(cluster, &tool, &["--for", "60s"]);
+    let mut child = under_way(cluster, &tool, &["--duration", "60s"]);
     child.kill().unwrap();
     child.wait().unwrap();
     assert!(
@@ -523,7 +523,7 @@ fn an_earlier_runs_leftover_goes(cluster: &Cluster) {
 
 fn only_one_at_a_time(cluster: &Cluster) {
     let tool = Tool::new();
-    let child = under_way(cluster, &tool, &["--for", "60s"]);
+    let child = under_way(cluster, &tool, &["--duration", "60s"]);
     let _ = cluster
         .run(&Tool::new(), &[])
         .with_code(3)
@@ -535,7 +535,7 @@ fn only_one_at_a_time(cluster: &Cluster) {
 fn interrupted_runs_keep_and_clean(cluster: &Cluster) {
     for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
         let tool = Tool::new();
-        let child = under_way(cluster, &tool, &["--for", "60s", "--json"]);
+        let child = under_way(cluster, &tool, &["--duration", "60s", "--json"]);
         kill_process(pid(&child), signal).unwrap();
         let ended = wait(child, LIMIT).with_code(130).saying("interrupted");
         let document = ended.json();
@@ -559,7 +559,7 @@ fn assert_rendered_again(tool: &Tool, run: &Path) {
 
 fn a_panic_still_cleans(cluster: &Cluster) {
     let tool = Tool::new();
-    let mut command = tool.command(&cluster.args(ADMIN, &["--for", "60s"]));
+    let mut command = tool.command(&cluster.args(ADMIN, &["--duration", "60s"]));
     command
         .env("REPLIMETER_PASSWORD", cluster.password())
         .env("REPLIMETER_FAULT", "panic-while-measuring");
@@ -580,7 +580,7 @@ fn a_stopped_replica(cluster: &Cluster) {
     cluster.settle();
     // Stopped in the middle: no hang, but an error once the time-out is over.
     let tool = Tool::new();
-    let child = under_way(cluster, &tool, &["--for", "60s", "--timeout", "2s"]);
+    let child = under_way(cluster, &tool, &["--duration", "60s", "--timeout", "2s"]);
     sql(cluster.replica(), "STOP SLAVE SQL_THREAD");
     let ended = wait(child, LIMIT)
         .with_code(3)
@@ -601,7 +601,7 @@ fn a_stopped_replica(cluster: &Cluster) {
 fn a_frozen_replica(cluster: &Cluster) {
     let replica = Pid::from_raw(i32::try_from(cluster.sandbox.pids()[1]).unwrap()).unwrap();
     let tool = Tool::new();
-    let child = under_way(cluster, &tool, &["--for", "60s", "--timeout", "2s"]);
+    let child = under_way(cluster, &tool, &["--duration", "60s", "--timeout", "2s"]);
     kill_process(replica, Signal::STOP).unwrap();
     // The time-out, a look at the replica, and the clean-up: far from the sixty seconds.
     let ended = wait(child, Duration::from_secs(20));
@@ -616,7 +616,7 @@ fn a_frozen_replica(cluster: &Cluster) {
     );
     // Ctrl-C is heeded with a frozen replica too.
     let tool = Tool::new();
-    let child = under_way(cluster, &tool, &["--for", "60s", "--timeout", "30s"]);
+    let child = under_way(cluster, &tool, &["--duration", "60s", "--timeout", "30s"]);
     kill_process(replica, Signal::STOP).unwrap();
     kill_process(pid(&child), Signal::INT).unwrap();
     thread::sleep(Duration::from_secs(3));
@@ -627,7 +627,7 @@ fn a_frozen_replica(cluster: &Cluster) {
 
 fn a_replica_that_breaks_in_the_middle(cluster: &Cluster) {
     let tool = Tool::new();
-    let child = under_way(cluster, &tool, &["--for", "60s", "--timeout", "30s"]);
+    let child = under_way(cluster, &tool, &["--duration", "60s", "--timeout", "30s"]);
     // A row of somebody else's makes the applying thread fail on a duplicate key.
     let mut replica = session(cluster.replica());
     for statement in [
@@ -720,7 +720,13 @@ fn a_payload_too_large_is_clamped(cluster: &Cluster) {
         .run(
             &Tool::new(),
             &[
-                "--rounds", "3", "--every", "50ms", "--size", "2000000", "--json",
+                "--rounds",
+                "3",
+                "--interval",
+                "50ms",
+                "--row-size",
+                "2000000",
+                "--json",
             ],
         )
         .with_code(0);
@@ -755,7 +761,7 @@ fn a_replica_that_dies() {
         &replica_url,
         "--floor-rounds",
         "20",
-        "--for",
+        "--duration",
         "60s",
     ];
     let child = tool
@@ -799,7 +805,7 @@ enum Made {
 
 const LAG: [&str; 7] = [
     "lag",
-    "--for",
+    "--duration",
     "1s",
     "--floor-rounds",
     "20",
@@ -812,9 +818,9 @@ const LOAD: [&str; 9] = [
     "insert",
     "--threads",
     "1",
-    "--for",
+    "--duration",
     "1s",
-    "--ramp",
+    "--warm-up",
     "200ms",
 ];
 
@@ -848,9 +854,9 @@ fn a_load_beside_a_run_keeps_tables_of_a_replica_alone(cluster: &Cluster) {
     keeps_tables_of_a_replica_alone(cluster, &lag, &[Made::DuringTheRun]);
     let stale = [
         "stale",
-        "--for",
+        "--duration",
         "1s",
-        "--offsets",
+        "--read-delays",
         "none",
         "--load",
         "insert:1@writer",
@@ -987,7 +993,7 @@ fn tiny_rows_are_removed_in_small_transactions() {
         "ack",
         "--writers",
         "4",
-        "--size",
+        "--row-size",
         "1",
         "--json",
     ];

@@ -52,7 +52,14 @@ const BUILT_IN: [&str; 8] = [
 
 fn spawn(tool: &Tool, nodes: &[Node], more: &[&str]) -> Child {
     let urls: Vec<String> = nodes.iter().map(|node| url(node, ADMIN)).collect();
-    let mut args = vec!["load", "--primary", &urls[0], "--json", "--ramp", "200ms"];
+    let mut args = vec![
+        "load",
+        "--primary",
+        &urls[0],
+        "--json",
+        "--warm-up",
+        "200ms",
+    ];
     for replica in &urls[1..] {
         args.extend(["--replica", replica]);
     }
@@ -110,9 +117,16 @@ fn mariadb(case: fn(&[Node])) {
 
 fn every_workload_of_ours_runs(nodes: &[Node]) {
     for workload in BUILT_IN {
-        let mut args = vec!["--workload", workload, "--threads", "1,3", "--for", "1s"];
+        let mut args = vec![
+            "--workload",
+            workload,
+            "--threads",
+            "1,3",
+            "--duration",
+            "1s",
+        ];
         if !matches!(workload, "insert" | "mix") {
-            args.extend(["--size", "2000"]);
+            args.extend(["--data-size", "2000"]);
         }
         let document = load(nodes, &args).with_code(0).json();
         let rows = document["results"]["rows"].as_array().unwrap();
@@ -159,9 +173,9 @@ fn the_mix_is_sysbenchs(nodes: &[Node]) {
         "oltp-mix",
         "--threads",
         "2",
-        "--for",
+        "--duration",
         "3s",
-        "--size",
+        "--data-size",
         "1000",
     ];
     let document = load(nodes, &args).with_code(0).json();
@@ -185,10 +199,10 @@ fn data_is_found_again(nodes: &[Node]) {
         let args = [
             "--workload",
             workload,
-            "--size",
+            "--data-size",
             size,
             "--keep-data",
-            "--for",
+            "--duration",
             "1s",
             "--threads",
             "2",
@@ -238,7 +252,14 @@ fn data_is_found_again(nodes: &[Node]) {
     // What a run found it leaves; it goes with another size and without keeping.
     let _ = load(
         nodes,
-        &["--workload", "select", "--size", "100", "--for", "1s"],
+        &[
+            "--workload",
+            "select",
+            "--data-size",
+            "100",
+            "--duration",
+            "1s",
+        ],
     )
     .with_code(0);
 }
@@ -249,7 +270,7 @@ fn what_is_not_ours_stays(nodes: &[Node]) {
         &nodes[0],
         "CREATE TABLE replimeter.sbtest1 (id INT PRIMARY KEY)",
     );
-    let ended = load(nodes, &["--workload", "point-select", "--for", "1s"]).with_code(3);
+    let ended = load(nodes, &["--workload", "point-select", "--duration", "1s"]).with_code(3);
     let _ = ended.saying("`sbtest1` that this tool did not make");
     assert!(value(&nodes[0], "SELECT COUNT(*) FROM replimeter.sbtest1").is_some());
     sql(&nodes[0], "DROP DATABASE replimeter");
@@ -261,7 +282,7 @@ fn schedules(nodes: &[Node]) {
         "insert",
         "--threads",
         "4",
-        "--for",
+        "--duration",
         "4s",
         "--rate",
         "200",
@@ -286,7 +307,7 @@ fn schedules(nodes: &[Node]) {
         "insert",
         "--threads",
         "2",
-        "--for",
+        "--duration",
         "4s",
         "--rate",
         "3000000",
@@ -312,7 +333,7 @@ fn schedules(nodes: &[Node]) {
 }
 
 fn wrong_files(nodes: &[Node]) {
-    let more = ["--for", "1s", "--threads", "1"];
+    let more = ["--duration", "1s", "--threads", "1"];
     let ended = run_file(nodes, "[[statement]]\nsql = 'SELEC 1'", &more).with_code(3);
     let _ = ended
         .saying("line 2")
@@ -329,9 +350,13 @@ fn wrong_files(nodes: &[Node]) {
     )
     .with_code(2)
     .saying("1 to 1024 threads");
-    let _ = run_file(nodes, "[[statement]]\nsql = 'SELECT 1'", &["--size", "5"])
-        .with_code(2)
-        .saying("no workload has data");
+    let _ = run_file(
+        nodes,
+        "[[statement]]\nsql = 'SELECT 1'",
+        &["--data-size", "5"],
+    )
+    .with_code(2)
+    .saying("no workload has data");
     // A statement that always fails where it is run, and not where it is prepared.
     let table = "[[table]]\nname = 'one'\ncreate = 'CREATE TABLE one (id INT PRIMARY KEY)'\n[table.columns]\nid = {row = true}\n";
     let text =
@@ -359,7 +384,7 @@ fn deadlocks_are_begun_again(nodes: &[Node]) {
         sql = 'UPDATE pair SET n = n + 1 WHERE id = :id'
         id = {uniform = [1, 'rows']}
         repeat = 2";
-    let document = run_file(nodes, text, &["--threads", "8", "--for", "3s"])
+    let document = run_file(nodes, text, &["--threads", "8", "--duration", "3s"])
         .with_code(0)
         .json();
     let row = &document["results"]["rows"][0];
@@ -378,7 +403,14 @@ fn too_many_connections(nodes: &[Node]) {
     sql(&nodes[0], "SET GLOBAL max_connections = 20");
     let ended = load(
         nodes,
-        &["--workload", "insert", "--threads", "60", "--for", "1s"],
+        &[
+            "--workload",
+            "insert",
+            "--threads",
+            "60",
+            "--duration",
+            "1s",
+        ],
     )
     .with_code(3);
     let _ = ended
@@ -405,9 +437,9 @@ fn plans_and_reports(nodes: &[Node]) {
             "insert",
             "--workload",
             "select",
-            "--size",
+            "--data-size",
             "1000",
-            "--for",
+            "--duration",
             "2s",
         ],
     )
@@ -435,7 +467,7 @@ fn plans_and_reports(nodes: &[Node]) {
 
 fn an_interrupted_run_is_kept(nodes: &[Node]) {
     let tool = Tool::new();
-    let child = spawn(&tool, nodes, &["--workload", "insert", "--for", "60s"]);
+    let child = spawn(&tool, nodes, &["--workload", "insert", "--duration", "60s"]);
     until("it runs", LIMIT, || {
         let rows = session(&nodes[0]).value("test", "SELECT COUNT(*) FROM replimeter.load_insert");
         rows.ok().flatten().is_some_and(|rows| rows.len() > 2)
@@ -479,7 +511,7 @@ fn beside_a_measurement(nodes: &[Node]) {
         "own.toml:1@replica1",
     ]);
     args.extend([
-        "--load-size",
+        "--load-data-size",
         "1000",
         "--rate",
         "20",
@@ -512,9 +544,9 @@ fn every_workload_of_ours_runs_on_mysql() {
     let sandbox = start("mysql/async:2", &RELAXED);
     let nodes = sandbox.nodes();
     for workload in BUILT_IN {
-        let mut args = vec!["--workload", workload, "--threads", "4", "--for", "1s"];
+        let mut args = vec!["--workload", workload, "--threads", "4", "--duration", "1s"];
         if !matches!(workload, "insert" | "mix") {
-            args.extend(["--size", "2000"]);
+            args.extend(["--data-size", "2000"]);
         }
         let document = load(nodes, &args).with_code(0).json();
         let row = &document["results"]["rows"][0];
@@ -536,9 +568,9 @@ fn reads_are_spread_on_mysql() {
             "point-select",
             "--threads",
             "6",
-            "--for",
+            "--duration",
             "1s",
-            "--size",
+            "--data-size",
             "1000",
             "--reads",
             reads,
@@ -573,9 +605,9 @@ fn reads_are_spread_on_mysql() {
         &address,
         "--workload",
         "oltp-mix",
-        "--size",
+        "--data-size",
         "1000",
-        "--for",
+        "--duration",
         "1s",
         "--json",
     ];
@@ -604,7 +636,14 @@ fn a_server_killed_under_load_leaves_a_partial_result() {
     let child = spawn(
         &tool,
         sandbox.nodes(),
-        &["--workload", "insert", "--threads", "4", "--for", "60s"],
+        &[
+            "--workload",
+            "insert",
+            "--threads",
+            "4",
+            "--duration",
+            "60s",
+        ],
     );
     until("it runs", LIMIT, || {
         let rows = session(&sandbox.nodes()[0])
@@ -638,7 +677,7 @@ fn errors_do_not_hold_a_load_back(nodes: &[Node]) {
         sql = 'INSERT INTO taken (id) VALUES (:id)'
         [[statement]]
         sql = 'DELETE FROM taken WHERE id = :id'";
-    let document = run_file(nodes, text, &["--threads", "2", "--for", "2s"])
+    let document = run_file(nodes, text, &["--threads", "2", "--duration", "2s"])
         .with_code(0)
         .json();
     let row = &document["results"]["rows"][0];
@@ -655,7 +694,12 @@ fn errors_do_not_hold_a_load_back(nodes: &[Node]) {
 fn a_script_that_is_refused_ends_before_it_is_measured(nodes: &[Node]) {
     let tool = Tool::new();
     fs::write(tool.folder().join("own.sql"), "SELECT 1;\nSELEC 2;\n").unwrap();
-    let ended = load_with(&tool, nodes, &["--workload", "own.sql", "--for", "60s"]).with_code(3);
+    let ended = load_with(
+        &tool,
+        nodes,
+        &["--workload", "own.sql", "--duration", "60s"],
+    )
+    .with_code(3);
     let _ = ended.saying("line 2").saying("SELEC 2");
     assert!(tool.runs().is_empty(), "nothing was measured");
 }
@@ -665,7 +709,14 @@ fn an_interrupted_filling_leaves_nothing(nodes: &[Node]) {
     let child = spawn(
         &tool,
         nodes,
-        &["--workload", "point-select", "--size", "4GB", "--for", "1s"],
+        &[
+            "--workload",
+            "point-select",
+            "--data-size",
+            "4GB",
+            "--duration",
+            "1s",
+        ],
     );
     until("it fills", LIMIT, || {
         let rows = session(&nodes[0]).value("test", "SELECT 1 FROM replimeter.sbtest1 LIMIT 1");
@@ -680,18 +731,18 @@ fn shares_and_sizes_that_make_no_sense(nodes: &[Node]) {
     let args = [
         "--workload",
         "point-select",
-        "--size",
+        "--data-size",
         "1000",
         "--reads",
         "all",
         "--threads",
         "3",
-        "--for",
+        "--duration",
         "500ms",
     ];
     let document = load(nodes, &args).with_code(0).json();
     assert!(codes(&document).contains(&"uneven-load"), "{document:#}");
-    let _ = load(nodes, &["--workload", "point-select", "--size", "0"])
+    let _ = load(nodes, &["--workload", "point-select", "--data-size", "0"])
         .with_code(2)
         .saying("is no data set");
     // Where a terabyte would fit it would be made.
@@ -699,10 +750,17 @@ fn shares_and_sizes_that_make_no_sense(nodes: &[Node]) {
     if disk.f_bavail * disk.f_frsize < 900_000_000_000 {
         let ended = load(
             nodes,
-            &["--workload", "point-select", "--size", "1TB", "--for", "1s"],
+            &[
+                "--workload",
+                "point-select",
+                "--data-size",
+                "1TB",
+                "--duration",
+                "1s",
+            ],
         )
         .with_code(3);
-        let _ = ended.saying("MB free").saying("--size");
+        let _ = ended.saying("MB free").saying("--data-size");
     }
 }
 
@@ -713,7 +771,7 @@ fn a_replica_that_stops_under_load_is_no_success() {
         &[RELAXED.as_slice(), &["rpl_semi_sync_master_timeout=500"]].concat(),
     );
     let nodes = sandbox.nodes();
-    let insert = ["--workload", "insert", "--threads", "4", "--for", "5s"];
+    let insert = ["--workload", "insert", "--threads", "4", "--duration", "5s"];
     let begun = |tool: &Tool| {
         let child = spawn(tool, nodes, &insert);
         until("it runs", LIMIT, || {
@@ -763,9 +821,9 @@ fn a_full_disk_ends_the_filling() {
         &[
             "--workload",
             "point-select",
-            "--size",
+            "--data-size",
             "200MB",
-            "--for",
+            "--duration",
             "1s",
         ],
     )
@@ -796,7 +854,7 @@ fn certification_failures_are_counted() {
         "lag",
         "--sandbox",
         "galera:2",
-        "--for",
+        "--duration",
         "4s",
         "--timeout",
         "60s",

@@ -59,7 +59,7 @@ fn a_slow_link_exposes_its_delay() {
                 delay,
                 "--rate",
                 "400",
-                "--for",
+                "--duration",
                 "4s",
             ])
         };
@@ -96,7 +96,7 @@ fn semi_sync_of_mysql_exposes_nothing() {
 
 fn expose_nothing(shapes: &[&str]) {
     for shape in shapes {
-        let document = exposure(&["--sandbox", shape, "--for", "1s"]);
+        let document = exposure(&["--sandbox", shape, "--duration", "1s"]);
         let row = &document["results"]["rows"][0];
         assert!(
             row["zero_by_construction"]
@@ -136,9 +136,9 @@ fn servers_of_the_users_are_only_looked_at() {
         &one,
         "--replica",
         &other,
-        "--for",
+        "--duration",
         "4s",
-        "--every",
+        "--report-interval",
         "500ms",
     ];
     let mut command = tool.command(&args);
@@ -203,7 +203,7 @@ fn a_fall_back_is_exposure() {
         &one,
         "--replica",
         &other,
-        "--for",
+        "--duration",
         "5s",
         "--json",
     ]);
@@ -238,7 +238,7 @@ fn a_primary_that_dies_ends_the_run_and_its_time_is_not_averaged() {
         &one,
         "--replica",
         &other,
-        "--for",
+        "--duration",
         "8s",
         "--json",
     ]);

@@ -258,7 +258,7 @@ fn mistakes_in_a_plan_are_shown_with_line_column_and_what_was_meant() {
             ["line 3, column 10", "did you mean `poll`?"],
         ),
         (
-            "command = \"lag\"\n[lag]\nfor = \"10\"\n",
+            "command = \"lag\"\n[lag]\nduration = \"10\"\n",
             ["line 3, column 7", "a number with a unit"],
         ),
         (
@@ -291,7 +291,7 @@ fn a_run_is_read_by_other_tools() {
         "poll,tap",
         "--rounds",
         "300",
-        "--every",
+        "--interval",
         "3ms",
         "--csv",
     ];

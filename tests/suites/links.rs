@@ -29,7 +29,7 @@ fn document(shape: &str, delay: &str, every: &str, more: &[&str]) -> Value {
         delay,
         "--rounds",
         "100",
-        "--every",
+        "--interval",
         every,
         "--floor-rounds",
         "0",

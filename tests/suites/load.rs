@@ -219,7 +219,7 @@ fn an_open_loop_holds_its_rate(servers: &Servers) {
     let tool = Tool::new();
     let args = [
         "lag",
-        "--for",
+        "--duration",
         "3s",
         "--timeout",
         "60s",
@@ -457,7 +457,7 @@ fn interrupted_and_panicking_runs_remove_what_a_script_made(servers: &Servers) {
         &tool,
         &[
             "lag",
-            "--for",
+            "--duration",
             "60s",
             "--timeout",
             "60s",
@@ -482,7 +482,7 @@ fn interrupted_and_panicking_runs_remove_what_a_script_made(servers: &Servers) {
     let secret = password(servers.primary());
     let args = [
         "lag",
-        "--for",
+        "--duration",
         "60s",
         "--timeout",
         "60s",
@@ -501,7 +501,7 @@ fn a_stalled_primary_delays_an_open_loop(servers: &Servers) {
         &tool,
         &[
             "lag",
-            "--for",
+            "--duration",
             "6s",
             "--timeout",
             "60s",
@@ -555,7 +555,7 @@ fn mysql_backlog(case: fn(&Servers)) {
 fn a_delayed_replica_is_refused(servers: &Servers) {
     servers.stop_and_start("CHANGE MASTER TO MASTER_DELAY=1");
     let _ = servers
-        .run(&Tool::new(), &["backlog", "--grow", "1s"])
+        .run(&Tool::new(), &["backlog", "--build-up", "1s"])
         .with_code(3)
         .saying("deliberately delayed by 1 s");
     servers.stop_and_start("CHANGE MASTER TO MASTER_DELAY=0");
@@ -563,13 +563,13 @@ fn a_delayed_replica_is_refused(servers: &Servers) {
 
 fn members_of_a_cluster_have_no_such_applier() {
     let ended = Tool::new()
-        .run(&["backlog", "--sandbox", "galera:2", "--grow", "1s"])
+        .run(&["backlog", "--sandbox", "galera:2", "--build-up", "1s"])
         .with_code(3);
     let _ = ended
         .saying("cannot make a backlog")
         .saying("member of a cluster");
     let ended = Tool::new()
-        .run(&["backlog", "--sandbox", "none", "--grow", "1s"])
+        .run(&["backlog", "--sandbox", "none", "--build-up", "1s"])
         .with_code(3);
     let _ = ended.saying("it has no replica");
 }
@@ -580,7 +580,7 @@ fn a_replica_catches_up(servers: &Servers) {
     let list = workers.join(",");
     let args = [
         "backlog",
-        "--grow",
+        "--build-up",
         "2s",
         "--workers",
         &list,
@@ -684,7 +684,15 @@ fn missing_privileges(servers: &Servers) {
         .for_each(|grant| sql(servers.primary(), grant));
     let run = |more: &[&str]| {
         let args = [
-            &["backlog", "--grow", "1s", "--workers", "2", "--rate", "100"],
+            &[
+                "backlog",
+                "--build-up",
+                "1s",
+                "--workers",
+                "2",
+                "--rate",
+                "100",
+            ],
             more,
         ]
         .concat();
@@ -723,7 +731,7 @@ fn nothing_to_catch_up_with(servers: &Servers) {
     fs::write(tool.folder().join("idle.sql"), "SELECT 1").unwrap();
     let args = [
         "backlog",
-        "--grow",
+        "--build-up",
         "1s",
         "--load",
         "idle.sql:1@primary",
@@ -745,7 +753,7 @@ fn nothing_to_catch_up_with(servers: &Servers) {
 
 const LONG_BACKLOG: [&str; 10] = [
     "backlog",
-    "--grow",
+    "--build-up",
     "60s",
     "--workers",
     "5",
@@ -826,7 +834,7 @@ fn an_applier_that_fails(servers: &Servers) {
         &tool,
         &[
             "backlog",
-            "--grow",
+            "--build-up",
             "3s",
             "--load",
             "insert:2@primary",
@@ -913,7 +921,7 @@ impl Servers {
     fn holding(&self, tool: &Tool, grow: &str) -> Watched {
         let args = [
             "backlog",
-            "--grow",
+            "--build-up",
             grow,
             "--workers",
             "5",
@@ -1082,7 +1090,7 @@ fn panic_says_what_starts_a_held_applier(servers: &Servers) {
     };
     let args = [
         "backlog",
-        "--grow",
+        "--build-up",
         "60s",
         "--workers",
         "5",
@@ -1174,7 +1182,7 @@ fn unanswered_stop_is_said_with_the_statements() {
     let tool = Tool::new();
     let args = [
         "backlog",
-        "--grow",
+        "--build-up",
         "60s",
         "--workers",
         "5",

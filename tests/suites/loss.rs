@@ -97,10 +97,10 @@ fn asynchronous_replication_loses_what_was_acknowledged_after_the_cut() {
             "--sandbox",
             &shape,
             "--crash",
-            "isolated",
+            "partition",
             "--crashes",
             "2",
-            "--gap",
+            "--kill-delay",
             "300ms",
             "--json",
         ];
@@ -113,7 +113,7 @@ fn asynchronous_replication_loses_what_was_acknowledged_after_the_cut() {
                 row["mode"].as_str(),
                 row["crash"].as_str()
             ),
-            (Some(engine), Some("async"), Some("isolated"))
+            (Some(engine), Some("async"), Some("partition"))
         );
         for crash in document["results"]["crashes"].as_array().unwrap() {
             assert!(count(crash, "missing_after_cut") > 0, "{crash}");
@@ -144,7 +144,7 @@ fn semi_synchronous_wait_points(engine: &str) {
         "--sandbox",
         &shape,
         "--crash",
-        "isolated",
+        "partition",
         "--crashes",
         "2",
         "--json",
@@ -185,8 +185,8 @@ fn a_semi_synchronous_primary_that_falls_back_loses() {
         "--wait-point",
         "after-sync",
         "--crash",
-        "isolated",
-        "--gap",
+        "partition",
+        "--kill-delay",
         "1s",
     ];
     let more = ["--server-option", option, "--crashes", "1", "--json"];
@@ -292,9 +292,9 @@ fn refuses_what_it_must_not_crash_or_cannot() {
             .saying("has no replica");
     }
     let _ = tool
-        .run(&["loss", "--gap", "1s"])
+        .run(&["loss", "--kill-delay", "1s"])
         .with_code(2)
-        .saying("isolated crashes");
+        .saying("needs crash");
     assert!(tool.runs().is_empty());
 }
 
@@ -308,7 +308,7 @@ fn an_interrupted_run_keeps_its_crashes_and_leaves_no_server() {
             "mariadb/async:1",
             "--crashes",
             "500",
-            "--for",
+            "--duration",
             "100ms",
             "--json",
         ])

@@ -245,7 +245,7 @@ fn eight_writers_write_and_every_row_is_seen() {
     let more = [
         "--writers",
         "8",
-        "--every",
+        "--report-interval",
         "500us",
         "--timeout",
         "60s",
@@ -316,7 +316,7 @@ fn a_sweep_over_sizes_goes_by_tap_too() {
         "mariadb/async:1",
         "--method",
         "poll,tap",
-        "--sizes",
+        "--row-sizes",
         "100..300:100",
         "--sweeps",
         "2",
@@ -344,11 +344,11 @@ fn a_calibration_is_kept_and_rendered_again() {
     let tool = Tool::new();
     let args = [
         "calibrate",
-        "--delays",
+        "--link-delay",
         "5ms,20ms",
         "--rounds",
         "60",
-        "--repeats",
+        "--repetitions",
         "2",
         "--method",
         "poll,wait,tap",

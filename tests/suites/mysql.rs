@@ -16,7 +16,7 @@ fn a_sandbox_and_the_users_own_servers() {
             "mysql/async:1",
             "--rounds",
             "100",
-            "--every",
+            "--interval",
             "4ms",
             "--json",
         ])
@@ -160,11 +160,14 @@ fn a_sandbox_and_the_users_own_servers() {
         &primary_url,
         "--replica",
         &replica_url,
-        "--for",
+        "--duration",
         "60s",
     ];
     let connections = || {
-        let count = value(primary, "SELECT COUNT(*) FROM performance_schema.processlist");
+        let count = value(
+            primary,
+            "SELECT COUNT(*) FROM performance_schema.processlist",
+        );
         count.unwrap().parse::<u64>().unwrap()
     };
     let before = connections();

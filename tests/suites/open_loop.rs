@@ -38,9 +38,9 @@ fn stalled(
         &primary_url,
         "--replica",
         &replica_url,
-        "--for",
+        "--duration",
         "6s",
-        "--every",
+        "--interval",
         "5ms",
         "--json",
     ];

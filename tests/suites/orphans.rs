@@ -166,7 +166,7 @@ fn killed_at_random_moments(kills: u64, least_with_servers: u32) {
                 // Then the making of the data directory is hit too.
                 let _ = fs::remove_dir_all(person.own().join("home/seeds"));
             }
-            let mut child = person.start(&["--for", "60s", "--floor-rounds", "5"], None);
+            let mut child = person.start(&["--duration", "60s", "--floor-rounds", "5"], None);
             if number + 1 == kills as usize {
                 // However busy the machine is, one kill meets servers.
                 until("servers run", LIMIT, || {
@@ -213,7 +213,7 @@ fn signals_while_starting_and_while_measuring() {
             .cycle()
             .zip(moments(6, 1500))
         {
-            let child = person.start(&["--for", "60s"], None);
+            let child = person.start(&["--duration", "60s"], None);
             // Before its handlers are installed a signal simply ends the tool, which has nothing yet.
             thread::sleep(Duration::from_millis(50) + moment);
             kill_process(pid(&child), signal).unwrap();
@@ -225,7 +225,7 @@ fn signals_while_starting_and_while_measuring() {
 
 fn a_second_signal_ends_at_once_and_cleans_all_the_same() {
     for (who, person) in people() {
-        let child = person.start(&["--for", "60s"], None);
+        let child = person.start(&["--duration", "60s"], None);
         until("servers run", LIMIT, || runs_under(&person));
         kill_process(pid(&child), Signal::INT).unwrap();
         thread::sleep(Duration::from_millis(5));
@@ -238,7 +238,7 @@ fn a_second_signal_ends_at_once_and_cleans_all_the_same() {
 fn a_panic_of_the_tool() {
     for (who, person) in people() {
         let ended: Ended = wait(
-            person.start(&["--for", "60s"], Some("panic-while-measuring")),
+            person.start(&["--duration", "60s"], Some("panic-while-measuring")),
             LIMIT,
         );
         assert_eq!(ended.code, Some(101), "{ended:#?}");
@@ -283,7 +283,7 @@ fn a_folder_the_servers_user_cannot_enter_is_named() {
 
 fn secrets_are_for_their_owner_only_and_servers_are_not_root() {
     for (who, person) in people() {
-        let child = person.start(&["--for", "60s"], None);
+        let child = person.start(&["--duration", "60s"], None);
         until("servers run and rows are written", LIMIT, || {
             runs_under(&person)
                 && !find(&person.sandboxes(), "init.sql")
@@ -355,7 +355,14 @@ fn killed_with_every_shape() {
             let mut with_servers = 0;
             for moment in [300, 1100, 2600, 6000] {
                 let mut child = person.start(
-                    &["--sandbox", shape, "--for", "60s", "--floor-rounds", "5"],
+                    &[
+                        "--sandbox",
+                        shape,
+                        "--duration",
+                        "60s",
+                        "--floor-rounds",
+                        "5",
+                    ],
                     None,
                 );
                 thread::sleep(Duration::from_millis(moment));

@@ -155,7 +155,7 @@ fn works_from_a_file_without_a_network() {
     fs::write(
         tool.folder().join("plan.toml"),
         format!(
-            "command = \"lag\"\ntitle = {hostile:?}\n[target]\nsandbox = \"async:2\"\nserver-options = [{option:?}]\n[lag]\nsizes = \"1000..3000:1000\"\nper-step = 40\nstep-pause = \"10ms\"\nsweeps = 2\n",
+            "command = \"lag\"\ntitle = {hostile:?}\n[target]\nsandbox = \"async:2\"\nserver-options = [{option:?}]\n[lag]\nrow-sizes = \"1000..3000:1000\"\nrows-per-step = 40\nstep-pause = \"10ms\"\nsweeps = 2\n",
             option = "init_connect=SELECT '</script><script>window.hostile=1</script>'"
         ),
     )

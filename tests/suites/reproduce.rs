@@ -15,7 +15,14 @@ pub(crate) const TESTS: &[Test] = &[
 fn two_experiments_are_set_beside_what_was_published() {
     let tool = Tool::new();
     let document = tool
-        .run(&["reproduce", "--only", "3,1", "--run-dir", "out", "--json"])
+        .run(&[
+            "reproduce",
+            "--experiments",
+            "3,1",
+            "--run-dir",
+            "out",
+            "--json",
+        ])
         .with_code(0)
         .json();
     assert_eq!(document["status"], "complete");
@@ -93,7 +100,7 @@ fn two_experiments_are_set_beside_what_was_published() {
 fn what_was_done_before_an_interrupt_is_kept() {
     let tool = Tool::new();
     let child = tool
-        .command(&["reproduce", "--only", "1,3", "--run-dir", "out"])
+        .command(&["reproduce", "--experiments", "1,3", "--run-dir", "out"])
         .spawn()
         .unwrap();
     let second = tool.folder().join("out/3-lag-histogram");
@@ -135,7 +142,7 @@ fn what_was_done_before_an_interrupt_is_kept() {
 fn mistakes_are_told_before_a_server_starts() {
     let tool = Tool::new();
     let _ = tool
-        .run(&["reproduce", "--only", "6"])
+        .run(&["reproduce", "--experiments", "6"])
         .with_code(2)
         .saying("6 is not in 1..=5");
     let _ = tool
@@ -145,7 +152,7 @@ fn mistakes_are_told_before_a_server_starts() {
     fs::create_dir(tool.folder().join("full")).unwrap();
     fs::write(tool.folder().join("full/mine.txt"), "mine").unwrap();
     let _ = tool
-        .run(&["reproduce", "--only", "1", "--run-dir", "full"])
+        .run(&["reproduce", "--experiments", "1", "--run-dir", "full"])
         .with_code(3)
         .saying("full");
     assert_eq!(

@@ -40,7 +40,7 @@ fn a_run_from_end_to_end() {
         "mariadb/async:2",
         "--rounds",
         "300",
-        "--every",
+        "--interval",
         "3ms",
         "--json",
     ];
@@ -191,7 +191,7 @@ fn a_lone_server_is_its_own_null_replica() {
         "async:0",
         "--rounds",
         "50",
-        "--every",
+        "--interval",
         "2ms",
         "--floor-rounds",
         "0",

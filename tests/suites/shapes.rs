@@ -23,7 +23,7 @@ fn lag(tool: &Tool, shapes: &[&str], more: &[&str]) -> Ended {
         "lag",
         "--rounds",
         "60",
-        "--every",
+        "--interval",
         "4ms",
         "--floor-rounds",
         "10",

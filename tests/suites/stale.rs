@@ -165,12 +165,12 @@ fn galera_is_stale_and_synchronous_reads_are_not() {
         "node3",
         "--rounds",
         "300",
-        "--offsets",
+        "--read-delays",
         "0,2ms,30ms",
         "--curve-rounds",
         "60",
-        "--sync-reads=off,before",
-        "--pool",
+        "--read-consistency=off,before",
+        "--session-reset",
         "keep,reset,change-user",
         "--json",
     ];
@@ -303,7 +303,7 @@ fn galera_is_stale_and_synchronous_reads_are_not() {
 }
 
 fn replicas_by_channels_wait_for_gtids() {
-    channels_wait_for_gtids("mariadb/chain:2", &["--pool", "keep,reset"]);
+    channels_wait_for_gtids("mariadb/chain:2", &["--session-reset", "keep,reset"]);
 }
 
 fn replicas_by_channels_wait_for_gtids_on_mysql() {
@@ -316,9 +316,9 @@ fn channels_wait_for_gtids(shape: &str, more: &[&str]) {
     let mut given = vec![
         "--rounds",
         "200",
-        "--offsets",
+        "--read-delays",
         "none",
-        "--sync-reads=off,on",
+        "--read-consistency=off,on",
         "--json",
     ];
     given.extend(more);
@@ -345,10 +345,13 @@ fn channels_wait_for_gtids(shape: &str, more: &[&str]) {
     let refused = run(
         &sandbox,
         &tool,
-        &args(&sandbox, false, &["--sync-reads=before"]),
+        &args(&sandbox, false, &["--read-consistency=before"]),
     )
     .with_code(3);
-    assert!(refused.stderr.contains("--sync-reads=gtid"), "{refused:#?}");
+    assert!(
+        refused.stderr.contains("--read-consistency=gtid"),
+        "{refused:#?}"
+    );
 }
 
 fn a_group_keeps_its_promises() {
@@ -357,9 +360,9 @@ fn a_group_keeps_its_promises() {
     let more = [
         "--rounds",
         "200",
-        "--offsets",
+        "--read-delays",
         "none",
-        "--sync-reads=off,before,after,before-and-after,gtid",
+        "--read-consistency=off,before,after,before-and-after,gtid",
         "--json",
     ];
     let document = run(&sandbox, &tool, &args(&sandbox, true, &more))
@@ -401,7 +404,7 @@ fn several_versions_behind_and_under_a_load() {
         "1",
         "--rounds",
         "2000",
-        "--offsets",
+        "--read-delays",
         "none",
         "--case",
         "none",
@@ -475,9 +478,9 @@ fn the_reads_of_a_load_are_judged() {
     let sandbox = start("mariadb/async:2", &[]);
     let tool = Tool::new();
     let more = [
-        "--judge-load",
+        "--check-load-reads",
         "2:2",
-        "--for",
+        "--duration",
         "5s",
         "--rate",
         "300",
@@ -528,7 +531,14 @@ fn the_reads_of_a_load_are_judged() {
                 id = {zipf = [1, \"rows\"]}\nversion-of = \"id\"\n";
     std::fs::write(&file, text).unwrap();
     let load = format!("{}:2@primary", file.display());
-    let more = ["--load", &load, "--judge-load", "--for", "2s", "--json"];
+    let more = [
+        "--load",
+        &load,
+        "--check-load-reads",
+        "--duration",
+        "2s",
+        "--json",
+    ];
     let document = run(&sandbox, &tool, &args(&sandbox, false, &more))
         .with_code(0)
         .json();
@@ -545,11 +555,23 @@ fn the_reads_of_a_load_are_judged() {
         number(&row["rounds"]) > 100 && number(&row["write"]["count"]) > 100,
         "{row:#}"
     );
-    let more = ["--judge-load", "1:1", "--for", "1s", "--sync-reads=on"];
+    let more = [
+        "--check-load-reads",
+        "1:1",
+        "--duration",
+        "1s",
+        "--read-consistency=on",
+    ];
     let _ = run(&sandbox, &tool, &args(&sandbox, false, &more))
         .with_code(3)
         .saying("one statement more");
-    let more = ["--load", "insert:1@primary", "--judge-load", "--for", "1s"];
+    let more = [
+        "--load",
+        "insert:1@primary",
+        "--check-load-reads",
+        "--duration",
+        "1s",
+    ];
     let _ = run(&sandbox, &tool, &args(&sandbox, false, &more))
         .with_code(2)
         .saying("writes versions");
@@ -564,10 +586,10 @@ fn the_reads_of_a_load_on_every_node_of_a_cluster_are_judged() {
         "versioned:2@node1",
         "--load",
         "versioned:2@node2",
-        "--judge-load",
-        "--for",
+        "--check-load-reads",
+        "--duration",
         "4s",
-        "--sync-reads=off,before",
+        "--read-consistency=off,before",
         "--json",
     ];
     let document = run(&sandbox, &tool, &args(&sandbox, true, &more))
@@ -600,11 +622,11 @@ fn a_replica_that_is_killed_under_a_judged_load_ends_the_run() {
         &sandbox,
         false,
         &[
-            "--judge-load",
+            "--check-load-reads",
             "1:2",
             "--rate",
             "300",
-            "--for",
+            "--duration",
             "60s",
             "--json",
         ],
@@ -649,19 +671,24 @@ fn names_that_are_not_there_are_usage_errors_before_anything_starts() {
         assert!(ended.stderr.contains("node1, node2, node3"), "{ended:#?}");
     }
     let _ = tool
-        .run(&["stale", "--pool", "reset"])
+        .run(&["stale", "--session-reset", "reset"])
         .with_code(2)
-        .saying("sync-reads");
+        .saying("read-consistency");
     let _ = tool
-        .run(&["stale", "--judge-load", "2:2", "--rounds", "5"])
+        .run(&["stale", "--check-load-reads", "2:2", "--rounds", "5"])
         .with_code(2)
-        .saying("for how long");
+        .saying("give a duration");
     let _ = tool
-        .run(&["stale", "--judge-load", "--for", "5s"])
+        .run(&["stale", "--check-load-reads", "--duration", "5s"])
         .with_code(2)
         .saying("add load");
     let _ = tool
-        .run(&["stale", "--judge-load", "2:2", "--sync-reads=gtid"])
+        .run(&[
+            "stale",
+            "--check-load-reads",
+            "2:2",
+            "--read-consistency=gtid",
+        ])
         .with_code(2)
         .saying("one more");
     assert!(tool.runs().is_empty());
@@ -706,7 +733,7 @@ fn rows_that_somebody_else_writes_are_told_apart() {
     let nodes = sandbox.nodes();
     let (stop, written) = (AtomicBool::new(false), AtomicU64::new(0));
     let tool = Tool::new();
-    let more = ["--rounds", "4000", "--offsets", "none", "--json"];
+    let more = ["--rounds", "4000", "--read-delays", "none", "--json"];
     // Another node writes the same rows: certification conflicts, and values that are not ours.
     let ended = meanwhile(&sandbox, &tool, &args(&sandbox, true, &more), || {
         let mut other: Session = session(&nodes[1]);
@@ -750,12 +777,12 @@ fn rows_that_somebody_else_puts_back_are_no_staleness() {
             "1",
             "--rounds",
             "800",
-            "--sync-reads=before",
+            "--read-consistency=before",
             "--timeout",
             "3s",
         ],
     ] {
-        let mut given = vec!["--reader", "node2", "--offsets", "none", "--json"];
+        let mut given = vec!["--reader", "node2", "--read-delays", "none", "--json"];
         given.extend(more);
         let ended = meanwhile(&sandbox, &tool, &args(&sandbox, true, &given), || {
             let mut other: Session = session(&nodes[0]);
@@ -828,11 +855,11 @@ fn a_member_that_leaves_is_named_though_it_is_not_read() {
     let more = [
         "--reader",
         "node2",
-        "--for",
+        "--duration",
         "12s",
-        "--offsets",
+        "--read-delays",
         "none",
-        "--sync-reads=before",
+        "--read-consistency=before",
         "--json",
     ];
     let ended = meanwhile(&sandbox, &tool, &args(&sandbox, true, &more), || {
@@ -862,9 +889,9 @@ fn a_way_of_reading_that_a_target_does_not_have_is_left_out() {
     let more = [
         "--rounds",
         "200",
-        "--offsets",
+        "--read-delays",
         "none",
-        "--sync-reads=off,before",
+        "--read-consistency=off,before",
         "--json",
     ];
     let document = run(&sandbox, &tool, &args(&sandbox, false, &more))

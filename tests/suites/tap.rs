@@ -199,7 +199,7 @@ fn mariadb_with_rotations_and_by_table() {
     let sandbox = start("mariadb/async:1", &[]);
     let (primary, replica) = (&sandbox.nodes()[0], &sandbox.nodes()[1]);
     tables(primary);
-    let more = ["--by", "table", "--floor", "2s", "--json"];
+    let more = ["--group-by", "table", "--floor-duration", "2s", "--json"];
     let (tool, ended) = followed(&sandbox, &args(&sandbox, &more), &[], || {
         sql(primary, "FLUSH BINARY LOGS");
         sql(replica, "FLUSH BINARY LOGS");
@@ -252,7 +252,8 @@ fn mariadb_with_rotations_and_by_table() {
         .run(&["run", "--dry-run", plan.to_str().unwrap()])
         .with_code(0);
     assert!(
-        planned.stdout.contains("command = \"tap\"") && planned.stdout.contains("by = \"table\"")
+        planned.stdout.contains("command = \"tap\"")
+            && planned.stdout.contains("group-by = \"table\"")
     );
 }
 
@@ -263,7 +264,7 @@ fn mysql_with_tags_and_compression() {
         "SET SESSION gtid_next = 'AUTOMATIC:batch'",
         "SET SESSION binlog_transaction_compression = 1",
     ];
-    let more = ["--by", "schema", "--json"];
+    let more = ["--group-by", "schema", "--json"];
     let (_, ended) = followed(&sandbox, &args(&sandbox, &more), &prefix, || {});
     let document = ended.with_code(0).json();
     all_matched(&document);
@@ -357,7 +358,13 @@ fn a_lost_connection_is_made_again_and_told() {
     for shape in ["mariadb/async:1", "mysql/async:1"] {
         let sandbox = start(shape, &[]);
         tables(&sandbox.nodes()[0]);
-        let more = ["--floor", "0", "--server-id", "3111222333", "--json"];
+        let more = [
+            "--floor-duration",
+            "0",
+            "--server-id",
+            "3111222333",
+            "--json",
+        ];
         let (_, ended) = followed(&sandbox, &args(&sandbox, &more), &[], || {
             // Of the primary's dumps, ours is the newer one.
             for node in sandbox.nodes() {
@@ -412,7 +419,7 @@ fn follows_after_a_restart(shape: &str, resume: &str) {
     let sandbox = start(shape, &[]);
     let replica = &sandbox.members()[1];
     tables(&sandbox.nodes()[0]);
-    let more = ["--floor", "0", "--json"];
+    let more = ["--floor-duration", "0", "--json"];
     let mut again = None;
     let (_, ended) = followed(&sandbox, &args(&sandbox, &more), &[], || {
         again = Some(restart(replica));
@@ -453,7 +460,13 @@ fn filters_by_schema_and_table() {
     tables(&sandbox.nodes()[0]);
     let share = |filter: [&str; 2]| {
         let more = [
-            "--floor", "0", "--by", "table", filter[0], filter[1], "--json",
+            "--floor-duration",
+            "0",
+            "--group-by",
+            "table",
+            filter[0],
+            filter[1],
+            "--json",
         ];
         let (_, ended) = followed(&sandbox, &args(&sandbox, &more), &[], || {});
         let document = ended.with_code(0).json();
@@ -472,10 +485,10 @@ fn filters_by_schema_and_table() {
         )
     };
     // One of three writers writes to `carts`.
-    let (carts, tables) = share(["--only", "shop.carts"]);
+    let (carts, tables) = share(["--include", "shop.carts"]);
     assert!((0.1..0.6).contains(&carts), "{carts}");
     assert_eq!(tables, ["carts"]);
-    let (others, tables) = share(["--except", "shop.carts"]);
+    let (others, tables) = share(["--exclude", "shop.carts"]);
     assert!((0.4..0.9).contains(&others), "{others}");
     assert_eq!(tables, ["orders"]);
 }
@@ -500,7 +513,7 @@ fn members_of_a_group() {
 fn servers_that_cannot_be_followed() {
     let refused = |shape: &str, options: &[&str], wanted: &[&str]| {
         let tool = Tool::new();
-        let mut args = vec!["tap", "--sandbox", shape, "--for", "1s"];
+        let mut args = vec!["tap", "--sandbox", shape, "--duration", "1s"];
         options
             .iter()
             .for_each(|option| args.extend(["--server-option", option]));
@@ -565,9 +578,9 @@ fn privileges_and_server_ids() {
             &primary,
             "--replica",
             &replica,
-            "--for",
+            "--duration",
             "1s",
-            "--floor",
+            "--floor-duration",
             "0",
         ];
         args.extend(more);
@@ -626,7 +639,14 @@ fn streams_for_other_tools_and_the_proper_end() {
         let ended = thread::scope(|scope| {
             let args = args(
                 &sandbox,
-                &["--stream", form, "--every", "500ms", "--floor", "0"],
+                &[
+                    "--stream",
+                    form,
+                    "--report-interval",
+                    "500ms",
+                    "--floor-duration",
+                    "0",
+                ],
             );
             let child = tool
                 .command(&args)
@@ -646,7 +666,7 @@ fn streams_for_other_tools_and_the_proper_end() {
         assert!(tool.only_run().join("report.html").exists());
         assert!(
             ended.stderr.contains("transactions/s"),
-            "asked for by --every: {ended:#?}"
+            "asked for by --report-interval: {ended:#?}"
         );
         if form == "csv" {
             let lines: Vec<&str> = ended.stdout.lines().collect();

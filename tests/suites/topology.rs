@@ -415,7 +415,7 @@ fn a_dead_member_ends_the_run(shape: &str) {
         &urls[1],
         "--node",
         &urls[2],
-        "--for",
+        "--duration",
         "60s",
         "--floor-rounds",
         "5",

@@ -371,7 +371,7 @@ fn a_run_says_that_they_were_loaded() {
         "--federated",
         "--rounds",
         "30",
-        "--every",
+        "--interval",
         "4ms",
         "--json",
     ]);

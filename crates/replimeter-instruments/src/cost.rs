@@ -200,7 +200,7 @@ impl<'a> Bench<'a> {
                 return Err(self.session.unfit(
                     "cannot begin the next measurement",
                     format!("{name} has not applied {behind} transactions after {} s", SETTLE.as_secs()),
-                    "does it keep up at all? `replimeter backlog` measures that; measure for a shorter time (--for), or with fewer threads",
+                    "does it keep up at all? `replimeter backlog` measures that; measure for a shorter time (--duration), or with fewer threads",
                 ).into());
             }
             thread::sleep(LOOK);

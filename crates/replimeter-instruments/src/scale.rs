@@ -206,7 +206,7 @@ impl<'a> Field<'a> {
             &writer,
             &nodes,
             &workloads.insert,
-            plan.size,
+            plan.data_size,
             FILLERS,
             filled,
             stop,
@@ -400,7 +400,7 @@ impl<'a> Field<'a> {
                         .unfit(
                             "cannot begin the next block",
                             format!("{name} has not applied {behind} transactions after {} s", (SETTLE + patience).as_secs()),
-                            "the replica does not keep up: measure for a shorter time (--for), or give it more workers (--server-option)",
+                            "the replica does not keep up: measure for a shorter time (--duration), or give it more workers (--server-option)",
                         )
                         .into());
                 }

@@ -123,7 +123,7 @@ pub struct LossRow {
     pub mode: String,
     /// `after-commit` or `after-sync`, of semi-synchronous replication.
     pub wait_point: Option<String>,
-    /// How the primary ended: `kill` or `isolated`.
+    /// How the primary ended: `kill` or `partition`.
     pub crash: String,
     /// How often.
     pub crashes: u64,

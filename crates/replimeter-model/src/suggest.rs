@@ -49,13 +49,13 @@ mod tests {
 
     #[test]
     fn a_slip_is_recognised_and_a_stranger_is_not() {
-        let known = ["method", "rounds", "for", "warm-up", "semi-sync"];
+        let known = ["method", "rounds", "seed", "warm-up", "semi-sync"];
         for (wrong, want) in [
             ("rouns", Some("rounds")),
             ("Rounds", Some("rounds")),
             ("warm_up", Some("warm-up")),
             ("semi", Some("semi-sync")),
-            ("fro", Some("for")),
+            ("sede", Some("seed")),
             ("banana", None),
             ("", None),
         ] {

@@ -24,7 +24,7 @@ pub(super) fn check<M: Measurement>(
     if output.raw && !M::has_raw(&plan.plan) {
         return Err(Failure::usage(
             "--raw needs a sweep over sizes",
-            "leave --raw out, or sweep: replimeter lag --sizes 1000..10000:1000 --raw",
+            "leave --raw out, or sweep: replimeter lag --row-sizes 1000..10000:1000 --raw",
         ));
     }
     M::check(plan)

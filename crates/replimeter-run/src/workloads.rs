@@ -79,7 +79,7 @@ pub fn refuse_size(size: Option<Size>, workloads: &[Workload]) -> Result<(), Fai
     if size.is_some() && !workloads.iter().any(Workload::has_data) {
         return Err(Failure::usage(
             "a size was given, and no workload has data",
-            "leave --size out",
+            "leave --data-size out",
         ));
     }
     Ok(())

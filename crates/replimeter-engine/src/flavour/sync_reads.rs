@@ -102,16 +102,16 @@ pub fn guarantee(
         }),
         (SyncReads::After | SyncReads::BeforeAndAfter, Kind::Galera) => Err((
             format!(
-                "a Galera writer does not wait until the other nodes have applied (--sync-reads={level})"
+                "a Galera writer does not wait until the other nodes have applied (--read-consistency={level})"
             ),
-            "use --sync-reads=before, where the reader waits, or --sync-reads=gtid",
+            "use --read-consistency=before, where the reader waits, or --read-consistency=gtid",
         )),
         (SyncReads::Before | SyncReads::After | SyncReads::BeforeAndAfter, Kind::Channel(_)) => {
             Err((
                 format!(
-                    "a replica by a channel has no setting that makes reads wait (--sync-reads={level})"
+                    "a replica by a channel has no setting that makes reads wait (--read-consistency={level})"
                 ),
-                "use --sync-reads=gtid, where the client waits for the write's GTID before it reads",
+                "use --read-consistency=gtid, where the client waits for the write's GTID before it reads",
             ))
         }
     }
@@ -163,7 +163,7 @@ mod tests {
                         assert_eq!(found.words.is_empty(), level == SyncReads::Off);
                     }
                     Err((cause, hint)) => assert!(
-                        cause.contains(level.name()) && hint.contains("--sync-reads="),
+                        cause.contains(level.name()) && hint.contains("--read-consistency="),
                         "{cause}"
                     ),
                 }

@@ -81,11 +81,11 @@ impl<'a, 'l> Round<'a, 'l> {
 impl Round<'_, '_> {
     /// How far apart readings are.
     fn every(&self) -> Duration {
-        (self.plan.grow.0 / 100).clamp(READINGS[0], READINGS[1])
+        (self.plan.build_up.0 / 100).clamp(READINGS[0], READINGS[1])
     }
 
     fn limit(&self) -> Nanos {
-        Nanos::from((self.plan.grow.0 * LIMIT).max(LIMIT_AT_LEAST))
+        Nanos::from((self.plan.build_up.0 * LIMIT).max(LIMIT_AT_LEAST))
     }
 
     fn stopped(&self) -> bool {
@@ -195,7 +195,7 @@ impl Round<'_, '_> {
         applier: &Applier<'_>,
         walked: &mut Walked,
     ) -> Result<(), MeasureError> {
-        let grow = Nanos::from(self.plan.grow.0);
+        let grow = Nanos::from(self.plan.build_up.0);
         self.origin = self.clock.now();
         self.read_while(
             cluster,

@@ -142,8 +142,8 @@ impl<'a> Looking<'a> {
     ) -> Result<(), MeasureError> {
         let (clock, plan) = (self.clock, self.plan);
         let (look, every, end) = (
-            Nanos::from(plan.look.0),
-            Nanos::from(plan.every.0),
+            Nanos::from(plan.poll_interval.0),
+            Nanos::from(plan.report_interval.0),
             Nanos::from(plan.duration.0),
         );
         let began = clock.now();

@@ -141,7 +141,7 @@ pub fn run(
     let (stream, load) = (Stream::default(), Load::default());
     let style = Style {
         writers: plan.writers,
-        size: plan.size,
+        size: plan.row_size,
         rate: plan.rate,
         journal: false,
     };

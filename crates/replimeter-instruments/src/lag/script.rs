@@ -8,7 +8,7 @@ use replimeter_model::{
 };
 
 /// Pace of the floor's rounds: fast, but with the observer back in its loop.
-const FLOOR_PACE: Pace = Pace::Every(Span::from_millis(2));
+const FLOOR_PACE: Pace = Pace::Interval(Span::from_millis(2));
 
 /// One stretch of rows of one size.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -148,7 +148,7 @@ impl Script {
     /// The distance of the schedule's beats, if there is a schedule.
     pub(super) fn every(&self) -> Option<Nanos> {
         match self.pace {
-            Pace::Every(span) => Some(Nanos::from(span.0)),
+            Pace::Interval(span) => Some(Nanos::from(span.0)),
             Pace::Visible | Pace::Ack => None,
         }
     }
@@ -169,7 +169,9 @@ mod tests {
 
     #[test]
     fn a_sweep_visits_every_size_in_order_and_repeats() {
-        let script = Script::measure(&plan("sizes = '10,10..30:10'\nsweeps = 2\nper-step = 5"));
+        let script = Script::measure(&plan(
+            "row-sizes = '10,10..30:10'\nsweeps = 2\nrows-per-step = 5",
+        ));
         let order: Vec<(u32, u32, u64)> = script
             .steps
             .iter()
@@ -209,13 +211,13 @@ mod tests {
                 None
             ]
         );
-        let endless = Script::measure(&plan("warm-up = 0\nfor = '1s'"));
+        let endless = Script::measure(&plan("warm-up = 0\nduration = '1s'"));
         assert_eq!(endless.turn(1_000_000).map(|(_, row)| row), Some(1_000_001));
     }
 
     #[test]
     fn warm_up_comes_first_and_a_time_has_no_total() {
-        let script = Script::measure(&plan("for = '3s'\nwarm-up = 7"));
+        let script = Script::measure(&plan("duration = '3s'\nwarm-up = 7"));
         assert_eq!(
             (script.steps[0].phase, script.steps[0].rows),
             (Phase::WarmUp, Some(7))

@@ -279,7 +279,7 @@ impl Run<'_> {
             }
             board.set_yardstick(phase == Phase::Yardstick);
             match schedule.script.pace {
-                Pace::Every(_) => {
+                Pace::Interval(_) => {
                     board.watch_from(beat - LEAD);
                     wait_until(clock, beat, || board.writer_halted());
                 }

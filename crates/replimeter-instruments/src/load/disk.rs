@@ -47,7 +47,7 @@ impl Disk {
                     self.folder.display(),
                     bytes / 1_000_000
                 ),
-                "ask for less (--size), or free some space",
+                "ask for less (--data-size), or free some space",
             )),
             _ => Ok(()),
         }
@@ -63,7 +63,7 @@ impl Disk {
                 free as f64 / 1e6,
                 self.folder.display()
             ),
-            "free some space, or ask for less (--size)",
+            "free some space, or ask for less (--data-size)",
         ))
     }
 }

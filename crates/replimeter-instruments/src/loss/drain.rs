@@ -66,7 +66,7 @@ pub(super) fn drain(
     })?;
     applied.ok_or_else(|| {
         let cause = format!("not within {} s; {state}", PATIENCE.as_secs());
-        let hint = "is the load more than the replica can apply? write for a shorter time (--for) or at a --rate";
+        let hint = "is the load more than the replica can apply? write for a shorter time (--duration) or at a --rate";
         session
             .unfit("has not applied what it received", cause, hint)
             .into()

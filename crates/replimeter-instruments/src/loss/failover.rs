@@ -59,7 +59,7 @@ pub(super) fn fall(
     if load.acknowledged() == 0 {
         let session = &cluster.primary.session;
         let hint =
-            "is the machine or its disk overloaded? write for longer before the crash (--for)";
+            "is the machine or its disk overloaded? write for longer before the crash (--duration)";
         return Err(session
             .unfit(
                 "has acknowledged nothing",
@@ -68,11 +68,11 @@ pub(super) fn fall(
             )
             .into());
     }
-    let cut = if plan.crash == Crash::Isolated {
+    let cut = if plan.crash == Crash::Partition {
         (scene.say)("cutting the links");
         faults.isolate(&cluster.primary.node.name)?;
         let cut = clock.now();
-        let gap = plan.gap.0.max(SETTLE);
+        let gap = plan.kill_delay.0.max(SETTLE);
         if !wait_until(clock, cut + Nanos::from(gap), stopped) {
             return Err(MeasureError::Interrupted);
         }
@@ -118,7 +118,7 @@ pub(super) fn take_over(
         )
     } else {
         (scene.say)("waiting until the replicas have applied what they received");
-        let severed = scene.plan.crash == Crash::Isolated;
+        let severed = scene.plan.crash == Crash::Partition;
         let facts = cluster.primary.facts.clone();
         let direct = cluster
             .replicas

@@ -151,7 +151,7 @@ fn fail_over(
     let watcher = Watcher::open(&node)?;
     let style = Style {
         writers: plan.writers,
-        size: plan.size,
+        size: plan.row_size,
         rate: plan.rate,
         journal: true,
     };
@@ -165,7 +165,7 @@ fn fail_over(
             .map(|(number, writer)| scope.spawn(move || load.write(writer, number, style, clock)))
             .collect();
         let watcher = scope.spawn(|| watcher.watch(&load.stop));
-        let until = began + Nanos::from(plan.load.0) + jitter(plan.seed, number);
+        let until = began + Nanos::from(plan.duration.0) + jitter(plan.seed, number);
         let result = fall(cluster, scene, load, until, faults).and_then(|fallen| {
             let successor = take_over(cluster, scene, fallen.at, faults)?;
             Ok((fallen, successor))

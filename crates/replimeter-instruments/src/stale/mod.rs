@@ -289,7 +289,7 @@ fn of_versions(versions: &Versions) -> Vec<Warning> {
                 "{} writes were of rows beyond the first million: their reads were not judged",
                 versions.beyond()
             ),
-            "ask for fewer rows (--load-size)",
+            "ask for fewer rows (--load-data-size)",
         ));
     }
     warnings

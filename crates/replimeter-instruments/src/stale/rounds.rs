@@ -232,7 +232,7 @@ impl Rounds<'_> {
 
     /// The offsets of all rounds of the curve, in random order.
     fn curve(&self) -> Vec<Nanos> {
-        let wanted = match &self.plan.offsets {
+        let wanted = match &self.plan.read_delays {
             Offsets::None => return Vec::new(),
             Offsets::Auto => offsets(self.longest, LONGEST),
             Offsets::At(spans) => spans.iter().map(|span| Nanos::from(span.0)).collect(),

@@ -44,14 +44,14 @@ fn among(list: &[(String, Option<String>)], schema: &str, table: &str) -> bool {
 
 impl Groups {
     pub(super) fn new(plan: &TapPlan) -> Self {
-        let (only, except) = (parse(&plan.only), parse(&plan.except));
+        let (only, except) = (parse(&plan.include), parse(&plan.exclude));
         // Set 0: tables that nobody asked for, or that are not known.
         let none = Verdict {
             wanted: only.is_empty(),
             groups: Vec::new(),
         };
         Self {
-            by: plan.by,
+            by: plan.group_by,
             only,
             except,
             names: Vec::new(),
@@ -195,22 +195,25 @@ mod tests {
     #[test]
     fn filters() {
         assert_eq!(wanted(""), [0, 1, 2, 3, 4, 5]);
-        assert_eq!(wanted("only = ['shop']"), [1, 2, 4, 5]);
-        assert_eq!(wanted("only = ['shop.orders', 'blog']"), [1, 2, 3, 4]);
-        assert_eq!(wanted("except = ['shop']"), [0, 3, 4]);
-        assert_eq!(wanted("except = ['shop.orders']"), [0, 2, 3, 4, 5]);
+        assert_eq!(wanted("include = ['shop']"), [1, 2, 4, 5]);
+        assert_eq!(wanted("include = ['shop.orders', 'blog']"), [1, 2, 3, 4]);
+        assert_eq!(wanted("exclude = ['shop']"), [0, 3, 4]);
+        assert_eq!(wanted("exclude = ['shop.orders']"), [0, 2, 3, 4, 5]);
     }
 
     #[test]
     fn a_transaction_counts_once_for_each_that_it_touches() {
-        let by_table = groups("by = 'table'");
+        let by_table = groups("group-by = 'table'");
         assert_eq!(by_table.of(2).len(), 2);
         assert_eq!(
             by_table.name(by_table.of(1)[0]),
             ("shop".to_owned(), "orders".to_owned())
         );
-        assert_eq!(groups("by = 'schema'").of(2).len(), 1);
+        assert_eq!(groups("group-by = 'schema'").of(2).len(), 1);
         assert!(groups("").of(2).is_empty());
-        assert_eq!(groups("by = 'table'\nonly = ['blog']").of(4).len(), 1);
+        assert_eq!(
+            groups("group-by = 'table'\ninclude = ['blog']").of(4).len(),
+            1
+        );
     }
 }

@@ -64,7 +64,7 @@ impl<'a> Joining<'a> {
             count: names.len(),
             summary: Summary::new(names),
             clocks,
-            twice: !plan.floor.0.is_zero(),
+            twice: !plan.floor_duration.0.is_zero(),
             lost: vec![None; records.len()],
             outcome: Outcome {
                 streams: records,
@@ -81,8 +81,8 @@ impl<'a> Joining<'a> {
         listener: &mut Listener<'_>,
     ) -> Result<(), MeasureError> {
         let began = self.clock.now();
-        let every = Nanos::from(self.plan.every.0);
-        let floor_until = began + Nanos::from(self.plan.floor.0);
+        let every = Nanos::from(self.plan.report_interval.0);
+        let floor_until = began + Nanos::from(self.plan.floor_duration.0);
         let (mut window, mut swept) = (began, began);
         loop {
             thread::sleep(NAP);
@@ -309,7 +309,7 @@ impl<'a> Joining<'a> {
         let nothing = windows
             .iter()
             .all(|window| window.transactions == 0 && window.matched == 0);
-        if nothing && end - start < Nanos(Nanos::from(self.plan.every.0).0 / 10) {
+        if nothing && end - start < Nanos(Nanos::from(self.plan.report_interval.0).0 / 10) {
             return Ok(());
         }
         listener.tell(Event::Windows(&windows))

@@ -111,7 +111,7 @@ pub fn run(
 ) -> Result<Outcome, MeasureError> {
     let cpu_before = clock::thread_cpu();
     let count = cluster.replicas.len();
-    let twice = !plan.floor.0.is_zero();
+    let twice = !plan.floor_duration.0.is_zero();
     let ids = check::server_ids(cluster, plan.server_id, count + 1 + usize::from(twice))?;
     // The replicas first: whatever the primary's stream shows, theirs will show too.
     let mut followers = Vec::new();
@@ -153,7 +153,7 @@ pub fn run(
             .chain(followers)
             .zip(&streams)
             .map(|(follower, stream)| {
-                scope.spawn(move || stream.follow(follower, clock, real_time, plan.rest.0))
+                scope.spawn(move || stream.follow(follower, clock, real_time, plan.coalesce.0))
             })
             .collect();
         let result = joining.go(&streams, listener);

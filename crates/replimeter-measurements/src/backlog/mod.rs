@@ -76,7 +76,7 @@ impl Measurement for Backlog {
     const EXAMPLES: &'static str = "\
 Examples:
   replimeter backlog
-  replimeter backlog --grow 30s --workers 1,2,4,8 --load mix:8@primary
+  replimeter backlog --build-up 30s --workers 1,2,4,8 --load mix:8@primary
   replimeter backlog --load insert:8@primary --rate 3000
   replimeter backlog --sandbox mysql/async:1 --server-option innodb_flush_log_at_trx_commit=2
   replimeter backlog --topology cluster.toml --json
@@ -111,7 +111,7 @@ privileges that it needs.";
             SERVERS,
             format!(
                 "stops each replica's applier for {} and starts it again as it was",
-                work.grow
+                work.build_up
             ),
         );
         if !work.workers.is_empty() {
@@ -297,7 +297,7 @@ fn shown(progress: &backlog::Progress, work: &BacklogPlan) -> Progress {
         .workers
         .map_or_else(String::new, |workers| format!(", {workers} workers"));
     let growing = progress.phase == BacklogPhase::Growing;
-    let whole = growing.then_some(work.grow.0.as_secs_f64());
+    let whole = growing.then_some(work.build_up.0.as_secs_f64());
     Progress::new(Stage::Measure, progress.phase.words())
         .part(format!("{}{workers}", progress.replica))
         .done(progress.since.as_secs_f64(), whole, "s")

@@ -19,7 +19,7 @@ pub(crate) fn report(document: &BacklogDocument) -> Report {
     let extent = format!("{} transactions", count(transactions));
     let mut report = Report::of(document, "How fast does each replica catch up?", extent);
     report.several = document.several();
-    let grow = document.settings.grow;
+    let grow = document.settings.build_up;
     report
         .facts
         .extend(grow.map(|grow| format!("a backlog of {grow}")));

@@ -120,9 +120,13 @@ impl Measurement for Calibrate {
 Examples:
   replimeter calibrate
   replimeter calibrate --sandbox mysql/async:1 --method poll,wait,tap
-  replimeter calibrate --delays 0,1ms,10ms --rounds 500 --json";
-    const OWN_SERVERS: Option<fn(&Arg) -> bool> =
-        Some(|option| is_of_sandboxes(option) || option.get_id() == "sandbox");
+  replimeter calibrate --link-delay 0,1ms,10ms --rounds 500 --json";
+    const OWN_SERVERS: Option<fn(&Arg) -> bool> = Some(|option| match option.get_id().as_str() {
+        "sandbox" => true,
+        // The delays are the measurement's own; a link of it has nothing else.
+        "link_delay" | "link_jitter" | "link_bandwidth" => false,
+        _ => is_of_sandboxes(option),
+    });
 
     type Settings = CalibrateSettings;
     type Options = ();
@@ -153,10 +157,13 @@ Examples:
             } => rounds,
             _ => 0,
         };
-        let all = rounds * work.delays.len() as u64 * u64::from(work.repeats);
+        let all = rounds * work.link_delays.len() as u64 * u64::from(work.repetitions);
         touches.say(
             LOAD,
-            format!("1 writer, {all} rows in all, {} delays", work.delays.len()),
+            format!(
+                "1 writer, {all} rows in all, {} delays",
+                work.link_delays.len()
+            ),
         );
         Ok(())
     }
@@ -179,7 +186,7 @@ Examples:
         cx.met(servers.label(), servers.as_ref(), &mut cluster)?;
         // The link begins without a delay; the record says what it is given in the course of the run.
         if let Some(record) = cx.manifest.sandboxes.last_mut() {
-            let delays: Vec<String> = work.delays.iter().map(ToString::to_string).collect();
+            let delays: Vec<String> = work.link_delays.iter().map(ToString::to_string).collect();
             record.link = Some(format!("{} one way, in turns", delays.join(", ")));
         }
         cx.write_manifest()?;
@@ -214,7 +221,7 @@ Examples:
             delay: Span::from_secs(0),
             turn: 0,
             every: match plan.plan.lag.pace {
-                Pace::Every(every) => Nanos::from(every.0),
+                Pace::Interval(interval) => Nanos::from(interval.0),
                 // Plans have a beat.
                 Pace::Visible | Pace::Ack => Nanos(0),
             },
@@ -346,14 +353,14 @@ impl Gathered {
 }
 
 fn cells(work: &CalibratePlan, replicas: usize, methods: &[Method]) -> Vec<Cell> {
-    let cells = work.delays.iter().flat_map(|delay| {
+    let cells = work.link_delays.iter().flat_map(|delay| {
         methods.iter().flat_map(move |method| {
             (0..replicas).map(|replica| Cell {
                 replica,
                 method: *method,
                 delay: *delay,
                 all: Series::default(),
-                turns: vec![SignedHistogram::default(); work.repeats as usize],
+                turns: vec![SignedHistogram::default(); work.repetitions as usize],
                 rounds: 0,
                 missing: 0,
             })
@@ -458,8 +465,8 @@ fn turns(
 ) -> Result<(), Failure> {
     let work = cx.work;
     let mut held = Held::default();
-    for turn in 0..work.repeats as usize {
-        let mut delays = work.delays.clone();
+    for turn in 0..work.repetitions as usize {
+        let mut delays = work.link_delays.clone();
         if turn % 2 == 1 {
             delays.reverse();
         }

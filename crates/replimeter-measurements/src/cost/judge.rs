@@ -36,7 +36,7 @@ pub(super) fn void(all: &[Cell], self_test: Option<&SelfTest>) -> Option<Failure
                 "{}: no operation was completed in the counted time{errors}",
                 of(cell)
             ),
-            "measure for longer (--for), or mend the statement",
+            "measure for longer (--duration), or mend the statement",
         ));
     }
     let test = self_test.filter(|test| test.significant)?;

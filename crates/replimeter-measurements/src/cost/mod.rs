@@ -57,10 +57,10 @@ impl Measurement for Cost {
     const EXAMPLES: &'static str = "\
 Examples:
   replimeter cost
-  replimeter cost --modes none,async,semi-sync --threads 1 --for 30s
+  replimeter cost --modes none,async,semi-sync --threads 1 --duration 30s
   replimeter cost --modes mysql/async,mysql/semi-sync,group:3 --durability strict
   replimeter cost --modes semi-sync,galera --link-delay 0,1ms,10ms --threads 1
-  replimeter cost --workload oltp-mix --size 100MB --threads 8 --json
+  replimeter cost --workload oltp-mix --data-size 100MB --threads 8 --json
   replimeter cost --modes async --self-test
   replimeter run plans/semi-sync-cost.toml
 
@@ -164,7 +164,7 @@ Servers are started for each mode and removed afterwards; yours are never touche
             TIME,
             format!(
                 "about {} and the starts",
-                Span((work.duration.0 + work.ramp.0 * work.starts) * cells * times)
+                Span((work.duration.0 + work.warm_up.0 * work.starts) * cells * times)
             ),
         );
         Ok(())
@@ -308,7 +308,7 @@ Servers are started for each mode and removed afterwards; yours are never touche
 /// The workload, and how much data it runs on.
 fn load_of(work: &CostPlan) -> Result<(Workload, Size), Failure> {
     let workload = workload(&work.workload)?;
-    refuse_size(work.size, std::slice::from_ref(&workload))?;
-    let size = work.size.unwrap_or_else(|| workload.default_size());
+    refuse_size(work.data_size, std::slice::from_ref(&workload))?;
+    let size = work.data_size.unwrap_or_else(|| workload.default_size());
     Ok((workload, size))
 }

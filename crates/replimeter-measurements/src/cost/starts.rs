@@ -123,7 +123,7 @@ impl Starts<'_> {
         let (blocks, length) = self.work.blocks();
         STARTING_S
             + cells as f64
-                * (self.work.ramp.0.as_secs_f64() + f64::from(blocks) * length.0.as_secs_f64())
+                * (self.work.warm_up.0.as_secs_f64() + f64::from(blocks) * length.0.as_secs_f64())
     }
 
     /// How long all the rest will take.
@@ -219,7 +219,7 @@ impl Starts<'_> {
             let (blocks, length) = self.work.blocks();
             let cell = Cell {
                 threads,
-                ramp: self.work.ramp.0,
+                ramp: self.work.warm_up.0,
                 blocks,
                 length: length.0,
             };

@@ -62,8 +62,8 @@ impl Measurement for Exposure {
     const EXAMPLES: &'static str = "\
 Examples:
   replimeter exposure --primary mysql://u@db1/ --replica mysql://u@db2/ --replica mysql://u@db3/
-  replimeter exposure --topology cluster.toml --for 10m
-  replimeter exposure --sandbox async:1 --link-delay 1ms --for 10s
+  replimeter exposure --topology cluster.toml --duration 10m
+  replimeter exposure --sandbox async:1 --link-delay 1ms --duration 10s
 
 Writes nothing on servers of yours. Needs the binary log and GTIDs on the primary, and the privileges of `tap` there; on the
 replicas only the privilege to see their replication status. docs/exposure.md explains every figure.";
@@ -89,7 +89,7 @@ replicas only the privilege to see their replication status. docs/exposure.md ex
             SERVERS,
             format!(
                 "follows the primary's binary log as a replica would, and asks every replica each {}",
-                work.look
+                work.poll_interval
             ),
         );
         if work.writers == 0 {
@@ -104,7 +104,7 @@ replicas only the privilege to see their replication status. docs/exposure.md ex
                 LOAD,
                 format!(
                     "{} writers, {how}, rows of {} bytes",
-                    work.writers, work.size
+                    work.writers, work.row_size
                 ),
             );
         }

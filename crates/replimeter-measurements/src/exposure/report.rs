@@ -111,7 +111,7 @@ fn sentences(run: &ExposureDocument) -> Vec<String> {
             "The primary's binary log was followed over a connection of its own, and every {} all replicas were asked at once what they had \
              received (not applied). Exposed is what had arrived from the primary's log by the last answer and was in none of the answers; \
              that may be too much by what came during a look, which took {} (p50), {} (p99).",
-            run.settings.look.map_or_else(String::new, |look| look.to_string()),
+            run.settings.poll_interval.map_or_else(String::new, |look| look.to_string()),
             Format::Time.text(row.look_us.p50_us),
             Format::Time.text(row.look_us.p99_us),
         ),

@@ -138,7 +138,7 @@ fn subjects(samples: &SampleFile) -> Result<Subjects, Failure> {
 }
 
 pub(super) fn figures(document: &LagDocument, samples: &SampleFile) -> Result<Figures, Failure> {
-    let open = matches!(document.settings.pace, Some(Pace::Every(_)));
+    let open = matches!(document.settings.pace, Some(Pace::Interval(_)));
     let mut figures = Figures::default();
     let mut written: Vec<String> = Vec::new();
     for ([shape, replica, method], mut sizes) in subjects(samples)? {

@@ -28,7 +28,7 @@ pub fn report(document: &LagDocument, raw: bool) -> Report {
     report.facts.extend(facts(document));
     add_figures(&mut report, document, &overall);
     if raw {
-        let per_step = document.settings.per_step.unwrap_or(1);
+        let per_step = document.settings.rows_per_step.unwrap_or(1);
         for table in &document.results.size_sweep {
             let title = format!("Every row of the sweep, {}", table.replica);
             let lines = Content::Verbatim(sweep::raw(table, per_step));
@@ -48,7 +48,7 @@ fn facts(document: &LagDocument) -> Vec<String> {
     let method = settings.method.clone().unwrap_or_default();
     let mut facts = vec![format!("method {method}")];
     facts.extend(settings.pace.map(|pace| match pace {
-        Pace::Every(span) => format!("a row every {span}, open loop"),
+        Pace::Interval(span) => format!("a row every {span}, open loop"),
         Pace::Visible => "the next row when the last was seen, closed loop".to_owned(),
         Pace::Ack => "the next row when the last was acknowledged, closed loop".to_owned(),
     }));

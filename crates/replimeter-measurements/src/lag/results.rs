@@ -281,10 +281,10 @@ pub(super) fn conclude(run: &mut Finished<'_, Lag>, gathered: Gathered) -> Concl
 
 /// Writes that started too late for their schedule.
 fn late(pace: Pace, p50_us: Option<f64>) -> Option<Warning> {
-    let (Pace::Every(every), Some(p50)) = (pace, p50_us) else {
+    let (Pace::Interval(interval), Some(p50)) = (pace, p50_us) else {
         return None;
     };
-    let every = Nanos::from(every.0).as_micros();
+    let every = Nanos::from(interval.0).as_micros();
     (p50 > every / 10.0).then(|| {
         Warning::new(
             WarningCode::WriterLate,
@@ -293,7 +293,7 @@ fn late(pace: Pace, p50_us: Option<f64>) -> Option<Warning> {
                 time(p50),
                 time(every)
             ),
-            "choose a larger --every; `from_intended` charges the wait to every row",
+            "choose a larger --interval; `from_intended` charges the wait to every row",
         )
     })
 }

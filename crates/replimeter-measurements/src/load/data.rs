@@ -64,7 +64,7 @@ pub(super) fn make_data(
         }
         let observers = &cx.observers;
         let size = work
-            .size
+            .data_size
             .filter(|_| workload.has_data())
             .unwrap_or_else(|| workload.default_size());
         let mut progress = |filled: &Filled| observers.progress(filling(filled));

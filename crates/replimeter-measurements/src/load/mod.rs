@@ -71,7 +71,7 @@ fn workloads(work: &LoadingPlan) -> Result<Vec<Workload>, Failure> {
             }
         }
     }
-    refuse_size(work.size, &workloads)?;
+    refuse_size(work.data_size, &workloads)?;
     Ok(workloads)
 }
 
@@ -83,9 +83,9 @@ impl Measurement for Load {
     const EXAMPLES: &'static str = "\
 Examples:
   replimeter load --workload point-select --threads 1,8,64
-  replimeter load --sandbox async:2 --workload post-insert --workload select --for 60s
+  replimeter load --sandbox async:2 --workload post-insert --workload select --duration 60s
   replimeter load --workload insert --threads 16 --rate 2000 --arrivals poisson
-  replimeter load --primary mysql://u@db1/ --workload orders.toml --size 1GB --keep-data
+  replimeter load --primary mysql://u@db1/ --workload orders.toml --data-size 1GB --keep-data
 
 Workloads: insert, select, post-insert, point-select, oltp-mix, update-key, big-update, mix, or the path of a file:
 statements with typed parameters (.toml) or a script (anything else); docs/load.md explains both. The data is made in
@@ -120,7 +120,7 @@ the schema `replimeter` and removed at the end. A workload of which every statem
             || "back to back".to_owned(),
             |open| format!("{} a second", open.rate),
         );
-        let size = work.size.map_or_else(
+        let size = work.data_size.map_or_else(
             || "as much data as each workload says".to_owned(),
             |size| format!("{size} of data"),
         );
@@ -134,7 +134,7 @@ the schema `replimeter` and removed at the end. A workload of which every statem
         );
         touches.say(
             TIME,
-            format!("{} each time, after {}", work.duration, work.ramp),
+            format!("{} each time, after {}", work.duration, work.warm_up),
         );
         Ok(())
     }

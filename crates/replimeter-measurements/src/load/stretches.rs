@@ -99,7 +99,7 @@ fn stretch(
     let before = crew.measure_limit(LIMIT);
     let mut told = |second: &Second| cx.observers.progress(shown(work, squads, second));
     let _ = watch.read();
-    let mut results = crew.stretch(work.ramp.0, work.duration.0, cx.stop, &mut told);
+    let mut results = crew.stretch(work.warm_up.0, work.duration.0, cx.stop, &mut told);
     // Nothing is known behind the last reading.
     let _ = watch.read();
     let (mut uses, mut course) = (Vec::new(), Vec::new());
@@ -138,7 +138,7 @@ fn shown(work: &LoadingPlan, squads: &[Squad<'_>], second: &Second) -> Progress 
         true => (Stage::Measure, "measuring"),
         false => (Stage::WarmUp, "warming up"),
     };
-    let whole = (work.ramp.0 + work.duration.0).as_secs_f64();
+    let whole = (work.warm_up.0 + work.duration.0).as_secs_f64();
     let mut shown = Progress::new(stage, doing).done(second.at.0 as f64 / 1e9, Some(whole), "s");
     for (squad, told) in squads.iter().zip(&second.squads) {
         let name = format!("{}:{}", squad.workload.name, squad.threads);

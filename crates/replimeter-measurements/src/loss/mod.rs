@@ -74,7 +74,7 @@ impl Measurement for Loss {
     const EXAMPLES: &'static str = "\
 Examples:
   replimeter loss                                    async:1, five crashes
-  replimeter loss --sandbox async:1 --sandbox semi-sync:1 --crash isolated --crashes 20 --link-delay 1ms
+  replimeter loss --sandbox async:1 --sandbox semi-sync:1 --crash partition --crashes 20 --link-delay 1ms
   replimeter loss --sandbox mysql/semi-sync:1 --wait-point after-sync
   replimeter loss --sandbox galera:3 --sandbox group:3 --json
 
@@ -112,7 +112,10 @@ crash of your own primary would take says `replimeter exposure`. docs/loss.md ex
         }
         let end = match work.crash {
             Crash::Kill => "kills the primary".to_owned(),
-            Crash::Isolated => format!("cuts the primary off and kills it {} later", work.gap),
+            Crash::Partition => format!(
+                "cuts the primary off and kills it {} later",
+                work.kill_delay
+            ),
         };
         touches.say(
             SERVERS,
@@ -123,7 +126,7 @@ crash of your own primary would take says `replimeter exposure`. docs/loss.md ex
             LOAD,
             format!(
                 "{} writers for {} before each crash, rows of {} bytes",
-                work.writers, work.load, work.size
+                work.writers, work.duration, work.row_size
             ),
         );
         Ok(())

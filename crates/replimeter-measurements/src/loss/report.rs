@@ -138,11 +138,13 @@ pub(crate) fn answer(run: &LossDocument) -> String {
 /// How it was measured, and what belongs to it.
 fn sentences(run: &LossDocument) -> Vec<String> {
     let settings = &run.settings;
-    let isolated = settings.crash == Some(Crash::Isolated);
-    let ended = if isolated {
+    let partition = settings.crash == Some(Crash::Partition);
+    let ended = if partition {
         format!(
             "Its links to the other servers were cut, and {} later it was killed (SIGKILL), taking writes all the while: what it had sent is lost with it.",
-            settings.gap.map_or_else(String::new, |gap| gap.to_string())
+            settings
+                .kill_delay
+                .map_or_else(String::new, |gap| gap.to_string())
         )
     } else {
         "It was killed (SIGKILL): what it had already sent still arrives.".to_owned()

@@ -51,7 +51,7 @@ impl Measurement for Scale {
     const EXAMPLES: &'static str = "\
 Examples:
   replimeter scale                                       0, 1 and 2 replicas; some minutes
-  replimeter scale --starts 1 --for 3s                   a first look, without intervals
+  replimeter scale --starts 1 --duration 3s                   a first look, without intervals
   replimeter scale --replicas 0..4 --starts 4 --check-prediction
                                                          with a fitted law, and its prediction for 5 replicas measured
   replimeter scale --mode mysql/semi-sync --updates --reads all
@@ -99,7 +99,7 @@ Starts servers of its own for every number of replicas, and removes them. docs/s
             LOAD,
             format!(
                 "{} clients that write and as many that read; {} of data",
-                work.threads, work.size
+                work.threads, work.data_size
             ),
         );
         let numbers = work.replicas.counts().len() as u32 + u32::from(work.check_prediction);

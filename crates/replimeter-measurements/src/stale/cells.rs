@@ -63,7 +63,7 @@ pub(super) fn cells<'s, 'a: 's>(
         };
         // A load is read where it is, unless somebody chose.
         let wanted = (!work.readers.is_empty()).then_some(readers);
-        let found = if work.judge_load {
+        let found = if work.check_load_reads {
             judged_readers(&placed, wanted, case)
         } else {
             Ok(readers.to_vec())
@@ -79,7 +79,7 @@ pub(super) fn cells<'s, 'a: 's>(
         let found = sets.fill(cx, &placed, cluster)?;
         cx.warn(found);
         for level in levels {
-            for pool in &work.pools {
+            for pool in &work.session_resets {
                 if *level == SyncReads::Off && *pool != Pool::Keep {
                     continue;
                 }
@@ -109,12 +109,19 @@ fn measure_cell(
     let work = cx.work;
     let guarantees = stale::guarantees(cluster, readers, cell.level, work.timeout.0)?;
     let clock = cx.clock;
-    let judging = work.judge_load.then(|| Judging {
+    let judging = work.check_load_reads.then(|| Judging {
         versions: Versions::new(&clock),
         readers,
         guarantees: &guarantees,
     });
-    let case = case_of(cluster, readers, &guarantees, shape, cell, work.judge_load);
+    let case = case_of(
+        cluster,
+        readers,
+        &guarantees,
+        shape,
+        cell,
+        work.check_load_reads,
+    );
     cx.take(Call::Case(case))?;
     let part = Part {
         readers,

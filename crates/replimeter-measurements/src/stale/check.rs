@@ -79,7 +79,7 @@ fn waitable(shape: Shape, work: &StalePlan) -> Result<(), Failure> {
         }
     };
     let mut why = None;
-    for level in &work.sync_reads {
+    for level in &work.read_consistency {
         match sync_reads::guarantee(*level, kind, work.timeout.0) {
             Ok(_) => return Ok(()),
             Err(reason) => why = Some(reason),

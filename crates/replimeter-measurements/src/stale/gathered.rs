@@ -198,7 +198,7 @@ impl Gathered {
                         "{}: the rounds of the case {}{read} were over before its load completed one operation",
                         case.shape, case.load
                     ),
-                    "they are of the part of one operation that was under way; ask for more --rounds, or a time such as --for 60s",
+                    "they are of the part of one operation that was under way; ask for more --rounds, or a time such as --duration 60s",
                 ));
             }
             let record = LoadRecord {
@@ -234,7 +234,7 @@ fn broken(row: &StaleRow, case: &Case) -> Option<Warning> {
         }
     };
     let hint = if row.guarantee.contains("WSREP_SYNC_WAIT_UPTO_GTID") {
-        "on Galera this wait can return a little before the row can be read; wsrep_sync_wait=1 (--sync-reads=before) does not"
+        "on Galera this wait can return a little before the row can be read; wsrep_sync_wait=1 (--read-consistency=before) does not"
     } else {
         hint
     };

@@ -280,7 +280,7 @@ impl<'a> Loads<'a> {
             }
             let size = self
                 .work
-                .load_size
+                .load_data_size
                 .unwrap_or_else(|| load.workload.default_size());
             let primary = &cluster.primary.node;
             let replicas = cluster.replica_nodes();

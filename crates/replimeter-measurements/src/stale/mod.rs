@@ -57,12 +57,12 @@ impl Measurement for Stale {
     const EXAMPLES: &'static str = "\
 Examples:
   replimeter stale --sandbox galera:3 --writer node1 --reader node2
-  replimeter stale --sandbox galera:3 --load oltp-mix:32@writer --sync-reads=off,on
+  replimeter stale --sandbox galera:3 --load oltp-mix:32@writer --read-consistency=off,on
   replimeter stale --sandbox async:1 --sandbox semi-sync:1 --sandbox galera:3 --sandbox mysql/group:3
-  replimeter stale --node mysql://u@n1/ --node mysql://u@n2/ --rounds 10000 --offsets 0,1ms,2ms,5ms
-  replimeter stale --sandbox galera:3 --sync-reads --pool reset     the known hole: a pooled connection forgets
-  replimeter stale --sandbox async:2 --judge-load 4:8 --for 30s     reads of a load itself are judged
-  replimeter stale --sandbox galera:3 --load versioned:8@node1 --load versioned:8@node2 --judge-load
+  replimeter stale --node mysql://u@n1/ --node mysql://u@n2/ --rounds 10000 --read-delays 0,1ms,2ms,5ms
+  replimeter stale --sandbox galera:3 --read-consistency --session-reset reset     the known hole: a pooled connection forgets
+  replimeter stale --sandbox async:2 --check-load-reads 4:8 --duration 30s     reads of a load itself are judged
+  replimeter stale --sandbox galera:3 --load versioned:8@node1 --load versioned:8@node2 --check-load-reads
   replimeter run plans/galera-stale-reads.toml                      the published experiment
 
 Writes only to the schema `replimeter`, which it makes and drops. docs/stale.md explains every figure.";
@@ -99,7 +99,7 @@ Writes only to the schema `replimeter`, which it makes and drops. docs/stale.md 
             Until::Rounds(rounds) => format!("{rounds} rounds"),
             Until::Elapsed(span) => format!("rounds for {span}"),
         };
-        match work.judge_load {
+        match work.check_load_reads {
             true => touches.say(
                 LOAD,
                 "its own reads are judged, there are no rounds beside it".to_owned(),
@@ -207,7 +207,7 @@ fn one(
     // Every way is looked for before the first row is written; one of several that these servers do not have is left out.
     let mut levels = Vec::new();
     let mut without = None;
-    for level in &work.sync_reads {
+    for level in &work.read_consistency {
         let found = match stale::guarantees(&cluster, &readers, *level, work.timeout.0) {
             Ok(found) => found,
             Err(error) => {
@@ -216,11 +216,11 @@ fn one(
             }
         };
         levels.push(*level);
-        if work.judge_load && found.iter().any(|guarantee| guarantee.gtid) {
+        if work.check_load_reads && found.iter().any(|guarantee| guarantee.gtid) {
             let error = cluster.primary.session.unfit(
                 "cannot make the load's reads wait",
                 "its replicas are waited for by GTID, and that would be one statement more in the load whose reads are judged",
-                "leave --sync-reads out, or leave --judge-load out and have rounds read synchronously",
+                "leave --read-consistency out, or leave --check-load-reads out and have rounds read synchronously",
             );
             return Err(error.into());
         }

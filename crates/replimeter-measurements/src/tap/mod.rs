@@ -78,12 +78,12 @@ impl Measurement for Tap {
     const EXAMPLES: &'static str = "\
 Examples:
   replimeter tap --primary mysql://u@db1/ --replica mysql://u@db2/
-  replimeter tap --topology cluster.toml --for 10m --by table
-  replimeter tap --sandbox work --only shop --except shop.sessions
+  replimeter tap --topology cluster.toml --duration 10m --group-by table
+  replimeter tap --sandbox work --include shop --exclude shop.sessions
   replimeter tap --primary mysql://u@db1/ --replica mysql://u@db2/ --stream csv > lag.csv
 
 Writes nothing on any server. Needs binary logs and GTIDs on the primary and on every replica, and the privilege
-REPLICATION SLAVE; docs/tap.md and docs/privileges.md say more. Without --for it runs until Ctrl-C, which is then
+REPLICATION SLAVE; docs/tap.md and docs/privileges.md say more. Without --duration it runs until Ctrl-C, which is then
 its proper end.";
 
     type Settings = TapSettings;
@@ -107,7 +107,7 @@ its proper end.";
     fn options(given: &Given) -> Options {
         Options {
             stream: given.output.stream,
-            lines: given.settings.contains_key("every"),
+            lines: given.settings.contains_key("report-interval"),
         }
     }
 

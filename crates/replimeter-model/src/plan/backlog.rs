@@ -28,7 +28,7 @@ pub struct BacklogSettings {
     /// Stop each replica's applier for so long under the load, before it is started again and catches up [default: {default}]
     #[arg(long, value_name = "TIME")]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub grow: Option<Span>,
+    pub build_up: Option<Span>,
 
     /// Do so with these numbers of applier workers, one after another, such as 1,2,4 [default: as the replica is set]
     #[arg(long, value_name = "N,…", value_delimiter = ',')]
@@ -63,14 +63,14 @@ pub struct BacklogSettings {
     /// How much data the loads' workloads have: rows, such as 100000, or bytes on the disk, such as 300MB [default: what the workload says]
     #[arg(long, value_name = "SIZE", requires = "load", help_heading = "Load")]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub load_size: Option<Size>,
+    pub load_data_size: Option<Size>,
 }
 
 /// A `backlog` measurement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BacklogPlan {
     /// How long the applier is stopped under the load.
-    pub grow: Span,
+    pub build_up: Span,
     /// Numbers of applier workers, one after another; empty for the replica's own.
     pub workers: Vec<u32>,
     /// How long the replicas may take to have what is made for the measurement.
@@ -92,8 +92,8 @@ impl Settings for BacklogSettings {
         let what = "the longest that a replica may take to have what is made";
         units::at_most("timeout", self.timeout, HOUR, what)?;
         let targets = target.plan()?;
-        let grow = *self.grow.get_or_insert(Span::from_secs(30));
-        if grow.0.is_zero() {
+        let build_up = *self.build_up.get_or_insert(Span::from_secs(30));
+        if build_up.0.is_zero() {
             return contradiction("a backlog that grows for 0s is none");
         }
         let timeout = *self.timeout.get_or_insert(Span::from_secs(10));
@@ -111,7 +111,7 @@ impl Settings for BacklogSettings {
             });
         }
         let plan = BacklogPlan {
-            grow,
+            build_up,
             workers: self.workers.clone(),
             timeout,
             keep_awake: *self.keep_awake.get_or_insert(!own_servers(&targets)),
@@ -119,7 +119,7 @@ impl Settings for BacklogSettings {
                 &self.load,
                 &mut self.rate,
                 &mut self.arrivals,
-                self.load_size,
+                self.load_data_size,
             )?,
         };
         Ok((targets, plan))

@@ -35,9 +35,9 @@ pub struct CalibrateSettings {
     pub method: Option<Methods>,
 
     /// One-way delays of the link between primary and replica; 0 is always among them [default: {default}]
-    #[arg(long, value_name = "TIME,…", value_delimiter = ',')]
+    #[arg(long = "link-delay", value_name = "TIME,…", value_delimiter = ',')]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub delays: Option<Vec<Span>>,
+    pub link_delays: Option<Vec<Span>>,
 
     /// Rounds at each delay, each time it has its turn [default: {default}]
     #[arg(long, value_name = "N")]
@@ -47,12 +47,12 @@ pub struct CalibrateSettings {
     /// How often all delays have their turn, there and back again [default: {default}]
     #[arg(long, value_name = "N")]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub repeats: Option<u32>,
+    pub repetitions: Option<u32>,
 
     /// Time from one row to the next [default: {default}, of which no default delay is near a multiple]
     #[arg(long, value_name = "TIME")]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub every: Option<Span>,
+    pub interval: Option<Span>,
 
     /// Keep this machine's idle cores from halting [default: {default}]
     #[arg(long, value_name = "ON|OFF", value_parser = on_off())]
@@ -69,9 +69,9 @@ pub struct CalibrateSettings {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CalibratePlan {
     /// One-way delays, ascending, each once; the first is 0.
-    pub delays: Vec<Span>,
+    pub link_delays: Vec<Span>,
     /// How often all delays have their turn.
-    pub repeats: u32,
+    pub repetitions: u32,
     /// The measurement at each delay.
     pub lag: LagPlan,
 }
@@ -85,17 +85,17 @@ impl Settings for CalibrateSettings {
         target: &mut TargetSettings,
     ) -> Result<(Vec<Target>, CalibratePlan), PlanError> {
         units::at_most(
-            "every",
-            self.every,
+            "interval",
+            self.interval,
             MINUTE,
             "the time from one row to the next",
         )?;
-        let longest = self.delays.iter().flatten().max().copied();
-        units::at_most("delays", longest, LONGEST, "a delay that is injected")?;
+        let longest = self.link_delays.iter().flatten().max().copied();
+        units::at_most("link-delays", longest, LONGEST, "a delay that is injected")?;
         check_target(target)?;
         quiet(target);
         let targets = target.plan()?;
-        let delays = self.delays.get_or_insert_with(|| USUAL.to_vec());
+        let delays = self.link_delays.get_or_insert_with(|| USUAL.to_vec());
         delays.push(Span::from_secs(0));
         delays.sort_unstable();
         delays.dedup();
@@ -105,24 +105,24 @@ impl Settings for CalibrateSettings {
         if delays.len() > MOST {
             return contradiction("a calibration takes at most a hundred delays");
         }
-        let repeats = *self.repeats.get_or_insert(4);
-        if repeats == 0 || repeats as usize > MOST {
-            return contradiction("repeats must be from 1 to 100");
+        let repetitions = *self.repetitions.get_or_insert(4);
+        if repetitions == 0 || repetitions as usize > MOST {
+            return contradiction("repetitions must be from 1 to 100");
         }
         // No delay is near a multiple of it: a row would arrive together with the next write.
-        let every = *self.every.get_or_insert(Span::from_millis(13));
+        let interval = *self.interval.get_or_insert(Span::from_millis(13));
         let mut lag = LagSettings {
             method: Some(self.method.get_or_insert(Methods::All).clone()),
             rounds: Some(*self.rounds.get_or_insert(200)),
-            pace: Some(Pace::Every(every)),
+            pace: Some(Pace::Interval(interval)),
             warm_up: Some(20),
             keep_awake: Some(*self.keep_awake.get_or_insert(true)),
             real_time: Some(*self.real_time.get_or_insert(true)),
             ..LagSettings::default()
         };
         let plan = CalibratePlan {
-            delays: delays.clone(),
-            repeats,
+            link_delays: delays.clone(),
+            repetitions,
             lag: lag.lag_plan(true)?,
         };
         Ok((targets, plan))
@@ -166,7 +166,9 @@ fn check_target(target: &TargetSettings) -> Result<(), PlanError> {
         || target.link_jitter.is_some()
         || target.link_bandwidth.is_some()
     {
-        return contradiction("calibrate sets the link's delay itself; use --delays");
+        return contradiction(
+            "calibrate sets the link's delay itself; give the delays as link-delays in [calibrate]",
+        );
     }
     Ok(())
 }

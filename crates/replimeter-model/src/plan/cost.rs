@@ -60,8 +60,8 @@ pub struct CostSettings {
     pub threads: Option<Vec<u32>>,
 
     /// Counted time of each mode at each number of threads (and each distance), over all its starts together [default: {default}]
-    #[arg(long = "for", id = "for", value_name = "TIME")]
-    #[serde(rename = "for", skip_serializing_if = "Option::is_none")]
+    #[arg(long, value_name = "TIME")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub duration: Option<Span>,
 
     /// Fresh starts of each mode; with fewer than 4 intervals are wide, with one there are none [default: {default}]
@@ -72,12 +72,12 @@ pub struct CostSettings {
     /// About how long a block is [default: {default}]
     #[arg(long, value_name = "TIME")]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub block: Option<Span>,
+    pub block_duration: Option<Span>,
 
     /// How long the load runs before it counts, each time [default: {default}]
     #[arg(long, value_name = "TIME")]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub ramp: Option<Span>,
+    pub warm_up: Option<Span>,
 
     /// What is run: a workload of ours (docs/load.md lists them), or the path of a file [default: {default}]
     #[arg(long, value_name = "WORKLOAD")]
@@ -87,7 +87,7 @@ pub struct CostSettings {
     /// How much data the workload's tables hold, such as 300MB or 10000rows [default: the workload's own]
     #[arg(long, value_name = "SIZE")]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub size: Option<Size>,
+    pub data_size: Option<Size>,
 
     /// What shuffles the modes in each round [default: {default}]
     #[arg(long, value_name = "N")]
@@ -119,9 +119,9 @@ pub struct CostPlan {
     /// Fresh starts of each mode.
     pub starts: u32,
     /// About how long a block is.
-    pub block: Span,
+    pub block_duration: Span,
     /// How long the load runs before it counts.
-    pub ramp: Span,
+    pub warm_up: Span,
     /// How much of a commit is on the disk.
     pub durability: Durability,
     /// One-way delays of links between the servers.
@@ -129,7 +129,7 @@ pub struct CostPlan {
     /// What is run.
     pub workload: String,
     /// How much data.
-    pub size: Option<Size>,
+    pub data_size: Option<Size>,
     /// Servers beside the one that is written to.
     pub replicas: u32,
     /// What shuffles the modes.
@@ -156,7 +156,7 @@ impl CostPlan {
     #[must_use]
     pub fn blocks(&self) -> (u32, Span) {
         let each = self.duration.0 / self.starts.max(1);
-        let count = (each.as_secs_f64() / self.block.0.as_secs_f64())
+        let count = (each.as_secs_f64() / self.block_duration.0.as_secs_f64())
             .round()
             .clamp(1.0, 10_000.0) as u32;
         (count, Span(each / count))
@@ -249,10 +249,20 @@ impl CostSettings {
             Span::from_secs(1),
             "a delay of a link",
         )?;
-        units::at_most("block", self.block, longest, "a block")?;
-        units::at_most("ramp", self.ramp, longest, "the time before it counts")?;
-        units::within("block", self.block, Span::from_secs(1), whole)?;
-        units::within("ramp", self.ramp, Span::from_secs(1), whole)
+        units::at_most("block-duration", self.block_duration, longest, "a block")?;
+        units::at_most(
+            "warm-up",
+            self.warm_up,
+            longest,
+            "the time before it counts",
+        )?;
+        units::within(
+            "block-duration",
+            self.block_duration,
+            Span::from_secs(1),
+            whole,
+        )?;
+        units::within("warm-up", self.warm_up, Span::from_secs(1), whole)
     }
 
     /// The plan, of which the servers are not known yet.
@@ -284,16 +294,16 @@ impl CostSettings {
             );
         }
         let usual = Span::from_millis(if tested { 500 } else { 1000 });
-        let block = *self.block.get_or_insert(usual);
+        let block_duration = *self.block_duration.get_or_insert(usual);
         let duration = self.duration.unwrap_or_default();
-        if block < SHORTEST {
+        if block_duration < SHORTEST {
             return Err(PlanError::Contradiction(format!(
-                "a block of {block} is too short; the shortest is {SHORTEST}"
+                "a block-duration of {block_duration} is too short; the shortest is {SHORTEST}"
             )));
         }
         if duration.0 / starts < SHORTEST.0 {
             return Err(PlanError::Contradiction(format!(
-                "{duration} over {starts} starts leaves less than {SHORTEST} to each; give `for` more time"
+                "{duration} over {starts} starts leaves less than {SHORTEST} to each; give a longer duration"
             )));
         }
         let replicas = *self.replicas.get_or_insert(1);
@@ -306,15 +316,15 @@ impl CostSettings {
             threads,
             duration,
             starts,
-            block,
-            ramp: *self.ramp.get_or_insert(Span::from_secs(1)),
+            block_duration,
+            warm_up: *self.warm_up.get_or_insert(Span::from_secs(1)),
             durability: *self.durability.get_or_insert_default(),
             link_delays: self.link_delays.clone(),
             workload: self
                 .workload
                 .get_or_insert_with(|| "insert".to_owned())
                 .clone(),
-            size: self.size,
+            data_size: self.data_size,
             replicas,
             seed: *self.seed.get_or_insert(1),
             self_test: self.self_test,
@@ -463,15 +473,15 @@ mod tests {
     fn time_is_shared_by_the_starts_and_cut_into_blocks_of_about_the_length_asked_for() {
         let blocks = |cost: &str| resolve(&format!("[cost]\n{cost}")).unwrap().blocks();
         assert_eq!(
-            blocks("for = '7s'\nstarts = 4"),
+            blocks("duration = '7s'\nstarts = 4"),
             (2, Span::from_millis(875))
         );
         assert_eq!(
-            blocks("for = '400ms'\nstarts = 4"),
+            blocks("duration = '400ms'\nstarts = 4"),
             (1, Span::from_millis(100))
         );
         assert_eq!(
-            blocks("for = '10s'\nstarts = 1\nblock = '3s'"),
+            blocks("duration = '10s'\nstarts = 1\nblock-duration = '3s'"),
             (3, Span(std::time::Duration::from_nanos(3_333_333_333)))
         );
     }
@@ -499,8 +509,8 @@ mod tests {
             ("[cost]\nthreads = [2, 2]", "twice"),
             ("[cost]\nstarts = 0", "1 to 1000"),
             ("[cost]\nmodes = 'ring'", "unknown mode"),
-            ("[cost]\nfor = '100ms'", "more time"),
-            ("[cost]\nblock = '1ms'", "too short"),
+            ("[cost]\nduration = '100ms'", "longer duration"),
+            ("[cost]\nblock-duration = '1ms'", "too short"),
             ("[cost]\nreplicas = 0", "1 to 8"),
             ("[cost]\nlink-delays = ['2s']", "1s at the most"),
             (

@@ -25,19 +25,19 @@ const MOST_WRITERS: u32 = 256;
 #[command(next_help_heading = "Measurement")]
 pub struct ExposureSettings {
     /// Look for this long [default: {default}]
-    #[arg(long = "for", id = "for", value_name = "TIME")]
-    #[serde(rename = "for", skip_serializing_if = "Option::is_none")]
+    #[arg(long, value_name = "TIME")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub duration: Option<Span>,
 
     /// Give figures for every stretch of this length [default: {default}]
     #[arg(long, value_name = "TIME")]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub every: Option<Span>,
+    pub report_interval: Option<Span>,
 
     /// Ask every replica what it has received at such a beat [default: {default}]
     #[arg(long, value_name = "TIME")]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub look: Option<Span>,
+    pub poll_interval: Option<Span>,
 
     /// In a sandbox that is started for this: insert over so many connections meanwhile; 0 for none [default: {default}]
     #[arg(long, value_name = "N")]
@@ -52,7 +52,7 @@ pub struct ExposureSettings {
     /// Payload bytes of each of their rows [default: {default}]
     #[arg(long, value_name = "BYTES")]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub size: Option<u64>,
+    pub row_size: Option<u64>,
 
     /// Follow the primary under this server_id, which must be no server's and no replica's [default: a random one]
     #[arg(long, value_name = "ID")]
@@ -76,15 +76,15 @@ pub struct ExposurePlan {
     /// How long.
     pub duration: Span,
     /// Figures for each stretch of this length.
-    pub every: Span,
+    pub report_interval: Span,
     /// From one question to the replicas to the next.
-    pub look: Span,
+    pub poll_interval: Span,
     /// Connections that insert rows meanwhile; 0 for none.
     pub writers: u32,
     /// Inserts per second; back to back when `None`.
     pub rate: Option<u64>,
     /// Payload bytes of each such row.
-    pub size: u64,
+    pub row_size: u64,
     /// The `server_id` to follow the primary under.
     pub server_id: Option<u32>,
     /// Keep every core of this machine from halting.
@@ -102,7 +102,12 @@ impl Settings for ExposureSettings {
         target: &mut TargetSettings,
     ) -> Result<(Vec<Target>, ExposurePlan), PlanError> {
         let duration = *self.duration.get_or_insert(Span::from_secs(60));
-        units::within("every", self.every, Span::from_secs(1), Some(duration))?;
+        units::within(
+            "report-interval",
+            self.report_interval,
+            Span::from_secs(1),
+            Some(duration),
+        )?;
         let targets = target.plan()?;
         let [only] = targets.as_slice() else {
             return contradiction(
@@ -117,16 +122,16 @@ impl Settings for ExposureSettings {
             );
         }
         if duration == Span::from_secs(0) {
-            return contradiction("for must be above 0");
+            return contradiction("duration must be above 0");
         }
-        let every = *self.every.get_or_insert(Span::from_secs(1));
-        if every < SHORTEST {
+        let report_interval = *self.report_interval.get_or_insert(Span::from_secs(1));
+        if report_interval < SHORTEST {
             return Err(PlanError::Contradiction(format!(
                 "figures are given for stretches of {SHORTEST} or more"
             )));
         }
-        let look = *self.look.get_or_insert(Span::from_millis(10));
-        if look < CLOSEST || look > FARTHEST {
+        let poll_interval = *self.poll_interval.get_or_insert(Span::from_millis(10));
+        if poll_interval < CLOSEST || poll_interval > FARTHEST {
             return Err(PlanError::Contradiction(format!(
                 "the replicas are asked every {CLOSEST} to {FARTHEST}"
             )));
@@ -150,24 +155,24 @@ impl Settings for ExposureSettings {
         if self.rate == Some(0) {
             return contradiction("a rate of 0 writes nothing; leave it out to write back to back");
         }
-        let size = self.size.unwrap_or(100);
-        if size == 0 || size > super::loss::MOST_BYTES {
+        let row_size = self.row_size.unwrap_or(100);
+        if row_size == 0 || row_size > super::loss::MOST_BYTES {
             return Err(PlanError::Contradiction(format!(
                 "a row has from 1 to {} bytes",
                 super::loss::MOST_BYTES
             )));
         }
-        self.size = (writers > 0).then_some(size);
+        self.row_size = (writers > 0).then_some(row_size);
         if self.server_id == Some(0) {
             return contradiction("a server_id of 0 is nobody's");
         }
         let plan = ExposurePlan {
             duration,
-            every,
-            look,
+            report_interval,
+            poll_interval,
             writers,
             rate: self.rate,
-            size,
+            row_size,
             server_id: self.server_id,
             keep_awake: *self.keep_awake.get_or_insert(!own_servers(&targets)),
             real_time: *self.real_time.get_or_insert(true),

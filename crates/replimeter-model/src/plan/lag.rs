@@ -55,52 +55,47 @@ pub struct LagSettings {
     pub join: Option<Join>,
 
     /// Counted rounds [default: {default}]
-    #[arg(long, value_name = "N", conflicts_with_all = ["for", "sizes"])]
+    #[arg(long, value_name = "N", conflicts_with_all = ["duration", "row_sizes"])]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rounds: Option<u64>,
 
     /// Measure for this long instead of a number of rounds, such as 60s
-    #[arg(
-        long = "for",
-        id = "for",
-        value_name = "TIME",
-        conflicts_with = "sizes"
-    )]
-    #[serde(rename = "for", skip_serializing_if = "Option::is_none")]
+    #[arg(long, value_name = "TIME", conflicts_with = "row_sizes")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub duration: Option<Span>,
 
     /// Write a row at every such beat, whatever became of the one before (open loop) [default: 10ms; without a default in a sweep]
     #[arg(long, value_name = "TIME")]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub every: Option<Span>,
+    pub interval: Option<Span>,
 
     /// Write the next row when this has happened instead (closed loop) [default in a sweep: ack]
-    #[arg(long, value_parser = Pace::closed(), conflicts_with = "every")]
+    #[arg(long, value_parser = Pace::closed(), conflicts_with = "interval")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pace: Option<Pace>,
 
     /// Payload bytes of each row [default: {default}]
-    #[arg(long, value_name = "BYTES", conflicts_with = "sizes")]
+    #[arg(long, value_name = "BYTES", conflicts_with = "row_sizes")]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub size: Option<u64>,
+    pub row_size: Option<u64>,
 
     /// Payload bytes step by step (experiment 1): A..B:STEP, single sizes, or several with commas
     #[arg(long, value_name = "A..B:STEP")]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub sizes: Option<Sizes>,
+    pub row_sizes: Option<Sizes>,
 
     /// Rows in each step of a sweep [default: 5]
-    #[arg(long, value_name = "N", requires = "sizes")]
+    #[arg(long, value_name = "N", requires = "row_sizes")]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub per_step: Option<u32>,
+    pub rows_per_step: Option<u32>,
 
     /// Pause before each step of a sweep [default: 200ms]
-    #[arg(long, value_name = "TIME", requires = "sizes")]
+    #[arg(long, value_name = "TIME", requires = "row_sizes")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub step_pause: Option<Span>,
 
     /// Repeat the whole sweep so often [default: 1]
-    #[arg(long, value_name = "N", requires = "sizes")]
+    #[arg(long, value_name = "N", requires = "row_sizes")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sweeps: Option<u32>,
 
@@ -147,7 +142,7 @@ pub struct LagSettings {
     /// How much data the loads' workloads have: rows, such as 100000, or bytes on the disk, such as 300MB [default: what the workload says]
     #[arg(long, value_name = "SIZE", requires = "load", help_heading = "Load")]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub load_size: Option<Size>,
+    pub load_data_size: Option<Size>,
 }
 
 /// When a run of rounds ends.
@@ -163,7 +158,7 @@ impl Until {
     /// Of a number of rounds or a time, one of which may be given.
     pub(super) fn of(rounds: Option<u64>, duration: Option<Span>) -> Result<Self, PlanError> {
         match (rounds, duration) {
-            (Some(_), Some(_)) => contradiction("rounds and for exclude each other"),
+            (Some(_), Some(_)) => contradiction("rounds and duration exclude each other"),
             (Some(0), None) => contradiction("rounds must be at least 1"),
             (None, Some(span)) if span.0.is_zero() => {
                 contradiction("a run for 0s measures nothing")
@@ -259,18 +254,18 @@ impl Settings for LagSettings {
     type Plan = LagPlan;
 
     fn plan(&mut self, target: &mut TargetSettings) -> Result<(Vec<Target>, LagPlan), PlanError> {
-        if let Some(every) = self.every.take() {
+        if let Some(interval) = self.interval.take() {
             if self.pace.is_some() {
-                return contradiction("every and pace exclude each other");
+                return contradiction("interval and pace exclude each other");
             }
-            self.pace = Some(Pace::Every(every));
+            self.pace = Some(Pace::Interval(interval));
         }
-        let every = match self.pace {
-            Some(Pace::Every(every)) => Some(every),
+        let interval = match self.pace {
+            Some(Pace::Interval(interval)) => Some(interval),
             _ => None,
         };
         let what = "the time from one row to the next";
-        units::at_most("pace (every)", every, MINUTE, what)?;
+        units::at_most("pace (interval)", interval, MINUTE, what)?;
         units::at_most(
             "step-pause",
             self.step_pause,
@@ -280,7 +275,7 @@ impl Settings for LagSettings {
         let what = "the longest that a row may stay unseen";
         units::at_most("timeout", self.timeout, HOUR, what)?;
         let targets = target.plan()?;
-        if targets.len() > 1 && self.sizes.is_some() {
+        if targets.len() > 1 && self.row_sizes.is_some() {
             return contradiction("a sweep over sizes takes one sandbox; run it once for each");
         }
         let plan = self.lag_plan(!own_servers(&targets))?;
@@ -301,9 +296,9 @@ impl LagSettings {
         let pace = self.pace.unwrap_or(if sweep {
             Pace::Ack
         } else {
-            Pace::Every(Span::from_millis(10))
+            Pace::Interval(Span::from_millis(10))
         });
-        if matches!(pace, Pace::Every(span) if span.0.is_zero()) {
+        if matches!(pace, Pace::Interval(span) if span.0.is_zero()) {
             return contradiction(
                 "a schedule needs a distance between rounds above 0; for no pause use --pace visible",
             );
@@ -351,7 +346,7 @@ impl LagSettings {
                 &self.load,
                 &mut self.rate,
                 &mut self.arrivals,
-                self.load_size,
+                self.load_data_size,
             )?,
         };
         self.fill(&plan);
@@ -359,18 +354,18 @@ impl LagSettings {
     }
 
     fn writes(&self) -> Result<Writes, PlanError> {
-        if let Some(sizes) = &self.sizes {
-            if self.size.is_some() {
-                return contradiction("size and sizes exclude each other");
+        if let Some(sizes) = &self.row_sizes {
+            if self.row_size.is_some() {
+                return contradiction("row-size and row-sizes exclude each other");
             }
             if self.rounds.is_some() || self.duration.is_some() {
                 return contradiction(
-                    "a sweep over sizes has no rounds or time of its own; use per-step and sweeps",
+                    "a sweep over sizes has no rounds or time of its own; use rows-per-step and sweeps",
                 );
             }
-            let (per_step, sweeps) = (self.per_step.unwrap_or(5), self.sweeps.unwrap_or(1));
+            let (per_step, sweeps) = (self.rows_per_step.unwrap_or(5), self.sweeps.unwrap_or(1));
             if per_step == 0 || sweeps == 0 {
-                return contradiction("per-step and sweeps must be at least 1");
+                return contradiction("rows-per-step and sweeps must be at least 1");
             }
             if sizes.steps().len() as u64 * u64::from(sweeps) > MOST_STEPS {
                 return contradiction(
@@ -385,14 +380,14 @@ impl LagSettings {
                 sweeps,
             });
         }
-        if self.per_step.is_some() || self.sweeps.is_some() || self.step_pause.is_some() {
+        if self.rows_per_step.is_some() || self.sweeps.is_some() || self.step_pause.is_some() {
             return contradiction(
-                "per-step, step-pause and sweeps belong to a sweep; add sizes, such as 1000..10000:1000",
+                "rows-per-step, step-pause and sweeps belong to a sweep; add row-sizes, such as 1000..10000:1000",
             );
         }
         let until = Until::of(self.rounds, self.duration)?;
-        match self.size {
-            Some(0) => contradiction("a size of 0 bytes cannot be written; the smallest is 1"),
+        match self.row_size {
+            Some(0) => contradiction("a row-size of 0 bytes cannot be written; the smallest is 1"),
             size => Ok(Writes::Rounds {
                 until,
                 size: size.unwrap_or(DEFAULT_SIZE),
@@ -410,7 +405,7 @@ impl LagSettings {
         self.floor_rounds = Some(plan.floor_rounds);
         match &plan.writes {
             Writes::Rounds { until, size } => {
-                self.size = Some(*size);
+                self.row_size = Some(*size);
                 (self.rounds, self.duration) = until.spelled();
             }
             Writes::Sweep {
@@ -419,7 +414,7 @@ impl LagSettings {
                 sweeps,
                 ..
             } => {
-                self.per_step = Some(*per_step);
+                self.rows_per_step = Some(*per_step);
                 self.step_pause = Some(*pause);
                 self.sweeps = Some(*sweeps);
             }

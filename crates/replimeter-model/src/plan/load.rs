@@ -18,7 +18,9 @@ pub(super) fn loads(
         return contradiction("arrivals belong to an open loop; add a rate");
     }
     if specs.is_empty() && size.is_some() {
-        return contradiction("a load-size needs a load; add load, such as point-select:8@primary");
+        return contradiction(
+            "a load-data-size needs a load; add load, such as point-select:8@primary",
+        );
     }
     if specs.is_empty() && !rates.is_empty() {
         return contradiction("a rate needs a load; add load, such as insert:8@primary");

@@ -44,19 +44,19 @@ pub struct LoadingSettings {
     pub arrivals: Option<Arrivals>,
 
     /// Count for so long [default: {default}]
-    #[arg(long = "for", id = "for", value_name = "TIME")]
-    #[serde(rename = "for", skip_serializing_if = "Option::is_none")]
+    #[arg(long, value_name = "TIME")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub duration: Option<Span>,
 
     /// Run for so long before it is counted [default: {default}]
     #[arg(long, value_name = "TIME")]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub ramp: Option<Span>,
+    pub warm_up: Option<Span>,
 
     /// How much data: rows, such as 100000, or bytes on the disk, such as 300MB [default: what the workload says]
     #[arg(long, value_name = "SIZE")]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub size: Option<Size>,
+    pub data_size: Option<Size>,
 
     /// Where workloads go of which every statement reads: replicas, primary or all [default: {default}]
     #[arg(long, value_name = "WHERE")]
@@ -91,9 +91,9 @@ pub struct LoadingPlan {
     /// How long it is counted.
     pub duration: Span,
     /// How long it runs before.
-    pub ramp: Span,
+    pub warm_up: Span,
     /// How much data; `None` for what each workload says.
-    pub size: Option<Size>,
+    pub data_size: Option<Size>,
     /// Where workloads go that only read.
     pub reads: Reads,
     /// Whether the data stays.
@@ -128,8 +128,8 @@ impl Settings for LoadingSettings {
         target: &mut TargetSettings,
     ) -> Result<(Vec<Target>, LoadingPlan), PlanError> {
         let duration = *self.duration.get_or_insert(Span::from_secs(30));
-        units::at_most("ramp", self.ramp, HOUR, "the time before it counts")?;
-        units::within("ramp", self.ramp, Span::from_secs(2), Some(duration))?;
+        units::at_most("warm-up", self.warm_up, HOUR, "the time before it counts")?;
+        units::within("warm-up", self.warm_up, Span::from_secs(2), Some(duration))?;
         alone(target);
         let targets = target.plan()?;
         if targets.len() > 1 {
@@ -171,7 +171,7 @@ impl Settings for LoadingSettings {
             return contradiction("arrivals belong to an open loop; add a rate");
         }
         if duration.0.is_zero() {
-            return contradiction("for must be above 0");
+            return contradiction("duration must be above 0");
         }
         self.arrivals = self.rate.map(|_| self.arrivals.unwrap_or_default());
         let plan = LoadingPlan {
@@ -182,8 +182,8 @@ impl Settings for LoadingSettings {
                 .zip(self.arrivals)
                 .map(|(rate, arrivals)| OpenLoop { rate, arrivals }),
             duration,
-            ramp: *self.ramp.get_or_insert(Span::from_secs(2)),
-            size: self.size,
+            warm_up: *self.warm_up.get_or_insert(Span::from_secs(2)),
+            data_size: self.data_size,
             reads: *self.reads.get_or_insert_default(),
             keep_data: self.keep_data,
             timeout: *self.timeout.get_or_insert(Span::from_secs(600)),

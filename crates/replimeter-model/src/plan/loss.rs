@@ -19,7 +19,7 @@ const MOST_WRITERS: u32 = 256;
 /// known what became of it.
 const LONGEST_LOAD: Span = Span::from_secs(60);
 /// The longest time between the cut and the end of the primary.
-const LONGEST_GAP: Span = Span::from_secs(60);
+const LONGEST_KILL_DELAY: Span = Span::from_secs(60);
 /// The most bytes of a row: what a BLOB holds.
 pub(super) const MOST_BYTES: u64 = 65_535;
 
@@ -31,7 +31,7 @@ one_of! {
         #[default]
         Kill = "kill",
         /// Its links are cut, and a while later it is killed: what it had sent is lost too
-        Isolated = "isolated",
+        Partition = "partition",
     }
 }
 
@@ -51,8 +51,8 @@ pub struct LossSettings {
     pub crashes: Option<u32>,
 
     /// Write for this long before each crash [default: {default}]
-    #[arg(long = "for", id = "for", value_name = "TIME")]
-    #[serde(rename = "for", skip_serializing_if = "Option::is_none")]
+    #[arg(long, value_name = "TIME")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub duration: Option<Span>,
 
     /// Insert over so many connections [default: {default}]
@@ -68,12 +68,12 @@ pub struct LossSettings {
     /// Payload bytes of each row [default: {default}]
     #[arg(long, value_name = "BYTES")]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub size: Option<u64>,
+    pub row_size: Option<u64>,
 
     /// Isolated: from the cut of the links to the end of the primary, which goes on taking writes meanwhile [default: 200ms]
     #[arg(long, value_name = "TIME")]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub gap: Option<Span>,
+    pub kill_delay: Option<Span>,
 
     /// Varies the moments of the crashes within a tenth of a second [default: {default}]
     #[arg(long, value_name = "N")]
@@ -94,15 +94,15 @@ pub struct LossPlan {
     /// How often.
     pub crashes: u32,
     /// How long is written before each crash.
-    pub load: Span,
+    pub duration: Span,
     /// Connections that write.
     pub writers: u32,
     /// Inserts per second; back to back when `None`.
     pub rate: Option<u64>,
     /// Payload bytes of each row.
-    pub size: u64,
-    /// From the cut to the end; used by [`Crash::Isolated`] only.
-    pub gap: Span,
+    pub row_size: u64,
+    /// From the cut to the end; used by [`Crash::Partition`] only.
+    pub kill_delay: Span,
     /// Varies the moments of the crashes.
     pub seed: u64,
     /// Keep every core of this machine from halting.
@@ -152,7 +152,7 @@ impl Settings for LossSettings {
     fn plan(&mut self, target: &mut TargetSettings) -> Result<(Vec<Target>, LossPlan), PlanError> {
         check_target(target)?;
         let crash = *self.crash.get_or_insert_default();
-        if crash == Crash::Isolated && target.link_delay.is_none() {
+        if crash == Crash::Partition && target.link_delay.is_none() {
             // A link can be cut.
             target.link_delay = Some(Span::from_secs(0));
         }
@@ -163,8 +163,8 @@ impl Settings for LossSettings {
                 "crashes must be from 1 to {MOST_CRASHES}"
             )));
         }
-        let load = *self.duration.get_or_insert(Span::from_secs(1));
-        if load < Span::from_millis(100) || load > LONGEST_LOAD {
+        let duration = *self.duration.get_or_insert(Span::from_secs(1));
+        if duration < Span::from_millis(100) || duration > LONGEST_LOAD {
             return Err(PlanError::Contradiction(format!(
                 "rows are written for 100ms to {LONGEST_LOAD} before a crash: each is remembered until it is known what became of it"
             )));
@@ -178,32 +178,32 @@ impl Settings for LossSettings {
         if self.rate == Some(0) {
             return contradiction("a rate of 0 writes nothing; leave it out to write back to back");
         }
-        let size = *self.size.get_or_insert(100);
-        if size == 0 || size > MOST_BYTES {
+        let row_size = *self.row_size.get_or_insert(100);
+        if row_size == 0 || row_size > MOST_BYTES {
             return Err(PlanError::Contradiction(format!(
                 "a row has from 1 to {MOST_BYTES} bytes"
             )));
         }
-        if crash == Crash::Kill && self.gap.is_some() {
+        if crash == Crash::Kill && self.kill_delay.is_some() {
             return contradiction(
-                "a gap lies between the cut and the end of the primary: it belongs to isolated crashes",
+                "kill-delay is the time between the network partition and the kill: it needs crash = partition (--crash partition)",
             );
         }
-        let gap = self.gap.unwrap_or(Span::from_millis(200));
-        if gap > LONGEST_GAP {
+        let kill_delay = self.kill_delay.unwrap_or(Span::from_millis(200));
+        if kill_delay > LONGEST_KILL_DELAY {
             return Err(PlanError::Contradiction(format!(
-                "a gap of {gap} is longer than {LONGEST_GAP}"
+                "a kill-delay of {kill_delay} is longer than {LONGEST_KILL_DELAY}"
             )));
         }
-        self.gap = (crash == Crash::Isolated).then_some(gap);
+        self.kill_delay = (crash == Crash::Partition).then_some(kill_delay);
         let plan = LossPlan {
             crash,
             crashes,
-            load,
+            duration,
             writers,
             rate: self.rate,
-            size,
-            gap,
+            row_size,
+            kill_delay,
             seed: *self.seed.get_or_insert(1),
             keep_awake: *self.keep_awake.get_or_insert(true),
         };

@@ -25,16 +25,7 @@ pub(super) fn named(message: &str, text: &str, sections: &[&str]) -> String {
     let mut find = |table: &DeTable<'_>| {
         for (key, _) in table {
             let name: &str = key.get_ref();
-            // `for` is a word of every second sentence.
-            let meant = match name {
-                "for" => {
-                    message.starts_with("for ")
-                        || message.contains("`for`")
-                        || message.contains("and for exclude")
-                }
-                name => words.contains(&name),
-            };
-            if meant {
+            if words.contains(&name) {
                 lines.push(line_and_column(text, key.span().start));
             }
         }

@@ -48,8 +48,8 @@ pub struct ScaleSettings {
     pub threads: Option<u32>,
 
     /// How long each block is counted [default: {default}]
-    #[arg(long = "for", id = "for", value_name = "TIME")]
-    #[serde(rename = "for", skip_serializing_if = "Option::is_none")]
+    #[arg(long, value_name = "TIME")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub duration: Option<Span>,
 
     /// How long a block runs before it is counted [default: {default}]
@@ -70,7 +70,7 @@ pub struct ScaleSettings {
     /// The data set: rows, or bytes with a unit; 300MB in the published experiment [default: {default}]
     #[arg(long, value_name = "SIZE")]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub size: Option<Size>,
+    pub data_size: Option<Size>,
 
     /// Which servers are read from: replicas (the primary where there is none), primary, all [default: {default}]
     #[arg(long, value_name = "WHERE")]
@@ -116,7 +116,7 @@ pub struct ScalePlan {
     /// How often each number of replicas is started afresh.
     pub starts: u32,
     /// The data set.
-    pub size: Size,
+    pub data_size: Size,
     /// Which servers are read from.
     pub reads: Reads,
     /// Whether updates are measured beside the inserts.
@@ -156,7 +156,7 @@ impl Settings for ScaleSettings {
         }
         if duration.0 < std::time::Duration::from_millis(100) {
             return contradiction(
-                "a block shorter than 100ms measures its own beginning; give for a longer time",
+                "a block shorter than 100ms measures its own beginning; give a longer duration",
             );
         }
         let blocks = *self.blocks.get_or_insert(1);
@@ -186,7 +186,7 @@ impl Settings for ScaleSettings {
             warm_up: *self.warm_up.get_or_insert(Span::from_secs(1)),
             blocks,
             starts,
-            size: *self.size.get_or_insert(DEFAULT_SIZE),
+            data_size: *self.data_size.get_or_insert(DEFAULT_SIZE),
             reads: *self.reads.get_or_insert(Reads::Replicas),
             updates: *self.updates.get_or_insert(false),
             check_prediction,

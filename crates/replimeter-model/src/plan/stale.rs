@@ -38,19 +38,19 @@ pub struct StaleSettings {
     pub reader: Option<Vec<String>>,
 
     /// Rounds with a read at once [default: {default}]
-    #[arg(long, value_name = "N", conflicts_with = "for")]
+    #[arg(long, value_name = "N", conflicts_with = "duration")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rounds: Option<u64>,
 
     /// Measure for this long instead of a number of rounds, such as 60s; the curve takes at most as long again
-    #[arg(long = "for", id = "for", value_name = "TIME")]
-    #[serde(rename = "for", skip_serializing_if = "Option::is_none")]
+    #[arg(long, value_name = "TIME")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub duration: Option<Span>,
 
     /// When after the acknowledgement the reads of the curve are issued: auto (from 0 beyond the longest delay seen), none, or times with commas [default: {default}]
     #[arg(long, value_name = "TIME,…|auto|none")]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub offsets: Option<Offsets>,
+    pub read_delays: Option<Offsets>,
 
     /// Rounds at each point of the curve [default: a fifth of --rounds, from 100 to 2000]
     #[arg(long, value_name = "N")]
@@ -63,12 +63,12 @@ pub struct StaleSettings {
         with = "OneOrMore::<SyncReads>",
         skip_serializing_if = "Option::is_none"
     )]
-    pub sync_reads: Option<Vec<SyncReads>>,
+    pub read_consistency: Option<Vec<SyncReads>>,
 
     /// What becomes of synchronous connections between two rounds: a pool that resets them forgets what makes reads wait; several with commas are measured one after another [default: keep]
     #[arg(long, value_name = "POOL,…", value_delimiter = ',')]
     #[serde(with = "OneOrMore::<Pool>", skip_serializing_if = "Option::is_none")]
-    pub pool: Option<Vec<Pool>>,
+    pub session_reset: Option<Vec<Pool>>,
 
     /// When the next round begins [default: {default}]
     #[arg(long)]
@@ -133,12 +133,12 @@ pub struct StaleSettings {
     /// How much data the loads' workloads have: rows, such as 100000, or bytes on the disk, such as 300MB [default: what the workload says]
     #[arg(long, value_name = "SIZE", help_heading = "Load")]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub load_size: Option<Size>,
+    pub load_data_size: Option<Size>,
 
     /// Judge the reads of the load itself in place of rounds, as far as its workloads name versions (docs/stale.md); or, with numbers, of so many connections that write versions and so many on each reader that read them
     #[arg(long, value_name = "WRITERS:READERS", num_args = 0..=1, default_missing_value = "load", help_heading = "Load")]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub judge_load: Option<JudgeLoad>,
+    pub check_load_reads: Option<JudgeLoad>,
 }
 
 /// A `stale` measurement.
@@ -155,15 +155,15 @@ pub struct StalePlan {
     /// Rows of the table.
     pub rows: u32,
     /// When the reads of the curve are scheduled.
-    pub offsets: Offsets,
+    pub read_delays: Offsets,
     /// Rounds at each point of the curve.
     pub curve_rounds: u64,
     /// Rounds at the beginning that are not counted.
     pub warm_up: u64,
     /// What makes reads wait, one after another; never empty.
-    pub sync_reads: Vec<SyncReads>,
+    pub read_consistency: Vec<SyncReads>,
     /// What becomes of synchronous connections between rounds, one after another; never empty.
-    pub pools: Vec<Pool>,
+    pub session_resets: Vec<Pool>,
     /// Loads meanwhile, one case after another; never empty.
     pub cases: Vec<Case>,
     /// Operations per second of every load.
@@ -171,9 +171,9 @@ pub struct StalePlan {
     /// When the operations of a rate are due.
     pub arrivals: Arrivals,
     /// How much data the loads' workloads have; `None` for what each says.
-    pub load_size: Option<Size>,
+    pub load_data_size: Option<Size>,
     /// The loads' own reads are judged, in place of rounds.
-    pub judge_load: bool,
+    pub check_load_reads: bool,
     /// How long a write may stay unseen.
     pub timeout: Span,
     /// Keep every core of this machine from halting.
@@ -204,16 +204,21 @@ impl Settings for StaleSettings {
             return contradiction("a time-out of 0 would end every round; the default is 10s");
         }
         let cases = self.cases()?;
-        let levels = self.sync_reads.get_or_insert_with(|| vec![SyncReads::Off]);
-        let sync_reads = distinct(levels, "sync-reads")?;
-        let pools = self.pool.clone().unwrap_or_else(|| vec![Pool::Keep]);
-        let pools = distinct(&pools, "pool")?;
-        if pools != [Pool::Keep] && sync_reads == [SyncReads::Off] {
+        let levels = self
+            .read_consistency
+            .get_or_insert_with(|| vec![SyncReads::Off]);
+        let read_consistency = distinct(levels, "read-consistency")?;
+        let resets = self
+            .session_reset
+            .clone()
+            .unwrap_or_else(|| vec![Pool::Keep]);
+        let session_resets = distinct(&resets, "session-reset")?;
+        if session_resets != [Pool::Keep] && read_consistency == [SyncReads::Off] {
             return contradiction(
-                "pool is about synchronous reads, which a reset connection forgets; add sync-reads",
+                "session-reset is about synchronous reads, which a reset connection forgets; add read-consistency",
             );
         }
-        self.pool = Some(pools.clone()).filter(|pools| *pools != [Pool::Keep]);
+        self.session_reset = Some(session_resets.clone()).filter(|resets| *resets != [Pool::Keep]);
         let readers = self.reader.clone().unwrap_or_default();
         for (index, reader) in readers.iter().enumerate() {
             if readers[..index].contains(reader) {
@@ -222,9 +227,9 @@ impl Settings for StaleSettings {
                 )));
             }
         }
-        let judged = self.judge_load.is_some();
+        let judged = self.check_load_reads.is_some();
         let until = if judged {
-            self.check_judged(&cases, &sync_reads, &pools)?
+            self.check_judged(&cases, &read_consistency, &session_resets)?
         } else {
             until
         };
@@ -234,7 +239,7 @@ impl Settings for StaleSettings {
         };
         let curve_rounds = self.curve_rounds.unwrap_or(usual);
         if curve_rounds == 0 {
-            return contradiction("a curve needs rounds; for none say offsets none");
+            return contradiction("a curve needs rounds; for none give read-delays none");
         }
         let plan = StalePlan {
             writer: self.writer.clone(),
@@ -243,20 +248,20 @@ impl Settings for StaleSettings {
             pace: self.pace.unwrap_or_default(),
             // Of a load that is judged it was the size of its data.
             rows: if judged { DEFAULT_ROWS } else { rows },
-            offsets: self.offsets.clone().unwrap_or_default(),
+            read_delays: self.read_delays.clone().unwrap_or_default(),
             curve_rounds,
             warm_up: *self.warm_up.get_or_insert(50),
-            sync_reads,
-            pools,
+            read_consistency,
+            session_resets,
             cases,
             rate: self.rate,
             arrivals: self.arrivals.unwrap_or_default(),
-            load_size: self.load_size.or_else(|| {
+            load_data_size: self.load_data_size.or_else(|| {
                 self.rows
                     .filter(|_| judged)
                     .map(|rows| Size::Rows(rows.into()))
             }),
-            judge_load: judged,
+            check_load_reads: judged,
             timeout,
             keep_awake: *self.keep_awake.get_or_insert(!own_servers(&targets)),
             real_time: *self.real_time.get_or_insert(true),
@@ -291,7 +296,7 @@ impl StaleSettings {
                 )));
             }
         }
-        if let Some(JudgeLoad::Own(judged)) = self.judge_load {
+        if let Some(JudgeLoad::Own(judged)) = self.check_load_reads {
             cases
                 .iter_mut()
                 .for_each(|case| case.0.extend(judged.loads()));
@@ -305,9 +310,9 @@ impl StaleSettings {
         if self.arrivals.is_some() && self.rate.is_none() {
             return contradiction("arrivals belong to a rate; add rate, such as 2000");
         }
-        if self.load_size.is_some() && cases.iter().all(|case| case.0.is_empty()) {
+        if self.load_data_size.is_some() && cases.iter().all(|case| case.0.is_empty()) {
             return contradiction(
-                "load-size is how much data a load works on; add load, such as oltp-mix:32@node1",
+                "load-data-size is how much data a load works on; add load, such as oltp-mix:32@node1",
             );
         }
         Ok(cases)
@@ -317,48 +322,50 @@ impl StaleSettings {
     fn check_judged(
         &self,
         cases: &[Case],
-        sync_reads: &[SyncReads],
-        pools: &[Pool],
+        read_consistency: &[SyncReads],
+        session_resets: &[Pool],
     ) -> Result<Until, PlanError> {
         if cases.iter().any(|case| case.0.is_empty()) {
             return contradiction(
-                "judge-load is about the reads of a load: add load, such as versioned-update:4@writer and versioned-select:8@reader, or say judge-load 4:8 for these",
+                "check-load-reads is about the reads of a load: add load, such as versioned-update:4@writer and versioned-select:8@reader, or give check-load-reads 4:8 for these",
             );
         }
-        if sync_reads.contains(&SyncReads::Gtid) {
+        if read_consistency.contains(&SyncReads::Gtid) {
             return contradiction(
-                "with judge-load the load's own statements are all there is, and waiting for a GTID is one more: sync-reads may be off, before, after, before-and-after",
+                "with check-load-reads the load's own statements are all there is, and waiting for a GTID is one more: read-consistency may be off, before, after, before-and-after",
             );
         }
-        if self.offsets.is_some() || self.curve_rounds.is_some() || self.pace.is_some() {
+        if self.read_delays.is_some() || self.curve_rounds.is_some() || self.pace.is_some() {
             return contradiction(
-                "with judge-load there are no rounds: its own reads make the curve; leave out offsets, curve-rounds and pace",
+                "with check-load-reads there are no rounds: its own reads make the curve; leave out read-delays, curve-rounds and pace",
             );
         }
         if self.rounds.is_some() {
             return contradiction(
-                "with judge-load there are no rounds: say for how long, such as for 30s",
+                "with check-load-reads there are no rounds: give a duration, such as 30s",
             );
         }
-        if pools != [Pool::Keep] {
-            return contradiction("with judge-load connections are kept; leave out pool");
+        if session_resets != [Pool::Keep] {
+            return contradiction(
+                "with check-load-reads connections are kept; leave out session-reset",
+            );
         }
         Ok(Until::Elapsed(self.duration.unwrap_or(Span::from_secs(30))))
     }
 
     /// Spells out what the plan has.
     fn fill(&mut self, plan: &StalePlan) {
-        let rounds = !plan.judge_load;
+        let rounds = !plan.check_load_reads;
         (self.rounds, self.duration) = plan.until.spelled();
         self.pace = rounds.then_some(plan.pace);
         self.rows = rounds.then_some(plan.rows);
-        self.offsets = rounds.then(|| plan.offsets.clone());
+        self.read_delays = rounds.then(|| plan.read_delays.clone());
         self.curve_rounds = rounds.then_some(plan.curve_rounds);
         self.load = Vec::new();
         self.cases.clone_from(&plan.cases);
         self.arrivals = plan.rate.map(|_| plan.arrivals);
-        self.load_size = plan.load_size;
-        self.judge_load = plan.judge_load.then_some(JudgeLoad::Load);
+        self.load_data_size = plan.load_data_size;
+        self.check_load_reads = plan.check_load_reads.then_some(JudgeLoad::Load);
     }
 }
 
@@ -418,7 +425,7 @@ mod tests {
 
     #[test]
     fn judged_connections_are_loads() {
-        let plan = plan("judge-load = '4:8'\nload = ['insert:1@b']\nrows = 70")
+        let plan = plan("check-load-reads = '4:8'\nload = ['insert:1@b']\nrows = 70")
             .unwrap()
             .1;
         assert_eq!(
@@ -426,7 +433,7 @@ mod tests {
             "insert:1@b + versioned-update:4@writer + versioned-select:8@readers"
         );
         assert_eq!(
-            (plan.judge_load, plan.load_size),
+            (plan.check_load_reads, plan.load_data_size),
             (true, Some(Size::Rows(70)))
         );
         assert!("8".parse::<JudgeLoad>().unwrap_err().contains("`load`"));
@@ -435,7 +442,7 @@ mod tests {
     #[test]
     fn contradictions_are_refused() {
         for (spec, want) in [
-            ("rounds = 1\nfor = '1s'", "exclude"),
+            ("rounds = 1\nduration = '1s'", "exclude"),
             ("rounds = 0", "at least 1"),
             ("rows = 0", "rows must be"),
             ("timeout = '0s'", "time-out"),
@@ -445,14 +452,17 @@ mod tests {
                 "either load or cases",
             ),
             ("cases = ['none', 'none']", "given twice"),
-            ("pool = 'reset'", "add sync-reads"),
-            ("sync-reads = ['off', 'off']", "given twice"),
+            ("session-reset = 'reset'", "add read-consistency"),
+            ("read-consistency = ['off', 'off']", "given twice"),
             ("reader = ['a', 'a']", "given twice"),
-            ("judge-load = '2:2'\nrounds = 5", "for how long"),
-            ("judge-load = '2:2'\noffsets = '0'", "leave out offsets"),
-            ("judge-load = 'load'", "add load"),
+            ("check-load-reads = '2:2'\nrounds = 5", "give a duration"),
             (
-                "judge-load = '2:2'\nsync-reads = ['off', 'gtid']",
+                "check-load-reads = '2:2'\nread-delays = '0'",
+                "leave out read-delays",
+            ),
+            ("check-load-reads = 'load'", "add load"),
+            (
+                "check-load-reads = '2:2'\nread-consistency = ['off', 'gtid']",
                 "one more",
             ),
         ] {
@@ -465,10 +475,10 @@ mod tests {
     fn a_resolved_plan_reads_back_as_itself() {
         for text in [
             "",
-            "for = '3s'\nsync-reads = ['off', 'on']\npool = ['keep', 'reset']",
-            "cases = ['none', 'insert:8@writer']\nrate = 10\noffsets = '0,1ms'\nreader = ['a', 'b']",
-            "judge-load = '2:4'\nsync-reads = 'before'\nrows = 50",
-            "judge-load = 'load'\nload = ['versioned:4@a', 'versioned:4@b']",
+            "duration = '3s'\nread-consistency = ['off', 'on']\nsession-reset = ['keep', 'reset']",
+            "cases = ['none', 'insert:8@writer']\nrate = 10\nread-delays = '0,1ms'\nreader = ['a', 'b']",
+            "check-load-reads = '2:4'\nread-consistency = 'before'\nrows = 50",
+            "check-load-reads = 'load'\nload = ['versioned:4@a', 'versioned:4@b']",
         ] {
             let once = plan(text).unwrap();
             let again = plan(&toml::to_string(&once.0).unwrap()).unwrap();

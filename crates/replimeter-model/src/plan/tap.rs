@@ -32,39 +32,39 @@ one_of! {
 #[command(next_help_heading = "Measurement")]
 pub struct TapSettings {
     /// Follow for this long, such as 60s [default: until Ctrl-C]
-    #[arg(long = "for", id = "for", value_name = "TIME")]
-    #[serde(rename = "for", skip_serializing_if = "Option::is_none")]
+    #[arg(long, value_name = "TIME")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub duration: Option<Span>,
 
     /// Give figures for every stretch of this length; given explicitly, they are shown on standard error where that is no terminal too [default: {default}]
     #[arg(long, value_name = "TIME")]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub every: Option<Span>,
+    pub report_interval: Option<Span>,
 
     /// Break lag down by the schemas or tables that transactions touch
     #[arg(long, value_name = "WHAT")]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub by: Option<By>,
+    pub group_by: Option<By>,
 
     /// Only transactions that touch this schema, or this table as SCHEMA.TABLE; may be repeated
-    #[arg(long, value_name = "NAME", alias = "schema", alias = "table")]
+    #[arg(long, value_name = "NAME")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub only: Vec<String>,
+    pub include: Vec<String>,
 
     /// No transactions that touch nothing but this schema or table; may be repeated
     #[arg(long, value_name = "NAME")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub except: Vec<String>,
+    pub exclude: Vec<String>,
 
     /// Follow the primary twice for so long, to know the method's own error; 0 for not at all [default: {default}]
     #[arg(long, value_name = "TIME")]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub floor: Option<Span>,
+    pub floor_duration: Option<Span>,
 
     /// Rest for so long after what has arrived was read, such as 1ms: costs less processor time under heavy traffic, and every stamp is late by up to that [default: 0]
     #[arg(long, value_name = "TIME")]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub rest: Option<Span>,
+    pub coalesce: Option<Span>,
 
     /// Follow under this server_id and those above it, which must be no server's and no replica's [default: random ones]
     #[arg(long, value_name = "ID")]
@@ -88,17 +88,17 @@ pub struct TapPlan {
     /// How long; until the user ends it when `None`.
     pub duration: Option<Span>,
     /// Figures for each stretch of this length.
-    pub every: Span,
+    pub report_interval: Span,
     /// How long the primary is followed twice; 0 for not at all.
-    pub floor: Span,
+    pub floor_duration: Span,
     /// Break lag down.
-    pub by: Option<By>,
+    pub group_by: Option<By>,
     /// Only transactions that touch one of these.
-    pub only: Vec<String>,
+    pub include: Vec<String>,
     /// No transactions that touch nothing but these.
-    pub except: Vec<String>,
+    pub exclude: Vec<String>,
     /// Rest for so long after what has arrived was read; 0 for not at all.
-    pub rest: Span,
+    pub coalesce: Span,
     /// The first of the `server_id`s to follow under.
     pub server_id: Option<u32>,
     /// Keep every core of this machine from halting.
@@ -113,30 +113,42 @@ impl Settings for TapSettings {
 
     fn plan(&mut self, target: &mut TargetSettings) -> Result<(Vec<Target>, TapPlan), PlanError> {
         units::at_most(
-            "rest",
-            self.rest,
+            "coalesce",
+            self.coalesce,
             LONGEST_REST,
             "a rest, by which stamps are late,",
         )?;
-        units::within("every", self.every, Span::from_secs(1), self.duration)?;
-        units::within("floor", self.floor, Span::from_secs(5), self.duration)?;
+        units::within(
+            "report-interval",
+            self.report_interval,
+            Span::from_secs(1),
+            self.duration,
+        )?;
+        units::within(
+            "floor-duration",
+            self.floor_duration,
+            Span::from_secs(5),
+            self.duration,
+        )?;
         let targets = target.plan()?;
         if targets.len() > 1 {
             return contradiction("tap follows the servers of one target; run it once for each");
         }
-        let every = *self.every.get_or_insert(Span::from_secs(1));
-        if every < SHORTEST {
+        let report_interval = *self.report_interval.get_or_insert(Span::from_secs(1));
+        if report_interval < SHORTEST {
             return Err(PlanError::Contradiction(format!(
                 "figures are given for stretches of {SHORTEST} or more"
             )));
         }
         if self.duration == Some(Span::from_secs(0)) {
-            return contradiction("for must be above 0; leave it out to follow until you end it");
+            return contradiction(
+                "duration must be above 0; leave it out to follow until you end it",
+            );
         }
         if self.server_id == Some(0) {
             return contradiction("a server_id of 0 is nobody's");
         }
-        if let Some(name) = self.only.iter().chain(&self.except).find(|name| {
+        if let Some(name) = self.include.iter().chain(&self.exclude).find(|name| {
             let parts: Vec<&str> = name.split('.').collect();
             parts.len() > 2 || parts.contains(&"")
         }) {
@@ -146,12 +158,12 @@ impl Settings for TapSettings {
         }
         let plan = TapPlan {
             duration: self.duration,
-            every,
-            floor: *self.floor.get_or_insert(Span::from_secs(5)),
-            by: self.by,
-            only: self.only.clone(),
-            except: self.except.clone(),
-            rest: *self.rest.get_or_insert(Span::from_secs(0)),
+            report_interval,
+            floor_duration: *self.floor_duration.get_or_insert(Span::from_secs(5)),
+            group_by: self.group_by,
+            include: self.include.clone(),
+            exclude: self.exclude.clone(),
+            coalesce: *self.coalesce.get_or_insert(Span::from_secs(0)),
             server_id: self.server_id,
             keep_awake: *self.keep_awake.get_or_insert(!own_servers(&targets)),
             real_time: *self.real_time.get_or_insert(true),
@@ -164,6 +176,6 @@ impl TapPlan {
     /// Whether transactions must tell the tables that they touch.
     #[must_use]
     pub fn needs_tables(&self) -> bool {
-        self.by.is_some() || !self.only.is_empty() || !self.except.is_empty()
+        self.group_by.is_some() || !self.include.is_empty() || !self.exclude.is_empty()
     }
 }

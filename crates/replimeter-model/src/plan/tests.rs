@@ -58,7 +58,7 @@ fn the_smallest_plan_has_every_default() {
             size: 1000
         }
     );
-    assert_eq!(lag.pace, Pace::Every(Span::from_millis(10)));
+    assert_eq!(lag.pace, Pace::Interval(Span::from_millis(10)));
     assert!(lag.keep_awake);
 }
 
@@ -69,28 +69,28 @@ fn a_resolved_plan_reads_back_as_itself() {
         "command = 'tap'",
         "command = 'scale'",
         "command = 'cost'",
-        "command = 'cost'\ntitle = 'x'\n[target]\nserver-options = ['innodb_flush_method=O_DIRECT']\nwait-point = 'after-sync'\n[cost]\nmodes = 'mysql/semi-sync:2, galera'\nthreads = [1, 16]\nfor = '1m'\nlink-delays = ['0', '1ms']\nseed = 9",
-        "command = 'cost'\n[cost]\nmodes = 'async'\nself-test = 7\nsize = '300MB'",
-        "command = 'scale'\n[target]\ncpus-per-server = '0.25'\nwait-point = 'after-sync'\nserver-options = ['replicas:sync_binlog=1']\n[scale]\nmode = 'semi-sync'\nreplicas = '0,1,3'\nsize = '300MB'\nreads = 'all'\nupdates = true",
-        "command = 'scale'\n[scale]\nreplicas = '0..4'\ncheck-prediction = true\nfor = '30s'\nseed = 9",
-        "command = 'tap'\n[tap]\nfor = '60s'\nby = 'table'\nonly = ['shop', 'a.b']\nserver-id = 7",
+        "command = 'cost'\ntitle = 'x'\n[target]\nserver-options = ['innodb_flush_method=O_DIRECT']\nwait-point = 'after-sync'\n[cost]\nmodes = 'mysql/semi-sync:2, galera'\nthreads = [1, 16]\nduration = '1m'\nlink-delays = ['0', '1ms']\nseed = 9",
+        "command = 'cost'\n[cost]\nmodes = 'async'\nself-test = 7\ndata-size = '300MB'",
+        "command = 'scale'\n[target]\ncpus-per-server = '0.25'\nwait-point = 'after-sync'\nserver-options = ['replicas:sync_binlog=1']\n[scale]\nmode = 'semi-sync'\nreplicas = '0,1,3'\ndata-size = '300MB'\nreads = 'all'\nupdates = true",
+        "command = 'scale'\n[scale]\nreplicas = '0..4'\ncheck-prediction = true\nduration = '30s'\nseed = 9",
+        "command = 'tap'\n[tap]\nduration = '60s'\ngroup-by = 'table'\ninclude = ['shop', 'a.b']\nserver-id = 7",
         "command = 'loss'",
-        "command = 'loss'\n[target]\nsandbox = ['async:1', 'semi-sync:2', 'galera:3']\n[loss]\ncrash = 'isolated'\ncrashes = 20\ngap = '1s'\nrate = 500",
+        "command = 'loss'\n[target]\nsandbox = ['async:1', 'semi-sync:2', 'galera:3']\n[loss]\ncrash = 'partition'\ncrashes = 20\nkill-delay = '1s'\nrate = 500",
         "command = 'exposure'",
-        "command = 'exposure'\n[target]\nprimary = 'mysql://u@a/'\nreplicas = ['mysql://u@b/']\n[exposure]\nfor = '10m'\nlook = '50ms'",
+        "command = 'exposure'\n[target]\nprimary = 'mysql://u@a/'\nreplicas = ['mysql://u@b/']\n[exposure]\nduration = '10m'\npoll-interval = '50ms'",
         "command = 'lag'\n[lag]\nmethod = 'tap, poll'\nwriters = 8",
-        "command = 'lag'\n[lag]\nmethod = 'all'\nfor = '60s'\npace = 'visible'\nsize = 5",
-        "command = 'lag'\ntitle = 'x'\n[target]\nsandbox = 'async:2'\nserver-options = ['sync_binlog=1']\n[lag]\nsizes = '1..9:2'",
+        "command = 'lag'\n[lag]\nmethod = 'all'\nduration = '60s'\npace = 'visible'\nrow-size = 5",
+        "command = 'lag'\ntitle = 'x'\n[target]\nsandbox = 'async:2'\nserver-options = ['sync_binlog=1']\n[lag]\nrow-sizes = '1..9:2'",
         "command = 'lag'\n[target]\nprimary = 'mysql://u@a/'\nreplicas = ['mysql://u@b/']\n[lag]\nkeep-awake = true",
         "command = 'lag'\n[target]\nsandbox = ['async:1', 'semi-sync:2', 'work']\nwait-point = 'after-sync'\nlink-delay = '5ms'\nserver-options = ['replica2:sync_binlog=1']",
         "command = 'lag'\n[target]\nsandbox = ['async:1', 'async:2']\nserver-options = ['replica2:sync_binlog=1', 'sync_binlog=2', 'replica1:sync_binlog=1', 'sync_binlog=2']",
         "command = 'lag'\n[lag]\nload = ['insert:8@primary', '/x/y.sql:2@replica1']\nrate = [100, 20]",
         "command = 'lag'\n[lag]\nload = ['insert:8@primary', 'mix:2@primary']\nrate = 100",
         "command = 'backlog'",
-        "command = 'backlog'\n[backlog]\ngrow = '5s'\nworkers = [1, 4, 1]\nload = ['insert:8@primary', 'mix:2@primary']\nrate = 100\narrivals = 'poisson'",
-        "command = 'lag'\n[lag]\nload = ['insert:8@primary']\nrate = 100\narrivals = 'poisson'\nload-size = '300MB'",
+        "command = 'backlog'\n[backlog]\nbuild-up = '5s'\nworkers = [1, 4, 1]\nload = ['insert:8@primary', 'mix:2@primary']\nrate = 100\narrivals = 'poisson'",
+        "command = 'lag'\n[lag]\nload = ['insert:8@primary']\nrate = 100\narrivals = 'poisson'\nload-data-size = '300MB'",
         "command = 'load'",
-        "command = 'load'\n[load]\nworkload = ['post-insert', 'select']\nthreads = [1, 8]\nrate = 50\narrivals = 'poisson'\nsize = 1000\nkeep-data = true",
+        "command = 'load'\n[load]\nworkload = ['post-insert', 'select']\nthreads = [1, 8]\nrate = 50\narrivals = 'poisson'\ndata-size = 1000\nkeep-data = true",
         "command = 'load'\n[target]\nprimary = 'mysql://a/'",
         "command = 'lag'\n[[target.nodes]]\nname = 'a'\nurl = 'mysql://a/'\n[[target.nodes]]\nname = 'b'\nrole = 'node'\nsource = 'a'\nurl = 'mysql://b/'",
     ] {
@@ -102,18 +102,18 @@ fn a_resolved_plan_reads_back_as_itself() {
 #[test]
 fn contradictions_are_refused() {
     for (lag, want) in [
-        ("size = 1\nsizes = '1'", "exclude"),
-        ("rounds = 1\nfor = '1s'", "exclude"),
+        ("row-size = 1\nrow-sizes = '1'", "exclude"),
+        ("rounds = 1\nduration = '1s'", "exclude"),
         ("rounds = 0", "at least 1"),
-        ("per-step = 3", "belong to a sweep"),
-        ("sizes = '1'\nrounds = 9", "per-step"),
-        ("size = 0", "smallest is 1"),
-        ("pace = 'every 0s'", "no schedule"),
+        ("rows-per-step = 3", "belong to a sweep"),
+        ("row-sizes = '1'\nrounds = 9", "rows-per-step"),
+        ("row-size = 0", "smallest is 1"),
+        ("pace = 'interval 0s'", "no schedule"),
         ("timeout = '0s'", "time-out"),
         ("method = 'poke'", "unknown method"),
         ("method = 'poll,poll'", "given twice"),
         ("writers = 0", "from 1 to"),
-        ("writers = 2\nsizes = '1'", "one writer"),
+        ("writers = 2\nrow-sizes = '1'", "one writer"),
         ("writers = 2\npace = 'visible'", "one writer"),
         ("rate = 5", "needs a load"),
         ("load = ['insert:1@primary']\nrate = 0", "rate of 0"),
@@ -130,7 +130,7 @@ fn contradictions_are_refused() {
     }
     for (plan, want) in [
         ("command = 'lag'\n[calibrate]", "no section [calibrate]"),
-        ("command = 'backlog'\n[backlog]\ngrow = '0s'", "is none"),
+        ("command = 'backlog'\n[backlog]\nbuild-up = '0s'", "is none"),
         ("command = 'backlog'\n[backlog]\ntimeout = '0s'", "time-out"),
         ("command = 'backlog'\n[backlog]\nworkers = [1025]", "1024"),
         (
@@ -147,13 +147,19 @@ fn contradictions_are_refused() {
             "no read replicas",
         ),
         (
-            "command = 'scale'\n[scale]\nfor = '1ms'",
+            "command = 'scale'\n[scale]\nduration = '1ms'",
             "its own beginning",
         ),
         ("command = 'scale'\n[scale]\nstarts = 0", "from 1 to 1000"),
-        ("command = 'tap'\n[tap]\nevery = '1ms'", "stretches of"),
-        ("command = 'tap'\n[tap]\nonly = ['.t']", "no schema"),
-        ("command = 'tap'\n[tap]\nrest = '1s'", "100ms at the most"),
+        (
+            "command = 'tap'\n[tap]\nreport-interval = '1ms'",
+            "stretches of",
+        ),
+        ("command = 'tap'\n[tap]\ninclude = ['.t']", "no schema"),
+        (
+            "command = 'tap'\n[tap]\ncoalesce = '1s'",
+            "100ms at the most",
+        ),
         (
             "command = 'tap'\n[target]\nsandbox = ['async:1', 'async:2']",
             "one target",
@@ -168,7 +174,7 @@ fn contradictions_are_refused() {
             "command = 'load'\n[load]\nworkload = ['insert', 'insert']",
             "given twice",
         ),
-        ("command = 'load'\n[load]\nfor = '0s'", "above 0"),
+        ("command = 'load'\n[load]\nduration = '0s'", "above 0"),
         (
             "command = 'loss'\n[target]\nsandbox = 'none'",
             "has no replica",
@@ -194,8 +200,11 @@ fn contradictions_are_refused() {
             "never servers of yours",
         ),
         ("command = 'loss'\n[loss]\ncrashes = 0", "crashes must be"),
-        ("command = 'loss'\n[loss]\ngap = '1s'", "isolated crashes"),
-        ("command = 'loss'\n[loss]\nfor = '1h'", "before a crash"),
+        ("command = 'loss'\n[loss]\nkill-delay = '1s'", "needs crash"),
+        (
+            "command = 'loss'\n[loss]\nduration = '1h'",
+            "before a crash",
+        ),
         (
             "command = 'exposure'\n[target]\nsandbox = ['async:1', 'async:2']",
             "one target",
@@ -205,25 +214,28 @@ fn contradictions_are_refused() {
             "writes nothing",
         ),
         (
-            "command = 'exposure'\n[exposure]\nlook = '1us'",
+            "command = 'exposure'\n[exposure]\npoll-interval = '1us'",
             "are asked every",
         ),
         (
-            "command = 'calibrate'\n[calibrate]\ndelays = ['0']",
+            "command = 'calibrate'\n[calibrate]\nlink-delays = ['0']",
             "above 0",
         ),
         (
-            "command = 'calibrate'\n[calibrate]\ndelays = ['11s']",
+            "command = 'calibrate'\n[calibrate]\nlink-delays = ['11s']",
             "10s at the most",
         ),
-        ("command = 'calibrate'\n[calibrate]\nrepeats = 0", "repeats"),
+        (
+            "command = 'calibrate'\n[calibrate]\nrepetitions = 0",
+            "repetitions",
+        ),
         (
             "command = 'calibrate'\n[target]\nsandbox = 'galera:3'",
             "async:N only",
         ),
         (
             "command = 'calibrate'\n[target]\nlink-delay = '1ms'",
-            "--delays",
+            "link-delays in [calibrate]",
         ),
         (
             "command = 'calibrate'\n[target]\nprimary = 'mysql://a/'\nreplicas = ['mysql://b/']",
@@ -309,7 +321,7 @@ fn both_wait_points_are_crashed_unless_one_is_chosen() {
 
 #[test]
 fn an_isolated_crash_has_a_link_to_cut() {
-    let plan = planned::<LossSettings>("command = 'loss'\n[loss]\ncrash = 'isolated'").unwrap();
+    let plan = planned::<LossSettings>("command = 'loss'\n[loss]\ncrash = 'partition'").unwrap();
     assert!(
         matches!(plan.targets.as_slice(), [Target::Sandbox(spec)] if spec.link.is_some()),
         "{:?}",
@@ -373,7 +385,7 @@ fn what_was_meant_is_said() {
             "did you mean `async`?",
         ),
         (
-            "command = 'stale'\n[stale]\nsync-reads = 'befor'",
+            "command = 'stale'\n[stale]\nread-consistency = 'befor'",
             "did you mean `before`?",
         ),
     ] {
@@ -386,7 +398,7 @@ fn what_was_meant_is_said() {
 fn minutes_for_milliseconds_are_noticed_with_their_line() {
     for (text, wants) in [
         (
-            "command = 'lag'\n[lag]\npace = 'every 10m'",
+            "command = 'lag'\n[lag]\npace = 'interval 10m'",
             ["line 3, column 1", "did you mean 10ms?"],
         ),
         (
@@ -394,11 +406,11 @@ fn minutes_for_milliseconds_are_noticed_with_their_line() {
             ["line 4, column 1", "did you mean 5ms?"],
         ),
         (
-            "command = 'calibrate'\n[calibrate]\ndelays = ['1ms', '2m']",
+            "command = 'calibrate'\n[calibrate]\nlink-delays = ['1ms', '2m']",
             ["line 3, column 1", "did you mean 2ms?"],
         ),
         (
-            "command = 'cost'\n[cost]\nblock = '11m'",
+            "command = 'cost'\n[cost]\nblock-duration = '11m'",
             ["line 3", "did you mean 11ms?"],
         ),
         (
@@ -406,7 +418,7 @@ fn minutes_for_milliseconds_are_noticed_with_their_line() {
             ["line 3, column 1: rounds = 0", "at least 1"],
         ),
         (
-            "command = 'lag'\n[lag]\nrounds = 5\nfor = '2s'",
+            "command = 'lag'\n[lag]\nrounds = 5\nduration = '2s'",
             ["line 3", "exclude"],
         ),
     ] {
@@ -443,20 +455,20 @@ fn a_part_is_not_longer_than_the_whole() {
     let target = "[target]\nprimary = 'mysql://a/'\nreplicas = ['mysql://b/']\n";
     for (plan, key) in [
         (
-            "command = 'tap'\n[tap]\nevery = '10m'\nfor = '5s'",
-            "every = 600s is longer than for = 5s",
+            "command = 'tap'\n[tap]\nreport-interval = '10m'\nduration = '5s'",
+            "report-interval = 600s is longer than duration = 5s",
         ),
         (
-            "command = 'tap'\n[tap]\nfloor = '10m'\nfor = '5s'",
-            "floor = 600s is longer than for = 5s",
+            "command = 'tap'\n[tap]\nfloor-duration = '10m'\nduration = '5s'",
+            "floor-duration = 600s is longer than duration = 5s",
         ),
         (
-            "command = 'cost'\n[cost]\nblock = '10m'",
-            "block = 600s is longer than for = 30s",
+            "command = 'cost'\n[cost]\nblock-duration = '10m'",
+            "block-duration = 600s is longer than duration = 30s",
         ),
         (
-            "command = 'load'\n[load]\nramp = '10m'\nfor = '5s'",
-            "ramp = 600s is longer than for = 5s",
+            "command = 'load'\n[load]\nwarm-up = '10m'\nduration = '5s'",
+            "warm-up = 600s is longer than duration = 5s",
         ),
         (
             "command = 'scale'\n[scale]\nwarm-up = '10m'",
@@ -466,18 +478,20 @@ fn a_part_is_not_longer_than_the_whole() {
         let error = said(plan).unwrap_err();
         assert!(error.contains(key), "{plan}: {error}");
     }
-    let exposure = format!("command = 'exposure'\n{target}[exposure]\nevery = '10m'\nfor = '5s'");
+    let exposure = format!(
+        "command = 'exposure'\n{target}[exposure]\nreport-interval = '10m'\nduration = '5s'"
+    );
     assert!(
         said(&exposure)
             .unwrap_err()
-            .contains("every = 600s is longer than for = 5s")
+            .contains("report-interval = 600s is longer than duration = 5s")
     );
     // Defaults that a short run's plan.toml spells out.
     for plan in [
-        "command = 'tap'\n[tap]\nfloor = '5s'\nevery = '1s'\nfor = '2s'",
-        "command = 'load'\n[load]\nramp = '2s'\nfor = '1s'",
+        "command = 'tap'\n[tap]\nfloor-duration = '5s'\nreport-interval = '1s'\nduration = '2s'",
+        "command = 'load'\n[load]\nwarm-up = '2s'\nduration = '1s'",
     ] {
         said(plan).unwrap();
     }
-    said("command = 'tap'\n[tap]\nevery = '10m'").unwrap();
+    said("command = 'tap'\n[tap]\nreport-interval = '10m'").unwrap();
 }

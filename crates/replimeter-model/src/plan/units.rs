@@ -33,7 +33,7 @@ pub(super) fn within(
     match value.zip(whole) {
         Some((value, whole)) if value > whole.max(default) => {
             Err(PlanError::Contradiction(format!(
-                "{key} = {value} is longer than for = {whole}, of which it is a part{}",
+                "{key} = {value} is longer than duration = {whole}, of which it is a part{}",
                 meant(value)
             )))
         }

@@ -41,7 +41,7 @@ Examples:
   replimeter lag                                   a sandbox of a primary and one replica, 1000 rounds
   replimeter lag --sandbox async:1 --sandbox semi-sync:1 --sandbox galera:3
                                                    modes side by side
-  replimeter lag --primary mysql://u@db1/ --replica mysql://u@db2/ --for 60s
+  replimeter lag --primary mysql://u@db1/ --replica mysql://u@db2/ --duration 60s
   replimeter backlog                               how fast does each replica catch up?
   replimeter calibrate                             how far off is each method?
   replimeter tap --primary mysql://u@db1/ --replica mysql://u@db2/
@@ -275,7 +275,14 @@ mod tests {
             others.extend(options);
         }
         others.retain(|other| !other.ends_with("--server-option"));
-        assert_eq!(others, ["cost --link-delay", "stale --case"]);
+        assert_eq!(
+            others,
+            [
+                "calibrate --link-delay",
+                "cost --link-delay",
+                "stale --case"
+            ]
+        );
     }
 
     #[test]

@@ -26,7 +26,7 @@ impl Extent {
 #[command(after_help = "Examples:
   replimeter reproduce
   replimeter reproduce --size full
-  replimeter reproduce --only 1,3 --run-dir again
+  replimeter reproduce --experiments 1,3 --run-dir again
 
 Starts servers of its own for each experiment, and removes them. What cannot be had here (a Galera cluster
 without Galera, MySQL where it is not installed) is left out and named. docs/reproduce.md has the sources.")]
@@ -37,7 +37,7 @@ pub(crate) struct ReproduceArgs {
 
     /// Only these of the five experiments
     #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=5))]
-    pub(crate) only: Vec<u32>,
+    pub(crate) experiments: Vec<u32>,
 
     /// Keep everything in this new or empty folder [default: replimeter-runs/TIME-reproduce]
     #[arg(long, value_name = "DIR")]

@@ -68,10 +68,10 @@ const PUBLISHED: [Published; 5] = [
             server-options = ["innodb_flush_log_at_trx_commit=1", "sync_binlog=1", "innodb_buffer_pool_size=6M"]
             [scale]
             replicas = "0..2"
-            for = "2s"
+            duration = "2s"
             warm-up = "500ms"
             starts = 3
-            size = "30MB"
+            data-size = "30MB"
             updates = false
             check-prediction = false
         "#,
@@ -98,9 +98,9 @@ const PUBLISHED: [Published; 5] = [
             [stale]
             # Behind a huge update a round takes seconds: a time, not a number of rounds. The table has no curve.
             rounds = {}
-            for = "8s"
-            offsets = "none"
-            load-size = "50000"
+            duration = "8s"
+            read-delays = "none"
+            load-data-size = "50000"
         "#,
         table: reproduce::stale_published,
         found: |run| Some(reproduce::stale(run.document().downcast_ref()?)),
@@ -113,9 +113,9 @@ const PUBLISHED: [Published; 5] = [
         plan: include_str!("../../../../plans/semi-sync-cost.toml"),
         small: r#"
             [cost]
-            for = "4s"
+            duration = "4s"
             starts = 4
-            ramp = "500ms"
+            warm-up = "500ms"
         "#,
         table: reproduce::price_published,
         found: |run| Some(reproduce::price(run.document().downcast_ref()?)),
@@ -162,7 +162,8 @@ pub(crate) fn run(
     args: &ReproduceArgs,
     stop: &AtomicBool,
 ) -> Result<(), Failure> {
-    let wanted = |one: &&Published| args.only.is_empty() || args.only.contains(&one.number);
+    let wanted =
+        |one: &&Published| args.experiments.is_empty() || args.experiments.contains(&one.number);
     let plans: Vec<(&Published, Box<dyn PlannedRun>)> = PUBLISHED
         .iter()
         .filter(wanted)
@@ -433,9 +434,9 @@ mod tests {
             &["lag.sweeps: 20 → 6"],
             &[
                 "scale.check-prediction: true → false",
-                r#"scale.for: "20s" → "2s""#,
+                r#"scale.data-size: "300MB" → "30MB""#,
+                r#"scale.duration: "20s" → "2s""#,
                 r#"scale.replicas: "0..4" → "0..2""#,
-                r#"scale.size: "300MB" → "30MB""#,
                 "scale.updates: true → false",
                 r#"scale.warm-up: "3s" → "500ms""#,
                 r#"target.server-options: ["innodb_buffer_pool_size=64M", "innodb_flush_log_at_trx_commit=1", "sync_binlog=1"] → ["innodb_flush_log_at_trx_commit=1", "sync_binlog=1", "innodb_buffer_pool_size=6M"]"#,
@@ -443,15 +444,15 @@ mod tests {
             &[],
             &[
                 "stale.curve-rounds: 2000 → 200",
-                r#"stale.for: none → "8s""#,
-                r#"stale.load-size: "1000000" → "50000""#,
-                r#"stale.offsets: "auto" → "none""#,
+                r#"stale.duration: none → "8s""#,
+                r#"stale.load-data-size: "1000000" → "50000""#,
+                r#"stale.read-delays: "auto" → "none""#,
                 "stale.rounds: 10000 → none",
             ],
             &[
-                r#"cost.for: "30s" → "4s""#,
-                r#"cost.ramp: "1s" → "500ms""#,
+                r#"cost.duration: "30s" → "4s""#,
                 "cost.starts: 5 → 4",
+                r#"cost.warm-up: "1s" → "500ms""#,
             ],
         ];
         assert_eq!(found, expected);

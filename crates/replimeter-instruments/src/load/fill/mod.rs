@@ -279,7 +279,7 @@ impl DataSet {
                     "{at}: a data set of another size was in place ({rows} rows in {names}; {} are wanted) and was replaced",
                     self.rows
                 ),
-                "ask for the same --size again to keep a data set",
+                "ask for the same --data-size again to keep a data set",
             ),
             _ => Warning::new(
                 WarningCode::DataReplaced,

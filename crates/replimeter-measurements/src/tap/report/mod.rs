@@ -118,14 +118,16 @@ fn sentences(run: &TapDocument) -> Vec<String> {
             spread(&floor.difference_abs),
             count(floor.transactions)
         )),
-        None if run.settings.floor.is_some_and(|floor| floor.0.is_zero()) => {
-            sentences.push("The method's own error was not measured (--floor 0).".to_owned());
+        None if run.settings.floor_duration.is_some_and(|floor| floor.0.is_zero()) => {
+            sentences.push("The method's own error was not measured (--floor-duration 0).".to_owned());
         }
         None => sentences
             .push("The method's own error is not known: nothing was committed while the primary was followed twice.".to_owned()),
     }
     sentences.extend(run.results.rows.iter().flat_map(of_row));
-    if run.settings.by.is_some() || !run.settings.only.is_empty() || !run.settings.except.is_empty()
+    if run.settings.group_by.is_some()
+        || !run.settings.include.is_empty()
+        || !run.settings.exclude.is_empty()
     {
         sentences.push(
             "A transaction that was logged as a statement counts for the default schema of its session, whatever it touched; only rows \

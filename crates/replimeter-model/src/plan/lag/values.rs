@@ -132,7 +132,7 @@ serde_as_text!(
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
     /// The next beat of a schedule (open loop: a slow round does not move the next).
-    Every(Span),
+    Interval(Span),
     /// The previous row having been seen on every replica.
     Visible,
     /// The previous write's acknowledgement.
@@ -147,19 +147,19 @@ impl FromStr for Pace {
             "visible" => Ok(Self::Visible),
             "ack" => Ok(Self::Ack),
             _ => {
-                let every = text.strip_prefix("every ").ok_or_else(|| {
+                let interval = text.strip_prefix("interval ").ok_or_else(|| {
                     format!(
-                        "unknown pace `{text}`{}; known: visible, ack, `every 10ms`",
+                        "unknown pace `{text}`{}; known: visible, ack, `interval 10ms`",
                         suggest::hint(text, ["visible", "ack"])
                     )
                 })?;
-                let span: Span = every
+                let span: Span = interval
                     .parse()
                     .map_err(|error: crate::span::SpanError| error.to_string())?;
                 if span.0.is_zero() {
-                    return Err("`every 0` is no schedule; for writes without a pause use the pace `visible` or `ack`".to_owned());
+                    return Err("`interval 0` is no schedule; for writes without a pause use the pace `visible` or `ack`".to_owned());
                 }
-                Ok(Self::Every(span))
+                Ok(Self::Interval(span))
             }
         }
     }
@@ -180,7 +180,7 @@ impl Pace {
 impl fmt::Display for Pace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Every(span) => write!(f, "every {span}"),
+            Self::Interval(span) => write!(f, "interval {span}"),
             Self::Visible => f.write_str("visible"),
             Self::Ack => f.write_str("ack"),
         }
@@ -190,6 +190,6 @@ impl fmt::Display for Pace {
 serde_as_text!(
     Pace,
     "description": "When the next row is written: every so often, when the last one was acknowledged (ack), or when it was seen everywhere (visible)",
-    "pattern": "^(ack|visible|every [0-9].*)$",
-    "examples": ["every 10ms", "ack", "visible"]
+    "pattern": "^(ack|visible|interval [0-9].*)$",
+    "examples": ["interval 10ms", "ack", "visible"]
 );
