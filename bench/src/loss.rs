@@ -45,7 +45,7 @@ fn show(document: &Value) {
             _ => "",
         };
         line(&format!("{name}: crashes that lost"), share, goal);
-        let per = &row["missing_per_crash"];
+        let per = &row["lost_per_crash"];
         line(
             &format!("{name}: missing per crash"),
             format!("{:.1}{}", number(per, "mean"), interval(&per["mean_ci"])),

@@ -263,9 +263,9 @@ fn floor() {
         let floor = &document["results"]["floors"][0];
         let p50 = |key: &str| floor[key]["p50_us"].as_f64().unwrap();
         let (idle, at_ack) = (p50("point_select"), p50("point_select_at_ack"));
-        idle_width.push(p50("error_us") / idle);
+        idle_width.push(p50("bracket_us") / idle);
         idle_middle.push(p50("midpoint_abs") / idle);
-        ack_width.push(p50("error_us") / at_ack);
+        ack_width.push(p50("bracket_us") / at_ack);
         ack_middle.push(p50("midpoint_abs") / at_ack);
     }
     line(

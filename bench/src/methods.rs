@@ -73,7 +73,7 @@ pub(crate) fn writes() {
         let row = &document["results"]["rows"][0];
         let seconds = document["measured_us"].as_f64().expect("a time") / 1e6;
         let rate = row["rounds"].as_f64().expect("rounds") / seconds;
-        let missing = &row["missing"];
+        let missing = &row["timed_out"];
         let late = document["client"]["start_lateness"]["p99_us"]
             .as_f64()
             .unwrap_or(f64::NAN)

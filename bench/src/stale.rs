@@ -126,7 +126,7 @@ pub(crate) fn stale() {
         "--json",
     ];
     let document = run(&sandbox, &curve);
-    let late = document["results"]["rows"][0]["offset_error"]["p99_us"]
+    let late = document["results"]["rows"][0]["read_delay_error"]["p99_us"]
         .as_f64()
         .expect("a figure");
     line(

@@ -554,12 +554,12 @@ fn of_reproduction(cases: &[String]) -> Rendered {
         let table = json!({"headings": [], "lines": []});
         experiments.push(json!({
             "number": number, "title": format!("Experiment {number}"), "question": "What?", "command": "", "run_dir": case,
-            "took_us": 1.0, "error": null, "answer": "", "published": table, "ours": table, "claims": [],
+            "duration_us": 1.0, "error": null, "headline": "", "published": table, "ours": table, "claims": [],
         }));
     }
     let document = json!({
         "schema": "replimeter.reproduce/1", "run_dir": "", "status": "complete", "size": "small",
-        "started_at": "2026-01-01T00:00:00Z", "answer": "", "experiments": experiments,
+        "started_at": "2026-01-01T00:00:00Z", "headline": "", "experiments": experiments,
     });
     fs::write(dir.join("summary.json"), document.to_string()).unwrap();
     let manifest = dir.join(&cases[0]).join("manifest.json");
@@ -594,8 +594,9 @@ fn flatten<'a>(path: String, value: &'a Value, leaves: &mut Vec<(String, Vec<&'a
     match value {
         Value::Object(object) if !object.is_empty() => {
             for (key, inner) in object {
-                let path = if path.is_empty() {
-                    key.clone()
+                // An end of an interval that [`RenamedKeys::split`] took apart.
+                let path = if path.is_empty() || key.starts_with('[') {
+                    format!("{path}{key}")
                 } else {
                     format!("{path}.{key}")
                 };
@@ -715,6 +716,10 @@ pub fn hash(text: &str) -> u64 {
 /// In a path `[]` stands for every index; a path stands for all below it, and the longest that fits counts. `COMMAND:old`
 /// is for documents of that command alone. `+new` and `-old` are paths that came and went; their value says why.
 /// `"=old" = "new"` is a word that stands for a value, such as `after-sync`.
+///
+/// `"*.old" = "*.new"` is for the ends of paths, as the other entries left them; `csv:*.old` for those of columns. Where a
+/// new name ends in `[0]` or `[1]`, the value became that end of an interval `[low, high]`. Settings, which were in
+/// kebab-case, are in snake_case.
 #[derive(Debug, Default)]
 pub struct RenamedKeys {
     entries: BTreeMap<String, String>,
@@ -802,24 +807,92 @@ impl RenamedKeys {
         if self.entry("-", command, &generic).is_some() {
             return None;
         }
-        let Some((new, rest)) = self.entry("", command, &generic) else {
-            return Some(path.to_owned());
+        let renamed = match self.entry("", command, &generic) {
+            Some((new, rest)) => format!("{new}{rest}"),
+            None => generic,
         };
-        let renamed = format!("{new}{rest}");
+        let renamed = self.end(command, renamed);
+        let renamed = if renamed.starts_with("settings.") {
+            renamed.replace('-', "_")
+        } else {
+            renamed
+        };
         let mut parts = renamed.split("[]");
         let mut full = parts.next().unwrap_or_default().to_owned();
         let mut indexes = indexes.into_iter();
         for part in parts {
-            let index = indexes
-                .next()
-                .unwrap_or_else(|| panic!("renamed-keys.toml: {new} has more indexes than {path}"));
+            let index = indexes.next().unwrap_or_else(|| {
+                panic!("renamed-keys.toml: {renamed} has more indexes than {path}")
+            });
             full.push_str(&format!("[{index}]{part}"));
         }
         assert!(
             indexes.next().is_none(),
-            "renamed-keys.toml: {new} has fewer indexes than {path}"
+            "renamed-keys.toml: {renamed} has fewer indexes than {path}"
         );
         Some(full)
+    }
+
+    /// A path with the name that its end has today.
+    fn end(&self, command: &str, path: String) -> String {
+        let kind = if path.starts_with("csv:") { "csv:" } else { "" };
+        let mut starts = path.match_indices('.').map(|(at, _)| at);
+        let found = starts.find_map(|at| {
+            [format!("{command}:"), String::new()]
+                .into_iter()
+                .find_map(|of| {
+                    let key = format!("{of}{kind}*{}", &path[at..]);
+                    let new = self.entries.get(&key)?;
+                    self.used.borrow_mut().insert(key);
+                    let new = new.strip_prefix(kind)?.strip_prefix('*')?;
+                    Some(format!("{}{new}", &path[..at]))
+                })
+        });
+        found.unwrap_or(path)
+    }
+
+    /// A document of today in which every interval that was recorded as two values is two values: `[0]` and `[1]`.
+    #[must_use]
+    pub fn split(&self, command: &str, document: &Value) -> Value {
+        self.split_below(command, "", document)
+    }
+
+    fn split_below(&self, command: &str, path: &str, value: &Value) -> Value {
+        match value {
+            Value::Object(object) => {
+                let inner = object.iter().map(|(key, inner)| {
+                    let path = format!("{path}.{key}");
+                    let ends = if key.ends_with("ci95") && self.is_split(command, &path) {
+                        let end = |index: usize| inner.get(index).cloned().unwrap_or_default();
+                        json!({"[0]": end(0), "[1]": end(1)})
+                    } else {
+                        self.split_below(command, &path, inner)
+                    };
+                    (key.clone(), ends)
+                });
+                Value::Object(inner.collect())
+            }
+            Value::Array(all) => {
+                let path = format!("{path}[]");
+                all.iter()
+                    .map(|inner| self.split_below(command, &path, inner))
+                    .collect()
+            }
+            simple => simple.clone(),
+        }
+    }
+
+    /// Whether the interval at this path was recorded as two values.
+    fn is_split(&self, command: &str, path: &str) -> bool {
+        let low = format!("{path}[0]");
+        self.entries.iter().any(|(old, new)| {
+            let of = old.split_once(':').map_or(command, |(of, _)| of);
+            of == command
+                && new.strip_prefix('*').map_or_else(
+                    || low.strip_prefix('.') == Some(new),
+                    |new| low.ends_with(new),
+                )
+        })
     }
 
     /// Whether a path of today is one that came after the values were recorded.
@@ -1071,7 +1144,7 @@ mod tests {
     #[test]
     fn paths_are_renamed_by_the_longest_entry() {
         let map = RenamedKeys::of(
-            "\"results[]\" = \"results.rows[]\"\n\"results[].lag.missing\" = \"results.rows[].lag.timed_out\"\n\"loss:results[].missing\" = \"results.rows[].lost\"\n\"-published\" = \"data of reproduce\"\n\"+error\" = \"the envelope has it\"\n\"=warm-up\" = \"warm_up\"\nanswer = \"headline\"\na.b = \"c\"\n",
+            "\"results[]\" = \"results.rows[]\"\n\"results[].lag.missing\" = \"results.rows[].lag.timed_out\"\n\"loss:results[].missing\" = \"results.rows[].lost\"\n\"-published\" = \"data of reproduce\"\n\"+error\" = \"the envelope has it\"\n\"=warm-up\" = \"warm_up\"\nanswer = \"headline\"\na.b = \"c\"\n\"*.low\" = \"*.ci95[0]\"\n\"csv:*.low\" = \"csv:*.ci95.low\"\n",
         );
         assert_eq!(
             map.today("lag", "results[3].p50").as_deref(),
@@ -1091,6 +1164,23 @@ mod tests {
         );
         assert_eq!(map.today("lag", "answers").as_deref(), Some("answers"));
         assert_eq!(map.today("lag", "a.b[2]").as_deref(), Some("c[2]"));
+        assert_eq!(
+            map.today("lag", "results[3].rate.low").as_deref(),
+            Some("results.rows[3].rate.ci95[0]")
+        );
+        assert_eq!(
+            map.today("lag", "csv:rate.low").as_deref(),
+            Some("csv:rate.ci95.low")
+        );
+        assert_eq!(
+            map.today("lag", "settings.keep-awake").as_deref(),
+            Some("settings.keep_awake")
+        );
+        let today = json!({"rates": [{"ci95": [1, 2]}, {"ci95": null}], "p50_ci95": [3, 4]});
+        assert_eq!(
+            map.split("lag", &today),
+            json!({"rates": [{"ci95": {"[0]": 1, "[1]": 2}}, {"ci95": {"[0]": null, "[1]": null}}], "p50_ci95": [3, 4]})
+        );
         assert_eq!(map.today("lag", "published[2].x"), None);
         assert!(map.is_new("lag", "error") && !map.is_new("lag", "errors"));
         assert_eq!(

@@ -164,7 +164,7 @@ fn a_clock_that_is_set_during_a_run_is_said() {
             .clone()
     };
     // No stamp is taken for one that is a second off; reads need no clock of the server's.
-    assert_eq!(row("poll")["missing"], 0);
+    assert_eq!(row("poll")["timed_out"], 0);
     let worst = row("stamp")["from_primary"]["max_us"].as_f64().unwrap();
     let polled = row("poll")["from_send"]["max_us"].as_f64().unwrap();
     assert!(

@@ -99,7 +99,7 @@ fn waiting_for_a_replica_costs_more_than_not_waiting() {
             number(&row["servers"][0]["cpu_us_per_op"]) > 0.0
                 && number(&row["servers"][0]["context_switches_per_op"]) > 0.0
         );
-        assert_eq!(row["relative"]["against"], "none");
+        assert_eq!(row["relative"]["baseline"], "none");
         assert!(
             number(&row["client"]["limit_per_s"]) > number(&row["throughput"]["mean"]),
             "{row:#}"
@@ -121,7 +121,7 @@ fn waiting_for_a_replica_costs_more_than_not_waiting() {
         .as_array()
         .unwrap()
         .iter()
-        .map(|step| step["against"].as_str().unwrap())
+        .map(|step| step["baseline"].as_str().unwrap())
         .collect();
     assert_eq!(steps, ["none", "binlog", "async", "async"]);
     // Rounds of all modes, not always in the same order.

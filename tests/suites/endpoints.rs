@@ -131,7 +131,7 @@ fn measures_and_leaves_nothing(cluster: &Cluster) {
     assert_eq!(document["target"]["shape"], "endpoints:1");
     let row = &document["results"]["rows"][0];
     assert_eq!(
-        (row["rounds"].as_u64(), row["missing"].as_u64()),
+        (row["rounds"].as_u64(), row["timed_out"].as_u64()),
         (Some(100), Some(0))
     );
     cluster.assert_clean();
@@ -594,7 +594,12 @@ fn a_stopped_replica(cluster: &Cluster) {
         serde_json::from_str(&fs::read_to_string(tool.only_run().join("summary.json")).unwrap())
             .unwrap();
     assert_eq!(document["status"], "failed");
-    assert!(document["results"]["rows"][0]["missing"].as_u64().unwrap() > 0);
+    assert!(
+        document["results"]["rows"][0]["timed_out"]
+            .as_u64()
+            .unwrap()
+            > 0
+    );
     sql(cluster.replica(), "START SLAVE");
 }
 
@@ -1000,7 +1005,7 @@ fn tiny_rows_are_removed_in_small_transactions() {
     let document = cluster.run(&Tool::new(), &more).with_code(0).json();
     let row = &document["results"]["rows"][0];
     assert_eq!(
-        (row["rounds"].as_u64(), row["missing"].as_u64()),
+        (row["rounds"].as_u64(), row["timed_out"].as_u64()),
         (Some(101_000), Some(0)),
         "{row:#}"
     );

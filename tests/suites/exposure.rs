@@ -266,7 +266,7 @@ fn a_primary_that_dies_ends_the_run_and_its_time_is_not_averaged() {
     // It was looked for less than the half of the time, and only those looks count.
     assert!(number(&document["measured_us"]) < 6e6, "{document:#}");
     assert!(
-        number(&document["results"]["rows"][0]["looks"]) < 600.0,
+        number(&document["results"]["rows"][0]["polls"]) < 600.0,
         "{document:#}"
     );
 }

@@ -354,7 +354,7 @@ print(json.dumps(found))";
             .map_or(0, |(count, _)| *count);
         assert_eq!(
             count + below,
-            result["rounds"].as_u64().unwrap() - result["missing"].as_u64().unwrap(),
+            result["rounds"].as_u64().unwrap() - result["timed_out"].as_u64().unwrap(),
             "{found:?}"
         );
         let ours = result["from_ack"]["p50_us"].as_f64().unwrap();

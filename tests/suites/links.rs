@@ -86,7 +86,7 @@ fn lag_rises_by_the_delay() {
     }
     let with = measure("semi-sync:1", "20ms");
     assert!(
-        p50(&with, "insert") > 40_000.0,
+        p50(&with, "write_latency") > 40_000.0,
         "there and back before the acknowledgement"
     );
     assert!(
@@ -136,7 +136,7 @@ fn members_in_networks(shape: &str) {
         document(shape, "0", "120ms", &[]),
         document(shape, "20ms", "120ms", &[]),
     );
-    let rise = p50(&with, "insert") - p50(&without, "insert");
+    let rise = p50(&with, "write_latency") - p50(&without, "write_latency");
     // There and back at least once before a commit.
     assert!(rise > 36_000.0, "{shape}: rose by {rise} µs");
 }

@@ -246,7 +246,10 @@ fn an_open_loop_holds_its_rate(servers: &Servers) {
     let mean = number(&load["throughput"]["mean"]);
     assert!((90.0..110.0).contains(&mean), "{load:#}");
     assert_eq!(load["latency"]["count"], load["passes"]);
-    assert_eq!(document["results"]["rows"][0]["missing"].as_u64(), Some(0));
+    assert_eq!(
+        document["results"]["rows"][0]["timed_out"].as_u64(),
+        Some(0)
+    );
     // The plan that was kept asks for the same.
     let plan = fs::read_to_string(tool.only_run().join("plan.toml")).unwrap();
     assert!(

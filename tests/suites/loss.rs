@@ -47,7 +47,7 @@ fn consistent(document: &Value) {
         assert_eq!(count(row, "crashes"), crashes.len() as u64);
         for key in [
             "acknowledged",
-            "missing",
+            "lost",
             "seen_then_lost",
             "unacknowledged_present",
         ] {
@@ -60,7 +60,7 @@ fn consistent(document: &Value) {
         assert!(count(row, "acknowledged") > 0);
         let lossy = crashes
             .iter()
-            .filter(|crash| count(crash, "missing") > 0)
+            .filter(|crash| count(crash, "lost") > 0)
             .count() as u64;
         assert_eq!(count(&row["lossy"], "count"), lossy);
         assert!(
@@ -68,7 +68,7 @@ fn consistent(document: &Value) {
             "never a bare nought"
         );
         for crash in crashes {
-            assert!(count(crash, "missing") <= count(crash, "acknowledged"));
+            assert!(count(crash, "lost") <= count(crash, "acknowledged"));
             assert_eq!(
                 count(crash, "begun"),
                 count(crash, "acknowledged") + count(crash, "unacknowledged")
@@ -82,10 +82,10 @@ fn consistent(document: &Value) {
             // Nothing but SIGKILL happened: the old primary has all that it acknowledged.
             assert_eq!(
                 count(errant, "acknowledged"),
-                count(crash, "missing"),
+                count(crash, "lost"),
                 "{crash}"
             );
-            assert!(count(errant, "rows") >= count(crash, "missing"));
+            assert!(count(errant, "rows") >= count(crash, "lost"));
         }
     }
 }
@@ -116,14 +116,14 @@ fn asynchronous_replication_loses_what_was_acknowledged_after_the_cut() {
             (Some(engine), Some("async"), Some("partition"))
         );
         for crash in document["results"]["crashes"].as_array().unwrap() {
-            assert!(count(crash, "missing_after_cut") > 0, "{crash}");
+            assert!(count(crash, "lost_after_cut") > 0, "{crash}");
             assert!(count(crash, "seen_then_lost") > 0, "{crash}");
             assert!(
                 !crash["errant"]["gtids"].as_str().unwrap().is_empty(),
                 "{crash}"
             );
             assert!(
-                count(&crash["errant"], "transactions") >= count(crash, "missing"),
+                count(&crash["errant"], "transactions") >= count(crash, "lost"),
                 "{crash}"
             );
         }
@@ -157,7 +157,7 @@ fn semi_synchronous_wait_points(engine: &str) {
         assert_eq!(
             (
                 row["mode"].as_str(),
-                count(row, "missing"),
+                count(row, "lost"),
                 count(row, "fallen_back")
             ),
             (Some("semi-sync"), 0, 0)
@@ -193,7 +193,7 @@ fn a_semi_synchronous_primary_that_falls_back_loses() {
     let document = loss(&[&args[..], &more[..]].concat()).with_code(0).json();
     let row = &document["results"]["rows"][0];
     assert!(
-        count(row, "missing") > 0 && count(row, "fallen_back") == 1,
+        count(row, "lost") > 0 && count(row, "fallen_back") == 1,
         "{row}"
     );
     let warned = document["warnings"]
@@ -219,7 +219,7 @@ fn members_lose_nothing(shape: &str) {
     consistent(&document);
     let row = &document["results"]["rows"][0];
     assert_eq!(
-        (count(row, "missing"), count(row, "seen_then_lost")),
+        (count(row, "lost"), count(row, "seen_then_lost")),
         (0, 0),
         "{document}"
     );

@@ -51,7 +51,7 @@ fn methods<'d>(document: &'d Value, replica: &str) -> Vec<&'d str> {
     of_replica
         .map(|row| {
             assert_eq!(
-                (row["rounds"].as_u64(), row["missing"].as_u64()),
+                (row["rounds"].as_u64(), row["timed_out"].as_u64()),
                 (Some(100), Some(0)),
                 "{row:#}"
             );
@@ -75,7 +75,7 @@ fn assert_consistent(document: &Value, replica: &str) {
     {
         // Nothing is anywhere before it was sent; a stamp may be off by its error.
         let slack = if one["method"] == "stamp" {
-            one["error_us"]["max_us"].as_f64().unwrap()
+            one["bracket_us"]["max_us"].as_f64().unwrap()
         } else {
             0.0
         };
@@ -91,10 +91,10 @@ fn assert_consistent(document: &Value, replica: &str) {
         };
         assert_eq!(like_for_like, expected, "{one:#}");
         if one["method"] != "poll" {
-            assert_eq!(one["against"]["method"], "poll");
-            assert_eq!(one["against"]["difference"]["count"], 100);
+            assert_eq!(one["method_differences"]["method"], "poll");
+            assert_eq!(one["method_differences"]["difference"]["count"], 100);
         }
-        let tenths: u64 = one["tenths"]
+        let tenths: u64 = one["histogram_100us"]
             .as_array()
             .unwrap()
             .iter()
@@ -113,9 +113,11 @@ fn assert_consistent(document: &Value, replica: &str) {
     if rows(document).iter().any(|row| row["method"] == "stamp") {
         // A statement runs before its row is visible: on the same rows, beyond the clocks' error.
         let stamp = row(document, replica, "stamp");
-        let earlier = stamp["against"]["difference"]["p50_us"].as_f64().unwrap();
+        let earlier = stamp["method_differences"]["difference"]["p50_us"]
+            .as_f64()
+            .unwrap();
         assert!(
-            earlier < stamp["error_us"]["p50_us"].as_f64().unwrap(),
+            earlier < stamp["bracket_us"]["p50_us"].as_f64().unwrap(),
             "{stamp:#}"
         );
     }
@@ -237,7 +239,7 @@ fn each_method_alone_paces_the_next_row() {
             .with_code(0)
             .json();
         assert_eq!(methods(&document, "replica1"), [method]);
-        assert!(row(&document, "replica1", method)["against"].is_null());
+        assert!(row(&document, "replica1", method)["method_differences"].is_null());
     }
 }
 
@@ -272,7 +274,7 @@ fn eight_writers_write_and_every_row_is_seen() {
     .json();
     for row in rows(&document) {
         assert_eq!(
-            (row["rounds"].as_u64(), row["missing"].as_u64()),
+            (row["rounds"].as_u64(), row["timed_out"].as_u64()),
             (Some(4000), Some(0)),
             "{row:#}"
         );
@@ -330,7 +332,7 @@ fn a_sweep_over_sizes_goes_by_tap_too() {
     .json();
     // All sizes together and each by itself, by both methods.
     assert_eq!(rows(&document).len(), 8);
-    assert!(rows(&document).iter().all(|row| row["missing"] == 0));
+    assert!(rows(&document).iter().all(|row| row["timed_out"] == 0));
     assert_eq!(
         document["results"]["size_sweep"][0]["loops"]
             .as_array()
@@ -365,7 +367,7 @@ fn a_calibration_is_kept_and_rendered_again() {
     assert_eq!(found.len(), 9, "three methods at three delays");
     for row in found {
         assert_eq!(
-            (row["rounds"].as_u64(), row["missing"].as_u64()),
+            (row["rounds"].as_u64(), row["timed_out"].as_u64()),
             (Some(120), Some(0)),
             "{row:#}"
         );

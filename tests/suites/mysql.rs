@@ -22,7 +22,10 @@ fn a_sandbox_and_the_users_own_servers() {
         ])
         .with_code(0)
         .json();
-    assert_eq!(document["results"]["rows"][0]["missing"].as_u64(), Some(0));
+    assert_eq!(
+        document["results"]["rows"][0]["timed_out"].as_u64(),
+        Some(0)
+    );
     assert_eq!(document["results"]["rows"][0]["rounds"].as_u64(), Some(100));
     assert!(
         document["target"]["nodes"][0]["version"]

@@ -32,14 +32,15 @@ const DATA: [&str; 7] = [
 ];
 
 /// Every value in a rendered run, in lines `path = values`.
-fn values(of: &Rendered) -> String {
+fn values(of: &Rendered, renamed: &RenamedKeys) -> String {
+    let command = command(of.json["schema"].as_str().unwrap_or_default());
     // What a comparison says and a chart shows is computed, and not only read.
     let exact = of.run.is_some();
     let mut lines = String::new();
     let mut add = |path: &str, values: &[String]| {
         lines.push_str(&format!("{path} = {}\n", net::list(values)))
     };
-    for (path, leaf) in net::leaves(&of.json) {
+    for (path, leaf) in net::leaves(&renamed.split(command, &of.json)) {
         // That a key is there without a value is held by the documents of the runs.
         if !path.is_empty() && !net::is_text(&leaf) && !leaf.iter().all(|value| value.is_null()) {
             add(
@@ -72,7 +73,6 @@ fn values(of: &Rendered) -> String {
         }
     }
     if let Some(run) = &of.run {
-        let command = command(of.json["schema"].as_str().unwrap_or_default());
         for (name, cells) in samples(&run.join("samples.parquet"), command) {
             add(&format!("samples:{name}"), &cells);
         }
@@ -202,12 +202,12 @@ fn difference(renamed: &RenamedKeys, was: &str, is: &str) -> Option<String> {
 }
 
 fn values_of_recorded_runs_are_as_recorded() {
+    let renamed = RenamedKeys::read();
     let now = net::rendered()
         .iter()
-        .map(|one| (format!("{}.txt", one.name), values(one)));
+        .map(|one| (format!("{}.txt", one.name), values(one, &renamed)));
     // A comparison that is refused has none.
     let now = now.filter(|(_, values)| !values.is_empty()).collect();
-    let renamed = RenamedKeys::read();
     Part::Values.check(&now, |was, is| difference(&renamed, was, is));
     let unused = renamed.unused();
     assert!(

@@ -87,7 +87,7 @@ fn assert_all_beats(document: &Value, counted: &[LagSample]) {
         "{rounds} rounds of {beats} beats"
     );
     assert_eq!(
-        (row["missing"].as_u64(), counted.len() as f64),
+        (row["timed_out"].as_u64(), counted.len() as f64),
         (Some(0), rounds)
     );
     let distances = counted

@@ -80,7 +80,7 @@ fn two_experiments_are_set_beside_what_was_published() {
             .run(&["report", dir.to_str().unwrap(), "--json"])
             .with_code(0)
             .json();
-        assert_eq!(again["headline"], experiment["answer"]);
+        assert_eq!(again["headline"], experiment["headline"]);
     }
     assert!(page.len() < 6_000_000, "{}", page.len());
     // The whole can be rendered again, and is the same.

@@ -73,14 +73,14 @@ fn a_run_from_end_to_end() {
             (Some("poll"), Some(1000))
         );
         assert_eq!(
-            (row["rounds"].as_u64(), row["missing"].as_u64()),
+            (row["rounds"].as_u64(), row["timed_out"].as_u64()),
             (Some(300), Some(0))
         );
         for key in [
             "from_ack",
             "from_send",
             "from_intended",
-            "error_us",
+            "bracket_us",
             "estimate",
         ] {
             assert_distribution(&row[key]);
@@ -88,12 +88,12 @@ fn a_run_from_end_to_end() {
         assert!(row.get("stages").is_some());
         // Every row was sent before it was seen, and the bracket has a width.
         assert!(row["from_send"]["min_us"].as_f64().unwrap() > 0.0);
-        assert!(row["error_us"]["min_us"].as_f64().unwrap() > 0.0);
+        assert!(row["bracket_us"]["min_us"].as_f64().unwrap() > 0.0);
         let (ack, send) = (
             row["from_ack"]["mean_us"].as_f64().unwrap(),
             row["from_send"]["mean_us"].as_f64().unwrap(),
         );
-        let insert = row["insert"]["mean_us"].as_f64().unwrap();
+        let insert = row["write_latency"]["mean_us"].as_f64().unwrap();
         assert!(
             (send - ack - insert).abs() < 1e-3 * send,
             "from send = insert + from ack: {send} {insert} {ack}"

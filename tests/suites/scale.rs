@@ -272,7 +272,7 @@ fn from_five_counts_on_a_law_is_fitted_and_its_prediction_measured() {
         let prediction = &fit["prediction"];
         assert_eq!(prediction["replicas"], 5);
         assert_eq!(
-            fit["stops_paying"].is_object(),
+            fit["peak_replicas"].is_object(),
             figure == "selects",
             "{fit:#}"
         );

@@ -52,7 +52,7 @@ fn rows(document: &Value) -> Vec<String> {
 fn assert_whole(document: &Value) {
     for row in document["results"]["rows"].as_array().unwrap() {
         assert_eq!(
-            (row["rounds"].as_u64(), row["missing"].as_u64()),
+            (row["rounds"].as_u64(), row["timed_out"].as_u64()),
             (Some(60), Some(0)),
             "{row:#}"
         );

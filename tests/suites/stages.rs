@@ -332,7 +332,7 @@ fn waterfall(engine: Engine, primary: &Node, replica: &Node, rounds: u64) -> Sta
         "{} of {}, {} overwritten",
         stages.covered, stages.transactions, stages.overwritten
     );
-    for stage in stages.stages.iter().chain(&stages.beside) {
+    for stage in stages.stages.iter().chain(&stages.parallel_stages) {
         println!(
             "{:>22} {:8.1} ± {:6.1} µs, {} inverted, worst {:?}",
             stage.name,
@@ -372,7 +372,7 @@ fn the_stages_of_real_transactions_sum_to_the_whole() {
         );
         assert_eq!(
             stages
-                .near
+                .tail_breakdown
                 .iter()
                 .map(|near| near.quantile.as_str())
                 .collect::<Vec<_>>(),

@@ -76,7 +76,7 @@ fn rows(document: &Value) -> &Vec<Value> {
 fn of<'a>(document: &'a Value, sync_reads: &str, pool: &str) -> Vec<&'a Value> {
     let rows = rows(document)
         .iter()
-        .filter(|row| row["sync_reads"] == sync_reads && row["pool"] == pool)
+        .filter(|row| row["read_consistency"] == sync_reads && row["session_reset"] == pool)
         .collect::<Vec<_>>();
     assert!(!rows.is_empty(), "{sync_reads}, {pool}: {document:#}");
     rows
@@ -109,7 +109,7 @@ fn consistent(row: &Value) {
         "never a bare 0 %: {row:#}"
     );
     if row["judged"] == "rounds" {
-        assert_eq!(number(&row["delay"]["count"]), stale, "{row:#}");
+        assert_eq!(number(&row["staleness"]["count"]), stale, "{row:#}");
         // At once and at the times of the curve.
         let points = |key: &str| {
             row["curve"]
@@ -234,7 +234,7 @@ fn galera_is_stale_and_synchronous_reads_are_not() {
     assert!(
         synced
             .iter()
-            .all(|row| number(&row["price"]["read_with"]["count"]) > 0)
+            .all(|row| number(&row["overhead"]["read_with"]["count"]) > 0)
     );
     for row in synced {
         let curve = row["curve"].as_array().unwrap();
@@ -258,7 +258,7 @@ fn galera_is_stale_and_synchronous_reads_are_not() {
         "read after the acknowledgement: {witness:#}"
     );
     // Counters of every node are beside the course.
-    let windows = document["results"]["series"][0]["windows"]
+    let windows = document["results"]["timelines"][0]["windows"]
         .as_array()
         .unwrap();
     let told = |name: &str| {
@@ -383,7 +383,7 @@ fn a_group_keeps_its_promises() {
             );
         }
     }
-    let windows = document["results"]["series"][0]["windows"]
+    let windows = document["results"]["timelines"][0]["windows"]
         .as_array()
         .unwrap();
     assert!(
@@ -418,7 +418,7 @@ fn several_versions_behind_and_under_a_load() {
     assert_eq!(rows(&document).len(), 2);
     let behind = rows(&document)
         .iter()
-        .flat_map(|row| row["behind"].as_array().unwrap())
+        .flat_map(|row| row["versions_behind"].as_array().unwrap())
         .map(|one| number(&one["versions"]));
     assert!(behind.max().unwrap() > 1, "{document:#}");
     let load = document["results"]["load"].as_array().unwrap();
@@ -431,7 +431,7 @@ fn several_versions_behind_and_under_a_load() {
         "{load:#?}"
     );
     // Its latency is in every stretch, beside the rounds'.
-    let series = document["results"]["series"].as_array().unwrap();
+    let series = document["results"]["timelines"].as_array().unwrap();
     let windows = series
         .iter()
         .find(|course| course["load"] == "insert:2@writer")
@@ -469,7 +469,9 @@ fn several_versions_behind_and_under_a_load() {
 fn load_of<'a>(document: &'a Value, workload: &str, node: &str, sync_reads: &str) -> &'a Value {
     let loads = document["results"]["load"].as_array().unwrap();
     let found = loads.iter().find(|load| {
-        load["workload"] == workload && load["node"] == node && load["sync_reads"] == sync_reads
+        load["workload"] == workload
+            && load["node"] == node
+            && load["read_consistency"] == sync_reads
     });
     found.unwrap_or_else(|| panic!("{workload} on {node}: {loads:#?}"))
 }
@@ -497,7 +499,7 @@ fn the_reads_of_a_load_are_judged() {
             (Some("load"), Some("primary"))
         );
         assert!(
-            number(&row["rounds"]) > 100 && number(&row["write"]["count"]) > 100,
+            number(&row["rounds"]) > 100 && number(&row["write_latency"]["count"]) > 100,
             "{row:#}"
         );
         // Nothing but the load's own statements: no more reads are judged than it made.
@@ -508,7 +510,7 @@ fn the_reads_of_a_load_are_judged() {
         );
         let passes = number(&load_of(&document, "versioned-update", "primary", "off")["passes"]);
         assert!(
-            number(&row["write"]["count"]) <= passes + passes / 10 + 50,
+            number(&row["write_latency"]["count"]) <= passes + passes / 10 + 50,
             "{row:#}, {passes}"
         );
         assert_eq!(
@@ -552,7 +554,7 @@ fn the_reads_of_a_load_are_judged() {
         (Some("primary"), Some(true), 0)
     );
     assert!(
-        number(&row["rounds"]) > 100 && number(&row["write"]["count"]) > 100,
+        number(&row["rounds"]) > 100 && number(&row["write_latency"]["count"]) > 100,
         "{row:#}"
     );
     let more = [
@@ -805,7 +807,7 @@ fn rows_that_somebody_else_puts_back_are_no_staleness() {
         );
         // The next round begins when the last one was shown: more than one version behind cannot be.
         assert!(
-            row["behind"]
+            row["versions_behind"]
                 .as_array()
                 .unwrap()
                 .iter()

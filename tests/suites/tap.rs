@@ -211,7 +211,7 @@ fn mariadb_with_rotations_and_by_table() {
     );
     all_matched(&document);
     let row = &document["results"]["rows"][0];
-    let groups = row["by"].as_array().unwrap();
+    let groups = row["group_by"].as_array().unwrap();
     assert_eq!(groups[0]["table"], "orders");
     assert_eq!(groups[1]["table"], "carts");
     let of_groups: u64 = groups
@@ -269,7 +269,7 @@ fn mysql_with_tags_and_compression() {
     let document = ended.with_code(0).json();
     all_matched(&document);
     let row = &document["results"]["rows"][0];
-    assert_eq!(row["by"][0]["schema"], "shop");
+    assert_eq!(row["group_by"][0]["schema"], "shop");
     // The commits' own timestamps tell a lag too, to within what is known of the clocks.
     let clocks = document["results"]["clocks"].as_array().unwrap();
     let of = |clock: &Value, name: &str| clock[name].as_f64().unwrap();
@@ -472,7 +472,7 @@ fn filters_by_schema_and_table() {
         let document = ended.with_code(0).json();
         let row = document["results"]["rows"][0].clone();
         assert_eq!(row["matched"], row["transactions"], "{row:#}");
-        let tables: Vec<String> = row["by"]
+        let tables: Vec<String> = row["group_by"]
             .as_array()
             .unwrap()
             .iter()

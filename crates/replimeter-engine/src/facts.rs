@@ -124,7 +124,7 @@ impl Facts {
             shape: String::new(),
             name: session.name().to_owned(),
             address: session.address().to_owned(),
-            flavour: self.engine.name().to_owned(),
+            dialect: self.engine.name().to_owned(),
             version: format!("{} {}", self.version, self.get("version_comment"))
                 .trim()
                 .to_owned(),

@@ -104,7 +104,7 @@ fn curves(sides: &[Side<'_>]) -> Chart {
             _ => &[],
         };
         rows.iter().map(|row| {
-            let of = [&row.shape, &row.reader, &row.load, &row.sync_reads];
+            let of = [&row.shape, &row.reader, &row.load, &row.read_consistency];
             let [shape, reader, load, reads] = of;
             (
                 format!("{}: {shape} {reader}, {load}, {reads}", side.letter),

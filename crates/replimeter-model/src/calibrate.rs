@@ -17,7 +17,7 @@ pub struct CalibrateRow {
     /// Counted rounds at this delay.
     pub rounds: u64,
     /// Rounds whose row was not seen in time.
-    pub missing: u64,
+    pub timed_out: u64,
     /// The lag: from send for `poll` and `wait`, from the same event on the primary for
     /// `stamp` and `tap`.
     pub measured: Distribution,

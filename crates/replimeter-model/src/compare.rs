@@ -230,7 +230,7 @@ pub struct CompareDocument {
     /// What measured both sides: `lag`, `stale`, …
     pub command: String,
     /// The finding in a sentence or two.
-    pub answer: String,
+    pub headline: String,
     /// When it was made (RFC 3339, UTC).
     pub compared_at: String,
     /// The first side: what was.

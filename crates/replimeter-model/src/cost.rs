@@ -17,7 +17,7 @@ use crate::{
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Relative {
     /// What it is held against: `none`.
-    pub against: String,
+    pub baseline: String,
     /// Throughput over that of `none`; null when `none` was not measured.
     pub throughput: Option<f64>,
     /// Lower end of its 95 % interval.
@@ -162,7 +162,7 @@ pub struct CostStep {
     /// Its wait point.
     pub wait_point: Option<String>,
     /// The mode that it is built on.
-    pub against: String,
+    pub baseline: String,
     /// Connections.
     pub threads: u32,
     /// One-way delay of the links.

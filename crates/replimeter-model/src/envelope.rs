@@ -1,7 +1,7 @@
 //! The record of a run, whatever it measured: what `--json` prints and `summary.json` keeps.
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
     record::{ClientRecord, RunStatus, TargetRecord},
@@ -10,6 +10,11 @@ use crate::{
 
 /// The record of a run with the settings and the results of its measurement.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(bound(
+    serialize = "S: Serialize, R: Serialize",
+    deserialize = "S: DeserializeOwned, R: Deserialize<'de>"
+))]
+#[schemars(bound = "S: JsonSchema, R: JsonSchema")]
 pub struct Envelope<S, R> {
     /// `replimeter.COMMAND/VERSION`.
     pub schema: String,
@@ -29,7 +34,9 @@ pub struct Envelope<S, R> {
     pub error: Option<String>,
     /// The finding, in a sentence or a few.
     pub headline: String,
-    /// The resolved settings.
+    /// The resolved settings, under the names of the plan's keys in snake_case.
+    #[serde(with = "settings")]
+    #[schemars(with = "S")]
     pub settings: S,
     /// What was measured.
     pub target: TargetRecord,
@@ -39,4 +46,67 @@ pub struct Envelope<S, R> {
     pub warnings: Vec<Warning>,
     /// The figures.
     pub results: R,
+}
+
+/// Settings have the keys of plan files, in kebab-case; a document has all of its keys in snake_case.
+mod settings {
+    use serde::{Deserializer, Serializer, de, ser};
+    use serde_json::{Map, Value};
+
+    use super::{Deserialize, DeserializeOwned, Serialize};
+
+    pub(super) fn serialize<T: Serialize, S: Serializer>(
+        settings: &T,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        let value = serde_json::to_value(settings).map_err(ser::Error::custom)?;
+        renamed(value, '-', '_').serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, T: DeserializeOwned, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<T, D::Error> {
+        let value = Value::deserialize(deserializer)?;
+        T::deserialize(renamed(value, '_', '-')).map_err(de::Error::custom)
+    }
+
+    /// The settings with one character of their keys replaced by another.
+    fn renamed(settings: Value, from: char, to: char) -> Value {
+        let Value::Object(keys) = settings else {
+            return settings;
+        };
+        let to = to.to_string();
+        let keys: Map<String, Value> = keys
+            .into_iter()
+            .map(|(key, value)| (key.replace(from, &to), value))
+            .collect();
+        Value::Object(keys)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::plan::StaleSettings;
+
+    #[test]
+    fn settings_are_snake_case_in_json_and_read_back() {
+        let settings = StaleSettings {
+            keep_awake: Some(true),
+            ..StaleSettings::default()
+        };
+        let run = Envelope {
+            settings,
+            results: 1,
+            ..Envelope::default()
+        };
+        let json = serde_json::to_value(&run).unwrap();
+        assert_eq!(json["settings"], json!({"keep_awake": true}));
+        assert_eq!(
+            serde_json::from_value::<Envelope<StaleSettings, i32>>(json).unwrap(),
+            run
+        );
+    }
 }

@@ -35,7 +35,7 @@ pub struct ExposureRow {
     /// What is counted below is then under way and not acknowledged yet.
     pub zero_by_construction: Option<String>,
     /// Looks.
-    pub looks: u64,
+    pub polls: u64,
     /// Transactions in the primary's binary log meanwhile.
     pub committed: u64,
     /// Their bytes.
@@ -49,7 +49,7 @@ pub struct ExposureRow {
     /// Share of the time in which there was any, in percent.
     pub exposed_percent: f64,
     /// What the figures may be too high by: the width of a look, from question to answer.
-    pub look_us: Distribution,
+    pub poll_duration_us: Distribution,
     /// Time in which a semi-synchronous primary was not in effect, in percent; null when it
     /// is none.
     pub fallen_back_percent: Option<f64>,
@@ -63,7 +63,7 @@ pub struct ExposureWindow {
     /// End.
     pub end_us: f64,
     /// Looks.
-    pub looks: u64,
+    pub polls: u64,
     /// Transactions in the primary's log meanwhile.
     pub committed: u64,
     /// Mean number that no replica had.
@@ -79,12 +79,12 @@ pub struct ExposureWindow {
 impl ExposureWindow {
     /// Joins the window that follows.
     pub fn extend(&mut self, next: &Self) {
-        let looks = (self.looks + next.looks).max(1) as f64;
-        self.transactions_mean = (self.transactions_mean * self.looks as f64
-            + next.transactions_mean * next.looks as f64)
+        let looks = (self.polls + next.polls).max(1) as f64;
+        self.transactions_mean = (self.transactions_mean * self.polls as f64
+            + next.transactions_mean * next.polls as f64)
             / looks;
         self.end_us = next.end_us;
-        self.looks += next.looks;
+        self.polls += next.polls;
         self.committed += next.committed;
         self.transactions_max = self.transactions_max.max(next.transactions_max);
         self.bytes_max = self.bytes_max.max(next.bytes_max);
@@ -98,7 +98,7 @@ pub struct ExposureSample {
     /// When it ended, since the run's beginning.
     pub at_us: f64,
     /// From the question to the last answer.
-    pub look_us: f64,
+    pub poll_duration_us: f64,
     /// Replicas that answered.
     pub answered: u64,
     /// Transactions that none had received.

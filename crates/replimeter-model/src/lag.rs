@@ -15,7 +15,7 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Tenth {
     /// Tenths of a millisecond.
-    pub tenth: i64,
+    pub bin: i64,
     /// Rows.
     pub count: u64,
 }
@@ -55,11 +55,11 @@ pub struct LagRow {
     /// Counted rounds.
     pub rounds: u64,
     /// Rounds whose row was not seen in time.
-    pub missing: u64,
+    pub timed_out: u64,
     /// Rounds whose row came, but whose stamps cannot be placed, since a clock was set
     /// about then; not among the missing.
     #[serde(default)]
-    pub untold: u64,
+    pub unplaced: u64,
     /// Lag from the acknowledgement, upper end of each bracket; may be negative.
     pub from_ack: Distribution,
     /// Lag from the send, upper end of each bracket.
@@ -67,7 +67,7 @@ pub struct LagRow {
     /// Lag from the intended start, upper end of each bracket.
     pub from_intended: Distribution,
     /// Width of the brackets: how far the truth may lie below the upper end.
-    pub error_us: Distribution,
+    pub bracket_us: Distribution,
     /// Lag from the acknowledgement by `estimator`: where within the brackets the
     /// truth is most probable to be. `min_us` and `max_us` are the ends of what it covers.
     pub estimate: Distribution,
@@ -79,21 +79,21 @@ pub struct LagRow {
     pub from_primary: Distribution,
     /// Rows by lag, rounded to 0.1 ms as experiment 3 was published: of `from_primary`, or of `from_ack` for methods without it.
     #[serde(default)]
-    pub tenths: Vec<Tenth>,
+    pub histogram_100us: Vec<Tenth>,
     /// For `wait`: whether the row could be read when the wait returned.
     #[serde(default)]
     pub readable: Option<Readable>,
     /// How this method disagrees with another on the same rows; null for the method
     /// that the others are held against.
     #[serde(default)]
-    pub against: Option<Against>,
+    pub method_differences: Option<Against>,
     /// What the brackets leave open.
     #[serde(default)]
     pub estimate_within: Innermost,
     /// Stages of the transactions; null when they were not observed.
     pub stages: Option<Stages>,
     /// The write on the primary, send to acknowledgement.
-    pub insert: Distribution,
+    pub write_latency: Distribution,
     /// The read that showed the row.
     pub retrieval: Distribution,
     /// The replica's configured delay, which `from_…` include; null when none.
@@ -120,7 +120,7 @@ pub struct Floor {
     /// Absolute value of the bracket midpoint, from the acknowledgement.
     pub midpoint_abs: Distribution,
     /// Width of the brackets.
-    pub error_us: Distribution,
+    pub bracket_us: Distribution,
     /// For `tap`: from one tap of the primary to a second one.
     #[serde(default)]
     pub from_primary: Distribution,
@@ -177,7 +177,7 @@ pub fn missing_rows<'a>(rows: impl Iterator<Item = &'a LagRow>) -> u64 {
         let of = most
             .entry((&row.shape, &row.replica, row.size_bytes))
             .or_default();
-        *of = (*of).max(row.missing);
+        *of = (*of).max(row.timed_out);
     }
     most.values().sum()
 }

@@ -377,7 +377,7 @@ pub struct LoadRecord {
     /// Statements in a pass.
     pub statements: u64,
     /// How long it ran before it was counted.
-    pub ramp_us: f64,
+    pub warm_up_us: f64,
     /// How long it was counted.
     pub counted_us: f64,
     /// Passes that were completed while it was counted.

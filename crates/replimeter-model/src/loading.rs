@@ -17,7 +17,7 @@ pub struct DataRecord {
     /// Bytes of the statements that made it; 0 when it was there.
     pub sent_bytes: u64,
     /// How long that took.
-    pub took_us: f64,
+    pub duration_us: f64,
     /// Whether it was there.
     pub reused: bool,
 }

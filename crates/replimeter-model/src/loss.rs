@@ -54,7 +54,7 @@ pub struct Errant {
     /// Of these rows, the acknowledged ones.
     pub acknowledged: u64,
     /// Rows that the new primary has and the old one has not: it lost them itself.
-    pub missing: u64,
+    pub lost: u64,
 }
 
 /// One crash.
@@ -73,12 +73,12 @@ pub struct CrashRecord {
     /// Of the acknowledged, those after the links were cut.
     pub acknowledged_after_cut: u64,
     /// Of the acknowledged, those that the most advanced replica does not have.
-    pub missing: u64,
+    pub lost: u64,
     /// The missing were acknowledged at most so long before the end of the primary; null
     /// when none is missing.
-    pub missing_since_us: Option<f64>,
+    pub lost_since_us: Option<f64>,
     /// Of the missing, those acknowledged after the links were cut.
-    pub missing_after_cut: u64,
+    pub lost_after_cut: u64,
     /// Transactions that another session saw on the primary.
     pub seen: u64,
     /// Of the seen, those that the most advanced replica does not have.
@@ -130,7 +130,7 @@ pub struct LossRow {
     /// Transactions that were acknowledged to the client.
     pub acknowledged: u64,
     /// Of these, those that the most advanced replica does not have.
-    pub missing: u64,
+    pub lost: u64,
     /// Transactions that another session saw on the primary and that are gone.
     pub seen_then_lost: u64,
     /// Of these, those that were never acknowledged.
@@ -149,14 +149,14 @@ pub struct LossRow {
     /// In how many crashes something that was seen was lost.
     pub lossy_to_readers: Share,
     /// Missing transactions per crash.
-    pub missing_per_crash: Counts,
+    pub lost_per_crash: Counts,
     /// Seen and lost transactions per crash.
     pub seen_then_lost_per_crash: Counts,
     /// Acknowledged transactions per second before the crash: the median.
     pub acknowledged_per_s: Option<f64>,
     /// The longest time before the end of the primary at which a missing transaction had
     /// been acknowledged.
-    pub missing_since_us: Option<f64>,
+    pub lost_since_us: Option<f64>,
     /// Rows on the old primaries, when they came back, that the new ones have not.
     pub errant_rows: u64,
     /// Of these, the acknowledged ones.

@@ -37,7 +37,7 @@ pub struct ServerRecord {
     /// Host and port.
     pub address: String,
     /// `mariadb` or `mysql`.
-    pub flavour: String,
+    pub dialect: String,
     /// The server's full version text.
     pub version: String,
     /// Whether and how the connection is encrypted.
@@ -54,7 +54,7 @@ impl ServerRecord {
     pub fn title(&self) -> String {
         let product = [Engine::MariaDb, Engine::MySql]
             .into_iter()
-            .find(|engine| engine.name() == self.flavour);
+            .find(|engine| engine.name() == self.dialect);
         let number = self
             .version
             .split(['-', ' '])
@@ -62,7 +62,7 @@ impl ServerRecord {
             .unwrap_or(&self.version);
         format!(
             "{} {number}",
-            product.map_or(self.flavour.as_str(), |engine| engine.product())
+            product.map_or(self.dialect.as_str(), |engine| engine.product())
         )
     }
 
@@ -135,7 +135,7 @@ impl ServerRecord {
             Some("AFTER_SYNC") => "after-sync",
             Some("AFTER_COMMIT") => "after-commit",
             // What servers of each kind do unless told otherwise.
-            _ if self.flavour == Engine::MySql.name() => "after-sync",
+            _ if self.dialect == Engine::MySql.name() => "after-sync",
             _ => "after-commit",
         })
     }
@@ -252,7 +252,7 @@ mod tests {
     #[test]
     fn clusters_and_wait_points_come_from_settings() {
         let with = |flavour: &str, pairs: &[(&str, &str)]| ServerRecord {
-            flavour: flavour.to_owned(),
+            dialect: flavour.to_owned(),
             variables: pairs
                 .iter()
                 .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
@@ -308,7 +308,7 @@ mod tests {
     fn titles_are_short() {
         let version = "10.11.6-MariaDB-0+deb12u1 Debian 12".to_owned();
         let server = ServerRecord {
-            flavour: "mariadb".to_owned(),
+            dialect: "mariadb".to_owned(),
             version,
             ..ServerRecord::default()
         };

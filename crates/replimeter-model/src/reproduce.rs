@@ -71,11 +71,11 @@ pub struct Experiment {
     /// The folder of its run, within this run's; null when it has none.
     pub run_dir: Option<String>,
     /// How long it took, with starting servers.
-    pub took_us: f64,
+    pub duration_us: f64,
     /// What ended it, if anything did.
     pub error: Option<String>,
     /// Our finding in words.
-    pub answer: String,
+    pub headline: String,
     /// As it was published.
     pub published: Table,
     /// As measured here.
@@ -98,7 +98,7 @@ pub struct ReproduceDocument {
     /// When it began.
     pub started_at: String,
     /// The finding in one sentence.
-    pub answer: String,
+    pub headline: String,
     /// The experiments, in order.
     pub experiments: Vec<Experiment>,
 }

@@ -170,7 +170,7 @@ pub struct ScaleFit {
     pub freedom: u32,
     /// For selects: the number of replicas from which on one more adds nothing; null
     /// where the law knows no such number.
-    pub stops_paying: Option<Estimate>,
+    pub peak_replicas: Option<Estimate>,
     /// How far each start lies from the law.
     pub residuals: Vec<Residual>,
     /// The law, for drawing.

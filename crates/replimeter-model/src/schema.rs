@@ -119,6 +119,7 @@ fn document<T: JsonSchema>(schema: &str, settings: &[Section]) -> Value {
     let generator = SchemaSettings::draft07().for_serialize().into_generator();
     let mut value = generator.into_root_schema_for::<T>().to_value();
     tidy(&mut value, settings);
+    snake_case(&mut value, settings);
     if let Some(stated) = value.pointer_mut("/properties/schema") {
         *stated = json!({ "const": schema, "description": "What this document is, and in which version" });
     }
@@ -159,15 +160,31 @@ fn tidy(value: &mut Value, settings: &[Section]) {
     });
 }
 
+/// The keys of a section's settings in a schema.
+fn keys<'a>(value: &'a mut Value, section: &Section) -> Option<&'a mut Map<String, Value>> {
+    let reference = (section.schema)(&mut SchemaSettings::draft07().into_generator());
+    let pointer = reference.get("$ref").and_then(Value::as_str)?;
+    value
+        .pointer_mut(&format!("{}/properties", pointer.trim_start_matches('#')))
+        .and_then(Value::as_object_mut)
+}
+
+/// The settings of a document have the keys of plan files in snake_case.
+fn snake_case(value: &mut Value, settings: &[Section]) {
+    for section in settings {
+        if let Some(keys) = keys(value, section) {
+            *keys = std::mem::take(keys)
+                .into_iter()
+                .map(|(key, part)| (key.replace('-', "_"), part))
+                .collect();
+        }
+    }
+}
+
 fn fill_defaults(value: &mut Value, settings: &[Section]) {
     for section in settings {
-        let reference = (section.schema)(&mut SchemaSettings::draft07().into_generator());
-        let Some(pointer) = reference.get("$ref").and_then(Value::as_str) else {
-            continue;
-        };
-        let keys = value.pointer_mut(&format!("{}/properties", pointer.trim_start_matches('#')));
         let defaults = (section.defaults)();
-        for (key, part) in keys.and_then(Value::as_object_mut).into_iter().flatten() {
+        for (key, part) in keys(value, section).into_iter().flatten() {
             if let Some(Value::String(about)) = part.get_mut("description") {
                 *about = with_default(about, key, &defaults);
             }

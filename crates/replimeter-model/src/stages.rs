@@ -144,12 +144,12 @@ pub struct Stages {
     /// The stages in order, from the chain's first mark to its last.
     pub stages: Vec<Stage>,
     /// Durations beside the chain; they are in no sum.
-    pub beside: Vec<Stage>,
+    pub parallel_stages: Vec<Stage>,
     /// End to end less the sum of the stages, by transaction. A stage between two
     /// marks of one clock is measured on that clock, end to end on the client's.
     pub residue: Distribution,
     /// Transactions whose residue is beyond the error bars of their stages.
     pub residue_beyond: u64,
     /// Mean stages of the transactions near p50, p90 and p99.
-    pub near: Vec<Near>,
+    pub tail_breakdown: Vec<Near>,
 }

@@ -296,11 +296,11 @@ pub struct StaleRow {
     /// Where they ran, seen from the measurement: `writer`, `reader`, `third`; empty without a load.
     pub load_on: String,
     /// How reads were made to wait; `off`, `before`, `after`, `before-and-after`, `gtid`.
-    pub sync_reads: String,
+    pub read_consistency: String,
     /// The statements by which that was done; empty without.
     pub guarantee: String,
     /// What became of the connections between rounds.
-    pub pool: String,
+    pub session_reset: String,
     /// What was judged: `rounds`, or the `load`'s own reads.
     pub judged: String,
     /// Rounds with a read at once, refused and foreign ones not among them.
@@ -317,7 +317,7 @@ pub struct StaleRow {
     /// tell, and 1 was taken.
     pub inflation: Option<f64>,
     /// From the acknowledgement to the answer that showed the write, of stale rounds only.
-    pub delay: Distribution,
+    pub staleness: Distribution,
     /// What must not happen with synchronous reads.
     pub violations: Violations,
     /// Reads that the server refused because their wait took too long.
@@ -327,21 +327,21 @@ pub struct StaleRow {
     /// Rounds spoilt by a write of somebody else's.
     pub foreign: u64,
     /// How many versions stale reads were behind.
-    pub behind: Vec<Behind>,
+    pub versions_behind: Vec<Behind>,
     /// The share of stale reads by the time after the acknowledgement.
     pub curve: Vec<CurvePoint>,
     /// How long to wait.
     pub fresh_after_us: FreshAfter,
     /// Writes, send to acknowledgement.
-    pub write: Distribution,
+    pub write_latency: Distribution,
     /// First reads, from their issue to their answer.
-    pub read: Distribution,
+    pub read_latency: Distribution,
     /// How much later than asked for the reads were issued.
-    pub offset_error: Distribution,
+    pub read_delay_error: Distribution,
     /// Rounds with a read at once per second.
     pub rounds_per_s: Option<f64>,
     /// What synchronous reads cost; null without.
-    pub price: Option<Price>,
+    pub overhead: Option<Price>,
     /// The clearest violation of read-your-writes; null when there was none.
     pub witness: Option<Witness>,
     /// The clearest violation of monotonic reads; null when there was none.
@@ -405,7 +405,7 @@ pub struct StaleWindow {
     /// The slowest first read.
     pub read_max_us: Option<f64>,
     /// The longest delay.
-    pub delay_max_us: Option<f64>,
+    pub staleness_max_us: Option<f64>,
     /// How long the request under way at the end had been under way.
     pub under_way_us: f64,
     /// How long the oldest acknowledged write had not been shown by a reader at the end, where rounds wait for that.
@@ -434,7 +434,7 @@ impl StaleWindow {
         self.write_mean_us = (self.rounds > 0).then(|| all / self.rounds as f64);
         self.write_max_us = larger(self.write_max_us, next.write_max_us);
         self.read_max_us = larger(self.read_max_us, next.read_max_us);
-        self.delay_max_us = larger(self.delay_max_us, next.delay_max_us);
+        self.staleness_max_us = larger(self.staleness_max_us, next.staleness_max_us);
         self.under_way_us = self.under_way_us.max(next.under_way_us);
         self.unshown_us = self.unshown_us.max(next.unshown_us);
         for (mine, theirs) in self.load.iter_mut().zip(&next.load) {
@@ -460,9 +460,9 @@ pub struct StaleCourse {
     /// The loads.
     pub load: String,
     /// How reads were made to wait.
-    pub sync_reads: String,
+    pub read_consistency: String,
     /// What became of the connections.
-    pub pool: String,
+    pub session_reset: String,
     /// The stretches, in order; neighbours are joined when there are many.
     pub windows: Vec<StaleWindow>,
 }
@@ -473,9 +473,9 @@ pub struct StaleLoad {
     /// The case's loads.
     pub case: String,
     /// How reads were made to wait meanwhile.
-    pub sync_reads: String,
+    pub read_consistency: String,
     /// What became of the connections meanwhile.
-    pub pool: String,
+    pub session_reset: String,
     /// What it came to.
     #[serde(flatten)]
     pub record: LoadRecord,
@@ -490,7 +490,7 @@ pub struct StaleResults {
     /// The figures, a row for each case and reader.
     pub rows: Vec<StaleRow>,
     /// The course of each case.
-    pub series: Vec<StaleCourse>,
+    pub timelines: Vec<StaleCourse>,
     /// The loads that ran meanwhile.
     pub load: Vec<StaleLoad>,
 }

@@ -60,7 +60,7 @@ pub struct TapRow {
     /// Bytes of the transactions, in the primary's binary log.
     pub bytes: u64,
     /// Broken down by schema or table.
-    pub by: Vec<TapGroup>,
+    pub group_by: Vec<TapGroup>,
     /// MySQL: from the commit, by the primary's clock, to the arrival from the replica,
     /// by ours; moved to one clock by the measured offset ([`TapResults::clocks`]).
     pub commit_to_arrival: Option<Distribution>,

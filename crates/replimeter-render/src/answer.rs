@@ -17,7 +17,7 @@ pub fn answer(document: &LagDocument) -> String {
     // One method speaks for each replica; the others are held against it.
     let first = overall
         .iter()
-        .filter(|row| row.against.is_none() || !document.several_methods());
+        .filter(|row| row.method_differences.is_none() || !document.several_methods());
     let mut parts: Vec<String> = first
         .map(|row| of_row(&document.label_of(row), row, writer(document, row)))
         .collect();
@@ -68,7 +68,7 @@ pub fn with_ending(finding: String, status: RunStatus) -> String {
 
 /// By how much another method differs.
 fn other(document: &LagDocument, row: &LagRow) -> Option<String> {
-    let against = row.against.as_ref()?;
+    let against = row.method_differences.as_ref()?;
     let half = Precision::exact(&against.difference).quantile(0.5);
     let difference = time_within(against.difference.p50_us?, half);
     let sign = if difference.starts_with(['-', '−']) {
@@ -121,7 +121,7 @@ fn of_row(name: &str, row: &LagRow, writer: &str) -> String {
                 (None, Some(p90)) => format!(", p90 {}", time_within(p90, precision.quantile(0.9))),
                 (None, None) => String::new(),
             };
-            let error = row.error_us.p50_us.map_or_else(String::new, |error| {
+            let error = row.bracket_us.p50_us.map_or_else(String::new, |error| {
                 format!(
                     "; too high by at most the bracket, {} at the median",
                     time(error)
@@ -141,10 +141,10 @@ fn of_row(name: &str, row: &LagRow, writer: &str) -> String {
         ),
         _ => format!("{name} showed no row."),
     };
-    if row.missing > 0 {
+    if row.timed_out > 0 {
         text.push_str(&format!(
             " {} of {} rows were never seen.",
-            count(row.missing),
+            count(row.timed_out),
             count(row.rounds)
         ));
     }

@@ -64,7 +64,7 @@ pub fn block(loads: &[LoadRecord], several: bool) -> Block {
     let mut notes = vec![format!(
         "A pass is a thread's way through its script once; latency counts from its intended start, service from its own. \
          Counted after a ramp of {:.0} s.",
-        loads.first().map_or(0.0, |load| load.ramp_us) / 1e6
+        loads.first().map_or(0.0, |load| load.warm_up_us) / 1e6
     )];
     for load in loads {
         for error in &load.errors {

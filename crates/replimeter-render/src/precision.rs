@@ -59,7 +59,7 @@ impl<'a> Precision<'a> {
     pub fn of_lag(row: &LagRow, distribution: &'a Distribution) -> Self {
         Self {
             distribution,
-            each_us: of_brackets(&row.error_us),
+            each_us: of_brackets(&row.bracket_us),
         }
     }
 
@@ -75,7 +75,7 @@ impl<'a> Precision<'a> {
     pub fn of_floor(floor: &Floor, distribution: &'a Distribution) -> Self {
         Self {
             distribution,
-            each_us: of_brackets(&floor.error_us),
+            each_us: of_brackets(&floor.bracket_us),
         }
     }
 
@@ -174,7 +174,7 @@ mod tests {
                 ..Distribution::default()
             };
             let mut row = LagRow::default();
-            row.error_us.p50_us = Some(bracket);
+            row.bracket_us.p50_us = Some(bracket);
             let half = Precision::of_lag(&row, &of).quantile(0.5);
             assert_eq!(crate::figures::Unit::Micro.show_within(value, half), shown);
         }
@@ -203,7 +203,7 @@ mod tests {
             [10.0, 10.0, 100.0, 100.0],
             "the next one towards the median"
         );
-        row.error_us.p50_us = Some(60.0);
+        row.bracket_us.p50_us = Some(60.0);
         assert_eq!(of(&row), [30.0, 30.0, 100.0, 100.0]);
         assert!((Precision::exact(&distribution).mean() - 9.8).abs() < 1e-9);
         assert_eq!(

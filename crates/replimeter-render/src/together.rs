@@ -80,7 +80,7 @@ impl Way {
             ways.entry(server.shape.clone()).or_insert_with(|| {
                 let found = target.mode_of(&server.shape).filter(|_| !target.sandbox);
                 Self {
-                    mode: found.map(|mode| format!("{}/{mode}", server.flavour)),
+                    mode: found.map(|mode| format!("{}/{mode}", server.dialect)),
                     wait_point: server.wait_point(),
                 }
             });
@@ -177,9 +177,9 @@ fn points(side: &Side<'_>) -> Vec<(String, ModePoint)> {
         Findings::Stale(document) => {
             let plain = |row: &&StaleRow| {
                 row.load == "none"
-                    && row.sync_reads == "off"
+                    && row.read_consistency == "off"
                     && !row.null_replica
-                    && matches!(row.pool.as_str(), "" | "keep")
+                    && matches!(row.session_reset.as_str(), "" | "keep")
             };
             let point = |row: &StaleRow| {
                 let ends = row.stale_percent_low.zip(row.stale_percent_high);
@@ -217,7 +217,7 @@ fn points(side: &Side<'_>) -> Vec<(String, ModePoint)> {
                     low: row.lossy.percent_low,
                     high: row.lossy.percent_high,
                 }),
-                missing: row.missing_per_crash.mean,
+                missing: row.lost_per_crash.mean,
                 ..ModePoint::default()
             };
             let mode = |row: &LossRow| side.mode(&row.shape, row.wait_point.as_deref());
@@ -428,7 +428,7 @@ pub(crate) mod tests {
         let row = StaleRow {
             shape: "semi-sync:1".to_owned(),
             load: "none".to_owned(),
-            sync_reads: "off".to_owned(),
+            read_consistency: "off".to_owned(),
             stale_percent: Some(4.0),
             stale_percent_low: Some(3.0),
             stale_percent_high: Some(5.0),

@@ -175,7 +175,7 @@ pub fn compare(registry: &'static Registry, args: &CompareArgs) -> Result<Compar
         schema: COMPARE_SCHEMA.to_owned(),
         run_dir: run_dir.path().display().to_string(),
         command: a[0].measured.name().to_owned(),
-        answer: String::new(),
+        headline: String::new(),
         compared_at: jiff::Timestamp::now()
             .strftime("%Y-%m-%dT%H:%M:%SZ")
             .to_string(),
@@ -192,7 +192,7 @@ pub fn compare(registry: &'static Registry, args: &CompareArgs) -> Result<Compar
         conditions: outcomes,
         warnings,
     };
-    document.answer = report::answer(&document);
+    document.headline = report::answer(&document);
     let plans = [("A", &a[0]), ("B", &b[0])]
         .map(|(side, run)| format!("# {side}: {}\n{}", run.dir.display(), run.documents.plan));
     Ok(Compared {

@@ -113,23 +113,23 @@ impl LagSummary {
         let (estimate, estimate_within) = self.brackets.estimate().map(of).unwrap_or_default();
         LagRow {
             rounds: self.rounds,
-            missing: self.missing,
-            untold: self.untold,
+            timed_out: self.missing,
+            unplaced: self.untold,
             from_ack: self.from_ack.distribution(),
             from_send: self.from_send.distribution(),
             from_intended: distribution(&self.from_intended),
-            error_us: distribution(&self.error),
+            bracket_us: distribution(&self.error),
             estimate,
             estimator: ESTIMATOR.to_owned(),
             estimate_within,
-            insert: distribution(&self.insert),
+            write_latency: distribution(&self.insert),
             retrieval: distribution(&self.retrieval),
             from_primary: self.from_primary.distribution(),
-            tenths: self
+            histogram_100us: self
                 .tenths
                 .iter()
                 .map(|(tenth, count)| Tenth {
-                    tenth: *tenth,
+                    bin: *tenth,
                     count: *count,
                 })
                 .collect(),
@@ -253,16 +253,13 @@ mod tests {
             summary.record(&sample(round, round % 4 != 0));
         }
         let row = summary.row();
-        assert_eq!((row.rounds, row.missing, row.from_ack.count), (40, 10, 30));
+        assert_eq!(
+            (row.rounds, row.timed_out, row.from_ack.count),
+            (40, 10, 30)
+        );
         assert_eq!(row.from_ack.min_us, Some(100.001));
         // The middle of the bracket is 160.0xx after the send, 159 after the event on the primary.
-        assert_eq!(
-            row.tenths,
-            [Tenth {
-                tenth: 2,
-                count: 30
-            }]
-        );
+        assert_eq!(row.histogram_100us, [Tenth { bin: 2, count: 30 }]);
         assert_eq!(row.histogram.iter().map(|bin| bin.count).sum::<u64>(), 30);
     }
 

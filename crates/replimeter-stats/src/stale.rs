@@ -35,7 +35,7 @@ pub struct StaleSummary {
     delay: Series,
     write: SignedHistogram,
     read: SignedHistogram,
-    offset_error: SignedHistogram,
+    read_delay_error: SignedHistogram,
     points: BTreeMap<Nanos, Point>,
     /// When after the acknowledgement the write became visible: later than the last read that did not show it was
     /// issued, no later than the first that did.
@@ -94,7 +94,7 @@ impl StaleSummary {
         self.across += u64::from(read.went_back_across && !read.went_back);
         self.stale.record(read.begin, stale);
         if !judged {
-            self.offset_error.record(after - round.offset);
+            self.read_delay_error.record(after - round.offset);
         }
         if stale {
             *self.behind.entry(read.behind.min(MOST_BEHIND)).or_default() += 1;
@@ -154,7 +154,7 @@ impl StaleSummary {
             stale_percent_low: some.then_some(share.low * 100.0),
             stale_percent_high: some.then_some(share.high * 100.0),
             inflation: share.inflation,
-            delay: self.delay.distribution(),
+            staleness: self.delay.distribution(),
             violations: Violations {
                 read_your_writes: all.events,
                 read_your_writes_of: all.trials,
@@ -168,7 +168,7 @@ impl StaleSummary {
             refused: self.refused,
             conflicts: self.conflicts,
             foreign: self.foreign,
-            behind: self
+            versions_behind: self
                 .behind
                 .iter()
                 .map(|(versions, reads)| Behind {
@@ -178,11 +178,11 @@ impl StaleSummary {
                 .collect(),
             curve: self.curve(),
             fresh_after_us: self.fresh_after(),
-            write: distribution(&self.write),
-            read: distribution(&self.read),
-            offset_error: distribution(&self.offset_error),
+            write_latency: distribution(&self.write),
+            read_latency: distribution(&self.read),
+            read_delay_error: distribution(&self.read_delay_error),
             rounds_per_s: self.rounds_per_s(),
-            price: price.then(|| Price {
+            overhead: price.then(|| Price {
                 read_without: with_interval(read_without),
                 read_with: with_interval(read_with),
                 write_without: with_interval(write_without),

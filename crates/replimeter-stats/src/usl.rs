@@ -45,7 +45,7 @@ pub struct Fit {
     pub freedom: usize,
     /// The number of servers from which on one more adds nothing: the smallest n with
     /// X(n + 1) ≤ X(n). Null where the law grows for ever.
-    pub stops_paying: Estimate,
+    pub peak_replicas: Estimate,
     coefficients: [f64; 3],
     /// (JᵀJ)⁻¹ of the linear model of ln X.
     inverse: [[f64; 3]; 3],
@@ -200,7 +200,7 @@ pub fn fit(points: &[Point]) -> Result<Fit, NoFit> {
             high,
         }
     };
-    let stops_paying = estimate(stop);
+    let peak_replicas = estimate(stop);
     Ok(Fit {
         lambda: estimate(|[a, ..]| if *a > 0.0 { 1.0 / a } else { f64::INFINITY }),
         sigma: estimate(|[a, b, _]| over(*b, *a)),
@@ -208,9 +208,9 @@ pub fn fit(points: &[Point]) -> Result<Fit, NoFit> {
         residuals,
         error,
         freedom,
-        stops_paying: Estimate {
-            value: stops_paying.value.filter(|count| count.is_finite()),
-            ..stops_paying
+        peak_replicas: Estimate {
+            value: peak_replicas.value.filter(|count| count.is_finite()),
+            ..peak_replicas
         },
         coefficients,
         inverse,

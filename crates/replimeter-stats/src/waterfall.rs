@@ -303,7 +303,7 @@ impl Waterfall {
             marks: marks.collect(),
             end_to_end: distribution(&self.end_to_end),
             stages: self.chain.iter().map(Leg::record_of).collect(),
-            beside: self
+            parallel_stages: self
                 .beside
                 .iter()
                 .filter(|leg| leg.durations.count() > 0)
@@ -311,7 +311,7 @@ impl Waterfall {
                 .collect(),
             residue: distribution(&self.residue),
             residue_beyond: self.residue_beyond,
-            near: LEVELS
+            tail_breakdown: LEVELS
                 .iter()
                 .filter_map(|(name, p)| self.near(name, *p))
                 .collect(),

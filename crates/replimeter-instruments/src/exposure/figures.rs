@@ -53,14 +53,14 @@ pub(super) struct Figures {
 
 impl Figures {
     pub(super) fn fill(&self, row: &mut ExposureRow) {
-        row.looks = self.looks;
+        row.polls = self.looks;
         row.committed = self.committed;
         row.bytes_committed = self.bytes_committed;
         row.transactions = self.transactions.amount();
         row.bytes = self.bytes.amount();
         row.age = distribution(&self.age);
         row.exposed_percent = self.exposed as f64 / self.looks.max(1) as f64 * 100.0;
-        row.look_us = distribution(&self.look);
+        row.poll_duration_us = distribution(&self.look);
     }
 }
 
@@ -153,7 +153,7 @@ impl Exposed {
         figures.look.record(last - asked);
         ExposureSample {
             at_us: (last - began).as_micros(),
-            look_us: (last - asked).as_micros(),
+            poll_duration_us: (last - asked).as_micros(),
             answered,
             transactions,
             bytes,

@@ -172,7 +172,7 @@ impl<'a> Looking<'a> {
                 window.end_us = now.as_micros();
                 let all = self.exposed.figures.committed;
                 window.committed = all - std::mem::replace(&mut committed, all);
-                if window.looks > 0 {
+                if window.polls > 0 {
                     listener.tell(Event::Window(&window))?;
                 }
                 window = ExposureWindow::default();
@@ -338,10 +338,10 @@ fn within(look: Nanos, beat: u64) -> Nanos {
 
 /// Adds a look to its stretch; `committed` is filled in at the end of it.
 fn extend(window: &mut ExposureWindow, sample: &ExposureSample) {
-    let looks = window.looks as f64;
+    let looks = window.polls as f64;
     window.transactions_mean =
         (window.transactions_mean * looks + sample.transactions as f64) / (looks + 1.0);
-    window.looks += 1;
+    window.polls += 1;
     window.transactions_max = window.transactions_max.max(sample.transactions);
     window.bytes_max = window.bytes_max.max(sample.bytes);
     window.age_max_us = window.age_max_us.max(sample.age_us.unwrap_or_default());
@@ -375,7 +375,7 @@ mod tests {
             );
         }
         assert_eq!(
-            (window.looks, window.transactions_max, window.bytes_max),
+            (window.polls, window.transactions_max, window.bytes_max),
             (3, 4, 40)
         );
         assert!(

@@ -87,7 +87,7 @@ impl SquadResult {
             node: self.nodes.join(", "),
             rate: self.rate.map(|open| open.rate),
             statements: self.statements_per_operation,
-            ramp_us: self.ramp.as_micros(),
+            warm_up_us: self.ramp.as_micros(),
             counted_us: self.counted.as_micros(),
             passes: self.operations,
             throughput: self.throughput,

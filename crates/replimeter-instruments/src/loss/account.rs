@@ -20,7 +20,7 @@ pub(crate) struct Account {
     /// How long before the end the first of the missing was acknowledged.
     pub(crate) missing_since: Option<Nanos>,
     /// Of the missing, acknowledged after the cut.
-    pub(crate) missing_after_cut: u64,
+    pub(crate) lost_after_cut: u64,
     pub(crate) seen: u64,
     /// Seen and not present.
     pub(crate) seen_then_lost: u64,
@@ -51,9 +51,9 @@ impl Account {
             begun: self.begun,
             acknowledged: self.acknowledged,
             acknowledged_after_cut: self.acknowledged_after_cut,
-            missing: self.missing,
-            missing_since_us: self.missing_since.map(Nanos::as_micros),
-            missing_after_cut: self.missing_after_cut,
+            lost: self.missing,
+            lost_since_us: self.missing_since.map(Nanos::as_micros),
+            lost_after_cut: self.lost_after_cut,
             seen: self.seen,
             seen_then_lost: self.seen_then_lost,
             seen_unacknowledged_lost: self.seen_unacknowledged_lost,
@@ -91,7 +91,7 @@ pub(crate) fn account(
                 account.acknowledged_after_cut += after_cut;
                 if !there {
                     account.missing += 1;
-                    account.missing_after_cut += after_cut;
+                    account.lost_after_cut += after_cut;
                     let since = end - at;
                     account.missing_since = Some(
                         account
@@ -174,7 +174,7 @@ mod tests {
             acknowledged_after_cut: 1,
             missing: 2,
             missing_since: Some(Nanos(80)),
-            missing_after_cut: 1,
+            lost_after_cut: 1,
             seen: 4,
             seen_then_lost: 3,
             seen_unacknowledged_lost: 1,

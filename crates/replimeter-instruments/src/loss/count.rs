@@ -90,7 +90,7 @@ pub(super) fn come_back(
     let old = executed(&facts, &mut session)?;
     let own = rows(&mut session)?;
     let mut errant = Errant {
-        missing: present.iter().filter(|id| !own.contains(*id)).count() as u64,
+        lost: present.iter().filter(|id| !own.contains(*id)).count() as u64,
         ..Errant::default()
     };
     if let Some((transactions, gtids)) = errant::errant(&old, new) {

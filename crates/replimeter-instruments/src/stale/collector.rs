@@ -152,7 +152,7 @@ impl<'a> Collector<'a> {
             if read.verdict == Verdict::Stale {
                 window.stale += 1;
                 if let Some(end) = read.fresh_end {
-                    window.delay_max_us = larger(window.delay_max_us, end - round.ack);
+                    window.staleness_max_us = larger(window.staleness_max_us, end - round.ack);
                 }
             }
         }

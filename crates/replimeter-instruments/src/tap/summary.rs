@@ -313,7 +313,7 @@ impl Summary {
             before_start,
             lag: replica.lag.distribution(),
             bytes: self.bytes,
-            by,
+            group_by: by,
             commit_to_arrival: some(&replica.commit_to_arrival),
             by_servers: some(&replica.by_servers),
             ..TapRow::default()

@@ -397,7 +397,7 @@ fn row(gathered: &Gathered, cell: &Cell, names: &[String]) -> CalibrateRow {
         method: cell.method.name().to_owned(),
         injected_us,
         rounds: cell.rounds,
-        missing: cell.missing,
+        timed_out: cell.missing,
         ..CalibrateRow::default()
     };
     if let Some(base) = base {

@@ -69,7 +69,7 @@ impl Cell {
         if self.key == none.key {
             // What it is of itself is known without an interval.
             return Relative {
-                against: CostKind::None.name().to_owned(),
+                baseline: CostKind::None.name().to_owned(),
                 throughput: Some(1.0),
                 ..Relative::default()
             };
@@ -78,7 +78,7 @@ impl Cell {
         let figure =
             |pick: fn(&Figures) -> Option<f64>| of_ratio(&self.figures(pick), &none.figures(pick));
         Relative {
-            against: CostKind::None.name().to_owned(),
+            baseline: CostKind::None.name().to_owned(),
             throughput: throughput.value,
             low: throughput.low,
             high: throughput.high,
@@ -265,7 +265,7 @@ pub(super) fn steps(all: &[Cell]) -> Vec<CostStep> {
             engine: key.engine.name().to_owned(),
             mode: key.kind.name().to_owned(),
             wait_point: key.wait_point.map(|point| point.name().to_owned()),
-            against: other.key.kind.name().to_owned(),
+            baseline: other.key.kind.name().to_owned(),
             threads: key.threads,
             link_delay_us: key.delay.map(|delay| delay.0.as_secs_f64() * 1e6),
             throughput: of_ratio(&cell.throughputs(), &other.throughputs()),
@@ -378,7 +378,7 @@ mod tests {
             (
                 steps.len(),
                 steps[0].mode.as_str(),
-                steps[0].against.as_str()
+                steps[0].baseline.as_str()
             ),
             (1, "semi-sync", "none")
         );
@@ -386,7 +386,7 @@ mod tests {
             cell(CostKind::Async, &[100.0, 101.0]),
             cell(CostKind::SemiSync, &[300.0, 302.0]),
         ];
-        assert_eq!(self::steps(&all)[0].against, "async");
+        assert_eq!(self::steps(&all)[0].baseline, "async");
     }
 
     #[test]

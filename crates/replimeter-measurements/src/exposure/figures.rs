@@ -24,7 +24,7 @@ pub(super) fn figures(
 ) -> Result<Figures, Failure> {
     let mut shape = String::new();
     let (mut transactions, mut bytes, mut ages) = (Vec::new(), Vec::new(), Vec::new());
-    if document.results.rows.iter().any(|row| row.looks > 0) {
+    if document.results.rows.iter().any(|row| row.polls > 0) {
         let names = ["shape", "transactions", "bytes", "age_us"];
         samples.read(&names, |columns, rows| {
             for row in 0..rows {

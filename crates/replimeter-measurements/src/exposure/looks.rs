@@ -21,7 +21,7 @@ impl Columns for Looks {
             /// When the look ended, since the run's beginning
             at_us: Real = |look, _| look.at_us;
             /// From the question to the last answer
-            look_us: Real = |look, _| look.look_us;
+            poll_duration_us: Real = |look, _| look.poll_duration_us;
             /// Replicas that answered
             answered: Long = |look, _| look.answered;
             /// Transactions that no replica had received

@@ -239,7 +239,7 @@ mod tests {
             course.push(&[ExposureWindow {
                 start_us: second as f64 * 1e6,
                 end_us: (second + 1) as f64 * 1e6,
-                looks: 100,
+                polls: 100,
                 committed: 3,
                 transactions_mean: 1.0,
                 transactions_max: second,

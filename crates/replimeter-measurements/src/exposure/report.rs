@@ -18,7 +18,7 @@ fn amount(value: Option<f64>) -> String {
 }
 
 fn figures(run: &ExposureDocument) -> Table {
-    let lines = run.results.rows.iter().filter(|row| row.looks > 0);
+    let lines = run.results.rows.iter().filter(|row| row.polls > 0);
     let lines = lines.flat_map(|row| {
         let (transactions, bytes, age) = (&row.transactions, &row.bytes, &row.age);
         let amounts = |of: &Amount| [of.mean, of.p50, of.p90, of.p99, of.p999, of.max].map(amount);
@@ -55,7 +55,7 @@ fn figures(run: &ExposureDocument) -> Table {
 fn of_row(row: &ExposureRow) -> String {
     if let Some(reason) = &row.zero_by_construction {
         let under_way = match row.transactions.mean {
-            Some(mean) if row.looks > 0 => {
+            Some(mean) if row.polls > 0 => {
                 format!(
                     " What was in the primary's log and not received yet, {} transactions on average, was not acknowledged yet either.",
                     amount(Some(mean))
@@ -101,7 +101,7 @@ fn sentences(run: &ExposureDocument) -> Vec<String> {
     let Some(row) = run.results.rows.first() else {
         return Vec::new();
     };
-    if row.looks == 0 {
+    if row.polls == 0 {
         return vec![
             "Nothing had to be measured: the mode itself makes it nought. `replimeter loss` tries it on a sandbox.".to_owned(),
         ];
@@ -112,12 +112,12 @@ fn sentences(run: &ExposureDocument) -> Vec<String> {
              received (not applied). Exposed is what had arrived from the primary's log by the last answer and was in none of the answers; \
              that may be too much by what came during a look, which took {} (p50), {} (p99).",
             run.settings.poll_interval.map_or_else(String::new, |look| look.to_string()),
-            Format::Time.text(row.look_us.p50_us),
-            Format::Time.text(row.look_us.p99_us),
+            Format::Time.text(row.poll_duration_us.p50_us),
+            Format::Time.text(row.poll_duration_us.p99_us),
         ),
         "A transaction is in the log a moment before its client is told so: what a crash takes of the acknowledged ones is never more."
             .to_owned(),
-        format!("{} looks; {} transactions of {} bytes were logged meanwhile.", count(row.looks), count(row.committed), count(row.bytes_committed)),
+        format!("{} looks; {} transactions of {} bytes were logged meanwhile.", count(row.polls), count(row.committed), count(row.bytes_committed)),
     ];
     if let Some(written) = run.results.written {
         sentences.push(format!(
@@ -136,7 +136,7 @@ fn sentences(run: &ExposureDocument) -> Vec<String> {
 /// What people read of it.
 #[must_use]
 pub(crate) fn report(run: &ExposureDocument) -> Report {
-    let looks = run.results.rows.iter().map(|row| row.looks).sum();
+    let looks = run.results.rows.iter().map(|row| row.polls).sum();
     let mut report = Report::of(
         run,
         "What would a crash take with it?",

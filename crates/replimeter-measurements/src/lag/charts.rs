@@ -327,7 +327,7 @@ fn stages(document: &LagDocument) -> Chart {
     let waterfalls = waterfall::rows(document);
     let several = waterfalls.len() > 1;
     let near = waterfalls.iter().flat_map(|(name, _, stages)| {
-        let near = stages.near.iter();
+        let near = stages.tail_breakdown.iter();
         near.map(move |near| (name.as_str(), *stages, near))
     });
     let near: Vec<(&str, &Stages, &Near)> = near.collect();
@@ -379,7 +379,7 @@ type Pick = fn(&LagRow) -> &Distribution;
 const BY_SIZE: [(&str, Pick); 4] = [
     ("lag from send", |row| &row.from_send),
     ("lag from ack", |row| &row.from_ack),
-    ("insert", |row| &row.insert),
+    ("insert", |row| &row.write_latency),
     ("retrieval", |row| &row.retrieval),
 ];
 

@@ -55,7 +55,7 @@ const NAMES: [&str; 12] = [
     "from_ack_us",
     "from_send_us",
     "from_intended_us",
-    "insert_us",
+    "write_latency_us",
     "visible_until_ns",
     "primary_ns",
 ];

@@ -26,7 +26,7 @@ pub(crate) fn from_primary(method: &str) -> &'static str {
     }
 }
 
-/// What `LagRow::error_us` is for this method; `None` when it states none of its own.
+/// What `LagRow::bracket_us` is for this method; `None` when it states none of its own.
 pub(crate) fn error(method: &str) -> Option<&'static str> {
     match Method::from_name(method) {
         Some(Method::Tap) => None,
@@ -110,7 +110,7 @@ pub(crate) fn floor_of(floor: &Floor, of: &str) -> String {
             format!(
                 "{head} lag from ack p50 {}, one round trip {}.",
                 us(floor.from_ack.p50_us),
-                us(floor.error_us.p50_us)
+                us(floor.bracket_us.p50_us)
             )
         }
         _ => {
@@ -126,7 +126,7 @@ pub(crate) fn floor_of(floor: &Floor, of: &str) -> String {
                 "{head} lag from ack p50 {}, estimate {}, bracket width {}{selects}.",
                 within(&floor.from_ack),
                 within(&floor.estimate),
-                us(floor.error_us.p50_us)
+                us(floor.bracket_us.p50_us)
             )
         }
     }
@@ -136,7 +136,7 @@ pub(crate) fn floor_of(floor: &Floor, of: &str) -> String {
 pub(crate) fn blocks(document: &LagDocument) -> Vec<Block> {
     let rows = overall_rows(document);
     let differences = rows.iter().filter_map(|row| {
-        let against = row.against.as_ref()?;
+        let against = row.method_differences.as_ref()?;
         let difference = &against.difference;
         let mut line = vec![
             document.label_of(row).into(),

@@ -83,7 +83,10 @@ fn add_figures(report: &mut Report, document: &LagDocument, overall: &[&LagRow])
     if document.several() {
         return;
     }
-    for row in overall.iter().filter(|row| row.against.is_none()) {
+    for row in overall
+        .iter()
+        .filter(|row| row.method_differences.is_none())
+    {
         let name = document.label_of(row);
         let title = format!("Lag from ack, {name}");
         let bars = Content::Bars(row.histogram.clone());
@@ -127,12 +130,12 @@ fn parts(row: &LagRow) -> Vec<(&'static str, &Distribution, Precision<'_>)> {
     if let Some(error) = methods::error(&row.method) {
         let estimate = Precision::of_estimate(row);
         parts.push(("estimate from ack", &row.estimate, estimate));
-        parts.push((error, &row.error_us, Precision::exact(&row.error_us)));
+        parts.push((error, &row.bracket_us, Precision::exact(&row.bracket_us)));
     }
     // The write is the same for every method.
-    if row.against.is_none() {
-        let write = Precision::exact(&row.insert);
-        parts.push(("insert (send to ack)", &row.insert, write));
+    if row.method_differences.is_none() {
+        let write = Precision::exact(&row.write_latency);
+        parts.push(("insert (send to ack)", &row.write_latency, write));
     }
     let retrieval = Precision::exact(&row.retrieval);
     parts.push((
@@ -178,12 +181,12 @@ fn distributions(document: &LagDocument, rows: &[&LagRow]) -> Block {
     if missing > 0 {
         notes.push(format!("missing: {} rows were never seen", count(missing)));
     }
-    for row in rows.iter().filter(|row| row.untold > 0) {
+    for row in rows.iter().filter(|row| row.unplaced > 0) {
         notes.push(format!(
             "{} by {}: {} stamps cannot be placed, since a clock was set",
             row.replica,
             row.method,
-            count(row.untold)
+            count(row.unplaced)
         ));
     }
     let title = format!("Distributions ({})", unit.symbol());

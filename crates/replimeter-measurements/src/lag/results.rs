@@ -406,7 +406,7 @@ fn rows_of(run: &Finished<'_, Lag>, part: &Part) -> Vec<LagRow> {
             } else {
                 None
             },
-            against: size_bytes
+            method_differences: size_bytes
                 .is_none_or(|_| !sweep)
                 .then_some(())
                 .and(against.as_ref())
@@ -484,7 +484,7 @@ pub(crate) fn floor(shape: &str, method: Method, summary: &FloorSummary) -> Floo
         from_ack: row.from_ack,
         estimate: row.estimate,
         midpoint_abs: summary.midpoint_abs(),
-        error_us: row.error_us,
+        bracket_us: row.bracket_us,
         from_primary: row.from_primary,
         ..Floor::default()
     }

@@ -104,9 +104,9 @@ impl Columns for Samples {
             /// Upper end of the bracket, from the intended start
             from_intended_us: Real or null = |sample, _| sample.from_intended();
             /// Width of the bracket
-            error_us: Real or null = |sample, _| sample.error();
+            bracket_us: Real or null = |sample, _| sample.error();
             /// Send to acknowledgement
-            insert_us: Real = |sample, _| sample.insert();
+            write_latency_us: Real = |sample, _| sample.insert();
         },
     };
 }

@@ -58,7 +58,10 @@ fn table(unit: Unit, stages: &Stages) -> Table {
             Cell::time(distribution.p99_us, precision.single(), unit),
         ]);
         cells.extend(NEAR.map(|quantile| {
-            let of = stages.near.iter().find(|one| one.quantile == quantile);
+            let of = stages
+                .tail_breakdown
+                .iter()
+                .find(|one| one.quantile == quantile);
             Cell::time(of.and_then(near), precision.single(), unit)
         }));
         cells
@@ -101,7 +104,7 @@ fn table(unit: Unit, stages: &Stages) -> Table {
     });
     whole.extend([Cell::time(Some(ends), 0.0, unit), "".into()]);
     lines.push(whole);
-    let beside = stages.beside.iter();
+    let beside = stages.parallel_stages.iter();
     lines.extend(beside.map(|stage| of_stage(&format!("({})", stage.name), stage, &|_| None)));
     Table::new(&headings, 3, lines)
 }

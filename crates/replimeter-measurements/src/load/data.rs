@@ -82,7 +82,7 @@ pub(super) fn make_data(
             rows: set.rows,
             bytes: set.bytes,
             sent_bytes: set.sent,
-            took_us: set.took.as_secs_f64() * 1e6,
+            duration_us: set.took.as_secs_f64() * 1e6,
             reused: set.reused,
         };
         let warnings = std::mem::take(&mut set.warnings);

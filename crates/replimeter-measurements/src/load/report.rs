@@ -166,7 +166,7 @@ fn sentences(run: &LoadDocument) -> Vec<String> {
         .results
         .rows
         .first()
-        .map_or(0.0, |row| row.load.ramp_us / 1e6);
+        .map_or(0.0, |row| row.load.warm_up_us / 1e6);
     let mut sentences = vec![format!(
         "Blocking connections, a thread each, prepared statements. Counted after a ramp of {ramp:.1} s. Response counts from an operation's \
          intended start, service from its actual one; in a closed loop an operation is intended to begin when the one before it ended, so \
@@ -201,7 +201,7 @@ fn sentences(run: &LoadDocument) -> Vec<String> {
         } else if data.rows == 0 {
             format!("Data of {names}: tables that are empty at the beginning.")
         } else {
-            let seconds = (data.took_us / 1e6).max(1e-3);
+            let seconds = (data.duration_us / 1e6).max(1e-3);
             let speed = data.sent_bytes as f64 / seconds / 1e6;
             format!("Data of {names}: {size}, made in {seconds:.1} s ({speed:.0} MB of statements a second).")
         });

@@ -22,7 +22,7 @@ pub(crate) fn charts(run: &LossDocument) -> Vec<Chart> {
         y: Axis::new("acknowledged transactions missing", Scale::FromZero),
         mark: Mark::Box,
         hover: "{text}: {y:n} missing",
-        series: per_crash(run, |crash| crash.missing as f64),
+        series: per_crash(run, |crash| crash.lost as f64),
         table: Table::of(
             1,
             crashes,
@@ -30,7 +30,7 @@ pub(crate) fn charts(run: &LossDocument) -> Vec<Chart> {
                 ("what was crashed", &|crash| crash.shape.clone()),
                 ("crash", &|crash| count(crash.number)),
                 ("acknowledged", &|crash| count(crash.acknowledged)),
-                ("missing", &|crash| count(crash.missing)),
+                ("missing", &|crash| count(crash.lost)),
                 ("seen, then lost", &|crash| count(crash.seen_then_lost)),
                 ("never acknowledged, present", &|crash| {
                     count(crash.unacknowledged_present)

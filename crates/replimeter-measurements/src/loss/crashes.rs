@@ -29,11 +29,11 @@ impl Columns for Crashes {
             /// Of the acknowledged, those after the links were cut
             acknowledged_after_cut: Long = |(_, crash), _| crash.acknowledged_after_cut;
             /// Of the acknowledged, those that are not on the server that took over: lost
-            missing: Long = |(_, crash), _| crash.missing;
-            /// The longest time before the end of the primary at which a missing one had been acknowledged
-            missing_since_us: Real or null = |(_, crash), _| crash.missing_since_us;
-            /// Of the missing, those acknowledged after the links were cut
-            missing_after_cut: Long = |(_, crash), _| crash.missing_after_cut;
+            lost: Long = |(_, crash), _| crash.lost;
+            /// The longest time before the end of the primary at which a lost one had been acknowledged
+            lost_since_us: Real or null = |(_, crash), _| crash.lost_since_us;
+            /// Of the lost, those acknowledged after the links were cut
+            lost_after_cut: Long = |(_, crash), _| crash.lost_after_cut;
             /// Transactions that another session saw on the primary
             seen: Long = |(_, crash), _| crash.seen;
             /// Of the seen, those that are gone, acknowledged or not
@@ -67,7 +67,7 @@ impl Columns for Crashes {
             /// Of these rows, the acknowledged ones
             errant_acknowledged: Long or null = |(_, crash), _| Some(crash.errant.as_ref()?.acknowledged);
             /// Rows that the new primary has and the old one lost itself
-            errant_missing: Long or null = |(_, crash), _| Some(crash.errant.as_ref()?.missing);
+            errant_lost: Long or null = |(_, crash), _| Some(crash.errant.as_ref()?.lost);
             /// Why the old primary did not come back, or could not be compared
             return_error: Word or null = |(_, crash), _| crash.return_error.as_deref();
         },

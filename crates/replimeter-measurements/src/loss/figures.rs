@@ -33,7 +33,7 @@ pub(super) fn figures(document: &LossDocument) -> Result<Figures, Failure> {
         let each = |value: fn(&CrashRecord) -> f64| {
             of_blocks(&crashes.iter().map(|crash| value(crash)).collect::<Vec<_>>())
         };
-        let missing = each(|crash| crash.missing as f64);
+        let missing = each(|crash| crash.lost as f64);
         figures.add(&MISSING, &of, missing);
         let seen_then_lost = each(|crash| crash.seen_then_lost as f64);
         figures.add(&SEEN_THEN_LOST, &of, seen_then_lost);

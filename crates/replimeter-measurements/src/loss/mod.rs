@@ -373,21 +373,21 @@ fn row(cell: &Cell, work: &LossPlan) -> LossRow {
         crash: work.crash.name().to_owned(),
         crashes,
         acknowledged: sum(|record| record.acknowledged),
-        missing: sum(|record| record.missing),
+        lost: sum(|record| record.lost),
         seen_then_lost: sum(|record| record.seen_then_lost),
         seen_unacknowledged_lost: sum(|record| record.seen_unacknowledged_lost),
         unacknowledged_present: sum(|record| record.unacknowledged_present),
         recovery_us,
         recovery,
         recovery_ci,
-        lossy: share(with(|record| record.missing), crashes),
+        lossy: share(with(|record| record.lost), crashes),
         lossy_to_readers: share(with(|record| record.seen_then_lost), crashes),
-        missing_per_crash: counts(&each(|record| record.missing)),
+        lost_per_crash: counts(&each(|record| record.lost)),
         seen_then_lost_per_crash: counts(&each(|record| record.seen_then_lost)),
         acknowledged_per_s: times(&rates).0,
-        missing_since_us: records
+        lost_since_us: records
             .iter()
-            .filter_map(|record| record.missing_since_us)
+            .filter_map(|record| record.lost_since_us)
             .reduce(f64::max),
         errant_rows: errant(|errant| errant.rows),
         errant_acknowledged: errant(|errant| errant.acknowledged),

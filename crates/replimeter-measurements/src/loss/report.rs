@@ -38,7 +38,7 @@ fn number(value: f64) -> String {
 
 /// How many a crash took on average.
 fn mean(row: &LossRow) -> Option<String> {
-    let per = &row.missing_per_crash;
+    let per = &row.lost_per_crash;
     let interval = per.mean_ci.map_or_else(String::new, |[low, high]| {
         format!(" [{}, {}]", number(low), number(high))
     });
@@ -53,10 +53,10 @@ fn figures(run: &LossDocument) -> Table {
             ("what was crashed", &|row| Cell::from(&row.shape)),
             ("crashes", &|row| row.crashes.into()),
             ("acknowledged", &|row| row.acknowledged.into()),
-            ("missing", &|row| row.missing.into()),
+            ("missing", &|row| row.lost.into()),
             ("crashes that lost, 95 %", &|row| share(&row.lossy).into()),
             ("per crash, 95 %", &|row| mean(row).into()),
-            ("most", &|row| row.missing_per_crash.max.into()),
+            ("most", &|row| row.lost_per_crash.max.into()),
             ("seen, lost", &|row| row.seen_then_lost.into()),
             ("unacked, there", &|row| row.unacknowledged_present.into()),
             ("recovery", &|row| Format::Time.cell(row.recovery_us)),
@@ -72,8 +72,8 @@ fn crashes(run: &LossDocument) -> Table {
             ("what was crashed", &|crash| Cell::from(&crash.shape)),
             ("crash", &|crash| crash.number.into()),
             ("acknowledged", &|crash| crash.acknowledged.into()),
-            ("missing", &|crash| crash.missing.into()),
-            ("since", &|crash| Format::Time.cell(crash.missing_since_us)),
+            ("missing", &|crash| crash.lost.into()),
+            ("since", &|crash| Format::Time.cell(crash.lost_since_us)),
             ("seen, lost", &|crash| crash.seen_then_lost.into()),
             ("unacked", &|crash| crash.unacknowledged.into()),
             ("there", &|crash| crash.unacknowledged_present.into()),
@@ -95,7 +95,7 @@ fn crashes(run: &LossDocument) -> Table {
 fn of_row(row: &LossRow) -> String {
     let (lossy, of) = (&row.lossy, count(row.crashes));
     let crashes = if row.crashes == 1 { "crash" } else { "crashes" };
-    let mut text = if row.missing == 0 {
+    let mut text = if row.lost == 0 {
         format!(
             "{}: none of {} acknowledged transactions was lost in {of} {crashes} (at most {:.0} % of crashes lose any, 95 %)",
             row.shape,
@@ -103,7 +103,7 @@ fn of_row(row: &LossRow) -> String {
             lossy.percent_high.ceil()
         )
     } else {
-        let since = row.missing_since_us.map_or_else(String::new, |us| {
+        let since = row.lost_since_us.map_or_else(String::new, |us| {
             format!(", the oldest acknowledged {} before the end", time(us))
         });
         format!(
@@ -113,7 +113,7 @@ fn of_row(row: &LossRow) -> String {
             lossy.percent_low.floor(),
             lossy.percent_high.ceil(),
             mean(row).unwrap_or_else(|| number(0.0)),
-            row.missing_per_crash.max.map_or_else(String::new, count),
+            row.lost_per_crash.max.map_or_else(String::new, count),
         )
     };
     if row.seen_unacknowledged_lost > 0 {

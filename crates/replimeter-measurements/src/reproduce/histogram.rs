@@ -42,25 +42,25 @@ pub fn histogram(document: &LagDocument) -> (Table, Vec<Claim>) {
     let rows = overall_rows(document);
     let stamps = ["stamp-udf", "stamp"].iter().find_map(|method| {
         rows.iter()
-            .find(|row| row.method == *method && !row.tenths.is_empty())
+            .find(|row| row.method == *method && !row.histogram_100us.is_empty())
     });
     let Some(row) = stamps else {
         return (Table::default(), Vec::new());
     };
-    let all: u64 = row.tenths.iter().map(|bin| bin.count).sum();
+    let all: u64 = row.histogram_100us.iter().map(|bin| bin.count).sum();
     let lines = row
-        .tenths
+        .histogram_100us
         .iter()
-        .map(|bin| vec![format!("{:.1}", bin.tenth as f64 / 10.0), count(bin.count)]);
+        .map(|bin| vec![format!("{:.1}", bin.bin as f64 / 10.0), count(bin.count)]);
     let peak = row
-        .tenths
+        .histogram_100us
         .iter()
         .max_by_key(|bin| bin.count)
-        .map(|bin| bin.tenth);
+        .map(|bin| bin.bin);
     let near: u64 = row
-        .tenths
+        .histogram_100us
         .iter()
-        .filter(|bin| peak.is_some_and(|peak| (bin.tenth - peak).abs() <= 1))
+        .filter(|bin| peak.is_some_and(|peak| (bin.bin - peak).abs() <= 1))
         .map(|bin| bin.count)
         .sum();
     let share = (all > 0).then(|| near as f64 / all as f64);
@@ -138,7 +138,7 @@ mod tests {
     #[test]
     fn a_histogram_like_the_published_one_agrees() {
         let tenths = TENTHS.iter().map(|(tenth, rows)| Tenth {
-            tenth: (tenth.parse::<f64>().unwrap() * 10.0).round() as i64,
+            bin: (tenth.parse::<f64>().unwrap() * 10.0).round() as i64,
             count: rows.parse().unwrap(),
         });
         let lag = Distribution {
@@ -149,7 +149,7 @@ mod tests {
         };
         let row = LagRow {
             method: "stamp-udf".to_owned(),
-            tenths: tenths.collect(),
+            histogram_100us: tenths.collect(),
             from_primary: lag,
             ..LagRow::default()
         };

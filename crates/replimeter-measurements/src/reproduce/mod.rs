@@ -169,7 +169,7 @@ pub(crate) mod tests {
             size: "small".to_owned(),
             ..ReproduceDocument::default()
         };
-        document.answer = answer(&document);
+        document.headline = answer(&document);
         document
     }
 
@@ -178,10 +178,10 @@ pub(crate) mod tests {
         let document = example();
         assert!(
             document
-                .answer
+                .headline
                 .contains("1 of 2 experiments did not come to their end"),
             "{}",
-            document.answer
+            document.headline
         );
         let verdict = document.experiments[1].claims[0].verdict.name();
         let report = super::report(&document);

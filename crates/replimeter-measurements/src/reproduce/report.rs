@@ -35,7 +35,7 @@ pub fn report(document: &ReproduceDocument) -> Report {
             claims.sum::<usize>()
         ),
         started_at: document.started_at.clone(),
-        answer: document.answer.clone(),
+        answer: document.headline.clone(),
         several: true,
         how: vec![
             "Each experiment is a plan of its own, run on servers that were started for it and removed afterwards; its own page says how it \

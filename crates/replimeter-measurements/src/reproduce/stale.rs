@@ -79,11 +79,16 @@ pub fn stale(document: &StaleDocument) -> (Table, Vec<Claim>) {
         .iter()
         .filter(|row| row.judged != "load");
     let (plain, waiting): (Vec<&StaleRow>, Vec<&StaleRow>) =
-        rows.partition(|row| row.sync_reads == "off");
+        rows.partition(|row| row.read_consistency == "off");
     let plain: Vec<&StaleRow> = plain.into_iter().filter(|row| !row.null_replica).collect();
     let lines = plain.iter().map(|row| {
         let figure = |us: Option<f64>| or_dash(us, |us| format!("{:.2}", us / 1e3));
-        let delay = [row.delay.min_us, row.delay.max_us, row.delay.mean_us].map(figure);
+        let delay = [
+            row.staleness.min_us,
+            row.staleness.max_us,
+            row.staleness.mean_us,
+        ]
+        .map(figure);
         let load = row.load.split(':').next().unwrap_or_default();
         vec![
             load.to_owned(),
@@ -114,7 +119,7 @@ fn by_load(plain: &[&StaleRow]) -> Vec<Claim> {
     let mix = of("oltp-mix", "writer");
     let [reader, writer] = ["reader", "writer"].map(|on| of("update-key", on));
     let stalled = of("big-update", "writer").and_then(|row| {
-        [row.write.max_us, row.delay.max_us]
+        [row.write_latency.max_us, row.staleness.max_us]
             .into_iter()
             .flatten()
             .reduce(f64::max)
@@ -151,7 +156,7 @@ fn by_load(plain: &[&StaleRow]) -> Vec<Claim> {
             or_dash(stalled, |us| format!("up to {}", time(us))),
             judged(
                 stalled
-                    .zip(idle.and_then(|row| row.write.p50_us))
+                    .zip(idle.and_then(|row| row.write_latency.p50_us))
                     .map(|(us, usual)| us / usual.max(1.0)),
                 |ratio| ratio >= 20.0,
                 |ratio| ratio < 5.0,
@@ -203,13 +208,13 @@ mod tests {
                 format!("{load}:32@{on}")
             },
             load_on: on.to_owned(),
-            sync_reads: sync.to_owned(),
+            read_consistency: sync.to_owned(),
             rounds,
             stale: (share * rounds as f64 / 100.0) as u64,
             stale_percent: Some(share),
             stale_percent_low: Some((share - 1.0).max(0.0)),
             stale_percent_high: Some(share + 1.0),
-            write: Distribution {
+            write_latency: Distribution {
                 p50_us: Some(1000.0),
                 max_us: Some(5e7),
                 ..Distribution::default()

@@ -136,7 +136,7 @@ fn describe(fit: &mut ScaleFit, law: &Fit, work: &ScalePlan, kind: &str, points:
     let replicas_of =
         |servers: f64| servers - f64::from(count(0)) + if count(0) == count(1) { 1.0 } else { 0.0 };
     if kind == "select" && count(1) != count(2) {
-        fit.stops_paying = Some(each(law.stops_paying, replicas_of));
+        fit.peak_replicas = Some(each(law.peak_replicas, replicas_of));
     }
     fit.residuals = points
         .iter()

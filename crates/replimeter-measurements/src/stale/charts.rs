@@ -119,8 +119,8 @@ pub(crate) fn curves<'a>(what: &str, rows: impl Iterator<Item = (String, &'a Sta
 fn name(run: &StaleDocument, course: &StaleCourse) -> String {
     let several = run.target.modes.len() > 1;
     let shape = several.then(|| format!("{}, ", course.shape));
-    let sync = way(&course.sync_reads, &course.pool);
-    let sync = (course.sync_reads != "off").then(|| format!(", {sync}"));
+    let sync = way(&course.read_consistency, &course.session_reset);
+    let sync = (course.read_consistency != "off").then(|| format!(", {sync}"));
     let [shape, sync] = [shape, sync].map(Option::unwrap_or_default);
     format!("{shape}{}{sync}", course.load)
 }
@@ -137,7 +137,7 @@ type Pick<T> = (Stroke, &'static str, fn(&T) -> Option<f64>);
 const OURS: [Pick<StaleWindow>; 5] = [
     (Stroke::Solid, "slowest write", |of| of.write_max_us),
     (Stroke::Dot, "slowest read", |of| of.read_max_us),
-    (Stroke::Dash, "longest delay", |of| of.delay_max_us),
+    (Stroke::Dash, "longest delay", |of| of.staleness_max_us),
     (Stroke::DashDot, "under way", |of| lasting(of.under_way_us)),
     (Stroke::LongDash, "not shown yet", |of| {
         lasting(of.unshown_us)
@@ -184,7 +184,7 @@ fn over_time<'a>(
 
 /// What our own requests and the loads met over time, and below it what the servers said.
 fn course(run: &StaleDocument) -> Chart {
-    let cases = &run.results.series;
+    let cases = &run.results.timelines;
     let worst = cases.iter().map(longest).fold(0.0, f64::max);
     // The case with the worst stall is what is looked at first.
     let first = cases.iter().position(|course| longest(course) >= worst);
@@ -260,7 +260,7 @@ fn course_table(run: &StaleDocument, unit: Unit) -> Table {
         let times = LOADS.map(|(.., pick)| shown(pick(of))).join(" / ");
         format!("{}: {} · {times}", of.load, count(of.operations))
     };
-    let rows = run.results.series.iter().flat_map(|course| {
+    let rows = run.results.timelines.iter().flat_map(|course| {
         let windows = course.windows.iter();
         windows.map(move |window| (course, window))
     });
@@ -317,7 +317,7 @@ fn counters_of(course: &StaleCourse) -> Vec<Counter<'_>> {
 /// What the servers said meanwhile; all of them 0 are in the report's table of counters.
 fn counters(run: &StaleDocument) -> Chart {
     let (mut series, mut rows) = (Vec::new(), Vec::new());
-    for course in &run.results.series {
+    for course in &run.results.timelines {
         let case = name(run, course);
         for counter in counters_of(course) {
             if counter.moves() {

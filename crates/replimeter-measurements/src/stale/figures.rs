@@ -12,8 +12,8 @@ use replimeter_run::{
 use replimeter_stats::compare::{Course, Drawn};
 
 const LOAD: DimensionSpec = DimensionSpec::new("load").label("load {}");
-const SYNC_READS: DimensionSpec = DimensionSpec::new("sync_reads").label("sync reads {}");
-const POOL: DimensionSpec = DimensionSpec::new("pool").label("pool {}");
+const SYNC_READS: DimensionSpec = DimensionSpec::new("read_consistency").label("sync reads {}");
+const POOL: DimensionSpec = DimensionSpec::new("session_reset").label("pool {}");
 const JUDGED: DimensionSpec = DimensionSpec::new("judged")
     .renamed("load", "the load's own reads")
     .apart();
@@ -59,8 +59,8 @@ struct Gathered {
 const NAMES: [&str; 13] = [
     "shape",
     "load",
-    "sync_reads",
-    "pool",
+    "read_consistency",
+    "session_reset",
     "reader",
     "phase",
     "send_us",
@@ -138,8 +138,8 @@ fn fresh_after<'a>(document: &'a StaleDocument, of: [&str; 6]) -> Option<&'a Fre
         let row_of = [
             row.shape.as_str(),
             &row.load,
-            &row.sync_reads,
-            &row.pool,
+            &row.read_consistency,
+            &row.session_reset,
             &row.judged,
             &row.reader,
         ];

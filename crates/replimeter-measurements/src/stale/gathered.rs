@@ -160,8 +160,8 @@ impl Gathered {
                 null_replica: reader.writer && case.writers.len() == 1,
                 load: case.load.clone(),
                 load_on: case.load_on.clone(),
-                sync_reads: sync_reads.to_owned(),
-                pool: pool.to_owned(),
+                read_consistency: sync_reads.to_owned(),
+                session_reset: pool.to_owned(),
                 judged: if case.judged.is_some() {
                     "load"
                 } else {
@@ -179,8 +179,8 @@ impl Gathered {
         self.series.push(StaleCourse {
             shape,
             load,
-            sync_reads: sync_reads.to_owned(),
-            pool: pool.to_owned(),
+            read_consistency: sync_reads.to_owned(),
+            session_reset: pool.to_owned(),
             windows,
         });
         let Some(outcome) = outcome else { return };
@@ -207,8 +207,8 @@ impl Gathered {
             };
             self.loads.push(StaleLoad {
                 case: case.load.clone(),
-                sync_reads: sync_reads.to_owned(),
-                pool: pool.to_owned(),
+                read_consistency: sync_reads.to_owned(),
+                session_reset: pool.to_owned(),
                 record,
             });
         }
@@ -250,7 +250,7 @@ fn broken(row: &StaleRow, case: &Case) -> Option<Warning> {
             count(violations.monotonic_same_connection),
             count(violations.monotonic_reads_of),
             row.guarantee,
-            row.pool
+            row.session_reset
         ),
         hint,
     ))

@@ -161,7 +161,7 @@ Writes only to the schema `replimeter`, which it makes and drops. docs/stale.md 
             measured_us: Some(gathered.measured.as_micros()),
             results: StaleResults {
                 rows: gathered.results,
-                series: gathered.series,
+                timelines: gathered.series,
                 load: gathered.loads,
             },
             ..Concluded::default()

@@ -56,9 +56,9 @@ impl Columns for Labels {
             /// The loads of the case
             load: Word = |_, labels| &labels.load;
             /// How reads are made to wait
-            sync_reads: Word = |_, labels| &labels.sync_reads;
+            read_consistency: Word = |_, labels| &labels.sync_reads;
             /// What becomes of the connections between rounds
-            pool: Word = |_, labels| &labels.pool;
+            session_reset: Word = |_, labels| &labels.pool;
             /// The reader
             reader: Word = |one, labels| labels.reader(&one.read);
             /// `warm-up`, `plain` and `synced` (the rounds for the price), `at-once`, `curve`, or `judged`: a load's own reads
@@ -72,7 +72,7 @@ impl Columns for Labels {
             /// When it was acknowledged
             ack_us: Real = |one, _| one.round.ack;
             /// When after the acknowledgement the first read was to be issued
-            offset_us: Real = |one, _| one.round.offset;
+            read_delay_us: Real = |one, _| one.round.offset;
             /// When after the acknowledgement it was issued
             achieved_us: Real = |one, _| one.read.begin - one.round.ack;
             /// When it was issued, on the run's clock
@@ -84,7 +84,7 @@ impl Columns for Labels {
             /// The version that it showed: the number of a round, 0 for the row as it was made
             seen: Long = |one, _| one.read.seen;
             /// How many versions of the row were newer, up to the one that was just acknowledged
-            behind: Short = |one, _| one.read.behind;
+            versions_behind: Short = |one, _| one.read.behind;
             /// When the last read that did not show the write was issued
             last_stale_us: Real or null = |one, _| one.read.last_stale;
             /// When the answer of the first read that showed it was there

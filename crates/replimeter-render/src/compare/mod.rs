@@ -267,7 +267,7 @@ pub fn report(document: &CompareDocument) -> Report {
         facts: vec![document.command.clone()],
         extent: format!("{} runs, {figures} figures", document.runs()),
         started_at: document.compared_at.clone(),
-        answer: document.answer.clone(),
+        answer: document.headline.clone(),
         warnings: document.warnings.clone(),
         how: sentences(document),
         several: true,
@@ -359,7 +359,7 @@ pub(crate) mod tests {
             resamples: 2000,
             ..CompareDocument::default()
         };
-        document.answer = answer(&document);
+        document.headline = answer(&document);
         document
     }
 

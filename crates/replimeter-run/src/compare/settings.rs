@@ -233,7 +233,7 @@ fn values<'a>(side: &'a [Settings], key: &(usize, String)) -> BTreeSet<&'a str> 
 pub(super) fn differences(a: &[&Documents], b: &[&Documents]) -> Differences {
     let engines = |runs: &[&Documents]| -> BTreeSet<String> {
         let servers = runs.iter().flat_map(|run| &run.manifest.servers);
-        servers.map(|server| server.flavour.clone()).collect()
+        servers.map(|server| server.dialect.clone()).collect()
     };
     // Of another engine nearly every variable is another.
     let same_engine = engines(a) == engines(b);

@@ -75,7 +75,7 @@ fn the_summary_knows_share_delay_curve_and_how_long_to_wait() {
         row.stale_percent_low.unwrap() < 10.0 && row.stale_percent_high.unwrap() > 10.0,
         "{row:?}"
     );
-    assert_eq!(row.delay.count, 2_000);
+    assert_eq!(row.staleness.count, 2_000);
     assert_eq!(row.curve.len(), 2);
     let half = row.curve[1];
     assert_eq!((half.asked_us, half.reads), (500.0, 10_000));
@@ -109,7 +109,7 @@ fn always_fresh_needs_no_wait_and_has_an_upper_bound() {
         (row.fresh_after_us.p99, row.fresh_after_us.p999),
         (Some(0.0), Some(0.0))
     );
-    assert_eq!(row.delay.count, 0);
+    assert_eq!(row.staleness.count, 0);
 }
 
 /// A run of so many rounds at once whose writes become visible then, and half as many that read at 200 µs.

@@ -55,13 +55,13 @@ fn where_one_more_stops_paying_is_where_throughput_stops_to_grow() {
             .collect();
         let by_hand = (1..100u32)
             .find(|n| law(n + 1, 100.0, sigma, kappa).per_s <= law(*n, 100.0, sigma, kappa).per_s);
-        let found = fit(&points).unwrap().stops_paying.value;
+        let found = fit(&points).unwrap().peak_replicas.value;
         assert_eq!(found.map(|count| count as u32), by_hand, "{sigma} {kappa}");
     }
     let endless: Vec<Point> = (1..=8)
         .map(|servers| law(servers, 100.0, 0.05, 0.0))
         .collect();
-    let found = fit(&endless).unwrap().stops_paying;
+    let found = fit(&endless).unwrap().peak_replicas;
     assert!(found.value.is_none_or(|count| count > 1000.0), "{found:?}");
 }
 
@@ -88,9 +88,9 @@ fn a_published_data_set() {
     }
     let sigma = found[1];
     assert!(
-        (90.0..120.0).contains(&fit.stops_paying.value.unwrap()),
+        (90.0..120.0).contains(&fit.peak_replicas.value.unwrap()),
         "{:?}",
-        fit.stops_paying
+        fit.peak_replicas
     );
     assert!(fit.sigma.low.unwrap() < sigma && sigma < fit.sigma.high.unwrap());
 }

@@ -60,8 +60,8 @@ fn stages_of_equal_transactions_are_exact() {
             ("show", 10.0)
         ]
     );
-    assert_eq!(stages.beside[0].duration.max_us, Some(50.0));
-    assert_eq!(stages.beside[0].name, "acknowledge");
+    assert_eq!(stages.parallel_stages[0].duration.max_us, Some(50.0));
+    assert_eq!(stages.parallel_stages[0].name, "acknowledge");
     assert_eq!(
         (
             stages.residue.min_us,
@@ -76,9 +76,13 @@ fn stages_of_equal_transactions_are_exact() {
             .iter()
             .all(|stage| (stage.error_mean_us - 10.0).abs() < 1e-9 && stage.inversions == 0)
     );
-    assert_eq!(stages.near.len(), 1, "only the median has ten beyond");
     assert_eq!(
-        stages.near[0]
+        stages.tail_breakdown.len(),
+        1,
+        "only the median has ten beyond"
+    );
+    assert_eq!(
+        stages.tail_breakdown[0]
             .stages_us
             .iter()
             .map(|us| us.round())
@@ -102,7 +106,7 @@ fn slow_transactions_are_slow_in_their_own_stage() {
     }
     let stages = waterfall.stages().unwrap();
     let near: Vec<(&str, f64, f64)> = stages
-        .near
+        .tail_breakdown
         .iter()
         .map(|near| {
             (
@@ -114,7 +118,7 @@ fn slow_transactions_are_slow_in_their_own_stage() {
         .collect();
     assert_eq!(near[0], ("p50", 100.0, 50.0));
     assert_eq!(near[2], ("p99", 10.0, 5_000.0));
-    assert!(stages.near.iter().all(|near| near.count >= 10));
+    assert!(stages.tail_breakdown.iter().all(|near| near.count >= 10));
 }
 
 #[test]
@@ -206,7 +210,7 @@ fn a_galera_chain_has_the_acknowledgement_inside() {
         .map(|stage| stage.name.as_str())
         .collect();
     assert_eq!(
-        (names, stages.beside.len()),
+        (names, stages.parallel_stages.len()),
         (vec!["replicate and certify", "apply"], 0)
     );
 }
@@ -231,7 +235,7 @@ proptest! {
         let sum: f64 = stages.stages.iter().map(|stage| stage.duration.mean_us.unwrap()).sum();
         let whole = stages.end_to_end.mean_us.unwrap();
         prop_assert!((whole - sum - stages.residue.mean_us.unwrap()).abs() < 1e-6 * whole.abs().max(1e3));
-        for near in &stages.near {
+        for near in &stages.tail_breakdown {
             let sum: f64 = near.stages_us.iter().sum();
             prop_assert!((near.end_to_end_us - sum - near.residue_us).abs() < 1e-6 * near.end_to_end_us.abs().max(1e3));
             prop_assert!(near.count >= 10);

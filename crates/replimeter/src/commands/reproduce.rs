@@ -222,7 +222,7 @@ pub(crate) fn run(
         Some(failure) if failure.kind == Kind::Interrupted => RunStatus::Interrupted,
         Some(_) => RunStatus::Failed,
     };
-    document.answer = reproduce::answer(&document);
+    document.headline = reproduce::answer(&document);
     let written = write_json(&dir.file(SUMMARY), &document)
         .and_then(|()| write_json(&dir.file(MANIFEST), &manifest));
     let shown = show(
@@ -311,7 +311,7 @@ pub(crate) fn again(registry: &Registry, args: &ReportArgs, dir: &Path) -> Resul
         }
         texts.push_str(&headed(&experiment.title, &recorded.plan));
     }
-    document.answer = reproduce::answer(&document);
+    document.headline = reproduce::answer(&document);
     write_json(&dir.join(SUMMARY), &document)?;
     show(
         &document,
@@ -358,7 +358,7 @@ fn carry_out(
         title: one.title.to_owned(),
         question: one.question.to_owned(),
         command: plan.name().to_owned(),
-        took_us: began.elapsed().as_secs_f64() * 1e6,
+        duration_us: began.elapsed().as_secs_f64() * 1e6,
         published: (one.table)(),
         error: result.as_ref().err().map(|failure| failure.message.clone()),
         ..Experiment::default()
@@ -367,7 +367,7 @@ fn carry_out(
     if let Ok(recorded) = Recorded::open(registry, &path) {
         let (run, kept) = (recorded.run, recorded.manifest);
         experiment.run_dir = Some(one.name.to_owned());
-        experiment.answer = run.head().headline.to_owned();
+        experiment.headline = run.head().headline.to_owned();
         if let Some(found) = (one.found)(run.as_ref()) {
             (experiment.ours, experiment.claims) = found;
         }

@@ -133,7 +133,7 @@ fn steps(run: &CostDocument) -> Table {
                 let point = step.wait_point.as_deref();
                 Cell::from(run.label_of(&step.engine, &step.mode, point))
             }),
-            ("added to", &|step| (&step.against).into()),
+            ("added to", &|step| (&step.baseline).into()),
             ("threads", &|step| step.threads.into()),
             ("link", &|step| distance(step.link_delay_us)),
             ("latency", &|step| latency(&step.added.latency_us)),
@@ -300,7 +300,7 @@ pub(crate) fn example() -> CostDocument {
             ..Distribution::default()
         },
         relative: Relative {
-            against: "none".to_owned(),
+            baseline: "none".to_owned(),
             throughput: Some(134.0 / us),
             low: Some(134.0 / us - 0.02),
             high: Some(134.0 / us + 0.02),
@@ -353,7 +353,7 @@ pub(crate) fn example() -> CostDocument {
             steps: vec![CostStep {
                 engine: "mariadb".to_owned(),
                 mode: "semi-sync".to_owned(),
-                against: "async".to_owned(),
+                baseline: "async".to_owned(),
                 threads: 1,
                 throughput: estimate(0.4, 0.02),
                 added: Added {

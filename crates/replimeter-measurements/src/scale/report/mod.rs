@@ -178,7 +178,7 @@ fn servers(run: &ScaleDocument) -> Table {
 
 /// Where one more replica stops paying, in words.
 fn stops(fit: &ScaleFit) -> Cell {
-    let Some(at) = &fit.stops_paying else {
+    let Some(at) = &fit.peak_replicas else {
         return Cell::NONE;
     };
     let end = |end: Option<f64>| end.map_or_else(|| "no end".to_owned(), |count| count.to_string());
@@ -327,7 +327,7 @@ pub(crate) mod tests {
                     ScaleFit {
                         phase: "select".to_owned(),
                         figure: "selects".to_owned(),
-                        stops_paying: Some(Estimate {
+                        peak_replicas: Some(Estimate {
                             value: Some(4.0),
                             low: Some(3.0),
                             high: None,

@@ -133,7 +133,7 @@ pub(crate) fn answer(run: &ScaleDocument) -> String {
     let mut parts: Vec<String> = courses.into_iter().flatten().collect();
     let fits = run.results.fits.iter();
     let fits = fits.filter(|fit| fit.refused.is_none() && fit.phase == ScalePhase::Select.name());
-    parts.extend(fits.filter_map(|fit| fit.stops_paying.as_ref()).map(stops));
+    parts.extend(fits.filter_map(|fit| fit.peak_replicas.as_ref()).map(stops));
     if parts.is_empty() {
         parts.push("No block came to its end.".to_owned());
     }

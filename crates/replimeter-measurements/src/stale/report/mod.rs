@@ -71,10 +71,10 @@ pub(crate) fn label(run: &StaleDocument, row: &StaleRow) -> String {
     } else {
         format!(", {}", row.load)
     };
-    let sync = if row.sync_reads == "off" {
+    let sync = if row.read_consistency == "off" {
         String::new()
     } else {
-        format!(", {}", way(&row.sync_reads, &row.pool))
+        format!(", {}", way(&row.read_consistency, &row.session_reset))
     };
     format!("{}{load}{sync}", reader(run, row))
 }
@@ -89,15 +89,15 @@ fn figures(run: &StaleDocument) -> Table {
             ("load", &|row| Cell::from(&row.load)),
             ("on", &|row| Cell::words(&row.load_on)),
             ("synchronous reads", &|row| {
-                way(&row.sync_reads, &row.pool).into()
+                way(&row.read_consistency, &row.session_reset).into()
             }),
             ("reader", &|row| reader(run, row).into()),
             ("rounds", &|row| row.rounds.into()),
             ("stale", &|row| row.stale.into()),
             ("% [95 %]", &|row| share(row)),
-            ("delay min", &|row| time.cell(row.delay.min_us)),
-            ("max", &|row| time.cell(row.delay.max_us)),
-            ("avg", &|row| time.cell(row.delay.mean_us)),
+            ("delay min", &|row| time.cell(row.staleness.min_us)),
+            ("max", &|row| time.cell(row.staleness.max_us)),
+            ("avg", &|row| time.cell(row.staleness.mean_us)),
             ("99 % fresh after", &|row| {
                 fresh(row.fresh_after_us.p99, row.fresh_after_us.p99_ci)
             }),
@@ -106,7 +106,8 @@ fn figures(run: &StaleDocument) -> Table {
             }),
             ("went back", &|row| row.violations.monotonic_reads.into()),
             ("write p50 / max", &|row| {
-                let [p50, max] = [row.write.p50_us, row.write.max_us].map(|us| time.text(us));
+                let [p50, max] =
+                    [row.write_latency.p50_us, row.write_latency.max_us].map(|us| time.text(us));
                 format!("{p50} / {max}").into()
             }),
         ],
@@ -123,7 +124,7 @@ fn loads(run: &StaleDocument) -> Table {
         &[
             ("load", &|(_, of)| Cell::from(what(of, several))),
             ("beside reads", &|(load, _)| {
-                way(&load.sync_reads, &load.pool).into()
+                way(&load.read_consistency, &load.session_reset).into()
             }),
             ("operations/s, 95 %", &|(_, of)| throughput(&of.throughput)),
             ("operations", &|(_, of)| of.passes.into()),
@@ -297,14 +298,14 @@ mod tests {
             writer: "node1".to_owned(),
             reader: "node2".to_owned(),
             load: "none".to_owned(),
-            sync_reads: "off".to_owned(),
-            pool: "keep".to_owned(),
+            read_consistency: "off".to_owned(),
+            session_reset: "keep".to_owned(),
             rounds: 10_000,
             stale: 94,
             stale_percent: Some(0.94),
             stale_percent_low: Some(0.77),
             stale_percent_high: Some(1.15),
-            delay: Distribution {
+            staleness: Distribution {
                 count: 94,
                 min_us: Some(710.0),
                 max_us: Some(2160.0),
@@ -344,7 +345,7 @@ mod tests {
             stale_percent: Some(0.0),
             stale_percent_low: Some(0.0),
             stale_percent_high: Some(0.00384),
-            sync_reads: "before".to_owned(),
+            read_consistency: "before".to_owned(),
             guarantee: "reader: SET SESSION wsrep_sync_wait = 1".to_owned(),
             violations: Violations {
                 read_your_writes_of: 100_000,

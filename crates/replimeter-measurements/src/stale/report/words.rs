@@ -54,7 +54,7 @@ fn difference(name: &str, with: &Distribution, without: &Distribution) -> Option
 
 /// What synchronous reads cost.
 pub(super) fn price(run: &StaleDocument, row: &StaleRow) -> Option<String> {
-    let price = row.price.as_ref()?;
+    let price = row.overhead.as_ref()?;
     let parts = [
         difference("a read takes at", &price.read_with, &price.read_without),
         difference("a write at", &price.write_with, &price.write_without),
@@ -75,7 +75,7 @@ pub(super) fn price(run: &StaleDocument, row: &StaleRow) -> Option<String> {
 /// A violation of each kind, statement by statement, of each row whose reads waited or did not.
 pub(super) fn witnesses(run: &StaleDocument, waited: bool) -> Content {
     let rows = run.results.rows.iter();
-    let rows = rows.filter(|row| (row.sync_reads != "off") == waited);
+    let rows = rows.filter(|row| (row.read_consistency != "off") == waited);
     let told = rows.flat_map(|row| {
         let all = [&row.witness, &row.monotonic_witness].into_iter().flatten();
         all.map(move |witness| told(run, row, witness).join("\n"))
@@ -109,7 +109,7 @@ pub(super) fn verdicts(run: &StaleDocument) -> Vec<String> {
         .results
         .rows
         .iter()
-        .filter(|row| row.sync_reads != "off" && row.rounds > 0);
+        .filter(|row| row.read_consistency != "off" && row.rounds > 0);
     let verdict = |row: &StaleRow| {
         let violations = &row.violations;
         let share = |events: u64, high: f64| {
@@ -158,9 +158,9 @@ pub(super) fn bound(percent: f64) -> String {
 
 /// What a course is of.
 fn case(course: &StaleCourse) -> String {
-    let sync = match course.sync_reads.as_str() {
+    let sync = match course.read_consistency.as_str() {
         "off" => String::new(),
-        reads => format!(", {}", way(reads, &course.pool)),
+        reads => format!(", {}", way(reads, &course.session_reset)),
     };
     format!("{} · {}{sync}", course.shape, course.load)
 }
@@ -316,17 +316,17 @@ pub(super) fn sentences(run: &StaleDocument) -> Vec<String> {
     sentences.extend(run.results.rows.iter().flat_map(|row| troubles(run, row)));
     sentences.extend(
         run.results
-            .series
+            .timelines
             .iter()
             .flat_map(|course| stalls(course, judged)),
     );
-    sentences.extend(run.results.series.iter().flat_map(slowed));
+    sentences.extend(run.results.timelines.iter().flat_map(slowed));
     sentences.extend(run.results.load.iter().filter_map(gap));
     let late = run
         .results
         .rows
         .iter()
-        .filter_map(|row| Some((row.offset_error.p99_us?, row)));
+        .filter_map(|row| Some((row.read_delay_error.p99_us?, row)));
     if let Some((p99, row)) = late.max_by(|a, b| a.0.total_cmp(&b.0)) {
         sentences.push(format!(
             "Reads were issued at most {} after their time at p99 ({}); the achieved times are what counts.",
@@ -339,9 +339,9 @@ pub(super) fn sentences(run: &StaleDocument) -> Vec<String> {
 
 /// By how many versions the stale reads of a row were behind, if by more than one.
 fn behind(run: &StaleDocument, row: &StaleRow) -> Option<String> {
-    let behind = row.behind.iter();
+    let behind = row.versions_behind.iter();
     let shown = behind.map(|behind| format!("{} by {}", count(behind.reads), behind.versions));
-    row.behind
+    row.versions_behind
         .iter()
         .any(|behind| behind.versions > 1)
         .then(|| {
@@ -382,7 +382,7 @@ fn gap(load: &StaleLoad) -> Option<String> {
         "{}: the load on {} ({}) completed nothing for {gap} s in a row.",
         load.record.shape,
         load.record.node,
-        way(&load.sync_reads, &load.pool)
+        way(&load.read_consistency, &load.session_reset)
     ))
 }
 
@@ -429,7 +429,7 @@ mod tests {
         let course = StaleCourse {
             shape: "galera:3".to_owned(),
             load: "none".to_owned(),
-            sync_reads: "off".to_owned(),
+            read_consistency: "off".to_owned(),
             windows: vec![
                 window(&[("node1 queue", 0.0), ("node3 queue", 0.0)], 0.0, 900.0),
                 window(&[("node1 queue", 7.0)], 5e6, 900.0),

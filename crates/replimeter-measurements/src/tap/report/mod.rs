@@ -64,7 +64,7 @@ fn figures(run: &TapDocument) -> Table {
 fn groups(run: &TapDocument) -> Table {
     let groups = run.results.rows.iter();
     let groups = groups.flat_map(|row| {
-        row.by
+        row.group_by
             .iter()
             .take(SHOWN)
             .map(move |group| (row, group, &group.lag))
