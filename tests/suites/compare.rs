@@ -223,9 +223,9 @@ fn what_cannot_be_compared_is_refused_with_the_reason() {
         status(RunStatus::Failed, "primary (db1): it went away"),
     );
     changed(
-        &fresh("void"),
+        &fresh("invalid"),
         "summary.json",
-        status(RunStatus::Void, "semi-synchronous replication fell back"),
+        status(RunStatus::Invalid, "semi-synchronous replication fell back"),
     );
     let half = fresh("half").join("samples.parquet");
     let bytes = fs::read(&half).unwrap();
@@ -252,7 +252,7 @@ fn what_cannot_be_compared_is_refused_with_the_reason() {
         ("broken_record", vec!["good", "broken"]),
         ("torn_manifest", vec!["good", "torn"]),
         ("failed_run", vec!["good", "failed"]),
-        ("void_run", vec!["good", "void"]),
+        ("invalid_run", vec!["good", "invalid"]),
         ("truncated", vec!["good", "half"]),
         ("no_samples", vec!["good", "empty"]),
         ("twice", vec!["good", "./good"]),

@@ -87,7 +87,7 @@ fn waiting_for_a_replica_costs_more_than_not_waiting() {
         );
         assert_eq!(row["starts"], 3);
         assert_eq!(
-            row["blocks"].as_u64().unwrap() + row["void_blocks"].as_u64().unwrap(),
+            row["blocks"].as_u64().unwrap() + row["invalid_blocks"].as_u64().unwrap(),
             6
         );
         assert!(

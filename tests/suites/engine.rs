@@ -790,7 +790,7 @@ fn a_replica_that_stops_under_load_is_no_success() {
     let ended = wait(child, LIMIT)
         .with_code(1)
         .saying("fell back from semi-synchronous");
-    assert_eq!(ended.json()["status"], "void");
+    assert_eq!(ended.json()["status"], "invalid");
     assert_clean(nodes);
     let tool = Tool::new();
     let child = begun(&tool);

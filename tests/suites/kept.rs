@@ -464,7 +464,7 @@ fn a_run_during_which_semi_sync_falls_back_is_void() {
     let ended = wait(child, LIMIT)
         .with_code(1)
         .saying("fell back from semi-synchronous to asynchronous");
-    assert_eq!(ended.json()["status"], "void");
+    assert_eq!(ended.json()["status"], "invalid");
     // Cut for good: the classic that `doctor` is there for.
     let _ = person
         .run(&["sandbox", "link", "semi", "--cut"])

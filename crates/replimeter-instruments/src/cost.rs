@@ -53,7 +53,7 @@ pub struct Block {
     /// Transactions that each other server had not applied at the block's end.
     pub behind: Vec<(String, u64)>,
     /// Why it does not count.
-    pub void: Option<String>,
+    pub invalid: Option<String>,
 }
 
 /// How the load of a cell is to run.
@@ -266,7 +266,7 @@ impl<'a> Bench<'a> {
                 // Half a block is none.
                 return Err(MeasureError::Interrupted);
             }
-            let void = match (before.1, self.semi_sync()?) {
+            let invalid = match (before.1, self.semi_sync()?) {
                 (Some(before), Some(now)) => fallen_back(&before, &now),
                 _ => None,
             };
@@ -275,7 +275,7 @@ impl<'a> Bench<'a> {
                 result,
                 uses,
                 behind: behind?,
-                void,
+                invalid,
             };
             on(Event::Block(Box::new(block))).map_err(MeasureError::Sink)?;
         }

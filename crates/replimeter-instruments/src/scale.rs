@@ -106,7 +106,7 @@ pub struct Block {
     /// null where nothing was written, or nothing replicates.
     pub caught_up: Option<Duration>,
     /// Why it does not count.
-    pub void: Option<String>,
+    pub invalid: Option<String>,
 }
 
 impl Block {
@@ -283,7 +283,7 @@ impl<'a> Field<'a> {
             if phase.writes().is_some() {
                 field.catch_up(10 * (ramp + length), step, stop)?;
                 block.caught_up = (!field.followers.is_empty()).then(|| ended.elapsed());
-                block.void = field.void(before.as_ref())?;
+                block.invalid = field.invalid(before.as_ref())?;
                 field.data.restore(&field.writer)?;
                 field.catch_up(10 * (ramp + length), step, stop)?;
             }
@@ -354,7 +354,7 @@ impl<'a> Field<'a> {
             uses: self.watch.over(began, began + counted),
             course: self.course(began, counted),
             caught_up: None,
-            void: None,
+            invalid: None,
         }
     }
 
@@ -454,7 +454,7 @@ impl<'a> Field<'a> {
     }
 
     /// Why a block is not of semi-synchronous replication alone.
-    fn void(&mut self, before: Option<&PrimaryState>) -> Result<Option<String>, ServerError> {
+    fn invalid(&mut self, before: Option<&PrimaryState>) -> Result<Option<String>, ServerError> {
         let Some(before) = before else {
             return Ok(None);
         };

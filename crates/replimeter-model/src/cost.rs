@@ -107,7 +107,7 @@ pub struct CostRow {
     /// Blocks that count.
     pub blocks: u64,
     /// Blocks that do not, because semi-synchronous replication fell back.
-    pub void_blocks: u64,
+    pub invalid_blocks: u64,
     /// How long the counted blocks took together.
     pub counted_us: f64,
     /// Operations in them.
@@ -242,7 +242,7 @@ pub struct BlockRecord {
     /// Which of its start's blocks, from 1.
     pub block: u32,
     /// Why it does not count.
-    pub void: Option<String>,
+    pub invalid: Option<String>,
     /// When it began, on the run's clock.
     pub began_us: f64,
     /// How long it was.

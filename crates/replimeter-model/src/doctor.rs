@@ -22,7 +22,7 @@ pub enum Severity {
     Info,
     /// Something is not as it seems, or figures will not mean what they seem to.
     Warning,
-    /// A measurement would be refused or void.
+    /// A measurement would be refused or invalid.
     Error,
 }
 
@@ -400,7 +400,7 @@ pub enum DoctorStatus {
     Ok,
     /// A measurement is possible; read the warnings.
     Warnings,
-    /// A measurement would be refused or void.
+    /// A measurement would be refused or invalid.
     Errors,
 }
 

@@ -174,7 +174,7 @@ pub enum RunStatus {
     /// Ended by an error; what was measured until then is kept.
     Failed,
     /// Measured to the end, but not what was to be measured.
-    Void,
+    Invalid,
 }
 
 /// What limits the client itself.

@@ -66,7 +66,7 @@ pub struct ScaleRow {
     /// Blocks.
     pub blocks: u32,
     /// Blocks that do not count: semi-synchronous replication fell back in them.
-    pub void_blocks: u32,
+    pub invalid_blocks: u32,
     /// How long was counted.
     pub counted_us: f64,
     /// Inserts per second of all clients together: the mean of the starts.

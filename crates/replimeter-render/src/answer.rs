@@ -44,15 +44,15 @@ pub fn ending(status: RunStatus) -> Option<&'static str> {
         RunStatus::Failed => {
             Some("The run ended with an error; this is what was measured until then.")
         }
-        RunStatus::Complete | RunStatus::Void => None,
+        RunStatus::Complete | RunStatus::Invalid => None,
     }
 }
 
-/// The same where nothing else says that a run is void.
+/// The same where nothing else says that a run is invalid.
 pub fn ending_or_void(status: RunStatus) -> Option<&'static str> {
-    let void = "The run is void: it did not measure what was to be measured.";
-    if status == RunStatus::Void {
-        Some(void)
+    let invalid = "The run is invalid: it did not measure what was to be measured.";
+    if status == RunStatus::Invalid {
+        Some(invalid)
     } else {
         ending(status)
     }

@@ -243,7 +243,7 @@ fn conclusion(document: &DoctorDocument) -> String {
     match document.status {
         DoctorStatus::Ok => "A measurement is possible; nothing to do.".to_owned(),
         DoctorStatus::Warnings => format!("A measurement is possible; {rest} to read first."),
-        DoctorStatus::Errors => format!("{rest}: a measurement would be refused or void."),
+        DoctorStatus::Errors => format!("{rest}: a measurement would be refused or invalid."),
     }
 }
 

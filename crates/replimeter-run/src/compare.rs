@@ -105,7 +105,7 @@ fn passed(document: &CompareDocument, screen: &dyn Screen) -> Result<(), Failure
                 )
             })
             .collect();
-        return Err(Failure::void(
+        return Err(Failure::invalid(
             format!("what must not be is: {}", failed.join("; ")),
             "the page says what else differs between the runs",
         ));

@@ -77,7 +77,7 @@ pub(super) fn run<'a, M: Measurement>(
     failure.map_or(written, Err).and(logged)
 }
 
-/// Measures one target after another. What makes one void does not keep the next from being
+/// Measures one target after another. What makes one invalid does not keep the next from being
 /// measured, and is not forgotten over it.
 pub fn each_target<'a, M: Measurement>(
     cx: &mut RunContext<'a, M>,
@@ -87,19 +87,19 @@ pub fn each_target<'a, M: Measurement>(
     if targets.len() > 1 {
         cx.possible()?;
     }
-    let mut void = Ok(());
+    let mut invalid = Ok(());
     for target in targets {
         let ended =
             one(cx, target).map_err(|failure| failure.about(&target.label(), targets.len() > 1));
         if ended
             .as_ref()
-            .is_err_and(|failure| failure.kind != Kind::Void)
+            .is_err_and(|failure| failure.kind != Kind::Invalid)
         {
             return ended;
         }
-        void = void.and(ended);
+        invalid = invalid.and(ended);
     }
-    void
+    invalid
 }
 
 /// What the measurement of servers ended with, given whether a semi-synchronous primary fell
@@ -112,7 +112,7 @@ pub fn with_causes(
 ) -> Result<(), Failure> {
     match (ended, fallen_back) {
         (None, Ok(None)) => Ok(()),
-        (None, Ok(Some(reason))) => Err(Failure::void(
+        (None, Ok(Some(reason))) => Err(Failure::invalid(
             reason,
             "the figures are of a mixture of modes: find out why no replica answered in time, and measure again",
         )),

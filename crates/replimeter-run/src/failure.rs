@@ -19,8 +19,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
-    /// The measurement is void, or would be.
-    Void = 1,
+    /// The measurement is invalid, or would be.
+    Invalid = 1,
     /// The request makes no sense.
     Usage = 2,
     /// A server, the sandbox or the disk failed.
@@ -68,9 +68,9 @@ impl Failure {
         Self::of(Kind::Failed, message, hint)
     }
 
-    /// The measurement is void.
-    pub fn void(message: impl Into<String>, hint: impl Into<String>) -> Self {
-        Self::of(Kind::Void, message, hint)
+    /// The measurement is invalid.
+    pub fn invalid(message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self::of(Kind::Invalid, message, hint)
     }
 
     /// The user ended it.

@@ -284,7 +284,7 @@ fn status(failure: Option<&Failure>) -> RunStatus {
     match failure.map(|failure| failure.kind) {
         None => RunStatus::Complete,
         Some(Kind::Interrupted) => RunStatus::Interrupted,
-        Some(Kind::Void) => RunStatus::Void,
+        Some(Kind::Invalid) => RunStatus::Invalid,
         Some(Kind::Failed | Kind::Usage) => RunStatus::Failed,
     }
 }

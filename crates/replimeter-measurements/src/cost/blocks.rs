@@ -31,7 +31,7 @@ impl Columns for CostBlocks {
             /// Which of its start's blocks, from 1
             block: Short = |block, _| block.block;
             /// Why it does not count; null when it does
-            void: Word or null = |block, _| block.void.as_deref();
+            invalid: Word or null = |block, _| block.invalid.as_deref();
             /// When it began, on the run's clock
             began_us: Real = |block, _| block.began_us;
             /// How long it was
@@ -82,11 +82,11 @@ mod tests {
         let path = folder.path().join("samples.parquet");
         let mut writer = Rows::new(CostBlocks);
         for block in 1..=3 {
-            let void = (block == 2).then(|| "fell back".to_owned());
+            let invalid = (block == 2).then(|| "fell back".to_owned());
             writer.add(BlockRecord {
                 mode: "async".to_owned(),
                 block,
-                void,
+                invalid,
                 operations: 7,
                 ..BlockRecord::default()
             });

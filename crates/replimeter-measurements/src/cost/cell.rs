@@ -62,7 +62,7 @@ pub(super) struct Cell {
     pub(super) operations: u64,
     pub(super) statements: u64,
     pub(super) counted_ns: i64,
-    pub(super) void: u64,
+    pub(super) invalid: u64,
     pub(super) retries: u64,
     pub(super) failed: u64,
     pub(super) errors: Vec<LoadError>,
@@ -81,7 +81,7 @@ impl Cell {
             operations: 0,
             statements: 0,
             counted_ns: 0,
-            void: 0,
+            invalid: 0,
             retries: 0,
             failed: 0,
             errors: Vec::new(),
@@ -119,8 +119,8 @@ impl Cell {
 
     /// A block of the start under way.
     pub(super) fn record(&mut self, block: &Block) {
-        if block.void.is_some() {
-            self.void += 1;
+        if block.invalid.is_some() {
+            self.invalid += 1;
             return;
         }
         let result = &block.result;
@@ -225,7 +225,7 @@ impl Cell {
     }
 
     /// Blocks that do not count.
-    pub(super) fn void(&self) -> u64 {
-        self.void
+    pub(super) fn invalid(&self) -> u64 {
+        self.invalid
     }
 }

@@ -33,7 +33,7 @@ pub(super) fn figures(samples: &SampleFile) -> Result<Figures, Failure> {
         "replicas",
         "threads",
         "link_delay_us",
-        "void",
+        "invalid",
         "round",
         "counted_us",
         "operations",

@@ -155,7 +155,7 @@ fn record(key: &Key, round: u32, number: u32, block: &Block) -> BlockRecord {
         threads: key.threads,
         link_delay_us: key.delay.map(|delay| delay.0.as_secs_f64() * 1e6),
         block: number,
-        void: block.void.clone(),
+        invalid: block.invalid.clone(),
         began_us: result.began.as_micros(),
         counted_us: result.counted.as_micros(),
         operations: result.operations,

@@ -15,11 +15,11 @@ use super::{cell::Cell, gathered::Mode};
 const EXPECTED: f64 = 0.05;
 
 /// Why the figures are not what was to be measured.
-pub(super) fn void(all: &[Cell], self_test: Option<&SelfTest>) -> Option<Failure> {
+pub(super) fn invalid(all: &[Cell], self_test: Option<&SelfTest>) -> Option<Failure> {
     let of = |cell: &Cell| format!("{} at {} threads", cell.key.kind.name(), cell.key.threads);
-    let fallen_back = |cell: &&Cell| cell.is_empty() && cell.void() > 0;
+    let fallen_back = |cell: &&Cell| cell.is_empty() && cell.invalid() > 0;
     if let Some(cell) = all.iter().find(fallen_back) {
-        return Some(Failure::void(
+        return Some(Failure::invalid(
             format!(
                 "{}: no block counts, because semi-synchronous replication fell back in every one",
                 of(cell)
@@ -31,7 +31,7 @@ pub(super) fn void(all: &[Cell], self_test: Option<&SelfTest>) -> Option<Failure
         let errors = cell
             .first_error()
             .map_or_else(String::new, |error| format!(": {error}"));
-        return Some(Failure::void(
+        return Some(Failure::invalid(
             format!(
                 "{}: no operation was completed in the counted time{errors}",
                 of(cell)
@@ -40,7 +40,7 @@ pub(super) fn void(all: &[Cell], self_test: Option<&SelfTest>) -> Option<Failure
         ));
     }
     let test = self_test.filter(|test| test.significant)?;
-    Some(Failure::void(
+    Some(Failure::invalid(
         format!(
             "a mode compared with itself was found to differ in {} of {} comparisons, which is significantly more than 5 %",
             test.differences,
@@ -78,16 +78,16 @@ pub(super) fn judge(work: &CostPlan, all: &[Cell], results: &[CostRow]) -> Vec<W
             "use --starts 5 or more",
         ));
     }
-    for cell in all.iter().filter(|cell| cell.void() > 0) {
+    for cell in all.iter().filter(|cell| cell.invalid() > 0) {
         warnings.push(Warning::new(
             WarningCode::FellBack,
             format!(
                 "{} at {} threads: {} blocks do not count, because the primary fell back to asynchronous replication in them",
                 cell.key.kind.name(),
                 cell.key.threads,
-                count(cell.void())
+                count(cell.invalid())
             ),
-            "the replica did not acknowledge in time; `void` in samples.parquet says what happened in each",
+            "the replica did not acknowledge in time; `invalid` in samples.parquet says what happened in each",
         ));
     }
     for row in results {

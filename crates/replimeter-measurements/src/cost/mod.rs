@@ -44,7 +44,7 @@ use self::{
     cell::Cell,
     entries::{Entry, entries},
     gathered::{Call, Gathered, Mode},
-    judge::{judge, verdict, void},
+    judge::{invalid, judge, verdict},
     results::{rows, steps},
     starts::Starts,
 };
@@ -197,9 +197,9 @@ Servers are started for each mode and removed afterwards; yours are never touche
             Some(comparisons) => starts.against_itself(cx, &entries[0], comparisons),
         };
         if Self::is_empty(&cx.gathered) {
-            let void = cx.gathered.all.iter().any(|cell| cell.void() > 0);
-            return result.and(match void {
-                true => Err(Failure::void(
+            let invalid = cx.gathered.all.iter().any(|cell| cell.invalid() > 0);
+            return result.and(match invalid {
+                true => Err(Failure::invalid(
                     "no block counts: semi-synchronous replication fell back in every one",
                     "use fewer threads, or see why the replica does not acknowledge in time",
                 )),
@@ -245,7 +245,7 @@ Servers are started for each mode and removed afterwards; yours are never touche
             .and(modes.first())
             .map(|mode| verdict(mode, work, compared));
         let failure = &mut run.ended.failure;
-        *failure = failure.take().or_else(|| void(&all, self_test.as_ref()));
+        *failure = failure.take().or_else(|| invalid(&all, self_test.as_ref()));
         let rows = rows(&all, &limits, work.durability.name());
         let warnings = &mut run.ended.warnings;
         warnings.extend(judge(work, &all, &rows));

@@ -156,7 +156,7 @@ impl Cell {
                 .iter()
                 .map(|start| start.throughput.len() as u64)
                 .sum(),
-            void_blocks: self.void,
+            invalid_blocks: self.invalid,
             counted_us: self.counted_ns as f64 / 1e3,
             operations: self.operations,
             retries: self.retries,

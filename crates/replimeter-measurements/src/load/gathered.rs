@@ -109,7 +109,7 @@ impl Gathered {
                     "{}: no operation was completed in the counted time{errors}",
                     result.workload
                 );
-                self.failure.get_or_insert(Failure::void(
+                self.failure.get_or_insert(Failure::invalid(
                     message,
                     "measure for longer, or mend the statement",
                 ));

@@ -253,8 +253,8 @@ pub(crate) fn answer(run: &LoadDocument) -> String {
         answer = "Nothing was measured".to_owned();
     }
     answer.push('.');
-    // A load is void by an error: nothing was completed.
-    let status = if run.status == RunStatus::Void {
+    // An error makes a load invalid: nothing was completed.
+    let status = if run.status == RunStatus::Invalid {
         RunStatus::Failed
     } else {
         run.status

@@ -52,7 +52,7 @@ pub(super) fn measure(
         let stretch = stretch(cx, &squads, *threads, watch)?;
         cx.take(stretch)?;
         let failure = cx.gathered.failure.as_ref();
-        if failure.is_some_and(|failure| failure.kind != Kind::Void)
+        if failure.is_some_and(|failure| failure.kind != Kind::Invalid)
             || cx.stop.load(Ordering::Relaxed)
         {
             return Ok(());

@@ -192,8 +192,8 @@ crash of your own primary would take says `replimeter exposure`. docs/loss.md ex
     fn conclude(run: &mut Finished<'_, Self>, gathered: Gathered) -> Concluded<LossResults> {
         let cells = gathered.cells;
         let mut warnings = Vec::new();
-        let void = fell_back(&cells, &mut warnings);
-        run.ended.failure = run.ended.failure.take().or(void);
+        let invalid = fell_back(&cells, &mut warnings);
+        run.ended.failure = run.ended.failure.take().or(invalid);
         for cell in &cells {
             let stayed = cell
                 .records
@@ -309,7 +309,7 @@ fn crash(cx: &mut RunContext<'_, Loss>, case: usize, number: u64) -> Result<Cras
 /// A semi-synchronous primary that fell back acknowledged what no replica had: the figures
 /// are of another mode. Where the user chose the time-out, that is what was to be seen.
 fn fell_back(cells: &[Cell], warnings: &mut Vec<Warning>) -> Option<Failure> {
-    let mut void = None;
+    let mut invalid = None;
     for cell in cells {
         let crashes = cell
             .records
@@ -333,10 +333,10 @@ fn fell_back(cells: &[Cell], warnings: &mut Vec<Warning>) -> Option<Failure> {
                 hint,
             ));
         } else {
-            void.get_or_insert_with(|| Failure::void(message, hint));
+            invalid.get_or_insert_with(|| Failure::invalid(message, hint));
         }
     }
-    void
+    invalid
 }
 
 fn row(cell: &Cell, work: &LossPlan) -> LossRow {

@@ -107,7 +107,7 @@ impl Columns for Blocks {
             block: Long = |row, _| row.block;
             /// The phase
             phase: Word = |row, _| &row.phase;
-            /// False for blocks that are in no figure: void, or ended early
+            /// False for blocks that are in no figure: invalid, or ended early
             counts: Flag = |row, _| row.counts;
             /// `load`: operations of one kind in the block; `server`: what a server used in it; `load-second` and
             /// `server-second`: in a whole second of it

@@ -16,7 +16,7 @@ pub(super) struct Cell {
     pub(super) write_latency: SignedHistogram,
     pub(super) select_latency: SignedHistogram,
     pub(super) blocks: u32,
-    pub(super) void: u32,
+    pub(super) invalid: u32,
     pub(super) counted: Nanos,
     pub(super) operations: u64,
     pub(super) retries: u64,

@@ -57,7 +57,7 @@ pub(crate) struct Gathered {
     pub(super) order: Vec<Vec<u32>>,
     /// Warnings, and in how many blocks or starts there were such.
     found: Vec<(Warning, u32)>,
-    voids: BTreeSet<String>,
+    invalid: BTreeSet<String>,
 }
 
 impl Gathered {
@@ -115,7 +115,7 @@ impl Gathered {
         self.seen += 1;
         let wanted = Nanos::from(work.duration.0);
         let whole = block.counted.0 * 100 >= wanted.0 * 99;
-        let counts = whole && block.void.is_none();
+        let counts = whole && block.invalid.is_none();
         rows(place, &block, counts)
             .into_iter()
             .for_each(|row| samples.add(row));
@@ -126,10 +126,13 @@ impl Gathered {
             .for_each(|warning| self.note(warning));
         let cell = self.cells.entry((place.replicas, block.phase)).or_default();
         cell.shape.clone_from(&place.shape);
-        if let Some(void) = &block.void {
-            cell.void += 1;
-            self.voids
-                .insert(format!("{}, {}: {void}", place.shape, block.phase.name()));
+        if let Some(invalid) = &block.invalid {
+            cell.invalid += 1;
+            self.invalid.insert(format!(
+                "{}, {}: {invalid}",
+                place.shape,
+                block.phase.name()
+            ));
         }
         if counts {
             cell.add(place.start, block);
@@ -146,10 +149,10 @@ impl Gathered {
             },
         };
         let mut warnings: Vec<Warning> = self.found.iter().map(told).collect();
-        for void in &self.voids {
+        for invalid in &self.invalid {
             warnings.push(Warning::new(
                 WarningCode::SemiSyncNotInEffect,
-                format!("{void}; the block does not count"),
+                format!("{invalid}; the block does not count"),
                 "find out why no replica answered in time",
             ));
         }
@@ -187,10 +190,10 @@ impl Gathered {
     }
 
     /// Why there is nothing to show although everything ran.
-    pub(super) fn void(&self) -> Option<Failure> {
+    pub(super) fn invalid(&self) -> Option<Failure> {
         let nothing = self.cells.values().all(|cell| cell.blocks == 0);
-        let reason = self.voids.iter().next().filter(|_| nothing)?;
-        Some(Failure::void(
+        let reason = self.invalid.iter().next().filter(|_| nothing)?;
+        Some(Failure::invalid(
             reason.clone(),
             "every block is of a mixture of modes: find out why no replica answered in time, and measure again",
         ))

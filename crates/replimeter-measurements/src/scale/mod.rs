@@ -145,7 +145,7 @@ Starts servers of its own for every number of replicas, and removes them. docs/s
         let cpus_per_server = sandboxes.find_map(|sandbox| sandbox.cpus_per_server.clone());
         let mut warnings = gathered.warnings(cores, cpus_per_server.is_none());
         warnings.extend(uneven(work));
-        run.ended.failure = run.ended.failure.take().or_else(|| gathered.void());
+        run.ended.failure = run.ended.failure.take().or_else(|| gathered.invalid());
         run.warn(warnings);
         Concluded {
             target: run.target(

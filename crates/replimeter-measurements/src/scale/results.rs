@@ -52,10 +52,9 @@ impl Gathered {
     /// Rows by number of replicas and phase; those of a checked prediction are the law's.
     pub(super) fn rows(&self, work: &ScalePlan) -> Vec<ScaleRow> {
         let asked = |replicas: u32| work.replicas.counts().contains(&replicas);
-        let cells = self
-            .cells
-            .iter()
-            .filter(|((replicas, _), cell)| asked(*replicas) && (cell.blocks > 0 || cell.void > 0));
+        let cells = self.cells.iter().filter(|((replicas, _), cell)| {
+            asked(*replicas) && (cell.blocks > 0 || cell.invalid > 0)
+        });
         cells
             .map(|((replicas, phase), cell)| self.row(*replicas, *phase, cell))
             .collect()
@@ -80,7 +79,7 @@ impl Gathered {
                 .max()
                 .unwrap_or(0),
             blocks: cell.blocks,
-            void_blocks: cell.void,
+            invalid_blocks: cell.invalid,
             counted_us,
             inserts_per_s,
             inserts_ci,

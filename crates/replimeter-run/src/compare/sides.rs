@@ -135,7 +135,7 @@ impl Run {
         let ended = match run.about().status {
             RunStatus::Complete | RunStatus::Interrupted => return Ok(run),
             RunStatus::Failed => "it ended with an error",
-            RunStatus::Void => "its measurement is void",
+            RunStatus::Invalid => "its measurement is invalid",
         };
         Err(Failure::usage(
             format!(

@@ -63,7 +63,7 @@ Examples:
   replimeter servers                               which database servers can be started here
   replimeter schema plan                           what may stand in a plan, for editors
 
-Exit codes: 0 done, 1 the measurement is void, 2 usage, 3 a server, the sandbox or the disk failed, 130 interrupted (partial results kept)."
+Exit codes: 0 done, 1 the measurement is invalid, 2 usage, 3 a server, the sandbox or the disk failed, 130 interrupted (partial results kept)."
 )]
 struct Cli {}
 

@@ -81,8 +81,8 @@ fn show(shape: &str, sandbox: bool, diagnosis: Diagnosis, json: bool) -> Result<
     }
     match document.status {
         DoctorStatus::Ok | DoctorStatus::Warnings => Ok(()),
-        DoctorStatus::Errors => Err(Failure::void(
-            "a measurement of these servers would be refused or void",
+        DoctorStatus::Errors => Err(Failure::invalid(
+            "a measurement of these servers would be refused or invalid",
             "the errors above say what to do",
         )),
     }

@@ -85,9 +85,9 @@ fn list(run: &CostDocument) -> Table {
                 time.estimate(&row.added.latency_us)
             }),
             ("starts", &|row| row.starts.into()),
-            ("blocks", &|row| match row.void_blocks {
+            ("blocks", &|row| match row.invalid_blocks {
                 0 => row.blocks.into(),
-                void => format!("{} ({} void)", count(row.blocks), count(void)).into(),
+                invalid => format!("{} ({} invalid)", count(row.blocks), count(invalid)).into(),
             }),
         ],
     )

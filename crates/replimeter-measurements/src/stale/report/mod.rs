@@ -232,8 +232,8 @@ pub(crate) fn answer(run: &StaleDocument) -> String {
         }
     };
     text.push('.');
-    if run.status == RunStatus::Void {
-        text.push_str(" The run is void.");
+    if run.status == RunStatus::Invalid {
+        text.push_str(" The run is invalid.");
     }
     with_ending(text, run.status)
 }
