@@ -271,7 +271,7 @@ fn what_is_not_ours_stays(nodes: &[Node]) {
         "CREATE TABLE replimeter.sbtest1 (id INT PRIMARY KEY)",
     );
     let ended = load(nodes, &["--workload", "point-select", "--duration", "1s"]).with_code(3);
-    let _ = ended.saying("`sbtest1` that this tool did not make");
+    let _ = ended.saying("`sbtest1` was not created by Replimeter");
     assert!(value(&nodes[0], "SELECT COUNT(*) FROM replimeter.sbtest1").is_some());
     sql(&nodes[0], "DROP DATABASE replimeter");
 }

@@ -416,8 +416,8 @@ fn a_replica_takes_only_reads(servers: &Servers) {
 fn bad_scripts_and_names(servers: &Servers) {
     for (script, wanted) in [
         ("SELECT 1;\nDELIMITER //", "DELIMITER"),
-        ("SELECT {round}", "no `{round}`"),
-        ("SELECT 'a", "does not end"),
+        ("SELECT {round}", "unknown placeholder `{round}`"),
+        ("SELECT 'a", "unterminated"),
         ("", "no statement to run"),
     ] {
         let _ = servers
@@ -569,12 +569,12 @@ fn members_of_a_cluster_have_no_such_applier() {
         .run(&["backlog", "--sandbox", "galera:2", "--build-up", "1s"])
         .with_code(3);
     let _ = ended
-        .saying("cannot make a backlog")
+        .saying("cannot build up a backlog")
         .saying("member of a cluster");
     let ended = Tool::new()
         .run(&["backlog", "--sandbox", "none", "--build-up", "1s"])
         .with_code(3);
-    let _ = ended.saying("it has no replica");
+    let _ = ended.saying("the target has no replica");
 }
 
 fn a_replica_catches_up(servers: &Servers) {
@@ -715,7 +715,7 @@ fn missing_privileges(servers: &Servers) {
     let ended = run(&[])
         .with_code(3)
         .saying("replica1 (")
-        .saying("may not stop the applier");
+        .saying("cannot stop the applier");
     let _ = ended.saying(&format!("GRANT {missing} ON *.*"));
     servers.assert_as_it_was("3");
     // Exactly what is named is enough.
@@ -858,7 +858,7 @@ fn an_applier_that_fails(servers: &Servers) {
     let ended = wait(child, LIMIT).with_code(3);
     let _ = ended
         .saying("replica1 (")
-        .saying("does not catch up")
+        .saying("cannot catch up")
         .saying("Duplicate entry");
     replica
         .run(
@@ -975,11 +975,11 @@ fn frozen_replica_applies_again(servers: &Servers) {
     let tool = Tool::new();
     let run = servers.holding(&tool, "60s");
     servers.signal_replica(Signal::STOP);
-    run.until_it_says("trying to start the applier of replica1 again, ");
+    run.until_it_says("retrying to start the applier of replica1, ");
     let early = run.said.lock().unwrap().clone();
     servers.signal_replica(Signal::CONT);
     assert!(
-        early.contains("cannot read which transactions the server has: no answer in time"),
+        early.contains("cannot read the server's GTID position: no answer in time"),
         "the cause: {early}"
     );
     assert!(
@@ -987,7 +987,7 @@ fn frozen_replica_applies_again(servers: &Servers) {
         "the statements: {early}"
     );
     let again = format!(
-        "the applier of replica1 runs again as before, with {} = 3",
+        "the applier of replica1 was restored, with {} = 3",
         servers.workers_variable()
     );
     let ended = run.wait().with_code(3).saying(&again);
@@ -1015,7 +1015,7 @@ fn exit_starts_what_the_run_could_not(servers: &Servers) {
         "with the error: {after}"
     );
     let again = format!(
-        "the applier of replica1 runs again as before, with {} = 3",
+        "the applier of replica1 was restored, with {} = 3",
         servers.workers_variable()
     );
     assert!(after.trim_end().ends_with(&again), "{after}");
@@ -1031,10 +1031,10 @@ fn killed_replica_leaves_the_statements() {
     let ended = run.wait().with_code(3).saying(&servers.statements());
     let error = ended.stderr.split_once("error: ").unwrap().1;
     let cause = error
-        .find("cannot read which transactions the server has")
+        .find("cannot read the server's GTID position")
         .expect("the cause");
     let held = error
-        .find("the applier may be stopped, or have another number of workers")
+        .find("which may be stopped or have a changed number of workers")
         .expect("the state");
     let statements = error.find(&servers.statements()).expect("the statements");
     assert!(
@@ -1109,14 +1109,14 @@ fn panic_says_what_starts_a_held_applier(servers: &Servers) {
         servers.workers() == "5" && !servers.applying()
     });
     on_replica(&format!("REVOKE {stop} ON *.* FROM prober@'127.0.0.1'"));
-    run.until_it_says("trying to start the applier of replica1 again, ");
+    run.until_it_says("retrying to start the applier of replica1, ");
     on_replica(&format!("GRANT {stop} ON *.* TO prober@'127.0.0.1'"));
     let ended = run
         .wait()
         .with_code(101)
         .saying("a fault was asked for")
         .saying(&servers.statements());
-    let _ = ended.saying("the applier of replica1 runs again as before");
+    let _ = ended.saying("the applier of replica1 was restored");
     sql(servers.primary(), "DROP USER prober@'127.0.0.1'");
 }
 
@@ -1201,13 +1201,13 @@ fn unanswered_stop_is_said_with_the_statements() {
         Some("impatient-backlog"),
         &args,
     ));
-    run.until_it_says("trying to start the applier of replica1 again, ");
+    run.until_it_says("retrying to start the applier of replica1, ");
     kill_process(pid(&run.child), Signal::INT).unwrap();
     let ended = run
         .wait()
         .with_code(3)
         .saying("cannot execute `STOP SLAVE SQL_THREAD`: no answer in time; replica1 (");
-    let ended = ended.saying("has not ended").saying(&servers.statements());
+    let ended = ended.saying("is still running").saying(&servers.statements());
     assert!(
         servers.applying(),
         "it applies until the statement takes effect"
@@ -1236,9 +1236,9 @@ fn slow_stop_is_waited_for(servers: &Servers) {
     until("the applier runs", LIMIT, || servers.applying());
     stuck.until_it_waits(servers);
     kill_process(pid(&run.child), Signal::INT).unwrap();
-    run.until_it_says("trying to start the applier of replica1 again, ");
+    run.until_it_says("retrying to start the applier of replica1, ");
     assert_eq!(servers.workers(), "5");
     stuck.end();
     let ended = run.wait().with_code(130).saying(&servers.statements());
-    let _ = ended.saying("the applier of replica1 runs again as before");
+    let _ = ended.saying("the applier of replica1 was restored");
 }

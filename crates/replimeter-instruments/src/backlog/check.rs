@@ -15,12 +15,12 @@ use crate::{SCHEMA, TABLE, preflight::Cluster, survey::Relation};
 /// # Errors
 /// Naming the server and the reason.
 pub fn check(cluster: &mut Cluster, plan: &BacklogPlan) -> Result<(), ServerError> {
-    let doing = "cannot make a backlog";
+    let doing = "cannot build up a backlog";
     if cluster.replicas.is_empty() {
         return Err(cluster.primary.session.unfit(
             doing,
-            "it has no replica",
-            "name a target with one, such as --sandbox async:1",
+            "the target has no replica",
+            "choose a target with a replica, such as --sandbox async:1",
         ));
     }
     without_gtid(&cluster.primary.facts, &cluster.primary.session)?;
@@ -33,20 +33,20 @@ pub fn check(cluster: &mut Cluster, plan: &BacklogPlan) -> Result<(), ServerErro
             Relation::Channel { delay_s, .. } => {
                 return unfit(
                     format!(
-                        "it is deliberately delayed by {delay_s} s, and what it catches up with would wait for that"
+                        "it is deliberately delayed by {delay_s} s, which would limit its catch-up"
                     ),
-                    "set the delay to 0 for the time of the measurement",
+                    "set the delay to 0 during the measurement",
                 );
             }
             Relation::Galera | Relation::Group | Relation::Writer => {
                 return unfit(
-                    "a member of a cluster has no applier that could be stopped by itself: it would leave, or stop the writers by flow control".to_owned(),
-                    "take replicas by channels, such as --sandbox async:1; --load puts a cluster under load",
+                    "the applier of a member of a cluster cannot be stopped alone: the member would leave the cluster, or flow control would stop the writers".to_owned(),
+                    "use replicas with channels, such as --sandbox async:1, or measure the cluster under load with `lag --load`",
                 );
             }
         }
         if server.facts.engine != engine {
-            return unfit("it counts transactions in another way than its primary, a server of another engine".to_owned(), "");
+            return unfit("its transactions cannot be compared with those of its primary, which runs another engine".to_owned(), "");
         }
         without_gtid(&server.facts, &server.session)?;
         if plan.workers.is_empty() {
@@ -56,16 +56,16 @@ pub fn check(cluster: &mut Cluster, plan: &BacklogPlan) -> Result<(), ServerErro
         let channels = server.channels.as_ref().map_or(0, Vec::len);
         if appliers(&server.facts).is_none() {
             return unfit(
-                "it does not tell its number of applier workers".to_owned(),
-                "leave --workers out",
+                "its number of applier workers cannot be read".to_owned(),
+                "remove --workers",
             );
         }
         if engine == Engine::MariaDb && channels > 1 {
             return unfit(
                 format!(
-                    "its number of applier workers can only be set with all of its {channels} channels stopped"
+                    "its number of applier workers can be set only while all of its {channels} channels are stopped"
                 ),
-                "leave --workers out",
+                "remove --workers",
             );
         }
         may(&mut server.session, engine, true)?;
@@ -79,13 +79,13 @@ fn without_gtid(facts: &Facts, session: &Session) -> Result<(), ServerError> {
         return Ok(());
     }
     let cause = format!(
-        "transactions are counted by their GTIDs, and gtid_mode is {}",
+        "transactions are counted by GTID, but gtid_mode is {}",
         facts.get("gtid_mode")
     );
     Err(session.unfit(
-        "cannot make a backlog",
+        "cannot build up a backlog",
         cause,
-        "turn GTIDs on: gtid_mode=ON, enforce_gtid_consistency=ON",
+        "enable GTIDs: gtid_mode=ON, enforce_gtid_consistency=ON",
     ))
 }
 
@@ -106,11 +106,11 @@ fn may(session: &mut Session, engine: Engine, workers: bool) -> Result<(), Serve
     }
     let (missing, user) = (missing.join(", "), quoted_user(session)?);
     let mut error = session.unfit(
-        "the user may not stop the applier",
+        "cannot stop the applier",
         format!(
-            "a backlog stops it and starts it again{}; missing: {missing}",
+            "the user lacks privileges to stop and start it{}: {missing}",
             if workers {
-                ", and --workers sets its number of workers"
+                " and to set its number of workers"
             } else {
                 ""
             }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use replimeter_engine::{Node, ServerError, Session, flavour::channels};
 use replimeter_model::engine::Engine;
 
-pub(super) const DOING: &str = "cannot ask for the applier's state";
+pub(super) const DOING: &str = "cannot read the applier's state";
 
 /// A connection to the replica; tests have one without a server.
 pub(super) trait Replica {
@@ -75,7 +75,7 @@ impl Replica for Connection {
             .find(|channel| channel.name == self.channel)
         {
             Some(channel) => Ok((channel.sql_running == "Yes", channel.sql_error)),
-            None => Err(self.unfit("the replication channel is gone".to_owned())),
+            None => Err(self.unfit("the replication channel no longer exists".to_owned())),
         }
     }
 

@@ -66,7 +66,7 @@ impl State {
         statement: &str,
     ) -> Result<(), ServerError> {
         if self.released {
-            return Err(replica.unfit("the tool is ending".to_owned()));
+            return Err(replica.unfit("Replimeter is exiting".to_owned()));
         }
         self.unanswered = Some(replica.connection());
         let sent = replica.execute(statement);
@@ -105,7 +105,7 @@ impl State {
                     .map_or_else(String::new, |error| format!(" ({})", error.cause));
                 return Err(replica
                     .unfit(format!(
-                        "the statement of connection {number} has not ended{how}"
+                        "the statement of connection {number} is still running{how}"
                     ))
                     .into());
             }
@@ -121,12 +121,12 @@ impl State {
         let (running, error) = replica.applier()?;
         if !running && !error.is_empty() {
             return Err(Failed::Broken(
-                replica.unfit(format!("it was started and ends with an error: {error}")),
+                replica.unfit(format!("it was started and failed: {error}")),
             ));
         }
         if !running {
             return Err(replica
-                .unfit("it was started and does not run".to_owned())
+                .unfit("it was started but is not running".to_owned())
                 .into());
         }
         if let Some((workers, variable)) = orders.workers {
@@ -134,7 +134,9 @@ impl State {
             if now != Some(workers) {
                 let now = now.map_or_else(|| "unknown".to_owned(), |now| now.to_string());
                 return Err(replica
-                    .unfit(format!("{variable} is {now} and was {workers}"))
+                    .unfit(format!(
+                        "{variable} is {now}; it was {workers} before the run"
+                    ))
                     .into());
             }
         }

@@ -18,7 +18,7 @@ pub(crate) enum Position {
     Domains(BTreeMap<u32, u64>),
 }
 
-const DOING: &str = "cannot read which transactions the server has";
+const DOING: &str = "cannot read the server's GTID position";
 
 fn domains(gtids: &[DomainGtid]) -> BTreeMap<u32, u64> {
     let mut last = BTreeMap::new();
@@ -47,8 +47,8 @@ impl Position {
         let last = last.ok_or_else(|| {
             session.unfit(
                 DOING,
-                "it is in no Galera cluster",
-                "the server's error log says more",
+                "it is not a member of a Galera cluster",
+                "see the server's error log",
             )
         })?;
         Ok(Self::Domains(BTreeMap::from([(0, last)])))

@@ -141,7 +141,7 @@ impl Held {
                         name,
                         &address,
                         DOING,
-                        "an earlier statement is not answered",
+                        "an earlier statement has no answer yet",
                         "",
                     )
                     .into());
@@ -158,7 +158,7 @@ impl Held {
     fn failed(&self, error: ServerError) -> ServerError {
         let Self { node, orders, .. } = self;
         ServerError {
-            doing: "the applier may be stopped, or have another number of workers".to_owned(),
+            doing: "cannot restore the applier, which may be stopped or have a changed number of workers".to_owned(),
             cause: format!("{}: {}", error.doing, error.cause),
             hint: format!("run on {}: {}", node.name, orders.by_hand()),
             ..error
@@ -187,7 +187,7 @@ impl Held {
                             .workers
                             .map(|(workers, variable)| format!(", with {variable} = {workers}"));
                         say(&format!(
-                            "the applier of {name} runs again as before{}",
+                            "the applier of {name} was restored{}",
                             workers.unwrap_or_default()
                         ));
                     }
@@ -215,7 +215,7 @@ impl Held {
             }
             let left = (limit.saturating_sub(elapsed)).as_secs_f64().ceil();
             say(&format!(
-                "trying to start the applier of {name} again, {left:.0} s left"
+                "retrying to start the applier of {name}, {left:.0} s left"
             ));
             thread::sleep(pause);
         }

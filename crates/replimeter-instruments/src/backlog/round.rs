@@ -144,7 +144,7 @@ impl Round<'_, '_> {
             self.warnings.push(Warning::new(
                 WarningCode::BacklogUnclear,
                 format!(
-                    "{}: its parallel mode is `none`, so more workers have nothing to do",
+                    "{}: its parallel mode is `none`, so more workers do not change its rates",
                     replica.server.node.name
                 ),
                 "set slave_parallel_mode to conservative or optimistic",
@@ -246,14 +246,14 @@ impl Round<'_, '_> {
             let last = before.last().map_or(0, |last| last.behind);
             let session = &cluster.replicas[self.index].server.session;
             let cause = format!(
-                "it is {last} transactions behind, and was behind for all of {:.0} s",
+                "it is {last} transactions behind and did not catch up within {:.0} s",
                 limit.as_micros() / 1e6
             );
             return Err(session
                 .unfit(
-                    "cannot make a backlog",
+                    "cannot build up a backlog",
                     cause,
-                    "wait until it has caught up; does somebody else write?",
+                    "wait until it has caught up, and stop other writers",
                 )
                 .into());
         }
@@ -313,28 +313,28 @@ impl Round<'_, '_> {
         if row.backlog_transactions == 0 {
             self.warnings.push(Warning::new(
                 WarningCode::BacklogUnclear,
-                format!("{}: no backlog grew while its applier stood still: the load wrote nothing on the primary", row.replica),
-                "take a load that writes, such as insert:8@primary",
+                format!("{}: the load wrote nothing on the primary while the applier was stopped; without a backlog there is no catch-up rate", row.replica),
+                "use a load that writes, such as insert:8@primary",
             ));
         } else if row.caught_up_after_us.is_none() {
             self.warnings.push(Warning::new(
                 WarningCode::BacklogUnclear,
                 format!(
-                    "{}: it had not caught up {:.0} s after the end of the load; it goes on by itself",
+                    "{}: it did not catch up within {:.0} s after the end of the load; its catch-up time is unknown",
                     row.replica,
                     self.limit().as_micros() / 1e6
                 ),
-                "does somebody else write to the primary?",
+                "stop other writers on the primary, or use a lighter load",
             ));
         } else if row.sustained_per_s.low.is_none() || row.catch_up_per_s.low.is_none() {
             self.warnings.push(Warning::new(
                 WarningCode::BacklogUnclear,
                 format!(
-                    "{}: it caught up within few readings ({} ms apart), too few for intervals",
+                    "{}: it caught up within too few readings ({} ms apart); its rates have no intervals",
                     row.replica,
                     row.resolution_us / 1e3
                 ),
-                "let the backlog grow for longer, or under more load",
+                "build up the backlog for longer, or use a heavier load",
             ));
         }
     }
@@ -350,8 +350,8 @@ fn channel(replica: &CheckedReplica) -> Result<Channel, ServerError> {
     match &replica.relation {
         Relation::Channel { channel, .. } => Ok((**channel).clone()),
         _ => Err(replica.server.session.unfit(
-            "cannot make a backlog",
-            "it has no channel",
+            "cannot build up a backlog",
+            "it has no replication channel",
             "report this as a defect",
         )),
     }
@@ -368,8 +368,8 @@ fn still_applying(replica: &CheckedReplica) -> Result<(), ServerError> {
         return Ok(());
     }
     Err(replica.server.session.unfit(
-        "does not catch up",
+        "cannot catch up",
         state.words,
-        "mend replication first; the server's error log says more",
+        "repair replication first; see the server's error log",
     ))
 }

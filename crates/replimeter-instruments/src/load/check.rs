@@ -27,7 +27,7 @@ pub fn check(declared: &[Member]) -> Result<Cluster, ServerError> {
                     return Err(server.session.unfit(
                         "cannot be the primary",
                         "it is read-only (read_only=ON)",
-                        format!("a load makes its tables in the schema `{SCHEMA}`: name the writable primary with --primary"),
+                        format!("name the writable primary with --primary; a load creates its tables in the schema `{SCHEMA}`"),
                     ));
                 }
                 primary = Some(server);
@@ -43,8 +43,8 @@ pub fn check(declared: &[Member]) -> Result<Cluster, ServerError> {
             "target",
             "",
             "cannot run a load",
-            "there is no server",
-            "name one",
+            "the target has no server",
+            "name a server",
         )
     })?;
     Ok(Cluster {

@@ -42,12 +42,12 @@ impl Disk {
             Some(free) if free < bytes => Err(session.unfit(
                 FILLING,
                 format!(
-                    "its disk has {} MB free ({}), and the data set takes {} MB, without logs and replicas",
+                    "its disk has {} MB free ({}), but the data set needs {} MB, excluding logs and replicas",
                     free / 1_000_000,
                     self.folder.display(),
                     bytes / 1_000_000
                 ),
-                "ask for less (--data-size), or free some space",
+                "use a smaller --data-size, or free disk space",
             )),
             _ => Ok(()),
         }
@@ -59,11 +59,11 @@ impl Disk {
         Some(session.unfit(
             FILLING,
             format!(
-                "its disk is full: {:.1} MB are free ({}), and the server waits for space rather than answer",
+                "its disk is full: {:.1} MB free ({}), and the server waits for space instead of returning an error",
                 free as f64 / 1e6,
                 self.folder.display()
             ),
-            "free some space, or ask for less (--data-size)",
+            "free disk space, or use a smaller --data-size",
         ))
     }
 }

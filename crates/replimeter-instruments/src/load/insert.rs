@@ -318,7 +318,7 @@ fn send(channel: &mut Channel, sql: &str) -> Result<(), ServerError> {
             }
             Err(Failed::Refused(refusal)) => return Err(channel.refused(&refusal)),
             Err(Failed::Broken(error)) if error.kind == ErrorKind::Timeout => {
-                let hint = "is its disk full? some servers wait for space rather than answer; its error log says so";
+                let hint = "check its disk space and error log: some servers wait for space instead of returning an error";
                 return Err(ServerError {
                     hint: hint.to_owned(),
                     ..error

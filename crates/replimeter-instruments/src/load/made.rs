@@ -107,7 +107,7 @@ impl Made {
                 Warning::new(
                     WarningCode::CleanUpIncomplete,
                     message,
-                    "run the statements behind `-- teardown` of the script, in the schema `replimeter`, by hand",
+                    "run the statements after `-- teardown` of the script in the schema `replimeter`",
                 )
             }));
         }

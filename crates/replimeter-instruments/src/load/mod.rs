@@ -47,7 +47,7 @@ pub use self::{
 
 /// The table that says which data sets are whole.
 const SETS: &str = "load_data";
-const FILLING: &str = "cannot make the data of the load";
+const FILLING: &str = "cannot create the data of the load";
 /// Statements that a server in read-only mode, or a session of ours that only reads, refuses.
 const READ_ONLY: [u16; 3] = [code::READ_ONLY, 1792, 1836];
 /// A disk or a table is full: the error's own hint says what to do.
@@ -60,11 +60,10 @@ fn about(mut error: ServerError, workload: &Workload, line: usize, excerpt: &str
     error.cause = format!("line {line}, `{excerpt}`: {}", error.cause);
     if read_only {
         error.hint =
-            "a replica takes only a load that reads: what is written there would be on no other server; name the primary behind the @"
-                .to_owned();
+            "run only a load that reads on a replica, or name the primary after the @".to_owned();
     } else if matches!(error.kind, ErrorKind::Statement(code) if !DISK_FULL.contains(&code)) {
         error.hint =
-            "every statement of a script must succeed once before anything is measured; docs/load.md explains scripts".to_owned();
+            "correct the script: every statement must succeed once before the measurement (docs/load.md)".to_owned();
     }
     error
 }

@@ -103,10 +103,10 @@ fn apart(workload: &Workload, earlier: &[Workload], cluster: &Cluster) -> Result
     Err(cluster.primary.session.unfit(
         DOING,
         format!(
-            "{} and {other} each define a table `{table}` of their own",
+            "{} and {other} define different tables named `{table}`",
             workload.name
         ),
-        "rename one",
+        "rename one of the tables",
     ))
 }
 
@@ -136,7 +136,7 @@ fn place(cluster: &Cluster, name: &str) -> Result<Place, ServerError> {
             "the target has no server called `{name}`; it has {}",
             names.join(", ")
         ),
-        "name one of them behind the @ of --load",
+        "name one of them after the @ of --load",
     ))
 }
 

@@ -144,14 +144,14 @@ fn uneven(workload: &str, threads: u32, nodes: &[String]) -> Option<Warning> {
     let servers = u32::try_from(nodes.len()).unwrap_or(u32::MAX);
     (servers > 1 && !threads.is_multiple_of(servers)).then(|| {
         let idle = servers.saturating_sub(threads);
-        let part = if idle > 0 { format!("{idle} of them had no thread at all") } else { "some had a thread more".to_owned() };
+        let part = if idle > 0 { format!("{idle} of them had no thread") } else { "some had one thread more".to_owned() };
         Warning::new(
             WarningCode::UnevenLoad,
             format!(
-                "the load {workload}: {threads} threads could not be shared evenly by {servers} servers ({}): {part}",
+                "the load {workload}: {threads} threads cannot be shared evenly by {servers} servers ({}); {part}",
                 nodes.join(", ")
             ),
-            format!("ask for a multiple of {servers} threads"),
+            format!("use a multiple of {servers} threads"),
         )
     })
 }
@@ -172,10 +172,10 @@ pub(super) fn judge(record: &LoadRecord) -> Vec<Warning> {
         warnings.push(Warning::new(
             WarningCode::LoadErrors,
             format!(
-                "{what}: {} passes were given up beside {} that were done; the most frequent error: {first}",
+                "{what}: {} passes failed and {} completed; the most frequent error: {first}",
                 record.failed, record.passes
             ),
-            "`errors` in the JSON document has each kind with its count",
+            "see `errors` in the JSON document for each error and its count",
         ));
     }
     let waiting = record.waiting.unwrap_or(0);
@@ -191,9 +191,9 @@ pub(super) fn judge(record: &LoadRecord) -> Vec<Warning> {
         warnings.push(Warning::new(
             WarningCode::LoadNotHeld,
             format!(
-                "{what}: its rate of {rate} per second was not held; {waiting} passes were due and not begun at the end{grew}"
+                "{what}: the rate of {rate} per second was not sustained; {waiting} passes were due but not started at the end{grew}"
             ),
-            "ask for a lower rate or for more threads; its latency counts from the intended starts and says how late it was",
+            "use a lower rate or more threads; the latency counts from the intended starts",
         ));
     }
     if let (Some(limit), Some(share)) = (record.client.limit_per_s, record.client.limit_share)
@@ -202,19 +202,19 @@ pub(super) fn judge(record: &LoadRecord) -> Vec<Warning> {
         warnings.push(Warning::new(
             WarningCode::LoadClientBound,
             format!(
-                "{what}: the client held it back: as many connections get {limit:.0} empty questions a second answered; its statements came to {:.0} % of that",
+                "{what}: the client is the bottleneck: the load reached {:.0} % of its ping limit of {limit:.0}/s",
                 share * 100.0
             ),
-            "these are the figures of this client and its connections rather than of the servers; use heavier statements, or another machine for the load",
+            "use heavier statements or another machine for the load; the figures describe the client, not the servers",
         ));
     } else if let Some(share) = record.client.cpu_share.filter(|share| *share >= BUSY) {
         warnings.push(Warning::new(
             WarningCode::LoadClientBound,
             format!(
-                "{what}: the client held it back: its threads took {:.0} % of this machine's cores",
+                "{what}: the client is the bottleneck: its threads used {:.0} % of this machine's cores",
                 share * 100.0
             ),
-            "use another machine for the load, or one with more cores",
+            "use another machine for the load, or a machine with more cores",
         ));
     }
     warnings

@@ -154,7 +154,7 @@ fn place(inner: &str) -> Result<Piece, String> {
                 .ok_or_else(|| wrong("{text:LENGTH}, at most 1048576"))
         }
         _ => Err(format!(
-            "there is no `{{{inner}}}`; known: {{thread}}, {{pass}}, {{random:1-1000}}, {{text:128}}, and {{{{ for a brace"
+            "unknown placeholder `{{{inner}}}`; known: {{thread}}, {{pass}}, {{random:1-1000}}, {{text:128}}, and {{{{ for a brace"
         )),
     }
 }
@@ -203,7 +203,7 @@ impl Script {
             let lines = text.lines().count().max(1);
             return Err(ScriptError::at(
                 lines,
-                "there is no statement to run; write them behind a line `-- run`",
+                "there is no statement to run; write statements after a line `-- run`",
             ));
         }
         Ok(script)

@@ -86,10 +86,7 @@ pub(super) fn split(script: &str) -> Result<Vec<Part>, ScriptError> {
         if comment || matches!(rest[0], b'\'' | b'"' | b'`') {
             let Some(length) = skip(&script[at..]) else {
                 let what = if comment { "comment" } else { "quotation" };
-                return Err(ScriptError::at(
-                    line,
-                    format!("a {what} begins here and does not end"),
-                ));
+                return Err(ScriptError::at(line, format!("unterminated {what}")));
             };
             let end = at + length;
             let text = &script[at..end];
@@ -132,7 +129,7 @@ fn statement(text: &str, line: usize) -> Result<Part, ScriptError> {
     if word.eq_ignore_ascii_case("DELIMITER") {
         return Err(ScriptError::at(
             line,
-            "DELIMITER is a command of the servers' clients, not of the servers; every statement ends with `;` here, so stored routines cannot be made",
+            "DELIMITER is a client command and not supported: every statement must end with `;`, so scripts cannot create stored routines",
         ));
     }
     Ok(Part::Statement(Statement {

@@ -242,8 +242,8 @@ impl Crew {
                 warnings.push(Warning::new(
                     WarningCode::CleanUpIncomplete,
                     format!(
-                        "{place}: {stuck} threads of the load do not end; their statements may still be under way"),
-                    "is the server stalled? they end when it goes on",
+                        "{place}: {stuck} threads of the load did not end; their statements may still be running"),
+                    "check whether the server is stalled; the threads end when it responds",
                 ));
             }
             outcomes.push(unit.outcome(reports.into_iter().flatten(), waiting));

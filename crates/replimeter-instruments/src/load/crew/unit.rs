@@ -120,7 +120,11 @@ impl Unit {
                 .stack_size(STACK)
                 .spawn(move || worker.serve(&taken, &reporter));
             let thread = spawned.map_err(|error| {
-                unfit(squad, format!("no more threads: {error}"), "ask for fewer")
+                unfit(
+                    squad,
+                    format!("cannot start another thread: {error}"),
+                    "use fewer threads",
+                )
             })?;
             unit.threads.push(thread);
             unit.orders.push(orders);
@@ -303,25 +307,25 @@ fn check(squad: &Squad<'_>) -> Result<(), ServerError> {
             "load",
             "",
             DOING,
-            "it has no server to run on",
-            "name one",
+            "the load has no server",
+            "name a server",
         ));
     }
     if !(1..=MOST_THREADS).contains(&squad.threads) {
         return Err(unfit(
             squad,
             format!(
-                "a load has 1 to {MOST_THREADS} threads, not {}",
+                "a load takes 1 to {MOST_THREADS} threads, not {}",
                 squad.threads
             ),
-            "ask for at least one",
+            "change the number of threads",
         ));
     }
     if squad.rate.is_some_and(|open| open.rate == 0) {
         return Err(unfit(
             squad,
-            "a rate of 0 is no load",
-            "leave the rate out for a closed loop",
+            "the rate is 0",
+            "remove the rate for a closed loop",
         ));
     }
     Ok(())
@@ -341,7 +345,7 @@ fn connection_refused(mut error: ServerError, index: usize, threads: u32) -> Ser
     );
     if error.kind == ErrorKind::Statement(TOO_MANY) {
         error.hint =
-            "raise max_connections on the server, close other clients, or ask for fewer threads"
+            "raise max_connections on the server, close other clients, or use fewer threads"
                 .to_owned();
     }
     error

@@ -57,7 +57,7 @@ pub(super) fn parse(text: &str) -> Result<Inner, ScriptError> {
                 let known = "size, table, operation, statement, transaction and shared";
                 return Err(ScriptError::at(
                     line,
-                    format!("there is no setting `{other}`; known: {known}"),
+                    format!("unknown setting `{other}`; known: {known}"),
                 ));
             }
         }
@@ -68,7 +68,7 @@ pub(super) fn parse(text: &str) -> Result<Inner, ScriptError> {
             return Err(ScriptError::at(
                 *line,
                 format!(
-                    "`{key}` belongs to an operation when there are any: [[operation.statement]]"
+                    "with [[operation]] tables, `{key}` must be part of one of them, such as [[operation.statement]]"
                 ),
             ));
         }
@@ -88,7 +88,7 @@ pub(super) fn parse(text: &str) -> Result<Inner, ScriptError> {
         (false, Some(_)) => {
             return Err(ScriptError::at(
                 1,
-                "there is a size, and no table with columns to be filled",
+                "`size` is set, but no table has columns to fill",
             ));
         }
         (false, None) => {}
@@ -115,7 +115,7 @@ fn check_names(inner: &Inner) -> Result<(), ScriptError> {
     if let Some(twice) = names.windows(2).find(|pair| pair[0] == pair[1]) {
         return Err(ScriptError::at(
             1,
-            format!("there are two tables `{}`", twice[0]),
+            format!("there are two tables named `{}`", twice[0]),
         ));
     }
     Ok(())

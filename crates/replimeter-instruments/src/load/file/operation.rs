@@ -31,7 +31,10 @@ pub(super) fn operation(
             "weight" => {
                 operation.weight = file.natural(value, 1_000_000)?;
                 if operation.weight == 0 {
-                    return file.wrong(value, "a weight of 0 is never; leave the operation out");
+                    return file.wrong(
+                        value,
+                        "a weight of 0 never runs the operation; remove the operation",
+                    );
                 }
             }
             "transaction" => operation.transaction = file.flag(value, key)?,
@@ -53,7 +56,7 @@ pub(super) fn operation(
                 let known = "name, weight, transaction, shared and statement";
                 return Err(ScriptError::at(
                     line,
-                    format!("an operation has no `{other}`; known: {known}"),
+                    format!("unknown setting `{other}` of an operation; known: {known}"),
                 ));
             }
         }
@@ -87,7 +90,10 @@ fn check(
     if let Some(unused) = used.iter().position(|used| !used) {
         return Err(ScriptError::at(
             line,
-            format!("`{}` is shared, and no statement has `:{0}`", names[unused]),
+            format!(
+                "`{}` is shared, but no statement uses `:{0}`",
+                names[unused]
+            ),
         ));
     }
     if operation.steps.is_empty() {
@@ -97,7 +103,7 @@ fn check(
         if let Step::Prepared(statement) = step
             && matches!(statement.version(), Some(Version::Read(_)))
         {
-            let reason = "a version is read outside of a transaction: inside of one a read shows when that began, not what was written since";
+            let reason = "a version must be read outside of a transaction: inside one, reads show the state at its start";
             return Err(ScriptError::at(statement.line, reason));
         }
     }

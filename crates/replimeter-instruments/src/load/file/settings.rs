@@ -60,7 +60,7 @@ impl File<'_> {
             Some(table) => Ok(self.entries(table)),
             None => self.wrong(
                 value,
-                format!("{what} is a table of settings, such as {what} = {{ … }}"),
+                format!("{what} must be a table of settings, such as {what} = {{ … }}"),
             ),
         }
     }
@@ -71,12 +71,12 @@ impl File<'_> {
         value: &'a Spanned<DeValue<'a>>,
         name: &str,
     ) -> Result<Vec<(usize, Vec<Entry<'a>>)>, ScriptError> {
-        let form = format!("`{name}` is written as [[{name}]]");
+        let form = format!("`{name}` must be written as [[{name}]]");
         let Some(array) = value.get_ref().as_array() else {
             return self.wrong(value, form);
         };
         if array.len() > MOST {
-            return self.wrong(value, format!("there are more than {MOST} of `{name}`"));
+            return self.wrong(value, format!("there are more than {MOST} `{name}` tables"));
         }
         array
             .iter()
@@ -94,7 +94,7 @@ impl File<'_> {
     ) -> Result<&'a str, ScriptError> {
         match value.get_ref().as_str() {
             Some(text) if !text.trim().is_empty() => Ok(text),
-            _ => self.wrong(value, format!("`{name}` is a text")),
+            _ => self.wrong(value, format!("`{name}` must be a non-empty string")),
         }
     }
 
@@ -105,7 +105,7 @@ impl File<'_> {
     ) -> Result<bool, ScriptError> {
         match value.get_ref().as_bool() {
             Some(flag) => Ok(flag),
-            None => self.wrong(value, format!("`{name}` is true or false")),
+            None => self.wrong(value, format!("`{name}` must be true or false")),
         }
     }
 
@@ -116,7 +116,7 @@ impl File<'_> {
             .and_then(|number| i64::from_str_radix(number.as_str(), number.radix()).ok());
         match number {
             Some(number) => Ok(number),
-            None => self.wrong(value, "this is to be a whole number"),
+            None => self.wrong(value, "expected a whole number"),
         }
     }
 
@@ -127,10 +127,7 @@ impl File<'_> {
     ) -> Result<u64, ScriptError> {
         match u64::try_from(self.integer(value)?) {
             Ok(number) if number <= most => Ok(number),
-            _ => self.wrong(
-                value,
-                format!("this is to be a whole number from 0 to {most}"),
-            ),
+            _ => self.wrong(value, format!("expected a whole number from 0 to {most}")),
         }
     }
 
@@ -140,7 +137,7 @@ impl File<'_> {
     ) -> Result<[&'a Spanned<DeValue<'a>>; 2], ScriptError> {
         match value.get_ref().as_array() {
             Some(array) if array.len() == 2 => Ok([&array[0], &array[1]]),
-            _ => self.wrong(value, "this is to be a pair, such as [1, 1000]"),
+            _ => self.wrong(value, "expected a pair, such as [1, 1000]"),
         }
     }
 }

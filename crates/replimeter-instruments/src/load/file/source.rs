@@ -35,7 +35,7 @@ impl File<'_> {
         match more {
             Some(more) => Ok(Bound::Rows(more)),
             None => {
-                self.wrong(value, "a bound is a whole number, or \"rows\", \"rows+1\" or \"rows-1\" for the rows of the data set")
+                self.wrong(value, "a bound must be a whole number, or \"rows\", \"rows+1\" or \"rows-1\" for the rows of the data set")
             }
         }
     }
@@ -45,7 +45,7 @@ impl File<'_> {
             DeValue::Integer(_) => Ok(Literal::Int(self.integer(value)?)),
             DeValue::Float(number) => match number.as_str().parse::<f64>() {
                 Ok(number) if number.is_finite() => Ok(Literal::Double(number)),
-                _ => self.wrong(value, "no server has such a number"),
+                _ => self.wrong(value, "the number is not finite"),
             },
             DeValue::Boolean(flag) => Ok(Literal::Int(i64::from(*flag))),
             DeValue::String(text) if text.len() as u64 <= LONGEST_TEXT => {
@@ -54,7 +54,10 @@ impl File<'_> {
             DeValue::Datetime(time) => Ok(Literal::Text(
                 time.to_string().replace('T', " ").into_bytes(),
             )),
-            _ => self.wrong(value, "a value is a number, a text, a date, true or false"),
+            _ => self.wrong(
+                value,
+                "a value must be a number, a string, a date, true or false",
+            ),
         }
     }
 
@@ -73,12 +76,12 @@ impl File<'_> {
             .position(|(key, ..)| *key == "exponent")
             .map(|at| entries.remove(at));
         let [(kind, line, of)] = entries.as_slice() else {
-            return self.wrong(value, format!("a parameter is one of {KINDS}"));
+            return self.wrong(value, format!("a parameter must be one of {KINDS}"));
         };
         let exponent = self.exponent(exponent, kind)?;
         let only = |source: Source| match self.flag(of, kind)? {
             true => Ok(source),
-            false => self.wrong(of, format!("write {kind} = true, or leave it out")),
+            false => self.wrong(of, format!("write {kind} = true, or remove it")),
         };
         match *kind {
             "uniform" => self.range(Shape::Uniform, of),
@@ -94,7 +97,7 @@ impl File<'_> {
                 }
                 _ => self.wrong(
                     of,
-                    "a pattern is a text in which # stands for a digit and @ for a letter",
+                    "a pattern must be a string in which # stands for a digit and @ for a letter",
                 ),
             },
             "choice" => match of.get_ref().as_array() {
@@ -104,7 +107,10 @@ impl File<'_> {
                         .map(|item| self.literal(item))
                         .collect::<Result<_, _>>()?,
                 )),
-                _ => self.wrong(of, "a choice is a list of values, such as [\"a\", \"b\"]"),
+                _ => self.wrong(
+                    of,
+                    "a choice must be a list of values, such as [\"a\", \"b\"]",
+                ),
             },
             "value" => Ok(Source::Value(self.literal(of)?)),
             "thread" => only(Source::Thread),
@@ -117,13 +123,13 @@ impl File<'_> {
                     Some(place) => Ok(Source::Plus(place, self.integer(more)?)),
                     None => self.wrong(
                         name,
-                        format!("there is no parameter `{name_of}` before this one"),
+                        format!("no parameter `{name_of}` is defined before this one"),
                     ),
                 }
             }
             other => Err(ScriptError::at(
                 *line,
-                format!("there is no `{other}`; a parameter is one of {KINDS}"),
+                format!("unknown parameter kind `{other}`; a parameter must be one of {KINDS}"),
             )),
         }
     }
@@ -148,7 +154,7 @@ impl File<'_> {
                 Literal::Int(exponent) if (0..=20).contains(&exponent) => Ok(exponent as f64),
                 _ => self.wrong(
                     number,
-                    format!("an exponent is a number from 0 to {STEEPEST}"),
+                    format!("an exponent must be a number from 0 to {STEEPEST}"),
                 ),
             },
             Some((_, line, _)) => Err(ScriptError::at(line, "only zipf has an exponent")),

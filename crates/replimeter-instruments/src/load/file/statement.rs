@@ -28,10 +28,7 @@ pub(super) fn statement(
             "repeat" => {
                 repeat = file.natural(value, MOST_REPEATED)?;
                 if repeat == 0 {
-                    return file.wrong(
-                        value,
-                        "a statement that is repeated 0 times is never run; leave it out",
-                    );
+                    return file.wrong(value, "a statement repeated 0 times never runs; remove it");
                 }
             }
             "version-of" => version_of = Some((file.string(value, key)?, line)),
@@ -120,7 +117,7 @@ fn drawn(
             return Err(ScriptError::at(
                 line,
                 format!(
-                    "the parameter `:{name}` does not exist; say what it is beside the statement, such as {name} = {{uniform = [1, 1000]}}"
+                    "the parameter `:{name}` does not exist; define it next to the statement, such as {name} = {{uniform = [1, 1000]}}"
                 ),
             ));
         }
@@ -148,7 +145,7 @@ fn versioned(sql: &str, names: &[String], name: &str) -> Result<usize, String> {
         "SELECT" => Ok(row),
         "UPDATE" if told => Ok(row),
         "UPDATE" => {
-            Err("an UPDATE of a version must tell it: SET v = LAST_INSERT_ID(v + 1)".to_owned())
+            Err("an UPDATE of a version must return it: SET v = LAST_INSERT_ID(v + 1)".to_owned())
         }
         _ => Err("only a SELECT reads a row's version, and only an UPDATE writes it".to_owned()),
     }
@@ -167,8 +164,7 @@ pub(super) fn parameters(sql: &str) -> Result<(String, Vec<String>), String> {
             || rest.starts_with(b"/*")
             || matches!(rest[0], b'\'' | b'"' | b'`')
         {
-            at += split::skip(&sql[at..])
-                .ok_or("a quotation or a comment begins and does not end")?;
+            at += split::skip(&sql[at..]).ok_or("unterminated quotation or comment")?;
             continue;
         }
         let name = rest[1..]
@@ -177,9 +173,9 @@ pub(super) fn parameters(sql: &str) -> Result<(String, Vec<String>), String> {
             .count();
         match rest[0] {
             b'?' => {
-                return Err("parameters have names here: write :name in the place of ?".to_owned());
+                return Err("parameters are named: write :name instead of ?".to_owned());
             }
-            b';' => return Err("one [[statement]] is one statement; write two".to_owned()),
+            b';' => return Err("a [[statement]] holds one statement; write two of them".to_owned()),
             b':' if name > 0
                 && !rest[1].is_ascii_digit()
                 && (at == 0 || !matches!(bytes[at - 1], b':')) =>

@@ -25,11 +25,14 @@ pub(super) fn table(
                 {
                     return file.wrong(
                         value,
-                        "a table's name here has letters, digits and underscores only, at most 64",
+                        "a table name may have letters, digits and underscores only, at most 64",
                     );
                 }
                 if text == crate::TABLE || text == SETS {
-                    return file.wrong(value, format!("the name `{text}` is taken by the tool"));
+                    return file.wrong(
+                        value,
+                        format!("the name `{text}` is reserved by Replimeter"),
+                    );
                 }
                 name = Some(text.to_owned());
             }
@@ -44,13 +47,13 @@ pub(super) fn table(
             "columns" => {
                 for (column, line, value) in file.table(value, key)? {
                     if column.is_empty() || column.len() > 64 || column.contains('`') {
-                        return Err(ScriptError::at(line, "no column has such a name"));
+                        return Err(ScriptError::at(line, "invalid column name"));
                     }
                     let source = file.source(value, &|_| None)?;
                     if let Source::Plus(..) = source {
                         return Err(ScriptError::at(
                             line,
-                            "a column cannot be made from another one",
+                            "a column cannot be derived from another column",
                         ));
                     }
                     columns.push((column.to_owned(), source));
@@ -58,7 +61,7 @@ pub(super) fn table(
             }
             "after" => {
                 let Some(array) = value.get_ref().as_array() else {
-                    return file.wrong(value, "`after` is a list of statements");
+                    return file.wrong(value, "`after` must be a list of statements");
                 };
                 for item in array.iter() {
                     after.push(file.string(item, key)?.to_owned());
@@ -69,7 +72,7 @@ pub(super) fn table(
                 return Err(ScriptError::at(
                     line,
                     format!(
-                        "a table has no `{other}`; known: name, create, columns, after and row-bytes"
+                        "unknown setting `{other}` of a table; known: name, create, columns, after and row-bytes"
                     ),
                 ));
             }

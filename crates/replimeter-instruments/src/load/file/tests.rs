@@ -106,7 +106,7 @@ fn versions_belong_to_a_row_and_are_told() {
             (
                 "[[statement]]\nsql = 'UPDATE t SET v = v + 1 WHERE id = :id'\nid = 2\nversion-of = 'id'".to_owned(),
                 4,
-                "must tell it",
+                "must return it",
             ),
             ("[[statement]]\nsql = 'DELETE FROM t WHERE id = :id'\nid = 2\nversion-of = 'id'".to_owned(), 4, "only a SELECT"),
             (format!("transaction = true\n{select}version-of = 'id'"), 3, "outside of a transaction"),
@@ -172,7 +172,11 @@ fn what_is_wrong_is_refused_with_its_line() {
             3,
             "ends before it begins",
         ),
-        (statement("id = {zip = [1, 9]}"), 3, "there is no `zip`"),
+        (
+            statement("id = {zip = [1, 9]}"),
+            3,
+            "unknown parameter kind `zip`",
+        ),
         (statement("id = {uniform = [1, 9], text = 3}"), 3, "one of"),
         (
             statement("id = {uniform = [1, 9], exponent = 3}"),
@@ -189,7 +193,11 @@ fn what_is_wrong_is_refused_with_its_line() {
             3,
             "whole number from 0",
         ),
-        (statement("id = {uniform = ['rows!', 9]}"), 3, "a bound is"),
+        (
+            statement("id = {uniform = ['rows!', 9]}"),
+            3,
+            "a bound must be",
+        ),
         (
             statement("id = {text = 99999999}"),
             3,
@@ -211,14 +219,14 @@ fn what_is_wrong_is_refused_with_its_line() {
         (
             "[[statement]]\nsql = \"SELECT 'a\"".to_owned(),
             2,
-            "does not end",
+            "unterminated",
         ),
         (
             "[[statement]]\nsq = 'SELECT 1'".to_owned(),
             1,
             "needs its `sql`",
         ),
-        ("\nx = 3".to_owned(), 2, "no setting `x`"),
+        ("\nx = 3".to_owned(), 2, "unknown setting `x`"),
         ("".to_owned(), 1, "no statement to run"),
         ("[[statement]]\nsql = 'SELECT 1".to_owned(), 2, ""),
         (
@@ -238,11 +246,7 @@ fn what_is_wrong_is_refused_with_its_line() {
         ),
         ("statement = 3".to_owned(), 1, "[[statement]]"),
         ("[[table]]\nname = 'a b'\n".to_owned(), 2, "letters, digits"),
-        (
-            "[[table]]\nname = 'lag_probe'\n".to_owned(),
-            2,
-            "taken by the tool",
-        ),
+        ("[[table]]\nname = 'lag_probe'\n".to_owned(), 2, "reserved"),
         ("[[table]]\nname = 'a'\n".to_owned(), 1, "needs a `create`"),
         ("[[operation]]\nweight = 0".to_owned(), 2, "weight of 0"),
     ] {

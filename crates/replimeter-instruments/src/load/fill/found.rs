@@ -59,8 +59,8 @@ pub(super) fn refuse_foreign(node: &Node, workload: &Workload) -> Result<(), Ref
 fn foreign(session: &Session, table: &str) -> ServerError {
     session.unfit(
         FILLING,
-        format!("the schema `replimeter` has a table `{table}` that this tool did not make, and will not touch"),
-        "rename that table, or the workload's",
+        format!("the table `replimeter`.`{table}` was not created by Replimeter"),
+        "rename that table or the workload's table",
     )
 }
 
@@ -179,7 +179,7 @@ impl DataSet {
         Err(session.unfit(
             FILLING,
             "rows of the data set are missing",
-            "the workload deletes them; make the data anew",
+            "create the data set again: the workload deletes its rows",
         ))
     }
 
@@ -203,11 +203,11 @@ impl DataSet {
             })?;
             if arrived.is_none() {
                 let cause = format!(
-                    "it has not got the data of the load after {:.0} s",
+                    "the data of the load did not arrive within {:.0} s",
                     patience.as_secs_f64()
                 );
-                let hint = "is its replication running? a larger set takes longer to arrive";
-                return Err(session.unfit("is far behind", cause, hint).into());
+                let hint = "check its replication, or use a smaller --size";
+                return Err(session.unfit("cannot start the load", cause, hint).into());
             }
         }
         Ok(())

@@ -270,28 +270,28 @@ impl DataSet {
             // Nothing of worth is in a table that begins empty.
             _ if !self.workload.has_data() => Warning::new(
                 WarningCode::LeftoverRemoved,
-                format!("{at}: removed the table {names} that an earlier, killed run had left"),
-                "nothing to do",
+                format!("{at}: removed the table {names}, left by a killed run"),
+                "no action needed",
             ),
             Some(rows) if rows != self.rows => Warning::new(
                 WarningCode::DataReplaced,
                 format!(
-                    "{at}: a data set of another size was in place ({rows} rows in {names}; {} are wanted) and was replaced",
+                    "{at}: replaced the existing data set, which had another size ({rows} rows in {names}, not {})",
                     self.rows
                 ),
-                "ask for the same --data-size again to keep a data set",
+                "use the same --data-size again to reuse a data set",
             ),
             _ => Warning::new(
                 WarningCode::DataReplaced,
                 format!(
-                    "{at}: the data set in place ({names}) was {} and was replaced",
+                    "{at}: replaced the existing data set ({names}), which was {}",
                     if whole {
                         "changed by a load"
                     } else {
-                        "not whole"
+                        "incomplete"
                     }
                 ),
-                "nothing to do",
+                "no action needed",
             ),
         }
     }
@@ -311,10 +311,10 @@ impl DataSet {
             Some(comment) if comment.starts_with(MARK) => Ok(()),
             _ => {
                 let cause = format!(
-                    "line {} of {}: its definition makes another table than `{}`",
+                    "line {} of {}: its definition creates another table than `{}`",
                     table.line, self.workload.name, table.name
                 );
-                Err(session.unfit(FILLING, cause, "name the table as its definition does"))
+                Err(session.unfit(FILLING, cause, "give the table the name in its definition"))
             }
         }
     }

@@ -65,7 +65,7 @@ impl DataSet {
                 if let Err(error) = dropped {
                     note(
                         error,
-                        &format!("; its table `replimeter`.`{}` is still there", table.name),
+                        &format!("; its table `replimeter`.`{}` still exists", table.name),
                     );
                 }
             }
@@ -92,10 +92,11 @@ fn hint(workload: &Workload) -> String {
         .map(|table| format!("`replimeter`.`{}`", table.name))
         .collect();
     if tables.is_empty() {
-        return "run the statements behind `-- teardown` of the script, in the schema `replimeter`, by hand".to_owned();
+        return "run the statements after `-- teardown` of the script in the schema `replimeter`"
+            .to_owned();
     }
     format!(
-        "the next run with this workload removes it, or, on the primary: DROP TABLE IF EXISTS {}",
+        "run this workload again, or run on the primary: DROP TABLE IF EXISTS {}",
         tables.join(", ")
     )
 }
@@ -122,7 +123,7 @@ pub(in crate::load) fn tear_down<'a>(
     let mut words = String::new();
     for statement in statements {
         statement.fill(&mut Draw::new(0, 1, 0), &mut words);
-        if let Err(error) = session.run("cannot remove what a load made", &words) {
+        if let Err(error) = session.run("cannot clean up after the load", &words) {
             failed.push((statement, error));
         }
     }
