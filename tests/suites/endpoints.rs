@@ -1011,7 +1011,7 @@ fn tiny_rows_are_removed_in_small_transactions() {
     );
     let warnings = document["warnings"].to_string();
     assert!(
-        warnings.contains("the schedule stood still 1 times while the table was emptied"),
+        warnings.contains("the write schedule paused 1 times to empty the table"),
         "{warnings}"
     );
     let deleted = deleted_rows(cluster.primary());

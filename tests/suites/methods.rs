@@ -288,7 +288,7 @@ fn what_a_server_lacks_is_named_with_what_to_turn_on() {
         .saying("replica1");
     let _ = lag("mariadb/none", "stamp", &[])
         .with_code(3)
-        .saying("nothing to be compared with");
+        .saying("no replica whose stamps can be compared");
     let _ = lag(
         "mariadb/async:1",
         "tap",

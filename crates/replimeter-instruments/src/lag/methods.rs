@@ -60,7 +60,7 @@ fn check(
         Method::Stamp | Method::StampUdf => {
             if cluster.replicas.is_empty() {
                 let (cause, hint) = (
-                    "a lone server's stamps have nothing to be compared with",
+                    "the target has no replica whose stamps can be compared",
                     "use --method poll",
                 );
                 return Err(cluster.primary.session.unfit(
@@ -89,7 +89,7 @@ fn check(
                 if method == Method::Stamp {
                     "start the servers without sysdate_is_now, or use --method stamp-udf"
                 } else {
-                    "install NOW_USEC() on every server (docs/udf.md); a sandbox does it with --udf"
+                    "install NOW_USEC() on every server (docs/udf.md), or start a sandbox with --udf"
                 },
             ))
         }

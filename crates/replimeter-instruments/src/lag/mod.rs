@@ -142,7 +142,7 @@ fn clamp(cluster: &Cluster, plan: &LagPlan, warnings: &mut Vec<Warning>) -> u64 
         warnings.push(Warning::new(
             WarningCode::PayloadClamped,
             format!(
-                "the payload of {wanted} bytes was cut to {limit}: the smallest max_allowed_packet is {} bytes, less {PACKET_OVERHEAD} for the statement",
+                "the payload was reduced from {wanted} to {limit} bytes: the smallest max_allowed_packet is {} bytes, including {PACKET_OVERHEAD} for the statement",
                 limit + PACKET_OVERHEAD
             ),
             "raise max_allowed_packet on every server to measure larger rows",
@@ -217,7 +217,7 @@ pub fn check_stages(cluster: &mut Cluster, plan: &LagPlan) -> Result<(), ServerE
         .map(|_| ())
         .map_err(|mut error| {
             error.doing = "cannot observe the stages".to_owned();
-            error.hint = "set gtid_mode=ON on every server, or leave --stages out".to_owned();
+            error.hint = "set gtid_mode=ON on every server, or remove --stages".to_owned();
             error
         })
 }

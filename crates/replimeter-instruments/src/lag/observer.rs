@@ -50,12 +50,13 @@ pub(super) fn arrival(
     stop: &AtomicBool,
 ) -> Result<Session, MeasureError> {
     let what = if last == 0 {
-        "the table made on the primary".to_owned()
+        "the table created on the primary".to_owned()
     } else {
         format!("row {last}, written on the primary,")
     };
     let sql = format!("SELECT COUNT(*) FROM `replimeter`.`lag_probe` WHERE id = {last}");
-    let hint = "is the replica far behind, or its address another server's? --timeout sets how long it is waited for";
+    let hint =
+        "check whether the replica is far behind and its address is correct, or raise --timeout";
     table::arrival(node, identity, patience, stop, [&what, hint], |session| {
         let found = session.value(DOING, &sql)?;
         Ok(last == 0 || found.as_deref() == Some("1"))

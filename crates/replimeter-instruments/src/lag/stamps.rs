@@ -47,7 +47,13 @@ pub(super) struct StampReader {
 }
 
 fn told(clock: Option<ServerClock>, session: &Session) -> Result<ServerClock, ServerError> {
-    clock.ok_or_else(|| session.unfit(DOING, "it tells no time", "use --method poll, wait or tap"))
+    clock.ok_or_else(|| {
+        session.unfit(
+            DOING,
+            "its clock cannot be read",
+            "use --method poll, wait or tap",
+        )
+    })
 }
 
 impl StampReader {
@@ -145,11 +151,11 @@ impl StampReader {
                 let _ = sighted.send(Seen::Odd(Warning::new(
                     WarningCode::ClockStepped,
                     format!(
-                        "{session}: its clock was set by {:.6} s (± {:.0} µs) during the run; stamps from about then cannot be placed and are in no figure",
+                        "{session}: its clock was set by {:.6} s (± {:.0} µs) during the run; the figures exclude stamps around that time",
                         step.by.as_micros() / 1e6,
                         step.bound.as_micros()
                     ),
-                    "find out what sets the clock (a time service should slew it), or use --method poll, wait or tap, which read no server's clock",
+                    "find out what sets the clock (a time service should slew it), or use --method poll, wait or tap, which read no server clock",
                 )));
             }
         }

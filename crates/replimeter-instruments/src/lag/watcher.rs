@@ -35,8 +35,8 @@ fn measured(session: &mut Session, clock: &Clock) -> Result<offset::ServerClock,
     offset::ServerClock::measure(session, clock)?.ok_or_else(|| {
         session.unfit(
             "cannot observe stages",
-            "it tells no time",
-            "leave out --stages",
+            "its clock cannot be read",
+            "remove --stages",
         )
     })
 }

@@ -376,13 +376,16 @@ impl Run<'_> {
 
     /// The GTID of the row just written.
     fn told(&mut self, written: Written) -> Result<Arc<str>, ServerError> {
-        written.last(&mut self.writer.session)?.map(Arc::from).ok_or_else(|| {
-            self.writer.session.unfit(
-                DOING,
-                "the server did not tell the GTID of a write",
-                "is the session's binary log off (sql_log_bin), or a proxy in between? choose --method poll",
-            )
-        })
+        written
+            .last(&mut self.writer.session)?
+            .map(Arc::from)
+            .ok_or_else(|| {
+                self.writer.session.unfit(
+                    DOING,
+                    "the server did not return the GTID of a write",
+                    "set sql_log_bin=ON, connect without a proxy, or use --method poll",
+                )
+            })
     }
 
     /// Empties the table when nobody else has done it meanwhile; the others wait.

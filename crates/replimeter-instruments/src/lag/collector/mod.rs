@@ -189,7 +189,7 @@ impl<'a> Collector<'a> {
                     "{} rows appeared that this run did not write",
                     self.pending.len()
                 );
-                let hint = "does another measurement write to another server of this cluster? let one end first";
+                let hint = "wait until other runs on this cluster have ended";
                 self.ending.failure = Some(
                     cluster
                         .primary
@@ -320,12 +320,12 @@ impl<'a> Collector<'a> {
             self.ending.warnings.push(Warning::new(
                 WarningCode::TableEmptied,
                 format!(
-                    "the schedule stood still {} times while the table was emptied (every {} MiB of payload or {} rows), so as not to fill the servers",
+                    "the write schedule paused {} times to empty the table (every {} MiB of payload or {} rows); the pauses do not count as lag",
                     self.emptied,
                     Held::MAX_BYTES >> 20,
                     Held::MAX_ROWS
                 ),
-                "nothing to do; the pauses are not counted as lag",
+                "no action needed",
             ));
         }
         self.ending

@@ -47,11 +47,11 @@ impl Collector<'_> {
         let Some(checked) = checked.filter(|_| self.phase != Phase::Floor) else {
             return (age > timeout).then(|| {
                 let cause = format!(
-                    "row {} was not {seen}, {:.1} s after it was written there",
+                    "row {} was still not {seen} {:.1} s after it was written",
                     write.seq,
                     seconds(age)
                 );
-                let hint = "is the server overloaded? --timeout sets the limit";
+                let hint = "reduce the load on the server, or raise --timeout";
                 let session = &cluster.primary.session;
                 session.unfit("cannot measure", cause, hint).into()
             });
@@ -69,7 +69,7 @@ impl Collector<'_> {
             write.seq,
             seconds(age)
         );
-        let doing = "does not show what the primary wrote";
+        let doing = "cannot observe the primary's writes";
         Some(checked.server.session.unfit(doing, cause, hint).into())
     }
 }
@@ -80,7 +80,7 @@ fn seen_as(method: Method) -> &'static str {
         Method::Poll => "visible",
         Method::Wait => "applied (method wait)",
         Method::Stamp | Method::StampUdf => "stamped (method stamp)",
-        Method::Tap => "in the binary log that is followed (method tap)",
+        Method::Tap => "in the binary log (method tap)",
     }
 }
 
@@ -98,7 +98,7 @@ fn state_of(
         {
             Ok((
                 late.then(|| format!("its state cannot be read: {}", error.cause)),
-                "is the server frozen, or cut off? its error log and its host may say",
+                "check whether the server is frozen or disconnected; see its error log",
             ))
         }
         Err(error) => Err(error),
@@ -107,9 +107,9 @@ fn state_of(
         Ok(now) => Ok((
             (late || now.failed).then_some(now.words),
             if now.running {
-                "is it far behind, or does a filter swallow the schema `replimeter`? --timeout sets how long a row may take"
+                "check whether it is far behind or filters the schema `replimeter`, or raise --timeout"
             } else {
-                "mend replication first; the server's error log says more"
+                "repair replication first; see the server's error log"
             },
         )),
     }
