@@ -18,7 +18,7 @@ use replimeter_model::{engine::Engine, time::Nanos};
 use super::pending::Received;
 use crate::{clock::Clock, priority::prepare_measuring_thread};
 
-const DOING: &str = "cannot read what it has received";
+const DOING: &str = "cannot read its received transactions";
 /// How often a MySQL replica is asked for what it has executed too: what was received
 /// before its relay log was emptied.
 const EXECUTED: Duration = Duration::from_secs(1);
@@ -119,7 +119,7 @@ impl Asker {
                 .filter_map(move |channel| channel.raw.get(name))
         };
         let strange = |error: flavour::gtid::GtidError| {
-            session.unfit(DOING, error.to_string(), "please report this as a defect")
+            session.unfit(DOING, error.to_string(), "report this as a defect")
         };
         match self.facts.engine {
             Engine::MariaDb => {

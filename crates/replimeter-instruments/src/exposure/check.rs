@@ -39,8 +39,8 @@ pub fn check(declared: &[Member]) -> Result<Cluster, ServerError> {
     } = &cluster;
     if replicas.is_empty() {
         return Err(primary.session.unfit(
-            "has no replica",
-            "nothing that it acknowledges is anywhere else: all of it is exposed, always",
+            "cannot measure exposure",
+            "it has no replica, so every acknowledged transaction stays exposed",
             "name its replicas with --replica",
         ));
     }
@@ -52,9 +52,9 @@ pub fn check(declared: &[Member]) -> Result<Cluster, ServerError> {
             };
             if !channel.by_gtid {
                 return Err(replica.server.session.unfit(
-                    "cannot say which transactions it has received",
-                    "its replication does not find its position by GTID",
-                    "MariaDB: CHANGE MASTER TO MASTER_USE_GTID=slave_pos; MySQL: SOURCE_AUTO_POSITION=1",
+                    "cannot read its received transactions",
+                    "its channel does not use GTID positions",
+                    "run CHANGE MASTER TO MASTER_USE_GTID=slave_pos (MariaDB) or CHANGE REPLICATION SOURCE TO SOURCE_AUTO_POSITION=1 (MySQL)",
                 ));
             }
         }

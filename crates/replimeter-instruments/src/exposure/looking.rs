@@ -112,8 +112,8 @@ impl<'a> Looking<'a> {
                 row.zero_by_construction = None;
                 done.warnings.push(Warning::new(
                     WarningCode::SemiSyncNotInEffect,
-                    format!("the primary had fallen back to asynchronous replication for {share:.1} % of the time: what it acknowledged meanwhile was exposed"),
-                    "find out why no replica answered in time; a longer time-out keeps it waiting instead",
+                    format!("the primary was in asynchronous fallback for {share:.1} % of the time; transactions acknowledged in that time were exposed"),
+                    "find out why no replica acknowledged before the timeout, or raise the timeout",
                 ));
             }
         }
@@ -199,8 +199,8 @@ impl<'a> Looking<'a> {
         let gone = (self.clock.now() - since).0 as f64 / 1e9;
         self.outcome.warnings.push(Warning::new(
             WarningCode::ServerLost,
-            format!("the primary was gone for the last {gone:.1} s: the figures are of the time before"),
-            "what was exposed when it went is what the last looks say; `replimeter loss` counts what a crash takes, on a sandbox",
+            format!("the primary was unreachable for the last {gone:.1} s; the figures cover only the time before"),
+            "see the last samples for the exposure at that time; to count lost writes, run `replimeter loss` on a sandbox",
         ));
         Err(error.into())
     }
@@ -255,19 +255,20 @@ impl<'a> Looking<'a> {
             Ok(received) => {
                 self.exposed.received(answer.replica, received);
                 if std::mem::replace(&mut self.failing[answer.replica], false) {
-                    listener.tell(Event::Note(&format!("{name}: answers again")))?;
+                    listener.tell(Event::Note(&format!("{name}: reconnected")))?;
                 }
                 Ok(answer.beat == beat)
             }
             Err(error) => {
                 if !std::mem::replace(&mut self.failing[answer.replica], true) {
-                    let text =
-                        format!("{error}; what it received meanwhile counts as not received");
+                    let text = format!(
+                        "{error}; transactions that it receives before it reconnects count as not received"
+                    );
                     listener.tell(Event::Note(&text))?;
                     self.outcome.warnings.push(Warning::new(
                         WarningCode::Reconnected,
                         text,
-                        "the figures are too high for the time in which it did not answer",
+                        "check the connection; the figures are too high for the time without an answer",
                     ));
                 }
                 Ok(false)
@@ -296,25 +297,25 @@ impl<'a> Looking<'a> {
         for note in notes {
             match note {
                 Note::Lost(error) => {
-                    listener.tell(Event::Note(&format!("{error}; connecting again")))?;
+                    listener.tell(Event::Note(&format!("{error}; reconnecting")))?;
                     let now = self.clock.now();
                     self.lost.get_or_insert((now, error));
                 }
                 Note::Back { hole, after } => {
                     let lost = if hole {
-                        "; the part of its log in between is gone"
+                        "; its log of the time in between is no longer available"
                     } else {
                         ""
                     };
                     let text = format!(
-                        "the primary: connected again after {:.1} s{lost}",
+                        "the primary: reconnected after {:.1} s{lost}",
                         after.as_secs_f64()
                     );
                     listener.tell(Event::Note(&text))?;
                     if let Some((since, _)) = self.lost.take() {
                         self.blind = self.blind + (self.clock.now() - since);
                     }
-                    let hint = "that time counts for nothing; what was committed meanwhile is counted from the reconnection on";
+                    let hint = "check the connection; the figures exclude that time, and transactions committed in it count from the reconnection on";
                     self.outcome
                         .warnings
                         .push(Warning::new(WarningCode::Reconnected, text, hint));

@@ -92,13 +92,13 @@ pub struct Outcome {
 pub fn zero_by_construction(mode: &str) -> Option<&'static str> {
     match mode {
         "semi-sync" => Some(
-            "the primary acknowledges a transaction only when a replica has written it to its relay log, as long as it does not fall back to asynchronous replication",
+            "the primary acknowledges a transaction only after a replica has written it to its relay log, unless it falls back to asynchronous replication",
         ),
-        "galera" => {
-            Some("a transaction is acknowledged only when every node has received and certified it")
-        }
+        "galera" => Some(
+            "a transaction is acknowledged only after every node has received and certified it",
+        ),
         "group" => {
-            Some("a transaction is acknowledged only when a majority of the group has received it")
+            Some("a transaction is acknowledged only after a majority of the group has received it")
         }
         _ => None,
     }

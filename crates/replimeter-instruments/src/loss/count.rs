@@ -37,7 +37,7 @@ pub(super) fn present(
     facts: &Facts,
     mode: &str,
 ) -> Result<Ids, ServerError> {
-    let doing = "cannot have reads wait for what was received";
+    let doing = "cannot enable synchronous reads";
     match mode {
         "galera" => session.run(doing, "SET SESSION wsrep_sync_wait = 1")?,
         "group" if !facts.get("group_replication_consistency").is_empty() => {
@@ -62,11 +62,11 @@ pub(super) fn check(
     match present.iter().find(|id| !begun.contains(*id)) {
         None => Ok(()),
         Some(id) => {
-            let hint = "somebody else writes to the sandbox's table, or this is a defect: please report it";
+            let hint = "stop other writers of the sandbox's table; if there are none, report this as a defect";
             Err(session
                 .unfit(
-                    "cannot be counted",
-                    format!("it has a row {id}, which no writer began"),
+                    "cannot count the rows",
+                    format!("it has row {id}, which no writer inserted"),
                     hint,
                 )
                 .into())

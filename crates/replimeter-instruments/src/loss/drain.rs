@@ -22,7 +22,7 @@ use crate::{
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Between two questions.
 const PAUSE: Duration = Duration::from_millis(1);
-const DOING: &str = "cannot see whether it has applied what it received";
+const DOING: &str = "cannot read its replication progress";
 
 /// Whether a replica receives straight from this server.
 pub(super) fn is_direct(replica: &CheckedReplica, primary: &Facts) -> bool {
@@ -50,13 +50,13 @@ pub(super) fn drain(
             .into_iter()
             .find(|one| one.name == name);
         let Some(now) = now else {
-            let cause = "its replication channel is gone";
+            let cause = "its replication channel no longer exists";
             return Err(session.unfit(DOING, cause, "").into());
         };
         state = now.state();
         if !now.sql_error.is_empty() {
-            let doing = "cannot apply what it received";
-            let hint = "the server's error log says more";
+            let doing = "cannot apply its received transactions";
+            let hint = "see the server's error log";
             return Err(session.unfit(doing, &state, hint).into());
         }
         // Asked after what was received, so that it is not behind it by the order of asking.
@@ -65,10 +65,10 @@ pub(super) fn drain(
         Ok((ended && applied_all(facts.engine, &now, &has)).then(|| extent(&has)))
     })?;
     applied.ok_or_else(|| {
-        let cause = format!("not within {} s; {state}", PATIENCE.as_secs());
-        let hint = "is the load more than the replica can apply? write for a shorter time (--duration) or at a --rate";
+        let cause = format!("not finished within {} s; {state}", PATIENCE.as_secs());
+        let hint = "write for a shorter time (--duration), or limit the --rate";
         session
-            .unfit("has not applied what it received", cause, hint)
+            .unfit("cannot apply its received transactions", cause, hint)
             .into()
     })
 }

@@ -58,12 +58,11 @@ pub(super) fn fall(
     }
     if load.acknowledged() == 0 {
         let session = &cluster.primary.session;
-        let hint =
-            "is the machine or its disk overloaded? write for longer before the crash (--duration)";
+        let hint = "reduce the load on the machine and its disk, or write for longer before the crash (--duration)";
         return Err(session
             .unfit(
-                "has acknowledged nothing",
-                "no insert was answered before the crash",
+                "cannot measure loss",
+                "no insert was acknowledged before the crash",
                 hint,
             )
             .into());
@@ -117,7 +116,7 @@ pub(super) fn take_over(
             None,
         )
     } else {
-        (scene.say)("waiting until the replicas have applied what they received");
+        (scene.say)("waiting for the replicas to apply received transactions");
         let severed = scene.plan.crash == Crash::Partition;
         let facts = cluster.primary.facts.clone();
         let direct = cluster
@@ -149,8 +148,8 @@ pub(super) fn take_over(
         let session = &cluster.primary.session;
         return Err(session
             .unfit(
-                "has no replica",
-                "nobody is left to take over",
+                "cannot fail over",
+                "the primary has no replica to take over",
                 "choose a shape that replicates",
             )
             .into());
@@ -178,9 +177,9 @@ pub(super) fn surveyed<'c>(cluster: &'c Cluster, name: &str) -> Result<&'c Surve
     found.ok_or_else(|| {
         let session = &cluster.primary.session;
         MeasureError::Server(session.unfit(
-            "is succeeded by a stranger",
-            format!("{name} took over"),
-            "please report this as a defect",
+            "cannot find the new primary",
+            format!("the server {name}, which took over, is unknown"),
+            "report this as a defect",
         ))
     })
 }
@@ -192,7 +191,7 @@ fn first_write(
     fell: Nanos,
     stop: &AtomicBool,
 ) -> Result<Nanos, MeasureError> {
-    let doing = "takes no writes";
+    let doing = "cannot write to the new primary";
     let mut session = None;
     loop {
         heed(stop)?;

@@ -76,7 +76,7 @@ pub fn crash(
     number: u64,
     faults: &mut dyn Faults,
 ) -> Result<CrashRecord, MeasureError> {
-    (scene.say)("making the table");
+    (scene.say)("creating the table");
     prepare(cluster, scene.set_timeout)?;
     let Failover {
         began,
@@ -109,7 +109,7 @@ pub fn crash(
         fallen_back: fallen.fallen_back,
         ..CrashRecord::default()
     });
-    (scene.say)("waiting for the old primary to come back");
+    (scene.say)("waiting for the old primary to restart");
     let new = executed(&promoted.facts, &mut session)?;
     let returning = Instant::now();
     match come_back(cluster, scene, faults, &journal, &present, &new) {
@@ -209,7 +209,7 @@ fn jitter(seed: u64, number: u64) -> Nanos {
 
 /// Makes the table and waits until every server has it.
 pub(crate) fn make_table(cluster: &mut Cluster) -> Result<(), MeasureError> {
-    let doing = "cannot make the table";
+    let doing = "cannot create the table";
     let primary = &mut cluster.primary.session;
     primary.run(doing, "CREATE DATABASE IF NOT EXISTS `replimeter`")?;
     primary.run(doing, writers::CREATE)?;
@@ -231,8 +231,8 @@ pub(crate) fn make_table(cluster: &mut Cluster) -> Result<(), MeasureError> {
                     return Err(session
                         .unfit(
                             doing,
-                            "it does not come to this replica",
-                            "does it replicate?",
+                            "it did not arrive on this replica",
+                            "check its replication",
                         )
                         .into());
                 }
@@ -257,10 +257,10 @@ fn prepare(cluster: &mut Cluster, set_timeout: bool) -> Result<(), MeasureError>
     ) {
         let ms = SEMI_SYNC_TIMEOUT.as_millis();
         let sql = format!("SET GLOBAL {}_timeout = {ms}", words.primary);
-        cluster.primary.session.run(
-            "cannot set how long semi-synchronous replication waits",
-            &sql,
-        )?;
+        cluster
+            .primary
+            .session
+            .run("cannot set the semi-synchronous timeout", &sql)?;
     }
     Ok(())
 }

@@ -12,7 +12,7 @@ use replimeter_engine::{Node, ServerError, Session};
 use super::ids::Ids;
 
 const NEWEST: &str = "SELECT id FROM `replimeter`.`loss_probe` WHERE id > ?";
-const DOING: &str = "cannot look at the rows";
+const DOING: &str = "cannot read the rows";
 /// Between two looks.
 const PAUSE: Duration = Duration::from_micros(200);
 /// Rows beyond the first one that never came; more would make every look slow.
