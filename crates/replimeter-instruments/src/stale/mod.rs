@@ -55,8 +55,8 @@ pub fn fill(
     stop: &AtomicBool,
 ) -> Result<(), MeasureError> {
     rows::fill(cluster, u64::from(plan.rows), stop)?;
-    let what = format!("the {} rows written on the writer", plan.rows);
-    let hint = "is it far behind, or its address another server's? --timeout sets how long it is waited for";
+    let what = format!("the {} rows written to the writer", plan.rows);
+    let hint = "check whether it is far behind and its address is correct, or raise --timeout";
     let rows = plan.rows.to_string();
     for reader in readers {
         let (server, _) = reader.of(cluster);
@@ -204,9 +204,9 @@ pub fn run(
     let lost = shared.lost.into_inner();
     if shared.all_lost.into_inner() && outcome.failure.is_none() {
         let error = cluster.primary.session.unfit(
-            "cannot write",
-            "a hundred writes one after another lost against others (deadlock, lock wait time-out or failed certification)",
-            "what else writes to `replimeter`.`lag_probe`, on which node? a certification conflict comes from another node",
+            "cannot write a row",
+            "conflicts aborted 100 consecutive writes (deadlock, lock wait timeout or failed certification)",
+            "stop other writers of `replimeter`.`lag_probe`; certification conflicts come from other nodes",
         );
         outcome.failure = Some(error.into());
     }
@@ -216,8 +216,8 @@ pub fn run(
     if lost > 0 {
         outcome.warnings.push(Warning::new(
             WarningCode::LoadErrors,
-            format!("rounds given up, since their write lost against others every time it was repeated: {lost}"),
-            "they count for nothing; what else writes to `replimeter`.`lag_probe`?",
+            format!("conflicts aborted every attempt to write in {lost} rounds; the figures exclude these rounds"),
+            "stop other writers of `replimeter`.`lag_probe`",
         ));
     }
     Ok(outcome)
@@ -276,20 +276,20 @@ fn of_versions(versions: &Versions) -> Vec<Warning> {
         warnings.push(Warning::new(
             WarningCode::ChangedByOthers,
             format!(
-                "{} writes were given a version of their row that had been acknowledged before they were sent",
+                "{} writes returned a row version that had been acknowledged before they were sent; the shares are unreliable",
                 versions.foreign()
             ),
-            "somebody else puts the versions back, or a server has lost what it acknowledged; the shares cannot be trusted",
+            "stop other clients that set versions back, and check whether a server lost acknowledged writes",
         ));
     }
     if versions.beyond() > 0 {
         warnings.push(Warning::new(
             WarningCode::NotChecked,
             format!(
-                "{} writes were of rows beyond the first million: their reads were not judged",
+                "{} writes were of rows beyond the first million; reads of these rows were not checked",
                 versions.beyond()
             ),
-            "ask for fewer rows (--load-data-size)",
+            "use fewer rows (--load-data-size)",
         ));
     }
     warnings
@@ -301,8 +301,8 @@ pub fn changed_by_others(rounds: u64) -> Warning {
     Warning::new(
         WarningCode::ChangedByOthers,
         format!(
-            "in {rounds} rounds a row held what this run had not written: somebody else changes `replimeter`.`lag_probe`"
+            "in {rounds} rounds a row held a value of another client; the figures exclude these rounds"
         ),
-        "these rounds count for nothing; nobody else may write to that table meanwhile",
+        "stop other writers of `replimeter`.`lag_probe`",
     )
 }

@@ -85,7 +85,7 @@ pub fn unknown(cluster: &Cluster, name: &str, doing: &str) -> ServerError {
     cluster.primary.session.unfit(
         doing,
         format!("the target has no server called `{name}`; it has {}", names.join(", ")),
-        "name one of them; `writer` and `reader` stand for the one that is written to and the first other one",
+        "name one of them; `writer` is the server that is written to, `reader` the first other server",
     )
 }
 
@@ -111,8 +111,11 @@ pub fn guarantees(
 ) -> Result<Vec<Guarantee>, ServerError> {
     let found = readers.iter().map(|reader| {
         let (server, relation) = reader.of(cluster);
-        guarantee(level, kind(server, relation), timeout)
-            .map_err(|(cause, hint)| server.session.unfit("cannot make reads wait", cause, hint))
+        guarantee(level, kind(server, relation), timeout).map_err(|(cause, hint)| {
+            server
+                .session
+                .unfit("cannot enable synchronous reads", cause, hint)
+        })
     });
     found.collect()
 }

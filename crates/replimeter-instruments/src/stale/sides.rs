@@ -32,8 +32,8 @@ const AFTER_REFUSAL: Duration = Duration::from_millis(5);
 const DOUBT: Nanos = Nanos(50_000_000);
 
 const WRITING: &str = "cannot write a row";
-const READING: &str = "cannot read the reader";
-const ASKING: &str = "cannot read the writer";
+const READING: &str = "cannot read from the reader";
+const ASKING: &str = "cannot read from the writer";
 
 /// Gives the connection back to a pool and takes it out again: what its session was set to is forgotten.
 fn pooled(session: &mut Session, pool: Pool) -> Result<(), ServerError> {
@@ -82,7 +82,7 @@ impl Writer {
     ) -> Result<Self, ServerError> {
         let mut session = Session::open(node)?;
         for sql in &guarantee.writer {
-            session.run("cannot set synchronous reads", sql)?;
+            session.run("cannot enable synchronous reads", sql)?;
         }
         let written = if guarantee.gtid {
             Some(Written::prepare(&mut session, facts)?)
@@ -248,7 +248,7 @@ impl Reading {
     fn open(node: &Node, facts: &Facts, guarantee: &Guarantee) -> Result<Self, ServerError> {
         let mut session = Session::open(node)?;
         for sql in &guarantee.reader {
-            session.run("cannot set synchronous reads", sql)?;
+            session.run("cannot enable synchronous reads", sql)?;
         }
         let wait = if guarantee.gtid {
             Some(Wait::prepare(&mut session, facts)?)
@@ -483,14 +483,14 @@ impl Reader {
 
     fn never_shown(&self, order: &Order) -> ServerError {
         self.plain.session.unfit(
-            "does not show a write",
+            "cannot read a write",
             format!(
-                "row {} still showed an older version {:.0} s after the writer had acknowledged round {}",
+                "row {} still showed an older version {:.0} s after the writer acknowledged round {}",
                 order.row,
                 self.patience.0 as f64 / 1e9,
                 order.round
             ),
-            "look at its replication state; is the load more than it sustains? --timeout sets how long a write may stay unseen",
+            "check its replication, reduce the load, or raise --timeout",
         )
     }
 }
