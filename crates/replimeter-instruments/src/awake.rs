@@ -74,7 +74,7 @@ impl Drop for KeepAwake {
 
 /// Gives this thread idle priority and binds it to a core.
 fn prepare(core: usize) -> Result<(), String> {
-    enter(Class::Idle).map_err(|error| format!("cannot take idle priority: {error}"))?;
+    enter(Class::Idle).map_err(|error| format!("cannot set idle priority: {error}"))?;
     let mut only = CpuSet::new();
     only.set(core);
     sched_setaffinity(None, &only).map_err(|error| format!("cannot bind to core {core}: {error}"))

@@ -198,9 +198,9 @@ impl<'a> Bench<'a> {
             if Instant::now() > deadline {
                 self.verify()?;
                 return Err(self.session.unfit(
-                    "cannot begin the next measurement",
-                    format!("{name} has not applied {behind} transactions after {} s", SETTLE.as_secs()),
-                    "does it keep up at all? `replimeter backlog` measures that; measure for a shorter time (--duration), or with fewer threads",
+                    "cannot start the next measurement",
+                    format!("{name} still has {behind} transactions to apply after {} s", SETTLE.as_secs()),
+                    "use fewer threads or a shorter time (--duration), or run `replimeter backlog` to see whether it keeps up",
                 ).into());
             }
             thread::sleep(LOOK);
@@ -298,13 +298,13 @@ impl<'a> Bench<'a> {
             heed(stop)?;
             if Instant::now() > deadline {
                 return Err(self.session.unfit(
-                    "does not replicate semi-synchronously",
+                    "cannot measure semi-synchronous replication",
                     format!(
-                        "it fell back to asynchronous replication and has not come back in {} s; {} replicas acknowledge",
+                        "it fell back to asynchronous replication and did not recover within {} s; {} replicas acknowledge",
                         RECOVERY.as_secs(),
                         state.clients
                     ),
-                    "is the replica overloaded, or has its receiver stopped? lower the load, or raise the time-out (--server-option)",
+                    "check the replica and its receiver, lower the load, or raise the timeout (--server-option)",
                 ).into());
             }
             thread::sleep(LOOK);
@@ -355,7 +355,7 @@ impl<'a> Bench<'a> {
                     (
                         channel.is_some_and(flavour::Channel::running),
                         channel.map_or_else(
-                            || "the channel is gone".to_owned(),
+                            || "its channel no longer exists".to_owned(),
                             flavour::Channel::state,
                         ),
                     )
@@ -365,7 +365,7 @@ impl<'a> Bench<'a> {
                 return Err(session.unfit(
                     doing,
                     words,
-                    "the server's error log says more; measure again",
+                    "see the server's error log, then measure again",
                 ));
             }
         }
@@ -377,8 +377,8 @@ impl<'a> Bench<'a> {
 fn one(results: Vec<SquadResult>, session: &Session) -> Result<SquadResult, ServerError> {
     let Some(result) = results.into_iter().next() else {
         return Err(session.unfit(
-            "no load has run",
-            "there was no squad",
+            "internal error",
+            "the load returned no result",
             "report this as a defect",
         ));
     };
@@ -388,9 +388,9 @@ fn one(results: Vec<SquadResult>, session: &Session) -> Result<SquadResult, Serv
     // A block is too short for the load to have given up: a price is never taken from a server that went away.
     if let Some(lost) = result.errors.iter().find(|error| error.code.is_none()) {
         return Err(session.unfit(
-            "lost the load's connections",
+            "the load lost its connections",
             &lost.message,
-            "did the server stop? its error log says more",
+            "check whether the server stopped; see its error log",
         ));
     }
     Ok(result)

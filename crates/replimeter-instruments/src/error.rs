@@ -14,7 +14,7 @@ pub enum MeasureError {
     #[error(transparent)]
     Server(#[from] ServerError),
     /// The samples could not be kept.
-    #[error("cannot keep the samples: {0}")]
+    #[error("cannot store the samples: {0}")]
     Sink(String),
     /// Something could not be done to the servers from outside.
     #[error(transparent)]
@@ -28,7 +28,7 @@ pub enum MeasureError {
         held: ServerError,
     },
     /// A thread of ours ended by a panic.
-    #[error("a measuring thread ended unexpectedly; this is a defect of Replimeter's")]
+    #[error("internal error: a measuring thread ended unexpectedly")]
     Thread,
     /// The user ended the run before it had begun.
     #[error("interrupted before the measurement began")]
@@ -52,8 +52,8 @@ impl MeasureError {
             Self::Server(error) => error.hint.clone(),
             Self::Held { first, held } if first.hint().is_empty() => held.hint.clone(),
             Self::Held { first, held } => format!("{}; {}", first.hint(), held.hint),
-            Self::Sink(_) => "free some space, or name another folder with --run-dir".to_owned(),
-            Self::Thread => "please report it with the messages above".to_owned(),
+            Self::Sink(_) => "free disk space, or choose another folder with --run-dir".to_owned(),
+            Self::Thread => "report this as a defect, with the messages above".to_owned(),
             Self::Source(error) => error.hint.clone(),
             Self::Interrupted => String::new(),
         }

@@ -56,7 +56,7 @@ pub fn begin(folder: &Path) -> io::Result<()> {
     };
     RECORDING
         .set(Mutex::new(recording))
-        .map_err(|_| io::Error::other("a run is being recorded already"))
+        .map_err(|_| io::Error::other("a run is already being recorded"))
 }
 
 /// Records what a listener is told.

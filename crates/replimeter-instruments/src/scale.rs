@@ -398,9 +398,9 @@ impl<'a> Field<'a> {
                     return Err(self
                         .session
                         .unfit(
-                            "cannot begin the next block",
-                            format!("{name} has not applied {behind} transactions after {} s", (SETTLE + patience).as_secs()),
-                            "the replica does not keep up: measure for a shorter time (--duration), or give it more workers (--server-option)",
+                            "cannot start the next block",
+                            format!("{name} still has {behind} transactions to apply after {} s", (SETTLE + patience).as_secs()),
+                            "measure for a shorter time (--duration), or give the replica more workers (--server-option)",
                         )
                         .into());
                 }
@@ -419,12 +419,12 @@ impl<'a> Field<'a> {
             Some(channel) => Err(follower.session.unfit(
                 "no longer replicates",
                 channel.state(),
-                "the server's error log says more",
+                "see the server's error log",
             )),
             None => Err(follower.session.unfit(
                 "no longer replicates",
-                "its channel is gone",
-                "did somebody reset the replica?",
+                "its channel no longer exists",
+                "check whether the replica was reset",
             )),
         }
     }
@@ -442,13 +442,12 @@ impl<'a> Field<'a> {
         })?;
         active.map(Some).ok_or_else(|| {
             let cause = format!(
-                "it fell back to asynchronous replication and was not back after {} s",
+                "it fell back to asynchronous replication and did not recover within {} s",
                 RECOVERY.as_secs()
             );
-            let hint =
-                "is a replica overloaded? lower the load, or raise the time-out (--server-option)";
+            let hint = "check the replicas, lower the load, or raise the timeout (--server-option)";
             session
-                .unfit("does not replicate semi-synchronously", cause, hint)
+                .unfit("cannot measure semi-synchronous replication", cause, hint)
                 .into()
         })
     }
