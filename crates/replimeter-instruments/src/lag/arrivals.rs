@@ -1,18 +1,18 @@
-//! Joins what the taps of several binary logs saw with the rows that were written.
+//! Joins the transactions seen by taps of several binary logs with the rows that were written.
 
 use std::collections::{HashMap, VecDeque};
 
 use replimeter_engine::binlog::Gtid;
 use replimeter_model::time::Nanos;
 
-/// The most transactions of other writers, or rows not yet matched, that are kept.
+/// Maximum number of transactions that are kept: those of other writers and rows not yet matched.
 const MOST: usize = 1 << 19;
 
-/// What is known of one transaction.
+/// State of one transaction.
 #[derive(Default)]
 struct Transaction {
     seq: Option<u64>,
-    /// Arrival on each stream, the primary's first.
+    /// Time of arrival on each stream, the primary's first.
     at: Vec<Option<Nanos>>,
     told: Vec<bool>,
 }
@@ -21,25 +21,25 @@ struct Transaction {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Matched {
     pub(super) seq: u64,
-    /// Which replica, from 0.
+    /// Index of the replica, from 0.
     pub(super) replica: usize,
     pub(super) on_primary: Nanos,
     pub(super) on_replica: Nanos,
 }
 
-/// Transactions of which something is still awaited; the oldest are forgotten when
-/// there are too many, as other writers' come and go without an end.
+/// Transactions that wait for an arrival or for their row. The oldest are dropped above a limit,
+/// because other writers add transactions without end.
 pub(super) struct Arrivals {
     streams: usize,
     known: HashMap<Gtid, Transaction>,
     order: VecDeque<Gtid>,
     matched: Vec<Matched>,
-    /// Arrivals on the primary's stream of rows of ours that somebody may want later.
+    /// Number of this run's rows that were dropped before they were matched.
     pub(super) forgotten: u64,
 }
 
 impl Arrivals {
-    /// For so many streams; the first is the primary's.
+    /// Creates the state for this number of streams; the first is the primary's.
     pub(super) fn new(streams: usize) -> Self {
         Self {
             streams,
@@ -68,17 +68,17 @@ impl Arrivals {
         })
     }
 
-    /// A transaction arrived on a stream.
+    /// Records the arrival of a transaction on a stream.
     pub(super) fn arrived(&mut self, stream: usize, gtid: Gtid, at: Nanos) {
         let entry = self.entry(gtid);
         if let Some(arrival) = entry.at.get_mut(stream) {
-            // After a reconnect a stream may repeat itself: the first counts.
+            // After a reconnect a stream may repeat transactions: the first arrival counts.
             arrival.get_or_insert(at);
         }
         self.match_up(gtid);
     }
 
-    /// A row was written by this transaction.
+    /// Records that this transaction wrote a row.
     pub(super) fn wrote(&mut self, gtid: Gtid, seq: u64) {
         self.entry(gtid).seq = Some(seq);
         self.match_up(gtid);
@@ -103,12 +103,12 @@ impl Arrivals {
             }
         }
         if entry.told.iter().skip(1).all(|told| *told) {
-            // Its place in the order goes when it becomes the oldest.
+            // Its entry in `order` is dropped when it becomes the oldest.
             self.known.remove(&gtid);
         }
     }
 
-    /// Takes the matches since the last call.
+    /// Returns the matches since the last call.
     pub(super) fn take(&mut self) -> Vec<Matched> {
         std::mem::take(&mut self.matched)
     }

@@ -1,4 +1,4 @@
-//! What the threads of one part of a run tell one another without waiting.
+//! State that the threads of one part of a run share without waiting.
 
 use std::{
     sync::{
@@ -13,8 +13,8 @@ use replimeter_model::time::Nanos;
 
 use crate::{priority::prepare_measuring_thread, sync::lock};
 
-/// Ends the part when dropped: a scope waits for its threads even while a panic
-/// unwinds through it, and they would wait for somebody to end them.
+/// Ends the part when dropped: a scope waits for its threads even while a panic unwinds through it, and
+/// the threads would wait for a signal to end.
 pub(super) struct HaltOnDrop<'a>(pub(super) &'a Board);
 
 impl Drop for HaltOnDrop<'_> {
@@ -26,26 +26,27 @@ impl Drop for HaltOnDrop<'_> {
 /// Shared state: a few atomic numbers, so that no thread ever blocks another.
 #[derive(Debug)]
 pub(super) struct Board {
-    /// The last row that is being, or was, sent.
+    /// The last row that was sent or is being sent.
     sent: AtomicU64,
-    /// When observers should read in a tight loop even if nothing is unseen.
+    /// When observers begin to read in a tight loop even if every row was seen.
     watch_from: AtomicI64,
-    /// The highest row up to which everything was seen, per slot.
+    /// For each slot, the highest row up to which every row was seen.
     seen: Vec<AtomicU64>,
-    /// Observers run point selects in place of their reads.
+    /// Whether observers run point selects instead of their reads.
     yardstick: AtomicBool,
-    /// No more rows will be sent.
+    /// Whether the writers are done.
     finished: AtomicBool,
-    /// The writer sends nothing more.
+    /// Whether the writers were told to stop.
     writer_halted: AtomicBool,
-    /// Everybody ends now.
+    /// Whether every thread must end.
     halted: AtomicBool,
-    /// Woken when a row was seen.
+    /// The thread to wake when a row was seen.
     writer: Mutex<Option<Thread>>,
 }
 
 impl Board {
-    /// For so many slots (each one replica by one method); rows up to `last` are of the past.
+    /// Creates the state for this number of slots (one replica with one method each); rows up to `last`
+    /// are old.
     pub(super) fn new(slots: usize, last: u64) -> Self {
         Self {
             sent: AtomicU64::new(last),
@@ -63,27 +64,27 @@ impl Board {
         *lock(&self.writer) = Some(thread);
     }
 
-    /// The writer is about to send this row.
+    /// Records that the writer is about to send this row.
     pub(super) fn sending(&self, id: u64) {
         self.sent.fetch_max(id, Ordering::AcqRel);
     }
 
-    /// The last row that is being, or was, sent.
+    /// Returns the last row that was sent or is being sent.
     pub(super) fn sent(&self) -> u64 {
         self.sent.load(Ordering::Acquire)
     }
 
-    /// The writer will send nothing before `point`.
+    /// Records that the writer sends nothing before `point`.
     pub(super) fn watch_from(&self, point: Nanos) {
         self.watch_from.store(point.0, Ordering::Release);
     }
 
-    /// From when on to read tightly.
+    /// Returns the time from which observers read tightly.
     pub(super) fn watched_from(&self) -> Nanos {
         Nanos(self.watch_from.load(Ordering::Acquire))
     }
 
-    /// Whether the next row is for the yardstick.
+    /// Sets whether the next row is for the yardstick.
     pub(super) fn set_yardstick(&self, on: bool) {
         self.yardstick.store(on, Ordering::Release);
     }
@@ -92,7 +93,7 @@ impl Board {
         self.yardstick.load(Ordering::Acquire)
     }
 
-    /// A slot has seen every row up to `id`.
+    /// Records that a slot has seen every row up to `id`.
     pub(super) fn saw_up_to(&self, slot: usize, id: u64) {
         self.seen[slot].fetch_max(id, Ordering::AcqRel);
         if let Some(writer) = &*lock(&self.writer) {
@@ -100,14 +101,14 @@ impl Board {
         }
     }
 
-    /// The highest row up to which a slot has seen everything.
+    /// Returns the highest row up to which a slot has seen every row.
     pub(super) fn seen(&self, slot: usize) -> u64 {
         self.seen
             .get(slot)
             .map_or(u64::MAX, |seen| seen.load(Ordering::Acquire))
     }
 
-    /// The highest row that every slot has seen, with all before it.
+    /// Returns the highest row up to which every slot has seen every row.
     pub(super) fn seen_everywhere(&self) -> u64 {
         self.seen
             .iter()
@@ -116,7 +117,7 @@ impl Board {
             .unwrap_or(0)
     }
 
-    /// No more rows will be sent.
+    /// Records that no more rows will be sent.
     pub(super) fn finish(&self) {
         self.finished.store(true, Ordering::Release);
     }
@@ -125,7 +126,7 @@ impl Board {
         self.finished.load(Ordering::Acquire)
     }
 
-    /// Does the work of a measuring thread; a failure ends the whole part.
+    /// Runs the work of a measuring thread; a failure ends the whole part.
     pub(super) fn measuring<T>(
         &self,
         real_time: bool,
@@ -139,13 +140,13 @@ impl Board {
         result
     }
 
-    /// Everybody ends now.
+    /// Ends every thread.
     pub(super) fn halt(&self) {
         self.halted.store(true, Ordering::Release);
         self.halt_writer();
     }
 
-    /// The writer ends now; the observers go on.
+    /// Ends the writer; the observers continue.
     pub(super) fn halt_writer(&self) {
         self.writer_halted.store(true, Ordering::Release);
         if let Some(writer) = &*lock(&self.writer) {

@@ -1,4 +1,4 @@
-//! Gathers the waterfall of every replica while the run goes on.
+//! Collects the waterfall of every replica during the run.
 
 use replimeter_model::{
     engine::Engine,
@@ -15,16 +15,16 @@ use super::{
 };
 use crate::record;
 
-/// One replica's.
+/// The waterfall of one replica.
 pub(super) struct Fall {
     /// The replica's name.
     of: String,
-    /// `None` on Galera, whose nodes tell nothing.
+    /// `None` on Galera, whose nodes report no stages.
     joiner: Option<Joiner>,
     waterfall: Waterfall,
 }
 
-/// What waterfalls are made of, for a record of the run.
+/// Input of the waterfalls, for a recording of the run.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[allow(
@@ -32,18 +32,18 @@ pub(super) struct Fall {
     reason = "one at a time is written or read"
 )]
 enum Reading {
-    /// A waterfall of a replica begins; of a Galera node its engine is unknown.
+    /// A replica's waterfall begins; for a Galera node the engine is `None`.
     Waterfall {
         replica: String,
         engine: Option<Engine>,
         tap: bool,
     },
-    /// What is known of a transaction there.
+    /// The points of one transaction.
     Transaction { replica: String, points: Points },
 }
 
 impl Fall {
-    /// Of a replica that replicates through a channel or is a member of a group.
+    /// Creates the waterfall of a replica that has a channel or is a member of a group.
     pub(super) fn new(engine: Engine, replica: &str, tap: bool, clocks: Clocks) -> Self {
         let [primary, own] = clocks;
         record::reading(|| Reading::Waterfall {
@@ -59,7 +59,7 @@ impl Fall {
         }
     }
 
-    /// Of a Galera node.
+    /// Creates the waterfall of a Galera node.
     pub(super) fn galera(node: &str) -> Self {
         record::reading(|| Reading::Waterfall {
             replica: node.to_owned(),
@@ -73,7 +73,7 @@ impl Fall {
         }
     }
 
-    /// Takes what the replica said.
+    /// Adds an observation of the replica.
     pub(super) fn told(&mut self, told: &Told) {
         let Some(joiner) = &mut self.joiner else {
             return;
@@ -86,8 +86,8 @@ impl Fall {
         }
     }
 
-    /// Takes a row that was seen by a read, and when it was in the primary's binary log
-    /// by a tap.
+    /// Adds a row that a read has shown. `in_binlog` is the time at which a tap received it from the
+    /// primary's binary log.
     pub(super) fn seen(
         &mut self,
         write: &Write,
@@ -95,7 +95,8 @@ impl Fall {
         in_binlog: Option<Nanos>,
         sighting: &Sighting,
     ) {
-        // It was there after the send, before the tap heard of it and before the primary answered.
+        // It was there after the send, before the tap received it and before the primary acknowledged
+        // it.
         let in_binlog =
             in_binlog.map(|at| Point::within(write.send, at.min(write.ack).max(write.send)));
         let after = Some(sighting.after).filter(|after| *after > write.send);
@@ -123,7 +124,7 @@ impl Fall {
         }
     }
 
-    /// Sums up.
+    /// Returns the stages of all recorded transactions.
     pub(super) fn finish(mut self) -> Option<Stages> {
         if let Some(joiner) = self.joiner.take() {
             for (_, points) in joiner.finish() {

@@ -1,4 +1,4 @@
-//! Which methods the servers permit.
+//! Methods that the servers support.
 
 use replimeter_engine::{
     ServerError,
@@ -15,18 +15,18 @@ use crate::{preflight::Cluster, stamp::Stamps};
 /// The methods of a run.
 #[derive(Debug, Default)]
 pub struct Possible {
-    /// In the order of [`Method::ALL`].
+    /// Usable methods, in the order of [`Method::ALL`].
     pub methods: Vec<Method>,
-    /// The clocks that stamp the rows, when a method needs them.
+    /// The clocks that stamp the rows, if a method needs them.
     pub stamps: Option<Stamps>,
-    /// Why one of `all` is not among them.
+    /// Why methods of `all` were left out.
     pub warnings: Vec<Warning>,
 }
 
-/// Finds out which of the wanted methods the servers permit, before anything is written.
+/// Returns the requested methods that the servers support. Nothing is written before.
 ///
-/// # Errors
-/// When one that was asked for by name is not possible, with the server, the reason
+/// When a method that was requested by name is not possible; names the server, the cause and the
+/// setting to change.
 /// and what to turn on.
 pub fn possible(cluster: &mut Cluster, wanted: &Methods) -> Result<Possible, ServerError> {
     let mut possible = Possible::default();

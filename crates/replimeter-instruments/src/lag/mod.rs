@@ -1,5 +1,5 @@
-//! Lag: writers on the primary, and for each replica an observer of every method
-//! asked for, all on one clock, none waiting for another.
+//! Measures lag: writers on the primary, and for each replica an observer per method. All use one
+//! clock, and none waits for another.
 
 mod arrivals;
 mod board;
@@ -47,90 +47,91 @@ use crate::{
     table::{Held, POINT_SELECT, payload},
 };
 
-/// Bytes that a packet needs beside the payload.
+/// Bytes that a packet needs in addition to the payload.
 const PACKET_OVERHEAD: u64 = 256;
-/// Largest `max_allowed_packet` any server can be set to, in bytes.
+/// The largest `max_allowed_packet` that any server supports, in bytes.
 pub const LARGEST_PACKET: u64 = 1 << 30;
-/// Point selects whose round trips make the yardstick.
+/// Number of point selects for the yardstick.
 const POINT_SELECTS: usize = 2000;
-/// Point selects before those, not counted.
+/// Number of point selects before these that do not count.
 const POINT_SELECTS_WARM_UP: usize = 200;
-/// How much longer than the plan's time-out a session waits for an answer.
+/// Time that a session waits for an answer in addition to the plan's timeout.
 const ANSWER_MARGIN: Duration = Duration::from_secs(2);
 
-/// One replica, observed in one way.
+/// One replica, observed with one method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Slot {
-    /// Index among the observed servers.
+    /// Index of the replica among the observed servers.
     replica: usize,
     method: Method,
 }
 
-/// How two methods differ on one row.
+/// The difference between two methods for one row.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Compared {
     /// The replica's index in the target.
     pub replica: usize,
-    /// The method that is held against another.
+    /// The method that is compared.
     pub method: Method,
-    /// The other.
+    /// The method that it is compared with.
     pub reference: Method,
     /// The row.
     pub write: Write,
-    /// When the method saw the row, less when the other did.
+    /// When the method saw the row, minus when the reference saw it.
     pub difference: Nanos,
 }
 
-/// What happens in the course of a run.
+/// An event during a run.
 #[derive(Clone, Copy, Debug)]
 pub enum Event<'a> {
-    /// A sample; they come in no particular order of replicas.
+    /// A sample; samples of several replicas come in any order.
     Sample(&'a LagSample),
-    /// How two methods differ on a row that all of them saw.
+    /// The difference between two methods for a row that all methods saw.
     Compared(&'a Compared),
-    /// How far the run is, a few times a second.
+    /// Progress of the run, a few times a second.
     Progress(&'a Progress),
 }
 
-/// What the caller does with the run as it goes.
+/// Callbacks of the caller during the run.
 pub struct Listener<'a> {
     /// Takes every event; an error ends the run.
     pub on: &'a mut dyn FnMut(Event<'_>) -> Result<(), String>,
-    /// Becomes true when the user wants the run to end.
+    /// Set when the user stops the run.
     pub stop: &'a AtomicBool,
 }
 
-/// How a run ended and what is not in its samples.
+/// Result of a run, without its samples.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Outcome {
-    /// Largest payload that every server accepts, in bytes; larger ones were cut.
+    /// The largest payload that every server accepts, in bytes; larger payloads were reduced to it.
     pub size_limit: u64,
-    /// The rows that the table may hold, for a following run on it.
+    /// The rows that the table may hold, for the next run on it.
     #[serde(skip)]
     pub held: Held,
-    /// Counted rounds that were written.
+    /// Number of counted rounds that were written.
     pub rounds: u64,
-    /// Whether the user ended it.
+    /// Whether the user stopped the run.
     pub interrupted: bool,
-    /// What ended it early.
+    /// The error that ended the run early.
     #[serde(skip)]
     pub failure: Option<MeasureError>,
-    /// Round trips of a point select on the otherwise idle primary.
+    /// Round trips of point selects on the otherwise idle primary.
     pub point_select: SignedHistogram,
     /// Round trips of point selects that were under way when a write was
     /// acknowledged.
     pub point_select_at_ack: SignedHistogram,
-    /// How late the writes started against their schedule.
+    /// Time from the intended to the actual start of each write.
     pub lateness: SignedHistogram,
-    /// From the first counted send to the last acknowledgement.
+    /// Time from the first counted send to the last acknowledgement.
     pub measured: Nanos,
-    /// The waterfall of each replica; empty when stages were not observed.
+    /// The stages of each replica; empty when they were not observed.
     pub stages: Vec<Option<Stages>>,
-    /// What a reader must know.
+    /// Warnings about the figures.
     pub warnings: Vec<Warning>,
 }
 
-/// Cuts the plan's sizes down to what every server accepts.
+/// Returns the largest payload that every server accepts, in bytes, and warns when the plan asks for
+/// more.
 fn clamp(cluster: &Cluster, plan: &LagPlan, warnings: &mut Vec<Warning>) -> u64 {
     let limit = cluster
         .max_allowed_packet()
@@ -151,14 +152,14 @@ fn clamp(cluster: &Cluster, plan: &LagPlan, warnings: &mut Vec<Warning>) -> u64 
     limit
 }
 
-/// The row that the yardstick's select of this number asks for: all rows in turn,
-/// in an order that no cache line follows.
+/// Returns the row that the yardstick's select of this number reads: every row once, in an order that
+/// no cache line follows.
 fn yardstick_row(number: u64, rows: std::ops::Range<u64>) -> u64 {
     rows.start + number.wrapping_mul(7919) % (rows.end - rows.start).max(1)
 }
 
-/// Round trips of one prepared select of one row by its primary key, on a thread of its own, since it takes
-/// real-time priority as the observer does.
+/// Measures the round trips of a prepared select of one row by its primary key. Runs on its own thread,
+/// because it takes real-time priority as the observers do.
 fn point_selects(
     clock: &Clock,
     node: &Node,
@@ -204,12 +205,12 @@ fn select_points(
     Ok(trips)
 }
 
-/// Whether the stages can be observed, when they are to be, before anything is written.
+/// Checks that the stages can be observed, if the plan asks for them. Nothing is written.
 ///
 /// # Errors
-/// When writes cannot be told apart by their GTIDs.
+/// When writes cannot be identified by GTID.
 pub fn check_stages(cluster: &mut Cluster, plan: &LagPlan) -> Result<(), ServerError> {
-    // A Galera node tells nothing, so nothing is asked for by GTID.
+    // A Galera node reports no stages, so no GTIDs are needed.
     if !plan.stages || cluster.primary.galera.is_some() {
         return Ok(());
     }
@@ -222,16 +223,14 @@ pub fn check_stages(cluster: &mut Cluster, plan: &LagPlan) -> Result<(), ServerE
         })
 }
 
-/// Measures. The table must be there; see [`crate::table::ProbeTable`]. It may hold the rows
-/// `held`: the default for a new table, and what the outcome says for another run on it.
+/// Runs the measurement. The table must exist; see [`crate::table::ProbeTable`]. It may hold the rows
+/// `held`: the default for a new table, or the value in the outcome of an earlier run on it.
 ///
-/// The run has two parts: the *floor*, in which the primary is observed as if it
-/// were its own replica, and the measurement proper. Without replicas the
-/// measurement proper observes the primary too.
+/// The run has two parts: the *floor*, in which the primary is observed as if it were its own replica,
+/// and the measurement itself. Without replicas the measurement observes the primary too.
 ///
 /// # Errors
-/// When the run could not begin. What goes wrong later is in the outcome, beside
-/// what was measured until then.
+/// When the run could not begin. Later errors are in the outcome, next to the results until then.
 pub fn run(
     cluster: &mut Cluster,
     plan: &LagPlan,
@@ -275,8 +274,7 @@ pub fn run(
         Ok::<bool, MeasureError>(outcome.failure.is_none() && !outcome.interrupted)
     };
     let null_replica = std::slice::from_ref(&primary);
-    // The first row proves that what the primary writes arrives, before anything
-    // is counted.
+    // The first row shows that writes of the primary arrive, before anything counts.
     let observed = if replicas.is_empty() {
         null_replica
     } else {
@@ -285,7 +283,7 @@ pub fn run(
     if !part(Script::proof(), observed, cluster, &mut outcome, listener)? {
         return Err(outcome.failure.unwrap_or(MeasureError::Interrupted));
     }
-    // From here on there is something to keep, whatever happens.
+    // From here on there are results to keep, whatever fails.
     let mut rest = || -> Result<(), MeasureError> {
         if plan.floor_rounds > 0 {
             let floor = Script::floor(plan);

@@ -1,4 +1,4 @@
-//! Reads a replica in a tight loop and brackets the moment each row appears.
+//! Reads a replica in a tight loop and brackets the time at which each row appears.
 
 use std::{
     sync::{atomic::AtomicBool, mpsc::Sender},
@@ -25,12 +25,12 @@ use crate::{
     table::{self, POINT_SELECT, UNSEEN},
 };
 
-/// How long an idle observer sleeps before it looks at the board again.
+/// How long an idle observer sleeps before it checks the shared state again.
 const NAP: Duration = Duration::from_micros(500);
 
 const DOING: &str = "cannot read the replica";
 
-/// One replica's connection.
+/// The connection to one replica.
 pub(super) struct Observer {
     session: Session,
     statement: Statement,
@@ -41,7 +41,7 @@ pub(super) struct Observer {
 /// Connects and waits until the table, and every row up to `last`, has arrived.
 ///
 /// # Errors
-/// As of [`table::arrival`].
+/// Those of [`table::arrival`].
 pub(super) fn arrival(
     node: &Node,
     identity: &Identity,
@@ -64,7 +64,7 @@ pub(super) fn arrival(
 }
 
 impl Observer {
-    /// Prepares the reads on a connection on which all that came before has arrived.
+    /// Prepares the reads on a connection that shows all earlier rows.
     pub(super) fn new(mut session: Session, slot: usize) -> Result<Self, ServerError> {
         let mut prepare = |sql| {
             let prepared = session.conn().prep(sql);
@@ -79,7 +79,7 @@ impl Observer {
         })
     }
 
-    /// Reads until the board says that it is over; a failure ends the whole part.
+    /// Reads until the part ends; a failure ends the whole part.
     pub(super) fn run(
         mut self,
         clock: &Clock,
@@ -130,8 +130,8 @@ impl Observer {
             let ended = clock.now();
             let rows = match read.map_err(|error| self.session.error(DOING, &error)) {
                 Ok(rows) => rows,
-                // A member of a cluster breaks off a read in favour of what it applies. It showed nothing, so the
-                // bracket goes on from the read before.
+                // A cluster member aborts reads in favor of transactions that it applies. The aborted
+                // read showed nothing, so the bracket still begins at the read before.
                 Err(error) if conflict(&error) => continue,
                 Err(error) => return Err(error),
             };
@@ -152,8 +152,8 @@ impl Observer {
 
 /// Turns reads into brackets.
 ///
-/// A read asks for every row above the highest one up to which all were seen,
-/// so rows that become visible out of order are found whenever they come.
+/// A read asks for every row above the highest one up to which all were seen, so it also finds rows
+/// that become visible out of order.
 #[derive(Debug)]
 struct Tracker {
     seen: SeenRows,
@@ -168,17 +168,18 @@ impl Tracker {
         }
     }
 
-    /// Every row up to this one was seen.
+    /// Returns the highest row up to which every row was seen.
     fn low(&self) -> u64 {
         self.seen.low()
     }
 
-    /// What a read that began and ended then, and returned these rows, shows.
+    /// Returns the rows that a read shows for the first time. The read began and ended at these times
+    /// and returned these rows.
     fn read(&mut self, began: Nanos, ended: Nanos, rows: &[u64]) -> Vec<Sighting> {
         let mut sightings = Vec::new();
         for &seq in rows {
             if self.seen.insert(seq) {
-                // The previous read, whenever it was, did not show the row.
+                // The previous read, at whatever time, did not show the row.
                 let after = self.last_began;
                 sightings.push(Sighting {
                     seq,

@@ -38,7 +38,7 @@ use crate::{
     table::Held,
 };
 
-/// One part of a run: a script of writes, and who is observed meanwhile.
+/// One part of a run: a script of writes, and the servers that are observed.
 pub(super) struct Part<'a> {
     pub(super) primary: &'a Node,
     pub(super) observed: &'a [Node],
@@ -49,7 +49,7 @@ pub(super) struct Part<'a> {
     pub(super) plan: &'a LagPlan,
 }
 
-/// Everything of a part that is connected and prepared, before the first write.
+/// Everything that is connected and prepared before the first write of a part.
 #[derive(Default)]
 struct Prepared {
     writers: Vec<Writer>,
@@ -63,8 +63,8 @@ struct Prepared {
 }
 
 impl Part<'_> {
-    /// Who is observed how: the floor's null replica is the primary, on which a stamp
-    /// would be compared with itself.
+    /// Returns the slots of a phase. The floor observes the primary as its own replica, whose stamps
+    /// cannot be compared with themselves.
     fn slots(&self, phase: Phase) -> Vec<Slot> {
         let methods = self
             .possible
@@ -82,7 +82,7 @@ impl Part<'_> {
             .collect()
     }
 
-    /// The facts of an observed server.
+    /// Returns the facts of an observed server.
     fn facts<'c>(&self, phase: Phase, replica: usize, cluster: &'c Cluster) -> &'c Facts {
         match (phase, cluster.replicas.get(replica)) {
             (Phase::Floor, _) | (_, None) => &cluster.primary.facts,
@@ -152,7 +152,7 @@ impl Part<'_> {
         Ok(prepared)
     }
 
-    /// Prepares to observe one server in the ways of these slots. `session` has read what was there before.
+    /// Prepares to observe one server for these slots. `session` has read all earlier rows.
     fn prepare_observers(
         &self,
         slots: &[(usize, Method)],
@@ -177,7 +177,7 @@ impl Part<'_> {
                     let galera = cluster.primary.galera.is_some();
                     let null = phase == Phase::Floor || cluster.replicas.is_empty();
                     let for_nothing = null && !waits::on_the_writer(facts.engine, galera);
-                    // Rows that follow one another closely must not wait for each other's verifying reads.
+                    // Rows in close succession must not wait for each other's verifying reads.
                     let connections = self.writers(phase) + usize::from(script.every().is_some());
                     let waiters =
                         (0..connections).map(|_| Waiter::open(node, facts, index, for_nothing));
@@ -237,7 +237,7 @@ impl Part<'_> {
         Ok(())
     }
 
-    /// Connections that write: the floor has one, whatever the plan says.
+    /// Returns the number of writing connections; the floor always has one.
     fn writers(&self, phase: Phase) -> usize {
         if phase == Phase::Measure {
             usize::try_from(self.plan.writers).unwrap_or(1)
@@ -246,7 +246,7 @@ impl Part<'_> {
         }
     }
 
-    /// Writes the script's rows and observes them until all were seen.
+    /// Writes the rows of the script and observes them until all were seen.
     pub(super) fn run(
         &self,
         script: Script,
@@ -305,13 +305,13 @@ impl Part<'_> {
             let collector =
                 Collector::new(board, self.clock, self.plan, &slots, falls, last, &script);
             let mut ending = collector.run(&writes, &sightings, cluster, listener);
-            // The observers end when the board says so, the writers too.
+            // The observers and writers end when the shared state is halted.
             drop(halt);
             let (writers, observers) = (failed(writers), failed(observers));
             *held = schedule.held();
-            // Whoever ended the run does not care what a frozen server had to say.
+            // After the user's stop, errors of a server that hangs do not matter.
             if !ending.interrupted {
-                // The first cause is the collector's own, then the writers', then the observers'.
+                // The first cause is the collector's, then the writers', then the observers'.
                 ending.failure = ending
                     .failure
                     .or(writers.into_iter().chain(observers).next());
@@ -325,7 +325,7 @@ impl Part<'_> {
 /// Measuring threads.
 type Threads<'scope> = Vec<ScopedJoinHandle<'scope, Result<(), ServerError>>>;
 
-/// What starting threads needs; dropped, nobody but they can hand on sightings.
+/// Input for starting the threads. When it is dropped, only the threads can send sightings.
 struct Start<'scope, 'env> {
     scope: &'scope Scope<'scope, 'env>,
     clock: &'scope Clock,
@@ -335,7 +335,8 @@ struct Start<'scope, 'env> {
 }
 
 impl<'scope> Start<'scope, '_> {
-    /// Starts all that observe; and, for each replica, who is told the rows that it is to wait for.
+    /// Starts all observing threads. Returns them and, for each replica, the channels of its waiting
+    /// connections.
     fn observers(
         self,
         prepared: Prepared,
@@ -382,7 +383,7 @@ impl<'scope> Start<'scope, '_> {
     }
 }
 
-/// The failures of threads, each of which is waited for; a panic is one, too.
+/// Joins the threads and returns their failures; a panic is a failure too.
 fn failed(threads: Threads<'_>) -> Vec<MeasureError> {
     let ended = |thread: ScopedJoinHandle<'_, Result<(), ServerError>>| match thread.join() {
         Ok(result) => result.err().map(MeasureError::from),
@@ -391,7 +392,7 @@ fn failed(threads: Threads<'_>) -> Vec<MeasureError> {
     threads.into_iter().filter_map(ended).collect()
 }
 
-/// The longest configured delay of all replicas.
+/// Returns the longest configured delay of all replicas.
 fn delay_of(cluster: &Cluster) -> Duration {
     cluster
         .replicas

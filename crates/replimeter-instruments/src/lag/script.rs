@@ -7,19 +7,19 @@ use replimeter_model::{
     time::Nanos,
 };
 
-/// Pace of the floor's rounds: fast, but with the observer back in its loop.
+/// Pace of the floor's rounds: fast, but slow enough for the observer to return to its loop.
 const FLOOR_PACE: Pace = Pace::Interval(Span::from_millis(2));
 
-/// One stretch of rows of one size.
+/// Consecutive rows of one size.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Step {
     pub(super) phase: Phase,
     pub(super) sweep: u32,
     pub(super) index: u32,
     pub(super) size: u64,
-    /// Rows; `None` until the time is over.
+    /// Number of rows; `None` to continue until the time is over.
     pub(super) rows: Option<u64>,
-    /// Pause, and an empty table, before the first row.
+    /// Pause before the first row, after which the table is emptied.
     pub(super) pause: Option<Span>,
 }
 
@@ -27,10 +27,10 @@ pub(super) struct Step {
 #[derive(Clone, Debug)]
 pub(super) struct Script {
     steps: Vec<Step>,
-    /// Turns before the end of each step.
+    /// For each step, the number of turns up to its end.
     ends: Vec<u64>,
     pub(super) pace: Pace,
-    /// End of the part, counted from the first counted row.
+    /// Duration of the part, counted from the first counted row.
     pub(super) elapsed: Option<Span>,
 }
 
@@ -59,13 +59,12 @@ impl Script {
         }
     }
 
-    /// One small row, to see it arrive.
+    /// Returns a script with one small row, to check that it arrives.
     pub(super) fn proof() -> Self {
         Self::of(vec![rows(Phase::WarmUp, 1, Some(1))], Pace::Visible, None)
     }
 
-    /// The null replica's rounds, with the plan's first size, and as many for the
-    /// yardstick in between.
+    /// Returns the floor's rounds with the plan's first size. Every other round is for the yardstick.
     pub(super) fn floor(plan: &LagPlan) -> Self {
         Self::of(
             vec![rows(
@@ -78,7 +77,7 @@ impl Script {
         )
     }
 
-    /// What the plan asks for.
+    /// Returns the script of the plan.
     pub(super) fn measure(plan: &LagPlan) -> Self {
         let mut steps = Vec::new();
         if plan.warm_up > 0 {
@@ -119,7 +118,7 @@ impl Script {
         Self::of(steps, plan.pace, elapsed)
     }
 
-    /// The phase of a row: in the floor every other one is for the yardstick.
+    /// Returns the phase of a row: in the floor every other row is for the yardstick.
     pub(super) fn phase_of(step: &Step, row: u64) -> Phase {
         if step.phase == Phase::Floor && row % 2 == 1 {
             Phase::Yardstick
@@ -128,24 +127,25 @@ impl Script {
         }
     }
 
-    /// The step of a turn (counted from 0 over the whole script) and its row there, from 1.
+    /// Returns the step of a turn (counted from 0 over the whole script) and the row in this step, from
+    /// 1.
     pub(super) fn turn(&self, turn: u64) -> Option<(&Step, u64)> {
         let index = self.ends.partition_point(|end| *end <= turn);
         let before = index.checked_sub(1).map_or(0, |last| self.ends[last]);
         Some((self.steps.get(index)?, turn - before + 1))
     }
 
-    /// Rows in all; `None` when the time decides.
+    /// Returns the total number of rows; `None` when a time ends the part.
     pub(super) fn total(&self) -> Option<u64> {
         self.steps.iter().map(|step| step.rows).sum()
     }
 
-    /// The phase that the part is about (its last step's).
+    /// Returns the main phase of the part: that of its last step.
     pub(super) fn phase(&self) -> Phase {
         self.steps.last().map_or(Phase::Measure, |step| step.phase)
     }
 
-    /// The distance of the schedule's beats, if there is a schedule.
+    /// Returns the interval between writes, if there is a schedule.
     pub(super) fn every(&self) -> Option<Nanos> {
         match self.pace {
             Pace::Interval(span) => Some(Nanos::from(span.0)),

@@ -1,4 +1,4 @@
-//! What the threads that watch replicas tell the collector, and which rows one has seen.
+//! Messages from observing threads to the collector, and the set of rows that a thread has seen.
 
 use std::collections::BTreeSet;
 
@@ -7,9 +7,9 @@ use replimeter_model::{sample::Sighting, time::Nanos, warning::Warning};
 
 use super::stages::ServerClock;
 
-/// What an observer tells the collector.
+/// A message from an observer to the collector.
 pub(super) enum Seen {
-    /// A row that was seen: which replica and method is the slot.
+    /// A row was seen; the slot identifies the replica and the method.
     Row { slot: usize, sighting: Sighting },
     /// A transaction in a binary log: stream 0 is the primary's, then the replicas'.
     Arrived {
@@ -17,11 +17,11 @@ pub(super) enum Seen {
         gtid: Gtid,
         at: Nanos,
     },
-    /// A row that is there, and whose time cannot be told.
+    /// A row is visible, but its time cannot be determined.
     Untold { slot: usize, seq: u64 },
-    /// How far single transactions have come.
+    /// The progress of single transactions.
     Told(Box<Told>),
-    /// Something that the reader of the report must know.
+    /// A warning for the report.
     Odd(Warning),
     /// A point select, for the yardstick.
     PointSelect { began: Nanos, ended: Nanos },
@@ -30,9 +30,9 @@ pub(super) enum Seen {
 /// The clocks of the primary and of the replica.
 pub(super) type Clocks = [ServerClock; 2];
 
-/// What the replica said, between which moments, and how the clocks stood.
+/// A replica's answer, when it was asked, and the state of the clocks.
 pub(super) struct Told {
-    /// Which replica, from 0.
+    /// Index of the replica, from 0.
     pub(super) replica: usize,
     pub(super) began: Nanos,
     pub(super) ended: Nanos,
@@ -40,7 +40,7 @@ pub(super) struct Told {
     pub(super) clocks: Clocks,
 }
 
-/// Every row up to `low`, and some above.
+/// A set of rows: every row up to `low`, and some above.
 #[derive(Clone, Debug)]
 pub(super) struct SeenRows {
     low: u64,
@@ -48,7 +48,7 @@ pub(super) struct SeenRows {
 }
 
 impl SeenRows {
-    /// Every row up to `low`.
+    /// Creates the set with every row up to `low`.
     pub(super) fn new(low: u64) -> Self {
         Self {
             low,
@@ -56,12 +56,12 @@ impl SeenRows {
         }
     }
 
-    /// Every row up to this one was seen.
+    /// Returns the row up to which every row was seen.
     pub(super) fn low(&self) -> u64 {
         self.low
     }
 
-    /// Adds a row; false when it was seen before.
+    /// Adds a row; returns false when it was seen before.
     pub(super) fn insert(&mut self, seq: u64) -> bool {
         if seq <= self.low || !self.above.insert(seq) {
             return false;

@@ -1,8 +1,8 @@
-//! Joins what a replica says of transactions with the transactions themselves.
+//! Joins a replica's reports on transactions with these transactions.
 //!
-//! Pure: answers, moments of asking and transactions go in, points come out. What a
-//! MySQL replica stamped is moved to the run's clock by a measured offset; a MariaDB
-//! position is bracketed by the asking, as a row is by a read.
+//! Pure: answers, times of the queries and transactions go in, points come out. Stamps of a MySQL
+//! replica are moved to the run's clock by a measured offset; a MariaDB position is bracketed by
+//! queries, as a row is by reads.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -13,33 +13,33 @@ use replimeter_engine::flavour::{
 use replimeter_model::{engine::Engine, stages::Mark, time::Nanos};
 use replimeter_stats::waterfall::{Point, Points, Stamp};
 
-/// Transactions of the server's that are remembered while ours is not known yet.
+/// Maximum number of reported transactions that are kept until their row is known.
 const MOST_HEARD: usize = 16_384;
-/// Steps of a position that are remembered, for each domain.
+/// Maximum number of kept steps of a position, per domain.
 const MOST_STEPS: usize = 4_096;
-/// Domains whose positions are followed.
+/// Maximum number of domains whose positions are followed.
 const MOST_DOMAINS: usize = 64;
-/// Transactions that may wait for an answer.
+/// Maximum number of transactions that wait for an answer.
 const MOST_WAITING: usize = 65_536;
-/// How long after a row is visible its replica may take to say so.
+/// How long after a row is visible its replica may take to report it.
 const GRACE: Nanos = Nanos(20_000_000);
-/// What a stamp in whole microseconds may be wrong by.
+/// Error of a stamp in whole microseconds.
 const RESOLUTION: Nanos = Nanos(1_000);
 
-/// How a server's clock stands against the run's.
+/// A server's clock in relation to the run's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServerClock {
-    /// A number for the clock; servers on one machine share it.
+    /// Number of the clock; servers on one machine share it.
     pub number: u8,
-    /// The server's nanoseconds since 1970 less the run's clock.
+    /// The server's nanoseconds since 1970 minus the run's clock.
     pub offset: Nanos,
-    /// What the offset may be wrong by.
+    /// Maximum error of the offset.
     pub bound: Nanos,
 }
 
 impl ServerClock {
-    /// A stamp in microseconds since 1970 as a point on the run's clock; `None` when it
-    /// is out of all reason.
+    /// Returns a stamp in microseconds since 1970 as a point on the run's clock; `None` when it is out
+    /// of range.
     #[must_use]
     pub fn point(&self, unix_us: i64) -> Option<Point> {
         // From 1970 to 2112, so that no difference overflows.
@@ -60,30 +60,29 @@ impl ServerClock {
     }
 }
 
-/// A transaction of ours that a reader has seen.
+/// A transaction of this run that a reader has seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transaction {
     /// The row's sequence number.
     pub seq: u64,
-    /// Its GTID, as the server that wrote it told the writer.
+    /// Its GTID, as the server returned it to the writer.
     pub gtid: String,
     /// The last moment before the statement was handed to the socket.
     pub send: Nanos,
     /// The first moment after the answer was read.
     pub ack: Nanos,
-    /// When it was in the primary's binary log, by a tap, where the server does not say
+    /// When a tap received it from the primary's binary log, if the server itself does not report that
     /// (MariaDB).
     pub in_binlog: Option<Point>,
-    /// The row became visible in (this, `visible_until`]; `None` for not known, the send then.
+    /// The row became visible in (this, `visible_until`]; `None` when unknown, then the send bounds it.
     pub visible_after: Option<Nanos>,
     /// End of the first read that showed it.
     pub visible_until: Nanos,
 }
 
-/// The chain of marks that a replica of this engine can tell of, each with the
-/// clock that stamps it: what [`replimeter_stats::waterfall::Waterfall::new`] takes.
-/// On MariaDB the binary log is in it when a tap says when (`tap`); MySQL stamps it
-/// itself, nearer to the moment than a tap can see it.
+/// Returns the chain of marks that a replica of this engine can report, each with the clock that stamps
+/// it: the input of [`replimeter_stats::waterfall::Waterfall::new`]. On MariaDB the chain includes the
+/// binary log if a tap reports it (`tap`); MySQL stamps it itself, more precisely than a tap.
 #[must_use]
 pub fn chain(engine: Engine, replica: &str, tap: bool) -> Vec<(Mark, &str)> {
     match engine {
@@ -112,15 +111,15 @@ pub fn chain(engine: Engine, replica: &str, tap: bool) -> Vec<(Mark, &str)> {
     }
 }
 
-/// The chain of a Galera node, which tells nothing: the writer's latency holds
-/// replication and certification, what follows is applying.
+/// The chain of a Galera node, which reports no stages: the writer's latency contains replication and
+/// certification, the rest is applying.
 pub const GALERA_CHAIN: [(Mark, &str); 3] = [
     (Mark::Send, "client"),
     (Mark::Ack, "client"),
     (Mark::Visible, "client"),
 ];
 
-/// The stamps of one transaction, microseconds since 1970.
+/// The stamps of one transaction, in microseconds since 1970.
 #[derive(Clone, Copy, Debug, Default)]
 struct Stamps {
     committed: Option<i64>,
@@ -129,15 +128,15 @@ struct Stamps {
     applied: Option<i64>,
 }
 
-/// How a domain's position went on: up to which number, in (after, until].
+/// Progress of a domain's position: up to which number, in (after, until].
 #[derive(Clone, Debug, Default)]
 struct Steps {
     steps: VecDeque<(u64, Option<Nanos>, Nanos)>,
-    /// Steps before the first were forgotten.
+    /// Whether steps before the first were dropped.
     forgotten: bool,
 }
 
-/// What is known of a transaction's passing a position.
+/// Whether and when a transaction passed a position.
 enum Passed {
     In(Option<Nanos>, Nanos),
     Forgotten,
@@ -148,7 +147,7 @@ impl Steps {
     fn advance(&mut self, sequence: u64, after: Option<Nanos>, until: Nanos) {
         match self.steps.back() {
             Some((last, ..)) if *last == sequence => return,
-            // Positions go back when a replica is set up anew; what was before is of no use.
+            // Positions move back when a replica is set up again; earlier steps are useless then.
             Some((last, ..)) if *last > sequence => {
                 self.steps.clear();
                 self.forgotten = false;
@@ -199,16 +198,15 @@ impl Track {
 
 /// Joins one replica's answers with transactions, in bounded memory.
 ///
-/// Ask the replica after each sighting at least, or in a loop: between two questions
-/// a MySQL thread overwrites what it knew, and a MariaDB position is known only to
-/// within their distance.
+/// Query the replica at least after each sighting, or in a loop: between two queries a MySQL thread
+/// overwrites its stamps, and the interval between queries bounds a MariaDB position.
 #[derive(Debug)]
 pub struct Joiner {
     primary: ServerClock,
     replica: ServerClock,
     heard: HashMap<String, Stamps>,
     order: VecDeque<String>,
-    /// Whether the replica tells of receiving and of applying at all.
+    /// Whether the replica reports receiving and applying at all.
     tells: (bool, bool),
     received: Track,
     applied: Track,
@@ -218,7 +216,7 @@ pub struct Joiner {
 }
 
 impl Joiner {
-    /// With the clocks of both servers; MariaDB's are not used.
+    /// Creates a joiner with the clocks of both servers; those of MariaDB are not used.
     #[must_use]
     pub fn new(primary: ServerClock, replica: ServerClock) -> Self {
         Self {
@@ -235,13 +233,13 @@ impl Joiner {
         }
     }
 
-    /// The clocks as measured anew; for transactions joined from now on.
+    /// Replaces the clocks after a new measurement, for transactions joined from now on.
     pub fn set_clocks(&mut self, primary: ServerClock, replica: ServerClock) {
         (self.primary, self.replica) = (primary, replica);
     }
 
-    /// Takes a transaction that was seen. It is joined when everything is known of it, or
-    /// when the replica was asked so long after that nothing more will come.
+    /// Adds a transaction that was seen. It is joined when it is complete, or when an answer comes so
+    /// late that nothing more can follow.
     pub fn transaction(&mut self, transaction: Transaction) {
         self.waiting.push_back(transaction);
         if self.waiting.len() > MOST_WAITING
@@ -252,8 +250,7 @@ impl Joiner {
         }
     }
 
-    /// Takes an answer to a question that `began` and `ended` then. Questions come in
-    /// order.
+    /// Adds the answer to a query with these times of begin and end. Queries come in order.
     pub fn answer(&mut self, began: Nanos, ended: Nanos, answer: &Answer) {
         match answer {
             Answer::Remembered(remembered) => self.remember(remembered),
@@ -278,13 +275,13 @@ impl Joiner {
         }
     }
 
-    /// What has been joined since the last call: the row's number and its points.
+    /// Returns the transactions joined since the last call: the row's number and its points.
     #[must_use]
     pub fn take(&mut self) -> Vec<(u64, Points)> {
         std::mem::take(&mut self.joined)
     }
 
-    /// No answer comes any more: everything that still waits, with what is known.
+    /// Returns all waiting transactions with their points so far, when no answer follows.
     #[must_use]
     pub fn finish(mut self) -> Vec<(u64, Points)> {
         let waiting = std::mem::take(&mut self.waiting);
@@ -329,11 +326,11 @@ impl Joiner {
         }
     }
 
-    /// What is known of a transaction, and whether that is all there can be.
+    /// Returns the known points of a transaction, and whether no more can follow.
     fn points(&self, transaction: &Transaction) -> (Points, bool) {
         let send = transaction.send;
         let exact = |at| Some(Point::new(at, Nanos(0)));
-        // Nothing of a transaction happens before its send.
+        // No stage of a transaction ends before its send.
         let within = |after: Option<Nanos>, until: Nanos| {
             Some(Point::within(
                 after.map_or(send, |after| after.max(send)),

@@ -1,5 +1,4 @@
-//! Reads the stamps that a row has on the primary and on a replica, and places them
-//! on the run's clock.
+//! Reads the stamps of a row on the primary and on a replica, and converts them to the run's clock.
 
 use std::{sync::mpsc::Sender, thread, time::Duration};
 
@@ -22,25 +21,25 @@ use crate::{
     survey::Surveyed,
 };
 
-/// How often stamps are read: seldom, since reading them is work for both servers.
+/// Interval between readings: long, because reading is work for both servers.
 const EVERY: Nanos = Nanos(1_000_000_000);
-/// How often while few rows are there.
+/// The interval while there are few rows.
 const FIRST: Nanos = Nanos(50_000_000);
-/// Rows that are few.
+/// Number of rows below which there are few.
 const FEW: u64 = 50;
-/// How long it sleeps before it looks at the board again.
+/// How long it sleeps before it checks the shared state again.
 const NAP: Duration = Duration::from_millis(5);
 
 const DOING: &str = "cannot measure by `stamp`";
 
-/// Reads one replica's stamps beside the primary's.
+/// Reads the stamps of one replica and of the primary.
 pub(super) struct StampReader {
     primary: Session,
     replica: Session,
-    /// The primary's clock and the replica's.
+    /// The clocks of the primary and of the replica.
     clocks: [ServerClock; 2],
     federated: Option<Federated>,
-    /// The slots of the methods that stamp.
+    /// The slots of the stamping methods.
     slots: Vec<(usize, Method)>,
     seen: SeenRows,
     every: Nanos,
@@ -57,7 +56,8 @@ fn told(clock: Option<ServerClock>, session: &Session) -> Result<ServerClock, Se
 }
 
 impl StampReader {
-    /// Connects and measures both clocks. When `paced`, the next row waits for the stamps of the last one.
+    /// Connects and measures both clocks. If `paced`, the next row waits for the stamps of the last
+    /// one.
     #[expect(clippy::too_many_arguments, reason = "each is of another kind")]
     pub(super) fn open(
         primary: &Node,
@@ -90,7 +90,7 @@ impl StampReader {
         })
     }
 
-    /// Reads until the board says that it is over.
+    /// Reads until the part ends.
     pub(super) fn run(
         mut self,
         clock: &Clock,
@@ -136,7 +136,7 @@ impl StampReader {
         Ok(())
     }
 
-    /// Measures both clocks again and says when one was set.
+    /// Measures both clocks again and warns when one was set.
     fn look_at_the_clocks(
         &mut self,
         clock: &Clock,
@@ -204,8 +204,8 @@ impl StampReader {
         Ok(())
     }
 
-    /// Both stamps on our clock; `None` when a clock was set about then, or the row has
-    /// no such stamp.
+    /// Returns both stamps on the run's clock; `None` when a clock was set around that time, or the row
+    /// has no such stamp.
     fn sighting(
         &self,
         here: &Stamped,

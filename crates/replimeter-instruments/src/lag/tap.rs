@@ -14,23 +14,23 @@ use replimeter_engine::{
 use super::{board::Board, seen::Seen};
 use crate::{clock::Clock, preflight::Cluster};
 
-/// One server's binary log.
+/// The stream of one server's binary log.
 pub(super) struct Tap {
     follower: Follower,
-    /// 0 for the primary's, then the observed servers'.
+    /// 0 for the primary, then the observed servers.
     stream: usize,
 }
 
 impl Tap {
-    /// Connects, under a `server_id` that is nobody's, and asks for what is committed
-    /// from now on.
+    /// Connects with an unused `server_id` and requests all transactions that are committed from now
+    /// on.
     pub(super) fn open(node: &Node, facts: &Facts, stream: usize) -> Result<Self, ServerError> {
         let taken = fitness::server_ids(&mut Session::open(node)?, facts)?.unwrap_or_default();
         let follower = Follower::open(node, facts, fitness::unused_server_id(&taken), &Start::Now)?;
         Ok(Self { follower, stream })
     }
 
-    /// Hands on every transaction until the board says that it is over.
+    /// Sends every transaction to the collector until the part ends.
     pub(super) fn run(
         mut self,
         clock: &Clock,
@@ -56,11 +56,11 @@ impl Tap {
     }
 }
 
-/// Whether the binary logs of all servers can be followed and matched.
+/// Checks that the binary logs of all servers can be followed and matched.
 pub(super) fn check(cluster: &mut Cluster) -> Result<(), ServerError> {
     let primary = &mut cluster.primary;
     fitness::check(&primary.session, &primary.facts, Role::Source)?;
-    // The privilege shows itself only when the stream is asked for.
+    // A missing privilege shows only when the stream is requested.
     drop(Tap::open(&primary.node, &primary.facts, 0)?);
     for replica in &mut cluster.replicas {
         let server = &replica.server;

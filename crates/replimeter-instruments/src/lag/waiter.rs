@@ -1,4 +1,4 @@
-//! Waits in a replica for each transaction, and verifies that it can be read.
+//! Waits on a replica for each transaction, and verifies that it can be read.
 
 use std::{
     sync::{
@@ -27,11 +27,11 @@ use super::{
 };
 use crate::{clock::Clock, sync::lock, table::POINT_SELECT};
 
-/// How long the server is asked to wait before the board is looked at again.
+/// How long one wait on the server takes before the shared state is checked again, in seconds.
 const SECONDS: u32 = 1;
-/// How long an idle waiter sleeps before it looks at the board again.
+/// How long an idle waiter sleeps before it checks the shared state again.
 const NAP: Duration = Duration::from_millis(20);
-/// A wait that took less than so many round trips may not have had to wait.
+/// A wait of less than this number of round trips may have returned immediately.
 const AT_ONCE: i64 = 2;
 
 const DOING: &str = "cannot read the replica";
@@ -42,8 +42,8 @@ pub(super) struct Waiter {
     wait: Wait,
     point_select: Statement,
     slot: usize,
-    /// The server does not wait for what it wrote itself: the wait is one for
-    /// nothing, which costs all but the wake-up.
+    /// Whether the server does not wait for its own writes: then the wait returns immediately and costs
+    /// everything but the wake-up.
     for_nothing: bool,
 }
 
@@ -68,7 +68,7 @@ impl Waiter {
         })
     }
 
-    /// Waits for every row that is handed to it until the board says that it is over.
+    /// Waits for every row that it receives until the part ends.
     pub(super) fn run(
         mut self,
         clock: &Clock,
@@ -93,7 +93,7 @@ impl Waiter {
             let row = match rows.recv_timeout(NAP) {
                 Ok(row) => row,
                 Err(RecvTimeoutError::Timeout) => continue,
-                // Nothing more to wait for; the others may still be looking.
+                // Nothing more to wait for; other threads may still observe.
                 Err(RecvTimeoutError::Disconnected) => {
                     thread::sleep(NAP);
                     continue;
@@ -113,7 +113,8 @@ impl Waiter {
                 return Ok(());
             };
             let waited = (applied - began).0 > AT_ONCE * trip.0;
-            // A wait that returned at once says that the transaction was there, and not since when.
+            // A wait that returned immediately shows that the transaction was there, but not since
+            // when.
             let after = if waited {
                 began.max(applied - trip)
             } else {
@@ -141,8 +142,8 @@ impl Waiter {
         Ok(())
     }
 
-    /// Reads until the row is there: the first read's round trip, the end of the read
-    /// that showed it, and how many it took. `None` when the part was ended.
+    /// Reads until the row is visible. Returns the first read's round trip, the end of the read that
+    /// showed the row, and the number of reads; `None` when the part was ended.
     fn verify(
         &mut self,
         clock: &Clock,
@@ -159,7 +160,7 @@ impl Waiter {
             let ended = clock.now();
             let row = match row.map_err(|error| self.session.error(DOING, &error)) {
                 Ok(row) => row,
-                // A member of a cluster broke the read off in favour of what it applies.
+                // A cluster member aborted the read in favor of a transaction that it applies.
                 Err(error) if conflict(&error) && !board.halted() => continue,
                 Err(error) => return Err(error),
             };

@@ -1,4 +1,4 @@
-//! Asks a replica how far single transactions have come, for the waterfall.
+//! Queries a replica for the progress of single transactions, for the waterfall.
 
 use std::{sync::mpsc::Sender, thread, time::Duration};
 
@@ -12,14 +12,14 @@ use super::{
 };
 use crate::{clock::Clock, offset};
 
-/// How often both clocks are measured again.
+/// Interval between measurements of both clocks.
 const LOOK: Nanos = Nanos(1_000_000_000);
-/// How long it goes on asking after a row was seen: what was applied is told a moment later.
+/// How long queries continue after a row was seen: the replica reports its commit slightly later.
 const AFTER: Nanos = Nanos(2_000_000);
-/// How long it sleeps while nothing is under way.
+/// How long it sleeps while no row is under way.
 const NAP: Duration = Duration::from_micros(500);
 
-/// Watches one replica.
+/// Queries one replica.
 pub(super) struct Watcher {
     primary: Session,
     replica: Session,
@@ -27,7 +27,7 @@ pub(super) struct Watcher {
     clocks: [offset::ServerClock; 2],
     numbers: [u8; 2],
     index: usize,
-    /// The slot of the method that says when a row was seen.
+    /// The slot of the method that shows when a row was seen.
     slot: usize,
 }
 
@@ -56,7 +56,7 @@ impl Watcher {
             measured(&mut primary, clock)?,
             measured(&mut replica, clock)?,
         ];
-        // Servers of one host have one clock, which needs no offset between them.
+        // Servers on one host share a clock, so there is no offset between them.
         let one_host = facts[0].get("hostname") == facts[1].get("hostname");
         let other = if one_host {
             0
@@ -74,7 +74,7 @@ impl Watcher {
         })
     }
 
-    /// How the clocks stand.
+    /// Returns the state of both clocks.
     pub(super) fn clocks(&self) -> Clocks {
         let of = |index: usize| {
             let last = self.clocks[index].last();
@@ -87,7 +87,7 @@ impl Watcher {
         [of(0), of(1)]
     }
 
-    /// Asks while a row is under way, until the board says that it is over.
+    /// Queries while a row is under way, until the part ends.
     pub(super) fn run(
         mut self,
         clock: &Clock,
@@ -105,7 +105,7 @@ impl Watcher {
         sighted: &Sender<Seen>,
     ) -> Result<(), ServerError> {
         let mut next_look = clock.now() + LOOK;
-        // Until when to ask although everything was seen.
+        // Until when to query although every row was seen.
         let mut until = clock.now();
         while !board.halted() {
             let now = clock.now();

@@ -1,5 +1,4 @@
-//! Writes rows on the primary by the script's schedule, over one connection or
-//! several.
+//! Writes rows on the primary by the script's schedule, over one or several connections.
 
 use std::{
     sync::{
@@ -31,8 +30,8 @@ use crate::{
     table::{Held, INSERT, remove_rows},
 };
 
-/// How long before a scheduled write the observers begin to read tightly, so
-/// that the bracket's lower end is fresh when the row is sent.
+/// How long before a scheduled write the observers begin to read tightly, so that the lower end of the
+/// bracket is recent when the row is sent.
 const LEAD: Nanos = Nanos(1_000_000);
 
 /// A row that was written.
@@ -42,20 +41,20 @@ pub(super) struct WrittenRow {
     pub(super) gtid: Arc<str>,
 }
 
-/// What a writer tells the collector.
+/// A message from a writer to the collector.
 pub(super) enum Word {
-    /// A row was written, by this GTID if somebody wants to know it.
+    /// A row was written, with its GTID if a method needs it.
     Wrote(Write, Option<Arc<str>>),
-    /// The schedule stood still while the table was emptied.
+    /// The schedule paused while the table was emptied.
     Emptied,
 }
 
-/// Where the writers say what they wrote.
+/// Receivers of a writer's messages.
 #[derive(Clone)]
 pub(super) struct Outlets {
     /// The collector.
     pub(super) words: Sender<Word>,
-    /// Who waits for GTIDs: for each replica its waiting connections, which take turns.
+    /// For each replica its waiting connections, which get the rows in turn.
     pub(super) waiters: Vec<Vec<Sender<WrittenRow>>>,
 }
 
@@ -70,8 +69,8 @@ pub(super) struct Writer {
 const DOING: &str = "cannot write a row";
 
 impl Writer {
-    /// Connects and prepares; rows are stamped with `stamps`, and with `gtids` it will
-    /// tell those of its rows.
+    /// Connects and prepares. Rows are stamped with `stamps`; with `gtids` the writer reports the GTIDs
+    /// of its rows.
     pub(super) fn open(
         node: &Node,
         facts: &Facts,
@@ -120,14 +119,14 @@ impl Writer {
     }
 }
 
-/// When the next rows are due.
+/// Base of the schedule.
 struct Beats {
     /// The intended start of turn `from`.
     base: Nanos,
     from: u64,
 }
 
-/// What the writers of one part share.
+/// State that the writers of one part share.
 pub(super) struct Schedule<'a> {
     script: &'a Script,
     clock: &'a Clock,
@@ -138,18 +137,18 @@ pub(super) struct Schedule<'a> {
     writers: AtomicUsize,
     next_id: AtomicU64,
     turns: AtomicU64,
-    /// Held for reading while a row is written, for writing while the table is emptied.
+    /// Locked for reading while a row is written, and for writing while the table is emptied.
     beats: RwLock<Beats>,
     /// The first row that the table may hold.
     held_from: AtomicU64,
-    /// Bytes of the payloads that it may hold.
+    /// Bytes of payload that the table may hold.
     held_bytes: AtomicU64,
-    /// When the first counted row was intended.
+    /// Intended start of the first counted row.
     counted_since: AtomicI64,
 }
 
 impl<'a> Schedule<'a> {
-    /// The rows' ids follow those that the table holds; sizes are cut to `limit`.
+    /// Creates the schedule. The ids continue after those in the table; sizes are limited to `limit`.
     pub(super) fn new(
         script: &'a Script,
         clock: &'a Clock,
@@ -179,12 +178,12 @@ impl<'a> Schedule<'a> {
         }
     }
 
-    /// The id that the next row would have.
+    /// Returns the id of the next row.
     fn next_id(&self) -> u64 {
         self.next_id.load(Ordering::Acquire)
     }
 
-    /// The rows that the table may hold.
+    /// Returns the rows that the table may hold.
     pub(super) fn held(&self) -> Held {
         let from = self.held_from.load(Ordering::Acquire);
         Held {
@@ -193,7 +192,7 @@ impl<'a> Schedule<'a> {
         }
     }
 
-    /// The last writer says that nothing more is sent.
+    /// Records that a writer is done; after the last one nothing more is sent.
     fn one_is_done(&self) {
         if self.writers.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.board.finish();
@@ -222,7 +221,7 @@ impl<'a> Schedule<'a> {
     }
 }
 
-/// A writer under way.
+/// A running writer.
 struct Run<'a> {
     writer: Writer,
     schedule: &'a Schedule<'a>,
@@ -274,7 +273,8 @@ impl Run<'_> {
             };
             let phase = Script::phase_of(step, row);
             if phase == Phase::Yardstick {
-                // The observer reads no rows meanwhile: the last one must have been seen.
+                // The observers do not read rows during a yardstick round: the last row must have been
+                // seen.
                 schedule.wait_until_seen();
             }
             board.set_yardstick(phase == Phase::Yardstick);
@@ -321,7 +321,7 @@ impl Run<'_> {
         let id = self.schedule.next_id.fetch_add(1, Ordering::AcqRel);
         let length = usize::try_from(size).unwrap_or(usize::MAX).min(bytes.len());
         let sent_us = clock.origin_unix_us() + clock.now().0 / 1000;
-        // Built before the clock is read: copying the payload is not the server's time.
+        // Built before the clock is read: copying the payload is not part of the server's time.
         let values = vec![
             Value::UInt(id),
             Value::UInt(row.into()),
@@ -349,7 +349,7 @@ impl Run<'_> {
         };
         if let Some(gtid) = &gtid {
             for waiters in &self.outlets.waiters {
-                // The waiting connections of a replica take turns.
+                // The waiting connections of a replica take the rows in turn.
                 let turn = usize::try_from(id).unwrap_or(0) % waiters.len().max(1);
                 if let Some(waiter) = waiters.get(turn) {
                     let _ = waiter.send(WrittenRow {
@@ -374,7 +374,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// The GTID of the row just written.
+    /// Returns the GTID of the row just written.
     fn told(&mut self, written: Written) -> Result<Arc<str>, ServerError> {
         written
             .last(&mut self.writer.session)?
@@ -388,7 +388,7 @@ impl Run<'_> {
             })
     }
 
-    /// Empties the table when nobody else has done it meanwhile; the others wait.
+    /// Empties the table unless another writer already has; the others wait.
     fn empty_if_due(&mut self) -> Result<(), ServerError> {
         let schedule = self.schedule;
         let mut held = schedule
@@ -404,7 +404,7 @@ impl Run<'_> {
         }
         schedule.wait_until_seen();
         self.empty(step)?;
-        // Not a stall of the servers' that anybody should be charged for.
+        // This pause is not a stall of the servers and must not count as lag.
         *held = Beats {
             base: schedule.clock.now() + LEAD,
             from: turn,
@@ -413,8 +413,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Empties the table, and waits until a small row behind that is seen
-    /// everywhere: what the emptying costs the replicas is no lag of ours.
+    /// Empties the table and waits until a small row after that is seen everywhere, so that the
+    /// replicas' work for it does not count as lag.
     fn empty(&mut self, step: &Step) -> Result<(), ServerError> {
         let schedule = self.schedule;
         let held = schedule.held();

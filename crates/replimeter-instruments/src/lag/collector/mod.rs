@@ -1,4 +1,4 @@
-//! Joins writes with sightings, watches for rows that never come.
+//! Joins writes with sightings, and watches for rows that never become visible.
 
 mod overdue;
 mod take;
@@ -35,25 +35,24 @@ use crate::{
     table::{Held, keep_alive},
 };
 
-/// How often the collector looks. It sleeps in between and is never woken, so
-/// that handing it a sample costs the measuring threads no system call.
+/// Interval between collections. The thread sleeps in between and is never woken, so that handing it a
+/// sample costs the measuring threads no system call.
 const NAP: Duration = Duration::from_millis(5);
-/// How long after the user's stop rows under way are still awaited.
+/// How long the run waits for rows under way after the user's stop.
 const GRACE: Nanos = Nanos(1_000_000_000);
-/// How often the caller hears of progress.
+/// Interval between progress reports.
 const PROGRESS: Nanos = Nanos(100_000_000);
-/// How often the sessions beside the measuring path are used, so that no server
-/// closes them as idle.
+/// Interval at which idle sessions are used, so that no server closes them.
 const KEEP_ALIVE: Nanos = Nanos(10_000_000_000);
 
-/// How far a run is.
+/// Progress of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
-    /// Which part.
+    /// The part that runs.
     pub phase: Phase,
-    /// Rows seen by every replica, by every method.
+    /// Rows seen on every replica with every method.
     pub done: u64,
-    /// Rows in all; `None` when the time decides.
+    /// Total number of rows; `None` when a time ends the part.
     pub total: Option<u64>,
     /// The newest sample's lag from the acknowledgement, in microseconds.
     pub last_us: Option<f64>,
@@ -61,29 +60,29 @@ pub struct Progress {
     pub outstanding: u64,
 }
 
-/// How a part ended.
+/// Result of a part.
 #[derive(Default)]
 pub(super) struct Ending {
     pub(super) counted: u64,
     pub(super) interrupted: bool,
     pub(super) failure: Option<MeasureError>,
     pub(super) lateness: SignedHistogram,
-    /// Point selects under way when a yardstick row was acknowledged.
+    /// Point selects that were under way when a yardstick row was acknowledged.
     pub(super) at_ack: SignedHistogram,
     pub(super) measured: Nanos,
-    /// The waterfall of each replica, when stages were observed.
+    /// The stages of each replica, if they were observed.
     pub(super) stages: Vec<Option<Stages>>,
     pub(super) warnings: Vec<Warning>,
 }
 
-/// A row of which something is still awaited.
+/// A row that still waits for its write or a sighting.
 #[derive(Default)]
 struct Pending {
     write: Option<Write>,
     gtid: Option<Arc<str>>,
     sightings: Vec<Option<Sighting>>,
     told: Vec<bool>,
-    /// Slots whose time of this row cannot be told.
+    /// Slots that cannot determine their time of this row.
     untold: Vec<usize>,
 }
 
@@ -93,22 +92,22 @@ pub(super) struct Collector<'a> {
     clock: &'a Clock,
     plan: &'a LagPlan,
     slots: &'a [Slot],
-    /// The waterfall of each replica, when stages are observed.
+    /// The waterfall of each replica, if stages are observed.
     falls: Vec<Fall>,
-    /// What the taps saw, when somebody follows the binary logs.
+    /// Transactions seen by the taps, if the binary logs are followed.
     arrivals: Option<Arrivals>,
     /// Rows matched by the taps, per slot.
     tapped: Vec<SeenRows>,
     phase: Phase,
     total: Option<u64>,
     pending: BTreeMap<u64, Pending>,
-    /// Rows that something new is known of.
+    /// Rows with news since the last collection.
     touched: Vec<u64>,
     done: u64,
     last: Option<Nanos>,
     first_send: Option<Nanos>,
     emptied: u64,
-    /// Point selects of late, and acknowledgements not yet matched with one.
+    /// Recent point selects, and acknowledgements not yet matched with one.
     point_selects: VecDeque<(Nanos, Nanos)>,
     acks: VecDeque<Nanos>,
     stopped_at: Option<Nanos>,
@@ -158,7 +157,7 @@ impl<'a> Collector<'a> {
         }
     }
 
-    /// Collects until everything was seen, or something ends the run.
+    /// Collects until every row was seen, or an error or the user ends the run.
     pub(super) fn run(
         mut self,
         writes: &Receiver<Word>,
@@ -180,7 +179,8 @@ impl<'a> Collector<'a> {
             if self.board.finished() && writer_gone && self.pending.is_empty() {
                 break;
             }
-            // Nothing more is written, and what is left was never ours: it would be awaited for ever.
+            // Nothing more is written, and the remaining rows are of another writer: they would be
+            // awaited forever.
             if self.board.finished()
                 && writer_gone
                 && self.pending.values().all(|pending| pending.write.is_none())
@@ -199,7 +199,7 @@ impl<'a> Collector<'a> {
                 );
                 break;
             }
-            // A thread that ended early has the reason; the caller joins it.
+            // A thread that ended early has the cause; the caller joins it.
             if self.board.halted() || observers_gone {
                 break;
             }
@@ -222,7 +222,7 @@ impl<'a> Collector<'a> {
         self.finish(listener)
     }
 
-    /// Hands complete samples on and forgets rows that everybody has seen.
+    /// Passes complete samples to the listener and drops rows that every slot has seen.
     fn hand_on(&mut self, listener: &mut Listener<'_>) -> Result<(), String> {
         for seq in std::mem::take(&mut self.touched) {
             let Some(pending) = self.pending.get_mut(&seq) else {
@@ -270,8 +270,8 @@ impl<'a> Collector<'a> {
         }))
     }
 
-    /// Heeds the user's stop: no more writes at once, a moment's grace for rows
-    /// that are under way.
+    /// Returns whether the user's stop ends the run: writes stop at once, and rows under way get a
+    /// short grace period.
     fn is_stopped(&mut self, now: Nanos, listener: &Listener<'_>) -> bool {
         if !listener.stop.load(Ordering::Relaxed) {
             return false;
@@ -284,14 +284,14 @@ impl<'a> Collector<'a> {
         self.pending.is_empty() || now - since > GRACE
     }
 
-    /// Hands on what never came, and sums up.
+    /// Passes on rows that never became visible, and returns the result.
     fn finish(mut self, listener: &mut Listener<'_>) -> Ending {
         if self.ending.failure.is_some() || self.ending.interrupted {
             let now = self.clock.now();
             let timeout = Nanos::from(self.plan.timeout.0);
             for pending in self.pending.values() {
                 let Some(write) = pending.write else { continue };
-                // Rows that were merely under way at the end are not missing.
+                // Rows that were under way at the end have not timed out.
                 if now - write.send < timeout {
                     continue;
                 }
@@ -332,8 +332,8 @@ impl<'a> Collector<'a> {
     }
 }
 
-/// Says by how much the methods differ on a row that all of them saw: each against
-/// the first of its replica.
+/// Reports the differences between the methods for a row that all of them saw: each is compared with
+/// the first method of its replica.
 fn compare(
     slots: &[Slot],
     write: &Write,
@@ -360,7 +360,7 @@ fn compare(
     Ok(())
 }
 
-/// Hands a row that everybody has seen to each replica's waterfall.
+/// Adds a row that every slot has seen to each replica's waterfall.
 fn fall(falls: &mut [Fall], slots: &[Slot], write: &Write, pending: &Pending) {
     let of = |replica, method| {
         let slot = slots

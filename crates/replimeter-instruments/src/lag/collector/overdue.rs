@@ -1,4 +1,4 @@
-//! Rows that should have been seen long ago.
+//! Detects rows that are overdue.
 
 use replimeter_engine::{ErrorKind, ServerError};
 use replimeter_model::{
@@ -13,12 +13,11 @@ use crate::{
     preflight::{CheckedReplica, Cluster},
 };
 
-/// How old a row must be before the replica is asked whether it is broken.
+/// Age of a row from which its replica is checked for errors.
 const SUSPICIOUS: Nanos = Nanos(1_000_000_000);
 
 impl Collector<'_> {
-    /// What to say of rows that should have been seen long ago, of each replica
-    /// its own oldest.
+    /// Returns an error when a row is overdue. Checks the oldest row of each replica.
     pub(super) fn overdue(&mut self, now: Nanos, cluster: &Cluster) -> Option<MeasureError> {
         let oldest = self.pending.values().find_map(|pending| pending.write)?;
         if now - oldest.send < SUSPICIOUS || now < self.next_check {
@@ -74,7 +73,7 @@ impl Collector<'_> {
     }
 }
 
-/// What a row is when a method has seen it.
+/// Returns the state of a row that a method has seen.
 fn seen_as(method: Method) -> &'static str {
     match method {
         Method::Poll => "visible",
@@ -84,7 +83,7 @@ fn seen_as(method: Method) -> &'static str {
     }
 }
 
-/// How a replica stands, where that or the row's being `late` ends the run; and what to do.
+/// Returns the replica's state, if that state or a `late` row ends the run, and a hint.
 fn state_of(
     checked: &CheckedReplica,
     late: bool,
@@ -102,8 +101,8 @@ fn state_of(
             ))
         }
         Err(error) => Err(error),
-        // An error of the applying thread does not go away by itself; a
-        // stopped or reconnecting replica may come back within the time-out.
+        // An error of the applier does not resolve itself; a stopped or reconnecting replica may
+        // recover within the timeout.
         Ok(now) => Ok((
             (late || now.failed).then_some(now.words),
             if now.running {

@@ -1,4 +1,4 @@
-//! What writers and observers hand on.
+//! Receives the messages of writers and observers.
 
 use std::sync::mpsc::{Receiver, TryRecvError};
 
@@ -18,7 +18,7 @@ use super::{
 };
 
 impl Collector<'_> {
-    /// Takes what the writer said; true when it will say nothing more.
+    /// Receives the writers' messages; returns true when no more can come.
     pub(super) fn take_writes(&mut self, writes: &Receiver<Word>) -> bool {
         loop {
             match writes.try_recv() {
@@ -47,7 +47,7 @@ impl Collector<'_> {
         }
     }
 
-    /// Takes what the observers saw; true when none is left.
+    /// Receives the observers' messages; returns true when no more can come.
     pub(super) fn take_sightings(&mut self, sightings: &Receiver<Seen>) -> bool {
         loop {
             match sightings.try_recv() {
@@ -75,7 +75,7 @@ impl Collector<'_> {
         }
     }
 
-    /// Makes sightings of the rows that arrived on the primary's and a replica's binary log.
+    /// Turns rows that arrived on the primary's and a replica's binary log into sightings.
     pub(super) fn take_matches(&mut self) {
         let matches = self
             .arrivals
@@ -106,8 +106,7 @@ impl Collector<'_> {
         }
     }
 
-    /// Finds the point select that was under way at each acknowledgement, and
-    /// forgets those before it.
+    /// Finds the point select that was under way at each acknowledgement, and drops those before it.
     pub(super) fn match_point_selects(&mut self) {
         while let (Some(ack), Some(newest)) =
             (self.acks.front().copied(), self.point_selects.back())
