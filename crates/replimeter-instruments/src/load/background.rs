@@ -1,4 +1,4 @@
-//! Load that runs while something else is measured.
+//! Load that runs during another measurement.
 
 use std::{
     iter,
@@ -23,61 +23,61 @@ use super::{
 };
 use crate::clock::Clock;
 
-/// How long a load runs before it is counted, and before anything is measured beside it.
+/// How long a load runs before it counts, and before the other measurement starts.
 const RAMP: Duration = Duration::from_secs(1);
-/// How often the end of the ramp is looked for.
+/// Interval between checks for the end of the ramp.
 const LOOK: Duration = Duration::from_millis(10);
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Connected threads that run workloads while something else is measured, and what was made for
-/// them. Dropped without [`finish`](Self::finish), as an error or a panic does, it still ends its
-/// threads and removes what was made.
+/// Connected threads that run workloads during another measurement, and the data created for them. When
+/// dropped without [`finish`](Self::finish), as after an error or a panic, it still ends its threads
+/// and removes the data.
 pub struct BackgroundLoad {
     clock: Clock,
     threads: Threads,
-    // Connections may hold locks on what is removed, so they go first.
+    // Connections may hold locks on the data to remove, so they end first.
     made: Made,
 }
 
-/// The threads, and what they did.
+/// The threads and their results.
 struct Threads {
     crew: Crew,
     running: bool,
-    /// What the stretches came to so far, for each squad; empty before the first.
+    /// The sum of all windows so far, for each squad; empty before the first.
     totals: Vec<Outcome>,
 }
 
-/// A load that runs, as what is measured beside it sees it.
+/// A running load, as seen by the measurement that it accompanies.
 pub struct Running<'a> {
     crew: &'a Crew,
-    /// What shows the latencies of each squad, from the end of the ramp on.
+    /// The latencies of each squad, from the end of the ramp on.
     pub gauges: Vec<Gauges>,
 }
 
 impl Running<'_> {
-    /// Whether a squad has lost its server, which ends the load with an error.
+    /// Returns whether a squad has lost its server, which ends the load with an error.
     #[must_use]
     pub fn has_failed(&self) -> bool {
         self.crew.failure().is_some()
     }
 }
 
-/// What came of measuring while a load ran.
+/// Result of a measurement during a load.
 #[derive(Debug)]
 pub struct Ran<T> {
-    /// What was measured.
+    /// The result of the measurement.
     pub value: T,
-    /// Which threads do not end.
+    /// Warnings about threads that did not end.
     pub warnings: Vec<Warning>,
-    /// What ended a squad that lost its server.
+    /// The error of a squad that lost its server.
     pub failure: Option<ServerError>,
 }
 
 impl BackgroundLoad {
-    /// Connects the threads of every squad; [`prepare`](Self::prepare) makes what they need, too.
+    /// Connects the threads of every squad; [`prepare`](Self::prepare) also creates their data.
     ///
     /// # Errors
-    /// As [`Crew::open`].
+    /// Those of [`Crew::open`].
     pub fn open(squads: &[Squad<'_>], clock: &Clock) -> Result<Self, ServerError> {
         Ok(Self::new(
             Crew::open(squads, clock)?,
@@ -99,10 +99,10 @@ impl BackgroundLoad {
         }
     }
 
-    /// Runs the load while `measure` runs: starts every thread, waits for the end of the ramp
-    /// unless the user ends the run, counts from there, calls `measure`, and ends the load,
-    /// whatever that returns. It may be called again: what was counted is added up, and the time
-    /// in between does not count. Without any squad it only calls `measure`.
+    /// Runs the load while `measure` runs: starts every thread, waits for the end of the ramp unless
+    /// the user stops the run, counts from there, calls `measure`, and ends the load, also after an
+    /// error. Repeated calls add up their counts; the time in between does not count. Without any squad
+    /// it only calls `measure`.
     ///
     pub fn run_while<T>(
         &mut self,
@@ -125,12 +125,12 @@ impl BackgroundLoad {
             crew,
             gauges: crew.gauges(),
         };
-        // What the ramp came to is nobody's.
+        // Operations of the ramp do not count.
         running.gauges.iter().for_each(|gauges| _ = gauges.take());
         let shared = crew.shared();
         let open = shared.iter().any(|shared| shared.rate.is_some());
         let (value, waiting) = thread::scope(|scope| {
-            // A panic drops it too, which ends the thread.
+            // A panic drops the sender too, which ends the thread.
             let (end, ended) = channel();
             let queues = open.then(|| scope.spawn(|| queues(&shared, clock, ended)));
             let value = measure(&running);
@@ -145,7 +145,7 @@ impl BackgroundLoad {
         }
     }
 
-    /// What each squad's stretches came to; nothing before the first.
+    /// Returns the results of each squad, summed over all windows; empty before the first.
     #[must_use]
     pub fn results(&self) -> Vec<SquadResult> {
         let Threads { crew, totals, .. } = &self.threads;
@@ -158,8 +158,8 @@ impl BackgroundLoad {
             .collect()
     }
 
-    /// Ends the connections, removes what was made for the load, and tells what it came to. The
-    /// shape in the records is the caller's to fill in.
+    /// Ends the connections, removes the created data, and returns the results. The caller fills in the
+    /// shape in the records.
     #[must_use]
     pub fn finish(mut self) -> (Vec<LoadRecord>, Vec<Warning>) {
         if self.threads.totals.is_empty() {
@@ -182,7 +182,7 @@ impl Threads {
         self.crew.begin(None, None);
     }
 
-    /// Ends every thread's operations; which do not end.
+    /// Ends every thread's operations; returns warnings about threads that did not end.
     fn end(&mut self, waiting: Vec<Vec<u64>>) -> Vec<Warning> {
         if !std::mem::take(&mut self.running) {
             return Vec::new();
@@ -208,8 +208,8 @@ impl Drop for Threads {
     }
 }
 
-/// Counts once a second, for each squad, how many operations of its open loop are due that no thread
-/// has begun, until the other end of `ended` is gone.
+/// Counts once a second, for each squad, the operations of its open loop that are due but not started,
+/// until the sender of `ended` is dropped.
 fn queues(shared: &[Arc<Shared>], clock: &Clock, ended: Receiver<()>) -> Vec<Vec<u64>> {
     let mut waiting = vec![Vec::new(); shared.len()];
     let began = Instant::now();

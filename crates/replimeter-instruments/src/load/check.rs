@@ -1,4 +1,4 @@
-//! Whether servers can bear a load by itself; reads only.
+//! Checks whether servers can run a load; reads only.
 
 use replimeter_engine::{ServerError, Session, source::Member};
 
@@ -9,11 +9,11 @@ use crate::{
     table::take_lock,
 };
 
-/// Connects to every server and finds out how they hang together. One alone will do,
-/// with or without a binary log.
+/// Connects to every server and finds their replication topology. A single server is enough, with or
+/// without a binary log.
 ///
 /// # Errors
-/// On the first thing that forbids a load, naming the server, the cause and what to try.
+/// The first condition that prevents a load; names the server, the cause and a hint.
 pub fn check(declared: &[Member]) -> Result<Cluster, ServerError> {
     let servers = read_each(declared)?;
     let relations = relate(&servers, declared)?;
@@ -55,10 +55,10 @@ pub fn check(declared: &[Member]) -> Result<Cluster, ServerError> {
     })
 }
 
-/// Keeps other runs of this tool away from the primary for as long as `session` lives.
+/// Keeps other runs of Replimeter away from the primary for the lifetime of `session`.
 ///
 /// # Errors
-/// When somebody else is measuring.
+/// When another run is measuring.
 pub fn hold(session: &mut Session) -> Result<(), ServerError> {
     take_lock(session)
 }

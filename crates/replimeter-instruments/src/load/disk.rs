@@ -1,4 +1,4 @@
-//! The disk that a data set is made on, where this machine can see it.
+//! The disk that holds a data set, if it is on this machine.
 
 use std::path::PathBuf;
 
@@ -6,37 +6,39 @@ use replimeter_engine::{Node, ServerError, Session};
 
 use super::FILLING;
 
-/// So little free space is none: servers keep some for themselves, and wait for more.
+/// Free space below this limit counts as none, in bytes: servers reserve some for themselves and wait
+/// for more.
 const NONE_LEFT: u64 = 16 << 20;
 
-/// Where a local server keeps its data.
+/// The data directory of a local server.
 #[derive(Debug)]
 pub(super) struct Disk {
     folder: PathBuf,
 }
 
 impl Disk {
-    /// The disk of a server on this machine; `None` for any other, and where we may not look.
+    /// Returns the disk of a server on this machine; `None` for other servers and for unreadable
+    /// folders.
     pub(super) fn of(node: &Node, session: &mut Session) -> Option<Self> {
         if !node.endpoint.is_loopback() {
             return None;
         }
         let folder = PathBuf::from(session.value(FILLING, "SELECT @@datadir").ok()??);
-        // Behind a tunnel, or in a container, the folder is another machine's.
+        // Behind a tunnel, or in a container, the folder is on another machine.
         let disk = Self { folder };
         disk.folder.join("ibdata1").exists().then_some(disk)
     }
 
-    /// Bytes that the server may still write.
+    /// Returns the bytes that the server can still write.
     fn free(&self) -> Option<u64> {
         let told = rustix::fs::statvfs(&self.folder).ok()?;
         Some(told.f_bavail.saturating_mul(told.f_frsize))
     }
 
-    /// Refuses what cannot fit.
+    /// Refuses a data set that does not fit.
     ///
     /// # Errors
-    /// When `bytes` are more than there is room for.
+    /// When `bytes` exceed the free space.
     pub(super) fn holds(&self, session: &Session, bytes: u64) -> Result<(), ServerError> {
         match self.free() {
             Some(free) if free < bytes => Err(session.unfit(
@@ -53,7 +55,7 @@ impl Disk {
         }
     }
 
-    /// What is wrong, when no room is left.
+    /// Returns an error when the disk is full.
     pub(super) fn full(&self, session: &Session) -> Option<ServerError> {
         let free = self.free().filter(|free| *free < NONE_LEFT)?;
         Some(session.unfit(

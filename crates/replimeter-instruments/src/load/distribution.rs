@@ -1,10 +1,10 @@
-//! The distributions that random parameters follow.
+//! Distributions of random parameters.
 
 use replimeter_model::random::Random;
 
-/// Sums of so many uniform numbers stand for a bell curve (as sysbench's do).
+/// Number of uniform numbers whose sum approximates a bell curve (as in sysbench).
 const BELL: u32 = 12;
-/// The share of sysbench's `special` numbers, and how wide a part of the range they fall into.
+/// The share of sysbench's `special` numbers, and the width of their part of the range.
 const SPECIAL_SHARE: f64 = 0.75;
 const SPECIAL_WIDTH: f64 = 0.01;
 /// sysbench's parameter of its Pareto distribution: 20 % of the range get 80 % of the numbers.
@@ -12,23 +12,23 @@ const PARETO: f64 = 0.2;
 /// sysbench's exponent of its Zipf distribution.
 pub(super) const ZIPF: f64 = 0.8;
 
-/// How numbers lie in a range.
+/// Shape of a distribution over a range.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Shape {
-    /// Each as likely as the next.
+    /// Every number with the same probability.
     Uniform,
-    /// A quarter in a bell over the whole range, three quarters evenly in its middle hundredth:
-    /// the default of sysbench 1.0.
+    /// A quarter in a bell over the whole range, three quarters uniform in its middle hundredth: the
+    /// default of sysbench 1.0.
     Special,
-    /// In a bell around the middle.
+    /// A bell around the middle.
     Gaussian,
-    /// The lowest most often, by sysbench's default parameter.
+    /// The lowest numbers most often, with sysbench's default parameter.
     Pareto,
-    /// The n-th lowest with a probability as 1/nˢ.
+    /// The n-th lowest with a probability proportional to 1/nˢ.
     Zipf(f64),
 }
 
-/// Whole numbers from a range, both ends included.
+/// Whole numbers from a range that includes both ends.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Distribution {
     low: u64,
@@ -46,7 +46,7 @@ enum Kind {
 }
 
 impl Distribution {
-    /// Over a range that is not empty: `low` is at most `high`.
+    /// Creates the distribution over a range with `low` at most `high`.
     pub(super) fn new(shape: Shape, low: u64, high: u64) -> Self {
         let high = high.max(low);
         let kind = match shape {
@@ -72,7 +72,7 @@ impl Distribution {
                 if place < 1.0 - SPECIAL_SHARE {
                     bell(random) * width
                 } else {
-                    // The middle hundredth, as sysbench places it: its first quarter stays empty.
+                    // The middle hundredth, placed as in sysbench: its first quarter stays empty.
                     let special = width * SPECIAL_WIDTH;
                     (place * (special + 1.0) + width / 2.0 - special / 2.0).trunc()
                 }
@@ -81,7 +81,7 @@ impl Distribution {
             Kind::Pareto(power) => random.fraction().powf(*power) * (width as f64 + 1.0),
             Kind::Zipf(zipf) => (zipf.draw(random) - 1) as f64,
         };
-        // Rounding must not lead out of the range.
+        // Rounding must not leave the range.
         self.low + (offset as u64).min(width)
     }
 }
@@ -96,10 +96,10 @@ fn bell(random: &mut Random) -> f64 {
 struct Zipf {
     count: f64,
     exponent: f64,
-    /// The area of the hat below 3/2, less 1, and below n + 1/2.
+    /// The area of the hat below 3/2, minus 1, and below n + 1/2.
     first: f64,
     last: f64,
-    /// Below this distance from its number a point is accepted without looking closer.
+    /// A point closer than this to its number is accepted without a further check.
     near: f64,
 }
 
@@ -118,12 +118,12 @@ impl Zipf {
         zipf
     }
 
-    /// x⁻ˢ.
+    /// Returns x⁻ˢ.
     fn height(&self, x: f64) -> f64 {
         (-self.exponent * x.ln()).exp()
     }
 
-    /// Its integral from 1: (x¹⁻ˢ − 1) / (1 − s), and ln x for s = 1.
+    /// Returns its integral from 1: (x¹⁻ˢ − 1) / (1 − s), and ln x for s = 1.
     fn area(&self, x: f64) -> f64 {
         let log = x.ln();
         let t = (1.0 - self.exponent) * log;
@@ -134,7 +134,7 @@ impl Zipf {
         }
     }
 
-    /// The inverse of [`area`](Self::area).
+    /// Returns the inverse of [`area`](Self::area).
     fn point(&self, area: f64) -> f64 {
         let t = (area * (1.0 - self.exponent)).max(-1.0);
         if t.abs() > 1e-8 {

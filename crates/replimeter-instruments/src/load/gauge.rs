@@ -1,5 +1,4 @@
-//! What is seen of a load's threads while they run; latencies are taken by whoever draws
-//! its course.
+//! Counters of a load's threads while they run, and the latencies since the last reading.
 
 use std::{
     net::TcpStream,
@@ -15,15 +14,16 @@ use replimeter_stats::signed::SignedHistogram;
 
 use crate::{clock::Clock, sync::lock};
 
-/// The digits of a stretch's latencies: one percent, in a tenth of the memory of a thousandth.
+/// Significant digits of a window's latencies: an error of one percent, in a tenth of the memory of a
+/// thousandth.
 const DIGITS: u8 = 2;
 
-/// What one thread shows of its operations.
+/// Latencies of one thread.
 #[derive(Debug)]
 pub(super) struct Gauge {
     /// When the operation under way was due; 0 for none.
     since: AtomicI64,
-    /// Of those that ended since somebody looked.
+    /// Latencies of the operations that ended since the last reading.
     ended: Mutex<SignedHistogram>,
 }
 
@@ -37,12 +37,12 @@ impl Default for Gauge {
 }
 
 impl Gauge {
-    /// An operation begins that was due then.
+    /// Records the start of an operation that was due at this time.
     pub(super) fn begins(&self, due: Nanos) {
         self.since.store(due.0, Ordering::Relaxed);
     }
 
-    /// It ended, with its latency unless it was given up.
+    /// Records the end of the operation, with its latency if it was completed.
     pub(super) fn ended(&self, latency: Option<Nanos>) {
         self.since.store(0, Ordering::Relaxed);
         if let Some(latency) = latency {
@@ -51,24 +51,24 @@ impl Gauge {
     }
 }
 
-/// What others see of a thread.
+/// Counters and connection handle of a worker, readable by other threads.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub(super) struct Seat {
-    /// Operations completed in the stretch, the uncounted among them.
+    /// Operations completed in the window, including uncounted ones.
     pub(super) operations: AtomicU64,
     pub(super) failed: AtomicU64,
     pub(super) retries: AtomicU64,
-    /// The server's number of its connection, for whoever must end it.
+    /// The server's number of its connection, to kill the connection.
     pub(super) connection: AtomicU64,
-    /// Its socket, for whoever must end it when the server does not.
+    /// Its socket, to close it when the server does not.
     pub(super) socket: Mutex<Option<TcpStream>>,
-    /// Latencies of the last stretch, where somebody wants them.
+    /// Latencies of the last window, if the squad is gauged.
     pub(super) gauge: Option<Gauge>,
 }
 
 impl Seat {
-    /// Ends the connection from this side.
+    /// Closes the connection on this side.
     pub(super) fn cut(&self) {
         if let Some(socket) = &*self.socket() {
             let _ = socket.shutdown(std::net::Shutdown::Both);
@@ -88,16 +88,17 @@ impl Seat {
     }
 }
 
-/// A stretch of a squad's operations.
+/// A window of a squad's operations.
 #[derive(Clone, Debug)]
 pub struct Gauged {
-    /// From when each was due to its end, of those that ended in it; with two significant digits.
+    /// Latencies from due time to end, of the operations that ended in the window; with two significant
+    /// digits.
     pub latency: SignedHistogram,
-    /// How long the oldest operation under way has been.
+    /// Age of the oldest operation under way.
     pub under_way: Option<Nanos>,
 }
 
-/// Shows a squad's latencies.
+/// Provides a squad's latencies.
 #[derive(Clone, Debug)]
 pub struct Gauges {
     seats: Vec<Arc<Seat>>,
@@ -112,7 +113,7 @@ impl Gauges {
         }
     }
 
-    /// What ended since the last time.
+    /// Returns the latencies since the last call.
     #[must_use]
     pub fn take(&self) -> Gauged {
         let mut latency = SignedHistogram::new(DIGITS);
@@ -125,7 +126,7 @@ impl Gauges {
                 oldest = Some(oldest.map_or(since, |oldest| oldest.min(since)));
             }
         }
-        // A schedule's next operation may be due only later.
+        // In an open loop the next operation may be due in the future.
         let under_way = oldest
             .map(|since| self.clock.now() - Nanos(since))
             .filter(|since| *since > Nanos(0));

@@ -26,45 +26,45 @@ use super::{
 };
 use crate::{MeasureError, heed, kill::kill, sync::lock};
 
-/// How long an ordinary statement may take.
+/// Timeout of an ordinary statement.
 const ANSWER: Duration = Duration::from_secs(120);
-/// The most bytes of one statement; fewer when the server takes less.
+/// Maximum bytes of one statement; less if the server accepts less.
 const MOST_BYTES: u64 = 1 << 20;
-/// How often a batch is begun again when locks were in its way.
+/// Number of retries of a batch after lock conflicts.
 const RETRIES: u32 = 10;
-/// How often progress is told.
+/// Interval between progress reports.
 const TELL: Duration = Duration::from_millis(500);
-/// How long no row may be written before it is looked whether the disk is full.
+/// How long no row may be written before the disk is checked.
 const STALLED: Duration = Duration::from_secs(5);
-/// How long statements under way may take when it is to end.
+/// How long statements under way may take after the stop.
 const AFTER_STOP: Duration = Duration::from_secs(1);
 
-/// How far the filling of a table is.
+/// Progress of filling a table.
 #[derive(Clone, Debug)]
 pub struct Filled {
-    /// Its name.
+    /// The table's name.
     pub table: String,
-    /// Rows that are there.
+    /// Rows written so far.
     pub rows: u64,
-    /// Rows that it will have.
+    /// Rows that the table will have.
     pub of: u64,
-    /// Bytes of the statements that were sent.
+    /// Bytes of the statements sent.
     pub bytes: u64,
-    /// Since the filling began.
+    /// Time since filling began.
     pub since: Duration,
 }
 
-/// Where a table is filled.
+/// The server and context of a table to fill.
 pub(super) struct Room<'a> {
     pub(super) primary: &'a Node,
     pub(super) session: &'a Session,
     pub(super) disk: Option<&'a Disk>,
 }
 
-/// A connection's number, and its socket.
+/// The number of a connection, and its socket.
 type Connection = (u32, Option<TcpStream>);
 
-/// Ends statements that are under way: on the server, and then from this side.
+/// Ends running statements: first on the server, then on this side.
 fn cut(primary: &Node, connections: &[Connection]) {
     kill(
         primary,
@@ -78,7 +78,7 @@ fn cut(primary: &Node, connections: &[Connection]) {
     }
 }
 
-/// Fills one table; the bytes that were sent.
+/// Fills one table; returns the bytes sent.
 pub(super) fn fill_table(
     room: &Room<'_>,
     workload: &Workload,
@@ -128,7 +128,7 @@ pub(super) fn fill_table(
             .collect();
         job.watch(room, &running, &connections, &mut tell, stop)
     });
-    // What was cut off has an error too, and is not its cause.
+    // Aborted statements have errors too, but these are not the cause.
     heed(stop)?;
     if let Some(error) = full {
         return Err(error.into());
@@ -142,7 +142,7 @@ pub(super) fn fill_table(
     Ok(job.bytes.load(Ordering::Relaxed))
 }
 
-/// What the threads that fill a table share.
+/// State that the threads filling a table share.
 #[derive(Default)]
 struct Job {
     next: AtomicU64,
@@ -153,8 +153,8 @@ struct Job {
 }
 
 impl Job {
-    /// Waits for the threads, tells how far they are, and ends them when the user wants to
-    /// be gone or the disk is full; in that case why.
+    /// Waits for the threads, reports progress, and ends the threads when the user stops the run or the
+    /// disk is full; returns the error of a full disk.
     fn watch(
         &self,
         room: &Room<'_>,
@@ -179,7 +179,7 @@ impl Job {
             }
             if stop.load(Ordering::Relaxed) || full.is_some() {
                 self.over.store(true, Ordering::Relaxed);
-                // What is under way may take long, or for ever.
+                // Running statements may take long, or forever.
                 if ended.get_or_insert_with(Instant::now).elapsed() > AFTER_STOP {
                     cut(room.primary, connections);
                     ended = Some(Instant::now() + ANSWER);
@@ -194,7 +194,7 @@ impl Job {
     }
 }
 
-/// How rows of a table are written: so many with one statement.
+/// Statement that writes a batch of rows.
 struct Batch {
     head: String,
     columns: Vec<Generator>,
@@ -204,7 +204,8 @@ struct Batch {
 }
 
 impl Batch {
-    /// Statements for so many rows, of which the server takes packets of so many bytes.
+    /// Creates statements for this number of rows; `packet` is the server's maximum packet size, in
+    /// bytes.
     fn new(table: &Table, rows: u64, packet: u64) -> Self {
         let mut sequences = 0;
         let columns = table
@@ -217,7 +218,7 @@ impl Batch {
             .iter()
             .map(|(name, _)| format!("`{name}`"))
             .collect();
-        // Quotes, commas and digits make a row longer in words than on the disk.
+        // Quotes, commas and digits make a row longer in SQL than on disk.
         let words_of_row = table
             .columns
             .iter()
@@ -236,12 +237,12 @@ impl Batch {
         }
     }
 
-    /// How many there are.
+    /// Returns the number of batches.
     fn count(&self) -> u64 {
         self.rows.div_ceil(self.of)
     }
 
-    /// Takes batches until none is left.
+    /// Writes batches until none is left.
     fn work(&self, mut channel: Channel, job: &Job) {
         let mut sql = String::new();
         let mut scratch = Vec::new();
@@ -261,7 +262,7 @@ impl Batch {
         }
     }
 
-    /// The statement of one batch, the same whoever takes it; how many rows it has.
+    /// Writes the statement of one batch, identical on every thread; returns its number of rows.
     fn words(&self, number: u64, sql: &mut String, scratch: &mut Vec<u8>) -> u64 {
         let first = number * self.of + 1;
         let last = (first + self.of - 1).min(self.rows);
@@ -287,7 +288,7 @@ impl Batch {
     }
 }
 
-/// A value in words.
+/// Writes a value as SQL.
 fn write(value: Bind<'_>, sql: &mut String) {
     // Writing to a string cannot fail.
     match value {

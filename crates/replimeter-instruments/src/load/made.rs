@@ -1,4 +1,4 @@
-//! What was made for loads, and its removal.
+//! Data created for loads, and its removal.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},
@@ -18,18 +18,18 @@ use super::{
 };
 use crate::MeasureError;
 
-/// What was made for loads; removed when dropped.
+/// Data created for loads; removed when dropped.
 #[derive(Default)]
 pub(super) struct Made {
-    /// Where data sets are made.
+    /// The server on which data sets are created.
     writer: Option<Node>,
     pub(super) sets: Vec<DataSet>,
-    /// Scripts whose setup was begun, and where.
+    /// Scripts whose setup was started, and their servers.
     scripts: Vec<(Place, Workload)>,
 }
 
 impl Made {
-    /// Nothing yet; data sets will be made on this server.
+    /// Creates an empty list; data sets will be created on this server.
     pub(super) fn on(writer: &Node) -> Self {
         Self {
             writer: Some(writer.clone()),
@@ -42,7 +42,7 @@ impl Made {
         self.sets.iter().find(|set| set.is_of(workload))
     }
 
-    /// Runs a script's setup, unless that was done: two loads by one script share what it makes.
+    /// Runs a script's setup unless it was run before: two loads with one script share its data.
     pub(super) fn run_script(
         &mut self,
         place: &Place,
@@ -72,8 +72,8 @@ impl Made {
         Ok(())
     }
 
-    /// Removes data sets and runs each script's last section; what fails does not keep
-    /// the rest from it. What was found when sets were made is told, too.
+    /// Removes data sets and runs each script's teardown; failures do not stop the rest. Returns these
+    /// failures and the warnings from creating the sets.
     pub(super) fn remove(&mut self) -> Vec<Warning> {
         let found = self.sets.iter_mut();
         let mut warnings: Vec<Warning> = found
@@ -84,7 +84,7 @@ impl Made {
                 warnings.extend(set.remove(writer));
             }
         }
-        // The last one made is the first one removed.
+        // Removes in reverse order of creation.
         for (place, workload) in self.scripts.drain(..).rev() {
             let mut failed: Vec<String> = Vec::new();
             match fill::open_for_removal(&place.node, fill::REMOVAL) {
@@ -121,7 +121,8 @@ impl Drop for Made {
     }
 }
 
-/// Waits for what may have to replicate first; `Ok` without a value means to wait on.
+/// Retries until there is a value, because the data may have to replicate first; `Ok(None)` means to
+/// retry.
 pub(super) fn patiently<T>(
     place: &Place,
     patience: Duration,

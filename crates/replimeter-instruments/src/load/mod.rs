@@ -1,9 +1,9 @@
-//! Load: connections that run a workload over and over, each on an ordinary thread of its
-//! own; while something else is measured ([`BackgroundLoad`]) or by itself ([`Crew`]).
+//! Load: connections that repeat a workload, each on its own thread; during another measurement
+//! ([`BackgroundLoad`]) or alone ([`Crew`]).
 //!
-//! A *closed loop* begins a thread's next operation when its last one is done, and so
-//! slows down with the server. An *open loop* begins operations by a schedule; what
-//! comes late is charged to it from its intended start (coordinated omission).
+//! A *closed loop* starts a thread's next operation when its last one is done, and so slows down with
+//! the server. An *open loop* starts operations by a schedule; delays count from the intended start
+//! (coordinated omission).
 
 mod background;
 mod check;
@@ -45,15 +45,15 @@ pub use self::{
     workload::{LARGEST_FILE, Workload},
 };
 
-/// The table that says which data sets are whole.
+/// The table that lists complete data sets.
 const SETS: &str = "load_data";
 const FILLING: &str = "cannot create the data of the load";
-/// Statements that a server in read-only mode, or a session of ours that only reads, refuses.
+/// Errors for statements that a read-only server or a read-only session refuses.
 const READ_ONLY: [u16; 3] = [code::READ_ONLY, 1792, 1836];
-/// A disk or a table is full: the error's own hint says what to do.
+/// A disk or a table is full: the hint of the error already fits.
 const DISK_FULL: [u16; 6] = [1021, 1026, 1030, 1114, 1180, 28];
 
-/// Says which statement of which script an error is about.
+/// Adds the script's line and statement to an error.
 fn about(mut error: ServerError, workload: &Workload, line: usize, excerpt: &str) -> ServerError {
     let read_only = matches!(error.kind, ErrorKind::Statement(code) if READ_ONLY.contains(&code));
     error.doing = format!("{DOING} {}", workload.name);

@@ -1,4 +1,4 @@
-//! Reads workloads: ours by their names, and files.
+//! Reads workloads: built-in ones by name, and files.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::{
 };
 
 impl Workload {
-    /// The text of one of ours, and the ending that says how it is read.
+    /// Returns the text of a built-in workload, and the file extension that selects its parser.
     #[must_use]
     pub fn built_in(name: &str) -> Option<(&'static str, &'static str)> {
         Some(match name {
@@ -37,11 +37,11 @@ impl Workload {
         })
     }
 
-    /// One of ours ([`BUILT_IN`](replimeter_model::load::BUILT_IN)).
+    /// Returns a built-in workload ([`BUILT_IN`](replimeter_model::load::BUILT_IN)).
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         let (ending, text) = Self::built_in(name)?;
-        // A test reads every one of them.
+        // A test reads every built-in workload.
         let inner = inner(ending == "toml", text).ok()?;
         Some(Self {
             name: name.to_owned(),
@@ -49,11 +49,10 @@ impl Workload {
         })
     }
 
-    /// A workload from its file: TOML by its name's ending `.toml`, otherwise a script
-    /// of statements.
+    /// Parses a workload file: TOML if the name ends with `.toml`, otherwise a script of statements.
     ///
     /// # Errors
-    /// With the line that cannot be understood.
+    /// A syntax error, with its line.
     pub fn parse(name: &str, text: &str) -> Result<Self, ScriptError> {
         let toml = name
             .rsplit_once('.')
@@ -65,7 +64,7 @@ impl Workload {
     }
 }
 
-/// Reads a workload in TOML, or a script of statements.
+/// Parses a workload in TOML, or a script of statements.
 fn inner(toml: bool, text: &str) -> Result<Inner, ScriptError> {
     if toml {
         return file::parse(text);

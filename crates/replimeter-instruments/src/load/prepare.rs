@@ -1,4 +1,4 @@
-//! Makes what background load needs before it runs, and tries its statements out.
+//! Creates the data of background loads before they run, and tries their statements.
 
 use std::{sync::atomic::AtomicBool, time::Duration};
 
@@ -21,21 +21,21 @@ use super::{
 };
 use crate::{MeasureError, clock::Clock, preflight::Cluster, survey::Relation};
 
-/// How long a lost connection is tried again beside a measurement: a year.
+/// How long a lost connection is retried during another measurement: a year.
 const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
-/// Connections that fill a data set beside a measurement.
+/// Connections that fill the data set of a background load.
 const FILLERS: u32 = 4;
 
 impl BackgroundLoad {
-    /// Finds the servers, fills each data set and runs each script's setup once, tries every
-    /// statement until it has succeeded once, and connects every thread. `workloads` are those of
-    /// the plans, in order; a replica is given `patience` to have what was made on the primary.
-    /// `progress` is told how far the filling is. A server that comes back while the load runs is
-    /// loaded again.
+    /// Finds the servers, fills each data set and runs each script's setup once, tries every statement
+    /// until it has succeeded once, and connects every thread. `workloads` are those of the plans, in
+    /// order; a replica may take up to `patience` to receive the data created on the primary.
+    /// `progress` is called with the progress of the filling. When a server returns during the load,
+    /// its load continues.
     ///
     /// # Errors
-    /// When a server is not there, or a statement never succeeds: with the server's
-    /// words. Nothing is left behind then.
+    /// When a server cannot be reached, or a statement never succeeds: with the server's message.
+    /// Nothing is left behind.
     pub fn prepare(
         plans: &[LoadPlan],
         workloads: &[Workload],
@@ -85,14 +85,14 @@ impl BackgroundLoad {
                 ..Squad::new(workload, vec![place.node.clone()], plan.spec.threads)
             })
             .collect();
-        // What the statements are worth was tried by whole passes.
+        // Every statement has already been tried in whole passes.
         let crew = Crew::open_tried(&squads, clock, false)?;
         drop(squads);
         Ok(Self::new(crew, clock, made))
     }
 }
 
-/// Refuses a workload that makes another table under the name of an earlier one's.
+/// Refuses a workload that defines another table with the name of an earlier one's.
 fn apart(workload: &Workload, earlier: &[Workload], cluster: &Cluster) -> Result<(), ServerError> {
     let mut earlier = earlier.iter();
     let Some((other, table)) =
@@ -110,8 +110,8 @@ fn apart(workload: &Workload, earlier: &[Workload], cluster: &Cluster) -> Result
     ))
 }
 
-/// The server of that name; `primary` is also the one that rows are written to,
-/// whatever it is called.
+/// Returns the server with this name; `primary` is also an alias of the server that rows are written
+/// to.
 fn place(cluster: &Cluster, name: &str) -> Result<Place, ServerError> {
     let writer = &cluster.primary.node;
     if writer.name == name {
@@ -140,8 +140,7 @@ fn place(cluster: &Cluster, name: &str) -> Result<Place, ServerError> {
     ))
 }
 
-/// Runs operations until each statement has succeeded once; some may fail now and
-/// then, as with locks.
+/// Runs operations until each statement has succeeded once; some may fail occasionally, as with locks.
 fn try_out(
     place: &Place,
     workload: &Workload,
@@ -159,10 +158,10 @@ fn try_out(
             None => error,
         })
     };
-    // A replica may have yet to receive the tables.
+    // A replica may not have received the tables yet.
     let mut link = patiently(place, patience, stop, open)?;
     let (mut scratch, mut buffer) = (Scratch::default(), String::new());
-    // Sequences of the load itself begin with the first thread.
+    // The load's own sequences begin with the first thread.
     let mut draw = Draw::new(0, 1, program.sequences);
     for (routine, operation) in program.operations.iter().zip(&workload.inner.operations) {
         patiently(place, patience, stop, || {

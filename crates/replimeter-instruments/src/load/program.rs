@@ -1,4 +1,4 @@
-//! A workload made ready for a data set of known size and a known number of threads.
+//! A workload resolved for a data set of known size and a known number of threads.
 
 use std::sync::Arc;
 
@@ -10,23 +10,22 @@ use super::{
     workload::{Parameter, Step, Version, Workload},
 };
 
-/// A workload's operations with everything resolved.
+/// The operations of a workload, with all parameters resolved.
 #[derive(Debug)]
 pub(super) struct Program {
     pub(super) workload: Workload,
     pub(super) operations: Vec<Routine>,
     /// Sum of all weights.
     weights: u64,
-    /// Statements that are prepared, each once: `?` for parameters, and its line.
+    /// Distinct statements to prepare, with `?` for parameters, and their lines.
     pub(super) statements: Vec<Text>,
-    /// How many sequences there are.
+    /// Number of sequences.
     pub(super) sequences: usize,
-    /// Where `BEGIN` and `COMMIT` stand among the statements, when any operation is a
-    /// transaction.
+    /// Indices of `BEGIN` and `COMMIT` among the statements, if any operation is a transaction.
     pub(super) frame: Option<(usize, usize)>,
 }
 
-/// A statement to be prepared.
+/// A statement to prepare.
 #[derive(Clone, Debug)]
 pub(super) struct Text {
     pub(super) sql: String,
@@ -35,7 +34,7 @@ pub(super) struct Text {
 
 #[derive(Debug)]
 pub(super) struct Routine {
-    /// The weights up to this one.
+    /// The sum of weights up to this one.
     until: u64,
     pub(super) transaction: bool,
     pub(super) shared: Vec<Generator>,
@@ -43,23 +42,23 @@ pub(super) struct Routine {
     pub(super) statements: u64,
 }
 
-/// One statement of a routine.
+/// One statement of an operation.
 #[derive(Debug)]
 pub(super) enum Move {
     Words(Template),
     Prepared {
-        /// Which of the program's.
+        /// Index among the program's statements.
         statement: usize,
         parameters: Vec<From>,
         repeat: u32,
-        /// Whether any parameter is looked at again.
+        /// Whether a later parameter refers to one of this statement.
         keeps: bool,
-        /// What it does with a row's version.
+        /// How it uses a row's version.
         version: Option<Version>,
     },
 }
 
-/// Where a parameter has its value from.
+/// Source of a parameter's value.
 #[derive(Debug)]
 pub(super) enum From {
     Drawn(Generator),
@@ -149,7 +148,7 @@ impl Program {
             })
     }
 
-    /// The next operation of a thread.
+    /// Returns a thread's next operation.
     #[inline]
     pub(super) fn choose(&self, draw: &mut Draw) -> &Routine {
         if let [only] = self.operations.as_slice() {
@@ -163,7 +162,7 @@ impl Program {
     }
 }
 
-/// The memory that a thread draws values in.
+/// Buffers for a thread's values.
 #[derive(Debug, Default)]
 pub(super) struct Scratch {
     text: Vec<u8>,
@@ -172,7 +171,7 @@ pub(super) struct Scratch {
 }
 
 impl Scratch {
-    /// Draws what the statements of a pass share.
+    /// Draws the values that the statements of a pass share.
     #[inline]
     pub(super) fn share(&mut self, generators: &[Generator], draw: &mut Draw) {
         self.shared.clear();
@@ -219,7 +218,7 @@ impl Scratch {
 fn number(kept: Option<&Kept>) -> i64 {
     match kept {
         Some(Kept::Number(number)) => *number,
-        // Checked when the workload is read; a text has no sum.
+        // Checked when the workload is parsed; a text has no sum.
         _ => 0,
     }
 }

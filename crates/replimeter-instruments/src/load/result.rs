@@ -1,4 +1,4 @@
-//! What the threads of one workload came to, and what a reader must know of it.
+//! Results of a workload's threads, and warnings about them.
 
 use std::time::Duration;
 
@@ -11,73 +11,72 @@ use replimeter_model::{
 use replimeter_stats::{series::distribution, signed::SignedHistogram};
 use serde::{Deserialize, Serialize};
 
-/// The share of the client's limit from which on the client is the bottleneck.
+/// Share of the client's limit above which the client is the bottleneck.
 const LIMITED: f64 = 0.8;
-/// The share of the cores that load threads may take before it is said.
+/// Share of the cores used by load threads above which a warning is given.
 const BUSY: f64 = 0.9;
 
-/// What a squad's stretch came to.
+/// Result of a squad in one window.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SquadResult {
     /// The workload's name.
     pub workload: String,
-    /// Its threads.
+    /// Number of threads.
     pub threads: u32,
     /// The servers' names.
     pub nodes: Vec<String>,
-    /// Its schedule.
+    /// Schedule of an open loop.
     pub rate: Option<OpenLoop>,
-    /// Statements of an operation.
+    /// Statements per operation.
     pub statements_per_operation: u64,
-    /// How long it ran before it was counted.
+    /// Duration of the uncounted ramp.
     pub ramp: Nanos,
     /// When the counted part began.
     pub began: Nanos,
-    /// How long it was counted.
+    /// Duration of the counted part.
     pub counted: Nanos,
-    /// Operations that were completed in it.
+    /// Operations completed in the counted part.
     pub operations: u64,
-    /// Their statements.
+    /// Statements of these operations.
     pub statements: u64,
-    /// Operations per second, with an interval by batch means.
+    /// Operations per second, with a batch-means interval.
     pub throughput: Rate,
-    /// Operations that ended in each whole second, of the first ten hours.
+    /// Operations completed in each whole second, for the first ten hours.
     pub per_second: Vec<u64>,
-    /// Each server's part.
+    /// Share of each server.
     pub by_node: Vec<NodeShare>,
-    /// From an operation's intended start; in a closed loop that is when the one before
-    /// it ended.
+    /// Latency from an operation's intended start; in a closed loop that is the end of the one before.
     pub response: SignedHistogram,
-    /// From its actual start. Retries are in both.
+    /// Latency from the actual start. Both include retries.
     pub service: SignedHistogram,
-    /// Operations begun again, by their reason.
+    /// Retries, by reason.
     pub retries: Vec<Retried>,
-    /// Operations given up.
+    /// Operations that failed.
     pub failed: u64,
-    /// Errors by number, the retried among them.
+    /// Errors by number, including the retried ones.
     pub errors: Vec<LoadError>,
-    /// Operations of an open loop that were due at the end and that nobody had begun.
+    /// Operations of an open loop that were due but not started at the end.
     pub waiting: Option<u64>,
-    /// The same at the end of each counted second.
+    /// The same count at the end of each counted second.
     pub waiting_per_second: Vec<u64>,
     /// Processor time of the load's threads in the counted part.
     pub client_cpu: Duration,
-    /// How long they were ready to run and had no core, together; `None` where the
-    /// system does not tell.
+    /// Time that the threads were ready to run but had no core, in total; `None` where the system does
+    /// not report it.
     pub client_delay: Option<Duration>,
     /// This machine's cores.
     pub cores: usize,
-    /// Empty questions answered per second before ([`super::Crew::measure_limit`]).
+    /// Pings per second measured before ([`super::Crew::measure_limit`]).
     pub limit_per_s: Option<f64>,
-    /// What ended it early.
+    /// The error that ended the load early.
     #[serde(skip)]
     pub failure: Option<ServerError>,
-    /// Whether the user ended it.
+    /// Whether the user stopped it.
     pub interrupted: bool,
 }
 
 impl SquadResult {
-    /// As it is reported; the shape is the caller's to fill in.
+    /// Returns the record for the report; the caller fills in the shape.
     #[must_use]
     pub fn record(&self) -> LoadRecord {
         LoadRecord {
@@ -110,7 +109,7 @@ impl SquadResult {
         }
     }
 
-    /// What it cost the client, and how near it was to the client's limit.
+    /// Returns the client's cost, and its share of the client's limit.
     #[must_use]
     pub fn client(&self) -> ClientUse {
         let seconds = self.counted.0 as f64 / 1e9;
@@ -130,7 +129,7 @@ impl SquadResult {
         }
     }
 
-    /// What a reader must know of it.
+    /// Returns warnings about the results.
     #[must_use]
     pub fn warnings(&self) -> Vec<Warning> {
         let mut warnings = judge(&self.record());
@@ -139,7 +138,7 @@ impl SquadResult {
     }
 }
 
-/// Says that servers which share a load have unlike parts of it.
+/// Returns a warning when servers that share a load have different numbers of threads.
 fn uneven(workload: &str, threads: u32, nodes: &[String]) -> Option<Warning> {
     let servers = u32::try_from(nodes.len()).unwrap_or(u32::MAX);
     (servers > 1 && !threads.is_multiple_of(servers)).then(|| {
@@ -156,7 +155,7 @@ fn uneven(workload: &str, threads: u32, nodes: &[String]) -> Option<Warning> {
     })
 }
 
-/// What a reader must know of a load.
+/// Returns warnings about a load.
 pub(super) fn judge(record: &LoadRecord) -> Vec<Warning> {
     let mut warnings = Vec::new();
     let what = format!(

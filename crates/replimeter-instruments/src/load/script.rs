@@ -1,5 +1,4 @@
-//! A workload as a script of statements, with places that are filled anew for
-//! each execution.
+//! A workload as a script of statements with placeholders that are filled for each execution.
 
 use std::fmt::Write as _;
 
@@ -8,29 +7,29 @@ use super::{
     value::{Draw, fill_text},
 };
 
-/// The most bytes that one `{text:N}` may have.
+/// Maximum bytes of one `{text:N}`.
 const LONGEST_TEXT: u64 = 1 << 20;
 
 /// A piece of a statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Piece {
-    /// As it stands.
+    /// Literal text.
     Fixed(String),
     /// `{thread}`: the number of the thread, from 1.
     Thread,
-    /// `{pass}`: how often this thread has begun, from 1.
+    /// `{pass}`: the number of passes that this thread has started, from 1.
     Pass,
-    /// `{random:A-B}`: a whole number, each as likely as the next.
+    /// `{random:A-B}`: a whole number, uniformly distributed.
     Random(u64, u64),
-    /// `{text:N}`: so many letters and digits.
+    /// `{text:N}`: N letters and digits.
     Text(u64),
 }
 
-/// A statement with places to fill.
+/// A statement with placeholders.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Template {
     pieces: Vec<Piece>,
-    /// Where it begins in its script.
+    /// The line in its script on which it begins.
     pub(super) line: usize,
 }
 
@@ -47,7 +46,7 @@ impl Template {
                 rest = after;
                 continue;
             }
-            // Only what looks like a place is one; JSON, say, passes as it is.
+            // Only text in the form of a placeholder is one; JSON, for example, is left as it is.
             let inner = rest[1..].find('}').map(|end| &rest[1..=end]);
             let name = |inner: &&str| {
                 let name = inner.split(':').next().unwrap_or_default();
@@ -79,7 +78,7 @@ impl Template {
         })
     }
 
-    /// The statement with its places filled, in `out`.
+    /// Writes the statement with its placeholders filled to `out`.
     pub(super) fn fill(&self, draw: &mut Draw, out: &mut String) {
         out.clear();
         for piece in &self.pieces {
@@ -96,7 +95,7 @@ impl Template {
         }
     }
 
-    /// Its beginning, for messages.
+    /// Returns its beginning, for messages.
     pub(super) fn excerpt(&self) -> String {
         let mut text = String::new();
         self.fill(&mut Draw::new(1, 1, 0), &mut text);
@@ -104,7 +103,7 @@ impl Template {
     }
 }
 
-/// A statement's beginning, on one line.
+/// Returns a statement's beginning, on one line.
 pub(super) fn excerpt(text: &str) -> String {
     let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
     if words.chars().count() <= 80 {
@@ -114,7 +113,7 @@ pub(super) fn excerpt(text: &str) -> String {
     }
 }
 
-/// Letters and digits.
+/// Writes random letters and digits.
 fn text(length: u64, draw: &mut Draw, out: &mut String) {
     let mut bytes = Vec::with_capacity(length as usize);
     fill_text(length, &mut draw.random, &mut bytes);
@@ -122,7 +121,7 @@ fn text(length: u64, draw: &mut Draw, out: &mut String) {
     out.push_str(&String::from_utf8_lossy(&bytes));
 }
 
-/// Reads what stands between the braces.
+/// Parses the text between the braces.
 fn place(inner: &str) -> Result<Piece, String> {
     let (name, argument) = match inner.split_once(':') {
         Some((name, argument)) => (name, Some(argument)),
@@ -159,24 +158,23 @@ fn place(inner: &str) -> Result<Piece, String> {
     }
 }
 
-/// A workload's statements.
+/// The statements of a workload.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Script {
-    /// Run once before.
+    /// Run once before the load.
     pub(super) setup: Vec<Template>,
-    /// Run by every thread over and over.
+    /// Run repeatedly by every thread.
     pub(super) run: Vec<Template>,
-    /// Run once afterwards, whatever happened.
+    /// Run once afterwards, also after errors.
     pub(super) teardown: Vec<Template>,
 }
 
 impl Script {
-    /// Reads a script: statements that end with `;`, in sections that begin with the
-    /// comment lines `-- setup`, `-- run` and `-- teardown`. Without any such line the
-    /// whole is to be run.
+    /// Parses a script: statements that end with `;`, in sections that begin with the comment lines `--
+    /// setup`, `-- run` and `-- teardown`. Without any such line all statements belong to `run`.
     ///
     /// # Errors
-    /// With the line of what cannot be understood.
+    /// A syntax error, with its line.
     pub(super) fn parse(text: &str) -> Result<Self, ScriptError> {
         let parts = split(text)?;
         let mut script = Self::default();

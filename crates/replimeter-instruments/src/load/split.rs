@@ -1,12 +1,12 @@
-//! Splits a script into statements as the servers' own clients do.
+//! Splits a script into statements as the servers' clients do.
 
-/// Why a text is no workload.
+/// Why a text is not a workload.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {reason}")]
 pub struct ScriptError {
-    /// The line that it is about, from 1.
+    /// Line of the error, from 1.
     pub line: usize,
-    /// What is wrong with it.
+    /// The cause.
     pub reason: String,
 }
 
@@ -28,17 +28,16 @@ pub(super) struct Statement {
     pub(super) line: usize,
 }
 
-/// What a script consists of, in order.
+/// A part of a script.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Part {
     /// A statement.
     Statement(Statement),
-    /// A comment line that stands between statements: its text behind `--`, and its line.
+    /// A comment line between statements: its text after `--`, and its line.
     Note(String, usize),
 }
 
-/// Where a stretch of quoted text or a comment ends, counted from its beginning;
-/// `None` when it does not.
+/// Returns the length of a quoted text or comment at the beginning; `None` when it is unterminated.
 pub(super) fn skip(rest: &str) -> Option<usize> {
     let bytes = rest.as_bytes();
     match bytes[0] {
@@ -47,7 +46,8 @@ pub(super) fn skip(rest: &str) -> Option<usize> {
             while at < bytes.len() {
                 match bytes[at] {
                     b'\\' if quote != b'`' => at += 2,
-                    // A doubled quote is one inside; the next turn reads it as another stretch.
+                    // A doubled quote is one inside; the next iteration reads the rest as another
+                    // quoted text.
                     byte if byte == quote => return Some(at + 1),
                     _ => at += 1,
                 }
@@ -59,24 +59,23 @@ pub(super) fn skip(rest: &str) -> Option<usize> {
     }
 }
 
-/// Whether a comment to the end of the line begins here. `--` begins one only
-/// before a blank: `1--1` is arithmetic.
+/// Returns whether a comment to the end of the line begins here. `--` begins one only before a blank:
+/// `1--1` is arithmetic.
 pub(super) fn begins_line_comment(rest: &[u8]) -> bool {
     rest[0] == b'#' || rest.starts_with(b"--") && rest.get(2).is_none_or(u8::is_ascii_whitespace)
 }
 
-/// Splits at each `;` outside of quotes and comments. Comments between statements
-/// are left out, but for those that servers execute (`/*! … */`).
+/// Splits at each `;` outside of quotes and comments. Comments between statements are removed, except
+/// those that servers execute (`/*! … */`).
 ///
 /// # Errors
-/// For a quote or comment that does not end, and for `DELIMITER`, which is a
-/// command of the servers' clients and none of theirs.
+/// For an unterminated quote or comment, and for `DELIMITER`, which is a client command.
 pub(super) fn split(script: &str) -> Result<Vec<Part>, ScriptError> {
     let bytes = script.as_bytes();
     let mut parts = Vec::new();
     let mut line = 1;
     let mut at = 0;
-    // Where the statement under way begins, and its line.
+    // Offset and line of the current statement.
     let mut began: Option<(usize, usize)> = None;
     while at < bytes.len() {
         let rest = &bytes[at..];

@@ -1,4 +1,4 @@
-//! What a load's threads add up to, in bounded memory.
+//! Counts of a load's threads, in bounded memory.
 
 use std::collections::BTreeMap;
 
@@ -9,39 +9,39 @@ use replimeter_model::{
 };
 use replimeter_stats::{rate::Counter, signed::SignedHistogram};
 
-/// The most kinds of errors that are told apart.
+/// Maximum number of distinct errors.
 const MOST_KINDS: usize = 64;
-/// The most seconds that are told apart: ten hours.
+/// Maximum number of distinct seconds: ten hours.
 const MOST_SECONDS: usize = 36_000;
 const SECOND: i64 = 1_000_000_000;
 
-/// Why an operation is begun again, as a client would.
+/// Why an operation is retried, as a client would.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Again {
     /// Two transactions waited for each other.
     Deadlock,
-    /// A lock was not had in time.
+    /// A lock was not granted in time.
     LockTimeout,
-    /// MariaDB's snapshot isolation: the row changed since it was read.
+    /// MariaDB's snapshot isolation: the row changed after it was read.
     ChangedRow,
-    /// Another member of the cluster had changed it first.
+    /// Another member of the cluster changed the row first.
     Certification,
-    /// The member does not take statements for the moment.
+    /// The member does not accept statements at the moment.
     NotReady,
 }
 
 impl Again {
-    /// Whether and why the operation may succeed when it is begun again.
+    /// Returns why a retry of the operation may succeed, if it may.
     pub(super) fn of(refusal: &Refusal) -> Option<Self> {
         Some(match refusal.code {
-            // Galera tells by the same number, and its words.
+            // Galera uses the same number with another message.
             1213 | 1180 if refusal.message.to_ascii_lowercase().contains("wsrep") => {
                 Self::Certification
             }
             1213 => Self::Deadlock,
             1205 => Self::LockTimeout,
             1020 => Self::ChangedRow,
-            // A group's member: rolled back at commit, or a conflict that the engine names.
+            // A group member: rolled back at commit, or a conflict reported by the engine.
             3101 => Self::Certification,
             1180 if refusal.message.contains("149")
                 || refusal.message.to_ascii_lowercase().contains("deadlock") =>
@@ -64,18 +64,18 @@ impl Again {
     }
 }
 
-/// Figures of one thread, or of several together.
+/// Counts of one thread, or of several together.
 #[derive(Debug)]
 pub(super) struct Tally {
     counter: Counter,
-    /// Counts of whole seconds, and the second under way.
+    /// Counts of whole seconds, including the current one.
     seconds: Vec<u32>,
     pub(super) operations: u64,
     pub(super) statements: u64,
-    /// When the last of them ended, since the counting began.
+    /// When the last of them ended, since counting began.
     pub(super) last: Nanos,
     pub(super) service: SignedHistogram,
-    /// From the intended start, where that is another one: in an open loop.
+    /// Latency from the intended start, if that differs: in an open loop.
     response: Option<SignedHistogram>,
     pub(super) retries: BTreeMap<Again, u64>,
     pub(super) failed: u64,
@@ -98,7 +98,7 @@ impl Tally {
         }
     }
 
-    /// An operation that was completed, `since` the counting began.
+    /// Counts a completed operation, which ended at `since` after counting began.
     #[inline]
     pub(super) fn operation(
         &mut self,
@@ -124,12 +124,12 @@ impl Tally {
         }
     }
 
-    /// An operation that is begun again.
+    /// Counts a retry.
     pub(super) fn retry(&mut self, why: Again) {
         *self.retries.entry(why).or_default() += 1;
     }
 
-    /// An error, with its number if it has one.
+    /// Counts an error, with its number if it has one.
     pub(super) fn error(&mut self, code: Option<u16>, words: &str) {
         if !self.errors.contains_key(&code) && self.errors.len() >= MOST_KINDS {
             return;
@@ -142,7 +142,7 @@ impl Tally {
         known.count += 1;
     }
 
-    /// Adds another thread's figures of the same time.
+    /// Adds another thread's counts of the same time.
     pub(super) fn merge(&mut self, other: &Self) {
         self.counter.merge(&other.counter, Nanos(0));
         self.last = self.last.max(other.last);
@@ -155,8 +155,8 @@ impl Tally {
         }
     }
 
-    /// Adds figures of a later time, which began `after` this one's beginning; the
-    /// time in between does not count. Of whole seconds only the first ones stay.
+    /// Adds the counts of a later window, which began `after` the beginning of this one; the time in
+    /// between does not count. Only the first seconds are kept.
     pub(super) fn follow(&mut self, later: &Self, after: Nanos) {
         self.counter.merge(&later.counter, after);
         self.last = after + later.last;
@@ -189,17 +189,17 @@ impl Tally {
         }
     }
 
-    /// From the intended starts.
+    /// Returns latencies from the intended starts.
     pub(super) fn response(&self) -> &SignedHistogram {
         self.response.as_ref().unwrap_or(&self.service)
     }
 
-    /// Operations per second, with an interval.
+    /// Returns operations per second, with an interval.
     pub(super) fn throughput(&self, counted: Nanos) -> replimeter_model::load::Rate {
         self.counter.rate(counted)
     }
 
-    /// Counts of each whole second of the counted time.
+    /// Returns the counts of each whole second of the counted time.
     pub(super) fn per_second(&self, counted: Nanos) -> Vec<u64> {
         let whole = ((counted.0 / SECOND).max(0) as usize).min(MOST_SECONDS);
         (0..whole)
@@ -207,14 +207,14 @@ impl Tally {
             .collect()
     }
 
-    /// The errors met, the most frequent first.
+    /// Returns the errors, the most frequent first.
     pub(super) fn errors(&self) -> Vec<LoadError> {
         let mut errors: Vec<LoadError> = self.errors.values().cloned().collect();
         errors.sort_by_key(|error| std::cmp::Reverse(error.count));
         errors
     }
 
-    /// The retries by their reason.
+    /// Returns the retries by reason.
     pub(super) fn retried(&self) -> Vec<Retried> {
         self.retries
             .iter()
@@ -226,8 +226,8 @@ impl Tally {
     }
 }
 
-/// Processor time that recording an operation takes, its reading of the clock included:
-/// the mean of so many, with times as a server's are.
+/// Measures the mean processor time for recording one of `operations` operations, including its reading
+/// of the clock, with latencies in a server's range.
 #[must_use]
 pub fn recording_cost(operations: u32) -> std::time::Duration {
     let clock = crate::clock::Clock::start();

@@ -1,5 +1,5 @@
-//! Every statement of a workload is run once before anything is measured, so that a
-//! mistake in it is an error with its line and no run of failing operations.
+//! Runs every statement of a workload once before the measurement, so that a mistake becomes an error
+//! with its line, not a run of failing operations.
 
 use std::{thread, time::Duration};
 
@@ -14,13 +14,13 @@ use super::{
     workload::Operation,
 };
 
-/// How often an operation is tried that a lock, a deadlock or a certification refuses.
+/// Number of attempts for an operation that a lock, a deadlock or a certification refuses.
 pub(super) const TRIALS: u32 = 5;
-/// Pause before it is tried again.
+/// Pause between attempts.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Tries every operation: each of its statements once in a transaction that is rolled
-/// back, a script once as it stands.
+/// Tries every operation: each of its statements once in a transaction that is rolled back, or a script
+/// once, for real.
 pub(super) fn try_out(link: &mut Link, program: &Program) -> Result<(), ServerError> {
     for (routine, operation) in program
         .operations
@@ -58,7 +58,7 @@ pub(super) fn try_out(link: &mut Link, program: &Program) -> Result<(), ServerEr
     Ok(())
 }
 
-/// Runs each statement once in a transaction; which step failed is told when one does.
+/// Runs each statement once in a transaction; an error includes the failed step.
 fn try_statements(
     link: &mut Link,
     program: &Program,
@@ -79,7 +79,7 @@ fn try_statements(
         else {
             continue;
         };
-        // What touches a whole table takes long, and preparing it has shown that it is sound.
+        // A statement on a whole table takes long, and preparing it has shown that it is valid.
         if parameters.is_empty() && !written.reads() {
             continue;
         }
@@ -91,7 +91,7 @@ fn try_statements(
     Ok(())
 }
 
-/// Runs a script once: in words, which no server looks at beforehand, and with transactions of its own.
+/// Runs a script once: as text, which no server checks before, and with its own transactions.
 fn try_script(
     link: &mut Link,
     program: &Program,

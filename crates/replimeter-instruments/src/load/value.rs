@@ -1,19 +1,19 @@
-//! Values of parameters and columns: what they are drawn from, and how.
+//! Values of parameters and columns, and their random sources.
 
 use replimeter_engine::wire::Bind;
 use replimeter_model::random::Random;
 
 use super::distribution::{Distribution, Shape};
 
-/// Takes a statement's parameters, one after another.
+/// Receives the parameters of a statement, one after another.
 pub(super) type Taker<'a> = &'a mut dyn FnMut(Bind<'_>);
 
 /// A bound that may depend on how many rows the data set has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Bound {
-    /// As it stands.
+    /// A fixed number.
     Fixed(u64),
-    /// So many more, or fewer, than there are rows.
+    /// The number of rows plus this number.
     Rows(i64),
 }
 
@@ -26,7 +26,7 @@ impl Bound {
     }
 }
 
-/// A value that is always the same.
+/// A constant value.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Literal {
     Int(i64),
@@ -44,45 +44,45 @@ impl Literal {
     }
 }
 
-/// What a value is drawn from, as it is written.
+/// Source of a value, as written in the workload.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Source {
-    /// Whole numbers of a range.
+    /// Whole numbers from a range.
     Range(Shape, Bound, Bound),
-    /// Numbers that no two threads and no two passes share, from this one on.
+    /// Numbers from this one on that no two threads and no two passes share.
     Sequence(Bound),
-    /// So many letters and digits.
+    /// Random letters and digits, with a length from this range.
     Text(u64, u64),
     /// A text in which `#` stands for a digit and `@` for a letter.
     Pattern(Vec<u8>),
-    /// One of these, each as likely as the next.
+    /// One of these, uniformly distributed.
     Choice(Vec<Literal>),
-    /// Always this one.
+    /// A constant.
     Value(Literal),
     /// The number of the thread, from 1.
     Thread,
-    /// How many passes this thread has begun, from 1.
+    /// The number of passes that this thread has started, from 1.
     Pass,
-    /// The number of the row, from 1; only where rows are made.
+    /// The number of the row, from 1; only when rows are created.
     Row,
-    /// A number of the same statement, or shared by the operation's, and so much more.
+    /// Another number of the same statement or shared by the operation, plus this number.
     Plus(Place, i64),
 }
 
-/// Where another value stands.
+/// Location of another value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// Among the parameters of the same statement, before this one.
+    /// A parameter of the same statement, before this one.
     Own(usize),
-    /// Among those that the statements of an operation share.
+    /// A shared value of the operation.
     Shared(usize),
 }
 
-/// A [`Source`] for a data set of known size and a known number of threads.
+/// A [`Source`] resolved for a data set of known size and a known number of threads.
 #[derive(Clone, Debug)]
 pub(super) enum Generator {
     Number(Distribution),
-    /// The first, and the number of the sequence among the workload's.
+    /// The first number, and the index of the sequence in the workload.
     Sequence(u64, usize),
     Text(u64, u64),
     Pattern(Vec<u8>),
@@ -95,7 +95,7 @@ pub(super) enum Generator {
 }
 
 impl Source {
-    /// With `rows` rows of data; `sequences` counts the sequences.
+    /// Resolves it for `rows` rows of data; `sequences` counts the sequences.
     pub(super) fn generator(&self, rows: u64, sequences: &mut usize) -> Generator {
         match self {
             Self::Range(shape, low, high) => {
@@ -118,7 +118,7 @@ impl Source {
         }
     }
 
-    /// About how many bytes a value has, for the size of a row.
+    /// Returns the approximate bytes of a value, for the size of a row.
     pub(super) fn bytes(&self) -> u64 {
         match self {
             Self::Text(least, most) => least.midpoint(*most),
@@ -140,8 +140,7 @@ fn literal_bytes(literal: &Literal) -> u64 {
     }
 }
 
-/// What a thread's values are drawn with. A pass that is begun again draws the same
-/// ones from a copy.
+/// State from which a thread draws values. A retried pass draws the same values from a copy.
 #[derive(Clone, Debug)]
 pub(super) struct Draw {
     pub(super) random: Random,
@@ -149,13 +148,12 @@ pub(super) struct Draw {
     pub(super) threads: u32,
     pub(super) pass: u64,
     pub(super) row: u64,
-    /// How many of each sequence were drawn.
+    /// Number of values drawn from each sequence.
     pub(super) sequences: Vec<u64>,
 }
 
 impl Draw {
-    /// For a thread of so many, from 1; its sequence of random numbers is its own and
-    /// the same in every run.
+    /// Creates the state of a thread, from 1; its random numbers are its own and the same in every run.
     pub(super) fn new(thread: u32, threads: u32, sequences: usize) -> Self {
         Self {
             random: Random::numbered(u64::from(thread)),
@@ -167,7 +165,7 @@ impl Draw {
         }
     }
 
-    /// Puts everything back as it was in `earlier`, without taking memory.
+    /// Restores the state `earlier`, without allocating memory.
     pub(super) fn restore(&mut self, earlier: &Self) {
         self.random = earlier.random;
         self.pass = earlier.pass;
@@ -176,7 +174,7 @@ impl Draw {
     }
 }
 
-/// Values that later ones of the same operation refer to.
+/// Values that later values of the same operation refer to.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Kept {
     Number(i64),
@@ -207,8 +205,8 @@ impl Kept {
 }
 
 impl Generator {
-    /// The next value; text is written into `scratch`. `number` looks up what stands
-    /// in another place.
+    /// Returns the next value; text is written into `scratch`. `number` returns the value of another
+    /// place.
     #[inline]
     pub(super) fn draw<'a>(
         &'a self,
@@ -254,7 +252,7 @@ impl Generator {
     }
 }
 
-/// Letters and digits, five bits a character.
+/// Writes random letters and digits, five bits per character.
 pub(super) fn fill_text(length: u64, random: &mut Random, out: &mut Vec<u8>) {
     const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
     let mut left = length as usize;
@@ -271,7 +269,7 @@ pub(super) fn fill_text(length: u64, random: &mut Random, out: &mut Vec<u8>) {
     }
 }
 
-/// A pattern with its places filled: `#` by a digit, `@` by a letter.
+/// Writes a pattern with its placeholders filled: `#` with a digit, `@` with a letter.
 pub(super) fn fill_pattern(pattern: &[u8], random: &mut Random, out: &mut Vec<u8>) {
     let (mut bits, mut left) = (0u64, 0);
     for byte in pattern {
@@ -287,7 +285,7 @@ pub(super) fn fill_pattern(pattern: &[u8], random: &mut Random, out: &mut Vec<u8
             // Eight letters take 38 of the 64 bits; the bias of the last is below 2⁻²⁰.
             (bits, left) = (random.bits(), 8);
         }
-        // The upper half of the product is the place's number, the lower goes on.
+        // The upper half of the product is the character's index, the lower half feeds the next one.
         let product = u128::from(bits) * width;
         bits = product as u64;
         left -= 1;

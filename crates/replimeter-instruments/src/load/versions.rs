@@ -1,9 +1,10 @@
-//! Versions of rows that a load writes and reads with its own statements: what was acknowledged when a read was sent is
-//! what the read is judged by. No row is read or written beside.
+//! Versions of rows that a load writes and reads with its own statements: a read is judged by the
+//! version that was acknowledged when the read was sent. No additional row is read or written.
 //!
-//! An update counts a row's version up under the row's lock and tells it with its answer (`LAST_INSERT_ID(v + 1)`), so
-//! that any number of connections may write the same row, on any node. A version is known as acknowledged a
-//! little after it was: a read is never judged by more than its client could have known.
+//! An update increments a row's version under the row's lock and returns it with its answer
+//! (`LAST_INSERT_ID(v + 1)`), so that any number of connections may write the same row, on any node. A
+//! version is recorded as acknowledged slightly after it was: a read is never judged by more than its
+//! client could have seen.
 
 use std::{
     collections::HashMap,
@@ -23,71 +24,71 @@ use replimeter_model::time::Nanos;
 use super::{value::Taker, workload::Version};
 use crate::{clock::Clock, sync::lock};
 
-/// Parts of the board, so that threads seldom wait for one another; a power of two.
+/// Number of shards, so that threads seldom wait for one another; a power of two.
 const SHARDS: u64 = 64;
-/// Rows that are known at the most, of all; others are not judged.
+/// Maximum number of recorded rows; reads of other rows are not judged.
 const MOST_ROWS: u64 = 1 << 20;
-/// Rows of which a connection remembers what it saw.
+/// Maximum number of rows whose last version a connection records.
 const MOST_SEEN: usize = 1 << 16;
 
-/// What is known of a row.
+/// Recorded state of a row.
 #[derive(Clone, Copy, Debug)]
 struct Known {
-    /// The newest version that was acknowledged.
+    /// The newest acknowledged version.
     version: u64,
-    /// When it was sent and acknowledged.
+    /// When that version was sent and acknowledged.
     sent: Nanos,
     acknowledged: Nanos,
-    /// The newest version that any read has returned.
+    /// The newest version that a read has returned.
     shown: u64,
 }
 
-/// A version that was written.
+/// A written version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VersionWrite {
     /// The row.
     pub row: u64,
-    /// Its version now.
+    /// Its new version.
     pub version: u64,
     /// When the write was sent.
     pub sent: Nanos,
-    /// When it, or the transaction that it is part of, was acknowledged.
+    /// When the write, or its transaction, was acknowledged.
     pub acknowledged: Nanos,
 }
 
-/// A version that was read.
+/// A read version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VersionRead {
-    /// The number of the place.
+    /// Index of the place.
     pub place: usize,
-    /// The row, and the newest version of it that was acknowledged before the read was sent.
+    /// The row, and its newest version acknowledged before the read was sent.
     pub known: VersionWrite,
-    /// When it was sent.
+    /// When the read was sent.
     pub begin: Nanos,
-    /// When its answer was there.
+    /// When its answer arrived.
     pub end: Nanos,
-    /// The version; `None` when there is no such row, or no number in it.
+    /// The version; `None` when the row does not exist or holds no number.
     pub seen: Option<u64>,
-    /// The server refused it, since its wait took too long.
+    /// Whether the server refused the read because its wait took too long.
     pub refused: bool,
-    /// The same connection had seen a later version before.
+    /// Whether the same connection had seen a later version before.
     pub went_back: bool,
-    /// Some read of this load had returned a later version before this one was sent.
+    /// Whether another read of this load had returned a later version before this one was sent.
     pub went_back_across: bool,
-    /// Where it went back, that later version; else 0.
+    /// That later version if the read went back; otherwise 0.
     pub newer: u64,
 }
 
-/// What a load tells.
+/// An event of a load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Told {
-    /// A write that was acknowledged.
+    /// An acknowledged write.
     Wrote(VersionWrite),
     /// A read of a row that was written before.
     Read(VersionRead),
 }
 
-/// The rows of a load, as its clients know them.
+/// The rows of a load, as its clients have seen them.
 #[derive(Debug)]
 pub struct Versions {
     clock: Clock,
@@ -100,7 +101,7 @@ pub struct Versions {
 }
 
 impl Versions {
-    /// Nothing is known yet.
+    /// Creates an empty state.
     #[must_use]
     pub fn new(clock: &Clock) -> Arc<Self> {
         let (told, heard) = channel();
@@ -115,31 +116,31 @@ impl Versions {
         })
     }
 
-    /// Whether somebody listens from now on. What was acknowledged is known all the while.
+    /// Sets whether events are recorded for a listener. Acknowledged versions are always recorded.
     pub fn listen(&self, on: bool) {
         self.listening.store(on, Ordering::Release);
     }
 
-    /// Hands on what was told since the last time.
+    /// Passes on the events since the last call.
     pub fn hear(&self, mut each: impl FnMut(Told)) {
         lock(&self.heard).try_iter().for_each(&mut each);
     }
 
-    /// Writes of rows that are beyond what is remembered: their reads are not judged.
+    /// Returns the number of writes to rows beyond the limit, whose reads are not judged.
     #[must_use]
     pub fn beyond(&self) -> u64 {
         self.beyond.load(Ordering::Relaxed)
     }
 
-    /// Writes that were given a version which had been acknowledged before they were sent: somebody else has put the
-    /// row back, or a server has lost what it acknowledged.
+    /// Returns the number of writes that returned a version which had been acknowledged before they
+    /// were sent: another client has set the row back, or a server has lost an acknowledged write.
     #[must_use]
     pub fn foreign(&self) -> u64 {
         self.foreign.load(Ordering::Relaxed)
     }
 
     fn shard(&self, row: u64) -> MutexGuard<'_, HashMap<u64, Known>> {
-        // Fibonacci hashing (Knuth 1973): neighbours are in different shards.
+        // Fibonacci hashing (Knuth 1973): neighbors are in different shards.
         let at = (row.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) % SHARDS;
         lock(&self.shards[usize::try_from(at).unwrap_or(0)])
     }
@@ -154,7 +155,7 @@ impl Versions {
         }
     }
 
-    /// A write was acknowledged; `before` is what was known when it was sent.
+    /// Records an acknowledged write; `before` is the version recorded when it was sent.
     fn wrote(&self, write: VersionWrite, before: u64) {
         let VersionWrite {
             row,
@@ -196,14 +197,14 @@ impl Versions {
     }
 }
 
-/// One connection's view.
+/// The view of one connection.
 #[derive(Debug)]
 pub(super) struct Witness {
     versions: Arc<Versions>,
     place: usize,
     /// The newest version of each row that this connection has seen.
     seen: HashMap<u64, u64>,
-    /// Written in the transaction under way, with what was known before.
+    /// Writes of the current transaction, with the versions recorded before.
     pending: Vec<(VersionWrite, u64)>,
 }
 
@@ -217,12 +218,12 @@ impl Witness {
         }
     }
 
-    /// A transaction begins; what one before wrote and never committed is forgotten.
+    /// Begins a transaction; uncommitted writes of an earlier one are dropped.
     pub(super) fn begins(&mut self) {
         self.pending.clear();
     }
 
-    /// The transaction was acknowledged.
+    /// Records that the transaction was acknowledged.
     pub(super) fn committed(&mut self) {
         let acknowledged = self.versions.clock.now();
         for (write, before) in self.pending.drain(..) {
@@ -236,7 +237,7 @@ impl Witness {
         }
     }
 
-    /// Runs a statement with a version. `own` says that it is a transaction by itself.
+    /// Runs a statement with a version. `own` marks a statement that is its own transaction.
     pub(super) fn run(
         &mut self,
         channel: &mut Channel,
@@ -256,7 +257,7 @@ impl Witness {
                 at += 1;
                 binder.push(value);
             });
-            // Drawn, and not sent yet.
+            // The row is drawn, but the statement is not sent yet.
             before = row.and_then(|row| versions.known(row));
             begin = clock.now();
         });
@@ -266,7 +267,7 @@ impl Witness {
         };
         match (version, result) {
             (Version::Written(_), Ok(examined)) => {
-                // Of no row there is no version.
+                // A missing row has no version.
                 if examined.last_id > 0 {
                     let write = VersionWrite {
                         row,
@@ -305,7 +306,7 @@ impl Witness {
         }
     }
 
-    /// A read of a row that shows nothing.
+    /// Returns a read of a row that showed nothing.
     #[inline]
     fn unread(&self, row: u64, known: Known, [begin, end]: [Nanos; 2]) -> VersionRead {
         VersionRead {
@@ -326,7 +327,7 @@ impl Witness {
         }
     }
 
-    /// Notes what a read showed, and whether an earlier one had shown more.
+    /// Records the version that a read showed, and whether an earlier one had shown more.
     #[inline]
     fn saw(&mut self, row: u64, known: Known, span: [Nanos; 2], seen: Option<u64>) {
         let older = |than: &u64| seen.is_some_and(|seen| seen < *than);

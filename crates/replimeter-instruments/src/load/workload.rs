@@ -1,4 +1,4 @@
-//! A workload: the data that it needs, and the operations that its threads run.
+//! A workload: its data and the operations of its threads.
 
 use std::sync::Arc;
 
@@ -9,32 +9,33 @@ use super::{
     value::Source,
 };
 
-/// The most bytes of a workload's file; no hand writes more.
+/// Maximum bytes of a workload file; larger ones are not written by hand.
 pub const LARGEST_FILE: u64 = 1 << 20;
-/// What InnoDB adds to a row, about: its header, the transaction's number and the roll pointer.
+/// Approximate bytes that InnoDB adds to a row: its header, the transaction number and the roll
+/// pointer.
 const ROW_OVERHEAD: u64 = 20;
-/// Pages are filled to fifteen sixteenths.
+/// InnoDB fills pages to fifteen sixteenths.
 const PAGE_FILL: f64 = 15.0 / 16.0;
 
-/// A workload by its name, ready to be run.
+/// A workload with its name, ready to run.
 #[derive(Clone, Debug)]
 pub struct Workload {
-    /// As the user named it.
+    /// The name that the user gave.
     pub name: String,
     pub(super) inner: Arc<Inner>,
 }
 
 #[derive(Debug, PartialEq)]
 pub(super) struct Inner {
-    /// Tables that are ours to make and to fill.
+    /// Tables to create and to fill.
     pub(super) tables: Vec<Table>,
-    /// How much data, unless asked otherwise.
+    /// Default size of the data.
     pub(super) size: Size,
-    /// Run once before; a script's own.
+    /// Statements that a script runs once before the load.
     pub(super) setup: Vec<Template>,
-    /// At least one.
+    /// Operations, at least one.
     pub(super) operations: Vec<Operation>,
-    /// Run once afterwards, whatever happened.
+    /// Statements that a script runs once afterwards, also after errors.
     pub(super) teardown: Vec<Template>,
 }
 
@@ -42,19 +43,19 @@ pub(super) struct Inner {
 #[derive(Clone, Debug)]
 pub(super) struct Table {
     pub(super) name: String,
-    /// The definition, without a comment, which is ours.
+    /// The definition without a comment, which Replimeter adds.
     pub(super) create: String,
-    /// What the rows are made of; none for a table that is empty at the beginning.
+    /// Sources of the rows; empty for a table that begins empty.
     pub(super) columns: Vec<(String, Source)>,
-    /// What is run when the rows are there.
+    /// Statements to run after the rows were inserted.
     pub(super) after: Vec<String>,
-    /// Bytes of a row on the disk, about.
+    /// Approximate bytes of a row on disk.
     pub(super) row_bytes: u64,
     pub(super) line: usize,
 }
 
 impl PartialEq for Table {
-    /// Whether both make the same rows, wherever they are written.
+    /// Returns whether both create the same rows, wherever they are defined.
     fn eq(&self, other: &Self) -> bool {
         let of = |table: &Self| {
             (
@@ -69,22 +70,22 @@ impl PartialEq for Table {
 }
 
 impl Table {
-    /// Bytes of a row on the disk, as far as its columns tell.
+    /// Returns the approximate bytes of a row on disk, estimated from its columns.
     pub(super) fn estimate(columns: &[(String, Source)]) -> u64 {
         let values: u64 = columns.iter().map(|(_, source)| source.bytes()).sum();
         ((values + ROW_OVERHEAD) as f64 / PAGE_FILL) as u64
     }
 }
 
-/// What a thread does over and over.
+/// What a thread repeats.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Operation {
     pub(super) name: String,
-    /// How often, beside the weights of the others.
+    /// Frequency in relation to the weights of the other operations.
     pub(super) weight: u64,
     /// Whether its statements are one transaction.
     pub(super) transaction: bool,
-    /// Values that its statements share, drawn once for each pass.
+    /// Values that its statements share, drawn once per pass.
     pub(super) shared: Vec<Source>,
     pub(super) steps: Vec<Step>,
 }
@@ -92,29 +93,29 @@ pub(super) struct Operation {
 /// A statement of an operation.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Step {
-    /// Of a script: in words, its places filled.
+    /// A statement of a script: text with placeholders.
     Words(Template),
-    /// Prepared, with parameters.
+    /// A prepared statement with parameters.
     Prepared(Statement),
 }
 
 /// A prepared statement.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Statement {
-    /// With `?` for each parameter.
+    /// The text, with `?` for each parameter.
     pub(super) sql: String,
-    /// What each is drawn from.
+    /// The source of each parameter.
     pub(super) parameters: Vec<Parameter>,
-    /// How often it is run in a row.
+    /// Number of executions in a row.
     pub(super) repeat: u32,
-    /// Where it stands in its file.
+    /// Its line in the file.
     pub(super) line: usize,
     /// The parameter that is the number of the row whose version it writes or reads.
     pub(super) version_of: Option<usize>,
 }
 
 impl Statement {
-    /// What it does with a row's version, if it has one.
+    /// Returns how it uses a row's version, if it does.
     pub(super) fn version(&self) -> Option<Version> {
         let row = self.version_of?;
         let reads = self
@@ -130,22 +131,22 @@ impl Statement {
     }
 }
 
-/// What a statement does with the version of a row, which is one of its parameters.
+/// How a statement uses the version of a row, whose number is the given parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Version {
-    /// The first value of its first row is the version.
+    /// Reads the version: the first value of the first row.
     Read(usize),
-    /// Its `LAST_INSERT_ID(…)` is.
+    /// Writes the version, which is its `LAST_INSERT_ID(…)`.
     Written(usize),
 }
 
-/// Where a parameter has its value from.
+/// Source of a parameter's value.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Parameter {
     Drawn(Source),
-    /// The same as another parameter of the statement, before this one.
+    /// The same value as an earlier parameter of the statement.
     Same(usize),
-    /// A value that the operation's statements share.
+    /// A shared value of the operation.
     Shared(usize),
 }
 
@@ -157,7 +158,7 @@ impl Step {
         }
     }
 
-    /// Its beginning, for messages.
+    /// Returns its beginning, for messages.
     pub(super) fn excerpt(&self) -> String {
         match self {
             Self::Words(template) => template.excerpt(),
@@ -172,7 +173,7 @@ impl Step {
         }
     }
 
-    /// Whether it certainly changes nothing.
+    /// Returns whether it certainly changes nothing.
     pub(super) fn reads(&self) -> bool {
         let text = match self {
             Self::Words(template) => template.excerpt(),
@@ -192,14 +193,14 @@ impl Step {
 }
 
 impl Operation {
-    /// Statements of a pass, those of its transaction included.
+    /// Returns the statements per pass, including those of its transaction.
     pub(super) fn statements(&self) -> u64 {
         self.steps.iter().map(Step::repeat).sum::<u64>() + if self.transaction { 2 } else { 0 }
     }
 }
 
 impl Workload {
-    /// Whether it certainly only reads, and so may run on a replica.
+    /// Returns whether it certainly only reads, and so may run on a replica.
     #[must_use]
     pub fn reads_only(&self) -> bool {
         self.inner
@@ -224,19 +225,19 @@ impl Workload {
             .map(|statement| statement.sql.as_str())
     }
 
-    /// The first of its statements that reads a row's version, with `?` for parameters.
+    /// Returns its first statement that reads a row's version, with `?` for parameters.
     #[must_use]
     pub fn reads_versions(&self) -> Option<&str> {
         self.statement_with(|version| matches!(version, Version::Read(_)))
     }
 
-    /// The first that writes one.
+    /// Returns its first statement that writes a row's version.
     #[must_use]
     pub fn writes_versions(&self) -> Option<&str> {
         self.statement_with(|version| matches!(version, Version::Written(_)))
     }
 
-    /// Whether it has tables with rows to be made.
+    /// Returns whether it has tables with rows to create.
     #[must_use]
     pub fn has_data(&self) -> bool {
         self.inner
@@ -245,7 +246,7 @@ impl Workload {
             .any(|table| !table.columns.is_empty())
     }
 
-    /// The names of its tables, which are made for it in the schema `replimeter`.
+    /// Returns the names of its tables, which are created in the schema `replimeter`.
     #[must_use]
     pub fn tables(&self) -> Vec<&str> {
         self.inner
@@ -255,26 +256,26 @@ impl Workload {
             .collect()
     }
 
-    /// Whether it is a script, which makes and removes what it needs by statements of its own.
+    /// Returns whether it is a script, which creates and removes its data by its own statements.
     #[must_use]
     pub fn has_script(&self) -> bool {
         !self.inner.setup.is_empty() || !self.inner.teardown.is_empty()
     }
 
-    /// Whether anything must be made before it can run.
+    /// Returns whether anything must be created before it can run.
     #[must_use]
     pub fn needs_setup(&self) -> bool {
         !self.inner.tables.is_empty() || !self.inner.setup.is_empty()
     }
 
-    /// How much data it has, unless asked otherwise.
+    /// Returns its default size of data.
     #[must_use]
     pub fn default_size(&self) -> Size {
         self.inner.size
     }
 
-    /// Statements of an operation, those of its transaction included; the mean of
-    /// several, by their weights.
+    /// Returns the statements per operation, including those of its transaction; for several operations
+    /// the mean by weight.
     #[must_use]
     pub fn statements(&self) -> u64 {
         let weights: u64 = self
@@ -292,13 +293,13 @@ impl Workload {
         sum.div_ceil(weights.max(1))
     }
 
-    /// Whether both have the same tables, so that one data set does for both.
+    /// Returns whether both have the same tables, so that they can share a data set.
     #[must_use]
     pub fn same_data(&self, other: &Self) -> bool {
         self.inner.tables == other.inner.tables && self.inner.setup == other.inner.setup
     }
 
-    /// Whether a table of this one has the name of another of that one's.
+    /// Returns the name of a table that both define differently.
     #[must_use]
     pub fn collides(&self, other: &Self) -> Option<&str> {
         if self.same_data(other) {
@@ -315,12 +316,12 @@ impl Workload {
         shared.next().map(|table| table.name.as_str())
     }
 
-    /// About how many bytes so many rows in every table take on the disk.
+    /// Returns the approximate bytes on disk for this number of rows in every table.
     pub(super) fn bytes(&self, rows: u64) -> u64 {
         self.row_bytes().saturating_mul(rows)
     }
 
-    /// About how many bytes a row in every table that is filled takes.
+    /// Returns the approximate bytes of one row in every filled table.
     fn row_bytes(&self) -> u64 {
         self.inner
             .tables
@@ -330,7 +331,7 @@ impl Workload {
             .sum()
     }
 
-    /// How many rows every table has that makes a set of that size.
+    /// Returns the rows per table of a data set of this size.
     #[must_use]
     pub fn rows(&self, size: Size) -> u64 {
         match size {

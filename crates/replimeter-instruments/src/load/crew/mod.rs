@@ -1,4 +1,4 @@
-//! Threads with their connections, run for as many stretches as wanted.
+//! Threads with their connections, run for any number of windows.
 
 mod squad;
 mod ticks;
@@ -31,32 +31,32 @@ use super::{
 };
 use crate::{clock::Clock, kill::kill};
 
-/// How long threads may take to end by themselves.
+/// How long threads may take to end at the regular end.
 const AT_END: Duration = Duration::from_secs(10);
-/// How long they may take when the user wants to be gone.
+/// How long they may take after the user's stop.
 pub(super) const HURRIED: Duration = Duration::from_secs(3);
-/// How long they may take when their connections were ended.
+/// How long they may take after their connections were ended.
 const AFTER_KILL: Duration = Duration::from_secs(1);
-/// How often it is looked whether a stretch is over.
+/// Interval between checks for the end of a window.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Open connections with prepared statements, and threads that wait for a stretch.
-/// Dropped, the threads and connections end.
+/// Open connections with prepared statements, and threads that wait for a window. When dropped, the
+/// threads and connections end.
 pub struct Crew {
     clock: Clock,
     units: Vec<Unit>,
-    /// Of orders, so that a report that comes too late is known.
+    /// The number of the current order, to recognize late reports.
     generation: u64,
 }
 
 impl Crew {
-    /// Connects every thread of every squad, prepares every statement, and tries each
-    /// once in a transaction that is rolled back (but what has neither parameters nor
-    /// reads). A script is run once, as it stands.
+    /// Connects every thread of every squad, prepares every statement, and tries each once in a
+    /// transaction that is rolled back (except statements with neither parameters nor reads). A script
+    /// is run once, for real.
     ///
     /// # Errors
-    /// When a server cannot be reached, has no more connections, or refuses a statement:
-    /// with its words, the statement and its line.
+    /// When a server cannot be reached, has no more connections, or refuses a statement: with its
+    /// message, the statement and its line.
     pub fn open(squads: &[Squad<'_>], clock: &Clock) -> Result<Self, ServerError> {
         Self::open_tried(squads, clock, true)
     }
@@ -78,7 +78,8 @@ impl Crew {
         Ok(crew)
     }
 
-    /// What shows each squad's latencies while it runs, in order; of a squad that is not gauged nothing.
+    /// Returns the latencies of each squad while it runs, in order; empty for a squad that is not
+    /// gauged.
     #[must_use]
     pub fn gauges(&self) -> Vec<Gauges> {
         self.units
@@ -87,10 +88,9 @@ impl Crew {
             .collect()
     }
 
-    /// Runs all squads together: `ramp` uncounted, then `length` counted; may be called
-    /// again and again. About once a second `second` is told how it goes, from this
-    /// thread. It ends early when `stop` is set or when a squad loses its server; what
-    /// was measured until then is in the results.
+    /// Runs all squads together: `ramp` uncounted, then `length` counted; may be called repeatedly.
+    /// About once a second it calls `second` with the progress, from this thread. It ends early when
+    /// `stop` is set or when a squad loses its server; the results include everything until then.
     pub fn stretch(
         &mut self,
         ramp: Duration,
@@ -116,7 +116,7 @@ impl Crew {
             if now >= ticks.next {
                 ticks.tell(now, &self.units, second);
             }
-            // Seconds of the counted part begin with it, so the end of the ramp is a tick too.
+            // Counted seconds begin with the counted part, so the end of the ramp is a tick too.
             let nearest = (ticks.next.0.min(until.0) - self.clock.now().0)
                 .max(0)
                 .unsigned_abs();
@@ -140,9 +140,8 @@ impl Crew {
             .collect()
     }
 
-    /// Asks empty questions over every connection for so long, and so measures how many
-    /// statements this client can get answered at most. Tells it for each squad, and
-    /// keeps it for the results.
+    /// Pings over every connection for this time, and so measures how many statements per second this
+    /// client can get answered at most. Returns it for each squad, and keeps it for the results.
     pub fn measure_limit(&mut self, length: Duration) -> Vec<Option<f64>> {
         let now = self.clock.now();
         for unit in &mut self.units {
@@ -175,13 +174,13 @@ impl Crew {
         self.generation += 1;
         for unit in &self.units {
             for orders in &unit.orders {
-                // A thread that is gone has nothing to report either.
+                // A thread that has ended reports nothing either.
                 let _ = orders.send((self.generation, order));
             }
         }
     }
 
-    /// Starts every thread; what ends in the span counts.
+    /// Starts every thread; operations that end in the span count.
     pub(super) fn begin(&mut self, from: Option<Nanos>, until: Option<Nanos>) {
         let now = self.clock.now();
         for unit in &self.units {
@@ -195,7 +194,7 @@ impl Crew {
         self.order(Order::Load);
     }
 
-    /// Counts from now on.
+    /// Starts counting now.
     pub(super) fn count_from_now(&self) {
         let now = self.clock.now();
         for unit in &self.units {
@@ -203,8 +202,8 @@ impl Crew {
         }
     }
 
-    /// Ends every thread's operations; what each squad did, and which threads do not end
-    /// whatever is done to them.
+    /// Ends every thread's operations; returns the results of each squad, and warnings about threads
+    /// that did not end.
     pub(super) fn end(&mut self, patience: Duration) -> (Vec<Outcome>, Vec<Warning>) {
         let now = self.clock.now();
         let waiting: Vec<Option<u64>> = self
@@ -226,7 +225,7 @@ impl Crew {
         for unit in &self.units {
             heard.push(unit.hear(generation, deadline));
         }
-        // Statements under way end with their connections; ours are shut from this side too.
+        // Running statements end with their connections; the sockets are closed on this side too.
         let missing = |heard: &[Vec<Option<Report>>]| heard.iter().flatten().any(Option::is_none);
         if missing(&heard) {
             self.kill(&heard);
@@ -285,7 +284,7 @@ impl Crew {
         self.units[squad].result(outcome)
     }
 
-    /// What squads did that have not begun.
+    /// Returns the empty results of squads that have not started.
     pub(super) fn nothing(&self) -> Vec<Outcome> {
         let units = self.units.iter();
         units
@@ -297,12 +296,12 @@ impl Crew {
         self.units.is_empty()
     }
 
-    /// What ended a squad, if anything did.
+    /// Returns the error that ended a squad, if any.
     pub(super) fn failure(&self) -> Option<ServerError> {
         self.units.iter().find_map(|unit| unit.shared.failure())
     }
 
-    /// What the threads of each squad share.
+    /// Returns the shared state of each squad's threads.
     pub(super) fn shared(&self) -> Vec<Arc<Shared>> {
         let shared = self.units.iter().map(|unit| Arc::clone(&unit.shared));
         shared.collect()

@@ -1,4 +1,4 @@
-//! What threads are to do, and how far they are.
+//! Settings and progress of a group of threads.
 
 use std::{sync::Arc, time::Duration};
 
@@ -7,38 +7,39 @@ use replimeter_model::{load::OpenLoop, time::Nanos};
 
 use crate::load::{fill::DataSet, versions::Versions, workload::Workload};
 
-/// How long a lost connection is tried again, unless asked otherwise.
+/// Default time for which a lost connection is retried.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Threads that run one workload.
 #[derive(Clone, Debug)]
 pub struct Squad<'a> {
-    /// What they run.
+    /// The workload.
     pub workload: &'a Workload,
-    /// Its data; `None` for as much as the workload has by itself.
+    /// Its data; `None` for the workload's default size.
     pub data: Option<&'a DataSet>,
-    /// The servers over which they are spread in turn.
+    /// The servers, to which threads are assigned in turn.
     pub nodes: Vec<Node>,
-    /// How many.
+    /// Number of threads.
     pub threads: u32,
-    /// Their schedule; `None` for each thread's next operation when its last one is
-    /// done (closed loop).
+    /// Their schedule; `None` for a closed loop, in which a thread's next operation starts when its
+    /// last one is done.
     pub rate: Option<OpenLoop>,
-    /// Whether their sessions are read-only, as on replicas by a channel, where what is
-    /// written would be on no other server.
+    /// Whether their sessions are read-only, as on replicas with a channel, where writes would exist on
+    /// no other server.
     pub reads_only: bool,
-    /// How long a lost connection is tried again before the stretch ends.
+    /// How long a lost connection is retried before the window ends.
     pub patience: Duration,
-    /// Statements that every connection begins with.
+    /// Statements that open every session.
     pub session: Vec<String>,
-    /// Who judges the versions that are read, and the number that these nodes have there; the same for all of them.
+    /// The recorder of the versions that are read, and the index of these nodes in it; the same for all
+    /// of them.
     pub versions: Option<(Arc<Versions>, usize)>,
-    /// Whether latencies can be [taken](super::Crew::gauges) while it runs.
+    /// Whether latencies can be [read](super::Crew::gauges) while it runs.
     pub gauged: bool,
 }
 
 impl<'a> Squad<'a> {
-    /// A closed loop.
+    /// Creates a closed loop.
     #[must_use]
     pub fn new(workload: &'a Workload, nodes: Vec<Node>, threads: u32) -> Self {
         Self {
@@ -56,26 +57,26 @@ impl<'a> Squad<'a> {
     }
 }
 
-/// A squad's progress in one second.
+/// Progress of a squad in one second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SquadSecond {
-    /// Operations completed since the last time.
+    /// Operations completed since the last report.
     pub operations: u64,
-    /// Operations given up.
+    /// Operations that failed.
     pub failed: u64,
-    /// Operations begun again.
+    /// Operations that were retried.
     pub retries: u64,
-    /// Operations that are due and that no thread has begun; `None` for a closed loop.
+    /// Operations that are due but not started; `None` for a closed loop.
     pub waiting: Option<u64>,
 }
 
-/// What is told once a second.
+/// Progress of the load, once a second.
 #[derive(Clone, Debug)]
 pub struct Second {
-    /// Since the stretch began.
+    /// Time since the window began.
     pub at: Nanos,
     /// Whether it counts.
     pub counted: bool,
-    /// For each squad, in order.
+    /// Progress of each squad, in order.
     pub squads: Vec<SquadSecond>,
 }

@@ -1,4 +1,4 @@
-//! Telling how it goes, once a second.
+//! Progress reports, once a second.
 
 use replimeter_model::time::Nanos;
 
@@ -9,7 +9,7 @@ use super::{
 
 const SECOND: Nanos = Nanos(1_000_000_000);
 
-/// When a second is told next, and what was told before.
+/// Time of the next report, and the counts of the last one.
 pub(super) struct Ticks {
     began: Nanos,
     from: Nanos,

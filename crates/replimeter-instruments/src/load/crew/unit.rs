@@ -1,4 +1,4 @@
-//! One squad's threads and connections.
+//! The threads and connections of one squad.
 
 use std::{
     sync::{
@@ -32,12 +32,12 @@ use crate::{
     },
 };
 
-/// A thread's stack: operations need little, and a thousand threads are many.
+/// A thread's stack, in bytes: operations need little, and there may be a thousand threads.
 const STACK: usize = 256 << 10;
-/// Too many connections.
+/// Error number for too many connections.
 const TOO_MANY: u16 = 1040;
 
-/// What a squad's threads did in one stretch.
+/// Results of a squad's threads in one window.
 pub(in crate::load) struct Outcome {
     pub(in crate::load) tally: Tally,
     pub(in crate::load) counted: Nanos,
@@ -46,12 +46,12 @@ pub(in crate::load) struct Outcome {
     pub(in crate::load) delay: Option<Duration>,
     pub(in crate::load) waiting: Option<u64>,
     pub(in crate::load) waiting_per_second: Vec<u64>,
-    /// Operations by server.
+    /// Operations per server.
     pub(in crate::load) by_node: Vec<u64>,
 }
 
 impl Outcome {
-    /// Adds a later stretch; the time in between does not count.
+    /// Adds a later window; the time in between does not count.
     pub(in crate::load) fn follow(&mut self, later: &Self) {
         self.tally.follow(&later.tally, self.counted);
         self.counted = self.counted + later.counted;
@@ -68,7 +68,7 @@ impl Outcome {
     }
 }
 
-/// One squad's threads.
+/// The threads of one squad.
 pub(super) struct Unit {
     program: Arc<Program>,
     pub(super) shared: Arc<Shared>,
@@ -108,7 +108,7 @@ impl Unit {
             reports,
             limit: None,
         };
-        // All are connected before the first thread is there.
+        // All are connected before the first thread starts.
         let workers = (0..squad.threads as usize)
             .map(|index| unit.connect(squad, index, clock, trial))
             .collect::<Result<Vec<_>, _>>()?;
@@ -132,7 +132,7 @@ impl Unit {
         Ok(unit)
     }
 
-    /// Connects the thread of this number, and tries the program where it is a server's first.
+    /// Connects the thread of this number, and tries the program if it is the first on its server.
     fn connect(
         &mut self,
         squad: &Squad<'_>,
@@ -173,7 +173,7 @@ impl Unit {
         })
     }
 
-    /// The reports of this order, as far as they come in time.
+    /// Returns the reports on this order that arrive in time.
     pub(super) fn hear(&self, generation: u64, deadline: Instant) -> Vec<Option<Report>> {
         let mut heard: Vec<Option<Report>> = self.orders.iter().map(|_| None).collect();
         self.hear_more(generation, deadline, &mut heard);
@@ -226,7 +226,7 @@ impl Unit {
                 .map(|(sum, delay)| sum + delay);
         }
         if self.shared.failed() {
-            // The wait for a server that did not come back is no time of the load's.
+            // The wait for a server that did not return is not part of the load.
             outcome.counted = Nanos(outcome.counted.0.min(outcome.tally.last.0));
         }
         outcome
@@ -300,7 +300,7 @@ impl Unit {
     }
 }
 
-/// Whether there are servers, threads and turns.
+/// Checks that there are servers, threads and a rate.
 fn check(squad: &Squad<'_>) -> Result<(), ServerError> {
     if squad.nodes.is_empty() {
         return Err(ServerError::unfit(
@@ -331,13 +331,13 @@ fn check(squad: &Squad<'_>) -> Result<(), ServerError> {
     Ok(())
 }
 
-/// An error of the first server.
+/// Returns an error about the first server.
 fn unfit(squad: &Squad<'_>, cause: impl Into<String>, hint: &str) -> ServerError {
     let first = &squad.nodes[0];
     first.unfit(DOING, cause, hint)
 }
 
-/// Adds which connection of how many it was, and what a limit means.
+/// Adds the number of the connection, and a hint for the server's limit.
 fn connection_refused(mut error: ServerError, index: usize, threads: u32) -> ServerError {
     error.doing = format!(
         "cannot open connection {} of {threads} of the load",

@@ -1,4 +1,4 @@
-//! Operations: statements that are run together.
+//! Operations: statements that run together.
 
 use super::{
     super::{
@@ -10,7 +10,7 @@ use super::{
     statement::statement,
 };
 
-/// Reads an operation.
+/// Parses an operation.
 pub(super) fn operation(
     file: &File<'_>,
     line: usize,
@@ -50,7 +50,7 @@ pub(super) fn operation(
                     names.push(name.to_owned());
                 }
             }
-            // The shared ones must be known first, wherever they stand.
+            // The shared parameters must be parsed first, wherever they are written.
             "statement" => statements = Some(value),
             other => {
                 let known = "name, weight, transaction, shared and statement";
@@ -74,14 +74,14 @@ pub(super) fn operation(
     Ok(operation)
 }
 
-/// Whether all that is shared is used, and versions are read outside of transactions.
+/// Checks that all shared parameters are used, and that versions are read outside of transactions.
 fn check(
     operation: &Operation,
     names: &[String],
     mut used: Vec<bool>,
     line: usize,
 ) -> Result<(), ScriptError> {
-    // What another shared one is made from is used too.
+    // A shared parameter from which another one is derived is used too.
     for source in &operation.shared {
         if let Source::Plus(Place::Shared(of), _) = source {
             used[*of] = true;

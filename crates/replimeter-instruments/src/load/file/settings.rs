@@ -1,4 +1,4 @@
-//! The settings of a workload's file, with their lines.
+//! The settings of a workload file, with their lines.
 
 use std::ops::Range;
 
@@ -12,7 +12,7 @@ use super::{super::split::ScriptError, MOST};
 /// A setting: its name, its line and its value.
 pub(super) type Entry<'a> = (&'a str, usize, &'a Spanned<DeValue<'a>>);
 
-/// The file, to find lines in.
+/// The file, to look up lines.
 pub(super) struct File<'a> {
     pub(super) text: &'a str,
 }
@@ -36,7 +36,7 @@ impl File<'_> {
         Err(ScriptError::at(self.line(&value.span()), reason))
     }
 
-    /// The settings of a table, in the order in which they are written.
+    /// Returns the settings of a table, in the order of the file.
     pub(super) fn entries<'a>(&self, table: &'a DeTable<'a>) -> Vec<Entry<'a>> {
         let mut entries: Vec<(usize, Entry<'a>)> = table
             .iter()
@@ -65,7 +65,7 @@ impl File<'_> {
         }
     }
 
-    /// The tables of a list `[[name]]`.
+    /// Returns the tables of a list `[[name]]`.
     pub(super) fn list<'a>(
         &self,
         value: &'a Spanned<DeValue<'a>>,

@@ -1,4 +1,4 @@
-//! What parameters and columns are drawn from.
+//! Sources of parameters and columns.
 
 use toml::{Spanned, de::DeValue};
 
@@ -11,11 +11,11 @@ use super::{
     settings::{Entry, File},
 };
 
-/// The most bytes of a text, and of a pattern.
+/// Maximum bytes of a text, and of a pattern.
 const LONGEST_TEXT: u64 = 1 << 20;
-/// The steepest Zipf distribution.
+/// Maximum exponent of a Zipf distribution.
 const STEEPEST: f64 = 20.0;
-/// What a parameter may be, for messages.
+/// The kinds of parameters, for messages.
 const KINDS: &str = "uniform, zipf, special, gaussian, pareto, sequence, text, pattern, choice, value, plus, thread, pass or row";
 const BACKWARDS: &str = "the range ends before it begins";
 
@@ -61,7 +61,7 @@ impl File<'_> {
         }
     }
 
-    /// What a parameter's or a column's value is drawn from. `place` finds a number by its name.
+    /// Parses the source of a parameter or column. `place` finds a number by its name.
     pub(super) fn source(
         &self,
         value: &Spanned<DeValue<'_>>,
@@ -134,7 +134,7 @@ impl File<'_> {
         }
     }
 
-    /// What a statement's parameter is drawn from.
+    /// Parses the source of a statement's parameter.
     pub(super) fn parameter(
         &self,
         value: &Spanned<DeValue<'_>>,

@@ -10,10 +10,11 @@ use super::{
     settings::{Entry, File},
 };
 
-/// The most times that a statement is run in a row.
+/// Maximum number of executions of a statement in a row.
 const MOST_REPEATED: u64 = 100_000;
 
-/// Reads a statement. `shared` are the names of what the operation shares, and `used` says which of them is.
+/// Parses a statement. `shared` are the names that the operation shares; `used` is set for those that
+/// it uses.
 pub(super) fn statement(
     file: &File<'_>,
     line: usize,
@@ -70,8 +71,8 @@ pub(super) fn statement(
     })
 }
 
-/// What each parameter of a statement is: drawn from what stands beside the statement (`own`), shared with other
-/// statements of the operation, or the same as one before it.
+/// Returns the sources of a statement's parameters: defined with the statement (`own`), shared with
+/// other statements of the operation, or the same as an earlier one.
 fn drawn(
     file: &File<'_>,
     line: usize,
@@ -83,7 +84,7 @@ fn drawn(
     let mut parameters = Vec::new();
     for (index, name) in names.iter().enumerate() {
         if let Some(before) = names[..index].iter().position(|earlier| earlier == name) {
-            // A shared one twice is the shared one.
+            // A shared parameter used twice is still the shared one.
             parameters.push(match &parameters[before] {
                 Parameter::Shared(shared) => Parameter::Shared(*shared),
                 _ => Parameter::Same(before),
@@ -125,7 +126,7 @@ fn drawn(
     Ok(parameters)
 }
 
-/// The parameter that is the row's number, of a statement that writes or reads its version.
+/// Returns the parameter that is the row's number, for a statement that writes or reads its version.
 fn versioned(sql: &str, names: &[String], name: &str) -> Result<usize, String> {
     let row = names
         .iter()
@@ -151,8 +152,8 @@ fn versioned(sql: &str, names: &[String], name: &str) -> Result<usize, String> {
     }
 }
 
-/// Puts `?` in the place of each `:name` outside of quotations and comments; the
-/// names, in order.
+/// Replaces each `:name` outside of quotations and comments with `?`; returns the text and the names,
+/// in order.
 pub(super) fn parameters(sql: &str) -> Result<(String, Vec<String>), String> {
     let sql = sql.trim().trim_end_matches(';');
     let bytes = sql.as_bytes();

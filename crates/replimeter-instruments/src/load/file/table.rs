@@ -5,7 +5,7 @@ use super::{
     settings::{Entry, File},
 };
 
-/// Reads a table.
+/// Parses a table.
 pub(super) fn table(
     file: &File<'_>,
     line: usize,
@@ -17,7 +17,7 @@ pub(super) fn table(
         match key {
             "name" => {
                 let text = file.string(value, key)?;
-                // It goes into statements as it stands.
+                // The name is inserted into statements unquoted.
                 if text.len() > 64
                     || !text
                         .bytes()

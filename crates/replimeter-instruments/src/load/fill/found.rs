@@ -1,4 +1,4 @@
-//! What servers have of a data set, and bringing it back to its rows.
+//! Finds existing data sets on servers, and restores their rows.
 
 use std::{
     sync::atomic::AtomicBool,
@@ -19,7 +19,7 @@ use crate::{
     table::{MARK, SLICE},
 };
 
-/// The comment of one of the schema's tables; `None` when there is none of that name.
+/// Returns the comment of a table of the schema; `None` when the table does not exist.
 pub(super) fn comment(session: &mut Session, table: &str) -> Result<Option<String>, ServerError> {
     let sql = format!(
         "SELECT CONCAT('=', table_comment) FROM information_schema.tables WHERE table_schema = 'replimeter' AND table_name = '{table}'"
@@ -29,10 +29,10 @@ pub(super) fn comment(session: &mut Session, table: &str) -> Result<Option<Strin
         .map(|comment| comment.trim_start_matches('=').to_owned()))
 }
 
-/// The comment of a table of ours; `None` when there is none of that name.
+/// Returns the comment of a table that Replimeter created; `None` when it does not exist.
 ///
 /// # Errors
-/// When the table is somebody else's.
+/// When another program created the table.
 pub(super) fn own_comment(session: &mut Session, table: &str) -> Result<Option<String>, Refused> {
     match comment(session, table)? {
         Some(comment) if !comment.starts_with(MARK) => {
@@ -42,8 +42,8 @@ pub(super) fn own_comment(session: &mut Session, table: &str) -> Result<Option<S
     }
 }
 
-/// Makes sure that a server which is not the writer has no table in the place of one
-/// that is about to be made: making it there too would break its replication.
+/// Checks that a server other than the writer has no table with the name of one that is about to be
+/// created: creating it there too would break its replication.
 pub(super) fn refuse_foreign(node: &Node, workload: &Workload) -> Result<(), Refused> {
     let tables = &workload.inner.tables;
     if tables.is_empty() {
@@ -64,7 +64,7 @@ fn foreign(session: &Session, table: &str) -> ServerError {
     )
 }
 
-/// What is said of a set's size when it is found.
+/// Returns the number of rows recorded in a table's comment.
 pub(super) fn size_of(comment: &str) -> Option<u64> {
     comment.rsplit_once("; rows ")?.1.parse().ok()
 }
@@ -74,7 +74,7 @@ pub(super) fn size_on_disk(session: &mut Session, workload: &Workload) -> Result
     if tables.is_empty() {
         return Ok(0);
     }
-    // MySQL remembers old figures for a day, MariaDB knows no such setting.
+    // MySQL caches statistics for a day; MariaDB has no such setting.
     let _ = session.run(FILLING, "SET SESSION information_schema_stats_expiry = 0");
     let names = tables
         .iter()
@@ -91,7 +91,7 @@ pub(super) fn size_on_disk(session: &mut Session, workload: &Workload) -> Result
 }
 
 impl DataSet {
-    /// Whether a set as this one was made to its end.
+    /// Returns whether a set like this one is complete.
     pub(super) fn is_whole(&self, session: &mut Session) -> Result<bool, ServerError> {
         if !self.workload.has_data() || comment(session, SETS)?.is_none() {
             return Ok(false);
@@ -103,7 +103,7 @@ impl DataSet {
         Ok(session.value(FILLING, &sql)?.as_deref() == Some(self.rows.to_string().as_str()))
     }
 
-    /// A set that is not there is not whole either.
+    /// Deletes the record that the set is complete. A missing record is no error.
     pub(super) fn forget(&self, session: &mut Session) -> Result<(), ServerError> {
         if comment(session, SETS)?.is_none() {
             return Ok(());
@@ -125,7 +125,7 @@ impl DataSet {
         Ok(())
     }
 
-    /// The column that numbers a table's rows.
+    /// Returns the column that numbers a table's rows.
     fn key(table: &Table) -> Option<&str> {
         table
             .columns
@@ -134,7 +134,7 @@ impl DataSet {
             .map(|(name, _)| name.as_str())
     }
 
-    /// Removes what loads added; whether the rows are all there then.
+    /// Removes rows that loads added; returns whether all rows of the set exist then.
     pub(super) fn bring_back(&self, session: &mut Session) -> Result<bool, ServerError> {
         for table in self.tables() {
             if table.columns.is_empty() {
@@ -161,9 +161,9 @@ impl DataSet {
         Ok(true)
     }
 
-    /// Removes the rows that loads added, so that the next block begins with as many as
-    /// the first: those behind the set's own, and all of a table that begins empty. What
-    /// updates changed stays.
+    /// Removes the rows that loads added, so that the next block begins with as many as the first:
+    /// those after the set's own rows, and all rows of a table that begins empty. Updates are not
+    /// reverted.
     ///
     /// # Errors
     /// When the server refuses, or rows of the set are missing.
@@ -183,11 +183,10 @@ impl DataSet {
         ))
     }
 
-    /// Waits until each of these servers has the whole set. It is the last thing that
-    /// was written.
+    /// Waits until each of these servers has the complete set, whose completion record is written last.
     ///
     /// # Errors
-    /// When a server cannot be reached or has not got it in time.
+    /// When a server cannot be reached or does not receive it in time.
     pub fn await_on(
         &self,
         replicas: &[Node],
@@ -213,7 +212,7 @@ impl DataSet {
         Ok(())
     }
 
-    /// Whether a server has the whole set.
+    /// Returns whether a server has the complete set.
     fn is_on(&self, session: &mut Session) -> Result<bool, ServerError> {
         let own = format!("{:016x}", self.fingerprint);
         for table in self.tables() {
@@ -225,8 +224,8 @@ impl DataSet {
     }
 }
 
-/// Empties a table: at once where nobody else has to wait for it, otherwise in slices
-/// (TRUNCATE is DDL, which stalls all of a Galera cluster).
+/// Empties a table: at once where no other node has to wait, otherwise in slices (TRUNCATE is DDL,
+/// which stalls a whole Galera cluster).
 fn empty(session: &mut Session, table: &str) -> Result<(), ServerError> {
     if is_in_cluster(session, FILLING)? {
         return remove_rows(session, &format!("DELETE FROM `replimeter`.`{table}`"));
@@ -237,7 +236,7 @@ fn empty(session: &mut Session, table: &str) -> Result<(), ServerError> {
 fn remove_rows(session: &mut Session, delete: &str) -> Result<(), ServerError> {
     loop {
         session.run(FILLING, &format!("{delete} LIMIT {SLICE}"))?;
-        // No row was left, or fewer than a slice.
+        // Fewer rows than a slice were left.
         if session
             .value(FILLING, "SELECT ROW_COUNT()")?
             .and_then(|count| count.parse::<u64>().ok())

@@ -1,4 +1,4 @@
-//! Data sets: tables of ours with rows of ours, made fast, and found again.
+//! Data sets: generated tables that are created once and reused by later runs.
 
 mod found;
 mod removal;
@@ -29,41 +29,41 @@ use crate::{
     table::{MARK, SETTLE, Schema},
 };
 
-/// How the rows are made; a set that was made otherwise is another one.
+/// Version of the row generator; sets of another version are different sets.
 const MAKING: u64 = 1;
-/// How long an index over all rows may take.
+/// Timeout of an index over all rows.
 const LONG: Duration = Duration::from_secs(24 * 3600);
-/// How long removing what was made may take where making it has failed.
+/// Timeout of removing a set after creating it failed.
 const FOR_REMOVAL: Duration = Duration::from_secs(8);
 
-/// A workload's tables, as [`fill`] left them.
+/// A workload's tables, as [`fill`] created or found them.
 #[derive(Debug)]
 pub struct DataSet {
     /// Rows in each table.
     pub rows: u64,
-    /// Bytes on the disk, indexes included, as the server tells; about.
+    /// Approximate bytes on disk, including indexes, as the server reports.
     pub bytes: u64,
-    /// Bytes of the statements that were sent; 0 when it was there.
+    /// Bytes of the statements sent; 0 for a set that existed.
     pub sent: u64,
-    /// How long it took.
+    /// Duration of the filling.
     pub took: Duration,
-    /// Whether it was there.
+    /// Whether the set existed.
     pub reused: bool,
-    /// What a reader must know of it.
+    /// Warnings about the set.
     pub warnings: Vec<Warning>,
     workload: Workload,
     fingerprint: u64,
     schema: Schema,
 }
 
-/// Makes a workload's tables and rows on `primary`, unless a set that matches is
-/// there; rows that loads added to it are removed then. The `-- setup` of a script is
-/// run too. `others` are the named servers that all of this replicates to, and its
-/// removal. `progress` is told twice a second how far it is, from this thread.
+/// Creates a workload's tables and rows on `primary`, unless a matching set exists; from an existing
+/// set it removes rows that loads added. It also runs the `-- setup` of a script. `others` are the
+/// named servers to which all of this, and its removal, replicates. `progress` is called twice a
+/// second, from this thread.
 ///
 /// # Errors
-/// When a server cannot be reached or refuses, when a table that is not ours is in
-/// the way, or when the user ended it; nothing that was made is left then.
+/// When a server cannot be reached or refuses, when a foreign table has the same name, or when the user
+/// stopped the run; nothing that was created is left then.
 pub fn fill(
     primary: &Node,
     others: &[Node],
@@ -106,7 +106,8 @@ pub fn fill(
             return Err(error.into());
         }
         Err(Refused::Failed(error)) => {
-            // The session may be the one that broke. A server that waits for space does not answer this either.
+            // The session may be the one that broke. A server that waits for space does not answer this
+            // statement either.
             drop(set.remove_within(primary, FOR_REMOVAL));
             return Err(error);
         }
@@ -116,9 +117,9 @@ pub fn fill(
     Ok(set)
 }
 
-/// Why a set could not be made.
+/// Why a set could not be created.
 enum Refused {
-    /// Something of somebody else's is in the way: nothing is to be removed.
+    /// An object of another program has the same name: nothing may be removed.
     Foreign(ServerError),
     Failed(MeasureError),
 }
@@ -144,7 +145,7 @@ impl From<Refused> for MeasureError {
     }
 }
 
-/// FNV-1a over what the rows are made of (Fowler, Noll & Vo).
+/// FNV-1a over the definition of the rows (Fowler, Noll & Vo).
 fn fingerprint(workload: &Workload) -> u64 {
     let mut hash = 0xcbf2_9ce4_8422_2325;
     for byte in format!(
@@ -164,7 +165,7 @@ fn fingerprint(workload: &Workload) -> u64 {
 }
 
 impl DataSet {
-    /// Whether it is this workload's.
+    /// Returns whether it belongs to this workload.
     #[must_use]
     pub fn is_of(&self, workload: &Workload) -> bool {
         self.workload.same_data(workload)
@@ -234,9 +235,9 @@ impl DataSet {
         Ok(())
     }
 
-    /// Has the server know the set's size, and writes down that it is whole.
+    /// Updates the server's statistics, and records that the set is complete.
     fn note_whole(&self, session: &mut Session) -> Result<(), ServerError> {
-        // So that sizes are told and plans made by what is there.
+        // So that reported sizes and query plans match the data.
         for table in self.tables() {
             let _ = session.rows(FILLING, &format!("ANALYZE LOCAL TABLE `{}`", table.name));
         }
@@ -257,7 +258,7 @@ impl DataSet {
         )
     }
 
-    /// Says that what is there is made anew, and why.
+    /// Returns a warning that an existing set was replaced, and why.
     fn replaced(&self, session: &Session, found: &str, whole: bool) -> Warning {
         let at = format!("{session}");
         let names = self
@@ -267,7 +268,7 @@ impl DataSet {
             .collect::<Vec<_>>()
             .join(", ");
         match size_of(found) {
-            // Nothing of worth is in a table that begins empty.
+            // A table that begins empty holds nothing worth keeping.
             _ if !self.workload.has_data() => Warning::new(
                 WarningCode::LeftoverRemoved,
                 format!("{at}: removed the table {names}, left by a killed run"),

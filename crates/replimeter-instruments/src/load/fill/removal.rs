@@ -1,4 +1,4 @@
-//! Removing what was made.
+//! Removes data sets.
 
 use std::time::Duration;
 
@@ -11,13 +11,13 @@ use crate::{
     table::{MARK, SETTLE},
 };
 
-/// How long one statement of a removal may take, waiting for locks included.
+/// Timeout of one statement of a removal, including waits for locks.
 pub(in crate::load) const REMOVAL: Duration = Duration::from_secs(60);
 
 impl DataSet {
-    /// Removes what this set made: its tables, unless they were found, and the schema,
-    /// if it was made along and no named server has anything else in it; the `-- teardown` of a script is run. What
-    /// could not be removed is returned.
+    /// Removes what this set created: its tables, unless they existed before, and the schema, if it was
+    /// created with them and no named server has other objects in it; runs the `-- teardown` of a
+    /// script. Returns warnings about failures.
     pub fn remove(self, primary: &Node) -> Vec<Warning> {
         self.remove_within(primary, REMOVAL)
     }
@@ -80,7 +80,7 @@ impl DataSet {
         warnings
     }
 
-    /// Leaves the tables for a later run, which finds them.
+    /// Leaves the tables for later runs.
     pub fn keep(self) {}
 }
 
@@ -114,7 +114,7 @@ pub(in crate::load) fn open_for_removal(
     Ok(session)
 }
 
-/// Runs a script's last section; what fails does not keep the rest from it.
+/// Runs a script's teardown; failures do not stop the rest.
 pub(in crate::load) fn tear_down<'a>(
     session: &mut Session,
     statements: &'a [Template],

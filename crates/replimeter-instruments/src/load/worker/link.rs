@@ -1,4 +1,4 @@
-//! Connections of a load, and what runs over them.
+//! Connections of a load, and the statements that run over them.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,25 +14,25 @@ use crate::load::{
     versions::{Versions, Witness},
 };
 
-/// How long a statement of a load may take.
+/// Timeout of a load's statement.
 const ANSWER: Duration = Duration::from_secs(60);
 /// The server cannot prepare this kind of statement.
 const NOT_PREPARABLE: u16 = 1295;
 
-/// What a load's errors say that it was doing.
+/// Operation named in a load's errors.
 pub(in crate::load) const DOING: &str = "cannot run the load";
 
-/// Where a load's statements go.
+/// The server of a connection.
 #[derive(Clone, Debug)]
 pub(in crate::load) struct Place {
     pub(in crate::load) node: Node,
-    /// A replica by a channel: what is written there would be nowhere else.
+    /// Whether it is a replica with a channel: writes would exist on no other server.
     pub(in crate::load) reads_only: bool,
-    /// A member of a Galera cluster.
+    /// Whether it is a member of a Galera cluster.
     pub(in crate::load) galera: bool,
-    /// Statements that every connection begins with.
+    /// Statements that open every session.
     pub(in crate::load) session: Vec<String>,
-    /// Who judges the versions that are read here, and the number that this place has there.
+    /// The recorder of the versions that are read here, and the index of this place in it.
     pub(in crate::load) versions: Option<(Arc<Versions>, usize)>,
 }
 
@@ -47,8 +47,8 @@ impl Place {
         }
     }
 
-    /// Looks whether it is a member of a Galera cluster: what such a member calls a
-    /// deadlock may be another thing.
+    /// Finds out whether it is a member of a Galera cluster: such a member reports other conflicts as
+    /// deadlocks too.
     pub(in crate::load) fn find_out(&mut self, channel: &mut Channel) -> Result<(), ServerError> {
         self.galera = is_in_cluster(channel.session(), DOING)?;
         Ok(())
@@ -60,7 +60,7 @@ impl Place {
             ..self.node.clone()
         })?;
         if self.reads_only {
-            // Privileged users may write to a server in read-only mode.
+            // Privileged users can write to a read-only server.
             channel
                 .session()
                 .run(DOING, "SET SESSION TRANSACTION READ ONLY")?;
@@ -76,9 +76,9 @@ impl Place {
 /// A connection with its statements prepared.
 pub(in crate::load) struct Link {
     pub(in crate::load) channel: Channel,
-    /// `None` for those that the server takes in words only.
+    /// `None` for statements that the server accepts only as text.
     prepared: Vec<Option<Prepared>>,
-    /// Where somebody judges what is read.
+    /// Set if versions that are read are recorded.
     witness: Option<Box<Witness>>,
 }
 
@@ -86,8 +86,8 @@ impl Link {
     /// Connects and prepares.
     ///
     /// # Errors
-    /// When the server cannot be reached or refuses a statement: its number is given
-    /// then.
+    /// When the server cannot be reached or refuses a statement; in that case with the statement's
+    /// index.
     pub(in crate::load) fn open(
         place: &Place,
         program: &Program,
@@ -117,8 +117,7 @@ impl Link {
         })
     }
 
-    /// Runs one of the program's statements once; `bind` is handed what takes its
-    /// parameters.
+    /// Runs one of the program's statements once; `bind` passes its parameters on.
     pub(in crate::load) fn once(
         &mut self,
         program: &Program,
@@ -137,7 +136,7 @@ impl Link {
         }
     }
 
-    /// Runs one of the program's statements that has no parameters.
+    /// Runs one of the program's statements without parameters.
     fn plain(&mut self, program: &Program, statement: usize) -> Result<(), Failed> {
         match &mut self.prepared[statement] {
             Some(prepared) => self.channel.execute(prepared, |_| {}).map(drop),
@@ -149,7 +148,7 @@ impl Link {
     }
 }
 
-/// Runs an operation; which step failed is told when one does.
+/// Runs an operation; an error includes the failed step.
 #[inline]
 pub(in crate::load) fn run(
     link: &mut Link,
@@ -219,7 +218,7 @@ pub(in crate::load) fn run(
     Ok(())
 }
 
-/// After a lock's time-out the server keeps what went before.
+/// After a lock timeout the server keeps the earlier statements of the transaction.
 pub(in crate::load) fn roll_back(channel: &mut Channel) {
     let _ = channel.query("ROLLBACK");
 }

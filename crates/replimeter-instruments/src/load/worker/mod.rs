@@ -1,4 +1,4 @@
-//! One thread of a load: operations over and over, on a connection of its own.
+//! One thread of a load: repeats operations on its own connection.
 
 mod link;
 mod shared;
@@ -33,48 +33,48 @@ use super::{
 };
 use crate::clock::{Clock, thread_cpu};
 
-/// How often an operation is begun again after a deadlock or a lock's time-out.
+/// Number of retries of an operation after a deadlock or a lock timeout.
 const RETRIES: u32 = 10;
-/// So many operations given up without one in between that was done are a broken load,
+/// After this number of consecutive failures a load is broken,
 const BROKEN: u32 = 20;
-/// which is held back by such a pause, so that it does not spin.
+/// and pauses for this time after each failure, so that it does not spin.
 const AFTER_FAILURE: Duration = Duration::from_millis(10);
-/// Pause before an operation is begun again on a member that is not ready.
+/// Pause before a retry on a member that is not ready.
 const BEFORE_READY: Duration = Duration::from_millis(10);
-/// Pause before a lost connection is made again.
+/// Pause before reconnecting.
 const BEFORE_RECONNECT: Duration = Duration::from_millis(100);
-/// The longest sleep, so that the end is noticed.
+/// The longest sleep, so that the stop is noticed.
 const NAP: Duration = Duration::from_millis(20);
 
-/// What a thread is told to do.
+/// A command to a thread.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Order {
-    /// Operations, until told to end.
+    /// Run operations until stopped.
     Load,
-    /// Empty questions for so long.
+    /// Send pings for this time.
     Ping(Duration),
 }
 
-/// An order and its number.
+/// A command and its number.
 pub(super) type Numbered = (u64, Order);
 
-/// What a thread did.
+/// Results of a thread.
 #[derive(Debug)]
 pub(super) struct Report {
-    /// The number of the order that it is about.
+    /// The number of the command that it answers.
     pub(super) generation: u64,
     pub(super) thread: usize,
     pub(super) tally: Tally,
     pub(super) cpu: Duration,
-    /// How long it was ready to run and had no core.
+    /// Time that the thread was ready to run but had no core.
     pub(super) delay: Option<Duration>,
-    /// For empty questions: how many were answered per second.
+    /// Number of pings answered per second.
     pub(super) pings: f64,
 }
 
-/// A thread's own.
+/// State of a thread.
 pub(super) struct Worker {
-    /// Its number among the squad's, from 0.
+    /// Its index in the squad, from 0.
     pub(super) index: usize,
     pub(super) link: Option<Link>,
     pub(super) place: Place,
@@ -85,7 +85,7 @@ pub(super) struct Worker {
     pub(super) clock: Clock,
 }
 
-/// Processor time and waiting for a core, when the counting began.
+/// Processor time and waiting time for a core, when counting began.
 struct Marks {
     cpu: Duration,
     delay: Option<Duration>,
@@ -99,7 +99,7 @@ impl Marks {
         }
     }
 
-    /// What was used since.
+    /// Returns the difference to now.
     fn until_now(self) -> (Duration, Option<Duration>) {
         let end = Self::take();
         let delay = end
@@ -110,7 +110,7 @@ impl Marks {
     }
 }
 
-/// How long this thread was ready to run and had no core, since it began.
+/// Returns the time that this thread was ready to run but had no core, since it started.
 fn scheduler_delay() -> Option<Duration> {
     let text = fs::read_to_string("/proc/thread-self/schedstat").ok()?;
     text.split_whitespace()
@@ -121,9 +121,9 @@ fn scheduler_delay() -> Option<Duration> {
 }
 
 impl Worker {
-    /// Does as it is told until nobody tells it anything.
+    /// Executes commands until the sender is dropped.
     pub(super) fn serve(mut self, orders: &Receiver<Numbered>, reports: &Sender<Report>) {
-        // Ordinary priority: a load must not push the servers aside. Only its sleeps end on time.
+        // Ordinary priority: a load must not displace the servers. Only its sleeps end on time.
         let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
         while let Ok((generation, order)) = orders.recv() {
             let report = match order {
@@ -181,7 +181,7 @@ impl Worker {
             }
             if done {
                 in_a_row = 0;
-                // One writer: a plain addition, seen by whoever looks.
+                // There is one writer: a plain addition, visible to all readers.
                 self.seat.operations.store(
                     self.seat.operations.load(Ordering::Relaxed) + 1,
                     Ordering::Relaxed,
@@ -198,7 +198,7 @@ impl Worker {
                 self.seat.failed.fetch_add(1, Ordering::Relaxed);
                 tally.failed += u64::from(counts);
                 in_a_row = in_a_row.saturating_add(1);
-                // A client that gets an error goes on at once.
+                // A client that gets an error continues at once.
                 if in_a_row >= BROKEN {
                     thread::sleep(AFTER_FAILURE);
                     last = clock.now();
@@ -244,7 +244,7 @@ impl Worker {
         }
     }
 
-    /// Sleeps; false when it is over meanwhile.
+    /// Sleeps; returns false when the load was stopped before.
     fn sleep_until(&self, point: Nanos) -> bool {
         loop {
             if self.shared.stopped() {
@@ -262,8 +262,8 @@ impl Worker {
         }
     }
 
-    /// One operation, begun again with the same values when that may help; whether it
-    /// came to its end.
+    /// Runs one operation and retries it with the same values where that may help; returns whether it
+    /// was completed.
     #[inline]
     fn one(
         &mut self,
@@ -276,7 +276,7 @@ impl Worker {
         for attempt in 0..=RETRIES {
             if attempt > 0 {
                 self.draw.restore(before);
-                // The choice was drawn too.
+                // The choice of the operation was drawn too.
                 let _ = self.program.choose(&mut self.draw);
             }
             let Some(link) = &mut self.link else {
@@ -317,8 +317,9 @@ impl Worker {
         false
     }
 
-    /// In a Galera cluster a deadlock outside of a transaction, or at its commit, is one
-    /// with what another member wrote. Inside of one the server does not tell.
+    /// Returns the true reason of a retry: in a Galera cluster a deadlock outside of a transaction, or
+    /// at its commit, is a conflict with another member's write. Inside of a transaction the cause is
+    /// unknown.
     fn really(&self, why: Again, routine: &Routine, step: usize) -> Again {
         let alone = match routine.steps.get(step) {
             None => true,
@@ -337,7 +338,7 @@ impl Worker {
         (from..until).contains(&self.clock.now())
     }
 
-    /// Notes an error and rolls back; whether the operation may be begun again.
+    /// Records an error and rolls back; returns why the operation may be retried, if it may.
     fn refused(&mut self, refusal: &Refusal, tally: &mut Tally) -> Option<Again> {
         if self.counting() {
             let Refusal {
@@ -356,8 +357,7 @@ impl Worker {
         Again::of(refusal)
     }
 
-    /// Makes the connection again, for as long as the squad has patience; the
-    /// operation is given up in any case.
+    /// Reconnects, for as long as the squad retries; the current operation fails in any case.
     fn reconnect(&mut self, mut error: Option<ServerError>) -> bool {
         self.link = None;
         let deadline = Instant::now() + self.shared.patience;
@@ -374,7 +374,7 @@ impl Worker {
                 }
                 Err((_, again)) => {
                     if Instant::now() >= deadline {
-                        // The first words say what happened, the last only that it is still so.
+                        // The first message has the cause; the last one only shows that it persists.
                         let mut first = error.unwrap_or_else(|| again.clone());
                         if first.cause != again.cause {
                             first.cause = format!("{}; then: {}", first.cause, again.cause);
@@ -382,7 +382,7 @@ impl Worker {
                         self.shared.fail(first);
                         return false;
                     }
-                    // One connection was lost, however often it is tried again.
+                    // One lost connection counts once, however often reconnecting is tried.
                     error.get_or_insert(again);
                 }
             }
@@ -390,5 +390,5 @@ impl Worker {
     }
 }
 
-/// Numbers of connections by their server's name, for whoever must end them.
+/// Numbers of connections by their server's name, for killing them.
 pub(super) type Connections = HashMap<String, (Node, Vec<u64>)>;

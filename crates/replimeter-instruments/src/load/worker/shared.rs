@@ -1,4 +1,4 @@
-//! What the threads of one squad share: when to end, and whose turn it is.
+//! State that the threads of one squad share: the end, and the schedule.
 
 use std::{
     sync::{
@@ -17,24 +17,24 @@ use replimeter_model::{
 
 use crate::sync::lock;
 
-/// What the threads of one squad share.
+/// State that the threads of one squad share.
 #[derive(Debug)]
 pub(in crate::load) struct Shared {
-    /// Told to end the stretch.
+    /// Whether the window must end.
     stop: AtomicBool,
-    /// Operations that end in this span count.
+    /// Begin of the time in which completed operations count.
     from: AtomicI64,
     until: AtomicI64,
     /// When the open loop's first operation was due.
     began: AtomicI64,
-    /// Operations of the open loop that were begun.
+    /// Operations of the open loop that were started.
     tickets: AtomicU64,
-    /// The turns of a Poisson process that come next.
+    /// The next intended starts of a Poisson process.
     poisson: Mutex<Poisson>,
-    /// What ended the squad.
+    /// The error that ended the squad.
     failure: Mutex<Option<ServerError>>,
     pub(in crate::load) rate: Option<OpenLoop>,
-    /// How long a lost connection is tried again.
+    /// How long a lost connection is retried.
     pub(in crate::load) patience: Duration,
 }
 
@@ -43,7 +43,7 @@ struct Poisson {
     random: Random,
     /// Nanoseconds after the beginning.
     next: f64,
-    /// Turns that were due, to count those that nobody has taken.
+    /// Number of intended starts generated so far, to count those that no thread has taken.
     ahead: u64,
 }
 
@@ -68,7 +68,7 @@ impl Shared {
         }
     }
 
-    /// Prepares for a stretch that begins now, counted in that span.
+    /// Prepares a window that begins now; operations that end in the span count.
     pub(in crate::load) fn start(&self, now: Nanos, from: Option<Nanos>, until: Option<Nanos>) {
         self.stop.store(false, Ordering::Release);
         self.from
@@ -82,18 +82,18 @@ impl Shared {
         *lock(&self.failure) = None;
     }
 
-    /// Counts from now on.
+    /// Starts counting now.
     pub(in crate::load) fn count_from(&self, now: Nanos) {
         self.from.store(now.0, Ordering::Release);
     }
 
-    /// Counts what ends before now, and tells the threads to end.
+    /// Counts operations that end before now, and tells the threads to end.
     pub(in crate::load) fn stop(&self, now: Nanos) {
         let _ = self.until.fetch_min(now.0, Ordering::AcqRel);
         self.stop.store(true, Ordering::Release);
     }
 
-    /// The span that is counted, as it is known now.
+    /// Returns the counted span, as far as it is known.
     pub(in crate::load) fn span(&self) -> (Nanos, Nanos) {
         (
             Nanos(self.from.load(Ordering::Acquire)),
@@ -106,7 +106,7 @@ impl Shared {
         self.stop.load(Ordering::Acquire)
     }
 
-    /// What ended the squad, if anything did.
+    /// Returns the error that ended the squad, if any.
     pub(in crate::load) fn failure(&self) -> Option<ServerError> {
         lock(&self.failure).clone()
     }
@@ -115,13 +115,13 @@ impl Shared {
         lock(&self.failure).get_or_insert(error);
     }
 
-    /// Whether anything ended the squad.
+    /// Returns whether an error ended the squad.
     pub(in crate::load) fn failed(&self) -> bool {
         lock(&self.failure).is_some()
     }
 
-    /// Operations of the open loop that are due at `now` and that nobody has begun;
-    /// none for a closed one.
+    /// Returns the operations of the open loop that are due at `now` but not started; `None` for a
+    /// closed loop.
     pub(in crate::load) fn waiting(&self, now: Nanos) -> Option<u64> {
         let open = self.rate?;
         let since = (now.0 - self.began.load(Ordering::Acquire)).max(0);
@@ -131,7 +131,7 @@ impl Shared {
                     .unwrap_or(u64::MAX)
             }
             Arrivals::Poisson => {
-                // The turns up to now are drawn by a copy: those that were handed out, and the rest.
+                // Generates the intended starts up to now on a copy: those taken, and the rest.
                 let poisson = lock(&self.poisson);
                 let (mut random, mut next, mut due) = (poisson.random, poisson.next, poisson.ahead);
                 drop(poisson);
@@ -145,7 +145,7 @@ impl Shared {
         Some(due.saturating_sub(self.tickets.load(Ordering::Acquire)))
     }
 
-    /// The next operation's turn in an open loop: whichever thread is free takes it.
+    /// Returns the intended start of the next operation of an open loop; any free thread takes it.
     pub(super) fn turn(&self, open: OpenLoop) -> Nanos {
         let began = Nanos(self.began.load(Ordering::Acquire));
         match open.arrivals {
@@ -166,7 +166,7 @@ impl Shared {
         }
     }
 
-    /// Gives a turn back that nobody waited for any more.
+    /// Puts back a turn that was taken but not started.
     pub(super) fn give_back(&self) {
         self.tickets.fetch_sub(1, Ordering::AcqRel);
     }
