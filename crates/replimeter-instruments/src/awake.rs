@@ -1,9 +1,8 @@
-//! Keeping idle cores from halting.
+//! Keeps idle cores from halting.
 //!
-//! On a virtual machine a halted core costs tens of microseconds to wake, and a
-//! lone client pays that on every round trip; adding load can then make things
-//! *faster*. A spinner on every core, at idle priority, is preempted at once by
-//! anything that has work and keeps the core awake otherwise.
+//! On a virtual machine a halted core takes tens of microseconds to wake, and a lone client pays that
+//! on every round trip; adding load can then make everything *faster*. A spinner on every core, at idle
+//! priority, is preempted at once by any other thread and keeps the core awake otherwise.
 
 use std::{
     sync::{
@@ -17,7 +16,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::priority::{Class, enter};
 
-/// One spinner per core this process may use; ended when dropped.
+/// One spinner per core that this process may use; ended when dropped.
 #[derive(Debug)]
 pub struct KeepAwake {
     stop: Arc<AtomicBool>,
@@ -28,8 +27,8 @@ impl KeepAwake {
     /// Starts the spinners.
     ///
     /// # Errors
-    /// When the system refuses idle priority or the binding to a core; a spinner
-    /// at ordinary priority would take time from the servers, so none is left.
+    /// When the system refuses idle priority or the binding to a core; all spinners end then, because a
+    /// spinner at ordinary priority would take time from the servers.
     pub fn start() -> Result<Self, String> {
         let allowed = sched_getaffinity(None)
             .map_err(|error| format!("cannot read the allowed cores: {error}"))?;
@@ -56,7 +55,7 @@ impl KeepAwake {
         Ok(awake)
     }
 
-    /// How many cores are kept awake.
+    /// Returns the number of cores kept awake.
     #[must_use]
     pub fn cores(&self) -> usize {
         self.threads.len()

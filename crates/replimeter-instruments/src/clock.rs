@@ -1,11 +1,11 @@
-//! The one measuring clock; nothing else reads time for a figure.
+//! The one clock for measuring; figures use no other time.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use replimeter_model::time::Nanos;
 
-/// A run's monotonic clock. Its zero is its making; the calendar time of that
-/// moment is kept only to print dates, never to measure.
+/// A run's monotonic clock. Its zero is its creation; the calendar time of that moment is kept only to
+/// print dates, never to measure.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     origin: Instant,
@@ -26,20 +26,20 @@ impl Clock {
         }
     }
 
-    /// Nanoseconds since the clock was started.
+    /// Returns the nanoseconds since the clock was started.
     #[inline]
     #[must_use]
     pub fn now(&self) -> Nanos {
         Nanos::from(self.origin.elapsed())
     }
 
-    /// Calendar time at the clock's zero, in microseconds since 1970.
+    /// Returns the calendar time at the clock's zero, in microseconds since 1970.
     #[must_use]
     pub fn origin_unix_us(&self) -> i64 {
         self.origin_unix_us
     }
 
-    /// The smallest step between readings that differ, out of many.
+    /// Returns the smallest difference between successive readings, out of many.
     #[must_use]
     pub fn step(&self) -> Duration {
         let mut smallest = Duration::MAX;
@@ -55,7 +55,7 @@ impl Clock {
     }
 }
 
-/// Processor time of the calling thread so far.
+/// Returns the processor time of the calling thread.
 #[must_use]
 pub fn thread_cpu() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
@@ -68,9 +68,8 @@ pub fn thread_cpu() -> Duration {
 /// Readings of both clocks that tie one to the other; the closest pair counts.
 const TIES: usize = 100;
 
-/// This machine's calendar clock, tied once to the monotonic one, so that it
-/// cannot step between two readings. For comparing it with servers' clocks,
-/// never for a lag.
+/// This machine's calendar clock, tied once to the monotonic one, so that it cannot step between two
+/// readings. For comparisons with servers' clocks, never for a lag.
 #[derive(Clone, Copy, Debug)]
 pub struct Calendar {
     origin: Instant,
@@ -106,14 +105,14 @@ impl Calendar {
         })
     }
 
-    /// Nanoseconds since 1970.
+    /// Returns the nanoseconds since 1970.
     #[inline]
     #[must_use]
     pub fn now(&self) -> Nanos {
         self.unix + Nanos::from(self.origin.elapsed())
     }
 
-    /// How far the two clocks may have been from each other when they were tied.
+    /// Returns the maximum error of the tie between the two clocks.
     #[must_use]
     pub fn bound(&self) -> Nanos {
         self.bound

@@ -1,6 +1,5 @@
-//! One start's part of a price list: a load in blocks on servers that replicate in one way,
-//! with what they spent on it, how far replicas were behind, and whether they still
-//! replicated as they should.
+//! Measures one start of a cost comparison: a load in blocks on servers with one replication mode, the
+//! servers' resource use, the lag of replicas, and whether the mode stayed in effect.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},
@@ -32,67 +31,67 @@ use crate::{
     survey::Surveyed,
 };
 
-/// Threads that fill a data set.
+/// Number of threads that fill a data set.
 const FILLERS: u32 = 2;
-/// How long replicas may take to have what was written, between two cells.
+/// How long replicas may take to apply all writes, between two cells.
 const SETTLE: Duration = Duration::from_secs(120);
-/// How long semi-synchronous replication that has fallen back may take to be back.
+/// How long semi-synchronous replication may take to recover from a fallback.
 const RECOVERY: Duration = Duration::from_secs(15);
-/// How often is looked whether something has come.
+/// Interval between checks of a condition.
 const LOOK: Duration = Duration::from_millis(10);
 /// How long the client's own limit is measured.
 const LIMIT: Duration = Duration::from_secs(1);
 
-/// A block of a load.
+/// One block of a load.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Block {
-    /// What the load came to.
+    /// Results of the load.
     pub result: SquadResult,
-    /// What each server spent, in the servers' order.
+    /// Resource use of each server, in the servers' order.
     pub uses: Vec<ServerUse>,
-    /// Transactions that each other server had not applied at the block's end.
+    /// Number of transactions that each other server had not applied at the end.
     pub behind: Vec<(String, u64)>,
-    /// Why it does not count.
+    /// Why the block is invalid.
     pub invalid: Option<String>,
 }
 
-/// How the load of a cell is to run.
+/// Settings of the load of a cell.
 #[derive(Clone, Copy, Debug)]
 pub struct Cell {
-    /// Connections.
+    /// Number of connections.
     pub threads: u32,
     /// How long it runs before it counts.
     pub ramp: Duration,
-    /// How many blocks.
+    /// Number of blocks.
     pub blocks: u32,
-    /// How long each.
+    /// Length of a block.
     pub length: Duration,
 }
 
-/// What happens in the course of a cell.
+/// An event during a cell.
 #[derive(Debug)]
 pub enum Event {
-    /// Operations a second, about once a second.
+    /// Operations per second, about once a second.
     Rate(f64),
-    /// A block, whole.
+    /// A complete block.
     Block(Box<Block>),
 }
 
-/// What the caller does with the cell as it goes.
+/// Callbacks of the caller during a cell.
 pub struct Listener<'a> {
     /// Takes every event; an error ends the cell.
     pub on: &'a mut dyn FnMut(Event) -> Result<(), String>,
-    /// The user's wish to end.
+    /// Set when the user stops the run.
     pub stop: &'a AtomicBool,
 }
 
-/// Another server than the one that is written to.
+/// A server other than the one that is written to.
 struct Follower {
     name: String,
     session: Session,
 }
 
-/// Servers under test.
+/// The servers under test.
 pub struct Bench<'a> {
     kind: CostKind,
     engine: Engine,
@@ -103,16 +102,16 @@ pub struct Bench<'a> {
     followers: Vec<Follower>,
     meter: Meter,
     data: DataSet,
-    /// What the servers are, for the manifest.
+    /// Records of the servers for the manifest.
     records: Vec<ServerRecord>,
 }
 
 impl<'a> Bench<'a> {
-    /// Connects to the servers, the one that is written to first, and fills the workload's
+    /// Connects to the servers, beginning with the one that is written to, and fills the workload's
     /// tables.
     ///
     /// # Errors
-    /// When a server does not answer, or the tables cannot be made.
+    /// When a server does not answer, or the tables cannot be created.
     pub fn open(
         servers: &[Member],
         kind: CostKind,
@@ -160,20 +159,20 @@ impl<'a> Bench<'a> {
         })
     }
 
-    /// The servers for the manifest.
+    /// Returns the servers for the manifest.
     #[must_use]
     pub fn records(&self) -> &[ServerRecord] {
         &self.records
     }
 
-    /// What the meter cannot know, in words.
+    /// Returns warnings about resources that cannot be measured.
     #[must_use]
     pub fn meter_warnings(&self) -> Vec<replimeter_model::warning::Warning> {
         self.meter.warnings()
     }
 
-    /// Empty questions a second that the client gets answered over so many connections: more
-    /// statements than that it cannot have of this server.
+    /// Measures the client's ping limit: pings per second over this number of connections. The client
+    /// cannot run more statements than that on this server.
     ///
     /// # Errors
     /// When the server fails.
@@ -186,10 +185,10 @@ impl<'a> Bench<'a> {
         Ok(crew.measure_limit(LIMIT).first().copied().flatten())
     }
 
-    /// Waits until every other server has applied everything that was written.
+    /// Waits until every other server has applied all writes.
     ///
     /// # Errors
-    /// When one does not in time, or the user ends it.
+    /// When a server does not finish in time, or the user stops the run.
     pub fn settle(&mut self, stop: &AtomicBool) -> Result<(), MeasureError> {
         let deadline = Instant::now() + SETTLE;
         while let Some((name, behind)) = self.behind()?.into_iter().find(|(_, behind)| *behind > 0)
@@ -208,10 +207,10 @@ impl<'a> Bench<'a> {
         Ok(())
     }
 
-    /// Empties what loads wrote, and has every server apply that.
+    /// Removes the rows that loads added, and waits until every server has applied that.
     ///
     /// # Errors
-    /// When a server fails, or the user ends it.
+    /// When a server fails, or the user stops the run.
     pub fn empty(&mut self, stop: &AtomicBool) -> Result<(), MeasureError> {
         self.data.restore(&self.writer)?;
         self.settle(stop)
@@ -220,8 +219,8 @@ impl<'a> Bench<'a> {
     /// Runs the load of one cell, block by block.
     ///
     /// # Errors
-    /// When a server fails, or no longer replicates as it should; the blocks until then have
-    /// been told.
+    /// When a server fails, or no longer replicates correctly; earlier blocks have been passed to the
+    /// listener.
     pub fn run(&mut self, cell: Cell, listener: &mut Listener<'_>) -> Result<(), MeasureError> {
         let squad = Squad {
             data: Some(&self.data),
@@ -231,7 +230,7 @@ impl<'a> Bench<'a> {
         let Listener { on, stop } = listener;
         let mut last = Nanos(0);
         let mut rate = |second: &Second, on: &mut dyn FnMut(Event) -> Result<(), String>| {
-            // Another stretch begins at 0 again.
+            // Another window starts at 0 again.
             let since = if second.at > last {
                 second.at - last
             } else {
@@ -240,12 +239,12 @@ impl<'a> Bench<'a> {
             last = second.at;
             let operations = second.squads.first().map_or(0, |squad| squad.operations);
             if since > Nanos(0) {
-                // Whoever does not want to hear more says so at the next block.
+                // An error of the listener ends the cell at the next block.
                 let _ = on(Event::Rate(operations as f64 * 1e9 / since.0 as f64));
             }
         };
         if !cell.ramp.is_zero() {
-            // By itself, so that the meter's readings enclose counted time only.
+            // Separately, so that the meter's readings enclose counted time only.
             one(
                 crew.stretch(Duration::ZERO, cell.ramp, stop, &mut |second| {
                     rate(second, on)
@@ -263,7 +262,7 @@ impl<'a> Bench<'a> {
             let behind = self.behind();
             let result = one(results, &self.session)?;
             if result.interrupted || stop.load(Ordering::Relaxed) {
-                // Half a block is none.
+                // An incomplete block is dropped.
                 return Err(MeasureError::Interrupted);
             }
             let invalid = match (before.1, self.semi_sync()?) {
@@ -283,7 +282,7 @@ impl<'a> Bench<'a> {
         Ok(())
     }
 
-    /// The primary's part in semi-synchronous replication, where that is measured.
+    /// Returns the state of semi-synchronous replication, where that is measured.
     fn semi_sync(&mut self) -> Result<Option<PrimaryState>, ServerError> {
         if self.kind != CostKind::SemiSync {
             return Ok(None);
@@ -312,7 +311,7 @@ impl<'a> Bench<'a> {
         Ok(())
     }
 
-    /// Transactions that each other server has not applied.
+    /// Returns the number of transactions that each other server has not applied.
     fn behind(&mut self) -> Result<Vec<(String, u64)>, ServerError> {
         let galera = self.kind == CostKind::Galera;
         if self.followers.is_empty() {
@@ -334,7 +333,7 @@ impl<'a> Bench<'a> {
             .collect()
     }
 
-    /// An error when a server no longer replicates as it should.
+    /// Returns an error when a server no longer replicates correctly.
     fn verify(&mut self) -> Result<(), ServerError> {
         let doing = "no longer replicates";
         let size = self.followers.len() + 1;
@@ -373,7 +372,7 @@ impl<'a> Bench<'a> {
     }
 }
 
-/// The one squad's result, or what ended it.
+/// Returns the result of the only squad, or the error that ended it.
 fn one(results: Vec<SquadResult>, session: &Session) -> Result<SquadResult, ServerError> {
     let Some(result) = results.into_iter().next() else {
         return Err(session.unfit(
@@ -385,7 +384,8 @@ fn one(results: Vec<SquadResult>, session: &Session) -> Result<SquadResult, Serv
     if let Some(failure) = result.failure {
         return Err(failure);
     }
-    // A block is too short for the load to have given up: a price is never taken from a server that went away.
+    // A block is too short for the load to give up retrying: a server that disappeared must not
+    // contribute to the figures.
     if let Some(lost) = result.errors.iter().find(|error| error.code.is_none()) {
         return Err(session.unfit(
             "the load lost its connections",
@@ -396,7 +396,7 @@ fn one(results: Vec<SquadResult>, session: &Session) -> Result<SquadResult, Serv
     Ok(result)
 }
 
-/// Why a block is not of semi-synchronous replication alone.
+/// Returns why a block was not entirely semi-synchronous.
 fn fallen_back(before: &PrimaryState, now: &PrimaryState) -> Option<String> {
     let missed = now.unacknowledged.saturating_sub(before.unacknowledged);
     if now.active && missed == 0 {

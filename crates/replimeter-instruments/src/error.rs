@@ -1,4 +1,4 @@
-//! What can end a measurement.
+//! Errors that end a measurement.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -10,27 +10,27 @@ use replimeter_engine::{
 /// Why a measurement did not begin, or ended early.
 #[derive(Debug, thiserror::Error)]
 pub enum MeasureError {
-    /// A server failed, or is not fit for the measurement.
+    /// A server failed, or is not suitable for the measurement.
     #[error(transparent)]
     Server(#[from] ServerError),
-    /// The samples could not be kept.
+    /// The samples could not be stored.
     #[error("cannot store the samples: {0}")]
     Sink(String),
-    /// Something could not be done to the servers from outside.
+    /// An action on the servers from outside failed.
     #[error(transparent)]
     Source(SourceError),
-    /// An applier could not be brought back to how it was, after the measurement had failed.
+    /// An applier could not be restored after the measurement had failed.
     #[error("{first}; {held}")]
     Held {
-        /// What ended the measurement.
+        /// The error that ended the measurement.
         first: Box<MeasureError>,
-        /// What keeps the applier from being brought back; its hint is the statements that do it.
+        /// Why the applier could not be restored; its hint has the statements that restore it.
         held: ServerError,
     },
-    /// A thread of ours ended by a panic.
+    /// A measuring thread panicked.
     #[error("internal error: a measuring thread ended unexpectedly")]
     Thread,
-    /// The user ended the run before it had begun.
+    /// The user stopped the run before it began.
     #[error("interrupted before the measurement began")]
     Interrupted,
 }
@@ -45,7 +45,7 @@ impl From<SourceError> for MeasureError {
 }
 
 impl MeasureError {
-    /// What to try.
+    /// Returns the hint.
     #[must_use]
     pub fn hint(&self) -> String {
         match self {
@@ -60,7 +60,7 @@ impl MeasureError {
     }
 }
 
-/// An error when the user wants to end.
+/// Returns an error when the user stops the run.
 pub(crate) fn heed(stop: &AtomicBool) -> Result<(), MeasureError> {
     if stop.load(Ordering::Relaxed) {
         Err(MeasureError::Interrupted)

@@ -1,11 +1,11 @@
-//! Ends connections of ours that hold something up.
+//! Kills connections of Replimeter that block.
 
 use std::time::Duration;
 
 use replimeter_engine::{Node, Session};
 
-/// Has a server end these connections of ours, by their numbers there. Waits `patience` for each
-/// answer; a server that does not let us cannot be helped.
+/// Kills these connections, by their numbers on the server. Waits up to `patience` for each answer; a
+/// refusal is ignored.
 pub(crate) fn kill(node: &Node, numbers: impl IntoIterator<Item = u64>, patience: Duration) {
     let Ok(mut session) = Session::open(&Node {
         answer: patience,
@@ -14,7 +14,7 @@ pub(crate) fn kill(node: &Node, numbers: impl IntoIterator<Item = u64>, patience
         return;
     };
     for number in numbers {
-        // It may have ended meanwhile.
+        // It may have ended by now.
         let _ = session.run("cannot end a connection", &format!("KILL {number}"));
     }
 }

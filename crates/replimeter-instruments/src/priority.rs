@@ -1,11 +1,11 @@
-//! How the kernel treats our threads.
+//! Scheduling of Replimeter's threads.
 
 use std::num::NonZeroU64;
 
-/// The kernel's scheduling classes that we use.
+/// The kernel's scheduling classes in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
-    /// Runs only when nothing else wants the core.
+    /// Runs only when no other thread needs the core.
     Idle,
     /// Preempts ordinary threads at once; the lowest of the real-time levels.
     RealTime,
@@ -31,23 +31,22 @@ pub(crate) fn enter(class: Class) -> Result<(), String> {
     }
 }
 
-/// Prepares a measuring thread: sleeps that end on time, and, if wanted and
-/// permitted, real-time priority, without which a measuring thread waits behind
-/// the servers on a busy core and every bracket is wider for it (on two cores the
-/// floor's brackets were 100 µs wide without, 27 µs with).
+/// Prepares a measuring thread: sleeps that end on time, and, if requested and permitted, real-time
+/// priority. Without it a measuring thread waits behind the servers on a busy core, and every bracket
+/// becomes wider (on two cores the floor's brackets were 100 µs wide without it, 27 µs with it).
 pub(crate) fn prepare_measuring_thread(real_time: bool) {
-    // By default the kernel may let sleeps run 50 µs over. A refusal of either
-    // leaves the lateness as it is, and it is reported.
+    // By default the kernel may extend sleeps by 50 µs. Refusals are ignored: the lateness stays, and
+    // is reported.
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
     if real_time {
         let _ = enter(Class::RealTime);
     }
 }
 
-/// Whether real-time priority is permitted, tried on a thread of its own.
+/// Tries on a separate thread whether real-time priority is permitted.
 ///
 /// # Errors
-/// The system's reason when it is not.
+/// The system's reason when it is not permitted.
 pub fn real_time_permitted() -> Result<(), String> {
     std::thread::spawn(|| enter(Class::RealTime))
         .join()

@@ -1,9 +1,8 @@
-//! A recording of the data that measuring hands to summing up, in order, for tests that
-//! sum it up again and must come to the same results.
+//! Records the data that measuring passes to the summaries, in order, for tests that summarize it again
+//! and must get the same results.
 //!
-//! A development aid: nothing is recorded unless the program asks for it, and a call costs
-//! one look at a cell then. Calls come from the threads that collect, never from those that
-//! measure.
+//! A development aid: nothing is recorded unless the program requests it, and without recording a call
+//! costs one read of a cell. Calls come from collecting threads, never from measuring threads.
 
 use std::{
     fs::{File, create_dir_all},
@@ -14,9 +13,9 @@ use std::{
 
 use serde::Serialize;
 
-/// What is handed to the caller's listener, and how the run ended.
+/// Events passed to the caller's listener, and the outcome of the run.
 pub const CALLS: &str = "calls.jsonl";
-/// What is summed up in this crate, below the listeners.
+/// Data summarized in this crate, below the listeners.
 pub const READINGS: &str = "readings.jsonl";
 
 static RECORDING: OnceLock<Mutex<Recording>> = OnceLock::new();
@@ -24,7 +23,7 @@ static RECORDING: OnceLock<Mutex<Recording>> = OnceLock::new();
 struct Recording {
     calls: BufWriter<File>,
     readings: BufWriter<File>,
-    /// The first thing that went wrong.
+    /// The first error.
     failed: Option<io::Error>,
 }
 
@@ -42,10 +41,10 @@ fn line(file: &mut BufWriter<File>, value: &impl Serialize) -> io::Result<()> {
     file.write_all(b"\n")
 }
 
-/// Records into this folder from now on, once in a process.
+/// Records into this folder from now on, once per process.
 ///
 /// # Errors
-/// When the folder cannot be written, or something is being recorded already.
+/// When the folder cannot be written, or a recording is already running.
 pub fn begin(folder: &Path) -> io::Result<()> {
     create_dir_all(folder)?;
     let create = |name: &str| File::create_new(folder.join(name)).map(BufWriter::new);
@@ -59,7 +58,7 @@ pub fn begin(folder: &Path) -> io::Result<()> {
         .map_err(|_| io::Error::other("a run is already being recorded"))
 }
 
-/// Records what a listener is told.
+/// Records an event of a listener.
 pub fn call(value: &impl Serialize) {
     let Some(mut recording) = recording() else {
         return;
@@ -68,7 +67,7 @@ pub fn call(value: &impl Serialize) {
     recording.failed = recording.failed.take().or(written.err());
 }
 
-/// Records data that is summed up below the listeners; it is made only when it is recorded.
+/// Records data that is summarized below the listeners; `make` is called only while recording.
 pub fn reading<T: Serialize>(make: impl FnOnce() -> T) {
     let Some(mut recording) = recording() else {
         return;

@@ -1,5 +1,5 @@
-//! One start's part of a scaling measurement: inserts, selects, both at once, on a
-//! primary with some number of replicas, and what every server spent on it.
+//! Measures one start of a scaling measurement: inserts, selects, and both together, on a primary with
+//! a number of replicas, and the resource use of every server.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},
@@ -38,21 +38,20 @@ use crate::{
     resources::{Meter, Watch},
 };
 
-/// Threads that fill the data set.
+/// Number of threads that fill the data set.
 const FILLERS: u32 = 4;
-/// How long replicas may take to have what was written, beyond as long as it was
-/// written, ten times over.
+/// How long replicas may take to apply all writes, in addition to ten times the time of writing.
 const SETTLE: Duration = Duration::from_secs(120);
-/// How often is looked whether they have it.
+/// Interval between checks of their progress.
 const LOOK: Duration = Duration::from_millis(5);
-/// How often the servers' processes are looked at.
+/// Interval between readings of the servers' processes.
 const GLANCE: Duration = Duration::from_millis(250);
-/// For how long the client's own limit is measured before each block.
+/// How long the client's own limit is measured before each block.
 const LIMIT: Duration = Duration::from_millis(300);
-/// How long semi-synchronous replication that has fallen back may take to be back.
+/// How long semi-synchronous replication may take to recover from a fallback.
 const RECOVERY: Duration = Duration::from_secs(15);
 
-/// What is run in a scaling measurement.
+/// Workloads of a scaling measurement.
 pub struct Workloads {
     insert: Workload,
     select: Workload,
@@ -60,11 +59,11 @@ pub struct Workloads {
 }
 
 impl Workloads {
-    /// Those of experiment 2: a post more, and posts by a pattern of their title; and
-    /// updates of posts, which its author left for later.
+    /// Returns those of experiment 2: inserts of posts, and selects of posts by a pattern of their
+    /// title; and updates of posts, which its author left for later.
     ///
     /// # Errors
-    /// When one of ours cannot be read, which is a defect.
+    /// When a built-in workload cannot be read, which is a defect.
     pub fn published() -> Result<Self, ScriptError> {
         let text = include_str!("../../../loads/post-update.toml");
         let update = Workload::parse("post-update.toml", text)?;
@@ -78,60 +77,60 @@ impl Workloads {
     }
 }
 
-/// What one kind of operation came to in a block.
+/// Results of one kind of operation in a block.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Part {
     /// `insert`, `select` or `update`.
     pub kind: String,
-    /// The load's figures.
+    /// Results of the load.
     pub result: SquadResult,
 }
 
 /// One block: a phase for some time.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Block {
-    /// What ran.
+    /// The phase.
     pub phase: ScalePhase,
-    /// Each kind of operation.
+    /// Results of each kind of operation.
     pub parts: Vec<Part>,
     /// When counting began.
     pub began: Nanos,
-    /// How long it was counted.
+    /// Duration of the counted time.
     pub counted: Nanos,
-    /// What each server spent, the primary first.
+    /// Resource use of each server, the primary first.
     pub uses: Vec<ServerUse>,
     /// The same for each whole second.
     pub course: Vec<Vec<ServerUse>>,
-    /// From the end of the load to the moment at which every replica had all of it;
-    /// null where nothing was written, or nothing replicates.
+    /// Time from the end of the load until every replica had all of it; `None` where nothing was
+    /// written or replicated.
     pub caught_up: Option<Duration>,
-    /// Why it does not count.
+    /// Why the block is invalid.
     pub invalid: Option<String>,
 }
 
 impl Block {
-    /// Operations of every kind.
+    /// Returns the number of operations of every kind.
     #[must_use]
     pub fn operations(&self) -> u64 {
         self.parts.iter().map(|part| part.result.operations).sum()
     }
 }
 
-/// What a block is being waited for.
+/// Progress of a block.
 #[derive(Clone, Copy, Debug)]
 pub enum Step<'a> {
     /// The load runs.
     Load(&'a Second),
-    /// Replicas catch up; so many transactions are missing on the last of them.
+    /// Replicas catch up; the slowest one lacks this number of transactions.
     CatchingUp(u64),
 }
 
-/// How a block ended that did not come to its end.
+/// A block that ended early.
 #[derive(Debug)]
 pub struct Broken {
-    /// Why.
+    /// The error.
     pub error: MeasureError,
-    /// What was counted until then.
+    /// The results until then.
     pub until_then: Option<Box<Block>>,
 }
 
@@ -144,7 +143,7 @@ impl<E: Into<MeasureError>> From<E> for Broken {
     }
 }
 
-/// A replica, and how far it is.
+/// A replica and its position.
 struct Follower {
     name: String,
     engine: Engine,
@@ -164,16 +163,16 @@ pub struct Field<'a> {
     followers: Vec<Follower>,
     data: DataSet,
     watch: Watch,
-    /// What stays unknown of the servers.
+    /// Warnings about the servers.
     pub warnings: Vec<Warning>,
 }
 
 impl<'a> Field<'a> {
-    /// Connects to the servers, the primary first, makes the data set and waits until
-    /// every replica has it.
+    /// Connects to the servers, beginning with the primary, creates the data set and waits until every
+    /// replica has it.
     ///
     /// # Errors
-    /// When a server does not answer, or the data set cannot be made.
+    /// When a server does not answer, or the data set cannot be created.
     pub fn open(
         servers: &[Member],
         plan: &'a ScalePlan,
@@ -242,16 +241,16 @@ impl<'a> Field<'a> {
         })
     }
 
-    /// Rows and bytes of the data set.
+    /// Returns the rows and bytes of the data set.
     #[must_use]
     pub fn data(&self) -> (u64, u64) {
         (self.data.rows, self.data.bytes)
     }
 
-    /// Runs one block, and has every replica apply it; the data set is as it was before.
+    /// Runs one block, waits until every replica has applied it, and restores the data set.
     ///
     /// # Errors
-    /// When a server fails, or the user ends it; with what was counted until then.
+    /// When a server fails, or the user stops the run; with the results until then.
     pub fn block(
         &mut self,
         phase: ScalePhase,
@@ -291,7 +290,7 @@ impl<'a> Field<'a> {
         };
         match rest(&mut block, self) {
             Ok(()) => Ok(block),
-            // What was counted was counted to its end.
+            // The counted part was complete.
             Err(error) => Err(Broken {
                 error,
                 until_then: Some(Box::new(block)),
@@ -299,7 +298,7 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// Who writes and who reads in a phase, and what each is called.
+    /// Returns the squads of a phase and the names of their operations.
     fn squads(&self, phase: ScalePhase) -> (Vec<&'static str>, Vec<Squad<'_>>) {
         let mut squads = Vec::new();
         let mut kinds = Vec::new();
@@ -330,14 +329,14 @@ impl<'a> Field<'a> {
         (kinds, squads)
     }
 
-    /// A block of these results, with what the servers used meanwhile.
+    /// Returns a block with these results and the servers' resource use.
     fn measured(
         &mut self,
         phase: ScalePhase,
         kinds: Vec<&'static str>,
         results: Vec<SquadResult>,
     ) -> Block {
-        // Behind the last reading nothing is known.
+        // Nothing is known after the last reading.
         let _ = self.watch.read();
         let began = results.iter().map(|result| result.began).min();
         let counted = results.iter().map(|result| result.counted).max();
@@ -358,7 +357,7 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// What was used in each whole second of a block.
+    /// Returns the resource use in each whole second of a block.
     fn course(&self, began: Nanos, counted: Nanos) -> Vec<Vec<ServerUse>> {
         const SECOND: i64 = 1_000_000_000;
         let seconds = u32::try_from(counted.0 / SECOND).unwrap_or(0).min(3600);
@@ -366,7 +365,7 @@ impl<'a> Field<'a> {
             .course(began, began + Nanos(i64::from(seconds) * SECOND), seconds)
     }
 
-    /// Waits until every replica has applied what was written.
+    /// Waits until every replica has applied all writes.
     fn catch_up(
         &mut self,
         patience: Duration,
@@ -410,7 +409,7 @@ impl<'a> Field<'a> {
         Ok(())
     }
 
-    /// An error when a replica no longer replicates.
+    /// Returns an error when a replica no longer replicates.
     fn runs(&mut self, index: usize) -> Result<(), ServerError> {
         let follower = &mut self.followers[index];
         let channels = flavour::channels(follower.engine, &mut follower.session)?;
@@ -429,8 +428,8 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// The primary's part in semi-synchronous replication, once that is in effect; null
-    /// where it is not asked for.
+    /// Returns the state of semi-synchronous replication once it is in effect; `None` where it is not
+    /// used.
     fn semi_sync(&mut self, stop: &AtomicBool) -> Result<Option<PrimaryState>, MeasureError> {
         if self.plan.mode.mode() != Mode::SemiSync || self.followers.is_empty() {
             return Ok(None);
@@ -452,7 +451,7 @@ impl<'a> Field<'a> {
         })
     }
 
-    /// Why a block is not of semi-synchronous replication alone.
+    /// Returns why a block was not entirely semi-synchronous.
     fn invalid(&mut self, before: Option<&PrimaryState>) -> Result<Option<String>, ServerError> {
         let Some(before) = before else {
             return Ok(None);

@@ -1,4 +1,4 @@
-//! Stops and starts a replica's applier, and leaves it as it was found.
+//! Stops and starts a replica's applier, and restores its original state.
 
 use std::{fmt::Display, sync::Arc};
 
@@ -14,11 +14,11 @@ use super::{
 };
 use crate::{MeasureError, preflight::CheckedReplica};
 
-/// A replica's applier, stopped. Dropped without [`release`](Self::release), as a panic does, it is
-/// released too.
+/// A stopped applier of a replica. When dropped without [`release`](Self::release), as after a panic,
+/// it is released too.
 pub(super) struct Applier<'a> {
     held: Arc<Held>,
-    /// The number of workers in effect, and its setting.
+    /// The current number of workers, and its variable.
     pub(super) workers: Option<(u64, &'static str)>,
     timeouts: Timeouts,
     say: &'a dyn Fn(&str),
@@ -26,11 +26,11 @@ pub(super) struct Applier<'a> {
 }
 
 impl<'a> Applier<'a> {
-    /// Stops the applier and gives it this number of workers, if any is asked for. `say` takes lines
-    /// about its release for the user.
+    /// Stops the applier and sets its number of workers, if requested. `say` receives messages about
+    /// its release for the user.
     ///
     /// # Errors
-    /// When the server refuses or does not answer; the applier is released then.
+    /// When the server refuses or does not answer; then the applier is released.
     pub(super) fn hold(
         replica: &CheckedReplica,
         channel: &Channel,
@@ -59,14 +59,14 @@ impl<'a> Applier<'a> {
             released: false,
         };
         let held = match applier.held.stop(&mut connection) {
-            // A user that may not stop it has changed nothing.
+            // A user without the privilege to stop it has changed nothing.
             Err(error) if error.kind == ErrorKind::Privilege => {
                 applier.forget();
                 return Err(error.into());
             }
             stopped => stopped.and_then(|()| applier.set_workers(&mut connection, wanted)),
         };
-        // The server has to see the end of a connection on which it has left a statement unanswered.
+        // The server must see the end of a connection on which a statement is unanswered.
         drop(connection);
         match held {
             Ok(()) => Ok(applier),
@@ -83,26 +83,27 @@ impl<'a> Applier<'a> {
             return Ok(());
         };
         self.held.set_workers(connection, variable, wanted)?;
-        // A server may make another number of it.
+        // The server may set another number.
         self.workers = connection.global(variable)?.map(|now| (now, variable));
         Ok(())
     }
 
-    /// A new connection to start it with: the one that stopped it may have been closed as idle since.
+    /// Opens a new connection to start it: the server may have closed the connection that stopped it as
+    /// idle.
     pub(super) fn connect(&self) -> Result<Connection, ServerError> {
         self.held.connect(self.timeouts.order)
     }
 
-    /// Starts it with the workers that were set.
+    /// Starts it with the current number of workers.
     pub(super) fn start(&self, connection: &mut Connection) -> Result<(), ServerError> {
         self.held.start(connection)
     }
 
-    /// Brings it back to how it was, whatever the measurement came to.
+    /// Restores its original state, also after a failed measurement.
     ///
     /// # Errors
-    /// The measurement's, and when it is not certain that the applier runs as before that one too,
-    /// with the statements that bring it back.
+    /// The measurement's error; and, when it is not certain that the applier was restored, that error
+    /// too, with the statements that restore it.
     pub(super) fn release(
         mut self,
         measured: Result<(), MeasureError>,

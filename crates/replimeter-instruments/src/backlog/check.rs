@@ -1,4 +1,4 @@
-//! Whether a backlog can be made; reads only.
+//! Checks whether a backlog can be built up; reads only.
 
 use replimeter_engine::{
     ErrorKind, ServerError, Session,
@@ -9,11 +9,11 @@ use replimeter_model::{engine::Engine, plan::BacklogPlan};
 
 use crate::{SCHEMA, TABLE, preflight::Cluster, survey::Relation};
 
-/// Looks whether every replica has an applier that we may stop, before anything is
-/// written or stopped.
+/// Checks that every replica has an applier that the user may stop, before anything is written or
+/// stopped.
 ///
 /// # Errors
-/// Naming the server and the reason.
+/// The first obstacle; names the server and the cause.
 pub fn check(cluster: &mut Cluster, plan: &BacklogPlan) -> Result<(), ServerError> {
     let doing = "cannot build up a backlog";
     if cluster.replicas.is_empty() {
@@ -89,9 +89,9 @@ fn without_gtid(facts: &Facts, session: &Session) -> Result<(), ServerError> {
     ))
 }
 
-/// Looks whether the user may stop the applier, and set its workers.
+/// Checks that the user may stop the applier and set its workers.
 fn may(session: &mut Session, engine: Engine, workers: bool) -> Result<(), ServerError> {
-    // A server that does not tell its grants says so when it is asked to stop.
+    // A server that does not show grants refuses the stop instead.
     let Some(grants) = grants(session, engine)? else {
         return Ok(());
     };

@@ -1,4 +1,4 @@
-//! A connection over which an applier is stopped and started, and asked how it is.
+//! A connection that stops and starts an applier and reads its state.
 
 use std::time::Duration;
 
@@ -7,19 +7,19 @@ use replimeter_model::engine::Engine;
 
 pub(super) const DOING: &str = "cannot read the applier's state";
 
-/// A connection to the replica; tests have one without a server.
+/// A connection to the replica; tests use one without a server.
 pub(super) trait Replica {
     fn connection(&self) -> u32;
     fn execute(&mut self, statement: &str) -> Result<(), ServerError>;
-    /// The numbers of all connections of this user.
+    /// Returns the numbers of all connections of this user.
     fn connections(&mut self) -> Result<Vec<u32>, ServerError>;
-    /// Whether the applier runs, and its last error.
+    /// Returns whether the applier runs, and its last error.
     fn applier(&mut self) -> Result<(bool, String), ServerError>;
     fn global(&mut self, variable: &str) -> Result<Option<u64>, ServerError>;
     fn unfit(&self, cause: String) -> ServerError;
 }
 
-/// A session that knows which channel it is about.
+/// A session for one channel.
 pub(super) struct Connection {
     session: Session,
     engine: Engine,
@@ -28,7 +28,7 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// `channel` is the channel's name; `answer` is how long each answer is awaited.
+    /// Connects. `channel` is the channel's name; `answer` is the timeout of each answer.
     pub(super) fn open(
         node: &Node,
         engine: Engine,

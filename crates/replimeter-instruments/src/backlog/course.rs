@@ -1,4 +1,4 @@
-//! The course of a backlog, in bounded memory, and the rates in it.
+//! The readings of a backlog over time, in bounded memory, and their rates.
 
 use replimeter_model::{
     backlog::{BacklogPhase, BacklogWindow},
@@ -8,32 +8,32 @@ use replimeter_model::{
 use replimeter_stats::rate::of_readings;
 use serde::{Deserialize, Serialize};
 
-/// The most readings kept of a stretch; every other one goes when there would be more.
+/// Maximum number of readings kept per phase; every other one is dropped above it.
 const MOST: usize = 2000;
-/// The most windows reported of a stretch.
+/// Maximum number of windows reported per phase.
 const WINDOWS: usize = 40;
 
-/// What both servers said at about one moment.
+/// The positions of both servers at about the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Reading {
-    /// When the replica was asked.
+    /// When the replica was read.
     pub(super) at: Nanos,
-    /// When the primary was asked, right after it.
+    /// When the primary was read, right after the replica.
     pub(super) primary_at: Nanos,
-    /// Transactions of the primary's.
+    /// Number of the primary's transactions.
     pub(super) written: u64,
-    /// Those that the replica had applied.
+    /// Number of transactions applied by the replica.
     pub(super) applied: u64,
-    /// Those that it had not.
+    /// Number of transactions not applied by the replica.
     pub(super) behind: u64,
 }
 
-/// Readings while the applier did one thing.
+/// Readings during one state of the applier.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Stretch {
     phase: BacklogPhase,
     readings: Vec<Reading>,
-    /// One of so many readings is kept.
+    /// One of this number of readings is kept.
     stride: usize,
     skipped: usize,
     last: Option<Reading>,
@@ -50,7 +50,7 @@ impl Stretch {
         }
     }
 
-    /// Adds a reading; they come in order of time.
+    /// Adds a reading; readings come in order of time.
     pub(super) fn push(&mut self, reading: Reading) {
         self.last = Some(reading);
         self.skipped += 1;
@@ -69,7 +69,7 @@ impl Stretch {
         }
     }
 
-    /// The readings that are left, the first and the last among them.
+    /// Returns the kept readings, including the first and the last.
     fn all(&self) -> Vec<Reading> {
         let mut all = self.readings.clone();
         if let Some(last) = self.last.filter(|last| all.last() != Some(last)) {
@@ -86,7 +86,7 @@ impl Stretch {
         self.last
     }
 
-    /// From the first reading to the last.
+    /// Returns the time from the first reading to the last.
     pub(super) fn length(&self) -> Nanos {
         self.first()
             .zip(self.last)
@@ -97,18 +97,18 @@ impl Stretch {
         of_readings(&self.all().iter().map(pick).collect::<Vec<_>>())
     }
 
-    /// Transactions per second that the primary committed.
+    /// Returns the primary's committed transactions per second.
     pub(super) fn written(&self) -> Rate {
         self.rate(|reading| (reading.primary_at, reading.written))
     }
 
-    /// Transactions per second that the replica applied.
+    /// Returns the replica's applied transactions per second.
     pub(super) fn applied(&self) -> Rate {
         self.rate(|reading| (reading.at, reading.applied))
     }
 
-    /// Whether the backlog became smaller: told by halving, or by the interval of its
-    /// growth; `None` when neither tells.
+    /// Returns whether the backlog became smaller: determined by halving, or by the interval of its
+    /// growth; `None` when neither is conclusive.
     pub(super) fn converges(&self) -> Option<bool> {
         let (first, last) = (self.first()?, self.last?);
         if first.behind > 0 && last.behind <= first.behind / 2 {
@@ -122,7 +122,7 @@ impl Stretch {
         }
     }
 
-    /// As it is reported, with times since `origin`.
+    /// Returns the windows for the report, with times since `origin`.
     pub(super) fn windows(&self, origin: Nanos) -> Vec<BacklogWindow> {
         let all = self.all();
         let steps = all.len().saturating_sub(1);

@@ -1,4 +1,4 @@
-//! Which transactions both servers have, asked over sessions of their own.
+//! Reads the positions of both servers over separate sessions.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use replimeter_model::engine::Engine;
 use super::{course::Reading, position::Position};
 use crate::{clock::Clock, preflight::Cluster};
 
-/// Sessions that are asked for positions, and nothing else.
+/// Sessions that only read positions.
 pub(super) struct Eyes {
     engine: Engine,
     primary: Session,
@@ -35,7 +35,7 @@ impl Eyes {
         })
     }
 
-    /// The replica first: what it has, the primary has had before.
+    /// Reads the replica first: every transaction that it has, the primary had before.
     pub(super) fn read(&mut self, clock: &Clock) -> Result<Reading, ServerError> {
         let began = clock.now();
         let applied = Position::applied(self.engine, &mut self.replica)?;

@@ -1,5 +1,5 @@
-//! How fast a replica catches up: its applier is stopped while a load goes on, and
-//! started again, first beside the load and then without it.
+//! Measures how fast a replica catches up: its applier is stopped during a load, started again under
+//! the load, and continues without the load.
 
 mod applier;
 mod check;
@@ -28,36 +28,36 @@ use self::round::Round;
 pub use self::{check::check, release::restore_all};
 use crate::{MeasureError, clock::Clock, load::BackgroundLoad, preflight::Cluster};
 
-/// How long a server may take to answer which transactions it has.
+/// Timeout of reading a server's position.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a statement that stops or starts the applier may take: `STOP` waits for the transaction that is being applied.
+/// Timeout of a statement that stops or starts the applier: `STOP` waits for the current transaction.
 const ORDER_TIMEOUT: Duration = Duration::from_secs(60);
-/// How long the applier is tried to be started again when the measurement ends, even when by an error or a panic.
+/// How long Replimeter tries to start the applier again at the end, also after an error or a panic.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How far the measurement is.
+/// Progress of the measurement.
 #[derive(Clone, Debug)]
 pub struct Progress {
-    /// Which replica.
+    /// Name of the replica.
     pub replica: String,
-    /// With how many workers, when that is asked for.
+    /// Number of workers, if requested.
     pub workers: Option<u32>,
-    /// What it is doing.
+    /// Current phase.
     pub phase: BacklogPhase,
-    /// For how long.
+    /// Time since the phase began.
     pub since: Duration,
-    /// Transactions that it has not applied.
+    /// Transactions not applied by the replica.
     pub behind: u64,
 }
 
-/// How long servers are waited for.
+/// Timeouts for servers.
 #[derive(Clone, Copy, Debug)]
 pub struct Timeouts {
-    /// For which transactions they have.
+    /// Timeout of reading a position.
     pub answer: Duration,
-    /// For one statement that stops or starts the applier.
+    /// Timeout of one statement that stops or starts the applier.
     pub order: Duration,
-    /// For all attempts to bring the applier back to how it was.
+    /// Timeout of all attempts to restore the applier.
     pub release: Duration,
 }
 
@@ -71,35 +71,35 @@ impl Default for Timeouts {
     }
 }
 
-/// What the caller does with the measurement as it goes.
+/// Callbacks of the caller during the measurement.
 pub struct Listener<'a> {
-    /// Takes word of how far it is, about once a second.
+    /// Receives the progress, about once a second.
     pub progress: &'a mut dyn FnMut(Progress),
-    /// Takes a line that the user must see: an applier could not be started again yet.
+    /// Receives messages that the user must see: an applier could not be started yet.
     pub say: &'a dyn Fn(&str),
-    /// How long servers are waited for.
+    /// Timeouts for servers.
     pub timeouts: Timeouts,
-    /// Becomes true when the user wants it to end.
+    /// Set when the user stops the run.
     pub stop: &'a AtomicBool,
 }
 
-/// What came of it.
+/// Result of the measurement.
 #[derive(Debug, Default)]
 pub struct Outcome {
-    /// A row for each replica and number of workers, the last one perhaps not to its end.
+    /// A row per replica and number of workers; the last one may be incomplete.
     pub rows: Vec<BacklogRow>,
-    /// Whether the user ended it.
+    /// Whether the user stopped the run.
     pub interrupted: bool,
-    /// What ended it early.
+    /// The error that ended the run early.
     pub failure: Option<MeasureError>,
-    /// What a reader must know.
+    /// Warnings about the figures.
     pub warnings: Vec<Warning>,
-    /// From the first reading to the last.
+    /// Time from the first reading to the last.
     pub measured: Nanos,
 }
 
-/// Measures every replica with every number of workers; the target must have
-/// passed [`check()`], and the load be prepared.
+/// Measures every replica with every number of workers. The target must have passed [`check()`], and
+/// the load must be prepared.
 pub fn run(
     cluster: &mut Cluster,
     plan: &BacklogPlan,

@@ -1,4 +1,4 @@
-//! The statements that stop and start a replica's applier, and the state that each leaves it in.
+//! The statements that stop and start a replica's applier, and the state after each.
 
 use replimeter_engine::{ErrorKind, ServerError};
 
@@ -9,7 +9,7 @@ use super::connection::Replica;
 pub(super) enum Failed {
     /// Another attempt may succeed.
     Again(ServerError),
-    /// The applier was started and ends by an error of its own.
+    /// The applier was started and failed.
     Broken(ServerError),
 }
 
@@ -19,17 +19,17 @@ impl From<ServerError> for Failed {
     }
 }
 
-/// The statements that bring an applier back.
+/// The statements that restore an applier.
 #[derive(Debug)]
 pub(super) struct Orders {
     pub(super) stop: String,
-    /// The former number of workers and its variable, if the run changes it.
+    /// The original number of workers and its variable, if the run changes it.
     pub(super) workers: Option<(u64, &'static str)>,
     pub(super) start: String,
 }
 
 impl Orders {
-    /// All of them, for a person: they are right whatever state the applier is in.
+    /// Returns all statements, for the user: they are correct in every state of the applier.
     pub(super) fn by_hand(&self) -> String {
         let set = self
             .workers
@@ -42,24 +42,24 @@ impl Orders {
     }
 }
 
-/// The number of workers counts from the applier's next start on.
+/// Returns the statement that sets the number of workers, from the applier's next start on.
 pub(super) fn set(variable: &str, workers: u64) -> String {
     format!("SET GLOBAL {variable} = {workers};")
 }
 
-/// What is known of what was sent to the replica.
+/// Known state of the statements sent to the replica.
 #[derive(Debug, Default)]
 pub(super) struct State {
-    /// A `STOP` was sent, and not answered by success: the applier may stop at any time.
+    /// Whether a `STOP` was sent without a successful answer: the applier may stop at any time.
     stopping: bool,
-    /// A connection whose last statement was not answered: it may still take effect.
+    /// A connection whose last statement has no answer: it may still take effect.
     unanswered: Option<u32>,
-    /// It runs as before, and nothing may be sent any more.
+    /// Whether the applier was restored; then no statement may be sent.
     pub(super) released: bool,
 }
 
 impl State {
-    /// Has a statement executed that changes the applier.
+    /// Sends a statement that changes the applier.
     pub(super) fn send(
         &mut self,
         replica: &mut dyn Replica,
@@ -90,14 +90,14 @@ impl State {
         Ok(())
     }
 
-    /// Brings the applier back and asks the server whether it is.
+    /// Restores the applier and reads whether it runs.
     pub(super) fn bring_back(
         &mut self,
         replica: &mut dyn Replica,
         orders: &Orders,
     ) -> Result<(), Failed> {
         if let Some(number) = self.unanswered {
-            // A late STOP would stop the applier again after everything else.
+            // A late STOP would stop the applier again afterwards.
             if replica.connections()?.contains(&number) {
                 let killed = replica.execute(&format!("KILL {number}"));
                 let how = killed

@@ -1,4 +1,4 @@
-//! How many transactions a server has, and how many another lacks of them.
+//! Counts a server's transactions, and those that another server lacks.
 
 use std::collections::BTreeMap;
 
@@ -11,10 +11,10 @@ use replimeter_model::engine::Engine;
 /// Transactions that a server has committed or applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Position {
-    /// MySQL's, every one of them.
+    /// MySQL: the set of all GTIDs.
     Set(GtidSet),
-    /// MariaDB's: the last sequence number in each domain. Numbers follow one another
-    /// without gaps unless somebody sets them.
+    /// MariaDB: the last sequence number of each domain. Numbers have no gaps unless a client sets
+    /// them.
     Domains(BTreeMap<u32, u64>),
 }
 
@@ -30,17 +30,17 @@ fn domains(gtids: &[DomainGtid]) -> BTreeMap<u32, u64> {
 }
 
 impl Position {
-    /// Of the server that is written to.
+    /// Reads the position of the server that is written to.
     pub(crate) fn written(engine: Engine, session: &mut Session) -> Result<Self, ServerError> {
         Self::read(engine, session, "SELECT @@GLOBAL.gtid_binlog_pos")
     }
 
-    /// Of a replica.
+    /// Reads the position of a replica.
     pub(crate) fn applied(engine: Engine, session: &mut Session) -> Result<Self, ServerError> {
         Self::read(engine, session, "SELECT @@GLOBAL.gtid_slave_pos")
     }
 
-    /// Of a node of a Galera cluster: how many transactions of the cluster it has committed.
+    /// Reads the position of a Galera node: the cluster's transactions that it has committed.
     pub(crate) fn galera(session: &mut Session) -> Result<Self, ServerError> {
         let counters = session.pairs(DOING, "SHOW GLOBAL STATUS LIKE 'wsrep_last_committed'")?;
         let last = counters.values().next().and_then(|last| last.parse().ok());
@@ -67,7 +67,7 @@ impl Position {
         position.map_err(|error| session.unfit(DOING, error.to_string(), "report this as a defect"))
     }
 
-    /// How many transactions there are of those that come from where `written` does.
+    /// Returns the number of transactions from the origins in `written`.
     pub(crate) fn count(&self, written: &Self) -> u64 {
         match (self, written) {
             (Self::Set(own), Self::Set(written)) => {
@@ -83,7 +83,7 @@ impl Position {
         }
     }
 
-    /// How many transactions of `written` are missing.
+    /// Returns the number of transactions of `written` that are missing.
     pub(crate) fn behind(&self, written: &Self) -> u64 {
         match (self, written) {
             (Self::Set(own), Self::Set(written)) => written.subtract(own).count(),
@@ -93,7 +93,7 @@ impl Position {
                 });
                 missing.sum()
             }
-            // A replica of another engine counts otherwise.
+            // A replica of another engine counts differently.
             _ => 0,
         }
     }

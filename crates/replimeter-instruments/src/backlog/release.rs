@@ -1,4 +1,4 @@
-//! Brings a stopped applier back to how it was: every exit of the tool comes here.
+//! Restores a stopped applier: every exit of the program passes here.
 
 use std::{
     fmt::Display,
@@ -24,27 +24,28 @@ use super::{
     orders::{Failed, Orders, State, set},
 };
 
-/// How long appliers are tried to be started again when the process ends at once.
+/// How long the applier is retried when the process must end at once.
 const HURRIED_TIMEOUT: Duration = Duration::from_secs(4);
-/// The limits of how long an answer is awaited within one attempt.
+/// Limits of the answer timeout within one attempt.
 const ATTEMPT_TIMEOUTS: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(5)];
-/// The limits of the pause between two attempts; each is twice as long as the one before.
+/// Limits of the pause between two attempts, which doubles each time.
 const PAUSES: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(5)];
 
-/// The pause after so many failed attempts, the last of which ended so long after the begin of the
-/// first; `None` when the limit has passed. The last attempt begins at the limit.
+/// Returns the pause after this number of failed attempts; `elapsed` is the time from the begin of the
+/// first to the end of the last. `None` when the limit has passed. The last attempt begins at the
+/// limit.
 fn pause(failed: u32, elapsed: Duration, limit: Duration) -> Option<Duration> {
     let left = limit.checked_sub(elapsed).filter(|left| !left.is_zero())?;
     let doubled = 2u32.saturating_pow(failed.saturating_sub(1));
     Some(PAUSES[0].saturating_mul(doubled).min(PAUSES[1]).min(left))
 }
 
-/// How long an attempt waits for each answer: a short limit leaves room for a second attempt.
+/// Returns the answer timeout of an attempt: a short limit leaves time for a second attempt.
 fn attempt_timeout(elapsed: Duration, limit: Duration) -> Duration {
     (limit.saturating_sub(elapsed) / 2).clamp(ATTEMPT_TIMEOUTS[0], ATTEMPT_TIMEOUTS[1])
 }
 
-/// An applier that is not as it was.
+/// An applier that is not in its original state.
 #[derive(Debug)]
 pub(super) struct Held {
     node: Node,
@@ -52,11 +53,11 @@ pub(super) struct Held {
     channel: String,
     orders: Orders,
     state: Mutex<State>,
-    /// An attempt has failed, so that a later success has to be said too.
+    /// Whether an attempt has failed, so that a later success must be reported too.
     doubtful: AtomicBool,
 }
 
-/// Every one of them, for the exits that have no [`Held`] at hand.
+/// All such appliers, for exits that have no [`Held`].
 static HELD: Mutex<Vec<Arc<Held>>> = Mutex::new(Vec::new());
 
 fn all() -> MutexGuard<'static, Vec<Arc<Held>>> {
@@ -64,8 +65,8 @@ fn all() -> MutexGuard<'static, Vec<Arc<Held>>> {
 }
 
 impl Held {
-    /// A replica's applier, which [`keep`](Self::keep) has looked after. `workers` is their former
-    /// number and its variable, if the run changes it.
+    /// Creates the state of a replica's applier; [`keep`](Self::keep) registers it. `workers` is the
+    /// original number and its variable, if the run changes it.
     pub(super) fn new(
         node: &Node,
         engine: Engine,
@@ -87,14 +88,14 @@ impl Held {
         }
     }
 
-    /// From here on every exit brings it back.
+    /// Registers it: every exit restores it from now on.
     pub(super) fn keep(self) -> Arc<Self> {
         let held = Arc::new(self);
         all().push(Arc::clone(&held));
         held
     }
 
-    /// It is as it was.
+    /// Removes it after it was restored.
     pub(super) fn forget(self: &Arc<Self>) {
         all().retain(|other| !Arc::ptr_eq(other, self));
     }
@@ -124,8 +125,8 @@ impl Held {
         self.state().send(connection, &self.orders.start)
     }
 
-    /// One attempt. Two threads never attempt it at the same time: the `STOP` of one would follow the `START` of
-    /// the other.
+    /// Makes one attempt. Two threads never do so at the same time: the `STOP` of one would follow the
+    /// `START` of the other.
     fn attempt(&self, answer: Duration) -> Result<(), Failed> {
         let deadline = Instant::now() + answer;
         let mut state = loop {
@@ -154,7 +155,7 @@ impl Held {
         state.bring_back(&mut self.connect(answer)?, &self.orders)
     }
 
-    /// Says that it failed, and what a person can do.
+    /// Returns an error with the statements that restore the applier.
     fn failed(&self, error: ServerError) -> ServerError {
         let Self { node, orders, .. } = self;
         ServerError {
@@ -165,11 +166,12 @@ impl Held {
         }
     }
 
-    /// Brings the applier back to how it was, and tries for as long as `limit` to do so; a limit of zero means
-    /// once, and never again. `first` is the error that came before; `say` takes a line for the user.
+    /// Restores the applier and retries up to `limit`; a limit of zero means one attempt. `first` is an
+    /// earlier error; `say` receives messages for the user.
     ///
     /// # Errors
-    /// When it is not certain that the applier runs as before; the hint is the statements that bring it back.
+    /// When it is not certain that the applier was restored; the hint has the statements that restore
+    /// it.
     pub(super) fn release(
         self: &Arc<Self>,
         limit: Duration,
@@ -222,10 +224,10 @@ impl Held {
     }
 }
 
-/// Brings every applier that is still held back to how it was, for a process that ends; returns, in
-/// words, what could not be brought back, with the statements that do it. `say` takes a line for the user.
+/// Restores all registered appliers when the process ends. Returns messages about those that could not
+/// be restored, with the statements that do it. `say` receives messages for the user.
 pub fn restore_all(say: &dyn Fn(&str)) -> Vec<String> {
-    // No lock is kept meanwhile: another thread may be about to add or remove one.
+    // No lock is kept during the attempts: another thread may be about to add or remove one.
     let held = all().clone();
     let failed = held
         .iter()

@@ -1,5 +1,5 @@
-//! One replica's round: its applier is stopped, started beside the load, and left to catch up without it, while both
-//! servers are read.
+//! One replica's round: its applier is stopped, started under the load, and left to catch up without
+//! it, while both servers are read.
 
 use std::{sync::atomic::Ordering, thread, time::Duration};
 
@@ -31,25 +31,25 @@ use crate::{
     table::keep_alive,
 };
 
-/// How far apart readings are at most, and at least.
+/// The minimum and maximum interval between readings.
 const READINGS: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(100)];
-/// How often the caller hears of progress, and the replica is asked for its state.
+/// Interval between progress reports and checks of the replica's state.
 const LOOK: Nanos = Nanos(1_000_000_000);
-/// How often the session that holds the run's lock is used.
+/// Interval at which the session with the run's lock is used.
 const KEEP_ALIVE: Nanos = Nanos(10_000_000_000);
-/// How many times as long as the backlog grew a replica may take to catch up.
+/// Maximum time to catch up, as a multiple of the build-up time.
 const LIMIT: u32 = 20;
-/// And this much in any case.
+/// Minimum of this limit.
 const LIMIT_AT_LEAST: Duration = Duration::from_secs(30);
 
-/// One replica with one number of workers.
+/// The measurement of one replica with one number of workers.
 pub(super) struct Round<'a, 'l> {
     plan: &'a BacklogPlan,
     clock: &'a Clock,
     index: usize,
     workers: Option<u32>,
     listener: &'a mut Listener<'l>,
-    /// When the first reading was begun.
+    /// When the first reading began.
     pub(super) origin: Nanos,
     next_look: Nanos,
     next_keep_alive: Nanos,
@@ -79,7 +79,7 @@ impl<'a, 'l> Round<'a, 'l> {
 }
 
 impl Round<'_, '_> {
-    /// How far apart readings are.
+    /// Returns the interval between readings.
     fn every(&self) -> Duration {
         (self.plan.build_up.0 / 100).clamp(READINGS[0], READINGS[1])
     }
@@ -92,7 +92,7 @@ impl Round<'_, '_> {
         self.listener.stop.load(Ordering::Relaxed)
     }
 
-    /// Measures it; as much of its row as there is comes into `out` whatever happens.
+    /// Measures the round; `out` receives the figures so far also after an error.
     pub(super) fn measure(
         &mut self,
         cluster: &mut Cluster,
@@ -135,7 +135,7 @@ impl Round<'_, '_> {
         applier.release(ended)
     }
 
-    /// How the replica shares work out among its workers; warns when it does not.
+    /// Returns how the replica distributes work to its workers; warns when it does not.
     fn parallel_mode(&mut self, replica: &CheckedReplica) -> String {
         let mode = appliers(&replica.server.facts)
             .map(|appliers| appliers.mode)
@@ -153,8 +153,8 @@ impl Round<'_, '_> {
         mode
     }
 
-    /// Reads both servers from the applier's stop until the replica has caught up; what it came to is in `walked`
-    /// whatever happens.
+    /// Reads both servers from the applier's stop until the replica has caught up; `walked` receives
+    /// the readings also after an error.
     fn walk(
         &mut self,
         cluster: &mut Cluster,
@@ -187,7 +187,7 @@ impl Round<'_, '_> {
         )
     }
 
-    /// Lets the backlog grow, starts the applier, and lets it work for a while.
+    /// Builds up the backlog, starts the applier, and lets it work under the load.
     fn walk_beside_load(
         &mut self,
         cluster: &mut Cluster,
@@ -205,7 +205,7 @@ impl Round<'_, '_> {
             |_, _, since| since < grow,
         )?;
         let mut connection = applier.connect()?;
-        // The rate counts from here, the applier's start included.
+        // The rate counts from here, including the applier's start.
         walked.with_load.push(eyes.read(self.clock)?);
         walked.moments.started = Some(self.clock.now());
         applier.start(&mut connection)?;
@@ -224,7 +224,7 @@ impl Round<'_, '_> {
         )
     }
 
-    /// Waits until the replica has everything, so that the backlog is of this round.
+    /// Waits until the replica has caught up, so that the backlog belongs to this round.
     fn settle(&mut self, cluster: &mut Cluster, eyes: &mut Eyes) -> Result<(), MeasureError> {
         let mut before = Stretch::new(BacklogPhase::WithoutLoad);
         let limit = self.limit();
@@ -260,7 +260,7 @@ impl Round<'_, '_> {
         Ok(())
     }
 
-    /// Reads both servers as long as `goes_on` says.
+    /// Reads both servers while `goes_on` returns true.
     fn read_while(
         &mut self,
         cluster: &mut Cluster,
@@ -289,7 +289,7 @@ impl Round<'_, '_> {
                     since: Duration::from_nanos((now - began).0.unsigned_abs()),
                     behind: reading.behind,
                 });
-                // A moment is needed to start; a replica without anything to do is not asked.
+                // The applier needs time to start; a replica without work is not checked.
                 if phase != BacklogPhase::Growing && now - began >= LOOK {
                     still_applying(&cluster.replicas[self.index])?;
                 }
@@ -340,8 +340,8 @@ impl Round<'_, '_> {
     }
 }
 
-/// Whether nothing is left: less than what was written between two readings, since
-/// others may write too.
+/// Returns whether the replica has caught up: less is missing than was written between two readings,
+/// because other clients may write too.
 fn caught_up(reading: &Reading, before: Option<Reading>) -> bool {
     reading.behind <= before.map_or(0, |before| reading.written.saturating_sub(before.written))
 }
@@ -357,10 +357,10 @@ fn channel(replica: &CheckedReplica) -> Result<Channel, ServerError> {
     }
 }
 
-/// An applier that was started and does not run will never catch up.
+/// Returns an error if the applier was started but does not run.
 fn still_applying(replica: &CheckedReplica) -> Result<(), ServerError> {
     let state = match replica.state_now() {
-        // It has much to do; readings go on and say when it does not answer at all.
+        // The server is busy; further readings fail if it does not answer at all.
         Err(error) if matches!(error.kind, ErrorKind::Timeout) => return Ok(()),
         other => other?,
     };

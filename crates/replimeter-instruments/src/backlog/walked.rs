@@ -1,4 +1,4 @@
-//! What a round came to, and the row that is made of it.
+//! The readings of a round, and the row computed from them.
 
 use std::time::Duration;
 
@@ -7,15 +7,15 @@ use serde::{Deserialize, Serialize};
 
 use super::course::Stretch;
 
-/// What a row is made of, for a record of the run.
+/// Input of a row, for a recording of the run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Walked {
     pub(super) replica: String,
-    /// Workers, and the variable that says how many.
+    /// Number of workers, and its variable.
     pub(super) workers: Option<(u64, String)>,
     pub(super) parallel_mode: String,
     pub(super) moments: Moments,
-    /// How far apart readings are.
+    /// The interval between readings.
     pub(super) every: Duration,
     pub(super) growing: Stretch,
     pub(super) with_load: Stretch,
@@ -61,7 +61,7 @@ impl Walked {
     }
 }
 
-/// When the applier was stopped and started, and whether it came to its end.
+/// When the applier was stopped and started, and whether the round was completed.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Moments {
     pub(super) stopped: Nanos,

@@ -1,4 +1,4 @@
-//! One replica, asked at every beat what it has received.
+//! Reads the received transactions of one replica at every poll.
 
 use std::{
     sync::mpsc::{Receiver, Sender},
@@ -19,18 +19,18 @@ use super::pending::Received;
 use crate::{clock::Clock, priority::prepare_measuring_thread};
 
 const DOING: &str = "cannot read its received transactions";
-/// How often a MySQL replica is asked for what it has executed too: what was received
-/// before its relay log was emptied.
+/// How often a MySQL replica is also asked for its executed transactions: these include transactions
+/// received before its relay log was emptied.
 const EXECUTED: Duration = Duration::from_secs(1);
-/// Between attempts to reach a replica again.
+/// Pause between attempts to reconnect to a replica.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// One replica's answer.
+/// The answer of one replica.
 pub(super) struct Answer {
     pub(super) replica: usize,
-    /// Which beat it belongs to.
+    /// The poll that it belongs to.
     pub(super) beat: u64,
-    /// When it came.
+    /// When it arrived.
     pub(super) at: Nanos,
     pub(super) received: Result<Received, ServerError>,
 }
@@ -43,7 +43,7 @@ pub(super) struct Asker {
 }
 
 impl Asker {
-    /// Answers every beat that it is told, until there are no more.
+    /// Answers every poll until the sender is dropped.
     pub(super) fn answer(
         self,
         beats: &Receiver<u64>,

@@ -1,4 +1,4 @@
-//! Whether the servers' exposure can be looked at; reads only.
+//! Checks whether exposure can be measured on the servers; reads only.
 
 use replimeter_engine::{
     ServerError,
@@ -12,14 +12,14 @@ use crate::{
     survey::{Relation, read_each, relate},
 };
 
-/// Connects to every server, finds out how they hang together, and checks that the
-/// primary's log can be followed, where that is needed.
+/// Connects to every server, finds the replication topology, and checks that the primary's log can be
+/// followed, where that is needed.
 ///
 /// # Errors
-/// On the first thing that forbids it, naming the server, the cause and what to try.
+/// The first obstacle; names the server, the cause and a hint.
 pub fn check(declared: &[Member]) -> Result<Cluster, ServerError> {
     let servers = read_each(declared)?;
-    // What the replicas say is all that there is.
+    // Everything is derived from the replicas' answers.
     if let Some(error) = servers.iter().zip(declared).find_map(|(server, declared)| {
         server
             .channels

@@ -1,4 +1,4 @@
-//! What is exposed, and what the looks come to.
+//! The exposed transactions, and statistics over all polls.
 
 use replimeter_engine::binlog::Gtid;
 use replimeter_model::{
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::pending::{Pending, Received};
 use crate::record;
 
-/// An amount over the looks.
+/// Statistics of an amount over all polls.
 #[derive(Debug, Default)]
 struct Amounts {
     histogram: SignedHistogram,
@@ -37,7 +37,7 @@ impl Amounts {
     }
 }
 
-/// What the looks came to.
+/// Statistics over all polls.
 #[derive(Default)]
 pub(super) struct Figures {
     pub(super) looks: u64,
@@ -64,26 +64,26 @@ impl Figures {
     }
 }
 
-/// What is exposed, and what the looks came to.
+/// The exposed transactions, and statistics over all polls.
 #[derive(Default)]
 pub(super) struct Exposed {
     pending: Pending,
-    /// What each replica last said.
+    /// The last answer of each replica.
     received: Vec<Option<Received>>,
     pub(super) figures: Figures,
 }
 
-/// What looks are made of, for a record of the run; times are of its clock.
+/// Input of the polls, for a recording of the run; times are of its clock.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Reading {
     /// The primary logged a transaction.
     Logged { gtid: String, bytes: u64, at: Nanos },
-    /// What a replica says that it has received.
+    /// A replica reported its received transactions.
     Received { replica: usize, gtids: String },
-    /// What was received is taken off what was logged.
+    /// Received transactions are removed from the logged ones.
     Settled,
-    /// A look, of a run that began then.
+    /// A poll, in a run that began at this time.
     Look {
         began: Nanos,
         asked: Nanos,

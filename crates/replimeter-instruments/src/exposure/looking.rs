@@ -1,4 +1,5 @@
-//! The looking thread's part: asks the replicas at every beat and holds what they say against the primary's log.
+//! The polling thread: queries the replicas at each poll and compares their answers with the primary's
+//! log.
 
 use std::{
     sync::{atomic::Ordering, mpsc},
@@ -23,9 +24,9 @@ use crate::{
     tap::stream::{Note, Stream},
 };
 
-/// How long a look waits for the slowest replica; what it then says counts for the next.
+/// How long a poll waits for the slowest replica; a later answer counts for the next poll.
 const LATE: Duration = Duration::from_millis(100);
-/// How often a semi-synchronous primary is asked whether it is in effect.
+/// How often a semi-synchronous primary is asked whether semi-sync is in effect.
 const IN_EFFECT: Nanos = Nanos(500_000_000);
 
 /// Whether semi-synchronous replication is in effect.
@@ -37,7 +38,7 @@ struct InEffect {
 }
 
 impl InEffect {
-    /// As of the last question, which is asked twice a second.
+    /// Returns the state at the last query; there are two queries a second.
     fn now(&mut self, now: Nanos) -> bool {
         if self.asked.is_none_or(|asked| now - asked >= IN_EFFECT) {
             self.asked = Some(now);
@@ -47,7 +48,7 @@ impl InEffect {
             match self.session.as_mut().map(semi_sync::state) {
                 Some(Ok((Some(state), _))) => self.active = state.active,
                 Some(Ok((None, _))) => self.active = false,
-                // A primary that does not answer acknowledges nothing either.
+                // A primary that does not answer does not acknowledge either.
                 Some(Err(_)) => self.session = None,
                 None => {}
             }
@@ -56,7 +57,7 @@ impl InEffect {
     }
 }
 
-/// The looking thread's part.
+/// State of the polling thread.
 pub(super) struct Looking<'a> {
     plan: &'a ExposurePlan,
     clock: &'a Clock,
@@ -67,13 +68,14 @@ pub(super) struct Looking<'a> {
     semi_sync: Option<InEffect>,
     /// Since when the primary's log cannot be followed, and why.
     lost: Option<(Nanos, ServerError)>,
-    /// How long it could not be followed before.
+    /// Total earlier time in which it could not be followed.
     blind: Nanos,
     pub(super) outcome: Outcome,
 }
 
 impl<'a> Looking<'a> {
-    /// For so many replicas; `semi_sync` is a primary that is to be asked whether that is in effect.
+    /// Creates the state for these replicas; `semi_sync` is a primary to ask whether semi-sync is in
+    /// effect.
     pub(super) fn new(
         plan: &'a ExposurePlan,
         clock: &'a Clock,
@@ -101,7 +103,7 @@ impl<'a> Looking<'a> {
         }
     }
 
-    /// What the run came to.
+    /// Returns the results of the run.
     pub(super) fn sum_up(self, mut row: ExposureRow, load: &Load) -> Outcome {
         let (figures, mut done) = (self.exposed.figures, self.outcome);
         figures.fill(&mut row);
@@ -158,7 +160,7 @@ impl<'a> Looking<'a> {
                 break;
             }
             if clock.now() - due > look + look {
-                // A beat that was missed is left out; what it would have seen the next one sees.
+                // A missed poll is skipped; the next one sees the same transactions.
                 continue;
             }
             let sample = self.look(beat, beats, answers, began, listener)?;
@@ -191,7 +193,7 @@ impl<'a> Looking<'a> {
         Ok(())
     }
 
-    /// Whether the primary is there at the end.
+    /// Checks that the primary can be reached at the end.
     fn there(&mut self) -> Result<(), MeasureError> {
         let Some((since, error)) = self.lost.take() else {
             return Ok(());
@@ -205,8 +207,9 @@ impl<'a> Looking<'a> {
         Err(error.into())
     }
 
-    /// One look: every replica is asked at once, then what the primary had logged by the
-    /// time of the last answer is held against what they said. Nothing while its log cannot be followed.
+    /// Polls once: queries all replicas at the same time, then compares their answers with the
+    /// transactions that the primary had logged at the time of the last answer. Skipped while the log
+    /// cannot be followed.
     fn look(
         &mut self,
         beat: u64,
@@ -225,7 +228,7 @@ impl<'a> Looking<'a> {
             let Ok(answer) = answers.recv_timeout(wait) else {
                 break;
             };
-            // One that was late for its own beat is news all the same.
+            // A late answer to an earlier poll is still used.
             if answer.beat == beat {
                 open -= 1;
                 last = last.max(answer.at);
@@ -243,7 +246,7 @@ impl<'a> Looking<'a> {
         ))
     }
 
-    /// Takes an answer; whether it is one, and of this beat.
+    /// Uses an answer; returns whether it was successful and belongs to this poll.
     fn take(
         &mut self,
         answer: Answer,
@@ -276,7 +279,7 @@ impl<'a> Looking<'a> {
         }
     }
 
-    /// Takes what the primary had logged until a moment.
+    /// Reads the transactions that the primary had logged at a time.
     fn logged(&mut self, until: Nanos, listener: &mut Listener<'_>) -> Result<(), MeasureError> {
         let mut inbox = self.stream.inbox();
         let taken = inbox
@@ -285,7 +288,7 @@ impl<'a> Looking<'a> {
             .take_while(|tapped| tapped.arrival.at.is_none_or(|at| at <= until))
             .count();
         for tapped in inbox.arrivals.drain(..taken) {
-            // What came over a connection that was made again has no stamp: not before now.
+            // Transactions from a new connection have no stamp: they count as not before now.
             self.exposed.logged(
                 &tapped.arrival.gtid,
                 tapped.bytes,
@@ -331,13 +334,13 @@ impl<'a> Looking<'a> {
     }
 }
 
-/// A moment within a beat that differs from beat to beat: looks at a fixed beat would see
-/// a load with a beat of its own always in the same phase.
+/// Returns a time within a poll interval that differs from poll to poll: polls at fixed times would
+/// always hit the same phase of a periodic load.
 fn within(look: Nanos, beat: u64) -> Nanos {
     Nanos((Random::new(beat).uniform() * look.0 as f64) as i64)
 }
 
-/// Adds a look to its stretch; `committed` is filled in at the end of it.
+/// Adds a poll to its window; `committed` is set at the end of the window.
 fn extend(window: &mut ExposureWindow, sample: &ExposureSample) {
     let looks = window.polls as f64;
     window.transactions_mean =

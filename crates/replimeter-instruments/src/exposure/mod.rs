@@ -1,7 +1,7 @@
-//! What a crash of the primary would take, at any moment: transactions in its log that no
-//! replica has received.
-//!
-//! The primary's binary log is followed, and every replica is asked, at one beat, what it
+//! Measures the transactions that a crash of the primary would lose at any time: those in its log that
+//! no replica has received.
+//! Replimeter follows the primary's binary log and polls every replica for its received transactions.
+//! It writes nothing, except with its own writers in its own sandbox.
 //! has received. Nothing is written, except by writers of ours in a sandbox of ours.
 
 mod asker;
@@ -42,22 +42,22 @@ use crate::{
     tap::{server_ids, stream::Stream},
 };
 
-/// What happens in the course of a run.
+/// An event during a run.
 #[derive(Clone, Copy, Debug)]
 pub enum Event<'a> {
-    /// A look.
+    /// A poll.
     Sample(&'a ExposureSample),
-    /// The figures of a stretch.
+    /// The figures of a window.
     Window(&'a ExposureWindow),
-    /// A connection was lost, or is there again.
+    /// A connection was lost or restored.
     Note(&'a str),
 }
 
-/// What the caller does with the run as it goes.
+/// Callbacks of the caller during the run.
 pub struct Listener<'a> {
     /// Takes every event; an error ends the run.
     pub on: &'a mut dyn FnMut(Event<'_>) -> Result<(), String>,
-    /// Becomes true when the user wants the run to end.
+    /// Set when the user stops the run.
     pub stop: &'a AtomicBool,
 }
 
@@ -67,27 +67,27 @@ impl Listener<'_> {
     }
 }
 
-/// How a run ended.
+/// Result of a run.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Outcome {
     /// The figures; the caller fills in the shape.
     pub row: ExposureRow,
-    /// The age of the oldest exposed transaction, at each look; 0 when there is none.
+    /// The age of the oldest exposed transaction, at each poll; 0 when there is none.
     pub age: SignedHistogram,
-    /// How long was looked.
+    /// Duration of polling.
     pub measured: Nanos,
-    /// Rows that our writers inserted.
+    /// Number of rows inserted by Replimeter's writers.
     pub written: Option<u64>,
-    /// Whether the user ended it.
+    /// Whether the user stopped it.
     pub interrupted: bool,
-    /// What ended it early.
+    /// The error that ended it early.
     #[serde(skip)]
     pub failure: Option<MeasureError>,
-    /// What a reader must know.
+    /// Warnings about the figures.
     pub warnings: Vec<Warning>,
 }
 
-/// Why nothing that was acknowledged is ever exposed in a mode.
+/// Returns why acknowledged transactions are never exposed in a mode.
 #[must_use]
 pub fn zero_by_construction(mode: &str) -> Option<&'static str> {
     match mode {
@@ -104,8 +104,9 @@ pub fn zero_by_construction(mode: &str) -> Option<&'static str> {
     }
 }
 
-/// Looks until the plan's time is over, the user ends it, or the primary has been gone for too long. The time in which its
-/// log cannot be followed counts for nothing; a primary that is gone at the end makes the run a failed one.
+/// Polls until the plan's time is over, the user stops the run, or the primary has been unreachable for
+/// too long. Time in which its log cannot be followed does not count; a primary that is unreachable at
+/// the end makes the run fail.
 ///
 /// # Errors
 /// When it cannot begin.
@@ -174,7 +175,7 @@ pub fn run(
     Ok(looking.sum_up(row, &load))
 }
 
-/// Connections that write, with their table; none for a plan without writers.
+/// Returns connections that write, and creates their table; none for a plan without writers.
 fn writers(cluster: &mut Cluster, plan: &ExposurePlan) -> Result<Vec<Writer>, MeasureError> {
     if plan.writers > 0 {
         make_table(cluster)?;
@@ -183,7 +184,7 @@ fn writers(cluster: &mut Cluster, plan: &ExposurePlan) -> Result<Vec<Writer>, Me
     Ok((0..plan.writers).map(open).collect::<Result<_, _>>()?)
 }
 
-/// Who asks each replica.
+/// Returns a connection to each replica.
 fn askers(cluster: &Cluster) -> Vec<Asker> {
     let asker = |(replica, checked): (usize, &CheckedReplica)| Asker {
         replica,

@@ -1,4 +1,4 @@
-//! Transactions of the primary that no replica has received yet.
+//! Transactions of the primary that no replica has received.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -12,16 +12,16 @@ use replimeter_engine::{
 };
 use replimeter_model::time::Nanos;
 
-/// Entries that are kept of each origin; above it neighbours are joined, which makes the
-/// count coarser by as much, and never smaller.
+/// Maximum number of entries per origin; above it neighbors are merged, which makes the count coarser
+/// but never smaller.
 const MOST: usize = 1 << 16;
 
-/// What a replica has received.
+/// The received transactions of a replica.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Received {
-    /// MariaDB: the last of each domain.
+    /// MariaDB: the last GTID of each domain.
     Domains(Vec<DomainGtid>),
-    /// MySQL: all of them.
+    /// MySQL: the set of all GTIDs.
     Set(GtidSet),
 }
 
@@ -42,7 +42,7 @@ impl fmt::Display for Received {
 
 impl FromStr for Received {
     type Err = GtidError;
-    /// A set has UUIDs, with colons behind them.
+    /// A set has UUIDs, followed by colons.
     fn from_str(text: &str) -> Result<Self, GtidError> {
         if text.contains(':') {
             GtidSet::parse(text).map(Self::Set)
@@ -52,25 +52,25 @@ impl FromStr for Received {
     }
 }
 
-/// Whose numbers a transaction is one of.
+/// Origin of a transaction's number.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Origin {
     Domain(u32),
     Numbered { uuid: String, tag: String },
 }
 
-/// One transaction, or neighbours that were joined.
+/// One transaction, or several merged neighbors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Entry {
-    /// Number of the last.
+    /// Number of the last one.
     last: u64,
     count: u64,
     bytes: u64,
-    /// Arrival of the first.
+    /// Arrival of the first one.
     at: Nanos,
 }
 
-/// What is awaited, in the order of the primary's log.
+/// The transactions that no replica has received, in the order of the primary's log.
 #[derive(Debug, Default)]
 pub(super) struct Pending {
     origins: BTreeMap<Origin, VecDeque<Entry>>,
@@ -79,7 +79,7 @@ pub(super) struct Pending {
 }
 
 impl Pending {
-    /// A transaction arrived from the primary.
+    /// Adds a transaction that arrived from the primary.
     pub(super) fn add(&mut self, gtid: &Gtid, bytes: u64, at: Nanos) {
         let (origin, last) = match gtid {
             Gtid::Domain(gtid) => (Origin::Domain(gtid.domain), gtid.sequence),
@@ -115,7 +115,7 @@ impl Pending {
         }
     }
 
-    /// Forgets what any of these replicas has.
+    /// Removes transactions that any of these replicas has received.
     pub(super) fn received<'r>(&mut self, by: impl Iterator<Item = &'r Received> + Clone) {
         for (origin, entries) in &mut self.origins {
             let has = |number: u64| match origin {
@@ -151,7 +151,7 @@ impl Pending {
         self.bytes
     }
 
-    /// Arrival of the oldest.
+    /// Returns the arrival of the oldest one.
     pub(super) fn oldest(&self) -> Option<Nanos> {
         self.origins
             .values()

@@ -1,4 +1,4 @@
-//! What became of every transaction.
+//! Classifies the outcome of every transaction.
 
 use replimeter_model::{loss::CrashRecord, time::Nanos};
 use serde::{Deserialize, Serialize};
@@ -8,33 +8,33 @@ use super::{
     writers::{Entry, Fate},
 };
 
-/// The reckoning of one crash.
+/// The account of one crash.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Account {
     pub(crate) begun: u64,
     pub(crate) acknowledged: u64,
-    /// Of these, after the cut.
+    /// Of these, those acknowledged after the cut.
     pub(crate) acknowledged_after_cut: u64,
-    /// Acknowledged and not present.
+    /// Acknowledged, but not present.
     pub(crate) missing: u64,
-    /// How long before the end the first of the missing was acknowledged.
+    /// Time from the acknowledgement of the first missing one to the end.
     pub(crate) missing_since: Option<Nanos>,
-    /// Of the missing, acknowledged after the cut.
+    /// Of the missing, those acknowledged after the cut.
     pub(crate) lost_after_cut: u64,
     pub(crate) seen: u64,
-    /// Seen and not present.
+    /// Seen, but not present.
     pub(crate) seen_then_lost: u64,
-    /// Of these, never acknowledged.
+    /// Of these, those never acknowledged.
     pub(crate) seen_unacknowledged_lost: u64,
-    /// Begun and not acknowledged.
+    /// Sent, but not acknowledged.
     pub(crate) unacknowledged: u64,
-    /// Of these, refused with an error.
+    /// Of these, those refused with an error.
     pub(crate) refused: u64,
-    /// Not acknowledged and present.
+    /// Not acknowledged, but present.
     pub(crate) unacknowledged_present: u64,
 }
 
-/// What an account is made of, for a record of the run.
+/// Input of an account, for a recording of the run.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Reading {
     pub(crate) journal: Vec<Entry>,
@@ -45,7 +45,7 @@ pub(crate) struct Reading {
 }
 
 impl Account {
-    /// As it is reported, with the rest of it.
+    /// Returns the record for the report; `rest` has its other fields.
     pub(crate) fn record(&self, rest: CrashRecord) -> CrashRecord {
         CrashRecord {
             begun: self.begun,
@@ -65,8 +65,8 @@ impl Account {
     }
 }
 
-/// Holds what the writers know and what was seen against what is there. `end` is that of
-/// the primary, `cut` that of its links.
+/// Compares the writers' journal and the rows that were seen with the rows that are present. `end` is
+/// the end of the primary, `cut` that of its links.
 pub(crate) fn account(
     journal: &[Entry],
     seen: &Ids,

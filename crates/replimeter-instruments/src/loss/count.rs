@@ -1,4 +1,4 @@
-//! What of the load is on a server.
+//! Counts the rows of the load on a server.
 
 use std::time::Instant;
 
@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{MeasureError, preflight::Cluster};
 
-/// The rows of the load that a server has.
+/// Returns the rows of the load on a server.
 fn rows(session: &mut Session) -> Result<Ids, ServerError> {
     let sql = "SELECT id FROM `replimeter`.`loss_probe` WHERE id > 0";
     let found = session
@@ -31,7 +31,7 @@ fn rows(session: &mut Session) -> Result<Ids, ServerError> {
     found.map_err(|error| session.error("cannot count the rows", &error))
 }
 
-/// The rows on the new primary, all that it received among them.
+/// Returns the rows on the new primary, including all that it received.
 pub(super) fn present(
     session: &mut Session,
     facts: &Facts,
@@ -51,7 +51,7 @@ pub(super) fn present(
     rows(session)
 }
 
-/// Nothing may be there that nobody wrote.
+/// Checks that there are no rows that no writer inserted.
 pub(super) fn check(
     session: &Session,
     journal: &[Entry],
@@ -74,7 +74,7 @@ pub(super) fn check(
     }
 }
 
-/// Has the old primary come back, and tells what it alone has.
+/// Waits for the old primary to return, and reads what only it has.
 pub(super) fn come_back(
     cluster: &Cluster,
     scene: &Scene<'_>,

@@ -1,4 +1,4 @@
-//! Waiting until a replica whose source is dead has applied all that it received.
+//! Waits until a replica whose source is dead has applied all received transactions.
 
 use std::{sync::atomic::AtomicBool, time::Duration};
 
@@ -18,22 +18,22 @@ use crate::{
     survey::{Relation, Surveyed},
 };
 
-/// How long a replica may take to apply what it received.
+/// How long a replica may take to apply its received transactions.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Between two questions.
+/// Interval between queries.
 const PAUSE: Duration = Duration::from_millis(1);
 const DOING: &str = "cannot read its replication progress";
 
-/// Whether a replica receives straight from this server.
+/// Returns whether a replica receives directly from this server.
 pub(super) fn is_direct(replica: &CheckedReplica, primary: &Facts) -> bool {
     matches!(&replica.relation, Relation::Channel { channel, .. } if channel.comes_from(&primary.identity()))
 }
 
-/// Waits until all that was received is applied, and returns how much the replica has,
-/// for comparing replicas of one primary.
+/// Waits until all received transactions are applied, and returns their number, to compare replicas of
+/// one primary.
 ///
-/// With `severed` links nothing more can come, and the receiving thread does not
-/// notice; otherwise it has read everything when it says that its source is gone.
+/// With `severed` links nothing more can arrive, and the receiver does not notice; otherwise it has
+/// read everything when it reports that its source is gone.
 pub(super) fn drain(
     replica: &mut CheckedReplica,
     severed: bool,
@@ -59,7 +59,7 @@ pub(super) fn drain(
             let hint = "see the server's error log";
             return Err(session.unfit(doing, &state, hint).into());
         }
-        // Asked after what was received, so that it is not behind it by the order of asking.
+        // Read after the received position, so that the order of queries cannot make it lag behind.
         let has = executed(facts, session)?;
         let ended = severed || now.io_running != "Yes";
         Ok((ended && applied_all(facts.engine, &now, &has)).then(|| extent(&has)))
@@ -92,7 +92,7 @@ fn applied_all(engine: Engine, channel: &Channel, has: &Executed) -> bool {
     }
 }
 
-/// Whether what was received in every domain was applied.
+/// Returns whether the received transactions of every domain were applied.
 fn covers(applied: &[DomainGtid], received: &[DomainGtid]) -> bool {
     received.iter().all(|wanted| {
         applied
@@ -101,7 +101,7 @@ fn covers(applied: &[DomainGtid], received: &[DomainGtid]) -> bool {
     })
 }
 
-/// How much a server has; larger is more, among replicas of one primary.
+/// Returns the number of a server's transactions; larger is more, among replicas of one primary.
 fn extent(has: &Executed) -> u64 {
     match has {
         Executed::Set(set) => set.count(),

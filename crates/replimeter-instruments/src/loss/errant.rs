@@ -1,10 +1,10 @@
-//! What an old primary has that the new one has not.
+//! Transactions that the old primary has but the new one has not.
 
 use std::fmt::Write as _;
 
 use replimeter_engine::flavour::gtid::{DomainGtid, Executed};
 
-/// By GTID: how many, and which. `None` where it cannot be told.
+/// Returns the number of errant transactions and their GTIDs; `None` where they cannot be determined.
 pub(super) fn errant(old: &Executed, new: &Executed) -> Option<(u64, String)> {
     match (old, new) {
         (Executed::Set(old), Executed::Set(new)) => {
@@ -18,8 +18,8 @@ pub(super) fn errant(old: &Executed, new: &Executed) -> Option<(u64, String)> {
     }
 }
 
-/// A server tells only its last number of each domain and origin; between the two last
-/// ones lie those that only one server has.
+/// A server reports only its last number of each domain and origin; the transactions between the two
+/// last numbers exist on only one server.
 fn of_domains(old: &[DomainGtid], logged: &[DomainGtid], applied: &[DomainGtid]) -> (u64, String) {
     let (mut count, mut text) = (0u64, String::new());
     for last in old {

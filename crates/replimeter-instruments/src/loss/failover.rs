@@ -1,4 +1,4 @@
-//! The primary ends, and another server takes over.
+//! Ends the primary and fails over to another server.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},
@@ -14,25 +14,25 @@ use crate::{
     MeasureError, clock::Clock, heed, pacing::wait_until, preflight::Cluster, survey::Surveyed,
 };
 
-/// The row that the new primary takes first; none of the load's.
+/// The first row on the new primary; not part of the load.
 const FIRST_WRITE: &str = "INSERT INTO `replimeter`.`loss_probe` (id, payload) VALUES (0, '')";
-/// A row of this number is there already: an attempt whose answer was lost has written it.
+/// Error number for an existing row: an attempt whose answer was lost has inserted it.
 const DUPLICATE: u16 = 1062;
 
-/// After the cut what had arrived before needs this long to be read.
+/// Time after the cut for reading data that arrived before.
 const SETTLE: Duration = Duration::from_millis(100);
 
-/// What became of the primary.
+/// How the primary ended.
 pub(super) struct Fallen {
     /// When its links were cut.
     pub(super) cut: Option<Nanos>,
-    /// When it was ended.
+    /// When it was killed.
     pub(super) at: Nanos,
-    /// Transactions that it committed although no replica acknowledged them.
+    /// Transactions that it committed without an acknowledgement of a replica.
     pub(super) fallen_back: u64,
 }
 
-/// Who took over, and how long that took.
+/// The new primary, and the duration of the failover.
 pub(super) struct Successor {
     pub(super) name: String,
     pub(super) drained: Option<Nanos>,
@@ -40,7 +40,7 @@ pub(super) struct Successor {
     pub(super) wrote: Nanos,
 }
 
-/// Lets the load run and ends the primary.
+/// Waits for the load and ends the primary.
 pub(super) fn fall(
     cluster: &mut Cluster,
     scene: &Scene<'_>,
@@ -90,16 +90,17 @@ pub(super) fn fall(
     })
 }
 
-/// Transactions that a semi-synchronous primary committed on its own since it was surveyed.
+/// Returns the transactions that a semi-synchronous primary committed without an acknowledgement since
+/// it was surveyed.
 fn fallen_back(primary: &mut Surveyed) -> Result<u64, ServerError> {
     let Some((missed, active)) = primary.semi_sync_since()? else {
         return Ok(0);
     };
-    // Switched off and nothing written since.
+    // It was switched off, and nothing was written since.
     Ok(if active { missed } else { missed.max(1) })
 }
 
-/// Waits for the replicas, has one take over and writes to it.
+/// Waits for the replicas, promotes one and writes to it.
 pub(super) fn take_over(
     cluster: &mut Cluster,
     scene: &Scene<'_>,
@@ -138,7 +139,7 @@ pub(super) fn take_over(
                 .collect::<Vec<_>>()
         });
         let extents = extents.into_iter().collect::<Result<Vec<_>, _>>()?;
-        // Of equals the first.
+        // The first of equals.
         let most = extents
             .into_iter()
             .reduce(|best, next| if next.0 > best.0 { next } else { best });
@@ -167,7 +168,7 @@ pub(super) fn take_over(
     })
 }
 
-/// The server of this name among those that are left.
+/// Returns the remaining server with this name.
 pub(super) fn surveyed<'c>(cluster: &'c Cluster, name: &str) -> Result<&'c Surveyed, MeasureError> {
     let found = cluster
         .replicas
@@ -184,7 +185,7 @@ pub(super) fn surveyed<'c>(cluster: &'c Cluster, name: &str) -> Result<&'c Surve
     })
 }
 
-/// Writes to the new primary until it takes it, and returns when.
+/// Writes to the new primary until it accepts the write, and returns the time.
 fn first_write(
     node: &Node,
     clock: &Clock,

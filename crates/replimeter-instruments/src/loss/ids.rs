@@ -1,6 +1,6 @@
-//! Sets of row ids, a bit for each.
+//! Sets of row ids, with a bit for each.
 
-/// The largest id that is kept; beyond it there would be no row of ours.
+/// The largest id that is stored; no row of the load has a larger one.
 const LARGEST: u64 = 1 << 26;
 
 /// A set of ids that begin at 1 and have few gaps.
@@ -11,7 +11,7 @@ pub(crate) struct Ids {
 }
 
 impl Ids {
-    /// Adds an id; false when it was there, or is none of ours.
+    /// Adds an id; returns false when it exists or is out of range.
     pub(crate) fn insert(&mut self, id: u64) -> bool {
         if id == 0 || id > LARGEST {
             return false;
@@ -31,12 +31,12 @@ impl Ids {
         self.words.get(word).is_some_and(|bits| bits & bit != 0)
     }
 
-    /// How many there are.
+    /// Returns the number of ids.
     pub(crate) fn count(&self) -> u64 {
         self.count
     }
 
-    /// All of them, ascending.
+    /// Returns all ids in ascending order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = u64> {
         let bits = |(word, bits): (usize, &u64)| {
             let bits = *bits;

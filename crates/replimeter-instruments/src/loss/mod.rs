@@ -1,12 +1,12 @@
-//! What a crash of the primary takes with it.
+//! Measures the writes that a crash of the primary loses.
 //!
-//! Writers insert rows and remember which were acknowledged, another session remembers
-//! which it saw; then the primary ends. Replicas apply what they received, the most
-//! advanced one takes over, and every transaction is looked for on it. At last the old
-//! primary comes back and tells what it has that nobody else has.
+//! Writers insert rows and record which were acknowledged, another session records which rows it saw;
+//! then the primary ends. Replicas apply their received transactions, the most advanced one takes over,
+//! and every transaction is looked up on it. Finally the old primary restarts and reports the
+//! transactions that only it has.
 //!
-//! How servers are ended, promoted and started again is not known here: [`Faults`] does
-//! it, which only the owner of a sandbox can give.
+//! This module does not know how servers are ended, promoted and started: [`Faults`] does it, and only
+//! the owner of a sandbox can provide it.
 
 mod account;
 mod count;
@@ -41,35 +41,35 @@ use self::{
 };
 use crate::{MeasureError, clock::Clock, preflight::Cluster, record};
 
-/// How long a semi-synchronous primary waits for an acknowledgement: above every gap, since
-/// a primary that falls back acknowledges writes that no replica has.
+/// How long a semi-synchronous primary waits for an acknowledgement: above every gap, because a primary
+/// that falls back acknowledges writes that no replica has.
 pub const SEMI_SYNC_TIMEOUT: Duration = Duration::from_secs(600);
-/// How long an answer may take: a cluster that has lost a node holds writes for seconds.
+/// Timeout of an answer: a cluster that has lost a node blocks writes for seconds.
 const ANSWER: Duration = Duration::from_secs(60);
-/// How long the server that takes over may take until it takes a write.
+/// How long the new primary may take to accept a write.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Between two attempts.
+/// Pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// What surrounds a crash.
+/// Context of a crash.
 pub struct Scene<'a> {
     /// The plan.
     pub plan: &'a LossPlan,
     /// The clock.
     pub clock: &'a Clock,
-    /// Is told what goes on.
+    /// Receives progress messages.
     pub say: &'a dyn Fn(&str),
-    /// Becomes true when the user wants the run to end.
+    /// Set when the user stops the run.
     pub stop: &'a AtomicBool,
-    /// Whether semi-synchronous primaries get a time-out of ours; the user has chosen one
-    /// otherwise.
+    /// Whether semi-synchronous primaries get the timeout of Replimeter; otherwise the user has chosen
+    /// one.
     pub set_timeout: bool,
 }
 
-/// Writes, crashes the primary and counts, once. `number` is that of the crash, from 1.
+/// Writes, crashes the primary and counts, once. `number` is the crash's number, from 1.
 ///
 /// # Errors
-/// When a server fails that should not, or the user ends it.
+/// When a server fails unexpectedly, or the user stops the run.
 pub fn crash(
     cluster: &mut Cluster,
     scene: &Scene<'_>,
@@ -118,25 +118,25 @@ pub fn crash(
             record.errant = Some(errant);
         }
         Err(MeasureError::Interrupted) => return Err(MeasureError::Interrupted),
-        // The crash itself is measured.
+        // The crash itself was measured.
         Err(error) => record.return_error = Some(error.to_string()),
     }
     Ok(record)
 }
 
-/// A load that the primary ended under.
+/// A load during which the primary ended.
 struct Failover {
     /// When the load began.
     began: Nanos,
     fallen: Fallen,
     successor: Successor,
-    /// What the writers noted.
+    /// The writers' journal.
     journal: Vec<Entry>,
     /// The rows that another session saw.
     seen: Ids,
 }
 
-/// Lets writers write, ends the primary under them, and has another server take over.
+/// Starts the writers, ends the primary during their load, and has another server take over.
 fn fail_over(
     cluster: &mut Cluster,
     scene: &Scene<'_>,
@@ -170,7 +170,7 @@ fn fail_over(
             let successor = take_over(cluster, scene, fallen.at, faults)?;
             Ok((fallen, successor))
         });
-        // Those of a primary that fell have ended by themselves.
+        // The writers of a dead primary have already ended.
         load.stop.store(true, Ordering::Relaxed);
         let journal: Option<Vec<Vec<Entry>>> = writers
             .into_iter()
@@ -191,7 +191,7 @@ fn fail_over(
     })
 }
 
-/// A server with patience for answers.
+/// Returns the node with a longer answer timeout.
 fn patient(node: &Node) -> Node {
     Node {
         answer: ANSWER,
@@ -199,15 +199,15 @@ fn patient(node: &Node) -> Node {
     }
 }
 
-/// Up to a tenth of a second that depends on the seed and the crash, lest all crashes
-/// meet the servers at the same beat of something.
+/// Returns a delay of up to a tenth of a second that depends on the seed and the crash, so that crashes
+/// do not always hit the same phase of a periodic activity.
 fn jitter(seed: u64, number: u64) -> Nanos {
     let mut random = Random::new(seed);
     (1..number).for_each(|_| _ = random.bits());
     Nanos((random.uniform() * 1e8) as i64)
 }
 
-/// Makes the table and waits until every server has it.
+/// Creates the table and waits until every server has it.
 pub(crate) fn make_table(cluster: &mut Cluster) -> Result<(), MeasureError> {
     let doing = "cannot create the table";
     let primary = &mut cluster.primary.session;

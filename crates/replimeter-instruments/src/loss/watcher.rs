@@ -1,4 +1,4 @@
-//! Another session that looks at the primary: what it has seen, a user has seen.
+//! A second session that reads from the primary: rows that it saw, a user could have seen.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},
@@ -13,12 +13,12 @@ use super::ids::Ids;
 
 const NEWEST: &str = "SELECT id FROM `replimeter`.`loss_probe` WHERE id > ?";
 const DOING: &str = "cannot read the rows";
-/// Between two looks.
+/// Pause between two reads.
 const PAUSE: Duration = Duration::from_micros(200);
-/// Rows beyond the first one that never came; more would make every look slow.
+/// Maximum number of rows after the first missing one; more would make every read slow.
 const MOST_BEYOND: u64 = 20_000;
 
-/// The connection that watches.
+/// The connection that reads.
 pub(crate) struct Watcher {
     session: Session,
     statement: Statement,
@@ -32,7 +32,7 @@ impl Watcher {
         Ok(Self { session, statement })
     }
 
-    /// Looks until it is stopped or the server is gone.
+    /// Reads until it is stopped or the server is gone.
     pub(crate) fn watch(mut self, stop: &AtomicBool) -> Ids {
         let mut seen = Ids::default();
         // All ids up to here were seen.
@@ -54,7 +54,7 @@ impl Watcher {
                 all_until += 1;
             }
             if largest - all_until > MOST_BEYOND {
-                // What has not come by now was refused.
+                // Rows that have not appeared by now were refused.
                 all_until = largest - MOST_BEYOND / 2;
             }
             thread::sleep(PAUSE);

@@ -1,5 +1,4 @@
-//! The insert load: every row has an id of ours, and whoever wrote it knows whether it
-//! was acknowledged.
+//! The insert load: its writers choose the id of every row, and record whether it was acknowledged.
 
 use std::{
     sync::{
@@ -17,39 +16,39 @@ use serde::{Deserialize, Serialize};
 
 use crate::{clock::Clock, pacing::wait_until, sync::lock, table::payload};
 
-/// The table that is written to.
+/// The table of the load.
 pub(crate) const CREATE: &str = "CREATE TABLE IF NOT EXISTS `replimeter`.`loss_probe` \
      (id BIGINT UNSIGNED NOT NULL PRIMARY KEY, payload BLOB NOT NULL) ENGINE=InnoDB";
-/// A row.
+/// The insert of a row.
 const INSERT: &str = "INSERT INTO `replimeter`.`loss_probe` (id, payload) VALUES (?, ?)";
 const DOING: &str = "cannot write a row";
-/// The most rows of one load.
+/// Maximum number of rows of one load.
 const MOST_ROWS: u64 = 4_000_000;
-/// A load that is refused so often in a row is refused for good.
+/// Number of consecutive refusals after which the load stops.
 const MOST_REFUSALS: u32 = 1000;
 /// Pause after a refusal.
 const AFTER_REFUSAL: Duration = Duration::from_millis(1);
 
-/// What the writer knows of a transaction.
+/// Outcome of a transaction, as its writer saw it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Fate {
-    /// It was sent, and no answer came.
+    /// It was sent, but no answer came.
     Unknown,
-    /// The server said that it is committed.
+    /// The server acknowledged its commit.
     Acknowledged(Nanos),
-    /// The server said that it is not.
+    /// The server returned an error.
     Refused,
 }
 
-/// A transaction that was begun.
+/// A transaction that was started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Entry {
     pub(crate) id: u64,
     pub(crate) fate: Fate,
 }
 
-/// One writer's connection.
+/// The connection of one writer.
 pub(crate) struct Writer {
     session: Session,
     statement: Statement,
@@ -64,35 +63,35 @@ impl Writer {
     }
 }
 
-/// What the writers share.
+/// State that the writers share.
 #[derive(Debug, Default)]
 pub(crate) struct Load {
-    /// The last id that was given out.
+    /// The last used id.
     last: AtomicU64,
     acknowledged: AtomicU64,
     pub(crate) stop: AtomicBool,
-    /// The first failure, and when it was.
+    /// The first failure, and its time.
     failure: Mutex<Option<(Nanos, ServerError)>>,
 }
 
-/// How writers write.
+/// Settings of the writers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Style {
     pub(crate) writers: u32,
     pub(crate) size: u64,
-    /// Inserts per second, all writers together.
+    /// Inserts per second, for all writers together.
     pub(crate) rate: Option<u64>,
-    /// Whether every transaction is remembered.
+    /// Whether every transaction is recorded.
     pub(crate) journal: bool,
 }
 
 impl Load {
-    /// Rows that were acknowledged so far.
+    /// Returns the number of rows acknowledged so far.
     pub(crate) fn acknowledged(&self) -> u64 {
         self.acknowledged.load(Ordering::Relaxed)
     }
 
-    /// The first failure before a moment.
+    /// Returns the first failure before a time.
     pub(crate) fn failed_before(&self, moment: Nanos) -> Option<ServerError> {
         let failure = lock(&self.failure);
         failure
@@ -108,7 +107,7 @@ impl Load {
         }
     }
 
-    /// The writer of this number writes until the load is stopped or the server is gone.
+    /// Runs the writer with this number until the load is stopped or the server is gone.
     pub(crate) fn write(
         &self,
         writer: Writer,
@@ -123,7 +122,7 @@ impl Load {
         let payload = payload(style.size);
         let mut journal = Vec::new();
         let began = clock.now();
-        // The writers' beats lie evenly between one another's.
+        // The writers' intervals are evenly interleaved.
         let beat = style.rate.map(|rate| 1e9 / rate.max(1) as f64);
         let mut refusals = 0;
         for round in 0u64.. {

@@ -1,4 +1,4 @@
-//! Takes rounds from the measuring threads and hands them on.
+//! Passes rounds from the measuring threads to the listener.
 
 use std::{
     sync::{atomic::Ordering, mpsc},
@@ -20,18 +20,18 @@ use super::{
 };
 use crate::{MeasureError, clock::Clock, preflight::Cluster, table::keep_alive};
 
-/// How often the collector looks for rounds.
+/// Interval between collections.
 const LOOK: Duration = Duration::from_millis(2);
-/// The length of a stretch that figures are given for.
+/// Length of a window.
 const STRETCH: Nanos = Nanos(500_000_000);
-/// How often the run's lock is looked after.
+/// Interval between checks of the run's lock.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
-/// How often progress is told.
+/// Interval between progress reports.
 const TELL: Duration = Duration::from_millis(100);
-/// How long the measuring threads may take to end by themselves.
+/// How long the measuring threads may take to end.
 const PATIENCE: Duration = Duration::from_millis(1500);
 
-/// Takes rounds from the measuring thread and hands them on.
+/// Passes rounds from the measuring threads to the listener.
 pub(super) struct Collector<'a> {
     clock: &'a Clock,
     plan: &'a StalePlan,
@@ -39,7 +39,7 @@ pub(super) struct Collector<'a> {
     differences: Differences,
     began: Nanos,
     window: StaleWindow,
-    /// Their times, and how many.
+    /// Sum of their times, and their number.
     writes: (f64, u64),
     at_once: u64,
     curve: u64,
@@ -84,7 +84,7 @@ impl<'a> Collector<'a> {
             shared.halt.store(true, Ordering::Relaxed);
         };
         loop {
-            // What ended before is asked first, so that nothing it left behind is missed.
+            // Ended threads are determined first, so that none of their messages is missed.
             let over = threads.iter().all(thread::ScopedJoinHandle::is_finished);
             for round in heard.try_iter() {
                 self.take(&round);
@@ -221,7 +221,7 @@ impl<'a> Collector<'a> {
     }
 }
 
-/// Ends what holds the measuring threads up; a server that does not let us cannot be helped.
+/// Kills connections on which measuring threads wait; a refusal is ignored.
 fn kill(connections: &[(Node, u32)]) {
     for (node, number) in connections {
         crate::kill::kill(node, [u64::from(*number)], Duration::from_secs(1));

@@ -1,5 +1,5 @@
-//! What the servers say of themselves meanwhile, read a few times a second by threads of their own: a server that
-//! stalls holds up nobody but its own reader.
+//! Status counters of the servers during a run, read a few times a second on separate threads: a server
+//! that stalls delays only its own readings.
 
 use std::{collections::BTreeMap, sync::Mutex, thread, time::Duration};
 
@@ -12,19 +12,19 @@ use super::shared::Shared;
 
 use crate::sync::lock;
 
-/// From one reading to the next.
+/// Interval between readings.
 const EVERY: Duration = Duration::from_millis(250);
-/// How long a server may take to answer; beyond, it has no reading.
+/// Timeout of a reading.
 const ANSWER: Duration = Duration::from_secs(1);
 
-/// One server's last reading.
+/// The last reading of one server.
 #[derive(Debug, Default)]
 pub(super) struct Latest {
     number: u64,
     readings: Vec<Reading>,
 }
 
-/// One server whose counters are read.
+/// A server whose counters are read.
 pub(super) struct Counted {
     node: Node,
     pressure: Pressure,
@@ -68,15 +68,16 @@ impl Counted {
     }
 }
 
-/// Turns readings into what a window shows.
+/// Converts readings to the values of a window.
 #[derive(Debug, Default)]
 pub(super) struct Differences {
-    /// The number of the last reading used, and what grew then, by server.
+    /// By server, the number of the last used reading and the values of its growing counters.
     before: Vec<(u64, BTreeMap<&'static str, f64>)>,
 }
 
 impl Differences {
-    /// What each server said since the last call; by its name and the counter's, with a `+` behind what it grew by.
+    /// Returns the values since the last call, by server and counter name; a `+` after the name marks a
+    /// difference.
     pub(super) fn take(&mut self, servers: &[Counted]) -> BTreeMap<String, f64> {
         self.before.resize(servers.len(), (0, BTreeMap::new()));
         let mut shown = BTreeMap::new();

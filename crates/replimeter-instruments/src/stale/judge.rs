@@ -1,5 +1,5 @@
-//! Traffic whose own reads are judged: those of the load engine's connections, by what its writes had been told when the
-//! read was sent. Nobody waits for anybody, and no row is read or written beside it.
+//! Judges the reads of the load engine's connections by the versions that were acknowledged when each
+//! read was sent. No connection waits for another, and no additional row is read or written.
 
 use std::{sync::mpsc::Sender, thread, time::Duration};
 
@@ -11,13 +11,13 @@ use replimeter_model::{
 use super::shared::Shared;
 use crate::load::{Told, VersionRead, VersionWrite, Versions};
 
-/// Ages up to here are told apart; older ones are counted together.
+/// Ages up to here are distinguished; older ones are counted together.
 const OLDEST: i64 = 100_000_000_000;
-/// How often the load is listened to.
+/// Interval between collections of the load's events.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// The time after the acknowledgement from which on ages are counted together with this one: 1, 2 and 5 times the powers of
-/// ten from 10 µs on.
+/// Returns the lower end of the class that an age belongs to: 1, 2 and 5 times the powers of ten from
+/// 10 µs on.
 pub(super) fn age_from(age: Nanos) -> Nanos {
     let mut from = 0;
     let mut decade = 10_000i64;
@@ -33,7 +33,7 @@ pub(super) fn age_from(age: Nanos) -> Nanos {
     Nanos(from)
 }
 
-/// Listens until the time is over; what the load writes and reads comes out as rounds.
+/// Collects until the time is over; the load's writes and reads become rounds.
 pub(super) fn listen(
     versions: &Versions,
     shared: &Shared<'_>,

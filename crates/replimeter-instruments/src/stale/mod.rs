@@ -1,5 +1,5 @@
-//! Staleness: a write on one server, a read on others at a chosen time after its acknowledgement, and whether the
-//! read shows it.
+//! Measures staleness: a write on one server, reads on others at chosen times after its
+//! acknowledgement, and whether they show it.
 
 mod collector;
 mod counters;
@@ -41,7 +41,7 @@ use crate::{
     priority::prepare_measuring_thread, table::arrival,
 };
 
-/// What the writer's user needs on the schema.
+/// Privileges that the writer's user needs on the schema.
 pub const WRITER_PRIVILEGES: [&str; 6] = ["CREATE", "DROP", "INSERT", "UPDATE", "DELETE", "SELECT"];
 
 /// Fills the table, and waits until every reader has it.
@@ -78,26 +78,26 @@ pub fn fill(
     Ok(())
 }
 
-/// What is measured in one go.
+/// Settings of one part of the measurement.
 #[derive(Clone, Debug)]
 pub struct Part<'a> {
-    /// Who is read.
+    /// The servers that are read.
     pub readers: &'a [ReaderRef],
-    /// How each reader's reads are made to wait.
+    /// How each reader enables synchronous reads.
     pub guarantees: &'a [Guarantee],
-    /// What becomes of synchronous connections between rounds.
+    /// What happens to synchronous connections between rounds.
     pub pool: Pool,
-    /// The number of the first round.
+    /// Number of the first round.
     pub first_round: u64,
     /// Whether measuring threads take real-time priority.
     pub real_time: bool,
-    /// The versions that a load writes and reads, whose reads are judged in place of rounds; its places are numbered as
-    /// the readers are.
+    /// The versions that a load writes and reads, if its reads are judged instead of rounds; its places
+    /// have the same numbers as the readers.
     pub judged: Option<&'a Versions>,
 }
 
 impl Part<'_> {
-    /// Whether reads are made to wait.
+    /// Returns whether reads are synchronous.
     fn synced(&self) -> bool {
         self.guarantees
             .iter()
@@ -105,58 +105,58 @@ impl Part<'_> {
     }
 }
 
-/// How far it is.
+/// Progress of the part.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
-    /// What goes on.
+    /// Current phase.
     pub phase: StalePhase,
-    /// Rounds with a read at once so far, or rounds of the curve.
+    /// Rounds with an immediate read so far, or rounds of the curve.
     pub done: u64,
-    /// Of how many; `None` when it ends by time, or is not known.
+    /// Total number of rounds; `None` when a time ends the part, or when it is unknown.
     pub total: Option<u64>,
     /// Stale first reads so far, of all readers.
     pub stale: u64,
 }
 
-/// What happens in the course of a run.
+/// An event during a run.
 #[derive(Debug)]
 pub enum Event<'a> {
-    /// A round is over.
+    /// A round has ended.
     Round(&'a StaleRound),
-    /// A stretch of half a second is over.
+    /// A window of half a second has ended.
     Window(StaleWindow),
-    /// How far the run is, a few times a second.
+    /// Progress of the run, a few times a second.
     Progress(Progress),
 }
 
-/// What the caller does with the run as it goes.
+/// Callbacks of the caller during the run.
 pub struct Listener<'a> {
     /// Takes every event; an error ends the run.
     pub on: &'a mut dyn FnMut(Event<'_>) -> Result<(), String>,
-    /// Whether the run is to end: the user wants it to, or the load has failed.
+    /// Returns whether the run must end: the user stopped it, or the load failed.
     pub stop: &'a dyn Fn() -> bool,
 }
 
-/// How it ended.
+/// Result of a part.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Outcome {
-    /// The number that the next part's first round has.
+    /// Number of the next part's first round.
     pub next_round: u64,
-    /// Whether it was ended from outside.
+    /// Whether the caller stopped it.
     pub interrupted: bool,
-    /// What ended it early.
+    /// The error that ended it early.
     #[serde(skip)]
     pub failure: Option<MeasureError>,
-    /// From the first counted round to the last.
+    /// Time from the first counted round to the last.
     pub measured: Nanos,
-    /// What a reader must know.
+    /// Warnings about the figures.
     pub warnings: Vec<Warning>,
 }
 
-/// Measures one part. The table must be there and [filled](fill).
+/// Measures one part. The table must exist and be [filled](fill).
 ///
 /// # Errors
-/// When the part could not begin. What goes wrong later is in the outcome.
+/// When the part could not begin. Later errors are in the outcome.
 pub fn run(
     cluster: &mut Cluster,
     plan: &StalePlan,
@@ -191,7 +191,7 @@ pub fn run(
         for thread in threads {
             match thread.join() {
                 Ok(Ok(next)) => outcome.next_round = outcome.next_round.max(next),
-                // Whoever ended the run does not care what a server had to say then.
+                // After a stop by the caller, server errors do not matter.
                 Ok(Err(error)) if !outcome.interrupted => {
                     outcome.failure = outcome.failure.or(Some(error.into()))
                 }
@@ -223,10 +223,10 @@ pub fn run(
     Ok(outcome)
 }
 
-/// The threads that measure: each returns the number of the round after its last.
+/// The measuring threads: each returns the number of the round after its last.
 type Threads<'scope> = Vec<ScopedJoinHandle<'scope, Result<u64, ServerError>>>;
 
-/// Starts what measures: rounds, or judging what a load reads.
+/// Starts the measuring threads: rounds, or judging the reads of a load.
 fn measure<'scope>(
     scope: &'scope Scope<'scope, '_>,
     plan: &'scope StalePlan,
@@ -269,7 +269,7 @@ fn measure<'scope>(
     thread.into_iter().collect()
 }
 
-/// What a reader must know of a load's versions.
+/// Returns warnings about a load's versions.
 fn of_versions(versions: &Versions) -> Vec<Warning> {
     let mut warnings = Vec::new();
     if versions.foreign() > 0 {
@@ -295,7 +295,7 @@ fn of_versions(versions: &Versions) -> Vec<Warning> {
     warnings
 }
 
-/// Somebody else has written to our rows.
+/// Returns a warning that another client has changed the rows of the run.
 #[must_use]
 pub fn changed_by_others(rounds: u64) -> Warning {
     Warning::new(

@@ -20,18 +20,18 @@ use super::{
 };
 use crate::{preflight::Cluster, priority::prepare_measuring_thread, survey::Surveyed};
 
-/// How much longer than the plan's time-out a session waits for an answer.
+/// Time that a session waits for an answer in addition to the plan's timeout.
 const ANSWER_MARGIN: Duration = Duration::from_secs(2);
 
-/// Everything of a part that is connected and prepared.
+/// Everything that is connected and prepared for a part.
 #[derive(Default)]
 pub(super) struct Prepared {
-    /// The plain one, then the one with synchronous reads; none when a load's own reads are judged.
+    /// The plain one, then the one with synchronous reads; none when a load's reads are judged.
     pub(super) writers: Vec<Writer>,
     pub(super) readers: Vec<Reader>,
-    /// What the rows hold.
+    /// Values of the rows.
     pub(super) held: Held,
-    /// Node and number of every connection that can be held up.
+    /// Node and number of every connection that may have to be killed.
     pub(super) connections: Vec<(Node, u32)>,
 }
 
@@ -56,7 +56,7 @@ pub(super) fn prepare(
         words: String::new(),
     };
     let synced = part.synced();
-    // What is asked of the writer is the same for every reader, as far as it asks anything.
+    // The writer's part in synchronous reads is the same for every reader that needs one.
     let asks = part
         .guarantees
         .iter()
@@ -71,7 +71,7 @@ pub(super) fn prepare(
         .iter()
         .map(|writer| (primary.clone(), writer.connection()))
         .collect();
-    // Asked while a reader waits: a writer that hangs says nothing.
+    // Queried while a reader waits: a writer that hangs must not block.
     let origin = cluster.primary.impatient();
     let rows = Rows::new(plan.seed, plan.rows);
     let held = writers
@@ -111,7 +111,7 @@ pub(super) fn prepare(
     })
 }
 
-/// The counters of every server.
+/// Returns the status counters of every server.
 pub(super) fn counted(cluster: &Cluster) -> Vec<Counted> {
     let of = |server: &Surveyed| {
         let pressure = match (&server.galera, server.group()) {
@@ -124,8 +124,7 @@ pub(super) fn counted(cluster: &Cluster) -> Vec<Counted> {
     cluster.servers().map(of).collect()
 }
 
-/// Starts a thread for each of several readers; a single one is read by the writing
-/// thread itself.
+/// Starts a thread for each of several readers; the writing thread itself reads a single one.
 pub(super) fn crew<'scope>(
     scope: &'scope thread::Scope<'scope, '_>,
     mut readers: Vec<Reader>,

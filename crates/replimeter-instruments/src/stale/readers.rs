@@ -1,4 +1,4 @@
-//! The servers that are read, and how their reads are made to wait.
+//! The servers that are read, and how their reads become synchronous.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use crate::{
 pub enum ReaderRef {
     /// The writer itself: a null replica.
     Writer,
-    /// The replica, or other member, of this number.
+    /// The replica, or other member, with this index.
     Replica(usize),
 }
 
@@ -33,13 +33,13 @@ impl ReaderRef {
         }
     }
 
-    /// Its name.
+    /// Returns its name.
     #[must_use]
     pub fn name(self, cluster: &Cluster) -> String {
         self.of(cluster).0.node.name.clone()
     }
 
-    /// Its configured delay.
+    /// Returns its configured delay.
     #[must_use]
     pub fn delay(self, cluster: &Cluster) -> Duration {
         match self {
@@ -49,10 +49,11 @@ impl ReaderRef {
     }
 }
 
-/// The readers of these names, or all there are but the writer; the writer itself when it stands alone.
+/// Returns the readers with these names; without names all servers but the writer, or the writer if
+/// there is no other.
 ///
 /// # Errors
-/// When there is no server of that name.
+/// When no server has such a name.
 pub fn readers(cluster: &Cluster, wanted: &[String]) -> Result<Vec<ReaderRef>, ServerError> {
     if wanted.is_empty() {
         return Ok(match cluster.replicas.len() {
@@ -68,7 +69,7 @@ pub fn readers(cluster: &Cluster, wanted: &[String]) -> Result<Vec<ReaderRef>, S
             .replicas
             .iter()
             .position(|replica| replica.server.node.name == *name);
-        // The first that is not the writer.
+        // The first server that is not the writer.
         let index = index.or((name == "reader" && !cluster.replicas.is_empty()).then_some(0));
         index
             .map(ReaderRef::Replica)
@@ -77,7 +78,7 @@ pub fn readers(cluster: &Cluster, wanted: &[String]) -> Result<Vec<ReaderRef>, S
     wanted.iter().map(find).collect()
 }
 
-/// There is no server of that name.
+/// Returns the error that no server has this name.
 #[must_use]
 pub fn unknown(cluster: &Cluster, name: &str, doing: &str) -> ServerError {
     let mut names = vec![cluster.primary.node.name.clone()];
@@ -99,10 +100,10 @@ fn kind(server: &Surveyed, relation: &Relation) -> Kind {
     }
 }
 
-/// How each reader's reads are made to wait.
+/// Returns how each reader's reads become synchronous.
 ///
 /// # Errors
-/// When a server does not have that way.
+/// When a server does not support the level.
 pub fn guarantees(
     cluster: &Cluster,
     readers: &[ReaderRef],

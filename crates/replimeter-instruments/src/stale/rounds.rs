@@ -1,4 +1,4 @@
-//! Writes round after round and has every reader read it.
+//! Writes one round after another and has every reader read it.
 
 use std::sync::{
     Arc,
@@ -20,33 +20,33 @@ use super::{
     sides::{Order, Reader, Writer},
 };
 
-/// The longest offset of a curve that finds its offsets by itself.
+/// Maximum offset of a curve that determines its own offsets.
 const LONGEST: Nanos = Nanos(10_000_000_000);
-/// How far such a curve goes where no delays are seen, and some reads were stale.
+/// Maximum offset of such a curve when delays are not measured but some reads were stale.
 const UNSEEN: Nanos = Nanos(100_000_000);
-/// How long all rounds at one offset of a curve may wait, together.
+/// Maximum total waiting time of all rounds at one offset of a curve.
 const BUDGET: i64 = 10_000_000_000;
-/// Rounds at an offset, however long it is.
+/// Minimum number of rounds at an offset.
 const FEWEST: u64 = 10;
-/// What part of a time the warm-up may take,
+/// The warm-up takes at most one part in this number of the time,
 const WARM_UP: i64 = 10;
-/// and the rounds for the price.
+/// and the rounds for the overhead one part in this number.
 const PRICE: i64 = 5;
-/// Writes that may lose one after another.
+/// Maximum number of consecutive writes lost to conflicts.
 const MOST_LOST: u32 = 100;
 
-/// Every reader.
+/// All readers.
 pub(super) enum Crew {
-    /// Read by the writing thread itself: nobody has to be woken.
+    /// A single reader, used by the writing thread itself: no thread has to be woken.
     One(Box<Reader>),
-    /// Each has a thread.
+    /// Several readers, each with a thread.
     Several {
         orders: Vec<Sender<Task>>,
         answers: Receiver<Result<Option<StaleRead>, ServerError>>,
     },
 }
 
-/// What a reader's thread is to do.
+/// A task of a reader's thread.
 pub(super) enum Task {
     Read(Arc<Order>),
     Reset(Pool),
@@ -70,7 +70,7 @@ impl Crew {
         }
     }
 
-    /// One answer from each thread.
+    /// Returns one answer from each thread.
     fn gather(&mut self) -> Result<Option<Vec<StaleRead>>, ServerError> {
         let Self::Several { orders, answers } = self else {
             return Ok(Some(Vec::new()));
@@ -78,7 +78,7 @@ impl Crew {
         let mut reads = Vec::with_capacity(orders.len());
         let mut ended = false;
         for _ in 0..orders.len() {
-            // A thread that is gone has left its error with the scope.
+            // A thread that has ended left its error with the scope.
             match answers.recv() {
                 Ok(Ok(Some(read))) => reads.push(read),
                 Ok(Ok(None)) => ended = true,
@@ -110,7 +110,7 @@ impl Crew {
     }
 }
 
-/// What a reader's thread does until nobody tells it anything any more.
+/// Executes the tasks of a reader's thread until the sender is dropped.
 pub(super) fn read_on(
     mut reader: Reader,
     shared: &Shared<'_>,
@@ -141,21 +141,22 @@ pub(super) struct Rounds<'a> {
     pub(super) crew: Crew,
     pub(super) out: Sender<StaleRound>,
     pub(super) next: u64,
-    /// From an acknowledgement to the answer that showed the write, at the most.
+    /// Maximum time from an acknowledgement to the answer that showed the write.
     pub(super) longest: Option<Nanos>,
-    /// Writes that lost every time, one after another.
+    /// Number of consecutive writes lost to conflicts.
     pub(super) lost: u32,
 }
 
 impl Rounds<'_> {
-    /// Every round there is; returns the number that the next one would have.
+    /// Runs all rounds; returns the number of the next one.
     pub(super) fn all(mut self) -> Result<u64, ServerError> {
         self.parts().map(|_| self.next)
     }
 
     fn parts(&mut self) -> Result<bool, ServerError> {
         let synced = self.synced.is_some();
-        // Behind a large transaction every round can take seconds: what comes beside the rounds of a stated time has its share of it.
+        // After a large transaction every round can take seconds: the warm-up and the overhead only get
+        // a share of the total time.
         let plan = self.plan;
         let share = |part: i64| match plan.until {
             Until::Rounds(_) => None,
@@ -180,7 +181,7 @@ impl Rounds<'_> {
                 if self.spent(began, share(PRICE)) {
                     break;
                 }
-                // There and back again, so that a drift hits both alike.
+                // Alternating order, so that a drift affects both alike.
                 let first = pair % 2 == 1;
                 for with in [first, !first] {
                     let phase = if with {
@@ -225,12 +226,12 @@ impl Rounds<'_> {
         Ok(true)
     }
 
-    /// Whether so long a time is over, where there is one.
+    /// Returns whether this time is over, if there is a limit.
     fn spent(&self, since: Nanos, share: Option<Nanos>) -> bool {
         share.is_some_and(|share| self.shared.clock.now() - since >= share)
     }
 
-    /// The offsets of all rounds of the curve, in random order.
+    /// Returns the offsets of all rounds of the curve, in random order.
     fn curve(&self) -> Vec<Nanos> {
         let wanted = match &self.plan.read_delays {
             Offsets::None => return Vec::new(),
@@ -238,13 +239,13 @@ impl Rounds<'_> {
             Offsets::At(spans) => spans.iter().map(|span| Nanos::from(span.0)).collect(),
         };
         let mut all: Vec<Nanos> = Vec::new();
-        // Rounds with a read at once there were.
+        // Rounds with an immediate read are done already.
         for offset in wanted.into_iter().filter(|offset| offset.0 > 0) {
             let affordable = u64::try_from(BUDGET / offset.0).unwrap_or(0).max(FEWEST);
             let rounds = usize::try_from(self.plan.curve_rounds.min(affordable)).unwrap_or(0);
             all.extend(std::iter::repeat_n(offset, rounds));
         }
-        // Fisher & Yates, so that a stall hits all offsets alike.
+        // Fisher & Yates, so that a stall affects all offsets alike.
         for at in (1..all.len()).rev() {
             let random = mixed(self.plan.seed ^ mixed(at as u64));
             let other = usize::try_from(random % (at as u64 + 1)).unwrap_or(0);
@@ -253,7 +254,7 @@ impl Rounds<'_> {
         all
     }
 
-    /// One round; false when the run is to end.
+    /// Runs one round; returns false when the run must end.
     fn round(&mut self, phase: StalePhase, offset: Nanos, with: bool) -> Result<bool, ServerError> {
         if self.shared.halted() {
             return Ok(false);
@@ -287,7 +288,7 @@ impl Rounds<'_> {
         }
         let reads = if wrote.foreign {
             self.held.spoilt(row, round);
-            // The round was spoilt before it was read.
+            // Another client changed the row before it was read.
             let unread = |reader| StaleRead::new(reader, wrote.ack, wrote.ack, Verdict::Foreign);
             Some((0..self.readers).map(unread).collect())
         } else {
@@ -334,7 +335,7 @@ impl Rounds<'_> {
         Ok(true)
     }
 
-    /// A write lost every time; whether there are more rounds.
+    /// Counts a write lost to conflicts; returns whether the run continues.
     fn gives_up(&mut self) -> bool {
         self.lost += 1;
         self.shared.lost.fetch_add(1, Ordering::Relaxed);
@@ -345,13 +346,13 @@ impl Rounds<'_> {
         !self.shared.halted()
     }
 
-    /// Remembers the longest delay of stale reads at once, for the curve.
+    /// Records the longest delay of immediate stale reads, for the curve.
     #[inline]
     fn learn_delay(&mut self, ack: Nanos, reads: &[StaleRead]) {
         if reads.iter().all(|read| read.verdict != Verdict::Stale) {
             return;
         }
-        // Whoever does not wait until it is shown learns from the curve how long that takes.
+        // A pace that does not wait for visibility learns from the curve how long it takes.
         if self.plan.pace != StalePace::Visible {
             self.longest = Some(UNSEEN);
         }

@@ -1,4 +1,4 @@
-//! The rows that are written to: which one a round takes, and what was written to it before.
+//! The rows that are written: which row a round uses, and its earlier values.
 
 use std::{collections::HashMap, sync::atomic::AtomicBool};
 
@@ -6,21 +6,22 @@ use replimeter_model::random::Random;
 
 use crate::{MeasureError, heed, preflight::Cluster};
 
-/// The columns of the table, as published, with some payload beside.
+/// Columns of the table, as published, with some payload.
 pub const COLUMNS: &str = "id BIGINT UNSIGNED NOT NULL PRIMARY KEY, k BIGINT UNSIGNED NOT NULL, pad CHAR(60) NOT NULL DEFAULT ''";
-/// The write of a round, on a row that holds what we wrote last: one that somebody else has changed meanwhile is not changed by it.
+/// The write of a round. Its condition on the last value leaves a row alone that another client has
+/// changed.
 pub const UPDATE: &str = "UPDATE `replimeter`.`lag_probe` SET k = ? WHERE id = ? AND k = ?";
-/// The write that makes a row ours again.
+/// The write that resets a row after a change by another client.
 pub const RETAKE: &str = "UPDATE `replimeter`.`lag_probe` SET k = ? WHERE id = ?";
 /// The read of a round.
 pub const SELECT: &str = "SELECT k FROM `replimeter`.`lag_probe` WHERE id = ?";
 
-/// Rounds looked through for older versions of a row.
+/// Maximum number of rounds that are searched for older versions of a row.
 const LOOK_BACK: u64 = 200_000;
-/// Rows in one INSERT.
+/// Rows per INSERT.
 const BATCH: u64 = 1000;
 
-/// Which row a round takes.
+/// The assignment of rows to rounds.
 #[derive(Clone, Copy, Debug)]
 pub struct Rows {
     seed: u64,
@@ -28,7 +29,7 @@ pub struct Rows {
 }
 
 impl Rows {
-    /// So many rows; the same seed gives the same order.
+    /// Creates the assignment for this number of rows; the same seed gives the same order.
     #[must_use]
     pub fn new(seed: u64, rows: u32) -> Self {
         Self {
@@ -37,31 +38,31 @@ impl Rows {
         }
     }
 
-    /// Number of rows.
+    /// Returns the number of rows.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.rows
     }
 
-    /// The id that a round takes: as published, one of the odd numbers from 1 on.
+    /// Returns the id of a round's row: as published, one of the odd numbers from 1 on.
     #[must_use]
     pub fn row_of(&self, round: u64) -> u64 {
         2 * (mixed(self.seed ^ mixed(round)) % self.rows) + 1
     }
 
-    /// Where a row is among all.
+    /// Returns the index of a row.
     #[must_use]
     pub fn index(&self, row: u64) -> usize {
         usize::try_from(row / 2).unwrap_or(0)
     }
 
-    /// Whether a round before `wanted` wrote this into the row; 0 is what it was made with.
+    /// Returns whether a round before `wanted` wrote this value into the row; 0 is the initial value.
     #[must_use]
     pub fn ours(&self, row: u64, value: u64, wanted: u64) -> bool {
         value == 0 || (value <= wanted && self.row_of(value) == row)
     }
 
-    /// How many versions of the row are newer than `seen`, up to `wanted`, which is one of them.
+    /// Returns how many versions of the row are newer than `seen`, up to and including `wanted`.
     #[must_use]
     pub fn behind(&self, row: u64, seen: u64, wanted: u64) -> u32 {
         let from = seen.max(wanted.saturating_sub(LOOK_BACK));
@@ -72,16 +73,16 @@ impl Rows {
     }
 }
 
-/// What every row was made to hold by us last, and whose history somebody else had a hand in.
+/// The last value that this run wrote into each row, and the rows that another client has changed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Held {
     values: Vec<u64>,
-    /// By row: the round that made it ours again.
+    /// By row: the round that reset it.
     since: HashMap<u64, u64>,
 }
 
 impl Held {
-    /// As the rows are before the first round.
+    /// Creates the state before the first round.
     pub(super) fn new(values: Vec<u64>) -> Self {
         Self {
             values,
@@ -89,31 +90,31 @@ impl Held {
         }
     }
 
-    /// What the row at this place holds when nobody else has written to it.
+    /// Returns the expected value of the row with this index.
     pub(super) fn at(&self, index: usize) -> u64 {
         self.values.get(index).copied().unwrap_or(0)
     }
 
-    /// A round wrote it.
+    /// Records the write of a round.
     pub(super) fn wrote(&mut self, index: usize, round: u64) {
         if let Some(value) = self.values.get_mut(index) {
             *value = round;
         }
     }
 
-    /// A round found what somebody else had written there.
+    /// Records that a round found another client's value.
     pub(super) fn spoilt(&mut self, row: u64, round: u64) {
         self.since.insert(row, round);
     }
 
-    /// Older values of the row than this one may be somebody else's: who puts an old value back cannot be told from who
-    /// lags behind.
+    /// Returns the first round whose values are certain. Older values of the row may be another
+    /// client's: a restored old value looks like lag.
     pub(super) fn since(&self, row: u64) -> u64 {
         self.since.get(&row).copied().unwrap_or(0)
     }
 }
 
-/// A number without likeness to this one, always the same.
+/// Returns a number that looks unrelated to this one, always the same.
 pub(super) fn mixed(number: u64) -> u64 {
     Random::new(number).bits()
 }

@@ -1,4 +1,4 @@
-//! What the threads of a part share.
+//! State that the threads of a part share.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
@@ -7,25 +7,25 @@ use replimeter_model::time::Nanos;
 
 use crate::clock::Clock;
 
-/// What the threads share.
+/// State that the threads of a part share.
 pub(super) struct Shared<'a> {
     pub(super) clock: &'a Clock,
     pub(super) halt: AtomicBool,
-    /// Nothing more comes.
+    /// Whether the part is over.
     pub(super) over: AtomicBool,
-    /// When the writer's, and each reader's, request under way was sent; 0 for none.
+    /// When the current request of the writer and of each reader was sent; 0 for none.
     pub(super) under_way: Vec<AtomicI64>,
-    /// When the write was acknowledged that each reader does not show yet; 0 for none.
+    /// When the write that each reader does not show yet was acknowledged; 0 for none.
     pub(super) unshown: Vec<AtomicI64>,
-    /// Rounds whose write lost every time.
+    /// Number of rounds whose write was lost to conflicts.
     pub(super) lost: AtomicU64,
     pub(super) all_lost: AtomicBool,
-    /// Rounds of the curve, once they are known.
+    /// Number of rounds of the curve, once known.
     pub(super) of_curve: AtomicU64,
 }
 
 impl<'a> Shared<'a> {
-    /// What threads with so many readers share.
+    /// Creates the state for this number of readers.
     pub(super) fn new(clock: &'a Clock, readers: usize) -> Self {
         let none = |count| (0..count).map(|_| AtomicI64::new(0)).collect();
         Self {
@@ -40,21 +40,21 @@ impl<'a> Shared<'a> {
         }
     }
 
-    /// A request was sent, or answered (0).
+    /// Records that a request was sent at this time, or answered (0).
     pub(super) fn under_way(&self, who: usize, since: Nanos) {
         if let Some(under_way) = self.under_way.get(who) {
             under_way.store(since.0, Ordering::Relaxed);
         }
     }
 
-    /// A reader does not show what was acknowledged then, or shows it (0).
+    /// Records the acknowledgement that a reader does not show yet, or that it shows it (0).
     pub(super) fn unshown(&self, reader: usize, since: Nanos) {
         if let Some(unshown) = self.unshown.get(reader) {
             unshown.store(since.0, Ordering::Relaxed);
         }
     }
 
-    /// How long the oldest of these has been so.
+    /// Returns the age of the oldest of these times.
     pub(super) fn oldest(of: &[AtomicI64], now: Nanos) -> f64 {
         let since = of
             .iter()
@@ -72,7 +72,7 @@ impl<'a> Shared<'a> {
         self.over.load(Ordering::Relaxed)
     }
 
-    /// Does a thread's work; its failure ends the whole part.
+    /// Does a thread's work; a failure ends the whole part.
     pub(super) fn work<T>(
         &self,
         work: impl FnOnce() -> Result<T, ServerError>,

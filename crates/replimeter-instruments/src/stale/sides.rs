@@ -1,4 +1,4 @@
-//! The two sides of a round: who writes, and who reads.
+//! The two sides of a round: writer and readers.
 
 use std::{thread, time::Duration};
 
@@ -24,18 +24,19 @@ use super::{
 };
 use crate::pacing::wait_until;
 
-/// How often a write is repeated after a conflict.
+/// Maximum number of attempts to write after conflicts.
 const TRIES: u32 = 20;
-/// Between two reads after one that the server refused.
+/// Pause before a read after the server refused one.
 const AFTER_REFUSAL: Duration = Duration::from_millis(5);
-/// How long after the acknowledgement a write that is not shown is first looked for on the writer; then after twice the time.
+/// When a missing write is first checked on the writer, after its acknowledgement; then after twice the
+/// time.
 const DOUBT: Nanos = Nanos(50_000_000);
 
 const WRITING: &str = "cannot write a row";
 const READING: &str = "cannot read from the reader";
 const ASKING: &str = "cannot read from the writer";
 
-/// Gives the connection back to a pool and takes it out again: what its session was set to is forgotten.
+/// Returns the connection to a pool and takes it out again: its session settings are reset.
 fn pooled(session: &mut Session, pool: Pool) -> Result<(), ServerError> {
     let done = match pool {
         Pool::Keep => return Ok(()),
@@ -43,7 +44,7 @@ fn pooled(session: &mut Session, pool: Pool) -> Result<(), ServerError> {
         Pool::ChangeUser => session.conn().change_user(ChangeUserOpts::DEFAULT),
     };
     done.map_err(|error| session.error("cannot reset the connection", &error))?;
-    // One statement stays one transaction, whatever the server's default.
+    // Each statement must remain its own transaction, whatever the server's default.
     session.run("cannot reset the connection", "SET SESSION autocommit=1")
 }
 
@@ -60,21 +61,21 @@ pub(super) struct Writer {
     written: Option<Written>,
 }
 
-/// What a write came to.
+/// Result of a write.
 pub(super) struct Wrote {
     pub(super) send: Nanos,
     pub(super) ack: Nanos,
     pub(super) conflicts: u32,
-    /// Its GTID, where somebody waits for it and the server told.
+    /// Its GTID, if a reader waits for it and the server returned it.
     pub(super) gtid: Option<String>,
-    /// The row did not hold what we had written last: somebody else has changed it, or taken it away.
+    /// Whether the row did not hold the run's last value: another client has changed or deleted it.
     pub(super) foreign: bool,
-    /// The row holds the round.
+    /// Whether the row holds the round.
     pub(super) holds: bool,
 }
 
 impl Writer {
-    /// Connects and prepares, with what synchronous reads ask of a writer.
+    /// Connects and prepares, including the writer's part in synchronous reads.
     pub(super) fn open(
         node: &Node,
         facts: &Facts,
@@ -99,7 +100,7 @@ impl Writer {
         })
     }
 
-    /// What every row holds, by its place among all.
+    /// Returns the value of every row, by index.
     pub(super) fn values(&mut self, rows: &Rows) -> Result<Vec<u64>, ServerError> {
         let all = vec![0; usize::try_from(rows.count()).unwrap_or(0)];
         let sql = "SELECT id, k FROM `replimeter`.`lag_probe`";
@@ -119,7 +120,7 @@ impl Writer {
         self.session.connection_id()
     }
 
-    /// Resets the connection, which forgets what [`open`](Self::open) set.
+    /// Resets the connection, including the settings of [`open`](Self::open).
     pub(super) fn reset(&mut self, pool: Pool) -> Result<(), ServerError> {
         pooled(&mut self.session, pool)?;
         self.update = prepared(&mut self.session, WRITING, UPDATE)?;
@@ -127,7 +128,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Writes a round into a row that holds `before`; `None` when it lost every time, or the run is to end.
+    /// Writes a round into a row that holds `before`; returns `None` when conflicts aborted every
+    /// attempt, or the run must end.
     pub(super) fn write(
         &mut self,
         shared: &Shared<'_>,
@@ -180,7 +182,7 @@ impl Writer {
         Ok(None)
     }
 
-    /// Writes a round into a row whatever it holds; whether it holds it now.
+    /// Writes a round into a row with any value; returns whether the row holds it now.
     fn retake(&mut self, row: u64, round: u64) -> Result<bool, ServerError> {
         let result = self.session.conn().exec_drop(&self.retake, (round, row));
         match result.map_err(|error| self.session.error(WRITING, &error)) {
@@ -191,14 +193,15 @@ impl Writer {
     }
 }
 
-/// What the writer is asked when a reader shows what cannot be, or shows nothing new for long.
+/// A connection to the writer that is queried when a reader shows an impossible value, or nothing new
+/// for long.
 struct Origin {
     node: Node,
     session: Option<Session>,
 }
 
 impl Origin {
-    /// Whether the row no longer holds the round; a writer that does not answer says nothing.
+    /// Returns whether the row no longer holds the round; `false` when the writer does not answer.
     fn changed(&mut self, order: &Order) -> bool {
         if self.session.is_none() {
             self.session = Session::open(&self.node).ok();
@@ -220,20 +223,20 @@ impl Origin {
     }
 }
 
-/// What a reader is to do.
+/// A task of a reader.
 #[derive(Clone, Debug)]
 pub(super) struct Order {
     pub(super) row: u64,
     pub(super) round: u64,
-    /// What the row showed before that round somebody else may have written.
+    /// The first round whose values are certain, after changes by other clients.
     pub(super) since: u64,
     pub(super) ack: Nanos,
-    /// When after it the first read is to be issued.
+    /// Time after the acknowledgement at which the first read is issued.
     pub(super) offset: Nanos,
     pub(super) gtid: Option<String>,
-    /// Whether to read on the connection with synchronous reads.
+    /// Whether to read on the synchronous connection.
     pub(super) synced: bool,
-    /// Whether to read on until the write is shown.
+    /// Whether to read until the write is shown.
     pub(super) until_shown: bool,
 }
 
@@ -272,11 +275,11 @@ impl Reading {
     }
 }
 
-/// One read as it went.
+/// Result of one read.
 enum Asked {
-    /// A value; none for a row that is not there.
+    /// The value; `None` when the row does not exist.
     Value(Option<u64>),
-    /// The wait before it took too long.
+    /// The wait before the read timed out.
     Refused,
 }
 
@@ -286,19 +289,20 @@ pub(super) struct Reader {
     facts: Facts,
     plain: Reading,
     synced: Option<Reading>,
-    /// What is waited for in place of a GTID, where the reader is the writer and knows no wait for its own.
+    /// Whether to wait without a GTID, because the reader is the writer, which has no wait for its own
+    /// transactions.
     for_nothing: bool,
     seconds: u32,
     rows: Rows,
     origin: Origin,
-    /// What each row showed last on each connection, plain and synced.
+    /// The last round that each row showed on each connection, plain and synchronous.
     last: [Vec<u64>; 2],
     patience: Nanos,
 }
 
 impl Reader {
-    /// Connects and prepares; `guarantee` is for the synchronous connection, which is made only when it does something. The
-    /// nodes are the reader's and the writer's.
+    /// Connects and prepares. `guarantee` is for the synchronous connection, which exists only if the
+    /// guarantee does something. The nodes are the reader's and the writer's.
     pub(super) fn open(
         index: usize,
         [node, writer]: [&Node; 2],
@@ -338,7 +342,7 @@ impl Reader {
         })
     }
 
-    /// The server's numbers of its connections.
+    /// Returns the server's numbers of its connections.
     pub(super) fn connections(&self) -> Vec<u32> {
         std::iter::once(&self.plain)
             .chain(&self.synced)
@@ -346,7 +350,7 @@ impl Reader {
             .collect()
     }
 
-    /// Resets the synchronous connection, which forgets what makes its reads wait.
+    /// Resets the synchronous connection, including the settings that make its reads synchronous.
     pub(super) fn reset(&mut self, pool: Pool) -> Result<(), ServerError> {
         let Some(synced) = &mut self.synced else {
             return Ok(());
@@ -359,7 +363,7 @@ impl Reader {
         Ok(())
     }
 
-    /// One read, behind a wait for the GTID where there is one and it is to be waited for.
+    /// Reads once, after a wait for the GTID if there is one and the connection waits.
     fn ask(&mut self, row: u64, on_synced: bool, gtid: Option<&str>) -> Result<Asked, ServerError> {
         let for_nothing = self.for_nothing;
         let reading = match &mut self.synced {
@@ -379,14 +383,14 @@ impl Reader {
         }
     }
 
-    /// Whether reads on a connection wait for a GTID.
+    /// Returns whether reads on a connection wait for a GTID.
     fn waits(&self, on_synced: bool) -> bool {
         self.synced
             .as_ref()
             .is_some_and(|synced| on_synced && synced.wait.is_some())
     }
 
-    /// What an answer says of the write, and the round that it shows.
+    /// Returns the verdict on an answer, and the round that it shows.
     fn judge(&self, order: &Order, answer: &Asked) -> (Verdict, u64) {
         match *answer {
             Asked::Refused => (Verdict::Refused, 0),
@@ -401,7 +405,7 @@ impl Reader {
         }
     }
 
-    /// Does what it is to; `None` when the run is to end.
+    /// Executes a task; returns `None` when the run must end.
     pub(super) fn observe(
         &mut self,
         shared: &Shared<'_>,
@@ -451,7 +455,7 @@ impl Reader {
             }
             if matches!(verdict, Verdict::Fresh | Verdict::Foreign) || !order.until_shown {
                 shared.unshown(self.index, Nanos(0));
-                // It would be a violation; or somebody has put the old value back.
+                // A violation, unless another client has restored the old value.
                 if one.went_back && self.origin.changed(order) {
                     one.verdict = Verdict::Foreign;
                 }

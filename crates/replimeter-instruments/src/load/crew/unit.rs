@@ -278,7 +278,7 @@ impl Unit {
         }
     }
 
-    /// Whether its threads have ended by then.
+    /// Returns whether its threads end before the deadline.
     pub(super) fn ended_by(&self, deadline: Instant) -> bool {
         while self.threads.iter().any(|thread| !thread.is_finished()) {
             if Instant::now() >= deadline {
