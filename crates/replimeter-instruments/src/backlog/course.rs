@@ -149,7 +149,7 @@ impl Stretch {
 mod tests {
     use super::*;
 
-    /// Readings 100 ms apart: so many written and applied between two.
+    /// Returns readings 100 ms apart, with `written` and `applied` transactions between two.
     fn stretch(count: u64, written: u64, applied: u64, behind: u64) -> Stretch {
         let mut stretch = Stretch::new(BacklogPhase::WithLoad);
         for index in 0..count {

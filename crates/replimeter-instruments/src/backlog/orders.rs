@@ -230,7 +230,7 @@ mod tests {
     fn cause(failed: Result<(), Failed>) -> String {
         match failed {
             Err(Failed::Again(error)) => error.cause,
-            other => panic!("another attempt was to be made: {other:?}"),
+            other => panic!("expected another attempt: {other:?}"),
         }
     }
 
@@ -247,13 +247,13 @@ mod tests {
             ..Scripted::new(8)
         };
         let cause = cause(state.bring_back(&mut early, &orders(None)));
-        assert_eq!(cause, "the statement of connection 7 has not ended");
+        assert_eq!(cause, "the statement of connection 7 is still running");
         assert_eq!(
             early.sent,
             ["KILL 7"],
             "a START would be undone by the STOP that is still under way"
         );
-        // When it has ended it is not known how: only a STOP that is answered tells.
+        // After it ended its result is unknown: only an answered STOP is certain.
         let mut late = Scripted::new(9);
         state.bring_back(&mut late, &orders(None)).unwrap();
         assert_eq!(
@@ -308,7 +308,7 @@ mod tests {
         };
         assert_eq!(
             cause(State::default().bring_back(&mut idle, &orders(WORKERS))),
-            "it was started and does not run"
+            "it was started but is not running"
         );
         let mut other = Scripted {
             workers: 5,
@@ -317,7 +317,7 @@ mod tests {
         let mut state = State::default();
         assert_eq!(
             cause(state.bring_back(&mut other, &orders(WORKERS))),
-            "slave_parallel_threads is 5 and was 3"
+            "slave_parallel_threads is 5; it was 3 before the run"
         );
         other.workers = 3;
         other.sent.clear();

@@ -1,8 +1,8 @@
 //! Measures the transactions that a crash of the primary would lose at any time: those in its log that
 //! no replica has received.
+//!
 //! Replimeter follows the primary's binary log and polls every replica for its received transactions.
 //! It writes nothing, except with its own writers in its own sandbox.
-//! has received. Nothing is written, except by writers of ours in a sandbox of ours.
 
 mod asker;
 mod check;

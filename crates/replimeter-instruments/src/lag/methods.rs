@@ -25,9 +25,9 @@ pub struct Possible {
 
 /// Returns the requested methods that the servers support. Nothing is written before.
 ///
+/// # Errors
 /// When a method that was requested by name is not possible; names the server, the cause and the
 /// setting to change.
-/// and what to turn on.
 pub fn possible(cluster: &mut Cluster, wanted: &Methods) -> Result<Possible, ServerError> {
     let mut possible = Possible::default();
     for method in wanted.wanted() {

@@ -178,7 +178,7 @@ mod tests {
             .collect()
     }
 
-    /// Pearson's statistic against the true probabilities.
+    /// Returns Pearson's statistic for the true probabilities.
     fn chi_square(shares: &[f64], wanted: &[f64]) -> f64 {
         shares
             .iter()
@@ -229,7 +229,7 @@ mod tests {
         );
         let special = shares(Shape::Special, 1, 10_000);
         let middle: f64 = special[4950..5052].iter().sum();
-        // Three quarters evenly in the middle hundredth, and the bell's own part of it: at its
+        // Three quarters uniform in the middle hundredth, and the bell's share of it: in the
         // middle a sum of twelve has the density 0.3989 / 0.0833 (Irwin–Hall).
         assert!(
             (middle - 0.75 - 0.25 * 0.01 * 4.73).abs() < 0.01,

@@ -405,7 +405,7 @@ mod tests {
         let mut witness = Witness::new(&versions, 0);
         witness.begins();
         witness.pending.push((write(1, 5, 1), 0));
-        // Rolled back, and begun again.
+        // Rolled back and retried.
         witness.begins();
         witness.pending.push((write(2, 1, 1), 0));
         witness.committed();

@@ -122,7 +122,7 @@ mod tests {
         assert!(covers(&of("0-1-10,1-1-3"), &of("0-1-10")));
         assert!(
             covers(&of("0-2-11"), &of("0-1-10")),
-            "numbers of a domain go on over its servers"
+            "numbers of a domain continue across its servers"
         );
         assert!(!covers(&of("0-1-9"), &of("0-1-10")) && !covers(&of("1-1-10"), &of("0-1-10")));
         assert!(covers(&[], &[]), "nothing was received");

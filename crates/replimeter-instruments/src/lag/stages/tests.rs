@@ -52,7 +52,7 @@ fn remembered(queued: Option<Last>, applied: &[Last]) -> Answer {
 #[test]
 fn stamps_are_moved_to_the_runs_clock() {
     let mut joiner = joiner();
-    // The transaction is known after the replica told of it.
+    // The replica reports the transaction before the reader does.
     joiner.answer(
         us(100),
         us(150),
@@ -91,7 +91,10 @@ fn what_another_transaction_overwrote_is_given_up() {
         us(250),
         &remembered(Some(last(6, 200, 210, 220)), &[last(5, 40, 90, 140)]),
     );
-    assert!(joiner.take().is_empty(), "the next answer may still tell");
+    assert!(
+        joiner.take().is_empty(),
+        "the next answer may still report it"
+    );
     joiner.answer(
         us(21_000),
         us(21_050),
@@ -125,7 +128,7 @@ fn positions_are_bracketed_by_the_asking() {
     );
     assert_eq!(points.applied, Some(Point::within(us(140), us(190))));
     assert_eq!((points.in_binlog, points.apply_began), (None, None));
-    // One that was there in the very first answer is bounded by its send.
+    // A transaction that is already in the first answer is bounded by its send.
     joiner.transaction(transaction(2, "3-1-2", 50));
     joiner.transaction(transaction(3, "9-1-1", 50));
     let rest = joiner.finish();

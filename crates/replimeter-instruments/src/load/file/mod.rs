@@ -17,13 +17,13 @@ use toml::{
 use self::{operation::operation, settings::File, table::table};
 use super::{split::ScriptError, workload::Inner};
 
-/// The most of tables, operations, statements of one and parameters of one.
+/// Maximum number of tables, of operations, of statements per operation and of parameters per statement.
 const MOST: usize = 256;
 
-/// Reads a workload.
+/// Parses a workload.
 ///
 /// # Errors
-/// With the line that cannot be understood.
+/// A syntax error, with its line.
 pub(super) fn parse(text: &str) -> Result<Inner, ScriptError> {
     let file = File { text };
     let document = DeTable::parse(text).map_err(|error| {
@@ -51,7 +51,7 @@ pub(super) fn parse(text: &str) -> Result<Inner, ScriptError> {
                     inner.operations.push(operation(&file, line, &entries)?);
                 }
             }
-            // What the only operation has may stand by itself.
+            // A single operation needs no [[operation]] table.
             "statement" | "transaction" | "shared" => only.push((key, line, value)),
             other => {
                 let known = "size, table, operation, statement, transaction and shared";

@@ -87,7 +87,7 @@ impl Shared {
         self.from.store(now.0, Ordering::Release);
     }
 
-    /// Counts operations that end before now, and tells the threads to end.
+    /// Counts operations that end before now, and ends the threads.
     pub(in crate::load) fn stop(&self, now: Nanos) {
         let _ = self.until.fetch_min(now.0, Ordering::AcqRel);
         self.stop.store(true, Ordering::Release);
