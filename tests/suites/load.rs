@@ -1207,7 +1207,9 @@ fn unanswered_stop_is_said_with_the_statements() {
         .wait()
         .with_code(3)
         .saying("cannot execute `STOP SLAVE SQL_THREAD`: no answer in time; replica1 (");
-    let ended = ended.saying("is still running").saying(&servers.statements());
+    let ended = ended
+        .saying("is still running")
+        .saying(&servers.statements());
     assert!(
         servers.applying(),
         "it applies until the statement takes effect"
