@@ -205,7 +205,7 @@ impl DataSet {
                     "the data of the load did not arrive within {:.0} s",
                     patience.as_secs_f64()
                 );
-                let hint = "check its replication, or use a smaller --size";
+                let hint = "check its replication, or use a smaller data set";
                 return Err(session.unfit("cannot start the load", cause, hint).into());
             }
         }
