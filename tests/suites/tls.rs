@@ -149,7 +149,7 @@ fn a_server_without_tls() {
         .with_code(3)
     };
     let _ = run("required")
-        .saying("offers no TLS")
+        .saying("does not offer TLS")
         .saying("ssl-mode=preferred");
     // Preferred falls back to plain text, and gets as far as the next check.
     let _ = run("preferred").saying("is the same server as primary");

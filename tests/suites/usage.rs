@@ -91,7 +91,7 @@ fn a_certificate_authority_that_is_not_there_or_none() {
     let _ = tool
         .run(&["lag", "--primary", &primary, "--replica", replica])
         .with_code(3)
-        .saying("holds no PEM block");
+        .saying("contains no PEM block");
 }
 
 fn an_option_file_that_is_not_there_or_broken() {

@@ -121,7 +121,7 @@ fn explain(error: &Error) -> (ErrorKind, String, &'static str) {
                 ),
                 1040 => (
                     ErrorKind::Statement(error.code),
-                    "raise max_connections, or close other clients; a run takes four on the primary and two on each replica",
+                    "raise max_connections, or close other clients; a run needs four connections on the primary and two on each replica",
                 ),
                 code::READ_ONLY | 1836 => (
                     ErrorKind::Statement(error.code),
@@ -133,7 +133,7 @@ fn explain(error: &Error) -> (ErrorKind, String, &'static str) {
                 ),
                 _ => (
                     ErrorKind::Statement(error.code),
-                    "the server's error log says more",
+                    "see the server's error log",
                 ),
             };
             (
@@ -147,7 +147,7 @@ fn explain(error: &Error) -> (ErrorKind, String, &'static str) {
         }
         Error::DriverError(DriverError::TlsNotSupported) => (
             ErrorKind::Tls,
-            "the server offers no TLS".to_owned(),
+            "the server does not offer TLS".to_owned(),
             "enable TLS on the server, or use ssl-mode=preferred or ssl-mode=disabled",
         ),
         Error::TlsError(error) => (
@@ -171,21 +171,21 @@ fn explain(error: &Error) -> (ErrorKind, String, &'static str) {
                 None => (
                     ErrorKind::Lost,
                     error.to_string(),
-                    "check that the address is a MariaDB or MySQL server's",
+                    "check that the address is that of a MariaDB or MySQL server",
                 ),
             }
         }
         other => (
             ErrorKind::Lost,
             other.to_string(),
-            "check that the address is a MariaDB or MySQL server's",
+            "check that the address is that of a MariaDB or MySQL server",
         ),
     }
 }
 
 fn unreachable_cause(cause: &str, kind: io::ErrorKind) -> (ErrorKind, String, &'static str) {
     let hint = match kind {
-        io::ErrorKind::ConnectionRefused => "is the server running, and is this its port?",
+        io::ErrorKind::ConnectionRefused => "check that the server runs and that this is its port",
         _ => "check host, port and firewall",
     };
     (ErrorKind::Unreachable, cause.to_owned(), hint)
@@ -197,7 +197,7 @@ fn io_cause(error: &io::Error) -> (ErrorKind, String, &'static str) {
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => (
             ErrorKind::Timeout,
             "no answer in time".to_owned(),
-            "is the server stalled, or the network cut? --timeout sets the limit",
+            "check whether the server is stalled or the network is down; --timeout sets the limit",
         ),
         io::ErrorKind::ConnectionRefused => unreachable_cause(&text, error.kind()),
         io::ErrorKind::InvalidData => (
@@ -210,7 +210,7 @@ fn io_cause(error: &io::Error) -> (ErrorKind, String, &'static str) {
         _ => (
             ErrorKind::Lost,
             text,
-            "did the server stop? its error log says more",
+            "check whether the server stopped; see its error log",
         ),
     }
 }

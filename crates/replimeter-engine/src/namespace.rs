@@ -53,9 +53,11 @@ impl Namespace {
     pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> io::Result<T> {
         thread::scope(|scope| {
             let inside = scope.spawn(|| self.enter().map(|()| work()));
-            inside
-                .join()
-                .unwrap_or_else(|_| Err(io::Error::other("a thread ended unexpectedly")))
+            inside.join().unwrap_or_else(|_| {
+                Err(io::Error::other(
+                    "internal error: a thread ended unexpectedly",
+                ))
+            })
         })
     }
 }

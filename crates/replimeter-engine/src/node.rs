@@ -76,7 +76,7 @@ impl Node {
             })?;
             if !bytes.windows(11).any(|window| window == b"-----BEGIN ") {
                 return Err(refuse(
-                    format!("{} holds no PEM block", path.display()),
+                    format!("{} contains no PEM block", path.display()),
                     "give the path of a PEM file",
                 ));
             }

@@ -66,7 +66,7 @@ impl Session {
                 // Before the session stands, a broken connection is one that was never made.
                 if matches!(error.kind, ErrorKind::Lost | ErrorKind::Timeout) {
                     error.kind = ErrorKind::Unreachable;
-                    error.hint = "check that the address is a MariaDB or MySQL server's, and its port the right one".to_owned();
+                    error.hint = "check that the address is that of a MariaDB or MySQL server, and that the port is right".to_owned();
                 }
                 Err(error)
             }
@@ -114,7 +114,7 @@ impl Session {
         let borrowed = unsafe { BorrowedFd::borrow_raw(raw) };
         rustix::io::fcntl_dupfd_cloexec(borrowed, 0).map_err(|error| {
             self.unfit(
-                "cannot share the connection's socket",
+                "cannot duplicate the connection's socket",
                 error.to_string(),
                 "raise the limit of open files (ulimit -n)",
             )

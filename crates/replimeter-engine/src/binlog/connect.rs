@@ -27,7 +27,7 @@ use crate::{
 
 pub(super) const DOING: &str = "cannot follow its binary log";
 /// What to try when a connection broke.
-const STOPPED: &str = "did the server stop, or did somebody kill its dump thread?";
+const STOPPED: &str = "check whether the server stopped or its dump thread was killed";
 /// How long a read waits before it hands control back.
 pub(super) const NAP: Duration = Duration::from_millis(100);
 /// How often a server that has nothing to say says so.
@@ -211,7 +211,7 @@ fn plain(
         ..node.unfit(
             DOING,
             error.to_string(),
-            "did the server stop? its error log says more",
+            "check whether the server stopped; see its error log",
         )
     };
     let socket = session.socket()?;
@@ -308,7 +308,11 @@ fn first_answer(
 ) -> Result<(), ServerError> {
     let error = |kind, cause: &str| ServerError {
         kind,
-        ..node.unfit(DOING, cause, "did the server stop? its error log says more")
+        ..node.unfit(
+            DOING,
+            cause,
+            "check whether the server stopped; see its error log",
+        )
     };
     let deadline = Instant::now() + node.answer;
     let mut bytes = [0; 1024];
@@ -344,7 +348,7 @@ pub(super) fn explain(
     let (kind, hint) = match error {
         StreamError::Corrupt { .. } => (
             ErrorKind::Unfit,
-            "check the server's log with mysqlbinlog or mariadb-binlog from that position on; if it is sound, report this as a defect".to_owned(),
+            "check the server's log from that position with mysqlbinlog or mariadb-binlog; if it is intact, report a bug".to_owned(),
         ),
         StreamError::Ended => (ErrorKind::Lost, STOPPED.to_owned()),
         StreamError::Refused { code, message, .. } => {
@@ -387,13 +391,13 @@ fn explain_refusal(
             ]) =>
         {
             let hint = format!(
-                "another replica connected with server_id {server_id}: choose another --server-id, or leave it to the tool"
+                "choose another --server-id, or leave it out: another replica is connected with server_id {server_id}"
             );
             return (ErrorKind::Unfit, hint);
         }
         code::DUMP_REFUSED if says(&["not open", "binary log is not"]) => (
             ErrorKind::Unfit,
-            "turn the server's binary log on (log_bin=binlog) and restart it",
+            "enable the server's binary log (log_bin=binlog) and restart it",
         ),
         code::DUMP_REFUSED
             if says(&[
@@ -407,14 +411,11 @@ fn explain_refusal(
         {
             (
                 ErrorKind::Statement(code::DUMP_REFUSED),
-                "that part of the log is gone: begin from now, and let the server keep its log longer (binlog_expire_logs_seconds, expire_logs_days)",
+                "start from now, and make the server keep its binary log longer (binlog_expire_logs_seconds, expire_logs_days): that part was purged",
             )
         }
         1317 | 1053 | 1927 => (ErrorKind::Lost, STOPPED),
-        other => (
-            ErrorKind::Statement(other),
-            "the server's error log says more",
-        ),
+        other => (ErrorKind::Statement(other), "see the server's error log"),
     };
     (kind, hint.to_owned())
 }

@@ -129,7 +129,7 @@ impl Decoder {
         {
             return Err(self
                 .assembler
-                .corrupt("packets do not follow one another".to_owned()));
+                .corrupt("packets are out of sequence".to_owned()));
         }
         self.sequence = Some(sequence);
         self.start += wanted;
@@ -144,7 +144,11 @@ impl Decoder {
             Some(0) => {}
             Some(0xff) => return Err(refused(packet)),
             Some(0xfe) if length < 9 => return Err(StreamError::Ended),
-            _ => return Err(self.assembler.corrupt("a packet is no event".to_owned())),
+            _ => {
+                return Err(self
+                    .assembler
+                    .corrupt("a packet contains no event".to_owned()));
+            }
         }
         if length <= CAPACITY / 2 {
             self.assembler

@@ -41,7 +41,7 @@ pub fn check(session: &Session, facts: &Facts, role: Role) -> Result<(), ServerE
 fn missing(facts: &Facts, role: Role) -> Option<(String, String)> {
     let log = binlog(facts);
     if !log.on {
-        let hint = "turn it on in the server's configuration (log_bin=binlog) and restart the server, or measure by polling (`replimeter lag`)";
+        let hint = "enable it (log_bin=binlog) and restart the server, or measure by polling (`replimeter lag`)";
         return Some((
             "its binary log is off (log_bin=OFF)".to_owned(),
             hint.to_owned(),
@@ -51,7 +51,7 @@ fn missing(facts: &Facts, role: Role) -> Option<(String, String)> {
     if role == Role::Applier && !log.logs_updates {
         return Some((
             format!(
-                "it does not log what it applies ({updates}=OFF), so its log does not show when"
+                "it does not log what it applies ({updates}=OFF), so its log does not show when transactions arrive"
             ),
             format!(
                 "set {updates}=ON in its configuration and restart it, or measure it by polling (`replimeter lag`), which needs no log on the replica"
@@ -60,18 +60,18 @@ fn missing(facts: &Facts, role: Role) -> Option<(String, String)> {
     }
     let gtid_mode = facts.get("gtid_mode");
     if facts.engine == Engine::MySql && gtid_mode != "ON" {
-        let hint = "turn GTIDs on (gtid_mode=ON, enforce_gtid_consistency=ON, step by step while it runs), or measure by polling (`replimeter lag`)";
+        let hint = "enable GTIDs (gtid_mode=ON, enforce_gtid_consistency=ON, step by step without a restart), or measure by polling (`replimeter lag`)";
         return Some((
             format!(
-                "its transactions are anonymous (gtid_mode={gtid_mode}), so they cannot be recognised elsewhere"
+                "its transactions are anonymous (gtid_mode={gtid_mode}), so they cannot be matched between servers"
             ),
             hint.to_owned(),
         ));
     }
     let galera = facts.on("wsrep_on") && !matches!(facts.get("wsrep_provider"), "" | "none");
     if galera && !facts.on("wsrep_gtid_mode") {
-        let cause = "each Galera node numbers the cluster's transactions by itself (wsrep_gtid_mode=OFF), so GTIDs do not agree between nodes";
-        let hint = "on every node set wsrep_gtid_mode=ON, the same wsrep_gtid_domain_id, a gtid_domain_id of its own and log_slave_updates=ON, then restart them one by one";
+        let cause = "each Galera node numbers the cluster's transactions on its own (wsrep_gtid_mode=OFF), so GTIDs differ between nodes";
+        let hint = "on every node set wsrep_gtid_mode=ON, the same wsrep_gtid_domain_id, a distinct gtid_domain_id and log_slave_updates=ON, then restart the nodes one at a time";
         return Some((cause.to_owned(), hint.to_owned()));
     }
     None
@@ -89,11 +89,11 @@ pub fn check_domains(session: &Session, facts: &Facts, other: &Facts) -> Result<
         return Err(session.unfit(
             DOING,
             format!(
-                "its wsrep_gtid_domain_id is {} and that of the node that is written to is {}, so GTIDs do not agree",
+                "its wsrep_gtid_domain_id is {} and that of the writer is {}, so GTIDs differ between them",
                 domain(facts),
                 domain(other)
             ),
-            "set the same wsrep_gtid_domain_id on every node and restart them one by one",
+            "set the same wsrep_gtid_domain_id on every node and restart the nodes one at a time",
         ));
     }
     Ok(())

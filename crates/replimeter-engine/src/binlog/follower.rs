@@ -98,13 +98,13 @@ impl Follower {
         let identity = Facts::read(&mut session)?.identity();
         if (identity.server_id, &identity.uuid) != (self.identity.server_id, &self.identity.uuid) {
             let cause = format!(
-                "another server answers at its address now ({} instead of {})",
+                "another server now answers at its address ({} instead of {})",
                 identity.place, self.identity.place
             );
             return Err(session.unfit(
                 DOING,
                 cause,
-                "start again with the servers as they are now",
+                "start the run again with the current servers",
             ));
         }
         drop(session);
@@ -177,7 +177,7 @@ impl Follower {
                     }
                     Err(_) => {
                         let position = self.decoder.position().clone();
-                        let what = "the driver cannot read an event".to_owned();
+                        let what = "the driver cannot decode an event".to_owned();
                         return Err(self.failed(&StreamError::Corrupt { what, position }));
                     }
                 }
@@ -188,7 +188,7 @@ impl Follower {
             let seconds = (HEARTBEAT * MISSED).as_secs();
             return Err(ServerError {
                 kind: ErrorKind::Timeout,
-                ..self.lost(&format!("no sign of life for {seconds} s"))
+                ..self.lost(&format!("no heartbeat for {seconds} s"))
             });
         }
         let after = self.decoder.counts();
@@ -271,7 +271,7 @@ impl Follower {
                 &self.address(),
                 DOING,
                 cause,
-                "did the server stop? its error log says more",
+                "check whether the server stopped; see its error log",
             )
         }
     }

@@ -51,7 +51,7 @@ impl GroupState {
     pub fn words(&self) -> String {
         let own = self
             .own()
-            .map_or("no member", |member| member.state.as_str());
+            .map_or("not a member", |member| member.state.as_str());
         format!(
             "{own}, {} of {} members online",
             self.online(),

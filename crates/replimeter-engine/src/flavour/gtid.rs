@@ -20,7 +20,7 @@ pub struct GtidSet {
 
 /// A text that is no set of GTIDs.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no set of GTIDs")]
+#[error("`{0}` is not a GTID set")]
 pub struct GtidError(String);
 
 impl GtidError {
@@ -311,7 +311,7 @@ pub fn executed(facts: &Facts, session: &mut Session) -> Result<Executed, Server
             (Err(error), _) | (_, Err(error)) => Executed::Unknown(error.to_string()),
         });
     }
-    Ok(Executed::Unknown("the server knows no GTIDs".to_owned()))
+    Ok(Executed::Unknown("the server has no GTIDs".to_owned()))
 }
 
 #[cfg(test)]

@@ -237,8 +237,8 @@ fn first_known(
     Err(last.unwrap_or_else(|| {
         session.unfit(
             doing,
-            "no statement for it is known",
-            "report this as a defect",
+            "no statement is known for it",
+            "report this as a bug",
         )
     }))
 }

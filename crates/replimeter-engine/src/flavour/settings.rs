@@ -81,7 +81,7 @@ pub fn client_of(session: &mut Session, connection_id: u32) -> Result<Option<Str
 /// When the connection breaks.
 pub fn sysdate_is_now(session: &mut Session) -> Result<bool, ServerError> {
     let moved = session.value(
-        "cannot try SYSDATE()",
+        "cannot test SYSDATE()",
         "SELECT CONCAT(SLEEP(0.003), SYSDATE(6) <> NOW(6))",
     )?;
     Ok(moved.as_deref() == Some("00"))

@@ -12,7 +12,7 @@ use replimeter_model::engine::Engine;
 use super::gtid::{DomainGtid, domain_gtids};
 use crate::{ErrorKind, ServerError, Session, error::code, facts::Facts};
 
-const DOING: &str = "cannot read how far transactions have come";
+const DOING: &str = "cannot read the progress of transactions";
 
 /// Every thread's last transaction in one statement. Timestamps follow the
 /// session's time zone; they cross as they are, since converting them costs more
@@ -116,9 +116,9 @@ impl StageSource {
             Engine::MySql => {
                 if facts.get("performance_schema") == "OFF" {
                     return Err(session.unfit(
-                        "cannot tell the stages of a transaction",
+                        "cannot measure the stages of a transaction",
                         "performance_schema is OFF",
-                        "start the server with performance_schema=ON; lag itself is measured without it",
+                        "start the server with performance_schema=ON; lag is measured without it",
                     ));
                 }
                 let prepared = session.conn().prep(REMEMBERED);
@@ -127,9 +127,9 @@ impl StageSource {
             Engine::MariaDb => {
                 if facts.on("wsrep_on") {
                     return Err(session.unfit(
-                        "cannot tell the stages of a transaction",
-                        "a Galera node stamps none",
-                        "its write's duration holds replication and certification, what follows until a row is visible is applying",
+                        "cannot measure the stages of a transaction",
+                        "a Galera node records no timestamps for them",
+                        "use the write latency: it includes replication and certification; the time from then until a row is visible is spent applying",
                     ));
                 }
                 let mut known = None;
@@ -146,8 +146,8 @@ impl StageSource {
                 let unknown = || {
                     session.unfit(
                         DOING,
-                        "no statement for it is known",
-                        "report this as a defect",
+                        "no statement is known for it",
+                        "report this as a bug",
                     )
                 };
                 Way::Positions(known.ok_or_else(unknown)?)
@@ -178,7 +178,7 @@ impl StageSource {
                 };
                 let read = |text: &str| {
                     domain_gtids(text).map_err(|error| {
-                        session.unfit(DOING, error.to_string(), "report this as a defect")
+                        session.unfit(DOING, error.to_string(), "report this as a bug")
                     })
                 };
                 // The applied position is the server's, the same in every row.

@@ -102,14 +102,14 @@ pub fn guarantee(
         }),
         (SyncReads::After | SyncReads::BeforeAndAfter, Kind::Galera) => Err((
             format!(
-                "a Galera writer does not wait until the other nodes have applied (--read-consistency={level})"
+                "a Galera writer does not wait until the other nodes have applied its writes (--read-consistency={level})"
             ),
             "use --read-consistency=before, where the reader waits, or --read-consistency=gtid",
         )),
         (SyncReads::Before | SyncReads::After | SyncReads::BeforeAndAfter, Kind::Channel(_)) => {
             Err((
                 format!(
-                    "a replica by a channel has no setting that makes reads wait (--read-consistency={level})"
+                    "a replica with a replication channel has no setting that makes reads wait (--read-consistency={level})"
                 ),
                 "use --read-consistency=gtid, where the client waits for the write's GTID before it reads",
             ))

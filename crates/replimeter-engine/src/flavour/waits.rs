@@ -44,10 +44,10 @@ impl Wait {
         let galera = galera::node_state(session)?.is_some();
         if facts.engine == Engine::MySql && !facts.get("gtid_mode").eq_ignore_ascii_case("on") {
             let cause = format!(
-                "gtid_mode is {}, so that there is nothing to wait for",
+                "gtid_mode is {}, so there is no GTID to wait for",
                 facts.get("gtid_mode")
             );
-            return Err(session.unfit(DOING, cause, "set gtid_mode=ON, or choose --method poll"));
+            return Err(session.unfit(DOING, cause, "set gtid_mode=ON, or use --method poll"));
         }
         let (sql, done) = wording(facts.engine, galera);
         let prepared = session.conn().prep(sql);
@@ -71,8 +71,8 @@ impl Wait {
             Ok(Some(Some(answer))) => Ok(self.done.contains(&answer)),
             Ok(_) => Err(session.unfit(
                 DOING,
-                format!("it does not take {gtid} for one of its transactions"),
-                "does it replicate by GTID? choose --method poll otherwise",
+                format!("it cannot wait for {gtid}"),
+                "check that it replicates by GTID; otherwise use --method poll",
             )),
             // Galera's way to say that the time is over.
             Err(mysql::Error::MySqlError(error)) if error.code == LOCK_WAIT_TIMEOUT => Ok(false),

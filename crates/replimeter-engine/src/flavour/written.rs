@@ -5,7 +5,7 @@ use replimeter_model::engine::Engine;
 
 use crate::{ServerError, Session, facts::Facts, flavour::galera};
 
-const DOING: &str = "cannot learn the GTID of a write";
+const DOING: &str = "cannot read the GTID of a write";
 
 /// How a session learns it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,15 +25,15 @@ impl Written {
     pub fn prepare(session: &mut Session, facts: &Facts) -> Result<Self, ServerError> {
         let galera = galera::node_state(session)?.is_some();
         if !facts.on("log_bin") && !galera {
-            let hint = "start the server with log_bin, or choose --method poll";
+            let hint = "start the server with log_bin, or use --method poll";
             return Err(session.unfit(
                 DOING,
-                "its binary log is off, so that its transactions have no GTIDs",
+                "its binary log is off, so its transactions have no GTIDs",
                 hint,
             ));
         }
         if galera {
-            let doing = "cannot learn the GTID of a write to the Galera cluster";
+            let doing = "cannot read the GTID of a write to the Galera cluster";
             session.value(doing, "SELECT WSREP_LAST_WRITTEN_GTID()")?;
             return Ok(Self::AskedFor);
         }
@@ -45,13 +45,13 @@ impl Written {
             Engine::MySql => {
                 if !facts.get("gtid_mode").eq_ignore_ascii_case("on") {
                     let cause = format!(
-                        "gtid_mode is {}, so that its transactions have no GTIDs",
+                        "gtid_mode is {}, so its transactions have no GTIDs",
                         facts.get("gtid_mode")
                     );
                     return Err(session.unfit(
                         DOING,
                         cause,
-                        "set gtid_mode=ON, or choose --method poll",
+                        "set gtid_mode=ON, or use --method poll",
                     ));
                 }
                 session.run(DOING, "SET SESSION session_track_gtids = OWN_GTID")?;

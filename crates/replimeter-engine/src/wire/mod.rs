@@ -254,8 +254,8 @@ impl Channel {
                     }
                 }
                 Err(error) => {
-                    let cause = format!("its answer makes no sense: {error}");
-                    let hint = "is its address that of a MariaDB or MySQL server? then please report it as a defect";
+                    let cause = format!("invalid answer: {error}");
+                    let hint = "check that the address is that of a MariaDB or MySQL server; if it is, report a bug";
                     let mut error = self.session.unfit(DOING, cause, hint);
                     error.kind = ErrorKind::Lost;
                     return Err(Failed::Broken(error));

@@ -38,7 +38,7 @@ pub struct Refusal {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WireError {
     /// A packet came out of turn.
-    #[error("packet {got} came where {wanted} was due")]
+    #[error("packet {got} arrived instead of packet {wanted}")]
     Sequence {
         /// Its number.
         got: u8,
@@ -46,14 +46,14 @@ pub enum WireError {
         wanted: u8,
     },
     /// There is more than the answer.
-    #[error("{0} bytes follow the answer's end")]
+    #[error("{0} bytes follow the end of the answer")]
     Beyond(usize),
     /// A packet that cannot stand where it does.
     #[error("{0}")]
     Malformed(&'static str),
     /// The server wants a file of the client's (`LOAD DATA LOCAL`); an empty packet with
     /// this number tells it that there is none.
-    #[error("the server asks for a file of the client's")]
+    #[error("the server requests a file of the client")]
     WantsFile {
         /// The number of the packet that answers.
         sequence: u8,
@@ -228,7 +228,7 @@ impl Scanner {
                     let mut rest = &self.kept[..];
                     let columns = integer(&mut rest)?;
                     if columns == 0 || columns > MOST_COLUMNS {
-                        return Err(WireError::Malformed("a number of columns is impossible"));
+                        return Err(WireError::Malformed("the number of columns is impossible"));
                     }
                     // MariaDB leaves definitions out that the client has already, and says so.
                     self.due = if rest.first() == Some(&0) {
@@ -253,9 +253,7 @@ impl Scanner {
                     Ok(None)
                 }
                 0xff => refusal(&self.kept).map(|refusal| Some(Err(refusal))),
-                _ => Err(WireError::Malformed(
-                    "the definitions of columns do not end",
-                )),
+                _ => Err(WireError::Malformed("the column definitions do not end")),
             },
             Due::Row => match first {
                 0xfe if is_short => {
@@ -272,7 +270,9 @@ impl Scanner {
                     Ok(None)
                 }
             },
-            Due::Nothing => Err(WireError::Malformed("a packet follows the end")),
+            Due::Nothing => Err(WireError::Malformed(
+                "a packet follows the end of the answer",
+            )),
         }
     }
 
@@ -289,14 +289,14 @@ impl Scanner {
 fn short(rest: &mut &[u8]) -> Result<u16, WireError> {
     let (bytes, after) = rest
         .split_first_chunk()
-        .ok_or(WireError::Malformed("an answer is cut off"))?;
+        .ok_or(WireError::Malformed("an answer is truncated"))?;
     *rest = after;
     Ok(u16::from_le_bytes(*bytes))
 }
 
 /// A whole number of the length that its first byte says.
 fn integer(rest: &mut &[u8]) -> Result<u64, WireError> {
-    const CUT: WireError = WireError::Malformed("a number is cut off");
+    const CUT: WireError = WireError::Malformed("a number is truncated");
     let (first, after) = rest.split_first().ok_or(CUT)?;
     let width = match first {
         0xfc => 2,
@@ -304,7 +304,7 @@ fn integer(rest: &mut &[u8]) -> Result<u64, WireError> {
         0xfe => 8,
         0xfb | 0xff => {
             return Err(WireError::Malformed(
-                "a number begins with a byte that none can",
+                "the first byte of a number is invalid",
             ));
         }
         small => {

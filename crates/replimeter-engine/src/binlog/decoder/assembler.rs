@@ -136,19 +136,21 @@ impl Assembler {
         sink: &mut S,
     ) -> Result<(), StreamError> {
         let Some(header) = Header::read(kept) else {
-            return Err(self.corrupt(format!("an event of {length} bytes has no whole header")));
+            return Err(self.corrupt(format!(
+                "the header of an event of {length} bytes is incomplete"
+            )));
         };
         if u64::from(header.length) != length {
             let stated = header.length;
             return Err(self.corrupt(format!(
-                "an event of kind {} states {stated} bytes and has {length}",
+                "an event of type {} states {stated} bytes but has {length}",
                 header.kind
             )));
         }
         let body = &kept[HEADER..];
         self.counts.events += 1;
         let malformed =
-            |own: &Self| own.corrupt(format!("an event of kind {} is malformed", header.kind));
+            |own: &Self| own.corrupt(format!("an event of type {} is malformed", header.kind));
         if let Some(open) = &mut self.open {
             open.bytes += length;
         }
@@ -195,7 +197,9 @@ impl Assembler {
             }
             kind::FORMAT_DESCRIPTION => {
                 self.checksum = event::format(body).ok_or_else(|| {
-                    self.corrupt("the format's description is of another version".to_owned())
+                    self.corrupt(
+                        "this version of the binary log format is not supported".to_owned(),
+                    )
                 })?;
                 // Whatever stood open was cut off by a crash of the server.
                 self.open = None;
