@@ -499,11 +499,11 @@ fn what_kills_the_keeper_ends_everything() {
         let _ = person
             .run(&["lag", "--sandbox", name])
             .with_code(3)
-            .saying("its keeper was killed");
+            .saying("its supervisor was killed");
         let _ = person
             .run(&["sandbox", "exec", name, "primary", "--", "true"])
             .with_code(3)
-            .saying("its keeper was killed");
+            .saying("its supervisor was killed");
         let _ = person.run(&["sandbox", "down", name]).with_code(0);
         assert!(person.list().is_empty());
     }

@@ -291,7 +291,7 @@ fn a_packed_server_is_added_and_measures() {
     let again = person
         .add(&packed)
         .with_code(3)
-        .saying("is there already")
+        .saying("already exists")
         .saying("rm -r");
     assert_eq!(again.stdout, "");
     assert!(place.join("usr/sbin/mariadbd").exists());
@@ -322,7 +322,7 @@ fn an_unpacked_server_is_linked() {
     let _ = person
         .add(&source)
         .with_code(3)
-        .saying("is there already")
+        .saying("already exists")
         .saying("`rm /");
 }
 
@@ -465,7 +465,7 @@ fn a_folder_that_the_servers_user_cannot_enter_is_named() {
     let _ = person
         .add(&closed)
         .with_code(3)
-        .saying("cannot be entered by the system user")
+        .saying("is not accessible to the system user")
         .saying("every user may enter");
     person.assert_untouched();
 }

@@ -243,15 +243,14 @@ impl Task<'_> {
                 .collect();
             names.sort();
             return Err(self.refuse(
-                format!("it holds several servers: {}", listed(&names)),
+                format!("it contains several servers: {}", listed(&names)),
                 "add them one by one",
             ));
         }
         found.pop().ok_or_else(|| {
             self.refuse(
-                format!("it is not a server: no mariadbd or mysqld inside; it holds {}", listed(&names)),
-                "give the folder that has usr/sbin, sbin or bin with mariadbd or mysqld in it, or an archive of it; sources \
-                 must be built first",
+                format!("no mariadbd or mysqld in it; it contains {}", listed(&names)),
+                "give the folder whose usr/sbin, sbin or bin contains mariadbd or mysqld, or an archive of it; build sources first",
             )
         })
     }
@@ -269,8 +268,8 @@ impl Task<'_> {
         Err(match first {
             Some(unusable) => self.unusable(unusable, root),
             None => self.refuse(
-                "its server is not in a folder of its own, such as bin".to_owned(),
-                "pack the server whole",
+                "its server is not in a folder such as bin".to_owned(),
+                "pack the whole server",
             ),
         })
     }
@@ -289,9 +288,9 @@ impl Task<'_> {
     fn there_already(&self, place: &Path) -> SandboxError {
         let removal = if place.is_symlink() { "rm" } else { "rm -r" };
         self.refuse(
-            format!("{} is there already", place.display()),
+            format!("{} already exists", place.display()),
             format!(
-                "remove it with `{removal} {0}`; or keep both by giving that one another name, such as {0}-old",
+                "remove it with `{removal} {0}`; or keep both: rename it, for example to {0}-old",
                 place.display()
             ),
         )

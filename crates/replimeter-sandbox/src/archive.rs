@@ -62,19 +62,19 @@ impl From<SandboxError> for Fault {
     }
 }
 
-const UNPACK: &str = "unpack it yourself, and add the folder";
+const UNPACK: &str = "unpack it, and add the folder";
 
 fn hostile(reason: String) -> Fault {
     Fault::Archive {
         reason,
-        hint: "do not trust this archive; take the server from its vendor or a distribution",
+        hint: "do not trust this archive; get the server from its vendor or a distribution",
     }
 }
 
 fn damaged(cause: impl std::fmt::Display) -> Fault {
     Fault::Archive {
-        reason: format!("it is damaged, incomplete or no tar archive: {cause}"),
-        hint: "was it downloaded to its end? compare its checksum with the vendor's",
+        reason: format!("it is damaged, incomplete or not a tar archive: {cause}"),
+        hint: "check that the download is complete: compare its checksum with the vendor's",
     }
 }
 
@@ -153,23 +153,23 @@ fn compression(head: &[u8]) -> Result<Option<&'static str>, Fault> {
         [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Some("--zstd"),
         [b'B', b'Z', b'h', ..] => Some("--bzip2"),
         _ if head.get(257..262) == Some(b"ustar") => None,
-        [] => return refuse("an empty file", "was it downloaded to its end?"),
+        [] => return refuse("an empty file", "check that the download is complete"),
         [b'P', b'K', 3, 4, ..] => return refuse("a zip archive, which is not supported", UNPACK),
         [b'!', b'<', b'a', b'r', b'c', b'h', b'>', ..] => {
             return refuse(
                 "a Debian package",
-                "unpack it with `dpkg -x PACKAGE DIR`, with all it needs, and add the folder",
+                "unpack it with `dpkg -x PACKAGE DIR`, with all its dependencies, and add the folder",
             );
         }
         [0xed, 0xab, 0xee, 0xdb, ..] => {
             return refuse(
                 "an RPM package",
-                "unpack it with `rpm2archive` or `rpm2cpio`, with all it needs, and add the folder",
+                "unpack it with `rpm2archive` or `rpm2cpio`, with all its dependencies, and add the folder",
             );
         }
         _ => {
             return refuse(
-                "no archive",
+                "not an archive",
                 "give the folder of an unpacked server, or a tar archive, plain or packed with gzip, xz, zstd or bzip2",
             );
         }
@@ -197,7 +197,7 @@ pub(crate) fn unpack(
         .spawn()
         .map_err(|error| Fault::Archive {
             reason: format!("it cannot be unpacked: tar: {error}"),
-            hint: "install tar; or unpack it yourself, and add the folder",
+            hint: "install tar; or unpack it, and add the folder",
         })?;
     let (input, errors) = (tar.stdin.take(), tar.stderr.take());
     let read = AtomicU64::new(0);
@@ -224,7 +224,7 @@ pub(crate) fn unpack(
     let links = settle(tree)?;
     size(tree, limits)?;
     if fs::read_dir(tree).is_ok_and(|mut entries| entries.next().is_none()) {
-        return Err(damaged("it holds nothing"));
+        return Err(damaged("it is empty"));
     }
     Ok(links)
 }
@@ -277,7 +277,7 @@ fn supervise(
         }
         thread::sleep(POLL_INTERVAL);
     }
-    Err(damaged("tar does not end"))
+    Err(damaged("tar did not end in time"))
 }
 
 /// Writes the packed file into `tar`, and counts what it has read.
@@ -326,7 +326,7 @@ fn size(tree: &Path, limits: Limits) -> Result<(), Fault> {
         }
         if entries > limits.entries {
             return Err(hostile(format!(
-                "it holds more than {} entries",
+                "it has more than {} entries",
                 limits.entries
             )));
         }
@@ -366,7 +366,7 @@ fn settle(tree: &Path) -> Result<Links, Fault> {
 /// The error for a link that leads out of the tree.
 pub(crate) fn leads_out(link: &Path, target: &Path) -> Fault {
     hostile(format!(
-        "the link {} leads out of the archive, to {}",
+        "the link {} points outside the archive, to {}",
         link.display(),
         target.display()
     ))

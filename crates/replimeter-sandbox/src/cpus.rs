@@ -101,8 +101,8 @@ impl Shares {
             }
         }
         Err(SandboxError::Impossible {
-            what: format!("a share of {cpus} cores for each server needs a control group, and none can be made ({refused})"),
-            hint: "run as root where cgroups are mounted writable, or give whole cores (--cpus-per-server 1), which need no privilege"
+            what: format!("a share of {cpus} cores for each server needs a control group, which cannot be created ({refused})"),
+            hint: "run as root where cgroups are mounted writable, or use whole cores (--cpus-per-server 1), which need no privilege"
                 .to_owned(),
         })
     }
@@ -144,7 +144,7 @@ impl Shares {
     pub(crate) fn words(&self) -> Option<String> {
         match self {
             Self::Free => None,
-            Self::Cores { each, .. } => Some(format!("{each}, as cores of its own")),
+            Self::Cores { each, .. } => Some(format!("{each}, on dedicated cores")),
             Self::Quota { cpus, version, .. } => Some(format!(
                 "{cpus}, by a quota in each {} ms (control groups, version {version})",
                 PERIOD_US / 1000
@@ -165,10 +165,10 @@ pub(crate) fn check(cpus: Cpus, shape: Shape) -> Result<(), SandboxError> {
     let shares = |servers: u32| (allowed as f64 / f64::from(servers) * 100.0).floor() / 100.0;
     Err(SandboxError::Impossible {
         what: format!(
-            "{shape} has {servers} servers, and {cpus} of {allowed} cores for each is more than there are"
+            "{shape} has {servers} servers, and {cpus} of {allowed} cores for each exceed the cores of this machine"
         ),
         hint: format!(
-            "give each at most {:.2}, and leave something for the load: --cpus-per-server {:.2}",
+            "give each at most {:.2}, and leave some for the load: --cpus-per-server {:.2}",
             shares(servers),
             shares(servers + 1)
         ),

@@ -43,7 +43,7 @@ impl Sandbox {
             .find(|member| member.node.name == name)
             .ok_or_else(|| SandboxError::Impossible {
                 what: format!("the sandbox has no server {name}"),
-                hint: "please report this as a defect".to_owned(),
+                hint: "report this as a bug".to_owned(),
             })
     }
 
@@ -72,12 +72,11 @@ impl Sandbox {
             .collect();
         let refuse = |what: String| SandboxError::Impossible {
             what,
-            hint: "start the sandbox with a link (--link-delay; 0 for the link alone)".to_owned(),
+            hint: "start the sandbox with links (--link-delay; 0 for links without a delay)"
+                .to_owned(),
         };
         if own.is_empty() {
-            return Err(refuse(format!(
-                "{name} cannot be cut off: there is no link of ours to it"
-            )));
+            return Err(refuse(format!("{name} cannot be isolated: it has no link")));
         }
         own.into_iter()
             .try_for_each(|link| self.change_link(Some(link), &cut).map_err(refuse))
@@ -143,14 +142,14 @@ impl Sandbox {
         let mut bootstrapped = false;
         self.look(member, stop, |session| {
             let Some(state) = galera::node_state(session)? else {
-                return Ok(Some("it is no Galera node".to_owned()));
+                return Ok(Some("it is not a Galera node".to_owned()));
             };
             if state.size == 1 && state.synced() {
                 return Ok(None);
             }
             if state.component != "Primary" && !bootstrapped {
                 session.run(
-                    "cannot go on alone",
+                    "cannot continue alone",
                     "SET GLOBAL wsrep_provider_options = 'pc.bootstrap=true'",
                 )?;
                 bootstrapped = true;
@@ -168,7 +167,7 @@ impl Sandbox {
             .collect();
         let Some(first) = survivors.first().copied() else {
             return Err(SandboxError::Impossible {
-                what: "nobody is left of the group".to_owned(),
+                what: "no other member of the group is left".to_owned(),
                 hint: String::new(),
             });
         };
@@ -178,7 +177,7 @@ impl Sandbox {
         let mut elected = None;
         self.look(first, stop, |session| {
             let Some(state) = group::group_state(session)? else {
-                return Ok(Some("it is no member".to_owned()));
+                return Ok(Some("it is not a member".to_owned()));
             };
             let port = |address: &str| {
                 address
@@ -191,7 +190,7 @@ impl Sandbox {
                 .iter()
                 .any(|member| member.state == "UNREACHABLE");
             if alone && unreachable && !forced {
-                let doing = "cannot go on alone";
+                let doing = "cannot continue alone";
                 let own = session
                     .value(doing, "SELECT @@GLOBAL.group_replication_local_address")?
                     .unwrap_or_default();

@@ -50,7 +50,7 @@ pub enum SandboxError {
         hint: String,
     },
     /// A replication link of ours could not be put up.
-    #[error("cannot put up the link {name}: {source}")]
+    #[error("cannot create the link {name}: {source}")]
     Link {
         /// Its name.
         name: String,
@@ -68,7 +68,7 @@ pub enum SandboxError {
         source: io::Error,
     },
     /// A folder that the servers' user cannot enter.
-    #[error("the folder {} cannot be entered by the system user `{user}`, as whom the servers run", path.display())]
+    #[error("the folder {} is not accessible to the system user `{user}`, which runs the servers", path.display())]
     Unreachable {
         /// The folder.
         path: PathBuf,
@@ -76,7 +76,7 @@ pub enum SandboxError {
         user: String,
     },
     /// A private folder that somebody else controls.
-    #[error("the private folder {} belongs to another user, or others may write to it", path.display())]
+    #[error("the private folder {} belongs to another user, or others can write to it", path.display())]
     Untrusted {
         /// The folder.
         path: PathBuf,
@@ -134,8 +134,8 @@ impl SandboxError {
         match self {
             Self::NoBinary { .. } => {
                 "on Debian or Ubuntu run `make servers` (or scripts/get-servers) in the source folder: it unpacks \
-                 a server into a private folder, without root and without a service; elsewhere install MariaDB, or \
-                 name the folder of an unpacked server with --servers DIR"
+                a server into a private folder, without root and without a service; elsewhere install MariaDB, or \
+                name the folder of an unpacked server with --servers DIR"
                     .to_owned()
             }
             Self::Impossible { hint, .. } | Self::Kept { hint, .. } | Self::Refused { hint, .. } => hint.clone(),
@@ -146,15 +146,15 @@ impl SandboxError {
             Self::Unreachable { .. } => {
                 "set REPLIMETER_HOME (or --servers) to a folder every user may enter, such as /var/cache/replimeter".to_owned()
             }
-            Self::Untrusted { .. } => "set REPLIMETER_HOME to a folder of your own that only you may write to".to_owned(),
-            Self::Died { .. } => "check the server options given; the log above names the cause".to_owned(),
-            Self::NotReady { .. } => "is the machine overloaded or out of memory? try again, or fewer replicas".to_owned(),
+            Self::Untrusted { .. } => "set REPLIMETER_HOME to a folder that you own and only you may write to".to_owned(),
+            Self::Died { .. } => "check the server options; the log above shows the cause".to_owned(),
+            Self::NotReady { .. } => "check whether the machine is overloaded or out of memory; try again, or with fewer replicas".to_owned(),
             Self::NotReplicating { .. } => {
-                "check the server options given: replication filters, server ids, binary log".to_owned()
+                "check the server options: replication filters, server ids, binary log".to_owned()
             }
             Self::Server(error) => error.hint.clone(),
-            Self::Link { .. } => "is the machine out of ports, files or threads?".to_owned(),
-            Self::Spawn { .. } => "is the file a program for this machine, and may this user execute it?".to_owned(),
+            Self::Link { .. } => "check whether the machine is out of ports, files or threads".to_owned(),
+            Self::Spawn { .. } => "check that the file is a program for this machine and that this user may execute it".to_owned(),
             Self::Interrupted => String::new(),
         }
     }

@@ -151,7 +151,7 @@ impl Home {
                     name: name.to_string(),
                     state: TAKEN.to_owned(),
                     hint: format!(
-                        "choose another with --name, or end it first: replimeter sandbox down {name}"
+                        "choose another name with --name, or end it first: replimeter sandbox down {name}"
                     ),
                 });
             }
@@ -161,7 +161,7 @@ impl Home {
                 .find(|path| !path.exists())
                 .ok_or_else(|| {
                     SandboxError::disk("create a folder in", &parent)(io::Error::other(
-                        "every name is taken",
+                        "every name is in use",
                     ))
                 })?,
         };
@@ -278,7 +278,7 @@ pub(crate) fn remove_folder(path: &Path) -> Result<(), SandboxError> {
         std::thread::sleep(std::time::Duration::from_millis(2 * attempt));
     }
     Err(SandboxError::disk("remove the folder", path)(
-        last.unwrap_or_else(|| io::Error::other("it keeps filling")),
+        last.unwrap_or_else(|| io::Error::other("new files keep appearing in it")),
     ))
 }
 

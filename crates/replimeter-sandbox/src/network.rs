@@ -76,8 +76,11 @@ pub(crate) fn create() -> io::Result<Namespace> {
         raise_loopback()?;
         File::open("/proc/thread-self/ns/net").map(Namespace::of)
     });
-    made.join()
-        .unwrap_or_else(|_| Err(io::Error::other("a thread ended unexpectedly")))
+    made.join().unwrap_or_else(|_| {
+        Err(io::Error::other(
+            "internal error: a thread ended unexpectedly",
+        ))
+    })
 }
 
 /// Brings up the loopback of the calling thread's namespace.

@@ -109,7 +109,7 @@ pub(crate) fn spawn(
         command.pre_exec(move || die_with(tool));
     }
     let (reply, answer) = mpsc::channel();
-    let gone = || io::Error::other("the spawning thread is gone");
+    let gone = || io::Error::other("the spawning thread has ended");
     spawner()
         .send((command, namespace.cloned(), reply))
         .map_err(|_| gone())?;

@@ -264,11 +264,14 @@ impl Sandbox {
             let names: Vec<&str> = self.links.iter().map(|wire| wire.name.as_str()).collect();
             return Err(match (name, names.as_slice()) {
                 (_, []) => {
-                    "it has no links of ours; start it with --link-delay (0 for the link alone)"
+                    "it has no links; start it with --link-delay (0 for links without a delay)"
                         .to_owned()
                 }
                 (Some(name), _) => {
-                    format!("there is no link `{name}`; there are {}", names.join(", "))
+                    format!(
+                        "there is no link `{name}`; the links are {}",
+                        names.join(", ")
+                    )
                 }
                 (None, _) => "it has no links".to_owned(),
             });

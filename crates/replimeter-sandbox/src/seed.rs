@@ -121,12 +121,12 @@ impl Maker<'_> {
             if began.elapsed() > READY {
                 return Err(SandboxError::NotReady {
                     node: format!(
-                        "{} {} (founding a Galera cluster)",
+                        "{} {} (bootstrapping a Galera cluster)",
                         install.engine.product(),
                         install.version
                     ),
                     seconds: READY.as_secs(),
-                    state: "it does not say that it is ready".to_owned(),
+                    state: "it has not logged that it is ready".to_owned(),
                     log: process::log_tail(&log),
                 });
             }
@@ -182,7 +182,7 @@ impl Maker<'_> {
             {
                 return Err(SandboxError::NotReady {
                     node: format!(
-                        "{} {} (making its data directory)",
+                        "{} {} (initializing its data directory)",
                         install.engine.product(),
                         install.version
                     ),
@@ -223,7 +223,7 @@ fn contains(text: &[u8], wanted: &[u8]) -> bool {
 fn died(install: &Install, status: ExitStatus, log: &Path) -> SandboxError {
     SandboxError::Died {
         node: format!(
-            "{} {} (making its data directory)",
+            "{} {} (initializing its data directory)",
             install.engine.product(),
             install.version
         ),
@@ -242,7 +242,7 @@ fn keep(data: &Path, path: &Path) -> Result<(), SandboxError> {
         Ok(()) => Ok(()),
         Err(_) if path.join(COMPLETE).exists() => Ok(()),
         Err(source) => Err(SandboxError::Disk {
-            doing: "move the seed to",
+            doing: "move the template to",
             path: path.to_owned(),
             source,
         }),

@@ -95,15 +95,15 @@ impl Installs {
                     replica.engine.product(),
                     primary.engine.product()
                 ),
-                hint: "choose a server of the same family for the replicas".to_owned(),
+                hint: "choose a server of the same engine for the replicas".to_owned(),
             });
         }
         if spec.wait_for_replicas.is_some_and(|wanted| wanted > 1)
             && primary.engine == Engine::MariaDb
         {
             return Err(SandboxError::Impossible {
-                what: "MariaDB waits for the first replica only".to_owned(),
-                hint: "a number of replicas to wait for is MySQL's: mysql/semi-sync:N".to_owned(),
+                what: "MariaDB waits for one replica only".to_owned(),
+                hint: "use mysql/semi-sync:N to wait for several replicas".to_owned(),
             });
         }
         if spec.federated && primary.engine == Engine::MariaDb {
@@ -113,7 +113,7 @@ impl Installs {
                     .require(Ability::Federated)
                     .map_err(|missing| SandboxError::Impossible {
                         what: format!(
-                            "{} {} has no engine FEDERATED",
+                            "{} {} has no FEDERATED engine",
                             install.engine.product(),
                             install.version
                         ),
@@ -136,7 +136,7 @@ fn library(search: &Search) -> Result<PathBuf, SandboxError> {
         let searched: Vec<String> = search.udf.iter().map(|path| path.display().to_string()).collect();
         SandboxError::Impossible {
             what: format!("the library of NOW_USEC() was not found; looked for {}", searched.join(", ")),
-            hint: "`cargo build --release` (make build) makes it beside the binary; name it with REPLIMETER_UDF when it lies elsewhere"
+            hint: "build it with `cargo build --release` (make build), or name it with REPLIMETER_UDF"
                 .to_owned(),
         }
     })

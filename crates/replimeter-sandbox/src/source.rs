@@ -214,7 +214,7 @@ impl Faults for OwnSandbox {
             ..LinkChange::default()
         };
         self.sandbox.change_link(None, &change).map_err(|reason| {
-            let hint = "please report this as a defect";
+            let hint = "report this as a bug";
             SourceError::new(SourceErrorKind::Failed, reason, hint)
         })
     }
@@ -275,7 +275,7 @@ impl Servers for KeptSandbox {
             .collect();
         (!cut.is_empty()).then(|| {
             format!(
-                "this sandbox's link {} is cut: replimeter sandbox link {} --heal",
+                "link {} of this sandbox is cut: replimeter sandbox link {} --heal",
                 cut.join(", "),
                 self.kept.details().name
             )

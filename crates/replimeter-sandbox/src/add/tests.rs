@@ -244,7 +244,10 @@ fn a_link_into_a_folder_that_is_left_away_is_refused() {
         .unwrap();
     let path = area.path("server.tar");
     fs::write(&path, builder.into_inner().unwrap()).unwrap();
-    area.refused(&path, "the link lib leads out of the archive, to ../beside");
+    area.refused(
+        &path,
+        "the link lib points outside the archive, to ../beside",
+    );
 }
 
 #[test]

@@ -189,7 +189,7 @@ fn half_an_archive_is_damaged_wherever_it_is_cut() {
                 // Only a zero of the padding is gone.
                 continue;
             }
-            unpacked(&packed[..end]).refused("damaged, incomplete or no tar archive");
+            unpacked(&packed[..end]).refused("damaged, incomplete or not a tar archive");
         }
     }
 }
@@ -212,12 +212,12 @@ fn a_changed_byte_is_noticed() {
 #[test]
 fn what_is_no_archive_says_what_it_is() {
     unpacked(b"").refused("empty file");
-    unpacked(b"Dear reader,\nthis is a letter.\n").refused("no archive");
-    unpacked(&[0; 4096]).refused("no archive");
+    unpacked(b"Dear reader,\nthis is a letter.\n").refused("not an archive");
+    unpacked(&[0; 4096]).refused("not an archive");
     unpacked(b"PK\x03\x04rest").refused("zip archive");
-    unpacked(b"BZh91AY&SY").refused("damaged, incomplete or no tar archive");
+    unpacked(b"BZh91AY&SY").refused("damaged, incomplete or not a tar archive");
     unpacked(b"!<arch>\ndebian-binary").refused("Debian package");
-    unpacked(&gzip(b"a letter, packed")).refused("damaged, incomplete or no tar archive");
+    unpacked(&gzip(b"a letter, packed")).refused("damaged, incomplete or not a tar archive");
 }
 
 #[test]
@@ -240,16 +240,16 @@ fn paths_that_climb_out() {
 
 #[test]
 fn links_that_lead_out() {
-    unpacked(&tar_of(|tar| link(tar, "a", "/etc"))).refused("leads out");
-    unpacked(&tar_of(|tar| link(tar, "a", ".."))).refused("leads out");
-    unpacked(&tar_of(|tar| link(tar, "a/b", "../../x"))).refused("leads out");
+    unpacked(&tar_of(|tar| link(tar, "a", "/etc"))).refused("points outside");
+    unpacked(&tar_of(|tar| link(tar, "a", ".."))).refused("points outside");
+    unpacked(&tar_of(|tar| link(tar, "a/b", "../../x"))).refused("points outside");
     // Each looks harmless; together they climb.
     let together = tar_of(|tar| {
         file(tar, "x/y/z");
         link(tar, "x/y/up", "../..");
         link(tar, "out", "x/y/up/../secret");
     });
-    unpacked(&together).refused("leads out");
+    unpacked(&together).refused("points outside");
     for target in ["/etc/passwd", "../packed", "nothing"] {
         unpacked(&tar_of(|tar| {
             entry(tar, EntryType::Link, "a", 0o644, b"", target)
@@ -275,7 +275,7 @@ fn a_file_through_a_link() {
         link(tar, "a", "../packed");
         entry(tar, EntryType::Link, "d/a", 0o644, b"", "a");
     });
-    unpacked(&hard).refused("leads out");
+    unpacked(&hard).refused("points outside");
 }
 
 #[test]

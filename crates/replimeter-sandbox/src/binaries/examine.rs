@@ -42,7 +42,7 @@ impl Install {
         check_kind(program).map_err(|cause| {
             refuse((
                 cause,
-                "install a server that is built for this machine, or run `make servers`",
+                "install a server built for this machine, or run `make servers`",
             ))
         })?;
         let base = program
@@ -106,13 +106,13 @@ fn check_reach(program: &Path, user: &SystemUser) -> Result<(), Refusal> {
         return Ok(());
     };
     let cause = format!(
-        "the folder {} cannot be entered by the system user `{}`, as whom servers run",
+        "the folder {} is not accessible to the system user `{}`, which runs the servers",
         folder.display(),
         user.name
     );
     Err((
         cause,
-        "let every user enter the folder (chmod o+x), or put the server somewhere else",
+        "let every user enter the folder (chmod o+x), or move the server",
     ))
 }
 
@@ -129,7 +129,7 @@ fn share(base: &Path) -> Result<PathBuf, Refusal> {
             );
             (
                 cause,
-                "install or unpack the server whole, with its folder share/",
+                "install or unpack the whole server, with its folder share/",
             )
         })
 }
@@ -151,8 +151,8 @@ fn identity(
     };
     let text = ask(question, user).map_err(|cause| {
         let hint = if cause.contains("shared librar") || cause.contains("GLIBC") {
-            "install the library that it names with the system's package manager, or run `make servers`, which fetches a \
-             server with the libraries it needs"
+            "install the missing library with the system's package manager, or run `make servers`, which fetches a \
+                server with the libraries it needs"
         } else {
             "run it by hand with --no-defaults --version; `make servers` fetches a server that runs here"
         };
@@ -160,12 +160,12 @@ fn identity(
     })?;
     stated(&text).ok_or_else(|| {
         let cause = format!(
-            "it does not answer --version as MariaDB or MySQL do, but: {}",
+            "it does not answer --version like MariaDB or MySQL, but: {}",
             short(&text)
         );
         (
             cause,
-            "is it a wrapper? name the folder of the server itself with --servers DIR",
+            "if it is a wrapper, name the folder of the server itself with --servers DIR",
         )
     })
 }
@@ -178,11 +178,11 @@ fn check_kind(program: &Path) -> Result<(), String> {
     let script = |head: &[u8]| head.starts_with(b"#!");
     match file.read_exact(&mut head) {
         Err(_) if !script(&head) => {
-            return Err("it is no program, but a file of a few bytes".to_owned());
+            return Err("it is not a program, but a file of a few bytes".to_owned());
         }
         _ if script(&head) => return Ok(()),
         _ if !head.starts_with(b"\x7fELF") => {
-            return Err("it is no program for this system".to_owned());
+            return Err("it is not a program for this system".to_owned());
         }
         _ => {}
     }
@@ -204,7 +204,7 @@ fn check_kind(program: &Path) -> Result<(), String> {
     let ours = std::env::consts::ARCH;
     match known.iter().find(|(number, _)| *number == machine) {
         Some((_, built_for)) if *built_for != ours => Err(format!(
-            "it is built for {built_for}, and this machine is {ours}"
+            "it is built for {built_for}, but this machine is {ours}"
         )),
         _ => Ok(()),
     }

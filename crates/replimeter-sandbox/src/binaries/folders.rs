@@ -100,7 +100,7 @@ fn roots_in(folder: &Path, unusable: &mut Vec<Unusable>) -> Vec<PathBuf> {
                         target.display()
                     ),
                     hint: format!(
-                        "put the folder back, or forget it with `rm {}`",
+                        "put the folder back, or remove the link with `rm {}`",
                         path.display()
                     ),
                     path,

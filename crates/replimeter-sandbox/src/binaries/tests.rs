@@ -121,11 +121,11 @@ fn what_cannot_be_used_is_named_with_its_cause() {
     for (root, cause, hint) in [
         (
             "foreign",
-            "it is built for powerpc64, and this machine is",
+            "it is built for powerpc64, but this machine is",
             "make servers",
         ),
-        ("letter", "no program", "make servers"),
-        ("library", "libaio.so.1", "install the library"),
+        ("letter", "not a program", "make servers"),
+        ("library", "libaio.so.1", "install the missing library"),
         ("wrapper", "but: hello", "--servers DIR"),
         (
             "bare",

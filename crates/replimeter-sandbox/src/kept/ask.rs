@@ -109,14 +109,14 @@ pub(super) fn ask(folder: &Path, name: &str, question: &Question) -> Result<Answ
         .and_then(|mut stream| exchange(&mut stream, question))
         .map_err(|error| SandboxError::Kept {
             name: name.to_owned(),
-            state: format!("its keeper does not answer: {error}"),
-            hint: format!("is it frozen? `replimeter sandbox down {name}` ends it"),
+            state: format!("its supervisor does not answer: {error}"),
+            hint: format!("end it with `replimeter sandbox down {name}` if it hangs"),
         })?;
     match answer.error {
         Some(state) => Err(SandboxError::Kept {
             name: name.to_owned(),
             state,
-            hint: "see `replimeter sandbox list`".to_owned(),
+            hint: "run `replimeter sandbox list`".to_owned(),
         }),
         None => Ok(answer),
     }
@@ -166,9 +166,9 @@ pub(super) fn end(folder: &Path, name: &str) -> Result<(), SandboxError> {
         if began.elapsed() > ENDING {
             return Err(SandboxError::Kept {
                 name: name.to_owned(),
-                state: "its keeper does not end".to_owned(),
+                state: "its supervisor does not end".to_owned(),
                 hint: format!(
-                    "look for the process that holds {}/lock (fuser, lsof) and end it",
+                    "find the process that holds {}/lock (fuser, lsof) and end it",
                     folder.display()
                 ),
             });

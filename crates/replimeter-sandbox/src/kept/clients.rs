@@ -131,7 +131,7 @@ impl Kept {
                 SandboxError::Kept {
                     name: self.details().name.to_string(),
                     state: format!("it has no server `{name}`"),
-                    hint: format!("it has {}", names.join(", ")),
+                    hint: format!("name one of {}", names.join(", ")),
                 }
             })
     }
@@ -178,7 +178,7 @@ impl Kept {
         let Some((program, arguments)) = command.split_first() else {
             return SandboxError::Kept {
                 name: String::new(),
-                state: "there is no command".to_owned(),
+                state: "no command was given".to_owned(),
                 hint: String::new(),
             };
         };
@@ -193,8 +193,8 @@ impl Kept {
         let program = program.to_string_lossy().into_owned();
         if found.is_none() {
             return SandboxError::Impossible {
-                what: format!("cannot run {program}: it is not on PATH, and the sandbox's server brought no such client"),
-                hint: "install it (clients are in Debian's mariadb-client, and in a vendor's archive of the server)".to_owned(),
+                what: format!("cannot run {program}: it is not on PATH, and the sandbox's server does not include it"),
+                hint: "install it (Debian has clients in mariadb-client; a vendor's archive of the server has them too)".to_owned(),
             };
         }
         SandboxError::Spawn {

@@ -53,7 +53,7 @@ pub fn keep(
     let listener = UnixListener::bind(short_path(&open)).map_err(disk("listen in"))?;
     // Whoever may write to it may end the sandbox.
     fs::set_permissions(folder.join(SOCKET), fs::Permissions::from_mode(0o600))
-        .map_err(disk("close to others the socket in"))?;
+        .map_err(disk("restrict access to the socket in"))?;
     listener.set_nonblocking(true).map_err(disk("listen in"))?;
     write_private(&folder.join(TOPOLOGY), &topology(&record))
         .map_err(disk("write the topology in"))?;
@@ -190,7 +190,7 @@ fn topology(record: &Record) -> String {
         record.name, record.shape
     );
     if record.nodes.iter().any(|node| node.namespace.is_some()) {
-        text.push_str("# Its members live in networks of their own: a link leads there and is measured along. To\n");
+        text.push_str("# Its members have networks of their own: connections through the link include its delay. To\n");
         text.push_str(&format!(
             "# reach them without it: --sandbox {}\n",
             record.name

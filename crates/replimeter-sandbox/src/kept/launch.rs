@@ -96,7 +96,7 @@ fn detach(command: &mut Command) {
         .current_dir("/");
     #[allow(
         unsafe_code,
-        reason = "the keeper must leave the terminal's session, and what it inherited, between fork and exec"
+        reason = "the supervisor must leave the terminal's session, and what it inherited, between fork and exec"
     )]
     // SAFETY: both calls are async-signal-safe and allocate nothing.
     unsafe {
@@ -147,8 +147,8 @@ fn died(child: &mut Child) -> SandboxError {
         .wait()
         .map_or_else(|error| error.to_string(), |status| status.to_string());
     SandboxError::Kept {
-        name: "keeper".to_owned(),
-        state: format!("it ended without a word ({status})"),
-        hint: "was it killed, or did the machine run out of memory?".to_owned(),
+        name: "supervisor".to_owned(),
+        state: format!("it ended without an error message ({status})"),
+        hint: "check whether it was killed or the machine ran out of memory".to_owned(),
     }
 }

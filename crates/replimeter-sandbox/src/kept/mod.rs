@@ -126,14 +126,14 @@ fn look(folder: &Path) -> Result<Found, SandboxError> {
         name: name.clone(),
         state: format!("its record cannot be read: {error}"),
         hint: format!(
-            "it was made by another version of Replimeter; end it: replimeter sandbox down {name}"
+            "end it with `replimeter sandbox down {name}`: another version of Replimeter started it"
         ),
     })?;
     let credentials =
         option_file::read(&folder.join(CREDENTIALS)).map_err(|error| SandboxError::Kept {
             name: name.clone(),
             state: error.to_string(),
-            hint: "are you the user who started it?".to_owned(),
+            hint: "run the command as the user who started it".to_owned(),
         })?;
     let (Some(user), Some(password)) = (credentials.user, credentials.password) else {
         return Ok(Found::Changing(name));
@@ -190,7 +190,7 @@ impl Kept {
             let known = if known.is_empty() {
                 "none is running".to_owned()
             } else {
-                format!("there are: {}", known.join(", "))
+                format!("running: {}", known.join(", "))
             };
             return Err(refuse(
                 "there is no such sandbox",
@@ -201,12 +201,12 @@ impl Kept {
             Found::Running(kept) => Ok(*kept),
             Found::Changing(_) => Err(refuse(
                 "it is being started or taken down",
-                "wait a moment".to_owned(),
+                "wait a moment and try again".to_owned(),
             )),
             Found::Dead(_) => Err(refuse(
-                "its keeper was killed, and its servers ended with it",
+                "its supervisor was killed, and its servers ended with it",
                 format!(
-                    "start it again with `replimeter sandbox up`, or clear it away with `replimeter sandbox down {name}`"
+                    "start it again with `replimeter sandbox up`, or remove it with `replimeter sandbox down {name}`"
                 ),
             )),
         }
@@ -251,7 +251,7 @@ impl Kept {
                 .map_err(|error| SandboxError::Kept {
                     name: self.record.name.to_string(),
                     state: format!("the network of {} cannot be entered: {error}", kept.name),
-                    hint: "are you the user who started it?".to_owned(),
+                    hint: "run the command as the user who started it".to_owned(),
                 })?;
             let node = Node {
                 name: kept.name.clone(),

@@ -105,7 +105,7 @@ impl Starter<'_> {
         let facts = replimeter_engine::facts::Facts::read(session)?;
         semi_sync::Words::of(&facts).ok_or_else(|| SandboxError::NotReplicating {
             node: session.name().to_owned(),
-            state: "it knows no semi-synchronous replication although its plugin is there; its log says why".to_owned(),
+            state: "it does not support semi-synchronous replication although it has the plugin; see its log".to_owned(),
         })
     }
 
@@ -119,7 +119,7 @@ impl Starter<'_> {
             Ok((!running).then(|| {
                 channels
                     .first()
-                    .map_or_else(|| "it is no replica".to_owned(), flavour::Channel::state)
+                    .map_or_else(|| "it is not a replica".to_owned(), flavour::Channel::state)
             }))
         })
     }
@@ -127,7 +127,7 @@ impl Starter<'_> {
     fn turn_on_semi_sync(&self, primary: &Started) -> Result<(), SandboxError> {
         let mut session = Session::open(&primary.member.node)?;
         let words = self.words(&mut session)?;
-        let doing = "cannot turn semi-synchronous replication on";
+        let doing = "cannot enable semi-synchronous replication";
         let spec = &self.settings.spec;
         if let Some(point) = spec.wait_point {
             session.run(
@@ -183,7 +183,7 @@ impl Starter<'_> {
             })
         };
         let Some(channel) = channels.first() else {
-            return broken("it is no replica".to_owned());
+            return broken("it is not a replica".to_owned());
         };
         if let Some(reason) = channel.filters.swallows("replimeter", "sentinel") {
             return broken(format!("its replication filter {reason}"));

@@ -65,7 +65,7 @@ impl Starter<'_> {
             };
             if spec.udf {
                 let called = session.value(
-                    "cannot call our functions",
+                    "cannot call the functions of the stamp library",
                     "SELECT CONCAT(NOW_USEC(), NOW_NSEC())",
                 );
                 called.map_err(|error| {
@@ -73,7 +73,7 @@ impl Starter<'_> {
                     let again = self.define_functions(&mut session).err().unwrap_or(error);
                     refuse(
                         format!("did not load NOW_USEC(): {}", again.cause),
-                        "is the library (REPLIMETER_UDF) built for this machine and its C library?",
+                        "check that the library (REPLIMETER_UDF) is built for this machine and its C library",
                     )
                 })?;
             }
@@ -84,8 +84,8 @@ impl Starter<'_> {
                 )?;
                 if !matches!(support.as_deref(), Some("YES" | "DEFAULT")) {
                     return Err(refuse(
-                        "has not turned on the engine FEDERATED".to_owned(),
-                        "the log above may name the cause",
+                        "has not enabled the FEDERATED engine".to_owned(),
+                        "see the log above",
                     ));
                 }
             }
@@ -94,7 +94,7 @@ impl Starter<'_> {
     }
 
     fn define_functions(&self, session: &mut Session) -> Result<(), ServerError> {
-        let doing = "cannot define our functions";
+        let doing = "cannot define the functions of the stamp library";
         session.run(doing, "SET SESSION sql_log_bin=0")?;
         if self.mode() == Mode::Galera {
             session.run(doing, "SET SESSION wsrep_on=0")?;

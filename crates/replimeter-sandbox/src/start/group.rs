@@ -49,7 +49,7 @@ impl Starter<'_> {
         self.on_all(started, |server| self.prepare_member(server))?;
         {
             let mut session = Session::open(&first.member.node)?;
-            let doing = "cannot found the group";
+            let doing = "cannot bootstrap the group";
             session.run(doing, "SET GLOBAL group_replication_bootstrap_group = ON")?;
             self.start_group(&mut session, first)?;
             session.run(doing, "SET GLOBAL group_replication_bootstrap_group = OFF")?;

@@ -43,11 +43,11 @@ impl Starter<'_> {
         let refuse = |source: io::Error| {
             SandboxError::Impossible {
             what: format!(
-                "no link can be put between the members of {}: each needs a network of its own, and the system refuses to make one ({source})",
+                "no link can be put between the members of {}: each needs its own network namespace, which the system refuses to create ({source})",
                 self.settings.spec.shape
             ),
-            hint: "run it as root, in a container with the capabilities SYS_ADMIN and NET_ADMIN (the members tell one another their addresses, so that a link in front of a port would be gone round); \
-                   links for async:N, semi-sync:N and chain:N need no privilege"
+            hint: "run it as root, in a container with the capabilities SYS_ADMIN and NET_ADMIN (members exchange their addresses and would bypass a link in front of a port); \
+                links for async:N, semi-sync:N and chain:N need no privilege"
                 .to_owned(),
         }
         };

@@ -58,7 +58,7 @@ impl Starter<'_> {
                 Err(error) => return Err(error.into()),
             }
             if self.mode().has_members() {
-                return Ok(Some("what the first node writes has not come".to_owned()));
+                return Ok(Some("a row of the first node has not arrived".to_owned()));
             }
             let channels = flavour::channels(self.installs.replica.engine, session)?;
             self.refuse_broken(&channels, server)?;
