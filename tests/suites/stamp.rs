@@ -205,7 +205,7 @@ fn shipped_rows_are_told_from_stamps() {
     let joined = stamp::join(&rows[0], &rows[1], [&server, &server], |_| clock.now());
     let error = joined.refuse_shipped(&session(replica)).unwrap_err();
     assert!(
-        error.to_string().contains("replica1 (") && error.to_string().contains("shipped"),
+        error.to_string().contains("replica1 (") && error.to_string().contains("replicated"),
         "{error}"
     );
     // No FEDERATED engine here.
@@ -213,7 +213,7 @@ fn shipped_rows_are_told_from_stamps() {
         .err()
         .unwrap();
     assert!(
-        error.to_string().contains("FEDERATED is not turned on")
+        error.to_string().contains("FEDERATED engine is not enabled")
             && error.hint.contains("ha_federatedx"),
         "{error:?}"
     );

@@ -401,7 +401,7 @@ fn a_lost_connection_is_made_again_and_told() {
             "{document:#}"
         );
         assert!(
-            document["warnings"].to_string().contains("connected again"),
+            document["warnings"].to_string().contains("reconnected"),
             "{document:#}"
         );
     }
@@ -450,7 +450,7 @@ fn follows_after_a_restart(shape: &str, resume: &str) {
     assert!(
         document["warnings"]
             .to_string()
-            .contains("replica1: connected again"),
+            .contains("replica1: reconnected"),
         "{document:#}"
     );
 }
@@ -774,7 +774,7 @@ fn positions_that_are_gone() {
                 error.hint
             );
             assert!(
-                error.hint.contains("keep its log longer"),
+                error.hint.contains("keep its binary log longer"),
                 "{shape}: {error}: {}",
                 error.hint
             );

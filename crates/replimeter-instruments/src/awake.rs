@@ -49,8 +49,9 @@ impl KeepAwake {
                     }
                 }
             }));
-            told.recv()
-                .unwrap_or_else(|_| Err("a spinner ended unexpectedly".to_owned()))?;
+            told.recv().unwrap_or_else(|_| {
+                Err("internal error: a spinner ended unexpectedly".to_owned())
+            })?;
         }
         Ok(awake)
     }

@@ -187,8 +187,8 @@ pub(crate) fn measure(
     }
     Err(session.unfit(
         doing,
-        "its clock is being set while it is measured, so that no times of it can be compared",
-        "let the time service of that machine settle (chronyc tracking, timedatectl)",
+        "its clock is being adjusted during the measurement, so its times cannot be compared",
+        "wait until the time service of that machine has settled (chronyc tracking, timedatectl)",
     ))
 }
 

@@ -50,5 +50,5 @@ pub(crate) fn prepare_measuring_thread(real_time: bool) {
 pub fn real_time_permitted() -> Result<(), String> {
     std::thread::spawn(|| enter(Class::RealTime))
         .join()
-        .unwrap_or_else(|_| Err("the trial thread ended unexpectedly".to_owned()))
+        .unwrap_or_else(|_| Err("internal error: the trial thread ended unexpectedly".to_owned()))
 }

@@ -36,14 +36,14 @@ pub(super) fn check(differences: &[ClockDifference]) -> Vec<Finding> {
                 Severity::Warning,
                 FindingCode::ClockOffset,
                 format!(
-                    "{}: its clock is {:.3} ms {} that of {} (± {:.3} ms), which falsifies Seconds_Behind, heartbeats and `stamp`",
+                    "{}: its clock is {:.3} ms {} that of {} (± {:.3} ms), so Seconds_Behind, heartbeats and `stamp` are wrong by as much",
                     one.replica,
                     one.offset_us.abs() / 1e3,
                     if one.offset_us > 0.0 { "ahead of" } else { "behind" },
                     one.source,
                     one.bound_us / 1e3,
                 ),
-                "let both machines follow one time source (chronyc tracking, timedatectl); `lag` by polling uses no server's clock",
+                "synchronize both machines with one time source (chronyc tracking, timedatectl); `lag` by polling uses no server's clock",
             );
             finding.node = Some(one.replica.clone());
             finding

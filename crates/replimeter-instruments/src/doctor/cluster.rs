@@ -34,7 +34,7 @@ fn of_node(server: &Examination, state: &State) -> Vec<Finding> {
             Severity::Warning,
             Code::NodeDesynced,
             server,
-            "it is desynced on purpose (wsrep_desync=ON): it may fall behind without slowing anybody",
+            "it is desynced (wsrep_desync=ON): it may fall behind without slowing the other nodes",
             "SET GLOBAL wsrep_desync=OFF; and wait until it is Synced",
         ));
     }
@@ -43,11 +43,11 @@ fn of_node(server: &Examination, state: &State) -> Vec<Finding> {
             Severity::Error,
             Code::MemberNotReady,
             server,
-            format_args!("it does not take part fully: {}", node.words()),
+            format_args!("it is not a full member: {}", node.words()),
             if desynced {
                 "SET GLOBAL wsrep_desync=OFF;"
             } else {
-                "wait until it is Synced; its error log says more"
+                "wait until it is Synced; see its error log"
             },
         ));
     }
@@ -59,7 +59,7 @@ fn of_node(server: &Examination, state: &State) -> Vec<Finding> {
         .get("wsrep_flow_control_paused")
         .and_then(|share| share.parse::<f64>().ok())
         .unwrap_or(0.0);
-    let hint = "which node sends it? SHOW GLOBAL STATUS LIKE 'wsrep_flow_control_sent'; give that one more wsrep_slave_threads, or less to do";
+    let hint = "find the node that sends it with SHOW GLOBAL STATUS LIKE 'wsrep_flow_control_sent'; give that node more wsrep_slave_threads or less load";
     if let Some((stopped, passed)) = now {
         let percent = stopped as f64 / passed as f64 * 100.0;
         findings.push(about(
@@ -67,7 +67,7 @@ fn of_node(server: &Examination, state: &State) -> Vec<Finding> {
             Code::FlowControl,
             server,
             format_args!(
-                "flow control stops writes now: for {:.0} % of the time of this examination",
+                "flow control stopped writes for {:.0} % of the time of this examination",
                 percent.min(100.0)
             ),
             hint,
@@ -97,8 +97,8 @@ fn of_member(server: &Examination, state: &State) -> Vec<Finding> {
             Severity::Error,
             Code::MemberNotReady,
             server,
-            format_args!("it does not take part fully: {}", group.words()),
-            "wait until the member is ONLINE; its error log says more; START GROUP_REPLICATION; if it has left",
+            format_args!("it is not a full member: {}", group.words()),
+            "wait until the member is ONLINE; see its error log; START GROUP_REPLICATION; if it has left",
         ));
         return findings;
     }
@@ -115,10 +115,10 @@ fn of_member(server: &Examination, state: &State) -> Vec<Finding> {
             Code::MemberNotReady,
             server,
             format_args!(
-                "it sees members of its group that do not take part: {}",
+                "it sees members of its group that are not online: {}",
                 absent.join(", ")
             ),
-            "wait for those that recover; an UNREACHABLE one is expelled after a while",
+            "wait for members that are recovering; the group expels an UNREACHABLE one after a timeout",
         ));
     }
     findings
@@ -154,8 +154,11 @@ fn galera(view: &View<'_>) -> Vec<Finding> {
             findings.push(among(
                 Severity::Error,
                 Code::ClusterSplit,
-                format!("the cluster is split: {named} of its nodes are named, but {}", sizes.join(", ")),
-                "the nodes without a quorum refuse statements; mend the network, or restart those that were left behind",
+                format!(
+                    "the cluster is split: {named} of its nodes are named, but {}",
+                    sizes.join(", ")
+                ),
+                "repair the network, or restart the nodes without a quorum: they refuse statements",
             ));
         }
         findings.extend(size(most, named, "Galera cluster", &names));
@@ -173,15 +176,15 @@ fn galera(view: &View<'_>) -> Vec<Finding> {
             findings.push(among(
                 Severity::Info,
                 Code::GaleraGtids,
-                format!("wsrep_gtid_mode is not ON on all of {}: the same transaction has another GTID in each node's binary log", names.join(", ")),
-                "start every node with wsrep_gtid_mode=ON, one wsrep_gtid_domain_id for all and a gtid_domain_id of its own to compare binary logs or to hang replicas on any node",
+                format!("wsrep_gtid_mode is not ON on all of {}: the same transaction has a different GTID in each node's binary log", names.join(", ")),
+                "to compare binary logs or attach replicas to any node, start every node with wsrep_gtid_mode=ON, one wsrep_gtid_domain_id for all and its own gtid_domain_id",
             ));
         } else if distinct("wsrep_gtid_domain_id") > 1 {
             findings.push(among(
                 Severity::Warning,
                 Code::GaleraGtids,
                 format!(
-                    "wsrep_gtid_domain_id differs between {}: GTIDs do not agree between them",
+                    "wsrep_gtid_domain_id differs between {}: their GTIDs do not agree",
                     names.join(", ")
                 ),
                 "give every node the same wsrep_gtid_domain_id and restart it",
@@ -191,10 +194,10 @@ fn galera(view: &View<'_>) -> Vec<Finding> {
                 Severity::Warning,
                 Code::GaleraGtids,
                 format!(
-                    "gtid_domain_id is not distinct on {}: what one writes for itself only takes GTIDs of the others",
+                    "gtid_domain_id is not distinct on {}: transactions that stay on one node use GTIDs of the others",
                     names.join(", ")
                 ),
-                "give every node a gtid_domain_id of its own, other than wsrep_gtid_domain_id",
+                "give every node its own gtid_domain_id, different from wsrep_gtid_domain_id",
             ));
         }
     }
@@ -230,10 +233,10 @@ fn size(members: u64, named: u64, what: &str, names: &[&str]) -> Vec<Finding> {
             Severity::Info,
             Code::MembersNotNamed,
             format!(
-                "the {what} of {} has {members} members, of which {named} are named",
+                "the {what} of {} has {members} members, but {named} are named",
                 names.join(", ")
             ),
-            "name the others too to have them examined and measured",
+            "name the others too: only named servers are examined and measured",
         ));
     }
     if members > 0 && members.is_multiple_of(2) {
@@ -241,10 +244,10 @@ fn size(members: u64, named: u64, what: &str, names: &[&str]) -> Vec<Finding> {
             Severity::Info,
             Code::EvenMembers,
             format!(
-                "the {what} of {} has {members} members: split in halves, neither has a majority and all writes stop",
+                "the {what} of {} has {members} members: if it splits into halves, neither has a majority and all writes stop",
                 names.join(", ")
             ),
-            "add a member, or (Galera) an arbitrator, garbd",
+            "add a member or (Galera) an arbitrator, garbd",
         ));
     }
     findings

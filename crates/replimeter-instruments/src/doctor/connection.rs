@@ -29,7 +29,7 @@ pub(super) fn check(view: &View<'_>) -> Vec<Finding> {
                 Code::NotEncrypted,
                 server,
                 "the connection is not encrypted",
-                "add ?ssl-mode=verify-ca&ssl-ca=FILE to its URL if the network is not yours alone",
+                "add ?ssl-mode=verify-ca&ssl-ca=FILE to its URL, unless only you use the network",
             ));
         }
         findings.extend(privileges(view, index, server, state));
@@ -76,7 +76,7 @@ fn privileges(view: &View<'_>, index: usize, server: &Examination, state: &State
         } else {
             Severity::Error
         },
-        "whether it replicates, and from whom",
+        "its replication sources",
         &format!("{} ON *.*", flavour::monitor_privilege(engine)),
     );
     refused(
@@ -96,7 +96,7 @@ fn privileges(view: &View<'_>, index: usize, server: &Examination, state: &State
     refused(
         state.table.as_ref().err(),
         Severity::Warning,
-        "what is in the schema `replimeter`",
+        "the contents of the schema `replimeter`",
         "SELECT ON `replimeter`.*",
     );
     findings
@@ -110,7 +110,7 @@ fn missing(wanted: &[&str], server: &Examination, state: &State) -> Option<Findi
             Code::NotChecked,
             server,
             "the user's privileges could not be read",
-            "docs/privileges.md lists what is needed",
+            "see docs/privileges.md for the privileges needed",
         ));
     };
     let missing = grants.missing(wanted, SCHEMA, TABLE).join(", ");
@@ -139,7 +139,7 @@ fn unseen(
             severity,
             Code::MissingPrivilege,
             server,
-            format_args!("the user may not see {what}"),
+            format_args!("the user may not read {what}"),
             format!("GRANT {privilege} TO {};", state.user),
         );
     }
@@ -172,7 +172,7 @@ fn identities(view: &View<'_>) -> Vec<Finding> {
                 findings.push(among(
                     Severity::Error,
                     Code::DuplicateServerUuid,
-                    format!("{both} have one server_uuid, {}: a data directory was copied with its auto.cnf", own.uuid),
+                    format!("{both} have the same server_uuid, {}: a data directory was copied with its auto.cnf", own.uuid),
                     format!("stop {}, remove auto.cnf from its data directory, and start it again", server.name),
                 ));
             } else if own.server_id == identity.server_id
@@ -183,10 +183,10 @@ fn identities(view: &View<'_>) -> Vec<Finding> {
                     Severity::Error,
                     Code::DuplicateServerId,
                     format!(
-                        "{both} have one server_id, {}: one ignores the other's transactions, and their source drops one of them",
+                        "{both} have the same server_id, {}: each ignores the other's transactions, and their source drops one of them",
                         own.server_id
                     ),
-                    format!("on {}: SET GLOBAL server_id=N; with a number of its own, in its option file too", server.name),
+                    format!("on {}: SET GLOBAL server_id=N; with an unused number, in its option file too", server.name),
                 ));
             }
         }

@@ -41,7 +41,7 @@ pub(super) fn check(view: &View<'_>) -> Vec<Finding> {
             (Executed::Unknown(reason), _) | (_, Executed::Unknown(reason)) => {
                 vec![unknown(reason)]
             }
-            _ => vec![unknown("it and the writer are of different engines")],
+            _ => vec![unknown("its engine differs from the writer's")],
         };
         findings.extend(
             drafts.into_iter().map(|(severity, code, message, hint)| {
@@ -58,8 +58,8 @@ fn unknown(reason: &str) -> Draft {
     (
         Severity::Info,
         Code::ErrantUnknown,
-        format!("whether it has transactions of its own cannot be told: {reason}"),
-        "compare the data itself, with pt-table-checksum for one".to_owned(),
+        format!("errant transactions cannot be detected: {reason}"),
+        "compare the data, for example with pt-table-checksum".to_owned(),
     )
 }
 
@@ -107,7 +107,7 @@ fn of_sets(
     if !errant.is_empty() {
         let own = errant.of(|uuid| uuid == state.facts.identity().uuid.to_ascii_lowercase());
         let whence = if own.is_empty() {
-            "from elsewhere"
+            "from another server"
         } else {
             "written on the replica itself"
         };
@@ -116,7 +116,7 @@ fn of_sets(
             Code::ErrantTransactions,
             format!("{}, which {top_name} does not have ({whence}): {}", number(errant.count(), "errant transaction"), shortened(&errant)),
             format!(
-                "undo on the replica what should not be there; then, on {top_name}, commit an empty transaction with each such gtid_next, or a failover to this replica breaks replication"
+                "undo the unwanted changes on the replica; then, on {top_name}, commit an empty transaction with each such gtid_next, or a failover to this replica breaks replication"
             ),
         ));
     }
@@ -125,11 +125,11 @@ fn of_sets(
             Severity::Warning,
             Code::ReplicaAhead,
             format!(
-                "it has {} of {top_name} that {top_name} itself has not: {}",
+                "it has {} of {top_name} that {top_name} does not have: {}",
                 number(lost.count(), "transaction"),
                 shortened(&lost)
             ),
-            format!("{top_name} lost them in a crash or was restored to an earlier state: rebuild one of the two from the other"),
+            format!("rebuild one of the two from the other: {top_name} lost them in a crash or was restored to an earlier state"),
         ));
     }
     drafts
@@ -170,7 +170,7 @@ fn of_domains(
 ) -> Vec<Draft> {
     if !binlog(&state.facts).on {
         return vec![unknown(
-            "its binary log is off, so what was written here left no trace",
+            "its binary log is off, so transactions written on it leave no trace",
         )];
     }
     let own = state.facts.identity().server_id;
@@ -190,7 +190,7 @@ fn of_domains(
         // A server that was this one's replica once need not have logged what it applied.
         if !top_log.logs_updates && !top_applied.is_empty() {
             return vec![unknown(&format!(
-                "{} were written here, and {top_name}, which has been a replica, does not log what it applies",
+                "{} were written on it, and {top_name}, a former replica, does not log what it applies",
                 errant.join(", ")
             ))];
         }
@@ -198,7 +198,7 @@ fn of_domains(
             Severity::Warning,
             Code::ErrantTransactions,
             format!("transactions were written on the replica itself, up to {}, which {top_name} does not have", errant.join(", ")),
-            "compare the data and undo what should not be there: a failover to this replica would ship them; read_only=ON keeps others out, and SET sql_log_bin=0 keeps local changes out of the log".to_owned(),
+            "compare the data and undo the unwanted changes: a failover to this replica would replicate them; read_only=ON prevents new ones, and SET sql_log_bin=0 keeps local changes out of the log".to_owned(),
         ));
     }
     // The last transaction of the writer in each domain.
@@ -214,8 +214,8 @@ fn of_domains(
         drafts.push((
             Severity::Warning,
             Code::ReplicaAhead,
-            format!("it has transactions of {top_name} up to {} that {top_name} itself has not", lost.join(", ")),
-            format!("{top_name} lost them in a crash or was restored to an earlier state: rebuild one of the two from the other"),
+            format!("it has transactions of {top_name} up to {} that {top_name} does not have", lost.join(", ")),
+            format!("rebuild one of the two from the other: {top_name} lost them in a crash or was restored to an earlier state"),
         ));
     }
     drafts

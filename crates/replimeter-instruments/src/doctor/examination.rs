@@ -268,10 +268,10 @@ fn read(declared: &Member, calendar: &Calendar) -> Result<(State, Open), ServerE
         stopped: None,
         binlog_filters: survivable(flavour::binlog_filters(facts.engine, session))?,
         // Read when it is known who writes: a replica's before its source's.
-        executed: Executed::Unknown("it was not asked".to_owned()),
+        executed: Executed::Unknown("not queried".to_owned()),
         table: survivable(our_table(session))?,
         measured_by: session.value(
-            "cannot look for a run",
+            "cannot check for a running measurement",
             &format!("SELECT IS_USED_LOCK('{LOCK}')"),
         )?,
         same_as: Vec::new(),
@@ -300,7 +300,7 @@ pub(super) fn is_absent(error: &ServerError) -> bool {
 /// Round trips of an empty select.
 fn round_trip(session: &mut Session, calendar: &Calendar) -> Result<RoundTrip, ServerError> {
     let answers = repeat(&|| calendar.now(), Patience::EXAMINE, || {
-        session.run("cannot be asked", "SELECT 1")
+        session.run("cannot be queried", "SELECT 1")
     })?;
     let mut widths: Vec<Nanos> = answers
         .iter()

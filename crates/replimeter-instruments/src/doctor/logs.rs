@@ -66,15 +66,19 @@ fn written(
                 Severity::Error
             },
             Code::BinlogOff,
-            "its binary log is off (log_bin=OFF): nothing replicates from it".to_owned(),
-            "start it with log_bin in its option file".to_owned(),
+            "its binary log is off (log_bin=OFF): no server can replicate from it".to_owned(),
+            "set log_bin in its option file and restart it".to_owned(),
         )
     } else if !log.on {
         (
             Severity::Info,
             Code::BinlogOff,
-            "its binary log is off: nothing can replicate from it, and its transactions cannot be tapped".to_owned(),
-            format!("start it with log_bin and {}=ON to have either", log.updates_variable),
+            "its binary log is off: no server can replicate from it, and `tap` cannot follow it"
+                .to_owned(),
+            format!(
+                "for either, set log_bin and {}=ON and restart it",
+                log.updates_variable
+            ),
         )
     } else if !log.logs_updates
         && matches!(tie, Tie::Channel { .. } | Tie::Galera)
@@ -84,10 +88,10 @@ fn written(
             Severity::Info,
             Code::UpdatesNotLogged,
             format!(
-                "it does not log what it applies ({}=OFF): nothing can replicate from it, and `tap` sees nothing there",
+                "it does not log what it applies ({}=OFF): no server can replicate from it, and `tap` receives nothing from it",
                 log.updates_variable
             ),
-            format!("start it with {}=ON to have either", log.updates_variable),
+            format!("for either, set {}=ON and restart it", log.updates_variable),
         )
     } else {
         return None;
@@ -106,13 +110,13 @@ fn format(server: &Examination, log: &Binlog) -> Vec<Finding> {
         "STATEMENT" => add(
             Severity::Warning,
             Code::BinlogFormat,
-            "binlog_format=STATEMENT: statements run again on replicas and may do something else there; clusters, most parallel appliers and many tools need ROW".to_owned(),
+            "binlog_format=STATEMENT: replicas execute statements again, possibly with other results; clusters, most parallel appliers and many tools need ROW".to_owned(),
             "SET GLOBAL binlog_format=ROW; holds for new connections; put it into the option file too".to_owned(),
         ),
         other => add(
             Severity::Info,
             Code::BinlogFormat,
-            format!("binlog_format={other}: some statements are shipped as text and run again on replicas, others as rows"),
+            format!("binlog_format={other}: some statements are logged as text and executed again on replicas, others as rows"),
             "SET GLOBAL binlog_format=ROW; to have what is measured be the same for every statement".to_owned(),
         ),
     }
@@ -124,7 +128,7 @@ fn format(server: &Examination, log: &Binlog) -> Vec<Finding> {
                 "binlog_row_image={}: row events leave columns out, so they are smaller than by default",
                 log.row_image
             ),
-            "compare it only with servers that have the same setting".to_owned(),
+            "compare results only with servers that have the same setting".to_owned(),
         );
     }
     findings
@@ -140,8 +144,8 @@ fn filters(server: &Examination, state: &State) -> Option<Finding> {
             Severity::Error,
             Code::FilterSwallowsSchema,
             server,
-            format_args!("its binary log {reason}: rows of a measurement would never leave it"),
-            format!("let the schema `{SCHEMA}` pass the filter for the time of the measurement"),
+            format_args!("its binary log {reason}: rows of a measurement would not be replicated"),
+            format!("let the schema `{SCHEMA}` pass the filter during the measurement"),
         ));
     }
     let all = stated(filters);
@@ -151,7 +155,7 @@ fn filters(server: &Examination, state: &State) -> Option<Finding> {
             Code::BinlogFilter,
             server,
             format_args!("its binary log is filtered: {}", all.join("; ")),
-            format!("the schema `{SCHEMA}` passes; what is filtered is on no replica"),
+            format!("the schema `{SCHEMA}` passes; no replica has the filtered data"),
         )
     })
 }
@@ -166,8 +170,8 @@ fn gtids(view: &View<'_>, index: usize, server: &Examination, state: &State) -> 
                 Severity::Info,
                 Code::GtidOff,
                 server,
-                format_args!("gtid_mode={mode}: errant transactions cannot be told, nor can a replica wait for a transaction"),
-                "the manual's \"Enabling GTID Transactions Online\" says how to turn it on step by step",
+                format_args!("gtid_mode={mode}: errant transactions cannot be detected, and a replica cannot wait for a transaction"),
+                "follow \"Enabling GTID Transactions Online\" in the MySQL manual",
             ));
         }
         return findings;
@@ -178,11 +182,11 @@ fn gtids(view: &View<'_>, index: usize, server: &Examination, state: &State) -> 
             Code::NotByGtid,
             server,
             format_args!(
-                "it finds its position at {}:{} by file and offset, not by GTID",
+                "it replicates from {}:{} by file and offset, not by GTID",
                 channel.source_host, channel.source_port
             ),
             format!(
-                "a new source needs positions by hand; to change that: {}",
+                "use GTIDs, or a change of source needs positions set by hand: {}",
                 statements::use_gtid(state.facts.engine)
             ),
         ));
@@ -202,7 +206,7 @@ fn not_strict(view: &View<'_>) -> Option<Finding> {
         among(
             Severity::Info,
             Code::GtidNotStrict,
-            format!("gtid_strict_mode is OFF on {}: binary logs may come to hold GTIDs out of order unnoticed", lax.join(", ")),
+            format!("gtid_strict_mode is OFF on {}: binary logs can contain out-of-order GTIDs without an error", lax.join(", ")),
             "SET GLOBAL gtid_strict_mode=ON; makes that an error of the replica; in the option file too",
         )
     })
@@ -216,7 +220,7 @@ fn applying(view: &View<'_>, index: usize, server: &Examination, state: &State) 
                 Severity::Info,
                 Code::SingleThreadedApplier,
                 server,
-                "one thread applies what other nodes write (wsrep_slave_threads=1)",
+                "one thread applies the writes of other nodes (wsrep_slave_threads=1)",
                 "SET GLOBAL wsrep_slave_threads=4; lets transactions be applied beside one another",
             ));
         }
@@ -243,10 +247,10 @@ fn applying(view: &View<'_>, index: usize, server: &Examination, state: &State) 
             Code::SingleThreadedApplier,
             server,
             format_args!(
-                "one thread applies all that it receives ({}={})",
+                "one thread applies everything it receives ({}={})",
                 appliers.threads_variable, appliers.threads
             ),
-            format!("under load it may fall behind a source with many writers; {how}"),
+            format!("use several threads if it falls behind a source with many writers: {how}"),
         ));
         return findings;
     }
@@ -256,7 +260,7 @@ fn applying(view: &View<'_>, index: usize, server: &Examination, state: &State) 
             Code::CommitOrderNotPreserved,
             server,
             format_args!(
-                "it applies with {} threads and commits out of order ({variable}=OFF): a later row may show before an earlier one, and a position reached does not mean all before it",
+                "it applies with {} threads and commits out of order ({variable}=OFF): a later row may become visible first, and a position reached does not include everything before it",
                 appliers.threads
             ),
             format!("SET GLOBAL {variable}=ON; with the replica stopped"),
@@ -270,7 +274,7 @@ fn applying(view: &View<'_>, index: usize, server: &Examination, state: &State) 
             Severity::Info,
             Code::DependencyTracking,
             server,
-            "its source tracks dependencies by COMMIT_ORDER: only transactions committed together there are applied beside one another here",
+            "its source tracks dependencies by COMMIT_ORDER: only transactions committed together on it are applied in parallel here",
             "on the source: SET GLOBAL binlog_transaction_dependency_tracking=WRITESET;",
         ));
     }
@@ -296,7 +300,7 @@ fn durability(view: &View<'_>) -> Option<Finding> {
             Severity::Info,
             Code::DurabilityDiffers,
             format!("servers flush their logs differently: {}", each.join("; ")),
-            "a replica that flushes less applies faster; compare modes with the same settings everywhere",
+            "compare modes with the same settings on all servers: a replica that flushes less applies faster",
         ));
     }
     let index = view
@@ -310,7 +314,7 @@ fn durability(view: &View<'_>) -> Option<Finding> {
             Severity::Info,
             Code::DurabilityRelaxed,
             &view.servers[index],
-            format_args!("{}: a crash of its machine may take transactions that it acknowledged", log.durability()),
+            format_args!("{}: a crash of its machine may lose transactions that it acknowledged", log.durability()),
             "SET GLOBAL sync_binlog=1; SET GLOBAL innodb_flush_log_at_trx_commit=1; cost a flush each",
         )
     })

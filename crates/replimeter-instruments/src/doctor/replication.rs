@@ -36,7 +36,7 @@ pub(super) fn check(view: &View<'_>) -> Vec<Finding> {
                 Code::MultiSource,
                 server,
                 format_args!("it replicates from several sources: {}", names.join(", ")),
-                "what the others write is applied beside what is measured, and is part of its lag",
+                "expect more lag: writes of the other sources are applied between the measured ones",
             ));
         }
         findings.extend(chain_broken(view, index));
@@ -97,7 +97,7 @@ fn of_channel(
                 "{words} (server_id {}) comes from a server that is not named",
                 channel.source_server_id
             ),
-            "name that server too to have it examined".to_owned(),
+            "name that server too to examine it".to_owned(),
         );
     }
     if !channel.running() {
@@ -109,15 +109,18 @@ fn of_channel(
         add(
             severity,
             Code::ReplicationNotRunning,
-            format!("{words} does not run: {}", channel.state()),
+            format!("{words} is not running: {}", channel.state()),
             mending(engine, channel),
         );
     } else if !channel.io_error.is_empty() || !channel.sql_error.is_empty() {
         add(
             Severity::Warning,
             Code::ReplicationError,
-            format!("{words} runs, and its last error is: {}", channel.state()),
-            "it tries again by itself; the server's error log says how often".to_owned(),
+            format!(
+                "{words} is running, but its last error is: {}",
+                channel.state()
+            ),
+            "see the server's error log: the thread retries automatically".to_owned(),
         );
     }
     if channel.delay_s > 0 {
@@ -130,11 +133,11 @@ fn of_channel(
             Severity::Warning,
             Code::DelayedReplica,
             format!(
-                "{words} is deliberately delayed by {} s, which every lag will include",
+                "{words} is deliberately delayed by {} s, which every lag includes",
                 channel.delay_s
             ),
             format!(
-                "this is no lag: stop it, set {delay}=0 with CHANGE … TO, and start it to measure lag"
+                "to measure lag without the delay, stop it, set {delay}=0 with CHANGE … TO, and start it"
             ),
         );
     }
@@ -148,14 +151,14 @@ fn mending(engine: Engine, channel: &Channel) -> String {
     if channel.sql_error.is_empty() && channel.io_error.is_empty() {
         if channel.io_running == "Connecting" {
             format!(
-                "it is connecting: can it reach {}:{}, and is its user let in there?",
+                "it is connecting: check that it can reach {}:{} and that its user may log in there",
                 channel.source_host, channel.source_port
             )
         } else {
-            format!("it was stopped: {start}")
+            format!("start it: {start}")
         }
     } else {
-        format!("mend the cause of the error, then {start} The server's error log says more")
+        format!("fix the cause of the error (see the server's error log), then {start}")
     }
 }
 
@@ -166,8 +169,8 @@ fn filtered(server: &Examination, channel: &Channel, words: &str, used: bool) ->
             Severity::Error,
             Code::FilterSwallowsSchema,
             server,
-            format_args!("{words} {reason}: rows of a measurement would never arrive"),
-            format!("let the schema `{SCHEMA}` pass the filter for the time of the measurement"),
+            format_args!("{words} {reason}: rows of a measurement would not arrive"),
+            format!("let the schema `{SCHEMA}` pass the filter during the measurement"),
         ));
     }
     let mut filters = stated(&channel.filters);
@@ -179,7 +182,7 @@ fn filtered(server: &Examination, channel: &Channel, words: &str, used: bool) ->
             server,
             format_args!("{words} is filtered: {}", filters.join("; ")),
             format!(
-                "the schema `{SCHEMA}` passes; what is filtered costs the replica less than it costs the source"
+                "the schema `{SCHEMA}` passes; the filtered data costs the replica less than the source"
             ),
         )
     })
@@ -218,8 +221,8 @@ fn chain_broken(view: &View<'_>, index: usize) -> Option<Finding> {
             Severity::Error,
             Code::ChainBroken,
             &view.servers[index],
-            format_args!("others replicate from it, but what it applies it does not log ({why}): nothing is passed on"),
-            format!("start it with log_bin and {}=ON in its option file", log.updates_variable),
+            format_args!("others replicate from it, but it does not log what it applies ({why}), so they receive none of it"),
+            format!("set log_bin and {}=ON in its option file and restart it", log.updates_variable),
         )
     })
 }
@@ -241,7 +244,7 @@ fn circular(view: &View<'_>) -> Option<Finding> {
             Severity::Warning,
             Code::CircularReplication,
             format!("{} replicate in a circle: writes on more than one of them may conflict", circle.join(", ")),
-            "write to one of them only, and let the others be read-only; declare that one the primary",
+            "write to one of them only, make the others read-only, and declare that one the primary",
         )
     })
 }
@@ -270,8 +273,8 @@ fn seconds_behind(view: &View<'_>) -> Option<Finding> {
         among(
             Severity::Info,
             Code::SecondsBehind,
-            format!("by their own word (Seconds_Behind) replicas are behind by: {}", said.join(", ")),
-            "whole seconds by two servers' clocks, 0 while nothing is being applied; `replimeter lag` measures",
+            format!("replicas report Seconds_Behind: {}", said.join(", ")),
+            "use `replimeter lag` to measure: these are whole seconds by two servers' clocks, and 0 while nothing is applied",
         )
     })
 }

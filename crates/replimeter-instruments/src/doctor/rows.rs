@@ -170,7 +170,7 @@ fn words(state: &State, tie: &Tie, used: Option<&ChannelRow>) -> String {
         (_, Some(row)) if row.running => {
             let behind = row
                 .seconds_behind
-                .map(|seconds| format!(", {seconds} s behind by its own word"));
+                .map(|seconds| format!(", {seconds} s behind by Seconds_Behind"));
             let delay = if row.delay_s > 0 {
                 format!(", delayed by {} s", row.delay_s)
             } else {
@@ -183,7 +183,7 @@ fn words(state: &State, tie: &Tie, used: Option<&ChannelRow>) -> String {
             row.receiver, row.applier
         )),
         (Tie::None, None) if state.channels.is_err() => {
-            parts.push("whom it replicates from could not be seen".to_owned())
+            parts.push("its replication sources could not be read".to_owned())
         }
         (Tie::None, None) => parts.push("replicates from none of these servers".to_owned()),
         _ => {}

@@ -67,9 +67,9 @@ fn of_primary(view: &View<'_>, index: usize, primary: &PrimaryState) -> Vec<Draf
             format!(
                 "semi-synchronous replication is enabled, but no replica acknowledges: {}",
                 if primary.active {
-                    format!("the next write waits up to {timeout_ms} ms in vain")
+                    format!("the next write waits {timeout_ms} ms, until the timeout")
                 } else {
-                    "it is off, and replication is asynchronous".to_owned()
+                    "replication is asynchronous".to_owned()
                 }
             ),
             format!(
@@ -85,7 +85,7 @@ fn of_primary(view: &View<'_>, index: usize, primary: &PrimaryState) -> Vec<Draf
                 "semi-synchronous replication is enabled, but has fallen back to asynchronous: {} can acknowledge, it waits for {wait_for}",
                 number(*clients, "replica")
             ),
-            "is a replica stopped, or slower than the timeout? once one has caught up, the next write it acknowledges turns it on again".to_owned(),
+            "check whether a replica is stopped or slower than the timeout; once one has caught up, the next write it acknowledges makes replication semi-synchronous again".to_owned(),
         ));
     }
     if *clients > 0 && wait_for > clients {
@@ -111,7 +111,7 @@ fn of_primary(view: &View<'_>, index: usize, primary: &PrimaryState) -> Vec<Draf
                 number(primary.unacknowledged, "transaction"),
                 primary.acknowledged
             ),
-            format!("raise {}_timeout (now {timeout_ms} ms), or find out what held the replicas up then", names.primary),
+            format!("raise {}_timeout (now {timeout_ms} ms), or find out why no replica acknowledged in time", names.primary),
         ));
     }
     drafts.push((
@@ -122,7 +122,7 @@ fn of_primary(view: &View<'_>, index: usize, primary: &PrimaryState) -> Vec<Draf
             primary.wait_point
         ),
         if primary.wait_point == "AFTER_COMMIT" {
-            "AFTER_COMMIT: others may read a row before a replica has it, and lose it in a crash".to_owned()
+            "AFTER_COMMIT: other sessions may read a row before a replica has it, and a crash may lose it".to_owned()
         } else {
             "AFTER_SYNC: a replica may show a row before the primary acknowledges it, so lag may be negative".to_owned()
         },

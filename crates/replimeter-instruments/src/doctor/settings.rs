@@ -36,12 +36,12 @@ fn access(view: &View<'_>, index: usize, server: &Examination, state: &State) ->
             Code::WriterReadOnly,
             server,
             format_args!(
-                "it is the one that is written to, but it is read-only ({name}={})",
+                "it takes the writes, but it is read-only ({name}={})",
                 state.facts.get(name)
             ),
             // Of a replica or a secondary it must stay so: what is written there is on no other server.
             if state.group().is_some_and(is_secondary) || !view.topology.sources[index].is_empty() {
-                "name the server as the primary that takes the writes".to_owned()
+                "name the server that takes the writes as the primary".to_owned()
             } else {
                 format!("name the writable server as the primary, or SET GLOBAL {name}=OFF;")
             },
@@ -61,7 +61,7 @@ fn access(view: &View<'_>, index: usize, server: &Examination, state: &State) ->
                 },
                 Code::ReplicaWritable,
                 server,
-                "it is a replica and accepts writes (read_only=OFF), which would be on no other server",
+                "it is a replica and accepts writes (read_only=OFF), which no other server receives",
                 format!(
                     "{} and in its option file",
                     statements::forbid_writes(state.facts.engine)
@@ -97,7 +97,7 @@ fn sessions(server: &Examination, state: &State) -> Vec<Finding> {
             Severity::Warning,
             Code::WaitingReads,
             format!(
-                "{setting}: every read, or every write, waits for replication; the lag seen is what is left beyond that wait"
+                "{setting}: every read, or every write, waits for replication; the measured lag excludes that wait"
             ),
             mend,
         );
@@ -106,7 +106,7 @@ fn sessions(server: &Examination, state: &State) -> Vec<Finding> {
         add(
             Severity::Info,
             Code::AutocommitOff,
-            "autocommit=0 for new sessions: programs that do not set it read from one old snapshot again and again".to_owned(),
+            "autocommit=0 for new sessions: clients that do not change it keep reading from one old snapshot".to_owned(),
             "SET GLOBAL autocommit=ON; Replimeter sets it for its own sessions",
         );
     }
@@ -169,7 +169,7 @@ fn costs(server: &Examination, state: &State) -> Vec<Finding> {
             Code::StatementLog,
             server,
             format_args!(
-                "{} on: writing statements down is part of every time",
+                "{} on: statement logging is part of every time",
                 logs.iter()
                     .map(|log| format!("{log} is"))
                     .collect::<Vec<_>>()
@@ -188,8 +188,8 @@ fn costs(server: &Examination, state: &State) -> Vec<Finding> {
             Severity::Info,
             Code::PerformanceSchemaOff,
             server,
-            "performance_schema is OFF: the stages of a transaction on its way cannot be seen",
-            "start it with performance_schema=ON",
+            "performance_schema is OFF: the stages of a transaction cannot be measured",
+            "set performance_schema=ON in its option file and restart it",
         ));
     }
     findings
@@ -208,8 +208,8 @@ fn ours(view: &View<'_>, index: usize, server: &Examination, state: &State) -> V
             },
             Code::BeingMeasured,
             server,
-            format_args!("somebody measures it now (its connection {holder})"),
-            "wait for that run to end, or end it",
+            format_args!("another run is measuring it (its connection {holder})"),
+            "wait until that run ends, or end it",
         ));
     }
     match state.table {
@@ -217,7 +217,7 @@ fn ours(view: &View<'_>, index: usize, server: &Examination, state: &State) -> V
             Severity::Error,
             Code::ForeignTable,
             server,
-            "it has a table `replimeter`.`lag_probe` that is not Replimeter's, and will not be touched",
+            "it has a table `replimeter`.`lag_probe` that Replimeter did not create and will not change",
             "rename that table or its schema",
         )),
         Ok(OurTable::Ours) if state.measured_by.is_none() && !view.reached().any(|(_, _, other)| other.measured_by.is_some()) => {
@@ -225,8 +225,8 @@ fn ours(view: &View<'_>, index: usize, server: &Examination, state: &State) -> V
                 Severity::Info,
                 Code::LeftoverTable,
                 server,
-                "a run that was killed has left its table `replimeter`.`lag_probe`",
-                "the next run removes it; or, on the primary: DROP TABLE IF EXISTS replimeter.lag_probe;",
+                "a killed run left its table `replimeter`.`lag_probe`",
+                "start a run, which removes it; or, on the primary: DROP TABLE IF EXISTS replimeter.lag_probe;",
             ));
         }
         _ => {}
@@ -265,8 +265,8 @@ fn versions(view: &View<'_>) -> Vec<Finding> {
                 Severity::Warning,
                 Code::EnginesDiffer,
                 server,
-                format_args!("{both}: replication between engines is limited, and their GTIDs know nothing of each other"),
-                "compare data often, and keep it for migrations",
+                format_args!("{both}: replication between engines is limited, and their GTIDs are not compatible"),
+                "use it for migrations only, and compare the data often",
             ));
         } else if series(&other) > series(&own) && !in_cluster {
             findings.push(about(
@@ -289,7 +289,7 @@ fn versions(view: &View<'_>) -> Vec<Finding> {
                 Code::VersionsDiffer,
                 server,
                 both,
-                "fine for an upgrade; figures then compare versions too",
+                "upgrade all to one version: until then, figures compare versions too",
             ));
         }
     }
@@ -305,7 +305,7 @@ fn versions(view: &View<'_>) -> Vec<Finding> {
                 Severity::Info,
                 Code::VersionsDiffer,
                 format!("the servers are {}", listed.join(", ")),
-                "fine for an upgrade",
+                "upgrade all to one version",
             ));
         }
     }

@@ -54,7 +54,7 @@ impl CheckedReplica {
                     return Err(session.unfit(
                         doing,
                         "the replication channel is gone",
-                        "did somebody reset the replica?",
+                        "check whether the replica was reset",
                     ));
                 };
                 Ok(ReplicaState {
@@ -72,7 +72,7 @@ impl CheckedReplica {
                 None => Err(session.unfit(
                     doing,
                     "it has left the Galera cluster",
-                    "the server's error log says more",
+                    "see the server's error log",
                 )),
             },
             Relation::Group | Relation::Writer => match group::group_state(&mut session)? {
@@ -84,11 +84,9 @@ impl CheckedReplica {
                         words: state.words(),
                     })
                 }
-                None => Err(session.unfit(
-                    doing,
-                    "it has left the group",
-                    "the server's error log says more",
-                )),
+                None => {
+                    Err(session.unfit(doing, "it has left the group", "see the server's error log"))
+                }
             },
         }
     }
@@ -102,7 +100,7 @@ impl CheckedReplica {
         Err(self.server.session.unfit(
             "no longer replicates",
             state.words,
-            "the server's error log says more; measure again",
+            "see the server's error log; measure again",
         ))
     }
 }
@@ -216,7 +214,7 @@ impl Cluster {
         };
         let words = self.servers().map(|server| {
             let words = match now(server) {
-                Ok(state) => state.unwrap_or_else(|| "in no cluster".to_owned()),
+                Ok(state) => state.unwrap_or_else(|| "not in a cluster".to_owned()),
                 Err(error) => format!("does not answer ({})", error.cause),
             };
             format!("{}: {words}", server.node.name)

@@ -86,9 +86,9 @@ fn refuse_broken_chain(servers: &[Surveyed], relations: &[Relation]) -> Result<(
             && (source.facts.on("log_replica_updates") || source.facts.on("log_slave_updates"));
         if is_replica && !logs {
             return Err(source.session.unfit(
-                "hands nothing on",
-                format!("{} replicates from it, and it does not write what it applies to its binary log (log_replica_updates or log_slave_updates is off)", server.session.name()),
-                "turn it on (a restart is needed), or leave the servers behind it out",
+                "does not pass on what it applies",
+                format!("{} replicates from it, and it does not log what it applies (log_replica_updates or log_slave_updates is off)", server.session.name()),
+                "enable it and restart the server, or leave out the servers that replicate from it",
             ));
         }
     }
@@ -121,14 +121,14 @@ fn check_primary(
         .filter(|state| state.enabled && state.active && state.clients < state.wait_for)
     {
         return Err(session.unfit(
-            "would wait in vain",
+            "cannot be the primary",
             format!(
-                "semi-synchronous replication is on, it waits for {} acknowledgements and {} replicas acknowledge: the next write would take {:.1} s",
+                "semi-synchronous replication waits for {} acknowledgements, but {} replicas acknowledge: the next write would take {:.1} s",
                 state.wait_for,
                 state.clients,
                 state.timeout_ms as f64 / 1e3
             ),
-            "is the replica's side enabled, and was its receiving thread started afterwards? `replimeter doctor` tells more",
+            "check that the replica's side is enabled and that its receiving thread was started afterwards (`replimeter doctor` shows both)",
         ));
     }
     if let Some(state) = semi_sync
@@ -142,7 +142,7 @@ fn check_primary(
                 state.clients,
                 state.wait_for
             ),
-            "is the replica's side enabled, and was its receiving thread started afterwards? `replimeter doctor` tells more",
+            "check that the replica's side is enabled and that its receiving thread was started afterwards (`replimeter doctor` shows both)",
         ));
     }
     // A Galera cluster replicates by itself.
@@ -150,15 +150,15 @@ fn check_primary(
         return Err(session.unfit(
             "cannot be the primary",
             "its binary log is off (log_bin=OFF)",
-            "nothing replicates from it; turn the binary log on",
+            "enable the binary log: no server can replicate without it",
         ));
     }
     match flavour::binlog_filters(facts.engine, session) {
         Ok(filters) => refuse_filter(session, "its binary log", &filters.unwrap_or_default())?,
         Err(error) if error.kind == ErrorKind::Privilege => warnings.push(Warning::new(
             WarningCode::NotChecked,
-            format!("{session}: the filters of its binary log could not be read"),
-            "grant BINLOG MONITOR (MariaDB) or REPLICATION CLIENT (MySQL) to have them checked",
+            format!("{session}: the filters of its binary log could not be read, so they were not checked"),
+            "grant BINLOG MONITOR (MariaDB) or REPLICATION CLIENT (MySQL)",
         )),
         Err(error) => return Err(error),
     }
@@ -169,9 +169,9 @@ fn refuse_filter(session: &Session, whose: &str, filters: &Filters) -> Result<()
     match filters.swallows(SCHEMA, TABLE) {
         None => Ok(()),
         Some(reason) => Err(session.unfit(
-            "a filter swallows the schema `replimeter`",
+            "a filter excludes the schema `replimeter`",
             format!("{whose} {reason}"),
-            "let the schema `replimeter` pass the filter for the time of the measurement",
+            "let the schema `replimeter` pass the filter during the measurement",
         )),
     }
 }
@@ -185,8 +185,8 @@ fn check_privileges(
     let Some(grants) = grants(session, facts.engine)? else {
         warnings.push(Warning::new(
             WarningCode::NotChecked,
-            format!("{session}: the user's privileges could not be read"),
-            "docs/privileges.md lists what is needed",
+            format!("{session}: the user's privileges could not be read, so they were not checked"),
+            "see docs/privileges.md for the privileges needed",
         ));
         return Ok(());
     };
@@ -220,20 +220,20 @@ fn different_servers(one: &mut Session, other: &mut Session) -> Result<(), Serve
         return Ok(());
     }
     Err(other.unfit(
-        "is not a server of its own",
+        "is not a separate server",
         format!("it is the same server as {one}"),
-        "give each server once: the primary with --primary, each replica with --replica",
+        "name each server once: the primary with --primary, each replica with --replica",
     ))
 }
 
 /// Refuses members that do not take part fully.
 fn check_membership(server: &Surveyed) -> Result<(), ServerError> {
-    let doing = "does not take part in its cluster";
+    let doing = "is not an active member of its cluster";
     if let Some(state) = server.galera.as_ref().filter(|state| !state.synced()) {
         return Err(server.session.unfit(
             doing,
             state.words(),
-            "wait until the node is Synced; its error log says more",
+            "wait until the node is Synced; see its error log",
         ));
     }
     match &server.group {
@@ -241,7 +241,7 @@ fn check_membership(server: &Surveyed) -> Result<(), ServerError> {
             Err(server.session.unfit(
                 doing,
                 state.words(),
-                "wait until the member is ONLINE; its error log says more",
+                "wait until the member is ONLINE; see its error log",
             ))
         }
         Ok(_) => Ok(()),
@@ -257,10 +257,10 @@ fn warn_of_waiting_reads(server: &Surveyed, warnings: &mut Vec<Warning>) {
         warnings.push(Warning::new(
             WarningCode::WaitingReads,
             format!(
-                "{}: {setting} makes every read, or every write, wait for replication; the lag seen is what is left beyond that wait",
+                "{}: {setting} makes every read, or every write, wait for replication; the measured lag excludes that wait",
                 server.session
             ),
-            "set it to its default for the time of the measurement to see the lag itself",
+            "reset it to its default during the measurement to measure the whole lag",
         ));
     }
 }
@@ -293,8 +293,8 @@ fn check_replica(
         warnings.push(Warning::new(
             WarningCode::DelayedReplica,
             format!(
-                "{session} is deliberately delayed by {delay_s} s (replication delays configured on the way to it); every time below includes that delay"),
-            "this is no lag: set the delay to 0 to measure lag",
+                "{session} is deliberately delayed by {delay_s} s (replication delays configured between it and the primary); every lag includes that delay"),
+            "set the delay to 0 to measure lag without it",
         ));
     }
     Ok(())

@@ -33,12 +33,12 @@ impl fmt::Display for Unseen {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Elsewhere => f.write_str("the server runs on another machine"),
-            Self::Hidden => f.write_str("no process that this user may look at listens there"),
+            Self::Hidden => f.write_str("no process visible to this user listens there"),
             Self::NoServer(program) => write!(
                 f,
-                "what listens there is `{program}`, and no database server"
+                "the process that listens there is `{program}`, not a database server"
             ),
-            Self::Gone => f.write_str("its process has ended"),
+            Self::Gone => f.write_str("its process ended"),
         }
     }
 }
@@ -48,13 +48,13 @@ impl Unseen {
     pub(super) fn hint(&self) -> &'static str {
         match self {
             Self::Elsewhere => {
-                "run Replimeter on that machine for the rest; the load is then on it too"
+                "run Replimeter on that machine to measure them; its load then runs there too"
             }
             Self::Hidden => {
-                "run as the server's user, or as root; a server in a container is seen from within it"
+                "run as the server's user or as root; for a server in a container, run inside the container"
             }
-            Self::NoServer(_) => "name the server's own address, not that of a tunnel or proxy",
-            Self::Gone => "the server's error log says why",
+            Self::NoServer(_) => "give the server's own address, not that of a tunnel or proxy",
+            Self::Gone => "see the server's error log",
         }
     }
 }

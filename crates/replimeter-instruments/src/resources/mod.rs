@@ -99,12 +99,12 @@ impl Meter {
             let (reason, hint) = match &server.process {
                 Ok(process) if process.tells_io() => continue,
                 Ok(_) => (
-                    "bytes read and written are not known, and left blank: the system does not show them to this user".to_owned(),
+                    "bytes read and written are left blank: the system does not show them to this user".to_owned(),
                     "run as the server's user, or as root",
                 ),
                 Err(unseen) => (
                     format!(
-                        "processor time and context switches are not known, and left blank: {unseen}; bytes are those of the storage engine alone"
+                        "processor time and context switches are left blank: {unseen}; bytes are those of the storage engine only"
                     ),
                     unseen.hint(),
                 ),

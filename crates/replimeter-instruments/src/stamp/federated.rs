@@ -141,7 +141,7 @@ impl Federated {
     pub fn remove(mut self) -> Result<(), ServerError> {
         self.dropped = true;
         self.session.run("cannot remove the federated table", DROP_FEDERATED).map_err(|error| ServerError {
-            hint: "on that server: SET sql_log_bin=0; DROP TABLE replimeter.lag_probe_primary; its definition holds a password"
+            hint: "on that server: SET sql_log_bin=0; DROP TABLE replimeter.lag_probe_primary; its definition contains a password"
                 .to_owned(),
             ..error
         })
@@ -158,10 +158,10 @@ fn require_federated(session: &mut Session, engine: Engine) -> Result<(), Server
     }
     Err(session.unfit(
         NO_FEDERATED,
-        "its engine FEDERATED is not turned on",
+        "its FEDERATED engine is not enabled",
         match engine {
-            Engine::MariaDb => "INSTALL SONAME 'ha_federatedx'; there (a sandbox: --federated), or leave --join federated out",
-            Engine::MySql => "start it with --federated (a sandbox too), or leave --join federated out",
+            Engine::MariaDb => "run INSTALL SONAME 'ha_federatedx'; there (a sandbox: --federated), or omit --join federated",
+            Engine::MySql => "start it with --federated (a sandbox too), or omit --join federated",
         },
     ))
 }
@@ -183,8 +183,8 @@ fn connection(session: &Session, primary: &Node) -> Result<String, ServerError> 
         if special(text) {
             return Err(session.unfit(
                 NO_FEDERATED,
-                format!("{what} has a character that a FEDERATED connection cannot hold (one of @ : / \\ and quotes)"),
-                "use another user for it, or leave --join federated out",
+                format!("{what} contains a character that a FEDERATED connection cannot express (one of @ : / \\ and quotes)"),
+                "use another user, or omit --join federated",
             ));
         }
     }
@@ -208,7 +208,7 @@ fn refuse_foreign(session: &mut Session) -> Result<(), ServerError> {
     match comment {
         Some(comment) if !comment.starts_with(MARK) => Err(session.unfit(
             NO_FEDERATED,
-            "the schema `replimeter` has a table `lag_probe_primary` that this tool did not make, and will not touch",
+            "the schema `replimeter` has a table `lag_probe_primary` that Replimeter did not create and will not change",
             "rename that table or its schema",
         )),
         _ => Ok(()),
@@ -226,7 +226,7 @@ fn without_password(mut error: ServerError, primary: &Node, engine: Engine) -> S
         error.cause = error.cause.replace(password, "(password)");
         // Quotations may end in the middle of it.
         if error.cause.contains("mysql://") {
-            error.cause = "it does not take the definition of the FEDERATED table".to_owned();
+            error.cause = "it rejects the definition of the FEDERATED table".to_owned();
         }
     }
     match error.kind {
@@ -241,7 +241,7 @@ fn without_password(mut error: ServerError, primary: &Node, engine: Engine) -> S
         }
         _ => {
             error.hint =
-                "the replica must reach the primary at the address given, with the same user and password; or leave --join federated out"
+                "make the primary reachable from the replica at the given address, with the same user and password; or omit --join federated"
                     .to_owned();
         }
     }

@@ -62,7 +62,7 @@ impl Stamps {
         if cluster.mode == "group" {
             return Err(primary.session.unfit(
                 DOING,
-                "Group Replication takes changes of rows only: it refuses the format STATEMENT (error 3098), so that members have the writer's stamps and none of their own",
+                "Group Replication refuses binlog_format=STATEMENT (error 3098) and replicates rows, so members have the writer's stamps and none of their own",
                 "use --method poll, wait or tap",
             ));
         }
@@ -70,7 +70,7 @@ impl Stamps {
             return Err(primary.session.unfit(
                 DOING,
                 "its binary log is off (log_bin=OFF)",
-                "turn the binary log on",
+                "enable the binary log",
             ));
         }
         // The survey's session writes our table's definition and is left as it is.
@@ -135,7 +135,7 @@ pub fn prepare(writer: &mut Session, facts: &Facts) -> Result<(), ServerError> {
         return Err(writer.unfit(
             DOING,
             format!(
-                "{} {} has no binlog_format: it ships rows only, with the primary's stamps in them",
+                "{} {} has no binlog_format: it replicates rows only, with the primary's stamps in them",
                 facts.engine.product(),
                 facts.version
             ),
@@ -157,7 +157,7 @@ pub fn prepare(writer: &mut Session, facts: &Facts) -> Result<(), ServerError> {
             let stays = facts.get("binlog_format");
             return Err(ServerError {
                 cause: format!(
-                    "the session's format stays {stays}, which ships the row with the primary's stamp: {}",
+                    "the session's format stays {stays}, which replicates the row with the primary's stamp: {}",
                     error.cause
                 ),
                 hint: format!(
@@ -206,7 +206,7 @@ fn refuse_rows_in_between(cluster: &Cluster) -> Result<(), ServerError> {
             return Err(session.unfit(
                 DOING,
                 format!(
-                    "{} replicates from it, and its binlog_format is {format}: it hands on rows with its own stamps",
+                    "{} replicates from it, and its binlog_format is {format}: it passes on rows with its own stamps",
                     replica.server.session.name()
                 ),
 match facts.engine {
@@ -215,7 +215,7 @@ match facts.engine {
                     }
                     // A replica of MySQL's that logs statements stops at the first row (error 1666).
                     Engine::MySql => {
-                        "it could log statements only where nobody writes rows, with binlog_format=STATEMENT on every server (a sandbox: --server-option binlog_format=STATEMENT); else leave the servers behind it out"
+                        "leave out the servers that replicate from it, or, if nothing writes rows, set binlog_format=STATEMENT on every server (a sandbox: --server-option binlog_format=STATEMENT)"
                     }
                 },
             ));
@@ -226,7 +226,7 @@ match facts.engine {
 
 /// Why `SYSDATE()` is no clock there.
 fn lacks_sysdate(session: &mut Session) -> Result<Option<String>, ServerError> {
-    let words = "it runs with sysdate_is_now: SYSDATE() is the statement's beginning, on a replica the primary's";
+    let words = "it runs with sysdate_is_now: SYSDATE() is the start of the statement, on a replica the primary's";
     Ok(sysdate_is_now(session)?.then(|| words.to_owned()))
 }
 
@@ -247,10 +247,12 @@ fn lacks_udf(session: &mut Session) -> Result<Option<String>, ServerError> {
     Ok(match read {
         Some((udf, sysdate)) if (udf - sysdate).abs() < SAME_CLOCK_US => None,
         Some((udf, sysdate)) => Some(format!(
-            "its NOW_USEC() is {} s away from UTC: it is another library's",
+            "its NOW_USEC() is {} s away from UTC: it comes from another library",
             (udf - sysdate) / 1_000_000
         )),
-        None => Some(format!("its NOW_USEC() is another library's: `{text}`")),
+        None => Some(format!(
+            "its NOW_USEC() comes from another library: `{text}`"
+        )),
     })
 }
 
@@ -399,8 +401,8 @@ impl Joined {
         }
         Err(replica.unfit(
             DOING,
-            format!("all of {} rows have the primary's own stamps: the rows were shipped and not the statements", self.equal),
-            "is a server in between that logs rows (binlog_format), or does the primary run with binlog_format=ROW? use --method poll, wait or tap",
+            format!("all {} rows have the primary's own stamps: rows were replicated, not statements", self.equal),
+            "check for a server in between that logs rows, or for binlog_format=ROW on the primary; or use --method poll, wait or tap",
         ))
     }
 }

@@ -66,7 +66,7 @@ impl Surveyed {
         }
         let channels = channels.map_err(|mut error| {
             error.hint = format!(
-                "GRANT {} ON *.* to the user, so that the replica's state can be read",
+                "GRANT {} ON *.* to the user, to read the replica's state",
                 flavour::monitor_privilege(facts.engine)
             );
             error
@@ -99,7 +99,7 @@ impl Surveyed {
             Warning::new(
                 WarningCode::TlsNotVerified,
                 format!("{}: the connection is not encrypted", self.session),
-                "add ?ssl-mode=verify-ca&ssl-ca=FILE to its URL if the network is not yours alone",
+                "add ?ssl-mode=verify-ca&ssl-ca=FILE to its URL, unless only you use the network",
             )
         })
     }
@@ -284,7 +284,7 @@ pub fn relate(servers: &[Surveyed], declared: &[Member]) -> Result<Relations, Se
     for (index, (relation, declared)) in of.iter().zip(declared).enumerate() {
         if let Some((cause, hint)) = contradiction(servers, index, relation, declared) {
             return Err(servers[index].session.unfit(
-                "is not what it is declared to be",
+                "does not match its declared role",
                 cause,
                 hint,
             ));

@@ -38,8 +38,8 @@ pub(super) fn stranger(writer: &Surveyed, server: &Surveyed) -> ServerError {
     if channels.is_empty() {
         return session.unfit(
             doing,
-            "it replicates from nowhere",
-            "is this the right server? set up replication first",
+            "it has no replication source",
+            "check that this is the right server, and set up replication first",
         );
     }
     // A channel that never connected knows no source yet; its state tells why.
@@ -81,7 +81,7 @@ pub(crate) fn not_running(session: &Session, channel: &Channel) -> ServerError {
     session.unfit(
         "does not replicate",
         channel.state(),
-        "mend replication first; the server's error log says more",
+        "repair replication first; see the server's error log",
     )
 }
 
@@ -97,8 +97,7 @@ pub(super) fn contradiction(
     let in_cluster = servers[index].galera.is_some() || servers[index].group().is_some();
     let of_role = match (declared.role, found) {
         (Some(Role::Node), _) if !in_cluster => Some((
-            "it is declared a node, but it says it is in no Galera cluster and in no group"
-                .to_owned(),
+            "it is declared a node, but it is in no Galera cluster and in no group".to_owned(),
             "declare a primary and its replicas instead, or check the cluster",
         )),
         (Some(Role::Node), Relation::Channel { source, .. }) => Some((
@@ -109,17 +108,15 @@ pub(super) fn contradiction(
             ROLES,
         )),
         (Some(Role::Replica), Relation::Galera) => Some((
-            "it is declared a replica, but it says it is a node of the primary's Galera cluster"
-                .to_owned(),
+            "it is declared a replica, but it is a node of the primary's Galera cluster".to_owned(),
             ROLES,
         )),
         (Some(Role::Replica), Relation::Group) => Some((
-            "it is declared a replica, but it says it is a member of the primary's group"
-                .to_owned(),
+            "it is declared a replica, but it is a member of the primary's group".to_owned(),
             ROLES,
         )),
         (Some(Role::Replica), Relation::Writer) => Some((
-            "it is declared a replica, but it is the one that takes the writes".to_owned(),
+            "it is declared a replica, but it takes the writes".to_owned(),
             ROLES,
         )),
         _ => None,
@@ -128,7 +125,7 @@ pub(super) fn contradiction(
         (wanted, Relation::Channel { source, .. }) if servers[*source].session.name() == wanted => None,
         (wanted, Relation::Channel { source, .. }) => Some((
             format!("its source is declared as {wanted}, but it replicates from {}", named(*source)),
-            "correct the file, or point the replica at the source it should have",
+            "correct the file, or change the replica's source",
         )),
         (wanted, _) => Some((
             format!("its source is declared as {wanted}, but it has no replication channel from any of these servers"),

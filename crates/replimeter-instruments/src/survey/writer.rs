@@ -37,7 +37,7 @@ fn confirm(
         return Err(session.unfit(
             doing,
             format!(
-                "it is declared the primary, but its group says it is {} and the primary is {}",
+                "it is declared the primary, but in its group it is {} and the primary is {}",
                 own.role,
                 primary.map_or("nobody", |member| &member.address)
             ),
@@ -51,7 +51,10 @@ fn confirm(
         return Err(session.unfit(
             doing,
             format!("it is declared the primary, but it replicates from {source}"),
-            format!("declare {} the primary, or mend replication", source.name()),
+            format!(
+                "declare {} the primary, or repair replication",
+                source.name()
+            ),
         ));
     }
     Ok(())
@@ -93,9 +96,9 @@ fn root(
         .collect();
     match roots.as_slice() {
         [] => Err(servers[0].session.unfit(
-            "cannot tell which server is the primary",
+            "cannot determine which server is the primary",
             "every server replicates from another one",
-            "declare the one that is written to as the primary",
+            "declare the server that takes the writes as the primary",
         )),
         [first, rest @ ..] => {
             // Members of one cluster are equal: the first one named takes the writes.
@@ -105,12 +108,12 @@ fn root(
             match stranger {
                 None => Ok(*first),
                 Some(other) => Err(servers[*other].session.unfit(
-                    "cannot tell which server is the primary",
+                    "cannot determine which server is the primary",
                     format!(
                         "neither it nor {} replicates from any of the others",
                         servers[*first].session
                     ),
-                    "are these servers of one cluster? declare the one that is written to as the primary, and check replication",
+                    "check replication and that these servers belong to one cluster; declare the one that takes the writes as the primary",
                 )),
             }
         }

@@ -28,10 +28,10 @@ pub(crate) fn arrival(
     let found = Facts::read(&mut session)?.identity();
     if found != *identity {
         let cause = format!(
-            "two connections reached different ones ({} and {})",
+            "two connections reached different servers ({} and {})",
             identity.place, found.place
         );
-        let hint = "name the servers behind the balancer themselves";
+        let hint = "name the servers behind the load balancer";
         let doing = "is not always the same server";
         return Err(session.unfit(doing, cause, hint).into());
     }

@@ -50,7 +50,7 @@ pub(crate) fn take_lock(session: &mut Session) -> Result<(), ServerError> {
 pub(super) fn busy(session: &Session, holder: &str) -> ServerError {
     session.unfit(
         "cannot begin",
-        format!("another replimeter is measuring this server (its connection {holder})"),
-        "wait for it to end, or end it",
+        format!("another Replimeter run is measuring this server (its connection {holder})"),
+        "wait until it ends, or end it",
     )
 }

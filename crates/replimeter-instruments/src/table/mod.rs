@@ -80,7 +80,7 @@ fn refuse_foreign(session: &Session, found: &Found) -> Result<(), ServerError> {
     match &found.comment {
         Some(comment) if !comment.starts_with(MARK) => Err(session.unfit(
             "cannot use the schema `replimeter`",
-            "it has a table `lag_probe` that this tool did not make, and will not touch",
+            "it has a table `lag_probe` that Replimeter did not create and will not change",
             "rename that table or its schema",
         )),
         _ => Ok(()),
@@ -111,8 +111,8 @@ fn clear(cluster: &mut Cluster, patience: Duration) -> Result<Found, ServerError
         {
             return Err(session.unfit(
                 "cannot use the schema `replimeter`",
-                "it still has an earlier run's table `lag_probe`, which its primary has not; making it there would break replication",
-                "is the replica far behind? if not, and that table came some other way, on the replica: SET sql_log_bin=0; DROP TABLE replimeter.lag_probe;",
+                "it still has the table `lag_probe` of an earlier run, which its primary does not have; creating it there would break replication",
+                "check whether the replica is far behind; if it is not, drop that table on the replica: SET sql_log_bin=0; DROP TABLE replimeter.lag_probe;",
             ));
         }
     }
@@ -158,12 +158,12 @@ impl ProbeTable {
             )?;
             warnings.push(Warning::new(
                 WarningCode::LeftoverRemoved,
-                format!("{session}: removed the table that an earlier, killed run had left"),
-                "nothing to do",
+                format!("{session}: removed the table that an earlier, killed run left"),
+                "no action needed",
             ));
         }
         let run = session
-            .value("cannot name the run", "SELECT UUID()")?
+            .value("cannot create an ID for the run", "SELECT UUID()")?
             .unwrap_or_default();
         let comment = format!("{}; run {run}", schema.mark());
         let table = Self {
@@ -178,7 +178,7 @@ impl ProbeTable {
         let create = format!(
             "CREATE TABLE `replimeter`.`lag_probe` ({columns}) ENGINE=InnoDB COMMENT='{comment}'"
         );
-        session.run("cannot make the table", &create)?;
+        session.run("cannot create the table", &create)?;
         Ok((table, warnings))
     }
 
@@ -221,7 +221,7 @@ impl ProbeTable {
             Ok(kept) => Vec::from_iter(kept),
             Err(error) => {
                 return vec![incomplete(format!(
-                    "{error}; its table `replimeter`.`lag_probe` is still there"
+                    "{error}; its table `replimeter`.`lag_probe` still exists"
                 ))];
             }
         };
@@ -237,11 +237,11 @@ impl ProbeTable {
                 Ok(mut now) => {
                     if !gone(&mut now, Instant::now() + wait) {
                         warnings.push(incomplete(format!(
-                            "{session} has not yet applied the removal of `replimeter`.`lag_probe`; it will when its replication goes on")));
+                            "{session} has not yet applied the removal of `replimeter`.`lag_probe`; it will when replication resumes")));
                     }
                 }
                 Err(error) => warnings.push(incomplete(format!(
-                    "{session} does not answer ({}): whether it still has `replimeter`.`lag_probe` is known when it is back",
+                    "{session} does not answer ({}): it may still have `replimeter`.`lag_probe`",
                     error.cause
                 ))),
             }
@@ -275,7 +275,7 @@ fn incomplete(message: String) -> Warning {
     Warning::new(
         WarningCode::CleanUpIncomplete,
         message,
-        "the next run on these servers removes it, or, on the primary: DROP TABLE IF EXISTS replimeter.lag_probe",
+        "start a run on these servers, which removes it, or, on the primary: DROP TABLE IF EXISTS replimeter.lag_probe",
     )
 }
 

@@ -31,7 +31,7 @@ pub(crate) struct Found {
 }
 
 pub(crate) fn find(session: &mut Session) -> Result<Found, ServerError> {
-    let doing = "cannot look into the schema `replimeter`";
+    let doing = "cannot inspect the schema `replimeter`";
     let schema = session.value(
         doing,
         "SELECT schema_name FROM information_schema.schemata WHERE schema_name = 'replimeter'",
@@ -92,7 +92,7 @@ impl Schema {
     /// # Errors
     /// When the primary refuses.
     pub(crate) fn make(primary: &mut Session, others: &[Node]) -> Result<Self, ServerError> {
-        let doing = "cannot look into the schema `replimeter`";
+        let doing = "cannot inspect the schema `replimeter`";
         let there =
             "SELECT schema_name FROM information_schema.schemata WHERE schema_name = 'replimeter'";
         let mut schema = Self {
@@ -120,7 +120,7 @@ impl Schema {
             });
             schema.made = true;
             primary.run(
-                "cannot make the schema",
+                "cannot create the schema",
                 "CREATE DATABASE IF NOT EXISTS `replimeter`",
             )?;
         }
@@ -166,7 +166,7 @@ impl Schema {
             };
             let first = found.foreign.first()?;
             Some(format!(
-                "{name} ({address}) has `{first}`{more} in it, which this tool did not make"
+                "{name} ({address}) has `{first}`{more} in it, which Replimeter did not create"
             ))
         };
         let kept_for = self
@@ -195,8 +195,8 @@ impl Schema {
         };
         Ok(Some(Warning::new(
             WarningCode::CleanUpIncomplete,
-            format!("{primary}: the schema `replimeter` was left in place: {reason}"),
-            "when no server has anything of its own in it, on the primary: DROP DATABASE replimeter",
+            format!("{primary}: the schema `replimeter` was not removed: {reason}"),
+            "once no server has other objects in it, on the primary: DROP DATABASE replimeter",
         )))
     }
 }
@@ -218,7 +218,7 @@ fn ask(
     let engine = Facts::read(&mut session)?.engine;
     if !grants(&mut session, engine)?.is_some_and(|grants| grants.has("SELECT", SCHEMA, "")) {
         return Err(session.unfit(
-            "cannot look into the schema `replimeter`",
+            "cannot inspect the schema `replimeter`",
             "the user may not see everything in it",
             "GRANT SELECT ON `replimeter`.* to the user",
         ));

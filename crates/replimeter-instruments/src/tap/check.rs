@@ -36,7 +36,7 @@ pub fn check(declared: &[Member]) -> Result<Cluster, ServerError> {
             warnings.push(Warning::new(
                 WarningCode::ServerUnusable,
                 format!(
-                    "{} does not show its replication status to this user: that it replicates from the primary was not checked",
+                    "{} does not show its replication status to this user, so its source was not checked",
                     unseen.session
                 ),
                 unseen.channels.as_ref().err().map_or_else(String::new, |error| error.hint.clone()),
@@ -132,7 +132,7 @@ pub(crate) fn server_ids(
                     return Err(cluster.primary.session.unfit(
                         "cannot follow its binary log",
                         format!("server_id {id} belongs to one of the servers or to a connected replica, whose connection would be dropped"),
-                        format!("choose another --server-id, such as {}, or leave it to the tool", fitness::unused_server_id(&taken)),
+                        format!("choose another --server-id, such as {}, or leave it out", fitness::unused_server_id(&taken)),
                     ));
                 }
                 id

@@ -78,7 +78,7 @@ impl Clocks {
             .filter_map(|asked| {
                 let step = asked.ask(clock)?;
                 Some(format!(
-                    "{}: its clock was set by {:.6} s (± {:.0} µs)",
+                    "{}: its clock was adjusted by {:.6} s (± {:.0} µs)",
                     asked.node.name,
                     step.by.as_micros() / 1e6,
                     step.bound.as_micros()

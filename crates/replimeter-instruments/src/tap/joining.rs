@@ -99,7 +99,7 @@ impl<'a> Joining<'a> {
                     self.outcome.warnings.push(Warning::new(
                         WarningCode::ClockStepped,
                         text,
-                        "times of its log from about then are left out; lag is not touched, since arrivals are stamped by the client's clock",
+                        "commit times in its log from about then are left out; lag is not affected, since arrivals are stamped by the client's clock",
                     ));
                 }
             }
@@ -243,7 +243,7 @@ impl<'a> Joining<'a> {
             Note::Lost(error) => {
                 self.lost[index] = Some(now);
                 if !floor {
-                    listener.tell(Event::Note(&format!("{error}; connecting again")))?;
+                    listener.tell(Event::Note(&format!("{error}; reconnecting")))?;
                 }
             }
             Note::Back { hole, after } => {
@@ -255,19 +255,19 @@ impl<'a> Joining<'a> {
                     if index > 0 {
                         self.matcher.restart(index - 1);
                     }
-                    "; the part of its log in between is gone"
+                    "; the part of its log in between is missing"
                 } else {
                     ""
                 };
                 let text = format!(
-                    "{name}: connected again after {:.1} s{lost}",
+                    "{name}: reconnected after {:.1} s{lost}",
                     after.as_secs_f64()
                 );
                 listener.tell(Event::Note(&text))?;
                 self.outcome.warnings.push(Warning::new(
                     WarningCode::Reconnected,
                     text,
-                    "transactions that arrived meanwhile have no stamp; they are counted as unmatched",
+                    "transactions that arrived during that time have no stamp; they are counted as unmatched",
                 ));
             }
             Note::Failed(_) if floor => {}
@@ -368,10 +368,8 @@ impl<'a> Joining<'a> {
         if anonymous > 0 {
             self.outcome.warnings.push(Warning::new(
                 WarningCode::UnmatchedTransactions,
-                format!(
-                    "{anonymous} transactions had no GTID and could not be recognised elsewhere"
-                ),
-                "turn GTIDs on for all sessions (gtid_mode=ON)",
+                format!("{anonymous} transactions had no GTID and could not be matched"),
+                "enable GTIDs for all sessions (gtid_mode=ON)",
             ));
         }
         for row in self.outcome.results.iter().filter(|row| row.unmatched > 0) {
@@ -388,7 +386,7 @@ impl<'a> Joining<'a> {
                     row.unmatched,
                     reasons.join("; ")
                 ),
-                "docs/tap.md says what each reason means",
+                "see docs/tap.md for each reason",
             ));
         }
         self.outcome

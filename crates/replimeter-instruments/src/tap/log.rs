@@ -86,9 +86,9 @@ impl Spill {
                 file.read_exact_at(&mut bytes, slot * SEGMENT as u64)?;
                 Ok(Arc::new(bytes))
             }
-            (Place::File { .. }, None) => {
-                Err(io::Error::other("the file of pending arrivals is gone"))
-            }
+            (Place::File { .. }, None) => Err(io::Error::other(
+                "the file of pending arrivals no longer exists",
+            )),
         }
     }
 

@@ -278,7 +278,7 @@ impl Summary {
         let reasons = [
             ("arrived while a connection was lost", unmatched.unheard),
             (
-                "were left out by the replica (a filter, or a hole in its log)",
+                "were skipped by the replica (a filter, or a gap in its log)",
                 unmatched.left_out,
             ),
             (
@@ -286,7 +286,7 @@ impl Summary {
                 unmatched.foreign,
             ),
             (
-                "could not be kept while the primary's stream was waited for",
+                "were dropped while waiting for the primary's stream",
                 unmatched.overflow,
             ),
         ];
