@@ -1,5 +1,4 @@
-//! What goes wrong with a server: which server, what was being done, why, and
-//! what to try.
+//! Errors of servers: the server, the operation, the cause, and a hint.
 
 use std::io;
 
@@ -12,17 +11,17 @@ pub enum ErrorKind {
     Unreachable,
     /// The server refused the user or the password.
     AccessDenied,
-    /// Encryption could not be agreed on or the server not be verified.
+    /// Encryption could not be negotiated, or the server could not be verified.
     Tls,
     /// The user lacks a privilege.
     Privilege,
-    /// The server did not answer in time.
+    /// The server did not answer before the timeout.
     Timeout,
     /// The connection broke.
     Lost,
     /// The server refused a statement, with its error number.
     Statement(u16),
-    /// The server is not fit for what was asked.
+    /// The server does not meet a precondition.
     Unfit,
 }
 
@@ -34,11 +33,11 @@ pub struct ServerError {
     pub node: String,
     /// Host and port.
     pub address: String,
-    /// What was being done, as in "cannot connect".
+    /// The operation that failed, as in "cannot connect".
     pub doing: String,
     /// Why it failed.
     pub cause: String,
-    /// What to try.
+    /// The suggested remedy.
     pub hint: String,
     /// Which kind of failure.
     pub kind: ErrorKind,
@@ -48,9 +47,9 @@ pub struct ServerError {
 pub mod code {
     /// Access denied for user.
     pub const ACCESS_DENIED: u16 = 1045;
-    /// A binary log cannot be sent from where it was asked for, or no longer.
+    /// The server cannot send its binary log from the requested position.
     pub const DUMP_REFUSED: u16 = 1236;
-    /// Statement cannot be parsed: this server does not know it.
+    /// The server cannot parse the statement.
     pub const SYNTAX: u16 = 1064;
     /// Unknown schema.
     pub const UNKNOWN_SCHEMA: u16 = 1049;
@@ -66,12 +65,12 @@ pub mod code {
     pub const NOT_PREPARED: u16 = 1047;
     /// The server is read-only.
     pub const READ_ONLY: u16 = 1290;
-    /// The server ended a transaction that was in the way of another one.
+    /// The server rolled back a transaction to resolve a deadlock.
     pub const DEADLOCK: u16 = 1213;
 }
 
 impl ServerError {
-    /// An error that we judge ourselves.
+    /// Returns an error that Replimeter detected, not the server.
     #[must_use]
     pub fn unfit(
         node: &str,

@@ -1,4 +1,4 @@
-//! What a server says of itself.
+//! The facts of a server: engine, version, global variables, identity.
 
 use std::collections::BTreeMap;
 
@@ -6,10 +6,10 @@ use replimeter_model::{engine::Engine, manifest::ServerRecord};
 
 use crate::{ErrorKind, ServerError, Session, grants::Grants};
 
-/// A server's own description, taken in one go.
+/// Facts of a server, read in one statement.
 #[derive(Clone, Debug)]
 pub struct Facts {
-    /// Its family.
+    /// MariaDB or MySQL.
     pub engine: Engine,
     /// Its full version text.
     pub version: String,
@@ -17,7 +17,7 @@ pub struct Facts {
     pub variables: BTreeMap<String, String>,
 }
 
-/// What tells one server from another.
+/// Distinguishes one server from another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// `server_id`.
@@ -28,7 +28,7 @@ pub struct Identity {
     pub place: String,
 }
 
-/// The engine of the server that calls itself so.
+/// Returns the engine that a version text belongs to.
 fn engine(version: &str, version_comment: &str) -> Engine {
     let says = |text: &str| text.to_ascii_lowercase().contains("mariadb");
     if says(version) || says(version_comment) {
@@ -38,7 +38,7 @@ fn engine(version: &str, version_comment: &str) -> Engine {
     }
 }
 
-/// Names whose values may hold a secret and are blanked in records.
+/// Returns whether the variable's value may contain a secret; such values are blanked in records.
 fn secret(name: &str) -> bool {
     ["password", "passwd", "auth", "secret", "private_key"]
         .iter()
@@ -48,7 +48,7 @@ fn secret(name: &str) -> bool {
 }
 
 impl Facts {
-    /// Asks the server.
+    /// Reads the facts from the server.
     ///
     /// # Errors
     /// When the connection breaks.
@@ -66,34 +66,34 @@ impl Facts {
         })
     }
 
-    /// A global variable's value; "" when the server does not have it.
+    /// Returns a global variable's value; "" when the server does not have it.
     #[must_use]
     pub fn get(&self, name: &str) -> &str {
         self.variables.get(name).map_or("", String::as_str)
     }
 
-    /// Whether a switch is on.
+    /// Returns whether a switch is on.
     #[must_use]
     pub fn on(&self, name: &str) -> bool {
         matches!(self.get(name), "ON" | "1" | "YES")
     }
 
-    /// Why the server accepts no writes of ordinary users, if so.
+    /// Returns why the server accepts no writes of ordinary users, if so.
     #[must_use]
     pub fn read_only(&self) -> Option<&'static str> {
-        // MariaDB 12 knows more than ON and OFF.
+        // MariaDB 12 has more values than ON and OFF.
         ["super_read_only", "read_only"]
             .into_iter()
             .find(|name| !matches!(self.get(name), "" | "OFF" | "0"))
     }
 
-    /// The largest packet it accepts, in bytes.
+    /// Returns the largest packet it accepts, in bytes.
     #[must_use]
     pub fn max_allowed_packet(&self) -> Option<u64> {
         self.get("max_allowed_packet").parse().ok()
     }
 
-    /// What tells it from other servers.
+    /// Returns what distinguishes it from other servers: id, UUID, place.
     #[must_use]
     pub fn identity(&self) -> Identity {
         Identity {
@@ -108,7 +108,7 @@ impl Facts {
         }
     }
 
-    /// The record for the manifest, secrets blanked.
+    /// Returns the record for the manifest, secrets blanked.
     #[must_use]
     pub fn record(&self, session: &Session) -> ServerRecord {
         let blanked = self.variables.iter().map(|(name, value)| {
@@ -139,14 +139,14 @@ impl Facts {
     }
 }
 
-/// What the session's user may do; `None` when the server does not tell.
+/// Returns the privileges of the session's user; `None` when the server does not show them.
 ///
 /// # Errors
 /// When the connection breaks.
 pub fn grants(session: &mut Session, engine: Engine) -> Result<Option<Grants>, ServerError> {
     let doing = "cannot read the user's privileges";
     let mut statement = "SHOW GRANTS".to_owned();
-    // MySQL names the privileges that come by roles only when asked for the roles.
+    // MySQL lists privileges granted through roles only when asked for the roles.
     if engine == Engine::MySql
         && let Ok(Some(roles)) = session.value(doing, "SELECT CURRENT_ROLE()")
         && roles != "NONE"

@@ -1,6 +1,6 @@
-//! Replication and binary-log filters, and whether they swallow a table.
+//! Replication and binary-log filters, and whether they exclude a table.
 
-/// Filters as a server states them.
+/// Filters as a server reports them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filters {
     /// Only these schemas pass, when any is named.
@@ -15,7 +15,7 @@ pub struct Filters {
     pub wild_do_tables: Vec<String>,
     /// Tables like these do not pass.
     pub wild_ignore_tables: Vec<String>,
-    /// Schemas applied under another name, as the server states it.
+    /// Schemas applied under another name, as the server reports it.
     pub rewrites: String,
 }
 
@@ -30,8 +30,8 @@ pub fn list(text: &str) -> Vec<String> {
 }
 
 impl Filters {
-    /// The filter that keeps `schema.table` from passing, in the server's own
-    /// words, or `None` when it passes.
+    /// Returns the filter that excludes `schema.table`, as the server reports it; `None` when it
+    /// passes.
     #[must_use]
     pub fn swallows(&self, schema: &str, table: &str) -> Option<String> {
         let full = format!("{schema}.{table}");
@@ -88,8 +88,7 @@ impl Filters {
     }
 }
 
-/// The schemas that rewrite rules take away; MariaDB writes `from->to,…`,
-/// MySQL `(from,to),…`.
+/// Returns the schemas that rewrite rules rename; MariaDB writes `from->to,…`, MySQL `(from,to),…`.
 fn rewritten_schemas(rules: &str) -> impl Iterator<Item = &str> {
     let arrows = rules
         .split(',')
@@ -101,13 +100,12 @@ fn rewritten_schemas(rules: &str) -> impl Iterator<Item = &str> {
     arrows.chain(pairs)
 }
 
-/// SQL's LIKE with `%`, `_` and backslash, on bytes, as the server matches
-/// table names.
+/// Matches like SQL's LIKE with `%`, `_` and backslash, on bytes, as servers match table names.
 #[must_use]
 pub fn like(pattern: &str, text: &str) -> bool {
     let (pattern, text) = (pattern.as_bytes(), text.as_bytes());
     let (mut p, mut t) = (0, 0);
-    // Where to resume when a later part does not fit: behind the last `%`, one byte further on.
+    // Where to resume after a mismatch: after the last `%`, one byte further.
     let mut retry: Option<(usize, usize)> = None;
     while t < text.len() {
         let step = match pattern.get(p) {

@@ -1,8 +1,8 @@
-//! What a user may do, read from `SHOW GRANTS`.
+//! Privileges of a user, read from `SHOW GRANTS`.
 
 use crate::filter::like;
 
-/// Where a grant holds.
+/// The scope of a grant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Scope {
     /// `*.*`
@@ -28,8 +28,8 @@ pub struct Grants {
 }
 
 impl Grants {
-    /// Reads the lines of `SHOW GRANTS`. Lines of a form that grants nothing on
-    /// tables (roles, proxies, routines) are passed over.
+    /// Parses the lines of `SHOW GRANTS`. Lines that grant nothing on tables (roles, proxies,
+    /// routines) are skipped.
     #[must_use]
     pub fn parse<'a>(lines: impl IntoIterator<Item = &'a str>) -> Self {
         Self {
@@ -37,8 +37,8 @@ impl Grants {
         }
     }
 
-    /// Whether the user holds `privilege` on every table of `schema`, or on the
-    /// one table `table` of it.
+    /// Returns whether the user has `privilege` on every table of `schema`, or on its table
+    /// `table`.
     #[must_use]
     pub fn has(&self, privilege: &str, schema: &str, table: &str) -> bool {
         let applies = |line: &&Line| match &line.scope {
@@ -56,7 +56,7 @@ impl Grants {
             .iter()
             .filter(applies)
             .any(|line| !line.revoke && names(line));
-        // MySQL's partial revokes take a schema out of a server-wide grant.
+        // MySQL's partial revokes exclude a schema from a server-wide grant.
         let revoked = self
             .lines
             .iter()
@@ -70,7 +70,7 @@ impl Grants {
         granted && (!revoked || again)
     }
 
-    /// Those of `privileges` that the user lacks on `schema.table`.
+    /// Returns those of `privileges` that the user lacks on `schema.table`.
     #[must_use]
     pub fn missing<'p>(&self, privileges: &[&'p str], schema: &str, table: &str) -> Vec<&'p str> {
         privileges
@@ -81,8 +81,7 @@ impl Grants {
     }
 }
 
-/// Splits `text` at the first `separator` that stands outside of quotes and
-/// parentheses.
+/// Splits `text` at the first `separator` outside of quotes and parentheses.
 fn split_outside<'t>(text: &'t str, separator: &str) -> Option<(&'t str, &'t str)> {
     let mut quote = None;
     let mut depth = 0usize;
@@ -124,7 +123,7 @@ fn parse_line(line: &str) -> Option<Line> {
     loop {
         let (one, after) = split_outside(privileges, ",")
             .map_or((privileges, None), |(one, after)| (one, Some(after)));
-        // A privilege on some columns is none on the table.
+        // A privilege on some columns does not count for the table.
         if !one.contains('(') {
             names.push(one.trim().to_ascii_uppercase());
         }

@@ -1,9 +1,8 @@
-//! One database server: how to reach it, what it is and can do, what it says
-//! of its replication, what its user may do.
+//! One database server: connections, facts, the state of its replication, privileges of its user.
 //!
-//! Relations between servers (who replicates from whom) are judged in
-//! `replimeter-instruments`; [`source`] says what a run asks for to have servers started
-//! or reached, and `replimeter-sandbox` does it.
+//! Relations between servers (who replicates from whom) are determined in `replimeter-instruments`;
+//! [`source`] is the interface by which a run requests servers, which `replimeter-sandbox`
+//! implements.
 
 pub mod binlog;
 pub mod error;

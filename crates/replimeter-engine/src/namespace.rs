@@ -1,18 +1,18 @@
-//! Network namespaces: a server may live in one of its own, where only it and our
-//! links are.
+//! Network namespaces: a server may have its own, which only the server and Replimeter's links
+//! enter.
 
 use std::{fs::File, io, path::Path, sync::Arc, thread};
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-/// A network namespace, open for as long as this or a copy of it lives.
+/// A network namespace, open while this value or a copy of it exists.
 #[derive(Clone, Debug)]
 pub struct Namespace {
     file: Arc<File>,
 }
 
 impl Namespace {
-    /// The one behind an open file of `/proc/…/ns/net`.
+    /// Returns the namespace of an open file of `/proc/…/ns/net`.
     #[must_use]
     pub fn of(file: File) -> Self {
         Self {
@@ -20,7 +20,7 @@ impl Namespace {
         }
     }
 
-    /// The one behind a path such as `/proc/1/ns/net`.
+    /// Returns the namespace at a path such as `/proc/1/ns/net`.
     ///
     /// # Errors
     /// When it cannot be opened.
@@ -28,7 +28,7 @@ impl Namespace {
         File::open(path).map(Self::of)
     }
 
-    /// The open file, for `/proc/…/fd`.
+    /// Returns the open file, for `/proc/…/fd`.
     #[must_use]
     pub fn file(&self) -> &File {
         &self.file
@@ -46,7 +46,7 @@ impl Namespace {
         )?)
     }
 
-    /// Does something inside, on a thread of its own; sockets made there stay there.
+    /// Runs `work` in the namespace, on a separate thread; sockets created there stay there.
     ///
     /// # Errors
     /// When the system does not permit it.

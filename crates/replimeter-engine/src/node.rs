@@ -10,10 +10,10 @@ use crate::{
     namespace::Namespace,
 };
 
-/// How long a connection attempt may take.
+/// Timeout of a connection attempt.
 const CONNECT: Duration = Duration::from_secs(5);
 
-/// Prepared statements that a connection keeps.
+/// Prepared statements that a connection caches.
 const STATEMENTS: usize = 1024;
 
 /// Everything needed to open a session.
@@ -27,13 +27,13 @@ pub struct Node {
     pub user: String,
     /// The password, if any is known.
     pub password: Option<Secret>,
-    /// How long an answer may take.
+    /// Timeout of an answer.
     pub answer: Duration,
-    /// The network that it is reached in; ours when `None`.
+    /// The network namespace to reach it in; the current one when `None`.
     pub namespace: Option<Namespace>,
 }
 
-/// The server's name and its address: what messages begin with.
+/// The server's name and its address: the beginning of messages.
 impl fmt::Display for Node {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ({})", self.name, self.endpoint.address())
@@ -41,7 +41,7 @@ impl fmt::Display for Node {
 }
 
 impl Node {
-    /// An error about this server that we judge ourselves.
+    /// Returns an error about this server that Replimeter detected, not the server.
     #[must_use]
     pub fn unfit(
         &self,
@@ -84,7 +84,7 @@ impl Node {
         Ok(())
     }
 
-    /// The driver's options, with or without TLS.
+    /// Returns the driver's options, with or without TLS.
     pub(crate) fn opts(&self, tls: bool) -> Opts {
         OptsBuilder::new()
             .ip_or_hostname(Some(self.endpoint.host.clone()))
@@ -95,17 +95,17 @@ impl Node {
                     .as_ref()
                     .map(|password| password.reveal().to_owned()),
             )
-            // A switch to the server's socket would measure another path than asked for.
+            // The server's Unix socket would be another path than the one to measure.
             .prefer_socket(false)
             .tcp_nodelay(true)
-            // The answer to a write tells its GTID to those who ask for it.
+            // The answer to a write contains its GTID for sessions that request it.
             .additional_capabilities(CapabilityFlags::CLIENT_SESSION_TRACK)
             // One statement must be one transaction, whatever the server's default.
             .init(vec!["SET SESSION autocommit=1"])
             .tcp_connect_timeout(Some(CONNECT))
             .read_timeout(Some(self.answer))
             .write_timeout(Some(self.answer))
-            // A statement that is pushed out of the driver's memory would be closed under a load that runs it.
+            // The cache must hold all statements of a load: an evicted statement is closed.
             .stmt_cache_size(STATEMENTS)
             .ssl_opts(tls.then(|| self.ssl_opts()))
             .into()

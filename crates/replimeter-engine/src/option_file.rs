@@ -7,12 +7,12 @@ use std::{
 
 use replimeter_model::target::Secret;
 
-/// Groups that are ours to read; a later one overrides an earlier one.
+/// Groups that Replimeter reads; a later one overrides an earlier one.
 const GROUPS: [&str; 4] = ["client", "client-server", "client-mariadb", "replimeter"];
-/// Files included by files included by files …
+/// Maximum depth of includes.
 const MOST_DEPTH: usize = 10;
 
-/// What an option file says about how to connect.
+/// Credentials from an option file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Credentials {
     /// The user's name.
@@ -32,15 +32,15 @@ pub enum OptionFileError {
         /// Why.
         source: std::io::Error,
     },
-    /// A group without its closing bracket; other lines that are no option are
-    /// passed over, as the stock client does for options it does not know.
+    /// A group without its closing bracket; other invalid lines are skipped, as the stock client
+    /// does for options it does not have.
     #[error("{}, line {line}: {reason}", path.display())]
     Syntax {
         /// The file.
         path: PathBuf,
         /// The line, from 1.
         line: usize,
-        /// What is wrong with it; never the line itself, which may hold a password.
+        /// What is wrong; never the line itself, which may contain a password.
         reason: &'static str,
     },
 }
@@ -135,8 +135,8 @@ fn parse(text: &str, credentials: &mut Credentials) -> Result<Vec<Include>, (usi
     Ok(includes)
 }
 
-/// An option's name (dashes as written by the stock client) and its value with
-/// quotes, escapes and a trailing comment taken away.
+/// Returns an option's name (dashes as written by the stock client) and its value without quotes,
+/// escapes and a trailing comment.
 fn option(line: &str) -> Option<(String, String)> {
     let (name, value) = line.split_once('=')?;
     let value = value.trim();
@@ -149,7 +149,7 @@ fn option(line: &str) -> Option<(String, String)> {
             let inner = &value[1..];
             &inner[..closing(inner, quote).unwrap_or(inner.len())]
         }
-        // Unquoted, a comment begins at a hash behind white space.
+        // In an unquoted value, a comment begins at a hash after white space.
         None => value
             .split(" #")
             .next()
@@ -191,7 +191,7 @@ fn unescaped(text: &str) -> String {
             Some('s') => out.push(' '),
             Some('\\') => out.push('\\'),
             Some(quote @ ('"' | '\'')) => out.push(quote),
-            // The stock client keeps the backslash of an escape it does not know.
+            // The stock client keeps the backslash of an unknown escape.
             Some(other) => out.extend(['\\', other]),
             None => out.push('\\'),
         }

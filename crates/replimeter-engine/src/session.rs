@@ -17,7 +17,7 @@ use crate::{
 /// A row of a status statement, by column name.
 pub type StatusRow = BTreeMap<String, String>;
 
-/// A blocking connection that knows whose it is, so that its errors do too.
+/// A blocking connection that carries the server's name and address for its errors.
 pub struct Session {
     conn: Conn,
     name: String,
@@ -25,7 +25,7 @@ pub struct Session {
     tls: bool,
 }
 
-/// The server's name and its address: what messages begin with.
+/// The server's name and its address: the beginning of messages.
 impl fmt::Display for Session {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ({})", self.name, self.address)
@@ -36,7 +36,7 @@ impl Session {
     /// Connects.
     ///
     /// # Errors
-    /// When the server cannot be reached, verified or does not let the user in.
+    /// When the server cannot be reached or verified, or refuses the user.
     pub fn open(node: &Node) -> Result<Self, ServerError> {
         let connect = |tls: bool| match &node.namespace {
             None => Conn::new(node.opts(tls)),
@@ -63,7 +63,7 @@ impl Session {
             }),
             Err(error) => {
                 let mut error = ServerError::from_driver(&name, &address, "cannot connect", &error);
-                // Before the session stands, a broken connection is one that was never made.
+                // Before login is complete, a broken connection counts as not made.
                 if matches!(error.kind, ErrorKind::Lost | ErrorKind::Timeout) {
                     error.kind = ErrorKind::Unreachable;
                     error.hint = "check that the address is that of a MariaDB or MySQL server, and that the port is right".to_owned();
@@ -73,40 +73,40 @@ impl Session {
         }
     }
 
-    /// The server's name in the report.
+    /// Returns the server's name in the report.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Host and port.
+    /// Returns host and port.
     #[must_use]
     pub fn address(&self) -> &str {
         &self.address
     }
 
-    /// Whether the connection is encrypted.
+    /// Returns whether the connection is encrypted.
     #[must_use]
     pub fn tls(&self) -> bool {
         self.tls
     }
 
-    /// The server's number for this connection.
+    /// Returns the server's id for this connection.
     #[must_use]
     pub fn connection_id(&self) -> u32 {
         self.conn.connection_id()
     }
 
-    /// The driver's connection, for the measuring path.
+    /// Returns the driver's connection, for the measuring path.
     pub fn conn(&mut self) -> &mut Conn {
         &mut self.conn
     }
 
-    /// The connection's socket, for whoever reads and writes it without the driver
-    /// between two statements of the driver's.
+    /// Returns the connection's socket, for code that reads and writes it directly between two
+    /// statements of the driver.
     ///
     /// # Errors
-    /// When the system refuses another descriptor.
+    /// When the system refuses another file descriptor.
     pub(crate) fn socket(&self) -> Result<OwnedFd, ServerError> {
         let raw = self.conn.as_raw_fd();
         #[allow(unsafe_code, reason = "the driver gives its socket as a number only")]
@@ -121,7 +121,7 @@ impl Session {
         })
     }
 
-    /// Gives the driver's connection away, for a stream that takes it over.
+    /// Consumes the session and returns the driver's connection, for a stream that takes it over.
     pub(crate) fn into_conn(self) -> Conn {
         self.conn
     }
@@ -132,7 +132,7 @@ impl Session {
         ServerError::from_driver(&self.name, &self.address, doing, error)
     }
 
-    /// An error about this server that we judge ourselves.
+    /// Returns an error about this server that Replimeter detected, not the server.
     #[must_use]
     pub fn unfit(
         &self,
@@ -152,10 +152,10 @@ impl Session {
         done.map_err(|error| self.error(doing, &error))
     }
 
-    /// Runs the first of several statements that this server's grammar knows.
+    /// Runs the first of several statements that this server can parse.
     ///
     /// # Errors
-    /// When the server knows none, refuses it, or the connection breaks.
+    /// When the server can parse none of them, refuses it, or the connection breaks.
     pub fn run_first(&mut self, doing: &str, alternatives: &[String]) -> Result<(), ServerError> {
         let mut last = Ok(());
         for sql in alternatives {
@@ -189,8 +189,8 @@ impl Session {
         Ok(texts.collect())
     }
 
-    /// Runs a statement of two columns, such as `SHOW STATUS`, and returns its
-    /// rows by the first.
+    /// Runs a statement of two columns, such as `SHOW STATUS`, and returns its rows keyed by the
+    /// first.
     ///
     /// # Errors
     /// When the server refuses it or the connection breaks.

@@ -1,7 +1,7 @@
-//! Where the servers of a run come from, and what can be done to them from outside.
+//! Interface to a run's servers and to faults injected into them.
 //!
-//! A measurement asks a [`ServerSource`] for the servers of its target; how they are
-//! started, found or reached is not its concern.
+//! A measurement asks a [`ServerSource`] for the servers of its target; it does not depend on how
+//! they are started, found or reached.
 
 use std::{path::PathBuf, sync::atomic::AtomicBool, time::Duration};
 
@@ -16,23 +16,23 @@ use crate::{Node, ServerError};
 
 /// Gets the servers of a target.
 pub trait ServerSource {
-    /// Returns the server that the primary of such a sandbox, or every member, would run
-    /// on. Starts nothing.
+    /// Returns the server program on which the primary of such a sandbox, or every member, would
+    /// run. Starts nothing.
     ///
     /// # Errors
-    /// [`SourceErrorKind::Unavailable`] when no server here can do what is asked for.
+    /// [`SourceErrorKind::Unavailable`] when no server here supports it.
     fn available(&self, spec: &SandboxSpec) -> Result<Install, SourceError>;
 
-    /// Checks whether the servers of a target can be had at all. Starts nothing.
+    /// Checks whether the servers of a target are available. Starts nothing.
     ///
     /// # Errors
-    /// When they cannot.
+    /// When they are not.
     fn possible(&self, target: &Target) -> Result<(), SourceError>;
 
     /// Starts, finds or prepares to reach the servers of a target.
     ///
     /// # Errors
-    /// When they cannot be had; nothing is left behind then.
+    /// When they are not available; nothing is left behind then.
     fn open(
         &mut self,
         target: &Target,
@@ -40,11 +40,11 @@ pub trait ServerSource {
     ) -> Result<Box<dyn Servers>, SourceError>;
 }
 
-/// What goes with the opening of servers.
+/// Callbacks for opening servers.
 pub struct OpenContext<'a> {
-    /// Is told what goes on.
+    /// Receives progress texts.
     pub say: &'a dyn Fn(&str),
-    /// Clears the line of progress, before the user is asked for something.
+    /// Clears the progress line before the user is asked for input.
     pub quiet: &'a dyn Fn(),
     /// Becomes true when the user wants the run to end.
     pub stop: &'a AtomicBool,
@@ -53,51 +53,49 @@ pub struct OpenContext<'a> {
 /// A server program that was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Install {
-    /// Which engine it is, by its own word.
+    /// Its engine, as the program reports it.
     pub engine: Engine,
-    /// The version number it states.
+    /// Its version, as the program reports it.
     pub version: String,
     /// The binary, links resolved.
     pub program: PathBuf,
 }
 
-/// The servers of a target. Those that were started for the run are ended and removed
-/// when this is dropped.
+/// The servers of a target. Those started for the run are stopped and removed when this is dropped.
 pub trait Servers {
-    /// Returns what reports call them.
+    /// Returns their name in reports.
     fn label(&self) -> &str;
 
-    /// Returns each server, the one that is written to first.
+    /// Returns the members, the writer first.
     fn members(&self) -> &[Member];
 
-    /// Returns how the sandbox came to be, when they are one.
+    /// Returns the sandbox's record; `None` when they are not a sandbox.
     fn record(&self) -> Option<&SandboxRecord> {
         None
     }
 
-    /// Returns whether they were started for this run and are removed after it, with
-    /// everything that is on them.
+    /// Returns whether they were started for this run and are removed after it, with all their
+    /// data.
     fn is_temporary(&self) -> bool {
         false
     }
 
-    /// Returns what to try when a measurement of them fails, when their owner knows
-    /// something.
+    /// Returns a hint for a failed measurement of them, when their owner has one.
     fn advice(&self) -> Option<String> {
         None
     }
 
-    /// Returns how the process of a member ended, when it did and that is known.
+    /// Returns how the process of a member ended, if it ended and that is known.
     fn ended(&self, _member: usize) -> Option<String> {
         None
     }
 
-    /// Returns what can be done to them on purpose; nothing to servers that are to live on.
+    /// Returns the faults that can be injected; `None` for servers that must not be harmed.
     fn faults(&mut self) -> Option<&mut dyn Faults> {
         None
     }
 
-    /// Ends and removes what was started for the run.
+    /// Stops and removes everything started for the run.
     ///
     /// # Errors
     /// When something could not be removed.
@@ -106,21 +104,21 @@ pub trait Servers {
     }
 }
 
-/// A server, and what its owner says of it.
+/// A server as its owner declares it.
 #[derive(Clone, Debug)]
 pub struct Member {
     /// How to reach it.
     pub node: Node,
     /// The role that the user declares; `None` to detect it.
     pub role: Option<Role>,
-    /// The name of the server it is said to replicate from.
+    /// The name of its declared source.
     pub source: Option<String>,
     /// Its process on this machine, when it is known.
     pub pid: Option<u32>,
 }
 
 impl From<&Node> for Member {
-    /// A server of which nothing is said.
+    /// Returns a member without declarations.
     fn from(node: &Node) -> Self {
         Self {
             node: node.clone(),
@@ -131,7 +129,7 @@ impl From<&Node> for Member {
     }
 }
 
-/// What can be done to servers on purpose. Servers are named as in the members' list.
+/// Faults that can be injected into servers. Servers are named as in the members' list.
 pub trait Faults {
     /// Delays every replication link, one way.
     ///
@@ -139,20 +137,20 @@ pub trait Faults {
     /// When replication does not go through links that can be delayed.
     fn set_delay(&mut self, delay: Duration) -> Result<(), SourceError>;
 
-    /// Cuts a server off from all others, but not from its clients.
+    /// Isolates a server from all others, but not from its clients.
     ///
     /// # Errors
     /// When replication does not go through links that can be cut.
     fn isolate(&mut self, server: &str) -> Result<(), SourceError>;
 
-    /// Kills a server at once, and does not wait for its end.
+    /// Kills a server immediately, without waiting for its end.
     ///
     /// # Errors
     /// When there is none of this name.
     fn kill(&mut self, server: &str) -> Result<(), SourceError>;
 
-    /// Makes another server take writes in the place of a dead one, and returns its name:
-    /// the wished one, unless a group elected another.
+    /// Makes another server take writes after the primary died, and returns its name: the wished
+    /// one, unless a group elected another.
     ///
     /// # Errors
     /// When no server takes over in time.
@@ -163,7 +161,7 @@ pub trait Faults {
         stop: &AtomicBool,
     ) -> Result<String, SourceError>;
 
-    /// Starts a server that was killed again, alone, with the data that it had.
+    /// Restarts a killed server, alone, with its data.
     ///
     /// # Errors
     /// When it does not start.
@@ -173,17 +171,17 @@ pub trait Faults {
 /// The kind of a failure, for callers that react to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SourceErrorKind {
-    /// The request makes no sense here.
+    /// The request is invalid here.
     Usage,
-    /// No server here can do what is asked for.
+    /// No server here supports the request.
     Unavailable,
     /// A server, the system or the disk failed.
     Failed,
-    /// The user ended it.
+    /// The user interrupted it.
     Interrupted,
 }
 
-/// Why servers cannot be had, or something could not be done to them.
+/// Why servers are not available, or a fault could not be injected.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct SourceError {
@@ -191,7 +189,7 @@ pub struct SourceError {
     pub kind: SourceErrorKind,
     /// Why it failed.
     pub message: String,
-    /// What to try.
+    /// The suggested remedy.
     pub hint: String,
 }
 
@@ -206,7 +204,7 @@ impl From<ServerError> for SourceError {
 }
 
 impl SourceError {
-    /// A failure of this kind.
+    /// Returns a failure of this kind.
     #[must_use]
     pub fn new(kind: SourceErrorKind, message: impl Into<String>, hint: impl Into<String>) -> Self {
         Self {

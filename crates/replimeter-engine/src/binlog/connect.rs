@@ -1,4 +1,4 @@
-//! Connecting to a server as a replica does, and asking for its binary log.
+//! Connects to a server as a replica does, and requests its binary log.
 
 use std::{
     os::fd::OwnedFd,
@@ -26,13 +26,13 @@ use crate::{
 };
 
 pub(super) const DOING: &str = "cannot follow its binary log";
-/// What to try when a connection broke.
+/// The hint when a connection broke.
 const STOPPED: &str = "check whether the server stopped or its dump thread was killed";
-/// How long a read waits before it hands control back.
+/// Timeout of a read, after which control returns to the caller.
 pub(super) const NAP: Duration = Duration::from_millis(100);
-/// How often a server that has nothing to say says so.
+/// The interval between heartbeats of an idle server.
 pub(super) const HEARTBEAT: Duration = Duration::from_millis(500);
-/// How often over TLS, where only a sign of life hands control back.
+/// The interval over TLS, where only a heartbeat returns control to the caller.
 const HEARTBEAT_TLS: Duration = Duration::from_millis(100);
 
 const COM_BINLOG_DUMP: u8 = 0x12;
@@ -40,36 +40,35 @@ const COM_REGISTER: u8 = 0x15;
 const COM_BINLOG_DUMP_GTID: u8 = 0x1e;
 const BY_GTID: u16 = 4;
 
-/// Where to begin.
+/// Where the stream begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Start {
-    /// With what is committed from now on.
+    /// At the next commit.
     Now,
-    /// After these transactions: a set (MySQL) or a list (MariaDB) as the server
-    /// prints it.
+    /// After these transactions: a set (MySQL) or a list (MariaDB), in the server's notation.
     Gtids(String),
-    /// At a place in a file.
+    /// At a position in a file.
     File(Position),
 }
 
-/// A connection that the log comes over.
+/// A connection that transfers the log.
 pub(super) enum Link {
-    /// We read the socket ourselves; the session keeps the connection open.
+    /// Replimeter reads the socket directly; the session keeps the connection open.
     Plain { socket: OwnedFd, _session: Session },
-    /// The driver decrypts; slower, and events come one by one.
+    /// The driver decrypts; slower, and events arrive one by one.
     Tls(Box<BinlogStream>),
 }
 
 impl Drop for Link {
     fn drop(&mut self) {
         if let Self::Plain { socket, .. } = self {
-            // The server ends its dump at once, rather than at its next event.
+            // Makes the server end its dump immediately, not at its next event.
             let _ = shutdown(socket, Shutdown::Both);
         }
     }
 }
 
-/// Connects, fixes the beginning, and asks for the stream.
+/// Connects, determines the start position, and requests the stream.
 pub(super) fn connect(
     node: &Node,
     engine: Engine,
@@ -81,7 +80,7 @@ pub(super) fn connect(
         Start::Now => now(&mut session, engine)?,
         other => other.clone(),
     };
-    // After the beginning is fixed: whatever precedes it is among these.
+    // After the start position is determined: it includes every transaction before that position.
     let state = match engine {
         Engine::MariaDb => "SELECT @@GLOBAL.gtid_binlog_state",
         Engine::MySql => "SELECT @@GLOBAL.gtid_executed",
@@ -90,7 +89,7 @@ pub(super) fn connect(
     let executed = session.value(doing, state)?.unwrap_or_default();
     let tls = session.tls();
     let beat = if tls { HEARTBEAT_TLS } else { HEARTBEAT }.as_nanos();
-    // Variables of the user: each engine reads those that it knows.
+    // User variables: each engine reads those that it supports.
     let mut settings = format!(
         "SET @mariadb_slave_capability=4, @master_binlog_checksum='NONE', @source_binlog_checksum='NONE', \
          @master_heartbeat_period={beat}, @source_heartbeat_period={beat}"
@@ -108,7 +107,7 @@ pub(super) fn connect(
     let mut set = None;
     match (engine, &gtids) {
         (Engine::MariaDb, Some(gtids)) => {
-            // The reading that is accepted is of digits, dashes and commas only.
+            // The accepted notation consists of digits, dashes and commas only.
             flavour::gtid::domain_gtids(gtids)
                 .map_err(|error| session.unfit(DOING, error.to_string(), hint))?;
             settings
@@ -137,10 +136,10 @@ pub(super) fn connect(
     Ok((link, position, executed))
 }
 
-/// The end of the server's log; by GTID when the user may not ask for the place.
+/// Returns the end of the server's log; by GTID when the user may not read the position.
 fn now(session: &mut Session, engine: Engine) -> Result<Start, ServerError> {
     match flavour::binlog_end(engine, session) {
-        // The request has 32 bits for it.
+        // The request has 32 bits for the offset.
         Ok(Some((file, offset))) if u32::try_from(offset).is_ok() => {
             return Ok(Start::File(Position { file, offset }));
         }
@@ -167,7 +166,7 @@ fn encrypted(
         .with_filename(position.file.as_bytes())
         .with_pos(position.offset);
     if let Some(set) = set {
-        // The driver's type for it has no name that could be written here.
+        // The driver's type for it is not public.
         let sids = set.parts().filter_map(|(uuid, tag, intervals)| {
             let mut text = uuid.to_owned();
             if !tag.is_empty() {
@@ -215,7 +214,7 @@ fn plain(
         )
     };
     let socket = session.socket()?;
-    // Statements and answers alternate, so the driver has no byte of the stream in its buffers.
+    // Statements and answers alternate, so no byte of the stream is in the driver's buffers.
     let exchange = |payload: &[u8]| -> Result<(), ServerError> {
         send(&socket, payload).map_err(lost)?;
         first_answer(node, engine, server_id, &socket)
@@ -256,8 +255,8 @@ fn dump_request(server_id: u32, position: &Position, set: Option<&GtidSet>) -> V
     request
 }
 
-/// A set as MySQL encodes it: with tags only when there is one, since older servers
-/// do not know them (`Gtid_set::encode`).
+/// Encodes a set as MySQL does: with tags only when it has any, since older servers do not support
+/// them (`Gtid_set::encode`).
 fn encoded(set: &GtidSet) -> Vec<u8> {
     const TAGGED: u64 = 1;
     let tagged = set.parts().any(|(_, tag, _)| !tag.is_empty());
@@ -299,7 +298,7 @@ fn send(socket: &OwnedFd, payload: &[u8]) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Waits for the first packet of an answer and takes it only when it is an error.
+/// Waits for the first packet of an answer and consumes it only when it is an error.
 fn first_answer(
     node: &Node,
     engine: Engine,
@@ -338,7 +337,7 @@ fn first_answer(
     }
 }
 
-/// What a failure of the stream means and what to do.
+/// Returns the error and hint for a failure of the stream.
 pub(super) fn explain(
     node: &Node,
     engine: Engine,
@@ -361,7 +360,7 @@ pub(super) fn explain(
     }
 }
 
-/// What a server's error means, and what to do.
+/// Returns the kind and hint for a server's error.
 fn explain_refusal(
     node: &Node,
     engine: Engine,

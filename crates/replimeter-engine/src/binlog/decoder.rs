@@ -1,5 +1,5 @@
-//! Turns what a server sends into transactions. Works on bytes alone: no socket,
-//! no clock, bounded memory whatever the bytes say.
+//! Decodes a server's byte stream into transactions. Needs neither socket nor clock, and uses
+//! bounded memory for any input.
 
 mod assembler;
 #[cfg(test)]
@@ -12,24 +12,24 @@ use self::assembler::HEAD;
 pub use self::assembler::{Arrived, Counts, Position, StreamError};
 use crate::binlog::{event::Bytes, tables::Tables};
 
-/// Bytes read at once, and the largest packet that is looked at whole.
+/// Bytes read at once, and the size of the largest packet that is examined whole.
 const CAPACITY: usize = 256 << 10;
-/// The length of a packet that goes on in the next.
+/// The length of a packet that continues in the next.
 const FULL_PACKET: usize = 0xff_ffff;
 /// Bytes of a packet's own header.
 const PACKET_HEADER: usize = 4;
 
-/// The rest of a packet that is too large to be kept.
+/// The remainder of a packet that is too large to keep.
 #[derive(Clone, Copy, Debug)]
 struct Skip {
     left: usize,
-    /// The packet goes on in another.
+    /// Whether the packet continues in another.
     more: bool,
-    /// Bytes of the whole so far, without the leading status byte.
+    /// Bytes of the packet so far, without the leading status byte.
     length: u64,
 }
 
-/// Takes a server's bytes as they come and hands on whole transactions.
+/// Receives a server's bytes and passes on complete transactions.
 #[derive(Debug)]
 pub struct Decoder {
     buffer: Box<[u8]>,
@@ -42,8 +42,8 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// A decoder at the beginning of a stream; `file` is the one that was asked for,
-    /// if any. With `tables`, transactions name the tables that they touch.
+    /// Returns a decoder at the start of a stream; `file` is the requested file, if any. With
+    /// `tables`, transactions list the tables that they change.
     #[must_use]
     pub fn new(from: Position, tables: bool) -> Self {
         Self {
@@ -57,9 +57,9 @@ impl Decoder {
         }
     }
 
-    /// Where the next bytes go; never empty.
+    /// Returns the buffer for the next bytes; never empty.
     pub fn space(&mut self) -> &mut [u8] {
-        // What is left of an event that is not whole yet is smaller than the buffer.
+        // The start of an incomplete event is smaller than the buffer.
         if self.start > 0 && (self.start == self.end || CAPACITY - self.end < CAPACITY / 4) {
             self.buffer.copy_within(self.start..self.end, 0);
             self.end -= self.start;
@@ -68,11 +68,11 @@ impl Decoder {
         &mut self.buffer[self.end..]
     }
 
-    /// Says that `count` bytes were written into the space, and when they were there;
-    /// hands on every transaction that they complete. Counts beyond the space are cut.
+    /// Records that `count` bytes were written into the space, and when; passes on every
+    /// transaction that they complete. A larger count is cut to the space.
     ///
     /// # Errors
-    /// When the bytes are no binary log, or tell that the server ended it.
+    /// When the bytes are not a binary log, or contain the server's error.
     pub fn filled<S: FnMut(Arrived<'_>)>(
         &mut self,
         count: usize,
@@ -86,7 +86,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// Takes the next piece out of the buffer; `false` when it is not whole.
+    /// Takes the next packet out of the buffer; returns `false` when it is incomplete.
     fn step<S: FnMut(Arrived<'_>)>(
         &mut self,
         at: Nanos,
@@ -122,7 +122,7 @@ impl Decoder {
         if rest.len() < wanted {
             return Ok(false);
         }
-        // The numbers of packets follow one another: bytes lost or added show here.
+        // Packets have consecutive numbers, which reveal lost or added bytes.
         if self
             .sequence
             .is_some_and(|before| before.wrapping_add(1) != sequence)
@@ -165,30 +165,30 @@ impl Decoder {
         Ok(true)
     }
 
-    /// The end of the last whole transaction: where to go on after a lost connection.
+    /// Returns the end of the last complete transaction: where to resume after a lost connection.
     #[must_use]
     pub fn position(&self) -> &Position {
         &self.assembler.position
     }
 
-    /// What has come so far.
+    /// Returns the counts so far.
     #[must_use]
     pub fn counts(&self) -> Counts {
         self.assembler.counts
     }
 
-    /// Names of tables; `None` when they were not asked for.
+    /// Returns the names of tables; `None` when they were not requested.
     #[must_use]
     pub fn tables(&self) -> Option<&Tables> {
         self.assembler.tables.as_ref()
     }
 
-    /// For events that come by another way than bytes.
+    /// Returns the assembler, for events from another source than bytes.
     pub(crate) fn assembler(&mut self) -> &mut Assembler {
         &mut self.assembler
     }
 
-    /// Begins a new stream where the last one ended; counts and names stay.
+    /// Starts a new stream where the last one ended; counts and names are kept.
     pub(crate) fn restart(&mut self, from: Position) {
         self.start = 0;
         self.end = 0;
@@ -198,7 +198,7 @@ impl Decoder {
     }
 }
 
-/// Reads an error packet.
+/// Parses an error packet.
 pub(crate) fn refused(packet: &[u8]) -> StreamError {
     let mut bytes = Bytes(packet.get(1..).unwrap_or_default());
     let code = bytes.u16().unwrap_or(0);

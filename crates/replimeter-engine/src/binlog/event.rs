@@ -1,5 +1,4 @@
-//! Single events of a binary log, read from their bytes. Nothing here trusts a
-//! length that the bytes state.
+//! Parses single events of a binary log. No length in the bytes is trusted.
 //!
 //! Sources: the MySQL source's `libs/mysql/binlog/event` and
 //! `libs/mysql/serialization`, MariaDB's knowledge base "Replication Protocol".
@@ -9,14 +8,14 @@ use crate::{
     flavour::gtid::DomainGtid,
 };
 
-/// Bytes of every event's header.
+/// Bytes of an event's header.
 pub(crate) const HEADER: usize = 19;
-/// Bytes of a checksum behind an event.
+/// Bytes of the checksum after an event.
 const CHECKSUM: usize = 4;
-/// Made by the server for the stream, and in no file.
+/// Flag: created by the server for the stream, and in no file.
 pub(crate) const ARTIFICIAL: u16 = 0x20;
 
-/// Numbers of the kinds of events that matter here.
+/// The event types that matter here.
 pub(crate) mod kind {
     pub(crate) const QUERY: u8 = 2;
     pub(crate) const ROTATE: u8 = 4;
@@ -30,21 +29,21 @@ pub(crate) mod kind {
     pub(crate) const TRANSACTION_PAYLOAD: u8 = 40;
     pub(crate) const HEARTBEAT_V2: u8 = 41;
     pub(crate) const GTID_TAGGED: u8 = 42;
-    /// MariaDB's begin here.
+    /// MariaDB's event types begin here.
     pub(crate) const ANNOTATE_ROWS: u8 = 160;
     pub(crate) const MARIADB_GTID: u8 = 162;
     pub(crate) const QUERY_COMPRESSED: u8 = 165;
     pub(crate) const DELETE_ROWS_COMPRESSED_V2: u8 = 171;
 }
 
-/// Whether this tool has heard of this kind of event at all.
+/// Returns whether this event type is known.
 #[must_use]
 pub(crate) fn known(kind: u8) -> bool {
     (kind::QUERY - 1..=kind::GTID_TAGGED).contains(&kind)
         || (kind::ANNOTATE_ROWS..=kind::DELETE_ROWS_COMPRESSED_V2).contains(&kind)
 }
 
-/// Takes values off the front of bytes; `None` when there are too few.
+/// Reads values from the front of bytes; returns `None` when there are too few.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bytes<'b>(pub(crate) &'b [u8]);
 
@@ -75,8 +74,8 @@ impl<'b> Bytes<'b> {
         self.array().map(u64::from_le_bytes)
     }
 
-    /// `mysql::serialization`: the ones at the low end of the first byte say how
-    /// many bytes follow.
+    /// Reads `mysql::serialization`'s integer: the trailing one bits of the first byte give the
+    /// number of bytes that follow.
     fn varlen(&mut self) -> Option<u64> {
         let more = self.0.first()?.trailing_ones() as usize;
         let bytes = self.take(more + 1)?;
@@ -89,7 +88,7 @@ impl<'b> Bytes<'b> {
         Some(u64::from_le_bytes(whole) >> (more + 1))
     }
 
-    /// The same with the sign in the lowest bit.
+    /// Reads a signed integer, with the sign in the lowest bit.
     fn varlen_signed(&mut self) -> Option<i64> {
         let value = self.varlen()?;
         let magnitude = i64::try_from(value >> 1).ok()?;
@@ -100,7 +99,7 @@ impl<'b> Bytes<'b> {
         })
     }
 
-    /// MySQL's length-encoded integer.
+    /// Reads MySQL's length-encoded integer.
     fn lenenc(&mut self) -> Option<u64> {
         match self.u8()? {
             small @ 0..=250 => Some(u64::from(small)),
@@ -117,20 +116,20 @@ impl<'b> Bytes<'b> {
 /// An event's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
-    /// Which kind of event.
+    /// The event type.
     pub(crate) kind: u8,
     /// `server_id` of the server where it was written.
     pub(crate) server_id: u32,
-    /// Bytes of the whole event.
+    /// Bytes of the event, including the header.
     pub(crate) length: u32,
-    /// Where it ends in its file, modulo 4 GiB; 0 for none.
+    /// The position of its end in its file, modulo 4 GiB; 0 for none.
     pub(crate) end: u32,
     /// Flags such as [`ARTIFICIAL`].
     pub(crate) flags: u16,
 }
 
 impl Header {
-    /// Reads the 19 bytes; `None` when there are fewer.
+    /// Parses the 19 bytes; returns `None` when there are fewer.
     #[must_use]
     pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
         let header: &[u8; HEADER] = bytes.first_chunk()?;
@@ -147,8 +146,8 @@ impl Header {
     }
 }
 
-/// When a transaction was committed, by the servers' clocks, in microseconds since
-/// 1970; MySQL 8.0.1 and later.
+/// Commit times of a transaction by the servers' clocks, in microseconds since 1970; MySQL 8.0.1
+/// and later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CommitTimes {
     /// On the server where it was written (`original_commit_timestamp`).
@@ -157,21 +156,21 @@ pub struct CommitTimes {
     pub immediate_us: i64,
 }
 
-/// What begins a transaction.
+/// The start of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Begin {
     /// `None` for an anonymous transaction.
     pub(crate) gtid: Option<Gtid>,
-    /// The next event that can stand alone is all of it.
+    /// Whether the next standalone event is the whole transaction.
     pub(crate) standalone: bool,
-    /// Nothing but an end is missing: no BEGIN follows.
+    /// Whether only the end is missing: no BEGIN follows.
     pub(crate) begun: bool,
     pub(crate) commit: Option<CommitTimes>,
 }
 
 const STANDALONE: u8 = 1;
 
-/// MariaDB's GTID event.
+/// Parses MariaDB's GTID event.
 pub(crate) fn mariadb_gtid(header: &Header, body: &[u8]) -> Option<Begin> {
     let mut bytes = Bytes(body);
     let (sequence, domain, flags) = (bytes.u64()?, bytes.u32()?, bytes.u8()?);
@@ -198,15 +197,15 @@ fn numbered(uuid: [u8; 16], tag: Tag, number: i64) -> Option<Gtid> {
     })
 }
 
-/// A time of at most 55 bits, as MySQL writes it.
+/// Reads a time of at most 55 bits, in MySQL's encoding.
 fn microseconds(bytes: &mut Bytes<'_>) -> Option<u64> {
     let [a, b, c, d, e, f, g] = bytes.array()?;
     Some(u64::from_le_bytes([a, b, c, d, e, f, g, 0]))
 }
 
-/// MySQL's GTID event and its anonymous kin.
+/// Parses MySQL's GTID event or anonymous GTID event.
 pub(crate) fn mysql_gtid(body: &[u8], anonymous: bool) -> Option<Begin> {
-    /// A second timestamp follows.
+    /// Flag: a second timestamp follows.
     const ORIGINAL: u64 = 1 << 55;
     const LOGICAL_CLOCK: u8 = 2;
     let mut bytes = Bytes(body);
@@ -217,7 +216,7 @@ pub(crate) fn mysql_gtid(body: &[u8], anonymous: bool) -> Option<Begin> {
     } else {
         Some(numbered(uuid, Tag::default(), i64::try_from(number).ok()?)?)
     };
-    // Servers before 8.0.1 end somewhere in here.
+    // Events of servers before 8.0.1 end before this.
     let mut times = || {
         if bytes.u8()? != LOGICAL_CLOCK {
             return None;
@@ -245,13 +244,13 @@ pub(crate) fn mysql_gtid(body: &[u8], anonymous: bool) -> Option<Begin> {
     })
 }
 
-/// MySQL's GTID event with a tag: a message of numbered fields.
+/// Parses MySQL's GTID event with a tag: a message of numbered fields.
 pub(crate) fn tagged_gtid(body: &[u8]) -> Option<Begin> {
     let mut bytes = Bytes(body);
     // Its version, its size, and the last field that must be understood.
     let (_, size, _) = (bytes.varlen()?, bytes.varlen()?, bytes.varlen()?);
     let used = body.len() - bytes.0.len();
-    // The size counts from the message's first byte; a checksum may follow.
+    // The size includes the message's first byte; a checksum may follow.
     let mut fields = Bytes(
         bytes
             .0
@@ -276,7 +275,7 @@ pub(crate) fn tagged_gtid(body: &[u8]) -> Option<Begin> {
             4 | 5 => _ = fields.varlen_signed()?,
             6 => immediate = Some(i64::try_from(fields.varlen()?).ok()?),
             7 => original = Some(i64::try_from(fields.varlen()?).ok()?),
-            // What follows says nothing that is needed.
+            // No later field is needed.
             _ => break,
         }
     }
@@ -292,18 +291,18 @@ pub(crate) fn tagged_gtid(body: &[u8]) -> Option<Begin> {
     })
 }
 
-/// What a statement does to the transaction that it stands in.
+/// The role of a statement in its transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verb {
-    /// It begins one.
+    /// Begins the transaction.
     Begin,
-    /// It ends one.
+    /// Ends the transaction.
     End,
-    /// It is something else.
+    /// Neither.
     Other,
 }
 
-/// A statement: its schema and what it does.
+/// Returns the schema of a statement and its role.
 pub(crate) fn query(body: &[u8], checksum: bool) -> Option<(&[u8], Verb)> {
     let mut bytes = Bytes(body);
     bytes.take(8)?;
@@ -322,7 +321,7 @@ pub(crate) fn query(body: &[u8], checksum: bool) -> Option<(&[u8], Verb)> {
 }
 
 fn verb(text: &[u8]) -> Verb {
-    // Longer statements are none of these; those of XA carry a name.
+    // Longer statements are none of these; XA statements contain a name.
     let is = |word: &[u8]| text.eq_ignore_ascii_case(word);
     let starts = |word: &[u8]| {
         text.get(..word.len())
@@ -337,7 +336,7 @@ fn verb(text: &[u8]) -> Verb {
     }
 }
 
-/// Schema and table of a table map.
+/// Returns the schema and table of a table map.
 pub(crate) fn table_map(body: &[u8]) -> Option<(&[u8], &[u8])> {
     let mut bytes = Bytes(body);
     bytes.take(8)?;
@@ -350,7 +349,7 @@ pub(crate) fn table_map(body: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((name()?, name()?))
 }
 
-/// Next file and the position in it.
+/// Returns the next file and the position in it.
 pub(crate) fn rotate(body: &[u8], checksum: bool) -> Option<(&[u8], u64)> {
     let mut bytes = Bytes(body);
     let position = bytes.u64()?;
@@ -362,8 +361,8 @@ pub(crate) fn rotate(body: &[u8], checksum: bool) -> Option<(&[u8], u64)> {
     (!name.is_empty() && name.len() <= 512).then_some((name, position))
 }
 
-/// Whether events carry a checksum, by the description of the format; `None` when
-/// it is no description that this tool can follow.
+/// Returns whether events carry a checksum, according to the format description event; `None` when
+/// this format is not supported.
 pub(crate) fn format(body: &[u8]) -> Option<bool> {
     const VERSION_4: u16 = 4;
     let mut bytes = Bytes(body);
@@ -374,7 +373,7 @@ pub(crate) fn format(body: &[u8]) -> Option<bool> {
     if usize::from(bytes.u8()?) != HEADER {
         return None;
     }
-    // The algorithm's number, then the description's own checksum.
+    // The algorithm's number, then the event's own checksum.
     let algorithm = bytes
         .0
         .len()
@@ -387,15 +386,15 @@ pub(crate) fn format(body: &[u8]) -> Option<bool> {
     }
 }
 
-/// The compressed events of a transaction, and whether they are packed by Zstandard
-/// (else they are not packed).
+/// Returns the events of a compressed transaction, and whether they are compressed by Zstandard
+/// (otherwise they are uncompressed).
 pub(crate) fn payload(body: &[u8]) -> Option<(&[u8], bool)> {
     let mut bytes = Bytes(body);
     let mut packed = true;
     loop {
         let field = bytes.lenenc()?;
         if field == 0 {
-            // To the end: a checksum behind it is no harm to a reader of frames.
+            // To the end: a reader of frames ignores a checksum after them.
             return Some((bytes.0, packed));
         }
         let length = usize::try_from(bytes.lenenc()?).ok()?;

@@ -1,4 +1,4 @@
-//! Whether a server's binary log can be followed, and what to turn on if not.
+//! Checks whether a server's binary log can be followed.
 
 use std::{
     collections::BTreeSet,
@@ -14,19 +14,19 @@ use crate::{
 };
 
 const DOING: &str = "cannot follow its binary log";
-/// Ids that we choose begin here: people and sandboxes choose smaller ones.
+/// Generated ids begin here: people and sandboxes choose smaller ones.
 const HIGH: u32 = 1 << 31;
 
-/// What a server is followed for.
+/// Why a server is followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// For what is written on it.
+    /// For its own writes.
     Source,
-    /// For what it applies of other servers' writes.
+    /// For the writes of other servers that it applies.
     Applier,
 }
 
-/// Checks by the server's settings that its log holds what is to be matched.
+/// Checks by the server's settings that its log contains the transactions to match.
 ///
 /// # Errors
 /// Naming the setting that is missing.
@@ -37,7 +37,7 @@ pub fn check(session: &Session, facts: &Facts, role: Role) -> Result<(), ServerE
     }
 }
 
-/// What is missing, and what to turn on.
+/// Returns the missing setting and a hint.
 fn missing(facts: &Facts, role: Role) -> Option<(String, String)> {
     let log = binlog(facts);
     if !log.on {
@@ -77,8 +77,8 @@ fn missing(facts: &Facts, role: Role) -> Option<(String, String)> {
     None
 }
 
-/// Checks that two nodes of one Galera cluster give the cluster's transactions the
-/// same GTID domain.
+/// Checks that two nodes of one Galera cluster assign the same GTID domain to the cluster's
+/// transactions.
 ///
 /// # Errors
 /// When they do not.
@@ -99,8 +99,8 @@ pub fn check_domains(session: &Session, facts: &Facts, other: &Facts) -> Result<
     Ok(())
 }
 
-/// The `server_id`s that are known to this server: its own and those of replicas that
-/// are connected. `None` for the latter when the user may not see them.
+/// Returns the `server_id`s that this server sees: its own and those of connected replicas. `None`
+/// for the latter when the user may not read them.
 ///
 /// # Errors
 /// When the connection breaks.
@@ -127,7 +127,7 @@ pub fn server_ids(
     ))
 }
 
-/// A random high `server_id` that is not among `taken`.
+/// Returns a random high `server_id` that is not among `taken`.
 #[must_use]
 pub fn unused_server_id(taken: &BTreeSet<u32>) -> u32 {
     // The standard library seeds its hashers from the system's randomness.

@@ -1,4 +1,4 @@
-//! A connection of its own that receives a server's binary log.
+//! A dedicated connection that receives a server's binary log.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -17,13 +17,13 @@ use crate::{
     flavour,
 };
 
-/// A server that missed this many heartbeats is gone.
+/// A connection that missed this many heartbeats is lost.
 const MISSED: u32 = 20;
 
-/// What one read brought.
+/// The result of one read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Heard {
-    /// Whether anything came at all.
+    /// Whether anything arrived.
     pub anything: bool,
     /// Transactions that it completed.
     pub transactions: u64,
@@ -31,7 +31,7 @@ pub struct Heard {
     pub bytes: u64,
     /// Heartbeats in it.
     pub heartbeats: u64,
-    /// Changes to another file.
+    /// Switches to another file.
     pub rotations: u64,
 }
 
@@ -43,18 +43,18 @@ pub struct Follower {
     server_id: u32,
     link: Link,
     decoder: Decoder,
-    /// Naps since the last byte.
+    /// Reads that timed out since the last byte.
     silent: u32,
     begun: String,
 }
 
 impl Follower {
-    /// Connects and asks for the stream. The server counts as a replica with this
-    /// `server_id`; no other server or replica may use it.
+    /// Connects and requests the stream. The server counts it as a replica with this `server_id`,
+    /// which no other server or replica may use.
     ///
     /// # Errors
-    /// When the server cannot be reached, refuses the stream (no privilege, no binary
-    /// log, a purged position), or says so within the time for an answer.
+    /// When the server cannot be reached, or refuses the stream before the timeout (no privilege,
+    /// no binary log, a purged position).
     pub fn open(
         node: &Node,
         facts: &Facts,
@@ -64,7 +64,7 @@ impl Follower {
         Self::open_with(node, facts, server_id, from, false)
     }
 
-    /// As [`open`](Self::open); with `tables`, transactions name the tables they touch.
+    /// Like [`open`](Self::open); with `tables`, transactions list the tables that they change.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -88,8 +88,8 @@ impl Follower {
         })
     }
 
-    /// Connects again and goes on after the last whole transaction, or somewhere else.
-    /// Counts and names of tables stay.
+    /// Reconnects and resumes after the last complete transaction, or at `from`. Counts and names
+    /// of tables are kept.
     ///
     /// # Errors
     /// As [`open`](Self::open); and when another server answers at the address.
@@ -121,12 +121,11 @@ impl Follower {
         Ok(())
     }
 
-    /// Waits for the next bytes, at most about a tenth of a second, and hands on every
-    /// transaction that they complete, stamped by `now` once, right after they came.
+    /// Waits for the next bytes, at most about 0.1 s, and passes on every transaction that they
+    /// complete, stamped by `now` once, immediately after they arrived.
     ///
     /// # Errors
-    /// When the connection is lost or silent, the server ends the stream, or its bytes
-    /// make no sense.
+    /// When the connection is lost or silent, the server ends the stream, or its bytes are invalid.
     pub fn read<C, S>(&mut self, now: C, sink: &mut S) -> Result<Heard, ServerError>
     where
         C: Fn() -> Nanos,
@@ -146,7 +145,8 @@ impl Follower {
                 Err(error) => return Err(self.lost(&error.to_string())),
             },
             Link::Tls(stream) => {
-                // The driver panics on events shorter than they say; so must not we.
+                // The driver panics on events that are shorter than they state; this function must
+                // not.
                 let next = catch_unwind(AssertUnwindSafe(|| stream.next()));
                 let at = now();
                 match next {
@@ -201,14 +201,14 @@ impl Follower {
         })
     }
 
-    /// The end of the last whole transaction.
+    /// Returns the end of the last complete transaction.
     #[must_use]
     pub fn position(&self) -> &Position {
         self.decoder.position()
     }
 
-    /// Where the server's log ends now, asked over another connection; `None` when the
-    /// user may not see it.
+    /// Returns the current end of the server's log, read over another connection; `None` when the
+    /// user may not read it.
     ///
     /// # Errors
     /// When the server cannot be reached.
@@ -221,39 +221,39 @@ impl Follower {
         }
     }
 
-    /// What has come so far.
+    /// Returns the counts so far.
     #[must_use]
     pub fn counts(&self) -> Counts {
         self.decoder.counts()
     }
 
-    /// Names of tables, when they were asked for.
+    /// Returns the names of tables, when they were requested.
     #[must_use]
     pub fn tables(&self) -> Option<&Tables> {
         self.decoder.tables()
     }
 
-    /// What the server had executed just after the stream's beginning was fixed, in its
-    /// own words (`gtid_executed`, `gtid_binlog_state`): all that precedes the beginning,
-    /// and perhaps a little of what follows it.
+    /// Returns what the server had executed just after the start position was determined, in its
+    /// own notation (`gtid_executed`, `gtid_binlog_state`): everything before the position, and
+    /// possibly some transactions after it.
     #[must_use]
     pub fn executed_at_start(&self) -> &str {
         &self.begun
     }
 
-    /// The server that is followed.
+    /// Returns the server that is followed.
     #[must_use]
     pub fn node(&self) -> &Node {
         &self.node
     }
 
-    /// The `server_id` under which it follows.
+    /// Returns the `server_id` of this connection.
     #[must_use]
     pub fn server_id(&self) -> u32 {
         self.server_id
     }
 
-    /// Whether the connection is encrypted, and so slower to read.
+    /// Returns whether the connection is encrypted, and therefore slower to read.
     #[must_use]
     pub fn tls(&self) -> bool {
         matches!(self.link, Link::Tls(_))
@@ -281,7 +281,7 @@ impl Follower {
     }
 }
 
-/// An event as it came: the driver has taken it apart.
+/// Returns the bytes of an event that the driver has parsed.
 fn raw(event: &mysql::binlog::events::Event) -> Vec<u8> {
     let header = event.header();
     let mut bytes = Vec::with_capacity(HEADER + event.data().len() + 5);

@@ -1,4 +1,4 @@
-//! One transaction's name, of either flavour, small enough to be copied about.
+//! The GTID of one transaction, of either dialect, small enough to copy.
 
 use std::{fmt, str::FromStr};
 
@@ -60,15 +60,15 @@ impl FromStr for Uuid {
     }
 }
 
-/// Longest tag, in bytes.
+/// Maximum length of a tag, in bytes.
 pub const LONGEST_TAG: usize = 32;
 
-/// A tag of MySQL 8.3 and later, in small letters; empty for none.
+/// A tag of MySQL 8.3 and later, in lower case; empty for none.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Tag([u8; LONGEST_TAG]);
 
 impl Tag {
-    /// The tag of these letters; `None` when they make none.
+    /// Returns the tag with this text; `None` when it is not valid.
     #[must_use]
     pub fn new(text: &[u8]) -> Option<Self> {
         let word = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
@@ -84,7 +84,7 @@ impl Tag {
         Some(Self(tag))
     }
 
-    /// The letters.
+    /// Returns its text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         let end = self
@@ -102,14 +102,14 @@ impl fmt::Debug for Tag {
     }
 }
 
-/// The name of one transaction on every server that has it.
+/// The GTID of one transaction, the same on every server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Gtid {
     /// MariaDB: `domain-server-sequence`.
     Domain(DomainGtid),
     /// MySQL: `uuid:number` or `uuid:tag:number`.
     Numbered {
-        /// Where it was written: a server or a group.
+        /// The UUID of the server or group where it was written.
         uuid: Uuid,
         /// Its tag; empty for most.
         tag: Tag,

@@ -1,7 +1,7 @@
-//! Following a server's binary log as a replica would, without keeping anything.
+//! Follows a server's binary log as a replica would, without storing it.
 //!
-//! [`Decoder`] turns bytes into transactions, [`Follower`] fetches the bytes from a
-//! server, [`fitness`] says beforehand whether a server can be followed.
+//! [`Decoder`] turns bytes into transactions, [`Follower`] receives the bytes from a server,
+//! [`fitness`] checks beforehand whether a server can be followed.
 
 mod connect;
 mod decoder;

@@ -1,8 +1,8 @@
-//! Names of tables, each under a small number.
+//! Names of tables, each with a small number.
 
 use std::collections::HashMap;
 
-/// Names kept; whatever comes after is [`TableId::OTHER`].
+/// Maximum names kept; later ones are [`TableId::OTHER`].
 const MOST: usize = 1 << 16;
 
 /// The number of a schema and a table within one [`Tables`].
@@ -10,12 +10,12 @@ const MOST: usize = 1 << 16;
 pub struct TableId(pub u32);
 
 impl TableId {
-    /// Every table that came when the list was full.
+    /// All tables beyond the maximum.
     pub const OTHER: Self = Self(u32::MAX);
 }
 
-/// Numbers for pairs of schema and table. The table is empty where a statement
-/// names the schema only.
+/// Numbers for pairs of schema and table. The table is empty where a statement names only the
+/// schema.
 #[derive(Debug, Default)]
 pub struct Tables {
     numbers: HashMap<Box<[u8]>, TableId>,
@@ -24,11 +24,11 @@ pub struct Tables {
 }
 
 impl Tables {
-    /// The number of a table.
+    /// Returns the number of a table.
     pub fn id(&mut self, schema: &[u8], table: &[u8]) -> TableId {
         self.key.clear();
         self.key.extend_from_slice(schema);
-        // No name has a zero byte in it.
+        // Names contain no zero byte.
         self.key.push(0);
         self.key.extend_from_slice(table);
         if let Some(id) = self.numbers.get(self.key.as_slice()) {
@@ -44,7 +44,7 @@ impl Tables {
         id
     }
 
-    /// Schema and table of a number; `None` for [`TableId::OTHER`].
+    /// Returns the schema and table of a number; `None` for [`TableId::OTHER`].
     #[must_use]
     pub fn name(&self, id: TableId) -> Option<(&str, &str)> {
         self.names
@@ -52,13 +52,13 @@ impl Tables {
             .map(|(schema, table)| (schema.as_str(), table.as_str()))
     }
 
-    /// How many names there are.
+    /// Returns the number of names.
     #[must_use]
     pub fn len(&self) -> usize {
         self.names.len()
     }
 
-    /// Whether there is none.
+    /// Returns whether there are no names.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.names.is_empty()

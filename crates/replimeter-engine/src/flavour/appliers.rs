@@ -1,32 +1,32 @@
-//! How a replica applies what it has received.
+//! How a replica applies transactions: threads, mode, order of commits.
 
 use crate::{facts::Facts, flavour::Channel};
 
 /// A replica's applying threads.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Appliers {
-    /// Threads that apply beside one another; 0 and 1 both mean one.
+    /// Threads that apply in parallel; 0 and 1 both mean one.
     pub threads: u64,
-    /// The variable that says so, for statements.
+    /// The variable for the number of threads, for statements.
     pub threads_variable: &'static str,
-    /// How work is shared out (`optimistic`, `LOGICAL_CLOCK` …); empty when the
-    /// server does not say.
+    /// How work is distributed (`optimistic`, `LOGICAL_CLOCK` …); empty when the server does not
+    /// show it.
     pub mode: String,
-    /// The variable for keeping the source's order of commits and whether it is on;
-    /// `None` where the order is always kept.
+    /// The variable for keeping the source's order of commits and whether it is on; `None` where
+    /// the order is always kept.
     pub keeps_order: Option<(&'static str, bool)>,
 }
 
 impl Appliers {
-    /// Whether more than one thread applies.
+    /// Returns whether more than one thread applies.
     #[must_use]
     pub fn parallel(&self) -> bool {
-        // MariaDB's `none` leaves the threads without work.
+        // MariaDB's mode `none` leaves the threads unused.
         self.threads > 1 && self.mode != "none"
     }
 }
 
-/// The first of these variables that the server has.
+/// Returns the first of these variables that the server has.
 fn known<'n>(facts: &Facts, names: &[&'n str]) -> Option<&'n str> {
     names
         .iter()
@@ -34,10 +34,10 @@ fn known<'n>(facts: &Facts, names: &[&'n str]) -> Option<&'n str> {
         .find(|name| facts.variables.contains_key(*name))
 }
 
-/// The applying threads; `None` when the server does not tell.
+/// Returns the applying threads; `None` when the server does not show them.
 #[must_use]
 pub fn appliers(facts: &Facts) -> Option<Appliers> {
-    // MySQL since 8.0.26, MariaDB, older MySQL. MariaDB has the last one too, as another name.
+    // MySQL since 8.0.26, MariaDB, older MySQL. MariaDB has the last one as an alias, too.
     let threads_variable = known(
         facts,
         &[
@@ -71,8 +71,8 @@ pub fn appliers(facts: &Facts) -> Option<Appliers> {
     })
 }
 
-/// What the server says of a channel's lag, in whole seconds; `None` when it says
-/// nothing, as while a thread stands still.
+/// Returns the channel's lag as the server reports it, in whole seconds; `None` when it reports
+/// none, as while a thread is stopped.
 #[must_use]
 pub fn seconds_behind(channel: &Channel) -> Option<u64> {
     ["Seconds_Behind_Source", "Seconds_Behind_Master"]
@@ -82,8 +82,8 @@ pub fn seconds_behind(channel: &Channel) -> Option<u64> {
         .ok()
 }
 
-/// Filters that are not by schema or table: by GTID domain or by `server_id`
-/// (MariaDB and MySQL); each as the server states it.
+/// Returns filters that are not by schema or table, but by GTID domain or `server_id` (MariaDB and
+/// MySQL), as the server reports them.
 #[must_use]
 pub fn other_filters(channel: &Channel) -> Vec<String> {
     let names = [

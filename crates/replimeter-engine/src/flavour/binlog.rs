@@ -1,35 +1,35 @@
-//! What a server keeps of its writes for replicas, and how safely.
+//! Settings of the binary log and of its durability.
 
 use crate::facts::Facts;
 
 /// The binary log's settings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Binlog {
-    /// Whether there is one.
+    /// Whether the server writes a binary log.
     pub on: bool,
     /// `ROW`, `MIXED` or `STATEMENT`.
     pub format: String,
-    /// `FULL`, `MINIMAL` …; empty when the server does not say.
+    /// `FULL`, `MINIMAL` …; empty when the server does not show it.
     pub row_image: String,
     /// The variable for logging what a replica applies.
     pub updates_variable: &'static str,
     /// Whether a replica logs what it applies, so that others can replicate from it.
     pub logs_updates: bool,
-    /// `sync_binlog`: after how many commits the log is flushed; 0 for never.
+    /// `sync_binlog`: the number of commits between flushes of the log; 0 for never.
     pub sync: String,
     /// `innodb_flush_log_at_trx_commit`: 1 flushes the redo log at each commit.
     pub redo_flush: String,
 }
 
 impl Binlog {
-    /// Whether a crash of the machine can take nothing that was acknowledged.
+    /// Returns whether a crash of the machine loses no acknowledged transaction.
     #[must_use]
     pub fn durable(&self) -> bool {
-        // MariaDB's 3 flushes as 1 does.
+        // MariaDB's 3 flushes like 1.
         matches!(self.redo_flush.as_str(), "1" | "3") && (!self.on || self.sync == "1")
     }
 
-    /// The settings that decide what a crash takes.
+    /// Returns the settings that determine what a crash loses.
     #[must_use]
     pub fn durability(&self) -> String {
         let sync = if self.on {
@@ -44,7 +44,7 @@ impl Binlog {
     }
 }
 
-/// The binary log's settings of the server with these variables.
+/// Returns the binary log's settings of the server with these variables.
 #[must_use]
 pub fn binlog(facts: &Facts) -> Binlog {
     let updates = ["log_replica_updates", "log_slave_updates"];

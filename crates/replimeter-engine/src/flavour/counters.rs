@@ -1,10 +1,10 @@
-//! What a server counts of its own work, in the names of both engines.
+//! Counters of a server's work, under common names for both engines.
 
 use std::collections::BTreeMap;
 
 use crate::{ServerError, Session};
 
-/// Counters since the server started; `None` where it does not count.
+/// Counters since the server started; `None` for a counter that the server does not have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Bytes received from clients and replicas.
@@ -17,7 +17,7 @@ pub struct Counters {
     pub reads: Option<u64>,
     /// Writes by InnoDB.
     pub writes: Option<u64>,
-    /// Flushes by InnoDB, its own log's among them, the binary log's not.
+    /// Flushes by InnoDB, including its redo log, not the binary log.
     pub fsyncs: Option<u64>,
     /// Bytes read by InnoDB.
     pub read_bytes: Option<u64>,
@@ -27,13 +27,13 @@ pub struct Counters {
     pub binlog_groups: Option<u64>,
     /// Rows read.
     pub rows_read: Option<u64>,
-    /// Rows inserted, updated and deleted; of MariaDB all that its storage engines are told to, so that
-    /// a replica's own bookkeeping of positions is among them.
+    /// Rows inserted, updated and deleted. MariaDB counts all calls to its storage engines, including
+    /// the bookkeeping of a replica's positions.
     pub rows_written: Option<u64>,
 }
 
-/// Everything that is asked for; handlers stand for the rows of servers whose engine
-/// does not tell them.
+/// All variables that are read; handler counters stand in for rows on servers whose engine does not
+/// count rows.
 const ASKED: [&str; 22] = [
     "Bytes_received",
     "Bytes_sent",
@@ -59,7 +59,7 @@ const ASKED: [&str; 22] = [
     "wsrep_provider_name",
 ];
 
-/// Asks for the counters.
+/// Reads the counters.
 ///
 /// # Errors
 /// When the connection breaks.
@@ -74,11 +74,12 @@ pub fn counters(session: &mut Session) -> Result<Counters, ServerError> {
     ))
 }
 
-/// The counters from the rows of `SHOW GLOBAL STATUS`.
+/// Returns the counters from the rows of `SHOW GLOBAL STATUS`.
 fn from_status(status: &BTreeMap<String, String>) -> Counters {
     let get = |name: &str| status.get(name).and_then(|value| value.parse::<u64>().ok());
     let sum = |names: &[&str]| names.iter().map(|name| get(name)).sum::<Option<u64>>();
-    // Since 10.8 MariaDB counts writes to its log by themselves; MySQL has them among the others.
+    // Since 10.8 MariaDB counts writes to its redo log separately; MySQL includes them in the
+    // others.
     let mariadb = get("Binlog_group_commits").is_some();
     let with_log = |data: &str, log: &str| {
         if mariadb {
@@ -87,7 +88,7 @@ fn from_status(status: &BTreeMap<String, String>) -> Counters {
             get(data)
         }
     };
-    // A server that is no node has these too, or nothing of the kind.
+    // A server that is not a node may have these counters, too.
     let clustered = get("wsrep_cluster_size").is_some_and(|size| size > 0)
         && status
             .get("wsrep_provider_name")

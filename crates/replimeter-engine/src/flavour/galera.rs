@@ -1,38 +1,37 @@
-//! What a Galera node says of itself and its cluster.
+//! The state of a Galera node and its cluster.
 
 use crate::{ServerError, Session, filter::list};
 
 /// A node's state.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeState {
-    /// Names the cluster; the same on all of its nodes.
+    /// Identifies the cluster; the same on all of its nodes.
     pub cluster: String,
-    /// Names this node within the cluster's present view.
+    /// Identifies this node within the cluster's current view.
     pub member: String,
     /// `Synced`, `Donor/Desynced`, `Joining` …
     pub state: String,
     /// `Primary` when the node belongs to the part that holds the quorum.
     pub component: String,
-    /// Where the nodes that it sees take clients.
+    /// Client addresses of the nodes that it sees.
     pub incoming: Vec<String>,
-    /// Nodes that it sees.
+    /// The number of nodes that it sees.
     pub size: u64,
-    /// Whether it takes statements.
+    /// Whether it accepts statements.
     pub ready: bool,
-    /// What its reads wait for (`wsrep_sync_wait`); 0 for nothing.
+    /// `wsrep_sync_wait`: which statements wait for replication; 0 for none.
     pub sync_wait: u64,
 }
 
 impl NodeState {
-    /// Whether it takes part fully.
+    /// Returns whether it is a full member of its cluster.
     #[must_use]
     pub fn synced(&self) -> bool {
         self.ready && self.component == "Primary" && self.state == "Synced"
     }
 
-    /// Whether it belongs to the same cluster as another node. Clusters made from
-    /// clones of one data directory share their name; those that see none of the
-    /// same nodes are two.
+    /// Returns whether it belongs to the same cluster as another node. Clusters created from clones
+    /// of one data directory share their UUID; two views without a common node are two clusters.
     #[must_use]
     pub fn same_cluster(&self, other: &Self) -> bool {
         let strangers = || {
@@ -46,7 +45,7 @@ impl NodeState {
         self.cluster == other.cluster && !self.cluster.is_empty() && !strangers()
     }
 
-    /// In one line.
+    /// Returns a one-line description.
     #[must_use]
     pub fn words(&self) -> String {
         let ready = if self.ready { "ready" } else { "not ready" };
@@ -57,7 +56,7 @@ impl NodeState {
     }
 }
 
-/// Whether the server is a node that belongs to a cluster now.
+/// Returns whether the server is currently a node of a cluster.
 ///
 /// # Errors
 /// When the server refuses or the connection breaks.
@@ -68,7 +67,7 @@ pub fn is_in_cluster(session: &mut Session, doing: &str) -> Result<bool, ServerE
         .any(|size| size.parse::<u64>().is_ok_and(|size| size > 0)))
 }
 
-/// The node's state; `None` when the server is no Galera node.
+/// Returns the node's state; `None` when the server is not a Galera node.
 ///
 /// # Errors
 /// When the connection breaks.
@@ -76,7 +75,7 @@ pub fn node_state(session: &mut Session) -> Result<Option<NodeState>, ServerErro
     let doing = "cannot read the Galera node's state";
     let variables = session.pairs(doing, "SHOW GLOBAL VARIABLES LIKE 'wsrep_%'")?;
     let variable = |name: &str| variables.get(name).map_or("", String::as_str);
-    // A server without the library answers the same statements.
+    // A server without the Galera library answers the same statements.
     if variable("wsrep_on") != "ON" || matches!(variable("wsrep_provider"), "" | "none") {
         return Ok(None);
     }

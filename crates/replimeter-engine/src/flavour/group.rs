@@ -1,4 +1,4 @@
-//! What a member of a MySQL group says of the group.
+//! The state of a MySQL group as one of its members sees it.
 
 use crate::{ServerError, Session};
 
@@ -7,7 +7,7 @@ use crate::{ServerError, Session};
 pub struct Member {
     /// Its `server_uuid`.
     pub uuid: String,
-    /// Where it says it is, host and port.
+    /// The address that it announces, host and port.
     pub address: String,
     /// `ONLINE`, `RECOVERING`, `UNREACHABLE`, `OFFLINE`, `ERROR`.
     pub state: String,
@@ -31,13 +31,13 @@ pub struct GroupState {
 }
 
 impl GroupState {
-    /// This server among the members.
+    /// Returns this server's entry among the members.
     #[must_use]
     pub fn own(&self) -> Option<&Member> {
         self.members.iter().find(|member| member.uuid == self.uuid)
     }
 
-    /// Members that take part fully.
+    /// Returns the number of members that are online.
     #[must_use]
     pub fn online(&self) -> usize {
         self.members
@@ -46,7 +46,7 @@ impl GroupState {
             .count()
     }
 
-    /// In one line.
+    /// Returns a one-line description.
     #[must_use]
     pub fn words(&self) -> String {
         let own = self
@@ -60,7 +60,7 @@ impl GroupState {
     }
 }
 
-/// The group's state; `None` when the server belongs to none.
+/// Returns the group's state; `None` when the server belongs to no group.
 ///
 /// # Errors
 /// When the privilege is missing or the connection breaks.
@@ -72,7 +72,7 @@ pub fn group_state(session: &mut Session) -> Result<Option<GroupState>, ServerEr
     if of("group_replication_group_name").is_empty() {
         return Ok(None);
     }
-    // The columns of 8.0 and later; before, there was no role.
+    // The columns of 8.0 and later; earlier versions have no role.
     let rows = session.rows(
         doing,
         "SELECT * FROM performance_schema.replication_group_members",

@@ -1,5 +1,4 @@
-//! GTIDs: which transactions a server has executed, and what one has that
-//! another has not.
+//! GTIDs: which transactions a server has executed, and set operations on them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,20 +10,20 @@ use crate::{ServerError, Session, facts::Facts};
 /// Numbers from `first` to `last`, both included.
 pub type Interval = (u64, u64);
 
-/// MySQL's set of GTIDs: numbers for each UUID and tag.
+/// MySQL's GTID set: numbers for each UUID and tag.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GtidSet {
     /// Sorted, disjoint and not adjacent.
     intervals: BTreeMap<(String, String), Vec<Interval>>,
 }
 
-/// A text that is no set of GTIDs.
+/// A text that is not a GTID set.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a GTID set")]
 pub struct GtidError(String);
 
 impl GtidError {
-    /// The text in question, cut.
+    /// Returns an error that quotes the text, shortened.
     pub(crate) fn of(text: &str) -> Self {
         Self(text.chars().take(80).collect())
     }
@@ -38,7 +37,8 @@ fn is_uuid(text: &str) -> bool {
         })
 }
 
-/// MySQL 8.3 and later: a letter or underscore, then up to 31 more of these or digits.
+/// Returns whether the text is a tag (MySQL 8.3 and later): a letter or underscore, then up to 31
+/// more of these or digits.
 fn is_tag(text: &str) -> bool {
     text.len() <= 32
         && text.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
@@ -61,7 +61,7 @@ fn interval(text: &str) -> Option<Interval> {
     (first > 0 && first <= last).then_some((first, last))
 }
 
-/// Sorts intervals and joins those that touch.
+/// Sorts intervals and merges those that touch.
 fn joined(mut intervals: Vec<Interval>) -> Vec<Interval> {
     intervals.sort_unstable();
     let mut out: Vec<Interval> = Vec::with_capacity(intervals.len());
@@ -74,7 +74,7 @@ fn joined(mut intervals: Vec<Interval>) -> Vec<Interval> {
     out
 }
 
-/// What is in `mine` and not in `theirs`; both joined.
+/// Returns the intervals of `mine` without those of `theirs`; both must be merged.
 fn less(mine: &[Interval], theirs: &[Interval]) -> Vec<Interval> {
     let mut out = Vec::new();
     for &(first, last) in mine {
@@ -144,7 +144,7 @@ impl GtidSet {
         })
     }
 
-    /// What is in this set and not in `other`.
+    /// Returns this set without `other`.
     #[must_use]
     pub fn subtract(&self, other: &Self) -> Self {
         let rest = self.intervals.iter().map(|(key, mine)| {
@@ -158,7 +158,7 @@ impl GtidSet {
         }
     }
 
-    /// The part whose UUIDs fulfil `wanted`.
+    /// Returns the part whose UUIDs fulfil `wanted`.
     #[must_use]
     pub fn of(&self, wanted: impl Fn(&str) -> bool) -> Self {
         let part = self.intervals.iter().filter(|((uuid, _), _)| wanted(uuid));
@@ -169,13 +169,13 @@ impl GtidSet {
         }
     }
 
-    /// Whether there is no transaction in it.
+    /// Returns whether the set is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.intervals.is_empty()
     }
 
-    /// How many transactions are in it, saturating.
+    /// Returns the number of transactions in it, saturating.
     #[must_use]
     pub fn count(&self) -> u64 {
         let all = self.intervals.values().flatten();
@@ -184,15 +184,15 @@ impl GtidSet {
         })
     }
 
-    /// For each UUID and tag (both in small letters, the tag may be empty), its
-    /// intervals in order.
+    /// Returns, for each UUID and tag (both in lower case, the tag may be empty), its intervals in
+    /// order.
     pub fn parts(&self) -> impl Iterator<Item = (&str, &str, &[Interval])> {
         self.intervals
             .iter()
             .map(|((uuid, tag), intervals)| (uuid.as_str(), tag.as_str(), intervals.as_slice()))
     }
 
-    /// The UUIDs in it.
+    /// Returns the UUIDs in the set.
     #[must_use]
     pub fn uuids(&self) -> BTreeSet<&str> {
         self.intervals
@@ -280,18 +280,18 @@ pub enum Executed {
         /// Applied as a replica (`gtid_slave_pos`).
         applied: Vec<DomainGtid>,
     },
-    /// It does not tell, and why.
+    /// Unknown, with the reason.
     Unknown(String),
 }
 
-/// Asks the server which transactions it has executed.
+/// Reads which transactions the server has executed.
 ///
 /// # Errors
 /// When the connection breaks.
 pub fn executed(facts: &Facts, session: &mut Session) -> Result<Executed, ServerError> {
     let doing = "cannot read which transactions the server has executed";
     let has = |name: &str| facts.variables.contains_key(name);
-    // Read by themselves: SHOW VARIABLES cuts long values.
+    // Read one by one: SHOW VARIABLES truncates long values.
     if has("gtid_executed") {
         let text = session
             .value(doing, "SELECT @@GLOBAL.gtid_executed")?

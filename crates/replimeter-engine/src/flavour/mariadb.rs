@@ -1,6 +1,6 @@
-//! MariaDB's words. It kept the older statements when MySQL renamed them.
+//! MariaDB's statements. It kept the older ones when MySQL renamed them.
 
-/// Shows a replica's status.
+/// The privilege to read a replica's status.
 pub(super) const MONITOR_PRIVILEGE: &str = "REPLICA MONITOR";
 
 /// Every connection of a multi-source replica, or the only one.

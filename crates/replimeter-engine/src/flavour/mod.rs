@@ -1,4 +1,4 @@
-//! What differs between MariaDB and MySQL, in one place.
+//! The differences between MariaDB and MySQL, in one place.
 
 pub mod appliers;
 pub mod binlog;
@@ -29,7 +29,7 @@ use crate::{
     session::StatusRow,
 };
 
-/// One replication channel of a replica, in the field's current terms.
+/// One replication channel of a replica, in current MySQL terms.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Channel {
     /// The channel's (or connection's) name; empty for the default one.
@@ -50,7 +50,7 @@ pub struct Channel {
     pub io_error: String,
     /// Last error of the applying thread; empty for none.
     pub sql_error: String,
-    /// Whether both sides find their position by GTID.
+    /// Whether both sides use GTIDs as positions.
     pub by_gtid: bool,
     /// Configured delay in seconds.
     pub delay_s: u64,
@@ -61,14 +61,14 @@ pub struct Channel {
 }
 
 impl Channel {
-    /// Whether both threads run.
+    /// Returns whether both threads run.
     #[must_use]
     pub fn running(&self) -> bool {
         self.io_running == "Yes" && self.sql_running == "Yes"
     }
 
-    /// Whether it comes from the server with this identity: by UUID where both
-    /// know one, else by `server_id`.
+    /// Returns whether its source has this identity: by UUID where both have one, else by
+    /// `server_id`.
     #[must_use]
     pub fn comes_from(&self, identity: &Identity) -> bool {
         if identity.uuid.is_empty() || self.source_uuid.is_empty() {
@@ -78,7 +78,7 @@ impl Channel {
         }
     }
 
-    /// The state and the last errors in one line, for error messages.
+    /// Returns the state and the last errors in one line, for error messages.
     #[must_use]
     pub fn state(&self) -> String {
         let error = |text: &str| {
@@ -121,7 +121,7 @@ impl Channel {
             sql_running: pick(&["Replica_SQL_Running", "Slave_SQL_Running"]),
             io_error: error("Last_IO_Errno", "Last_IO_Error"),
             sql_error: error("Last_SQL_Errno", "Last_SQL_Error"),
-            // MariaDB says `Slave_Pos` or `Current_Pos`, MySQL 1.
+            // MariaDB has `Slave_Pos` or `Current_Pos`, MySQL 1.
             by_gtid: !matches!(
                 pick(&["Using_Gtid", "Auto_Position"]).as_str(),
                 "" | "No" | "0"
@@ -141,7 +141,7 @@ impl Channel {
     }
 }
 
-/// The privilege that shows a replica's status, as GRANT spells it.
+/// Returns the privilege for reading a replica's status, as GRANT spells it.
 #[must_use]
 pub fn monitor_privilege(engine: Engine) -> &'static str {
     match engine {
@@ -150,7 +150,7 @@ pub fn monitor_privilege(engine: Engine) -> &'static str {
     }
 }
 
-/// All replication channels of the server; empty when it is no replica.
+/// Returns all replication channels of the server; empty when it is not a replica.
 ///
 /// # Errors
 /// When the privilege is missing or the connection breaks.
@@ -163,7 +163,7 @@ pub fn channels(engine: Engine, session: &mut Session) -> Result<Vec<Channel>, S
     Ok(rows.into_iter().map(Channel::from_row).collect())
 }
 
-/// The filters in front of the binary log; `None` when it is off.
+/// Returns the filters of the binary log; `None` when it is off.
 ///
 /// # Errors
 /// When the privilege is missing or the connection breaks.
@@ -183,7 +183,7 @@ pub fn binlog_filters(
     }))
 }
 
-/// The file and the offset at which the next transaction will be logged; `None` when
+/// Returns the file and the offset at which the next transaction will be logged; `None` when
 /// the binary log is off.
 ///
 /// # Errors
@@ -202,7 +202,7 @@ pub fn binlog_end(
         .and_then(|row| Some((row.get("File")?.clone(), row.get("Position")?.parse().ok()?))))
 }
 
-/// The replicas that are connected to the server.
+/// Returns the replicas that are connected to the server.
 ///
 /// # Errors
 /// When the privilege is missing or the connection breaks.
@@ -221,7 +221,7 @@ pub fn connected_replicas(
     )
 }
 
-/// The rows of the first statement that this server's grammar knows.
+/// Returns the rows of the first statement that this server can parse.
 fn first_known(
     session: &mut Session,
     doing: &str,

@@ -1,6 +1,6 @@
-//! MySQL's words, newest first.
+//! MySQL's statements, newest first.
 
-/// Shows a replica's status.
+/// The privilege to read a replica's status.
 pub(super) const MONITOR_PRIVILEGE: &str = "REPLICATION CLIENT";
 
 /// One row for each channel.

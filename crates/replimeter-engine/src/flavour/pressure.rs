@@ -1,4 +1,4 @@
-//! Counters that tell of a server under pressure: flow control, queues, how far behind it says it is.
+//! Counters of load on a server: flow control, queues, seconds behind.
 
 use replimeter_model::engine::Engine;
 
@@ -6,18 +6,18 @@ use crate::{ServerError, Session, flavour};
 
 const DOING: &str = "cannot read the server's counters";
 
-/// One reading.
+/// The value of one counter.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reading {
-    /// The server's own name of it, with a unit where it has one.
+    /// The server's name for it, with a unit where it has one.
     pub name: &'static str,
     /// Its value.
     pub value: f64,
-    /// Whether it counts up since the server's start; it is a level otherwise.
+    /// Whether it is a counter since the server's start; otherwise a level.
     pub grows: bool,
 }
 
-/// Which counters a server has.
+/// The set of counters that a server has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pressure {
     /// A node of a Galera cluster.
@@ -28,7 +28,7 @@ pub enum Pressure {
     Channel(Engine),
 }
 
-/// Galera's, their names here, what they are divided by, and whether they grow.
+/// Galera's counters: the server's name, the name here, the divisor, and whether it is a counter.
 const GALERA: [(&str, &str, f64, bool); 7] = [
     (
         "wsrep_flow_control_paused_ns",
@@ -64,7 +64,7 @@ const GALERA: [(&str, &str, f64, bool); 7] = [
     ("threads_running", "Threads_running", 1.0, false),
 ];
 
-/// A group's, per member, in the order of [`GROUP_QUERY`].
+/// A member's counters, in the order of [`GROUP_QUERY`].
 const GROUP: [(&str, bool); 5] = [
     ("transactions in the certification queue", false),
     ("transactions in the applier's queue", false),
@@ -79,7 +79,7 @@ const GROUP_QUERY: &str = "SELECT CONCAT_WS(' ', s.COUNT_TRANSACTIONS_IN_QUEUE, 
      FROM performance_schema.replication_group_member_stats s WHERE s.MEMBER_ID = @@server_uuid";
 
 impl Pressure {
-    /// Prepares a session for questions that must not wait themselves.
+    /// Prepares a session so that its statements do not wait for replication.
     ///
     /// # Errors
     /// When the connection breaks.
@@ -94,7 +94,7 @@ impl Pressure {
         }
     }
 
-    /// Reads all of them; what the user may not see is left out.
+    /// Reads all counters; those that the user may not read are left out.
     ///
     /// # Errors
     /// When the server does not answer or the connection breaks.
@@ -170,7 +170,7 @@ impl Pressure {
     }
 }
 
-/// `None` for what the user may not see.
+/// Returns `None` for an error caused by a missing privilege.
 fn flavour_survives<T>(result: Result<T, ServerError>) -> Result<Option<T>, ServerError> {
     use crate::ErrorKind::{Privilege, Statement};
     match result {

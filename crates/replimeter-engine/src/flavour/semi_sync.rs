@@ -1,19 +1,19 @@
-//! Semi-synchronous replication, under whichever words the server has for it.
+//! Semi-synchronous replication, under the names that the server uses for it.
 
 use crate::{ServerError, Session, facts::Facts};
 
-/// How a server's variables and counters for semi-synchronous replication are called.
+/// Names of a server's variables and counters for semi-synchronous replication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Words {
-    /// Prefix of everything about its part as primary.
+    /// Prefix for the primary's side.
     pub primary: &'static str,
-    /// Prefix of everything about its part as replica.
+    /// Prefix for the replica's side.
     pub replica: &'static str,
-    /// Behind the primary's prefix: for how many replicas it waits. Not every server has it.
+    /// After the primary's prefix: the number of replicas to wait for. Not every server has it.
     pub count: &'static str,
 }
 
-/// MySQL since 8.0.26, then everybody else.
+/// MySQL since 8.0.26, then all others.
 const WORDS: [Words; 2] = [
     Words {
         primary: "rpl_semi_sync_source",
@@ -28,11 +28,11 @@ const WORDS: [Words; 2] = [
 ];
 
 impl Words {
-    /// Those to speak of to somebody whose server knows none.
+    /// The names to use in hints for a server that has none.
     pub const NEWEST: Self = WORDS[0];
 
-    /// Those of a server with these variables; `None` when it knows nothing of
-    /// semi-synchronous replication (the plugin is not loaded).
+    /// Returns the names on a server with these variables; `None` when it has no semi-synchronous
+    /// replication (the plugin is not loaded).
     #[must_use]
     pub fn of(facts: &Facts) -> Option<Self> {
         let knows = |prefix: &str| !facts.get(&format!("{prefix}_enabled")).is_empty();
@@ -42,45 +42,44 @@ impl Words {
     }
 }
 
-/// What a server says of its part as a semi-synchronous primary.
+/// State of a semi-synchronous primary.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PrimaryState {
     /// Whether it is configured.
     pub enabled: bool,
-    /// Whether it is in effect now; false while configured is the fall-back to
-    /// asynchronous replication.
+    /// Whether it is in effect; enabled but not active means that it fell back to asynchronous
+    /// replication.
     pub active: bool,
     /// Connected replicas that acknowledge.
     pub clients: u64,
-    /// Transactions that were acknowledged in time since the server started.
+    /// Transactions acknowledged before the timeout since the server started.
     pub acknowledged: u64,
-    /// Transactions that were not.
+    /// Transactions that were not acknowledged before the timeout.
     pub unacknowledged: u64,
     /// `AFTER_COMMIT` or `AFTER_SYNC`.
     pub wait_point: String,
-    /// How many replicas must acknowledge; 1 where it cannot be chosen.
+    /// The number of replicas that must acknowledge; 1 where it cannot be set.
     pub wait_for: u64,
-    /// How long it waits before it falls back, in milliseconds.
+    /// Timeout before it falls back, in milliseconds.
     pub timeout_ms: u64,
 }
 
-/// What a server says of its part as a semi-synchronous replica.
+/// State of a semi-synchronous replica.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReplicaState {
     /// Whether it is configured.
     pub enabled: bool,
-    /// Whether it is in effect now: it acknowledges what it has received.
+    /// Whether it is in effect: it acknowledges what it receives.
     pub active: bool,
 }
 
-/// Both parts; that of the primary is `None` when the server does not know
-/// semi-synchronous replication.
+/// Returns both sides; the primary's is `None` when the server has no semi-synchronous replication.
 ///
 /// # Errors
 /// When the connection breaks.
 pub fn state(session: &mut Session) -> Result<(Option<PrimaryState>, ReplicaState), ServerError> {
     let doing = "cannot read the state of semi-synchronous replication";
-    // Fresh, since all of it may be changed while the server runs.
+    // Read again each time: all of it can change while the server runs.
     let variables = session.pairs(doing, "SHOW GLOBAL VARIABLES LIKE 'rpl_semi_sync%'")?;
     let mut counters = session.pairs(doing, "SHOW GLOBAL STATUS LIKE 'Rpl_semi_sync%'")?;
     counters = counters

@@ -1,10 +1,10 @@
-//! Settings that both engines have, under names that changed.
+//! Settings that both engines have, under names that differ by version.
 
 use std::collections::BTreeMap;
 
 use crate::{ErrorKind, ServerError, Session, facts::Facts};
 
-/// The value of the first of these variables that the server has; "" for none.
+/// Returns the value of the first of these variables that the server has; "" for none.
 fn first<'f>(facts: &'f Facts, names: &[&str]) -> &'f str {
     names
         .iter()
@@ -13,13 +13,13 @@ fn first<'f>(facts: &'f Facts, names: &[&str]) -> &'f str {
         .unwrap_or("")
 }
 
-/// The transaction isolation that sessions begin with, such as `REPEATABLE-READ`.
+/// Returns the default transaction isolation of sessions, such as `REPEATABLE-READ`.
 #[must_use]
 pub fn isolation(facts: &Facts) -> &str {
     first(facts, &["transaction_isolation", "tx_isolation"])
 }
 
-/// Logs of statements that are on, by their variables.
+/// Returns the variables of the statement logs that are on.
 #[must_use]
 pub fn statement_logs(facts: &Facts) -> Vec<&'static str> {
     let mut on: Vec<&str> = ["general_log", "slow_query_log", "log_slow_query"]
@@ -33,7 +33,7 @@ pub fn statement_logs(facts: &Facts) -> Vec<&'static str> {
     on
 }
 
-/// Every counter of the server.
+/// Returns every counter of the server.
 ///
 /// # Errors
 /// When the connection breaks.
@@ -41,7 +41,7 @@ pub fn counters(session: &mut Session) -> Result<BTreeMap<String, String>, Serve
     session.pairs("cannot read the server's counters", "SHOW GLOBAL STATUS")
 }
 
-/// The user's name as the server knows it, quoted for statements.
+/// Returns the user's name as the server reports it, quoted for statements.
 ///
 /// # Errors
 /// When the connection breaks.
@@ -54,9 +54,9 @@ pub fn quoted_user(session: &mut Session) -> Result<String, ServerError> {
     Ok(format!("{}@{}", quoted(name), quoted(host)))
 }
 
-/// The client's address of the connection with this number, as the server sees
-/// it: tells two addresses of one server from two servers. `None` when there is
-/// no such connection, or the user may not see it.
+/// Returns the client's address of the connection with this number, as the server sees it: it shows
+/// whether two addresses lead to one server. `None` when there is no such connection, or the user
+/// may not read it.
 ///
 /// # Errors
 /// When the connection breaks.
@@ -73,9 +73,8 @@ pub fn client_of(session: &mut Session, connection_id: u32) -> Result<Option<Str
     }
 }
 
-/// Whether `SYSDATE()` is the statement's beginning and no clock there
-/// (`sysdate_is_now`). Servers have no variable that tells it, so it is tried: a
-/// clock moves in the course of a statement.
+/// Returns whether `SYSDATE()` is the statement's start instead of the current time
+/// (`sysdate_is_now`). No variable shows it, so it is tested: a clock advances during a statement.
 ///
 /// # Errors
 /// When the connection breaks.
@@ -87,7 +86,7 @@ pub fn sysdate_is_now(session: &mut Session) -> Result<bool, ServerError> {
     Ok(moved.as_deref() == Some("00"))
 }
 
-/// Counters of nanoseconds for which Galera's flow control stopped writes, summed up.
+/// Returns the total of the counters of nanoseconds for which Galera's flow control stopped writes.
 #[must_use]
 pub fn flow_control_ns(counters: &BTreeMap<String, String>) -> Option<u64> {
     counters.get("wsrep_flow_control_paused_ns")?.parse().ok()

@@ -1,10 +1,8 @@
-//! How far a replica says that single transactions have come: received, being
-//! applied, applied.
+//! The progress of single transactions on a replica: received, being applied, applied.
 //!
-//! MySQL remembers of each thread the last transaction only, with stamps of its own
-//! clock; what came in between two questions is overwritten. MariaDB and what
-//! descends from it tell positions without times, which the moments of asking
-//! bracket. A Galera node tells neither.
+//! MySQL keeps only the last transaction of each thread, with timestamps of its own clock;
+//! transactions between two queries are overwritten. MariaDB reports positions without times, which
+//! the times of the queries bracket. A Galera node reports neither.
 
 use mysql::{Row, Statement, Value, prelude::Queryable};
 use replimeter_model::engine::Engine;
@@ -14,9 +12,8 @@ use crate::{ErrorKind, ServerError, Session, error::code, facts::Facts};
 
 const DOING: &str = "cannot read the progress of transactions";
 
-/// Every thread's last transaction in one statement. Timestamps follow the
-/// session's time zone; they cross as they are, since converting them costs more
-/// than reading them.
+/// The last transaction of every thread in one statement. Timestamps follow the session's time
+/// zone; they are transferred unconverted, since converting them costs more than reading them.
 const REMEMBERED: &str = "\
 SELECT 0, CHANNEL_NAME, LAST_QUEUED_TRANSACTION, LAST_QUEUED_TRANSACTION_ORIGINAL_COMMIT_TIMESTAMP, \
 LAST_QUEUED_TRANSACTION_IMMEDIATE_COMMIT_TIMESTAMP, LAST_QUEUED_TRANSACTION_START_QUEUE_TIMESTAMP, \
@@ -33,11 +30,11 @@ LAST_APPLIED_TRANSACTION_IMMEDIATE_COMMIT_TIMESTAMP, LAST_APPLIED_TRANSACTION_ST
 LAST_APPLIED_TRANSACTION_END_APPLY_TIMESTAMP \
 FROM performance_schema.replication_applier_status_by_worker WHERE LAST_APPLIED_TRANSACTION <> ''";
 
-/// Positions of every connection; MariaDB knows no shorter statement before 11.6.
+/// Positions of every connection; MariaDB has no shorter statement before 11.6.
 const POSITIONS: [&str; 2] = ["SHOW ALL REPLICAS STATUS", "SHOW ALL SLAVES STATUS"];
 
-/// What a thread of a replica did with its last transaction. Times are
-/// microseconds since 1970, by the clock named; `None` when the server has none.
+/// The last transaction of a replica's thread. Times are microseconds since 1970, by the clock
+/// named; `None` when the server has none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Last {
     /// The replication channel; a group's is `group_replication_applier`.
@@ -50,13 +47,13 @@ pub struct Last {
     pub original_commit_us: Option<i64>,
     /// Commit on the server that it came from, by that server's clock.
     pub immediate_commit_us: Option<i64>,
-    /// The thread began with it, by the replica's clock.
+    /// When the thread started with it, by the replica's clock.
     pub began_us: Option<i64>,
-    /// The thread was done with it, by the replica's clock.
+    /// When the thread finished with it, by the replica's clock.
     pub ended_us: Option<i64>,
 }
 
-/// What a MySQL replica remembers.
+/// The last transactions of a MySQL replica's threads.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Remembered {
     /// Written to the relay log by the receiving threads, one for each channel.
@@ -67,17 +64,17 @@ pub struct Remembered {
     pub applied: Vec<Last>,
 }
 
-/// How far a MariaDB replica is: the last transaction of each domain.
+/// The position of a MariaDB replica: the last transaction of each domain.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Positions {
-    /// In the relay log, of all connections (`Gtid_IO_Pos`). Empty when no
-    /// connection finds its position by GTID.
+    /// In the relay log, of all connections (`Gtid_IO_Pos`). Empty when no connection uses GTIDs as
+    /// positions.
     pub received: Vec<DomainGtid>,
     /// Applied and committed (`Gtid_Slave_Pos`).
     pub applied: Vec<DomainGtid>,
 }
 
-/// The answer to one question.
+/// The result of one query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// MySQL.
@@ -86,12 +83,11 @@ pub enum Answer {
     Positions(Positions),
 }
 
-/// Asks one replica, over and over, as cheaply as it can be asked.
+/// Queries one replica repeatedly, at the lowest cost.
 ///
-/// On an idle sandbox of two cores a question took 57 µs (p50) of a MySQL 9.7
-/// replica with four workers, 63 µs of a member of a group and 46 µs of a MariaDB
-/// 10.11 replica, where `SELECT 1` took 20 µs. The server takes the locks of its
-/// receiver and its workers for a moment meanwhile.
+/// On an idle sandbox of two cores a query took 57 µs (p50) on a MySQL 9.7 replica with four
+/// workers, 63 µs on a member of a group and 46 µs on a MariaDB 10.11 replica, where `SELECT 1`
+/// took 20 µs. During it, the server briefly takes the locks of its receiver and its workers.
 #[derive(Debug)]
 pub struct StageSource {
     way: Way,
@@ -104,13 +100,13 @@ enum Way {
 }
 
 impl StageSource {
-    /// Prepares the question on a session, whose time zone becomes UTC.
+    /// Prepares the query on a session, whose time zone becomes UTC.
     ///
     /// # Errors
-    /// When the server has nothing to tell (`performance_schema` is off, or it is a
-    /// Galera node), the user lacks a privilege, or the connection breaks.
+    /// When the server has no such data (`performance_schema` is off, or it is a Galera node), the
+    /// user lacks a privilege, or the connection breaks.
     pub fn prepare(facts: &Facts, session: &mut Session) -> Result<Self, ServerError> {
-        // Of our session only: without summer time no local time means two moments.
+        // For this session only: without summer time every local time is unique.
         session.run(DOING, "SET SESSION time_zone = '+00:00'")?;
         let way = match facts.engine {
             Engine::MySql => {
@@ -156,10 +152,10 @@ impl StageSource {
         Ok(Self { way })
     }
 
-    /// Asks once.
+    /// Queries the server once.
     ///
     /// # Errors
-    /// When the connection breaks or the server says what cannot be understood.
+    /// When the connection breaks or the answer cannot be parsed.
     pub fn ask(&self, session: &mut Session) -> Result<Answer, ServerError> {
         match &self.way {
             Way::Remembered(statement) => {
@@ -181,7 +177,7 @@ impl StageSource {
                         session.unfit(DOING, error.to_string(), "report this as a bug")
                     })
                 };
-                // The applied position is the server's, the same in every row.
+                // The applied position belongs to the server, the same in every row.
                 let applied = rows
                     .first()
                     .map(|row| bytes(row, "Gtid_Slave_Pos"))
@@ -195,7 +191,7 @@ impl StageSource {
     }
 }
 
-/// A column's text; "" when it is missing or NULL.
+/// Returns a column's text; "" when it is missing or NULL.
 fn bytes(row: &Row, name: &str) -> String {
     let value = row
         .columns_ref()
@@ -237,8 +233,8 @@ fn remembered(rows: Vec<Row>) -> Remembered {
     all
 }
 
-/// A timestamp in UTC as microseconds since 1970; `None` for NULL and for the zero
-/// that stands for none.
+/// Returns a timestamp in UTC as microseconds since 1970; `None` for NULL and for zero, which means
+/// none.
 fn unix_us(value: &Value) -> Option<i64> {
     let &Value::Date(year, month, day, hour, minute, second, micros) = value else {
         return None;
@@ -253,7 +249,7 @@ fn unix_us(value: &Value) -> Option<i64> {
     Some(seconds * 1_000_000 + i64::from(micros))
 }
 
-/// Days from 1970-01-01 to a date of the Gregorian calendar (Hinnant 2013,
+/// Returns the days from 1970-01-01 to a date of the Gregorian calendar (Hinnant 2013,
 /// `days_from_civil`).
 fn days(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };

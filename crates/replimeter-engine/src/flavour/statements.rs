@@ -1,10 +1,10 @@
-//! Statements that hints tell people to run, in the server's own words.
+//! Statements for hints, in the server's dialect.
 
 use replimeter_model::engine::Engine;
 
 use crate::flavour::Channel;
 
-/// Starts and stops parts of a channel.
+/// The part of a channel to start or stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// Both threads.
@@ -20,7 +20,8 @@ fn quoted(text: &str) -> String {
 }
 
 fn statement(verb: &str, engine: Engine, channel: &Channel, part: Part) -> String {
-    // Whoever names its columns so knows the new words; MariaDB takes the old ones in every version.
+    // A server with these column names has the new statements; MariaDB takes the old ones in every
+    // version.
     let word = if channel.raw.contains_key("Replica_IO_Running") {
         "REPLICA"
     } else {
@@ -38,19 +39,19 @@ fn statement(verb: &str, engine: Engine, channel: &Channel, part: Part) -> Strin
     }
 }
 
-/// Starts a channel.
+/// Returns the statement that starts a channel.
 #[must_use]
 pub fn start(engine: Engine, channel: &Channel, part: Part) -> String {
     statement("START", engine, channel, part)
 }
 
-/// Stops a channel.
+/// Returns the statement that stops a channel.
 #[must_use]
 pub fn stop(engine: Engine, channel: &Channel, part: Part) -> String {
     statement("STOP", engine, channel, part)
 }
 
-/// Stops a channel and starts it again.
+/// Returns the statements that stop a channel and start it again.
 #[must_use]
 pub fn restart(engine: Engine, channel: &Channel, part: Part) -> String {
     format!(
@@ -60,7 +61,7 @@ pub fn restart(engine: Engine, channel: &Channel, part: Part) -> String {
     )
 }
 
-/// Makes a server refuse writes of everybody who may be refused.
+/// Returns the statement that makes a server refuse the writes of all users whom it can refuse.
 #[must_use]
 pub fn forbid_writes(engine: Engine) -> &'static str {
     match engine {
@@ -69,7 +70,7 @@ pub fn forbid_writes(engine: Engine) -> &'static str {
     }
 }
 
-/// Lets a channel find its position by GTID.
+/// Returns the statement that makes a channel use GTIDs as positions.
 #[must_use]
 pub fn use_gtid(engine: Engine) -> &'static str {
     match engine {
@@ -80,7 +81,7 @@ pub fn use_gtid(engine: Engine) -> &'static str {
     }
 }
 
-/// Shows the binary log's status, as GRANT spells the privilege.
+/// Returns the privilege for reading the binary log's status, as GRANT spells it.
 #[must_use]
 pub fn binlog_monitor_privilege(engine: Engine) -> &'static str {
     match engine {
@@ -89,8 +90,8 @@ pub fn binlog_monitor_privilege(engine: Engine) -> &'static str {
     }
 }
 
-/// Changes `binlog_format` and `sql_log_bin` of a session, as GRANT spells the
-/// privilege.
+/// Returns the privilege for changing `binlog_format` and `sql_log_bin` of a session, as GRANT
+/// spells it.
 #[must_use]
 pub fn restricted_variables_privilege(engine: Engine, version: &str) -> &'static str {
     match engine {
@@ -101,7 +102,7 @@ pub fn restricted_variables_privilege(engine: Engine, version: &str) -> &'static
     }
 }
 
-/// Writes to a server that is read-only, as GRANT spells the privilege.
+/// Returns the privilege for writing to a read-only server, as GRANT spells it.
 #[must_use]
 pub fn read_only_privilege(engine: Engine) -> &'static str {
     match engine {
@@ -110,7 +111,7 @@ pub fn read_only_privilege(engine: Engine) -> &'static str {
     }
 }
 
-/// The three numbers that a version begins with.
+/// Returns the three numbers at the beginning of a version.
 fn numbers(version: &str) -> [u64; 3] {
     let number = version
         .split(|character: char| !character.is_ascii_digit() && character != '.')

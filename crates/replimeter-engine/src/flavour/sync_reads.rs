@@ -1,4 +1,4 @@
-//! What makes a read wait until it shows what was acknowledged before.
+//! Settings that make a read wait until it shows everything acknowledged before it.
 
 use std::time::Duration;
 
@@ -6,33 +6,33 @@ use replimeter_model::{engine::Engine, plan::SyncReads};
 
 use crate::{ErrorKind, ServerError};
 
-/// How a server belongs to the others, as far as its reads can be made to wait.
+/// How a server replicates, as far as its reads can be made to wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A node of a Galera cluster.
     Galera,
     /// A member of a group.
     Group,
-    /// A replica by a channel.
+    /// A replica with a replication channel.
     Channel(Engine),
 }
 
-/// How it is done.
+/// How reads are made to wait.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Guarantee {
-    /// The way, never [`SyncReads::On`].
+    /// The effective level, never [`SyncReads::On`].
     pub level: SyncReads,
-    /// Statements that a reading session begins with.
+    /// Statements at the start of a reading session.
     pub reader: Vec<String>,
-    /// Statements that a writing session begins with.
+    /// Statements at the start of a writing session.
     pub writer: Vec<String>,
-    /// Whether the client waits for the write's GTID before the read.
+    /// Whether the client waits for the write's GTID before it reads.
     pub gtid: bool,
-    /// In a few words, for reports; empty for nothing.
+    /// A short description for reports; empty for none.
     pub words: String,
 }
 
-/// The statement by which a server is waited for.
+/// Returns the statement that waits for a server to apply a transaction.
 #[must_use]
 pub fn wait_words(kind: Kind) -> &'static str {
     match kind {
@@ -42,11 +42,11 @@ pub fn wait_words(kind: Kind) -> &'static str {
     }
 }
 
-/// The way that is meant, in this server's words; what does not wait within `patience` is refused by the server where
-/// that can be chosen.
+/// Returns how this server implements the level; where the limit can be set, the server refuses
+/// what does not finish within `patience`.
 ///
 /// # Errors
-/// The cause and what to try, when the servers do not have it.
+/// The cause and a hint, when the servers cannot implement it.
 pub fn guarantee(
     level: SyncReads,
     kind: Kind,
@@ -62,7 +62,7 @@ pub fn guarantee(
     let seconds = patience.as_secs().max(1);
     let galera = "SET SESSION wsrep_sync_wait = 1".to_owned();
     let consistency = |level: &str| {
-        // A member waits at most as long as a session may be idle.
+        // A group member waits at most as long as a session may be idle.
         vec![
             format!("SET SESSION group_replication_consistency = '{level}'"),
             format!("SET SESSION wait_timeout = {seconds}"),
@@ -117,21 +117,23 @@ pub fn guarantee(
     }
 }
 
-/// Whether a server refused a read because it would have had to wait too long: Galera's lock wait time-out, a group's
-/// "Error while waiting for group transactions commit" and its like.
+/// Returns whether a server refused a read because its wait timed out: Galera's lock wait timeout,
+/// a group's "Error while waiting for group transactions commit" and similar errors.
 #[must_use]
 pub fn refused(error: &ServerError) -> bool {
     matches!(error.kind, ErrorKind::Statement(number) if refused_number(number))
 }
 
-/// The same, by the error's number.
+/// Returns the same as [`refused`], from the error's number.
 #[must_use]
 pub fn refused_number(number: u16) -> bool {
     matches!(number, 1205 | 3796..=3799)
 }
 
-/// Whether a write, or a read on a member of a cluster, failed because another transaction won, and can be tried again: deadlock, lock wait time-out, changed record,
-/// failed certification (MySQL says so as a rollback during the commit, 3101, or as a failed commit, 1180).
+/// Returns whether a write, or a read on a member of a cluster, failed because of another
+/// transaction and can be repeated: deadlock, lock wait timeout, changed record, failed
+/// certification (MySQL reports it as a rollback during the commit, 3101, or as a failed commit,
+/// 1180).
 #[must_use]
 pub fn conflict(error: &ServerError) -> bool {
     matches!(

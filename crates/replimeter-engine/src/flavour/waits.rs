@@ -10,16 +10,16 @@ const DOING: &str = "cannot wait for a transaction";
 /// A prepared wait.
 pub struct Wait {
     statement: Statement,
-    /// What the server answers when the transaction is there.
+    /// Values that mean "applied".
     done: &'static [i64],
 }
 
-/// The statement with the GTID and the seconds to wait as parameters, and the
-/// answers that mean "applied".
+/// Returns the statement with the GTID and the seconds to wait as parameters, and the values that
+/// mean "applied".
 ///
-/// MariaDB: `MASTER_GTID_WAIT` answers 0, or -1 after the time. MySQL:
-/// `WAIT_FOR_EXECUTED_GTID_SET` answers 0, or 1 after the time. Galera:
-/// `WSREP_SYNC_WAIT_UPTO_GTID` answers 1, or an error after the time.
+/// MariaDB: `MASTER_GTID_WAIT` returns 0, or -1 on timeout. MySQL: `WAIT_FOR_EXECUTED_GTID_SET`
+/// returns 0, or 1 on timeout. Galera: `WSREP_SYNC_WAIT_UPTO_GTID` returns 1, or an error on
+/// timeout.
 fn wording(engine: Engine, galera: bool) -> (&'static str, &'static [i64]) {
     match (engine, galera) {
         (_, true) => ("SELECT WSREP_SYNC_WAIT_UPTO_GTID(?, ?)", &[1]),
@@ -28,8 +28,8 @@ fn wording(engine: Engine, galera: bool) -> (&'static str, &'static [i64]) {
     }
 }
 
-/// Whether a server can be waited for as its own replica: MariaDB's wait looks at
-/// what was applied as a replica only.
+/// Returns whether the wait works on the writer: MariaDB's wait regards only transactions applied
+/// as a replica.
 #[must_use]
 pub fn on_the_writer(engine: Engine, galera: bool) -> bool {
     galera || engine == Engine::MySql
@@ -39,7 +39,7 @@ impl Wait {
     /// Prepares the wait.
     ///
     /// # Errors
-    /// When the server has none.
+    /// When the server cannot wait for a GTID.
     pub fn prepare(session: &mut Session, facts: &Facts) -> Result<Self, ServerError> {
         let galera = galera::node_state(session)?.is_some();
         if facts.engine == Engine::MySql && !facts.get("gtid_mode").eq_ignore_ascii_case("on") {
@@ -55,7 +55,7 @@ impl Wait {
         Ok(Self { statement, done })
     }
 
-    /// Waits for at most so many whole seconds; false when that was not enough.
+    /// Waits for at most `seconds` whole seconds; returns false on timeout.
     ///
     /// # Errors
     /// When the server refuses or the connection breaks.
@@ -74,7 +74,7 @@ impl Wait {
                 format!("it cannot wait for {gtid}"),
                 "check that it replicates by GTID; otherwise use --method poll",
             )),
-            // Galera's way to say that the time is over.
+            // Galera reports the timeout as this error.
             Err(mysql::Error::MySqlError(error)) if error.code == LOCK_WAIT_TIMEOUT => Ok(false),
             Err(error) => Err(session.error(DOING, &error)),
         }

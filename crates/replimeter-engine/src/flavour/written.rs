@@ -1,4 +1,4 @@
-//! Which GTID the last write of a session has.
+//! The GTID of a session's last write.
 
 use mysql::{SessionStateInfo, session_state_change::SessionStateChange};
 use replimeter_model::engine::Engine;
@@ -7,21 +7,21 @@ use crate::{ServerError, Session, facts::Facts, flavour::galera};
 
 const DOING: &str = "cannot read the GTID of a write";
 
-/// How a session learns it.
+/// How a session learns the GTID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Written {
-    /// The answer to the write carries it: no round trip (MariaDB, MySQL).
+    /// The answer to the write contains it: no round trip (MariaDB, MySQL).
     InTheAnswer,
-    /// Asked for after the write, one round trip (Galera, whose `last_gtid` may be
-    /// that of another node's number space).
+    /// Read after the write, one round trip (Galera, whose `last_gtid` may be from another node's
+    /// number space).
     AskedFor,
 }
 
 impl Written {
-    /// Lets the session tell the GTIDs of what it writes.
+    /// Makes the session report the GTIDs of its writes.
     ///
     /// # Errors
-    /// When the server writes none, with what to turn on.
+    /// When the server assigns none, with the setting to enable.
     pub fn prepare(session: &mut Session, facts: &Facts) -> Result<Self, ServerError> {
         let galera = galera::node_state(session)?.is_some();
         if !facts.on("log_bin") && !galera {
@@ -60,8 +60,8 @@ impl Written {
         Ok(Self::InTheAnswer)
     }
 
-    /// The GTID of the session's last write, as the server spells it; `None` when
-    /// it does not tell.
+    /// Returns the GTID of the session's last write, as the server spells it; `None` when it
+    /// reports none.
     ///
     /// # Errors
     /// When the connection breaks.
@@ -74,7 +74,7 @@ impl Written {
     }
 }
 
-/// The GTID that one word of the answer carries.
+/// Returns the GTID in one session-state change of the answer.
 fn told(change: &SessionStateInfo<'_>) -> Option<String> {
     match change.decode().ok()? {
         SessionStateChange::SystemVariables(variables) => {
@@ -88,8 +88,8 @@ fn told(change: &SessionStateInfo<'_>) -> Option<String> {
     }
 }
 
-/// MySQL precedes the text by one byte for its encoding and one or more for its
-/// length, neither of which can begin a UUID.
+/// Returns the GTID after MySQL's prefix of one byte for its encoding and one or more for its
+/// length, none of which can begin a UUID.
 fn gtid_text(bytes: &[u8]) -> Option<String> {
     let (encoding, rest) = bytes.split_first()?;
     let (length, rest) = match rest.split_first()? {

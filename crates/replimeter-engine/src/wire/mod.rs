@@ -1,8 +1,8 @@
-//! Statements over and over on a connection of their own, at the cost of the
-//! system calls: packets that we build, answers that we only scan.
+//! Repeated prepared statements on a dedicated connection, at the cost of the system calls:
+//! Replimeter builds the packets and only scans the answers.
 //!
-//! The driver makes the connection, logs in and prepares; then we write to and read
-//! from the socket ourselves. With TLS the driver does all of it, which costs more.
+//! The driver connects, logs in and prepares; then Replimeter writes to and reads from the socket
+//! directly. With TLS the driver does all of it, which costs more.
 
 mod packet;
 mod scan;
@@ -21,59 +21,59 @@ pub use self::{
 use crate::{ErrorKind, Node, ServerError, Session};
 
 const DOING: &str = "cannot run the load";
-/// What one read may bring.
+/// Maximum bytes of one read.
 const BUFFER: usize = 16 << 10;
 
 const COM_QUERY: u8 = 0x03;
 const COM_PING: u8 = 0x0e;
 const COM_STMT_EXECUTE: u8 = 0x17;
 
-/// A prepared statement of a [`Channel`]'s.
+/// A prepared statement of a [`Channel`].
 #[derive(Debug)]
 pub struct Prepared {
     id: u32,
     parameters: usize,
-    /// The server has the types of the parameters.
+    /// Whether the server has the parameters' types.
     bound: bool,
-    /// For a connection that the driver keeps.
+    /// For a connection whose statements the driver runs.
     statement: mysql::Statement,
 }
 
 impl Prepared {
-    /// The server's number for it.
+    /// Returns the server's id for it.
     #[must_use]
     pub fn id(&self) -> u32 {
         self.id
     }
 
-    /// How many parameters it has.
+    /// Returns the number of its parameters.
     #[must_use]
     pub fn parameters(&self) -> usize {
         self.parameters
     }
 }
 
-/// Why a statement brought no answer.
+/// Why a statement has no result.
 #[derive(Debug)]
 pub enum Failed {
-    /// The server refused it; the connection goes on.
+    /// The server refused it; the connection is still usable.
     Refused(Refusal),
-    /// The connection is of no use any more.
+    /// The connection is no longer usable.
     Broken(ServerError),
 }
 
-/// What a statement told of itself, where somebody looks.
+/// The result of a statement whose values are read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Examined {
-    /// What it came to.
+    /// The result.
     pub answer: Answer,
-    /// What its `LAST_INSERT_ID(…)` was; 0 for none.
+    /// The value of its `LAST_INSERT_ID(…)`; 0 for none.
     pub last_id: u64,
-    /// The first value of the first row, if that is a whole number.
+    /// The first value of the first row, if it is an integer.
     pub first: Option<u64>,
 }
 
-/// A connection for statements that are run over and over.
+/// A connection for statements that are run repeatedly.
 pub struct Channel {
     session: Session,
     /// The connection's socket, unless the driver must encrypt.
@@ -87,7 +87,7 @@ impl Channel {
     /// Connects and logs in.
     ///
     /// # Errors
-    /// As [`Session::open`].
+    /// Like [`Session::open`].
     pub fn open(node: &Node) -> Result<Self, ServerError> {
         let session = Session::open(node)?;
         let socket = if session.tls() {
@@ -104,14 +104,14 @@ impl Channel {
         })
     }
 
-    /// The session, for statements that are run once. Not to be used while an answer
-    /// is under way, which is never between two calls.
+    /// Returns the session, for statements that are run once. Must not be used while an answer is
+    /// outstanding, which is never the case between two calls.
     pub fn session(&mut self) -> &mut Session {
         &mut self.session
     }
 
-    /// Another handle of its socket, to end the connection from another thread; `None`
-    /// when the system has none.
+    /// Returns another handle of its socket, to close the connection from another thread; `None`
+    /// when the system refuses it.
     pub fn socket(&self) -> Option<TcpStream> {
         match &self.socket {
             Some(socket) => socket.try_clone().ok(),
@@ -119,7 +119,7 @@ impl Channel {
         }
     }
 
-    /// Whether the driver runs the statements, because it must encrypt them.
+    /// Returns whether the driver runs the statements, because the connection is encrypted.
     #[must_use]
     pub fn encrypted(&self) -> bool {
         self.socket.is_none()
@@ -140,7 +140,7 @@ impl Channel {
         })
     }
 
-    /// Runs a prepared statement; `bind` gives its parameters, in order.
+    /// Runs a prepared statement; `bind` supplies its parameters, in order.
     ///
     /// # Errors
     /// When the server refuses it or the connection breaks.
@@ -167,8 +167,8 @@ impl Channel {
         Ok(answer)
     }
 
-    /// Runs a prepared statement and looks at its answer, which the driver does: it costs more than
-    /// [`execute`](Self::execute).
+    /// Runs a prepared statement and reads the values of its answer. The driver does this, so it
+    /// costs more than [`execute`](Self::execute).
     ///
     /// # Errors
     /// When the server refuses it or the connection breaks.
@@ -192,7 +192,7 @@ impl Channel {
         self.of_driver(result)
     }
 
-    /// Runs a statement in words.
+    /// Runs a statement given as text.
     ///
     /// # Errors
     /// When the server refuses it or the connection breaks.
@@ -206,7 +206,7 @@ impl Channel {
         self.exchange()
     }
 
-    /// The shortest question that a server answers.
+    /// Sends the cheapest command that a server answers, and waits for the answer.
     ///
     /// # Errors
     /// When the connection breaks.
@@ -219,7 +219,7 @@ impl Channel {
         self.exchange()
     }
 
-    /// Sends what is in `out`, and waits for the whole answer.
+    /// Sends the contents of `out`, and waits for the whole answer.
     #[inline]
     fn exchange(&mut self) -> Result<Answer, Failed> {
         packet::finish(&mut self.out);
@@ -245,7 +245,7 @@ impl Channel {
                 Ok(Some(Ok(answer))) => return Ok(answer),
                 Ok(Some(Err(refusal))) => return Err(Failed::Refused(refusal)),
                 Err(WireError::WantsFile { sequence }) => {
-                    // An empty packet: there is no file for it.
+                    // An empty packet: the client sends no file.
                     let empty = [0, 0, 0, sequence];
                     if let Some(socket) = &mut self.socket
                         && let Err(error) = socket.write_all(&empty)
@@ -304,7 +304,7 @@ impl Channel {
         }
     }
 
-    /// A refusal as this server's error.
+    /// Returns a refusal as this server's error.
     #[must_use]
     pub fn refused(&self, refusal: &Refusal) -> ServerError {
         let error = mysql::MySqlError {
@@ -316,7 +316,7 @@ impl Channel {
     }
 }
 
-/// Reads an answer to its end and keeps what is looked at.
+/// Reads an answer to its end and keeps the values of [`Examined`].
 fn examined<T: mysql::prelude::Protocol>(
     mut result: mysql::QueryResult<'_, '_, '_, T>,
 ) -> mysql::Result<Examined> {
@@ -344,7 +344,7 @@ fn examined<T: mysql::prelude::Protocol>(
     Ok(examined)
 }
 
-/// Reads an answer to its end and counts it.
+/// Reads an answer to its end and counts its rows.
 fn count<T: mysql::prelude::Protocol>(
     mut result: mysql::QueryResult<'_, '_, '_, T>,
 ) -> mysql::Result<Answer> {

@@ -2,9 +2,9 @@
 
 use mysql::Value;
 
-/// The longest payload of one packet; what is longer goes in several.
+/// Maximum payload of one packet; longer payloads are split.
 const LONGEST: usize = 0xff_ffff;
-/// Length and sequence number.
+/// Bytes of a packet's header: length and sequence number.
 const HEADER: usize = 4;
 
 /// Types of parameters, as the protocol numbers them.
@@ -21,24 +21,24 @@ mod kind {
 pub enum Bind<'a> {
     /// NULL.
     Null,
-    /// A whole number.
+    /// An integer.
     Int(i64),
-    /// A whole number without a sign.
+    /// An unsigned integer.
     UInt(u64),
-    /// A number.
+    /// A floating-point number.
     Double(f64),
     /// Text, or bytes.
     Text(&'a [u8]),
 }
 
-/// Begins a command.
+/// Starts a command.
 #[inline]
 pub(super) fn begin(out: &mut Vec<u8>, command: u8) {
     out.clear();
     out.extend_from_slice(&[0, 0, 0, 0, command]);
 }
 
-/// Writes the header, or, for a command that no packet holds, several.
+/// Writes the header, or several for a command longer than one packet.
 #[inline]
 pub(super) fn finish(out: &mut Vec<u8>) {
     let length = out.len() - HEADER;
@@ -50,7 +50,7 @@ pub(super) fn finish(out: &mut Vec<u8>) {
     out.clear();
     let mut sequence = 0u8;
     let mut rest = payload.as_slice();
-    // A payload of exactly the longest length is followed by an empty one.
+    // A payload of exactly the maximum length is followed by an empty packet.
     loop {
         let part = &rest[..rest.len().min(LONGEST)];
         out.extend_from_slice(&(part.len() as u32).to_le_bytes()[..3]);
@@ -64,7 +64,7 @@ pub(super) fn finish(out: &mut Vec<u8>) {
     }
 }
 
-/// Writes a length as the protocol does.
+/// Writes a length-encoded integer.
 fn length(out: &mut Vec<u8>, value: u64) {
     match value {
         0..=250 => out.push(value as u8),
@@ -90,7 +90,7 @@ pub struct Binder<'a> {
 }
 
 enum To<'a> {
-    /// Into a packet of our own: where its map of NULLs and its types begin.
+    /// Into a packet: where its NULL bitmap and its types begin.
     Packet {
         out: &'a mut Vec<u8>,
         nulls: usize,
@@ -102,7 +102,7 @@ enum To<'a> {
 }
 
 impl<'a> Binder<'a> {
-    /// Behind what is in `out`; the types are sent along, if asked for.
+    /// Returns a binder that appends to `out`, with the parameters' types if requested.
     pub(super) fn new(out: &'a mut Vec<u8>, parameters: usize, with_types: bool) -> Self {
         let nulls = out.len();
         out.resize(nulls + parameters.div_ceil(8), 0);
@@ -129,8 +129,8 @@ impl<'a> Binder<'a> {
         }
     }
 
-    /// The next parameter. One statement's must have the same types every time, but
-    /// for NULL; more than it has are left out.
+    /// Adds the next parameter. A statement's parameters must have the same types every time,
+    /// except NULL; excess parameters are ignored.
     #[inline]
     pub fn push(&mut self, value: Bind<'_>) {
         let index = self.next;
@@ -183,7 +183,7 @@ impl<'a> Binder<'a> {
         }
     }
 
-    /// What was not given is NULL.
+    /// Sets parameters that were not given to NULL.
     pub(super) fn finish(mut self) {
         while let To::Packet { parameters, .. } = &self.to
             && self.next < *parameters

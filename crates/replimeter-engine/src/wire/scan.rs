@@ -1,23 +1,24 @@
-//! Answers of a server, scanned and not kept: how many rows, how many affected,
-//! or why not (MySQL client/server protocol without `CLIENT_DEPRECATE_EOF`).
+//! Scans a server's answers without keeping them: rows, affected rows, or the error (MySQL
+//! client/server protocol without `CLIENT_DEPRECATE_EOF`).
 
-/// The most that is kept of a packet; errors are at most 512 bytes of text.
+/// Maximum bytes kept of a packet; errors have at most 512 bytes of text.
 const KEPT: usize = 1024;
-/// A payload of this length goes on in the next packet.
+/// A payload of this length continues in the next packet.
 const LONGEST: u32 = 0xff_ffff;
-/// An end of rows has a shorter payload; a row that begins with the same byte has not.
+/// The payload of an end-of-rows packet is shorter than this; that of a row with the same first
+/// byte is not.
 const END: u32 = 9;
-/// The most columns that a server has.
+/// The maximum number of columns of a server.
 const MOST_COLUMNS: u64 = 65_535;
 /// Another result follows.
 const MORE: u16 = 0x0008;
 
-/// What a statement came to.
+/// The result of a statement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Answer {
-    /// Rows that were sent, of all results.
+    /// Rows received, in all results.
     pub rows: u64,
-    /// Rows affected, of all results.
+    /// Rows affected, in all results.
     pub affected: u64,
     /// Bytes received.
     pub bytes: u64,
@@ -30,42 +31,42 @@ pub struct Refusal {
     pub code: u16,
     /// SQLSTATE.
     pub state: String,
-    /// Its words.
+    /// Its text.
     pub message: String,
 }
 
-/// Why bytes are no answer.
+/// Why bytes are not a valid answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WireError {
-    /// A packet came out of turn.
+    /// A packet has the wrong sequence number.
     #[error("packet {got} arrived instead of packet {wanted}")]
     Sequence {
         /// Its number.
         got: u8,
-        /// The number that was due.
+        /// The expected number.
         wanted: u8,
     },
-    /// There is more than the answer.
+    /// Bytes after the end of the answer.
     #[error("{0} bytes follow the end of the answer")]
     Beyond(usize),
-    /// A packet that cannot stand where it does.
+    /// A packet that is invalid at its place.
     #[error("{0}")]
     Malformed(&'static str),
-    /// The server wants a file of the client's (`LOAD DATA LOCAL`); an empty packet with
-    /// this number tells it that there is none.
+    /// The server requests a file of the client (`LOAD DATA LOCAL`); an empty packet with this
+    /// number refuses it.
     #[error("the server requests a file of the client")]
     WantsFile {
-        /// The number of the packet that answers.
+        /// The sequence number of that empty packet.
         sequence: u8,
     },
 }
 
-/// What the next packet is.
+/// The expected next packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Due {
-    /// The first of a result.
+    /// The first packet of a result.
     First,
-    /// So many definitions of columns, then an end.
+    /// This number of column definitions, then an end.
     Columns(u64),
     /// The end of the definitions.
     ColumnsEnd,
@@ -81,12 +82,12 @@ pub struct Scanner {
     due: Due,
     header: [u8; 4],
     header_filled: usize,
-    /// Of the packet under way.
+    /// Payload length of the current packet.
     length: u32,
     left: usize,
-    /// Its beginning.
+    /// Its first bytes.
     kept: Vec<u8>,
-    /// The packet before was of the longest length: this one belongs to it.
+    /// The previous packet had the maximum length, so this one continues it.
     continued: bool,
     sequence: u8,
     answer: Answer,
@@ -121,10 +122,10 @@ impl Scanner {
         self.answer = Answer::default();
     }
 
-    /// Takes the next bytes; the answer when they complete it.
+    /// Takes the next bytes; returns the answer when they complete it.
     ///
     /// # Errors
-    /// When the bytes are no answer. The connection is of no use then, but after
+    /// When the bytes are not a valid answer. The connection is no longer usable then, except after
     /// [`WireError::WantsFile`].
     #[inline]
     pub fn push(&mut self, mut bytes: &[u8]) -> Result<Option<Result<Answer, Refusal>>, WireError> {
@@ -146,7 +147,7 @@ impl Scanner {
             } else {
                 let take = self.left.min(bytes.len());
                 if !self.continued {
-                    // Of a row only its first byte tells anything.
+                    // Only the first byte of a row is examined.
                     let first = self.kept.first().or(bytes.first());
                     let row = self.due == Due::Row && !matches!(first, Some(0xfe | 0xff));
                     let keep = if row { 1 } else { KEPT }
@@ -160,7 +161,7 @@ impl Scanner {
             if self.left > 0 {
                 continue;
             }
-            // The packet is whole.
+            // The packet is complete.
             self.header_filled = 0;
             if self.length == LONGEST {
                 self.continued = true;
@@ -200,7 +201,7 @@ impl Scanner {
         Ok(())
     }
 
-    /// Judges a packet that is whole, by its beginning.
+    /// Handles a complete packet, by its first bytes.
     #[inline]
     fn packet(&mut self, is_short: bool) -> Result<Option<Result<Answer, Refusal>>, WireError> {
         let first = *self
@@ -220,7 +221,7 @@ impl Scanner {
                 0xff => refusal(&self.kept).map(|refusal| Some(Err(refusal))),
                 0xfb => {
                     let sequence = self.sequence;
-                    // Our answer has a number too.
+                    // The client's answer has a sequence number, too.
                     self.sequence = self.sequence.wrapping_add(1);
                     Err(WireError::WantsFile { sequence })
                 }
@@ -230,7 +231,7 @@ impl Scanner {
                     if columns == 0 || columns > MOST_COLUMNS {
                         return Err(WireError::Malformed("the number of columns is impossible"));
                     }
-                    // MariaDB leaves definitions out that the client has already, and says so.
+                    // MariaDB omits definitions that the client already has, and marks this.
                     self.due = if rest.first() == Some(&0) {
                         Due::ColumnsEnd
                     } else {
@@ -263,7 +264,8 @@ impl Scanner {
                     let status = short(&mut rest)?;
                     Ok(self.end(status))
                 }
-                // A text row can begin with this byte only when its first value is longer than any.
+                // A text row can begin with this byte only when its first value is longer than any
+                // packet.
                 0xff => refusal(&self.kept).map(|refusal| Some(Err(refusal))),
                 _ => {
                     self.answer.rows += 1;
@@ -276,7 +278,7 @@ impl Scanner {
         }
     }
 
-    /// The end of one result; of the answer, unless another follows.
+    /// Handles the end of one result, which ends the answer unless another result follows.
     fn end(&mut self, status: u16) -> Option<Result<Answer, Refusal>> {
         if status & MORE != 0 {
             self.due = Due::First;
@@ -294,7 +296,7 @@ fn short(rest: &mut &[u8]) -> Result<u16, WireError> {
     Ok(u16::from_le_bytes(*bytes))
 }
 
-/// A whole number of the length that its first byte says.
+/// Returns a length-encoded integer.
 fn integer(rest: &mut &[u8]) -> Result<u64, WireError> {
     const CUT: WireError = WireError::Malformed("a number is truncated");
     let (first, after) = rest.split_first().ok_or(CUT)?;
@@ -325,7 +327,7 @@ fn refusal(packet: &[u8]) -> Result<Refusal, WireError> {
     let code = short(&mut rest)?;
     let (state, message) = match rest {
         [b'#', state @ ..] if state.len() >= 5 => state.split_at(5),
-        // Before the login is done there is none.
+        // Before login there is no SQLSTATE.
         other => (&b"HY000"[..], other),
     };
     let words = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();

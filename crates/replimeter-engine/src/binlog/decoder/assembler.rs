@@ -1,4 +1,4 @@
-//! Joins events to transactions.
+//! Assembles events into transactions.
 
 use std::io::Read;
 
@@ -10,67 +10,67 @@ use crate::binlog::{
     tables::{TableId, Tables},
 };
 
-/// Bytes kept of an event that is too large to be looked at whole.
+/// Bytes kept of an event that is too large to be examined whole.
 pub(super) const HEAD: usize = 64 << 10;
-/// Bytes looked at inside of a compressed transaction, for the tables in it.
+/// Maximum bytes examined in a compressed transaction, for its tables.
 const UNPACKED: u64 = 8 << 20;
-/// Tables kept of one transaction.
+/// Maximum tables kept per transaction.
 pub(super) const MOST_TABLES: usize = 64;
 
-/// A place in a server's binary log.
+/// A position in a server's binary log.
 ///
 /// Later places are greater: files are numbered with leading zeros.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
-    /// The file; empty when not known yet.
+    /// The file; empty while unknown.
     pub file: String,
     /// Bytes from its beginning.
     pub offset: u64,
 }
 
-/// A transaction that has arrived whole.
+/// A complete transaction.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrived<'t> {
-    /// Its name; `None` when it is anonymous.
+    /// Its GTID; `None` when it is anonymous.
     pub gtid: Option<Gtid>,
     /// When the read that completed it returned.
     pub arrived: Nanos,
     /// Bytes of its events.
     pub bytes: u64,
-    /// Its commit by the servers' clocks, where the server says.
+    /// Its commit times by the servers' clocks, where the server sends them.
     pub commit: Option<CommitTimes>,
-    /// The tables that it touches, each once; empty unless asked for.
+    /// The tables that it changes, each once; empty unless requested.
     pub tables: &'t [TableId],
 }
 
-/// What has come so far.
+/// Counts of a stream so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Bytes of the stream.
     pub bytes: u64,
     /// Events of all kinds.
     pub events: u64,
-    /// Whole transactions.
+    /// Complete transactions.
     pub transactions: u64,
-    /// Events of a kind that this tool has never heard of; passed over.
+    /// Events of unknown types, which are skipped.
     pub unknown: u64,
-    /// Signs of life while nothing was committed.
+    /// Heartbeats of an idle server.
     pub heartbeats: u64,
-    /// Changes to another file.
+    /// Switches to another file.
     pub rotations: u64,
-    /// Transactions whose tables are not all known, since they were too large.
+    /// Transactions whose tables are not all known, because they were too large.
     pub partial_tables: u64,
 }
 
-/// Why a stream cannot be read on.
+/// Why a stream cannot be read further.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StreamError {
-    /// The bytes are no binary log.
+    /// The bytes are not a valid binary log.
     #[error("corrupt at {} of {}: {what}", .position.offset, if .position.file.is_empty() { "an unknown file" } else { .position.file.as_str() })]
     Corrupt {
         /// What is wrong.
         what: String,
-        /// The end of the last whole transaction before it.
+        /// The end of the last complete transaction before it.
         position: Position,
     },
     /// The server ended it with an error.
@@ -80,25 +80,25 @@ pub enum StreamError {
         code: u16,
         /// SQLSTATE.
         state: String,
-        /// The server's words.
+        /// The server's message.
         message: String,
     },
-    /// The server ended it without one.
+    /// The server ended it without an error.
     #[error("the server ended the stream")]
     Ended,
 }
 
-/// A transaction under way.
+/// An incomplete transaction.
 #[derive(Clone, Copy, Debug)]
 struct Open {
     begin: Begin,
     bytes: u64,
 }
 
-/// Joins events to transactions.
+/// Assembles events into transactions.
 #[derive(Debug)]
 pub(crate) struct Assembler {
-    /// The end of the last whole transaction.
+    /// The end of the last complete transaction.
     pub(super) position: Position,
     checksum: bool,
     open: Option<Open>,
@@ -119,15 +119,14 @@ impl Assembler {
         }
     }
 
-    /// Begins a new stream where the last one ended; counts and names stay.
+    /// Starts a new stream where the last one ended; counts and names are kept.
     pub(super) fn restart(&mut self, from: Position) {
         self.open = None;
         self.checksum = false;
         self.position = from;
     }
 
-    /// Takes one event: its header, as much of its body as was kept, and its whole
-    /// length in bytes.
+    /// Handles one event: its header, the kept part of its body, and its total length in bytes.
     pub(crate) fn event<S: FnMut(Arrived<'_>)>(
         &mut self,
         kept: &[u8],
@@ -170,7 +169,7 @@ impl Assembler {
             }
             kind::XID | kind::XA_PREPARE => self.end(&header, length, at, sink),
             kind::QUERY => {
-                // A statement too large to be kept is neither BEGIN nor COMMIT.
+                // A statement too large to keep is neither BEGIN nor COMMIT.
                 let whole = kept.len() as u64 == length;
                 let (schema, verb) =
                     event::query(body, self.checksum && whole).ok_or_else(|| malformed(self))?;
@@ -189,7 +188,7 @@ impl Assembler {
                 self.end(&header, length, at, sink);
             }
             kind::ROTATE => {
-                // One made for the stream has no checksum, since none was asked for.
+                // An artificial event has no checksum, since none was requested.
                 let checksum = self.checksum && header.flags & ARTIFICIAL == 0;
                 let (name, offset) =
                     event::rotate(body, checksum).ok_or_else(|| malformed(self))?;
@@ -201,7 +200,7 @@ impl Assembler {
                         "this version of the binary log format is not supported".to_owned(),
                     )
                 })?;
-                // Whatever stood open was cut off by a crash of the server.
+                // A crash of the server cut off any open transaction.
                 self.open = None;
             }
             kind::HEARTBEAT | kind::HEARTBEAT_V2 => self.counts.heartbeats += 1,
@@ -240,7 +239,7 @@ impl Assembler {
         }
         match (&mut self.open, verb) {
             (Some(open), Verb::Begin) => open.begin.begun = true,
-            // Servers that know no GTIDs.
+            // Servers without GTIDs.
             (None, Verb::Begin) => self.begin(
                 Begin {
                     gtid: None,
@@ -291,7 +290,7 @@ impl Assembler {
         }
     }
 
-    /// Looks for tables in a compressed transaction.
+    /// Collects the tables of a compressed transaction.
     fn unpack(&mut self, body: &[u8], whole: bool) {
         let complete = whole && self.unpacked(body).is_some();
         self.counts.partial_tables += u64::from(!complete);
@@ -317,7 +316,7 @@ impl Assembler {
                 some => reader.read_exact(&mut raw[some..]).ok()?,
             }
             let header = Header::read(&raw)?;
-            // Events in here have no checksum.
+            // Events in a compressed transaction have no checksum.
             let length = u64::from(header.length).checked_sub(HEADER as u64)?;
             kept.clear();
             let wanted = length.min(HEAD as u64);
@@ -347,8 +346,8 @@ impl Assembler {
 
     fn rotated(&mut self, name: &[u8], offset: u64) {
         let old = self.position.file.as_bytes();
-        // The first one may carry a checksum that nobody announced, and a later one lack
-        // the end that was taken for a checksum.
+        // The first name may include an unannounced checksum, and a later one may lack its end, if
+        // that was taken for a checksum.
         let same = old == name
             || name.len() == old.len() + 4 && name.starts_with(old) && !old.is_empty()
             || old.len() == name.len() + 4 && old.starts_with(name);
@@ -359,13 +358,13 @@ impl Assembler {
         self.position.offset = offset;
     }
 
-    /// Counts bytes that came by another way.
+    /// Counts bytes from another source.
     pub(crate) fn count_bytes(&mut self, bytes: u64) {
         self.counts.bytes += bytes;
     }
 }
 
-/// The offset whose low half is `low` and that comes after `before`.
+/// Returns the offset whose low half is `low` and that comes after `before`.
 pub(super) fn unwrapped(before: u64, low: u32) -> u64 {
     const HALF: u64 = 1 << 31;
     let candidate = (before & !u64::from(u32::MAX)) | u64::from(low);

@@ -148,7 +148,7 @@ fn where_the_bytes_are_cut_does_not_matter() {
     }
 }
 
-/// An event in its packets.
+/// Returns an event in its packets.
 fn packets(kind: u8, body: &[u8], sequence: &mut u8) -> Vec<u8> {
     // The status and the time.
     let mut payload = vec![0; 1 + 4];
