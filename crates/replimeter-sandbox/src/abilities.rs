@@ -1,16 +1,16 @@
-//! What an installation can do, told by its files: distributions leave parts
-//! out, so that a version number promises nothing.
+//! Capabilities of an installation, determined by its files: distributions omit parts, so a version
+//! number guarantees nothing.
 
 use std::path::{Path, PathBuf};
 
 use replimeter_model::engine::Engine;
 
-/// One thing that a server can or cannot do.
+/// A capability of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ability {
     /// Asynchronous replication.
     Async,
-    /// A replica that is itself replicated from.
+    /// A replica that has replicas of its own.
     Chain,
     /// Semi-synchronous replication.
     SemiSync,
@@ -20,12 +20,12 @@ pub enum Ability {
     StateTransfer,
     /// MySQL's Group Replication.
     Group,
-    /// Tables that live on another server.
+    /// Tables stored on another server.
     Federated,
 }
 
 impl Ability {
-    /// All of them, in the order in which they are listed.
+    /// All capabilities, in the order of lists.
     pub const ALL: [Self; 7] = [
         Self::Async,
         Self::Chain,
@@ -36,7 +36,7 @@ impl Ability {
         Self::Federated,
     ];
 
-    /// The word for it in lists.
+    /// Returns its name in lists.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -50,7 +50,7 @@ impl Ability {
         }
     }
 
-    /// Whether an engine has it at all, in a complete installation.
+    /// Returns whether a complete installation of the engine has it.
     fn is_of(self, engine: Engine) -> bool {
         match self {
             Self::Async | Self::Chain | Self::SemiSync | Self::Federated => true,
@@ -60,12 +60,12 @@ impl Ability {
     }
 }
 
-/// How semi-synchronous replication is had.
+/// How the server provides semi-synchronous replication.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SemiSync {
-    /// It is part of the server (MariaDB since 10.3.3).
+    /// Built into the server (MariaDB since 10.3.3).
     BuiltIn,
-    /// Plugins hold it; their file names as `--plugin-load-add` takes them.
+    /// As plugins; their file names in the form for `--plugin-load-add`.
     Plugins {
         /// The primary's.
         source: String,
@@ -74,7 +74,7 @@ pub enum SemiSync {
     },
 }
 
-/// The programs that bring a Galera node its data.
+/// The programs that transfer data to a Galera node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StateTransfer {
     /// `wsrep_sst_rsync`.
@@ -83,16 +83,16 @@ pub struct StateTransfer {
     pub rsync: PathBuf,
 }
 
-/// What an ability lacks.
+/// A missing capability.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Missing {
-    /// Which ability.
+    /// The capability.
     pub ability: Ability,
-    /// What was not found, and what to install.
+    /// The missing files, and a hint on what to install.
     pub hint: String,
 }
 
-/// What an installation can do.
+/// The capabilities of an installation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Abilities {
     engine: Engine,
@@ -100,13 +100,13 @@ pub struct Abilities {
     pub semi_sync: Option<SemiSync>,
     /// Galera's library, for `wsrep_provider`.
     pub galera: Option<PathBuf>,
-    /// Galera's state transfer by rsync. A cluster whose nodes start from copies of
-    /// one data directory does without.
+    /// Galera's state transfer by rsync. A cluster whose nodes start from copies of one data
+    /// directory does not need it.
     pub state_transfer: Option<StateTransfer>,
-    /// Whether MySQL's Group Replication plugin is there.
+    /// Whether MySQL's Group Replication plugin exists.
     pub group_replication: bool,
-    /// Whether a plugin file of the FEDERATED engine is there. MySQL may have the
-    /// engine built in, which no file tells: `false` is no answer there.
+    /// Whether a plugin file of the FEDERATED engine exists. MySQL may have the engine built in,
+    /// which no file shows: there, `false` means unknown.
     pub federated: bool,
 }
 
@@ -116,15 +116,15 @@ pub(crate) struct Files<'a> {
     pub(crate) version: &'a str,
     /// `--basedir`.
     pub(crate) base: &'a Path,
-    /// What `usr/` would be in.
+    /// The folder that contains `usr/`.
     pub(crate) root: &'a Path,
     pub(crate) plugins: Option<&'a Path>,
-    /// Where programs are looked for, in this order.
+    /// The folders of programs, in this order.
     pub(crate) tools: &'a [PathBuf],
 }
 
 impl Abilities {
-    /// Looks at the files.
+    /// Determines the capabilities from the files.
     pub(crate) fn of(files: &Files<'_>) -> Self {
         let plugin = |name: &str| {
             files
@@ -140,7 +140,7 @@ impl Abilities {
         };
         let mariadb = files.engine == Engine::MariaDb;
         let state_transfer = || {
-            // The script asks one of these which ports are taken, and does nothing without.
+            // The script needs one of these to find used ports, and fails without.
             ["ss", "lsof", "sockstat"].into_iter().find_map(tool)?;
             Some(StateTransfer {
                 script: tool("wsrep_sst_rsync")?,
@@ -157,7 +157,7 @@ impl Abilities {
         }
     }
 
-    /// Whether it can do this.
+    /// Returns whether it has the capability.
     #[must_use]
     pub fn has(&self, ability: Ability) -> bool {
         match ability {
@@ -170,7 +170,7 @@ impl Abilities {
         }
     }
 
-    /// The names of what it can do.
+    /// Returns the names of its capabilities.
     #[must_use]
     pub fn names(&self) -> Vec<&'static str> {
         Ability::ALL
@@ -180,7 +180,7 @@ impl Abilities {
             .collect()
     }
 
-    /// What a complete installation of its engine could do and this one cannot.
+    /// Returns the capabilities that a complete installation of its engine has and this one lacks.
     #[must_use]
     pub fn missing(&self) -> Vec<Missing> {
         let unknown =
@@ -195,10 +195,10 @@ impl Abilities {
             .collect()
     }
 
-    /// Checks that it can do this.
+    /// Checks that it has the capability.
     ///
     /// # Errors
-    /// What was not found, and what to install.
+    /// The missing files, and what to install.
     pub fn require(&self, ability: Ability) -> Result<(), Missing> {
         if self.has(ability) {
             Ok(())
@@ -246,8 +246,8 @@ impl Abilities {
 }
 
 fn semi_sync(files: &Files<'_>, plugin: impl Fn(&str) -> bool) -> Option<SemiSync> {
-    // A server that has both generations prefers the new one, and must load both
-    // plugins of the same.
+    // A server with both generations prefers the new one, and must load both plugins of the same
+    // generation.
     for (source, replica) in [
         ("semisync_source.so", "semisync_replica.so"),
         ("semisync_master.so", "semisync_slave.so"),
@@ -259,7 +259,7 @@ fn semi_sync(files: &Files<'_>, plugin: impl Fn(&str) -> bool) -> Option<SemiSyn
             });
         }
     }
-    // No file tells what is built in: the one place where a version number counts.
+    // Built-in features leave no file: the only use of a version number here.
     (files.engine == Engine::MariaDb && version_numbers(files.version) >= vec![10, 3, 3])
         .then_some(SemiSync::BuiltIn)
 }
@@ -278,13 +278,13 @@ fn galera(files: &Files<'_>) -> Option<PathBuf> {
     let folders = roots
         .into_iter()
         .flat_map(|root| inside.map(|folder| root.join(folder)));
-    // A link, where there is one, names no version; both lead to the same file.
+    // A link's name has no version; both names lead to the same file.
     folders
         .map(|folder| folder.join("libgalera_smm.so"))
         .find(|path| path.is_file())
 }
 
-/// The numbers of a version, so that 10.11 is newer than 10.6.
+/// Returns the numbers of a version, so that 10.11 is newer than 10.6.
 pub(crate) fn version_numbers(version: &str) -> Vec<u64> {
     version
         .split('.')
@@ -298,7 +298,7 @@ mod tests {
 
     use super::*;
 
-    /// A folder with these (empty) files, and what is found in it.
+    /// Returns a folder with these (empty) files, and what is found in it.
     fn abilities(engine: Engine, version: &str, files: &[&str]) -> (tempfile::TempDir, Abilities) {
         let root = tempfile::tempdir().unwrap();
         for file in files {

@@ -1,4 +1,4 @@
-//! How the servers of a sandbox are logged in to.
+//! Credentials of a sandbox's servers.
 
 use std::{
     fs,
@@ -14,7 +14,7 @@ use crate::{engine::ADMIN_USER, error::SandboxError};
 /// The option file with the sandbox's user and password.
 pub const CREDENTIALS: &str = "credentials.cnf";
 
-/// Writes the password where the user who started the sandbox finds it.
+/// Writes the password to the option file for the user who started the sandbox.
 pub(crate) fn write(folder: &Path, password: &str) -> Result<(), SandboxError> {
     let path = folder.join(CREDENTIALS);
     let text = format!("[client]\nuser={ADMIN_USER}\npassword={password}\nhost=127.0.0.1\n");
@@ -30,7 +30,7 @@ pub(crate) fn write_private(path: &Path, text: &str) -> io::Result<()> {
         .write_all(text.as_bytes())
 }
 
-/// 128 random bits in hexadecimal digits.
+/// Returns 128 random bits as hexadecimal digits.
 pub(crate) fn random() -> Result<String, SandboxError> {
     let path = Path::new("/dev/urandom");
     let mut bytes = [0u8; 16];
@@ -40,14 +40,14 @@ pub(crate) fn random() -> Result<String, SandboxError> {
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// The address of a sandbox's server.
+/// Returns the address of a sandbox's server.
 #[must_use]
 pub fn endpoint(user: &str, port: u16) -> Endpoint {
     Endpoint {
         user: Some(user.to_owned()),
         host: "127.0.0.1".to_owned(),
         port,
-        // Loopback between our own processes: encryption would only be measured along.
+        // Loopback between processes of one machine: encryption would only add to every time.
         ssl_mode: SslMode::Disabled,
         ssl_ca: None,
         ssl_cert: None,

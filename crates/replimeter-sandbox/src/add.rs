@@ -1,10 +1,9 @@
-//! Adding a server of any origin to the private folder.
+//! Adds a server of any origin to the private folder.
 //!
-//! A folder is linked: nothing is copied, so that an upgrade in place is seen and
-//! no disk is filled. An archive is unpacked beside its future place, under a
-//! hidden name that nobody looks at, and takes its place in one step after every
-//! check. A killed attempt leaves only that hidden folder, whose lock nobody
-//! holds then; the next attempt removes it.
+//! A folder is linked: nothing is copied, so an upgrade in place takes effect and no disk space is
+//! used. An archive is unpacked next to its final place, under a hidden name that no search reads,
+//! and is renamed in one step after every check. A killed attempt leaves only that hidden folder,
+//! whose lock is free then; the next attempt removes it.
 
 use std::{
     fs::{self, File},
@@ -24,22 +23,22 @@ use crate::{
     home::{Home, make_folder},
 };
 
-/// What the hidden names begin with; `scripts/get-servers` has hidden names of its own.
+/// The prefix of hidden names; `scripts/get-servers` has its own.
 const HIDDEN: &str = ".add-";
 const LOCK: &str = ".lock";
 const TREE: &str = ".tmp";
 
-/// How far adding is.
+/// Progress of adding a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
     /// An archive is being unpacked.
     Unpacking {
-        /// Bytes of it that were read.
+        /// Bytes of it read so far.
         done: u64,
         /// Its size in bytes.
         total: u64,
     },
-    /// The server is being asked who it is.
+    /// The server's engine and version are being checked.
     Checking,
 }
 
@@ -58,8 +57,8 @@ pub struct Added {
 /// private folder, under the name of its engine and version.
 ///
 /// # Errors
-/// When it is no server, cannot run here, may not be trusted or is there
-/// already, or when the disk fails; the private folder is then as it was.
+/// When it is not a server, cannot run here, is not trustworthy or already exists, or when the disk
+/// fails; the private folder is unchanged then.
 pub fn add(
     home: &Home,
     search: &Search,
@@ -122,7 +121,7 @@ impl Task<'_> {
     }
 
     fn unusable(&self, unusable: Unusable, root: &Path) -> SandboxError {
-        // Below a hidden folder that will be gone: the path inside of the server says more.
+        // Below a hidden folder that will be removed: the path within the server is more useful.
         let path = unusable
             .path
             .strip_prefix(root)
@@ -179,11 +178,11 @@ impl Task<'_> {
         let links =
             archive::unpack(file, tree, self.path, limits, self.stop, told).map_err(blame)?;
         progress(Progress::Checking);
-        // Until now nobody else could look inside.
+        // Until here the folder is private.
         fs::set_permissions(tree, fs::Permissions::from_mode(0o755))
             .map_err(SandboxError::disk("set the permissions of", tree))?;
         let (root, mut programs) = self.locate(tree)?;
-        // A folder around the server is left away: links must not have counted on it.
+        // A folder around the server is dropped: links must not depend on it.
         if let Some((link, target)) =
             links.leading_out_of(root.strip_prefix(tree).unwrap_or(Path::new("")))
         {
@@ -216,7 +215,7 @@ impl Task<'_> {
         })
     }
 
-    /// The server's own folder, this one or one directly below it, and its programs.
+    /// Returns the server's own folder, this one or one directly below it, and its programs.
     fn locate(&self, folder: &Path) -> Result<(PathBuf, Vec<PathBuf>), SandboxError> {
         let programs = programs_of(folder);
         if !programs.is_empty() {
@@ -278,7 +277,7 @@ impl Task<'_> {
         let place = ground
             .servers
             .join(format!("{}-{}", install.engine.name(), install.version));
-        // A link that leads nowhere takes the place, too.
+        // A dangling link occupies the place, too.
         if fs::symlink_metadata(&place).is_ok() {
             return Err(self.there_already(&place));
         }
@@ -296,7 +295,7 @@ impl Task<'_> {
         )
     }
 
-    /// The error when the last step fails: somebody else may have been faster.
+    /// Returns the error when the last step fails, possibly because another process was faster.
     fn taken(&self, place: &Path, error: io::Error) -> SandboxError {
         match error.kind() {
             io::ErrorKind::AlreadyExists
@@ -307,7 +306,7 @@ impl Task<'_> {
     }
 }
 
-/// Names for a sentence.
+/// Joins names for a sentence.
 fn listed(names: &[String]) -> String {
     const MOST: usize = 8;
     match names {
@@ -321,10 +320,10 @@ fn listed(names: &[String]) -> String {
     }
 }
 
-/// The folder of servers; gone again when it was made for nothing.
+/// The folder of servers; removed again when it was created in vain.
 struct Ground {
     servers: PathBuf,
-    /// The folders that were made for it, the outer one first.
+    /// The folders created for it, the outer one first.
     made: Vec<PathBuf>,
 }
 
@@ -332,7 +331,7 @@ impl Ground {
     fn prepare(home: &Home) -> Result<Self, SandboxError> {
         let servers = home.servers();
         let root = servers.parent().unwrap_or(&servers).to_owned();
-        // As root, servers run as another user, who must reach them.
+        // As root, servers run as another user, who must have access to them.
         let (outer, inner) = if home.user().become_ids.is_some() {
             (0o711, 0o755)
         } else {
@@ -360,15 +359,15 @@ impl Ground {
 impl Drop for Ground {
     fn drop(&mut self) {
         for folder in self.made.iter().rev() {
-            // It fails when somebody else has put something there.
+            // Fails when another process has put something there.
             let _ = fs::remove_dir(folder);
         }
     }
 }
 
-/// A hidden folder to unpack into, with a lock file beside it that is held as
-/// long as this lives. The lock is there before the folder and goes after it, so
-/// that a folder whose lock is missing or free is nobody's.
+/// A hidden folder to unpack into, with a lock file next to it that is held while this lives. The
+/// lock is created before the folder and removed after it, so a folder whose lock is missing or
+/// free is abandoned.
 struct Workshop {
     tree: PathBuf,
     _lock: NamedTempFile,
@@ -384,7 +383,7 @@ impl Workshop {
                 .suffix(LOCK)
                 .tempfile_in(servers)
                 .map_err(disk)?;
-            // Somebody who cleans up may have taken it, in the moment before it was locked.
+            // A cleanup may have removed it just before it was locked.
             if flock(lock.as_file(), FlockOperation::NonBlockingLockExclusive).is_err()
                 || !lock.path().exists()
             {
@@ -402,7 +401,7 @@ impl Workshop {
 
 impl Drop for Workshop {
     fn drop(&mut self) {
-        // What cannot be removed now, the next attempt removes.
+        // The next attempt removes what cannot be removed now.
         let _ = fs::remove_dir_all(&self.tree);
     }
 }
@@ -411,7 +410,7 @@ fn tree_of(lock: &Path) -> PathBuf {
     lock.with_extension(TREE.trim_start_matches('.'))
 }
 
-/// Removes what killed attempts left.
+/// Removes the folders of killed attempts.
 fn remove_abandoned(servers: &Path) {
     for entry in fs::read_dir(servers).into_iter().flatten().flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();

@@ -1,5 +1,5 @@
 //! Unpacks archives of unknown origin with the system's `tar`, into a private folder: `tar` writes
-//! nothing outside of it, and its content is examined before it is used.
+//! nothing outside of it, and its content is examined before use.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -19,40 +19,40 @@ use crate::{
     process,
 };
 
-/// What an archive may grow to.
+/// Limits of an unpacked archive.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// All of its content, unpacked.
+    /// Total bytes, unpacked.
     pub(crate) bytes: u64,
     /// Files, folders and links.
     pub(crate) entries: u64,
 }
 
-/// Ten times the largest server there is.
+/// Ten times the largest existing server.
 pub(crate) const LIMITS: Limits = Limits {
     bytes: 20 << 30,
     entries: 500_000,
 };
 
-/// How often progress is reported and an interrupt is noticed.
+/// Interval between progress reports and checks for an interrupt.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
-/// How many polls lie between two looks at how large the tree has become.
+/// The number of polls between two measurements of the tree's size.
 const POLLS_PER_SIZE: u32 = 25;
 
-/// Links that follow one another before the system gives up, too.
+/// Maximum links in a row, as in the system's own limit.
 const MOST_LINKS: u32 = 40;
 
 /// Why an archive was not unpacked.
 #[derive(Debug)]
 pub(crate) enum Fault {
-    /// The archive is to blame.
+    /// The archive is faulty.
     Archive {
         /// Why.
         reason: String,
-        /// What to try.
+        /// The suggested remedy.
         hint: &'static str,
     },
-    /// The disk, or the user's wish to end.
+    /// The disk failed, or the user interrupted.
     Sandbox(SandboxError),
 }
 
@@ -78,12 +78,12 @@ fn damaged(cause: impl std::fmt::Display) -> Fault {
     }
 }
 
-/// The links of an unpacked tree: where each is, and what it says.
+/// The links of an unpacked tree, with their targets.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Links(BTreeMap<PathBuf, PathBuf>);
 
 impl Links {
-    /// The first link below `root` that leads out of it.
+    /// Returns the first link below `root` that points outside it.
     pub(crate) fn leading_out_of(&self, root: &Path) -> Option<(PathBuf, PathBuf)> {
         let below = self.0.iter().filter_map(|(link, target)| {
             Some((link.strip_prefix(root).ok()?.to_owned(), target.clone()))
@@ -97,9 +97,9 @@ impl Links {
         found.map(|(link, target)| (link.clone(), target.clone()))
     }
 
-    /// Whether following a link stays in the tree. Links on the way are followed as
-    /// the system would: one may shorten the path, so that a later `..` climbs out
-    /// although the text does not look like it.
+    /// Returns whether following a link stays in the tree. Links on the way are followed as the
+    /// system would: one may shorten the path, so that a later `..` leaves the tree although the
+    /// text does not show it.
     fn stays_inside(&self, link: &Path, target: &Path) -> bool {
         let mut here: PathBuf = link.parent().map(Path::to_owned).unwrap_or_default();
         let mut ahead: VecDeque<OsString> = target.iter().map(OsString::from).collect();
@@ -123,7 +123,7 @@ impl Links {
                             return false;
                         }
                         if followed > MOST_LINKS {
-                            // It leads nowhere.
+                            // The link is dangling.
                             return true;
                         }
                         here.pop();
@@ -138,7 +138,7 @@ impl Links {
     }
 }
 
-/// The option of `tar` for a packed file, by its first bytes; names lie.
+/// Returns the option of `tar` for a packed file, by its first bytes; names are unreliable.
 fn compression(head: &[u8]) -> Result<Option<&'static str>, Fault> {
     let refuse = |what: &str, hint| {
         Err(Fault::Archive {
@@ -149,7 +149,7 @@ fn compression(head: &[u8]) -> Result<Option<&'static str>, Fault> {
     Ok(match head {
         [0x1f, 0x8b, ..] => Some("--gzip"),
         [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => Some("--xz"),
-        // The second is a frame to be skipped, which parallel packers begin with.
+        // The second is a skippable frame, with which parallel compressors begin.
         [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Some("--zstd"),
         [b'B', b'Z', b'h', ..] => Some("--bzip2"),
         _ if head.get(257..262) == Some(b"ustar") => None,
@@ -176,10 +176,9 @@ fn compression(head: &[u8]) -> Result<Option<&'static str>, Fault> {
     })
 }
 
-/// Unpacks an archive into an empty private folder. Every file and folder in it then belongs to this
-/// process's user and may be read (and, where the archive says so, executed) by everybody: servers run as another
-/// user. Programs are looked for in `path`. `progress` is told how many bytes of the packed file were
-/// read.
+/// Unpacks an archive into an empty private folder. Afterwards every file and folder in it belongs to this
+/// process's user and all users may read it (and execute it, where the archive says so): servers run as another
+/// user. Programs are searched in `path`. `progress` receives the number of bytes read of the packed file.
 pub(crate) fn unpack(
     mut file: File,
     tree: &Path,
@@ -217,7 +216,7 @@ pub(crate) fn unpack(
     });
     let (status, said) = ended?;
     if !status.success() {
-        // The last line only says that there was an error.
+        // The last line states only that there was an error.
         let cause = said.lines().find(|line| !line.contains("Removing leading"));
         return Err(damaged(cause.unwrap_or("tar failed")));
     }
@@ -229,13 +228,13 @@ pub(crate) fn unpack(
     Ok(links)
 }
 
-/// The command that unpacks its standard input into a folder.
+/// Returns the command that unpacks its standard input into a folder.
 fn tar(compression: Option<&str>, tree: &Path, path: &[PathBuf]) -> Command {
     let mut command = process::command("tar");
     if let Ok(path) = std::env::join_paths(path)
         && !path.is_empty()
     {
-        // `tar` starts the program that unpacks.
+        // `tar` starts the decompressor.
         command.env("PATH", path);
     }
     command
@@ -256,7 +255,7 @@ fn tar(compression: Option<&str>, tree: &Path, path: &[PathBuf]) -> Command {
     command
 }
 
-/// Waits for `tar`, until the user wants to end or the tree has become too large.
+/// Waits for `tar`, until the user interrupts or the tree exceeds its limits.
 fn supervise(
     tar: &mut Child,
     tree: &Path,
@@ -280,12 +279,12 @@ fn supervise(
     Err(damaged("tar did not end in time"))
 }
 
-/// Writes the packed file into `tar`, and counts what it has read.
+/// Writes the packed file to `tar`, and counts the bytes read.
 fn feed(head: &[u8], mut file: File, input: Option<impl Write>, read: &AtomicU64) {
     let Some(mut input) = input else { return };
     let mut buffer = vec![0; 1 << 16];
     let mut next = input.write_all(head).map(|()| head.len());
-    // An error ends the archive early, which `tar` reports; it may also be that `tar` has ended.
+    // A read error truncates the archive, which `tar` reports; `tar` may also have ended.
     while let Ok(bytes @ 1..) = next {
         read.fetch_add(bytes as u64, Ordering::Relaxed);
         next = file
@@ -294,7 +293,7 @@ fn feed(head: &[u8], mut file: File, input: Option<impl Write>, read: &AtomicU64
     }
 }
 
-/// Calls `visit` with everything in a folder, folders before their content. Entries that are removed during the walk are skipped.
+/// Calls `visit` with everything in a folder, folders before their content. Entries removed during the walk are skipped.
 fn walk(
     folder: &Path,
     visit: &mut dyn FnMut(&Path, &fs::Metadata) -> Result<(), Fault>,
@@ -312,7 +311,7 @@ fn walk(
     Ok(())
 }
 
-/// Refuses a tree that has become too large.
+/// Refuses a tree that exceeds its limits.
 fn size(tree: &Path, limits: Limits) -> Result<(), Fault> {
     let (mut bytes, mut entries) = (0, 0);
     walk(tree, &mut |_, meta| {
@@ -334,7 +333,7 @@ fn size(tree: &Path, limits: Limits) -> Result<(), Fault> {
     })
 }
 
-/// Gives everything the permissions that servers need and no others, and returns the links.
+/// Sets the permissions that servers need and no others, and returns the links.
 fn settle(tree: &Path) -> Result<Links, Fault> {
     let mut links = Links::default();
     walk(tree, &mut |path, meta| {
@@ -363,7 +362,7 @@ fn settle(tree: &Path) -> Result<Links, Fault> {
     }
 }
 
-/// The error for a link that leads out of the tree.
+/// Returns the error for a link that points outside the tree.
 pub(crate) fn leads_out(link: &Path, target: &Path) -> Fault {
     hostile(format!(
         "the link {} points outside the archive, to {}",

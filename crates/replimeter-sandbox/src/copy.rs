@@ -1,4 +1,4 @@
-//! Copies of data directories, as the server itself would have made them.
+//! Copies data directories as the server itself would have created them.
 
 use std::{
     fs::{self, File},
@@ -19,7 +19,7 @@ pub(crate) fn empty_folder(path: &Path, user: &SystemUser) -> Result<(), Sandbox
         .map_err(SandboxError::disk("change the owner of", path))
 }
 
-/// Leaves a folder to its owner alone.
+/// Restricts a folder to its owner.
 fn close(path: &Path) -> Result<(), SandboxError> {
     fs::set_permissions(path, fs::Permissions::from_mode(0o700))
         .map_err(SandboxError::disk("set the permissions of", path))
@@ -33,10 +33,9 @@ pub(crate) fn data(from: &Path, to: &Path, user: &SystemUser) -> Result<(), Sand
 
 /// Copies a folder and everything in it, and gives the copy to `user`.
 ///
-/// Stretches that were allocated but never written (most of a fresh redo log)
-/// are allocated again and not written: copying them as zeros would leave a
-/// hundred megabytes for the kernel to write back in the middle of a run, and
-/// leaving them as holes would make the server's first writes allocate.
+/// Ranges that were allocated but never written (most of a fresh redo log) are allocated again and
+/// not written: copying them as zeros would leave a hundred megabytes for the kernel to write back
+/// during a run, and leaving them as holes would make the server's first writes allocate.
 fn folder(from: &Path, to: &Path, user: &SystemUser) -> Result<(), SandboxError> {
     fs::create_dir(to).map_err(SandboxError::disk("create the folder", to))?;
     let entries = fs::read_dir(from).map_err(SandboxError::disk("read the folder", from))?;
@@ -75,7 +74,7 @@ fn file(from: &Path, to: &Path) -> io::Result<()> {
     while at < length {
         let start = match seek(&source, SeekFrom::Data(at)) {
             Ok(start) => start,
-            // Nothing but a hole until the end.
+            // Only a hole until the end.
             Err(rustix::io::Errno::NXIO) => break,
             Err(error) => return Err(error.into()),
         };

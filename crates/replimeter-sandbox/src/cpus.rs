@@ -1,8 +1,8 @@
-//! Servers that each have a fixed share of the machine: whole cores of their own, by
-//! affinity; or a fraction, by a control group.
+//! Gives each server a fixed share of the machine: whole dedicated cores, by affinity, or a
+//! fraction, by a control group.
 //!
-//! On a machine that all servers share, each added replica takes from all the others
-//! what a machine of its own would have given it.
+//! On a machine that all servers share, each added replica takes resources from the others that a
+//! machine of its own would have provided.
 
 use std::{
     fs, io,
@@ -18,20 +18,20 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::error::SandboxError;
 
-/// The length of the periods in which a quota is granted, in microseconds. The kernel's
-/// default of 100 ms would let a server run freely and then stand still for long.
+/// The length of a quota's periods, in microseconds. With the kernel's default of 100 ms a server
+/// would run freely and then pause for long.
 const PERIOD_US: u64 = 10_000;
-/// What our groups' names begin with.
+/// The prefix of control groups' names.
 const PREFIX: &str = "replimeter-";
-/// How long an empty group of ours may be somebody's who is just starting.
+/// How long an empty control group may belong to a sandbox that is starting.
 const ABANDONED: Duration = Duration::from_secs(60);
 
-/// What each server of a sandbox has.
+/// The share of each server of a sandbox.
 #[derive(Debug)]
 pub(crate) enum Shares {
-    /// Whatever the scheduler gives it.
+    /// No limit.
     Free,
-    /// Cores that no other server of the sandbox has.
+    /// Cores that no other server of the sandbox uses.
     Cores { each: u32, sets: Vec<Vec<usize>> },
     /// A quota, by a control group for each server.
     Quota {
@@ -41,23 +41,23 @@ pub(crate) enum Shares {
     },
 }
 
-/// A control group of ours; removed when dropped, once nobody is in it.
+/// A control group; removed when dropped, once it has no processes.
 #[derive(Debug)]
 pub(crate) struct Group(PathBuf);
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // What stays, because a process was still ending, the next start removes.
+        // If a process is still ending, the next start removes the group.
         let _ = fs::remove_dir(&self.0);
     }
 }
 
 impl Shares {
-    /// Divides the machine among the servers of a shape. Control groups are named after
-    /// the sandbox's token and put into `groups`.
+    /// Divides the machine among the servers of a shape. Control groups are named after the
+    /// sandbox's token and added to `groups`.
     ///
     /// # Errors
-    /// When there is not so much of it, or no group may be made.
+    /// When the machine is too small, or control groups cannot be created.
     pub(crate) fn make(
         cpus: Option<Cpus>,
         shape: Shape,
@@ -107,7 +107,7 @@ impl Shares {
         })
     }
 
-    /// Has a server begin on its own cores.
+    /// Makes a server start on its cores.
     pub(crate) fn prepare(&self, command: &mut Command, index: usize) {
         let Self::Cores { sets, .. } = self else {
             return;
@@ -119,13 +119,13 @@ impl Shares {
             unsafe_code,
             reason = "a server's threads take over its affinity only if it is set before exec"
         )]
-        // SAFETY: one system call; the set was made before the fork, nothing is allocated.
+        // SAFETY: one system call; the set was created before the fork, nothing is allocated.
         unsafe {
             command.pre_exec(move || Ok(sched_setaffinity(None, &set)?));
         }
     }
 
-    /// Puts a server that has just been started into its group.
+    /// Puts a server that was just started into its control group.
     ///
     /// # Errors
     /// When the system refuses.
@@ -140,7 +140,7 @@ impl Shares {
         fs::write(&file, pid.to_string()).map_err(SandboxError::disk("write", &file))
     }
 
-    /// In words.
+    /// Returns a description.
     pub(crate) fn words(&self) -> Option<String> {
         match self {
             Self::Free => None,
@@ -153,7 +153,7 @@ impl Shares {
     }
 }
 
-/// Whether the machine has so much for each server of a shape.
+/// Checks that the machine has this share for each server of a shape.
 ///
 /// # Errors
 /// When it has not.
@@ -175,7 +175,7 @@ pub(crate) fn check(cpus: Cpus, shape: Shape) -> Result<(), SandboxError> {
     })
 }
 
-/// The cores that this process may use.
+/// Returns the cores that this process may use.
 fn allowed_cores() -> Vec<usize> {
     let Ok(set) = sched_getaffinity(None) else {
         return vec![0];
@@ -185,7 +185,8 @@ fn allowed_cores() -> Vec<usize> {
         .collect()
 }
 
-/// Where groups may be made: the hierarchy's version and the folder, the nearest first.
+/// Returns where control groups may be created: the hierarchy's version and the folder, the nearest
+/// first.
 fn places(process: &Path) -> Vec<(u8, PathBuf)> {
     let mounts = fs::read_to_string(process.join("mountinfo")).unwrap_or_default();
     let own = fs::read_to_string(process.join("cgroup")).unwrap_or_default();
@@ -197,7 +198,7 @@ fn places(process: &Path) -> Vec<(u8, PathBuf)> {
         let inside = own_group(&own, version).unwrap_or_default();
         let mut folder = root.join(inside.trim_start_matches('/'));
         while folder.starts_with(&root) {
-            // Children of a version 2 group have a controller only when it hands it on.
+            // Children of a version 2 group have a controller only when the group delegates it.
             if version == 1 || hands_on(&folder) {
                 places.push((version, folder.clone()));
             }
@@ -209,8 +210,8 @@ fn places(process: &Path) -> Vec<(u8, PathBuf)> {
     places
 }
 
-/// The version and the place of a hierarchy that can limit processor time, of a line of
-/// `mountinfo` (proc(5)).
+/// Returns the version and the mount point of a hierarchy that can limit processor time, from a
+/// line of `mountinfo` (proc(5)).
 fn hierarchy(mount: &str) -> Option<(u8, PathBuf)> {
     let (left, right) = mount.split_once(" - ")?;
     let root = PathBuf::from(left.split(' ').nth(4)?);
@@ -226,7 +227,7 @@ fn hierarchy(mount: &str) -> Option<(u8, PathBuf)> {
     }
 }
 
-/// The path of our own group, of `/proc/self/cgroup` (cgroups(7)).
+/// Returns the path of this process's control group, from `/proc/self/cgroup` (cgroups(7)).
 fn own_group(text: &str, version: u8) -> Option<String> {
     let fits = |controllers: &str| match version {
         2 => controllers.is_empty(),
@@ -246,7 +247,7 @@ fn hands_on(folder: &Path) -> bool {
         .is_ok_and(|text| text.split_whitespace().any(|name| name == "cpu"))
 }
 
-/// A group for each server, with its quota.
+/// Creates a control group for each server, with its quota.
 fn make_groups(version: u8, parent: &Path, names: &[String], cpus: Cpus) -> io::Result<Vec<Group>> {
     let quota = u64::from(cpus.milli) * PERIOD_US / 1000;
     let mut groups = Vec::new();
@@ -266,7 +267,7 @@ fn make_groups(version: u8, parent: &Path, names: &[String], cpus: Cpus) -> io::
     Ok(groups)
 }
 
-/// Removes what killed tools have left: groups of ours that nobody is in.
+/// Removes control groups without processes, which killed tools left.
 fn remove_abandoned(parent: &Path) {
     let Ok(entries) = fs::read_dir(parent) else {
         return;
@@ -281,7 +282,7 @@ fn remove_abandoned(parent: &Path) {
             .ok()
             .and_then(|made| made.elapsed().ok());
         if age.is_some_and(|age| age > ABANDONED) {
-            // Refused by the kernel while somebody is in it.
+            // The kernel refuses while the group has processes.
             let _ = fs::remove_dir(entry.path());
         }
     }

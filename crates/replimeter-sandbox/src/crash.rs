@@ -1,7 +1,6 @@
-//! Crashes on purpose: a server is cut off, killed, replaced and brought back.
+//! Deliberate crashes: a server is isolated, killed, replaced and restarted.
 //!
-//! Only servers of ours can be had like that; what becomes of the data is measured
-//! elsewhere.
+//! Possible only with sandbox servers; the effect on the data is measured elsewhere.
 
 use std::{
     sync::atomic::AtomicBool,
@@ -26,14 +25,14 @@ use crate::{
     sandbox::Sandbox,
 };
 
-/// How long a server may take to come back, or a cluster to agree on who is left.
+/// Timeout for a restart, or for a cluster's agreement on its members.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How often is looked.
+/// Interval between polls.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// What a Galera node is started with; without it, it is a server by itself.
+/// Connects a Galera node to its cluster; without it, it is a standalone server.
 const OF_A_CLUSTER: &str = "--wsrep";
-/// Ran at the first start, and is gone.
+/// Executed at the first start, and removed since.
 const INIT_FILE: &str = "--init-file=";
 
 impl Sandbox {
@@ -55,11 +54,11 @@ impl Sandbox {
         self.shape().map_or(Mode::None, Shape::mode)
     }
 
-    /// Cuts every link to and from a server, as if its cable were pulled: nothing
-    /// that is under way arrives, and neither side is told.
+    /// Cuts every link to and from a server, like a pulled cable: data in transit does not arrive,
+    /// and neither side is notified.
     ///
     /// # Errors
-    /// When its replication does not go through links of ours.
+    /// When its replication does not use links.
     pub fn isolate(&self, name: &str) -> Result<(), SandboxError> {
         let cut = LinkChange {
             cut: Some(true),
@@ -82,7 +81,7 @@ impl Sandbox {
             .try_for_each(|link| self.change_link(Some(link), &cut).map_err(refuse))
     }
 
-    /// Kills a server (SIGKILL), and does not wait for its end.
+    /// Kills a server (SIGKILL), without waiting for its end.
     ///
     /// # Errors
     /// When there is none of this name.
@@ -92,10 +91,10 @@ impl Sandbox {
         Ok(())
     }
 
-    /// Makes another server take writes in the place of a dead one, and returns its
-    /// name. A replica stops replicating and becomes writable. A group elects somebody,
-    /// whoever is wished for; of a Galera cluster every node takes writes anyway. Where no
-    /// majority is left, the survivor is told to go on alone.
+    /// Makes another server take writes after the primary died, and returns its name. A replica
+    /// stops replicating and becomes writable. A group elects a member regardless of `wished`; in a
+    /// Galera cluster every node takes writes anyway. Without a majority, the survivor is made to
+    /// continue alone.
     ///
     /// # Errors
     /// When the server refuses, or the cluster does not agree in time.
@@ -121,7 +120,7 @@ impl Sandbox {
         let doing = "cannot be made the primary";
         let (stop, writable): (&[&str], &str) = match self.install().engine {
             Engine::MariaDb => (&["STOP SLAVE"], "SET GLOBAL read_only = OFF"),
-            // Turns super_read_only off with it.
+            // Disables super_read_only, too.
             Engine::MySql => (
                 &["STOP REPLICA", "STOP SLAVE"],
                 "SET GLOBAL read_only = OFF",
@@ -133,7 +132,7 @@ impl Sandbox {
         Ok(())
     }
 
-    /// A node that lost its majority does not come right by itself.
+    /// Makes a node that lost its majority continue: it does not recover automatically.
     fn promote_node(&self, name: &str, stop: &AtomicBool) -> Result<(), SandboxError> {
         if self.members().len() != 2 {
             return Ok(());
@@ -225,7 +224,7 @@ impl Sandbox {
         Ok(elected.unwrap_or_else(|| first.node.name.clone()))
     }
 
-    /// Asks a server until it says that it is ready, by `Ok(None)`.
+    /// Polls a server until `check` returns `Ok(None)`.
     fn look(
         &self,
         member: &Member,
@@ -251,14 +250,14 @@ impl Sandbox {
         }
     }
 
-    /// Starts a server that was killed again on its data folder, by itself: it joins
-    /// no cluster and follows nobody, so that it shows what it had.
+    /// Restarts a killed server on its data directory, standalone: it joins no cluster and follows
+    /// no source, so it shows only its own data.
     ///
     /// # Errors
     /// When it does not start, with the end of its log.
     pub fn restart(&mut self, name: &str, stop: &AtomicBool) -> Result<Node, SandboxError> {
         let member = self.member(name)?.clone();
-        // Its end is awaited: two servers on one folder would ruin it.
+        // Waits for its end: two servers on one data directory would corrupt it.
         self.servers().kill(member.number);
         let words = self
             .record()

@@ -1,4 +1,4 @@
-//! Why a sandbox could not be had, and what to try.
+//! Errors of sandboxes, with hints.
 
 use std::{
     io,
@@ -14,60 +14,60 @@ pub enum SandboxError {
     /// No server binary was found.
     #[error("no {wanted} server found; looked in {}{}", searched.join(", "), passed_over(unusable))]
     NoBinary {
-        /// Which engine was asked for.
+        /// The requested engine.
         wanted: String,
-        /// Where it was looked for.
+        /// Where it was searched.
         searched: Vec<String>,
-        /// What looked like a server and could not be used, with the cause.
+        /// Files that look like a server and cannot be used, with the cause.
         unusable: Vec<String>,
     },
-    /// Something that was to be added and is no server.
+    /// A folder or archive that cannot be added as a server.
     #[error("{} cannot be added: {reason}", path.display())]
     Refused {
-        /// What was to be added.
+        /// The folder or archive.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         reason: String,
-        /// What to try.
+        /// The suggested remedy.
         hint: String,
     },
-    /// A server that cannot do what is asked for.
+    /// A server that does not support a request.
     #[error("{what}")]
     Impossible {
-        /// What it cannot do, and why.
+        /// What it does not support, and why.
         what: String,
-        /// What to install or ask for instead.
+        /// What to install or use instead.
         hint: String,
     },
-    /// A kept sandbox that is not there, or not as it should be.
+    /// A managed sandbox that does not exist, or is in a wrong state.
     #[error("sandbox {name}: {state}")]
     Kept {
         /// Its name.
         name: String,
-        /// What is the matter.
+        /// Its state.
         state: String,
-        /// What to try.
+        /// The suggested remedy.
         hint: String,
     },
-    /// A replication link of ours could not be put up.
+    /// A replication link could not be created.
     #[error("cannot create the link {name}: {source}")]
     Link {
         /// Its name.
         name: String,
-        /// Why not.
+        /// The cause.
         source: io::Error,
     },
-    /// A file or folder of the sandbox.
+    /// A failed operation on a file or folder of the sandbox.
     #[error("cannot {doing} {}: {source}", path.display())]
     Disk {
-        /// What was being done.
+        /// The operation.
         doing: &'static str,
-        /// With which file or folder.
+        /// The file or folder.
         path: PathBuf,
         /// Why it failed.
         source: io::Error,
     },
-    /// A folder that the servers' user cannot enter.
+    /// A folder that the servers' user cannot access.
     #[error("the folder {} is not accessible to the system user `{user}`, which runs the servers", path.display())]
     Unreachable {
         /// The folder.
@@ -75,7 +75,7 @@ pub enum SandboxError {
         /// The user.
         user: String,
     },
-    /// A private folder that somebody else controls.
+    /// A private folder that another user controls.
     #[error("the private folder {} belongs to another user, or others can write to it", path.display())]
     Untrusted {
         /// The folder.
@@ -91,19 +91,19 @@ pub enum SandboxError {
         /// The last lines of its log.
         log: String,
     },
-    /// A server did not answer, or a replica did not replicate, in time.
+    /// A server did not answer, or a replica did not replicate, before the timeout.
     #[error("{node} was not ready within {seconds} s: {state}; the end of its log:\n{log}")]
     NotReady {
         /// Which server.
         node: String,
-        /// How long it was waited for.
+        /// The timeout in seconds.
         seconds: u64,
-        /// What it last said.
+        /// Its last state.
         state: String,
         /// The last lines of its log.
         log: String,
     },
-    /// A replica that cannot show what the primary writes.
+    /// A replica that does not receive the primary's writes.
     #[error("{node} does not replicate: {state}")]
     NotReplicating {
         /// Which server.
@@ -114,7 +114,7 @@ pub enum SandboxError {
     /// A server refused a statement.
     #[error(transparent)]
     Server(#[from] ServerError),
-    /// The system refused a process.
+    /// The system could not start a process.
     #[error("cannot start {program}: {source}")]
     Spawn {
         /// The program.
@@ -122,13 +122,13 @@ pub enum SandboxError {
         /// Why.
         source: io::Error,
     },
-    /// The user ended the tool meanwhile.
+    /// The user interrupted the start.
     #[error("interrupted while the sandbox was starting")]
     Interrupted,
 }
 
 impl SandboxError {
-    /// What to try.
+    /// Returns the suggested remedy.
     #[must_use]
     pub fn hint(&self) -> String {
         match self {
@@ -172,7 +172,7 @@ impl SandboxError {
     }
 }
 
-/// What a search met and could not use, as the end of a sentence.
+/// Lists unusable files, as the end of a sentence.
 fn passed_over(unusable: &[String]) -> String {
     unusable
         .iter()
@@ -180,7 +180,7 @@ fn passed_over(unusable: &[String]) -> String {
         .collect()
 }
 
-/// An error when the user wants to end.
+/// Returns an error when the user has interrupted.
 pub(crate) fn heed(stop: &AtomicBool) -> Result<(), SandboxError> {
     if stop.load(Ordering::Relaxed) {
         Err(SandboxError::Interrupted)

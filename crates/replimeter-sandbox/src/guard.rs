@@ -1,6 +1,6 @@
-//! A guard for sandboxes whose servers start programs of their own. The kernel ends
-//! a server with the tool, but not a state transfer that the server has started; the
-//! guard notices the tool's end, however it comes, and ends what is left.
+//! A reaper for sandboxes whose servers start programs. The kernel ends a server together with the
+//! tool, but not a state transfer that the server started; the reaper detects the end of the tool,
+//! whatever its cause, and ends the remaining processes.
 
 use std::{
     io::{self, Read},
@@ -14,28 +14,28 @@ use std::{
 
 use crate::process::{self, kill_marked};
 
-/// For how long the guard looks for what is left.
+/// How long the reaper searches for processes.
 const LOOK: Duration = Duration::from_secs(10);
-/// How long nothing must have been found.
+/// How long the search must find none.
 const QUIET: Duration = Duration::from_millis(300);
 
-/// How the guard is started: this program with a hidden command.
+/// How to start the reaper: this program with a hidden command.
 #[derive(Clone, Debug)]
 pub struct GuardProgram {
     /// The program.
     pub program: PathBuf,
-    /// Arguments in front of the token.
+    /// Arguments before the token.
     pub arguments: Vec<String>,
 }
 
-/// A running guard; it goes when this is ended or dropped.
+/// A running reaper; it ends when this is ended or dropped.
 #[derive(Debug, Default)]
 pub(crate) struct Guard {
     child: Mutex<Option<Child>>,
 }
 
 impl Guard {
-    /// Starts the guard of what carries this token.
+    /// Starts the reaper for processes with this token.
     pub(crate) fn start(&self, program: &GuardProgram, token: &str) -> io::Result<()> {
         let mut command = process::command(&program.program);
         command
@@ -45,7 +45,7 @@ impl Guard {
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .current_dir("/")
-            // What ends the tool's group must not end its guard too.
+            // A signal to the tool's process group must not end the reaper.
             .process_group(0);
         let child = command.spawn()?;
         *self
@@ -55,7 +55,7 @@ impl Guard {
         Ok(())
     }
 
-    /// Lets the guard go: nothing is left to watch.
+    /// Ends the reaper: there are no processes to watch.
     pub(crate) fn end(&self) {
         if let Some(mut child) = self
             .child
@@ -69,10 +69,9 @@ impl Guard {
     }
 }
 
-/// The guard itself: waits until `tool` says nothing more, then ends everything that
-/// carries its sandbox's token.
+/// Runs the reaper: waits until `tool` is closed, then ends all processes with its sandbox's token.
 pub fn watch(token: &str, tool: &mut dyn Read) {
-    // No sandbox has another; nothing else may be hit.
+    // A sandbox's token has this length; other processes must not be affected.
     if token.len() != 32 {
         return;
     }

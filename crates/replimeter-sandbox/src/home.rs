@@ -1,4 +1,4 @@
-//! The private folder: server binaries, seeds and running sandboxes.
+//! The private folder: server binaries, templates and running sandboxes.
 
 use std::{
     fs::{self, DirBuilder, File},
@@ -12,17 +12,17 @@ use rustix::fs::{FlockOperation, flock};
 
 use crate::{error::SandboxError, process, user::SystemUser};
 
-/// Part of the message when a name is taken.
+/// Part of the message when a name is in use.
 pub const TAKEN: &str = "a sandbox of this name is running";
 
-/// The private folder and the user its servers run as.
+/// The private folder and the user that runs its servers.
 #[derive(Clone, Debug)]
 pub struct Home {
     root: PathBuf,
     user: SystemUser,
 }
 
-/// A sandbox's own folder, held by a lock for as long as this lives.
+/// A sandbox's folder, locked while this lives.
 #[derive(Debug)]
 pub(crate) struct Place {
     /// The folder.
@@ -32,11 +32,11 @@ pub(crate) struct Place {
 }
 
 impl Home {
-    /// The private folder at `root`; nothing is touched yet.
+    /// Returns the private folder at `root`, without changing anything.
     ///
     /// # Errors
-    /// When it belongs to another user than us or root, or others may write to it:
-    /// what lies in it is executed.
+    /// When it belongs to a user other than the current one or root, or others can write to it: its
+    /// files are executed.
     pub fn at(root: PathBuf) -> Result<Self, SandboxError> {
         if let Ok(meta) = fs::metadata(&root) {
             let ours = meta.uid() == rustix::process::geteuid().as_raw() || meta.uid() == 0;
@@ -50,7 +50,7 @@ impl Home {
         })
     }
 
-    /// Where unpacked server binaries are kept.
+    /// Returns the folder of unpacked server binaries.
     #[must_use]
     pub fn servers(&self) -> PathBuf {
         self.root.join("servers")
@@ -60,7 +60,7 @@ impl Home {
         &self.user
     }
 
-    /// Whether the user as whom servers run can come to a path.
+    /// Checks that the servers' user can access a path.
     pub(crate) fn check_reach(&self, path: &Path) -> Result<(), SandboxError> {
         match self.user.blocked_at(path) {
             None => Ok(()),
@@ -75,24 +75,25 @@ impl Home {
         self.root.join("seeds")
     }
 
-    /// Links resolved: processes are recognised by the path they were started with.
+    /// Returns the folder of sandboxes, links resolved: processes are recognized by the path in
+    /// their arguments.
     fn sandboxes(&self) -> PathBuf {
         let path = self.root.join("sandboxes");
         path.canonicalize().unwrap_or(path)
     }
 
-    /// The folder of the kept sandbox of this name, whether there is one or not. A
-    /// name begins with a letter, the folder of a nameless sandbox with a digit.
+    /// Returns the folder of the managed sandbox of this name, whether it exists or not. A name
+    /// begins with a letter, the folder of a nameless sandbox with a digit.
     pub(crate) fn place_of(&self, name: &SandboxName) -> PathBuf {
         self.place(name.as_str())
     }
 
-    /// The folder of this name.
+    /// Returns the folder of this name.
     pub(crate) fn place(&self, name: &str) -> PathBuf {
         self.sandboxes().join(name)
     }
 
-    /// The folders of all kept sandboxes, also of dead ones.
+    /// Returns the folders of all managed sandboxes, including dead ones.
     pub(crate) fn named(&self) -> Result<Vec<PathBuf>, SandboxError> {
         let parent = self.sandboxes();
         if !parent.is_dir() {
@@ -114,7 +115,7 @@ impl Home {
             .collect())
     }
 
-    /// Removes a sandbox's folder when nobody holds it; also when it is gone already.
+    /// Removes a sandbox's folder when it is not locked; succeeds when it does not exist.
     pub(crate) fn remove_if_abandoned(&self, folder: &Path) -> Result<(), SandboxError> {
         let _gate = self.gate()?;
         if folder.is_dir() && !held(folder)? {
@@ -128,10 +129,10 @@ impl Home {
         gate(&self.sandboxes())
     }
 
-    /// Removes what killed runs left and makes a folder for a new sandbox, of this
-    /// name when it is to be kept.
+    /// Removes the folders of killed runs and creates a folder for a new sandbox, with this name
+    /// when it is managed.
     pub(crate) fn claim(&self, name: Option<&SandboxName>) -> Result<Place, SandboxError> {
-        // Other users may pass through to the servers they run, and list nothing.
+        // Other users can traverse it to the servers that they run, but not list it.
         let mode = if self.user.become_ids.is_some() {
             0o711
         } else {
@@ -167,10 +168,10 @@ impl Home {
         };
         make_folder(&path, mode)?;
         let lock = lock_file(&path.join("lock"))?;
-        // Somebody may just be looking whether it is held.
+        // Another process may be checking the lock at this moment.
         flock(&lock, FlockOperation::LockExclusive)
             .map_err(|error| SandboxError::disk("lock", &path)(error.into()))?;
-        // For people who look: the number is theirs to read, not ours to trust.
+        // For users who look into the file; Replimeter does not trust the number.
         let _ = (&lock).write_all(format!("{}\n", std::process::id()).as_bytes());
         Ok(Place { path, _lock: lock })
     }
@@ -185,7 +186,7 @@ pub(crate) fn make_folder(path: &Path, mode: u32) -> Result<(), SandboxError> {
         .mode(0o755)
         .create(path)
         .map_err(SandboxError::disk("create the folder", path))?;
-    // The mode by name, since the process's umask may be stricter.
+    // Sets the mode explicitly, since the process's umask may be stricter.
     fs::set_permissions(path, fs::Permissions::from_mode(mode))
         .map_err(SandboxError::disk("set the permissions of", path))
 }
@@ -199,7 +200,7 @@ fn lock_file(path: &Path) -> Result<File, SandboxError> {
         .map_err(SandboxError::disk("open the lock file", path))
 }
 
-/// Whether somebody holds a sandbox's folder.
+/// Returns whether a sandbox's folder is locked.
 pub(crate) fn held(folder: &Path) -> Result<bool, SandboxError> {
     let path = folder.join("lock");
     let lock = match File::open(&path) {
@@ -210,8 +211,8 @@ pub(crate) fn held(folder: &Path) -> Result<bool, SandboxError> {
     Ok(flock(&lock, FlockOperation::NonBlockingLockShared).is_err())
 }
 
-/// Held while folders come and go: between making a folder and locking it, it
-/// looks abandoned.
+/// Held while folders are created and removed: between creation and locking, a folder looks
+/// abandoned.
 fn gate(parent: &Path) -> Result<File, SandboxError> {
     let gate = lock_file(&parent.join(".lock"))?;
     flock(&gate, FlockOperation::LockExclusive)
@@ -219,7 +220,7 @@ fn gate(parent: &Path) -> Result<File, SandboxError> {
     Ok(gate)
 }
 
-/// Removes every sandbox whose lock nobody holds.
+/// Removes every sandbox that is not locked.
 fn remove_abandoned(parent: &Path) -> Result<(), SandboxError> {
     let entries = fs::read_dir(parent).map_err(SandboxError::disk("read the folder", parent))?;
     for entry in entries.filter_map(Result::ok) {
@@ -229,7 +230,7 @@ fn remove_abandoned(parent: &Path) -> Result<(), SandboxError> {
         }
         let lock = match lock_file(&path.join("lock")) {
             Ok(lock) => lock,
-            // Somebody is removing it.
+            // Another process is removing it.
             Err(_) if !path.exists() => continue,
             Err(error) => return Err(error),
         };
@@ -240,7 +241,7 @@ fn remove_abandoned(parent: &Path) -> Result<(), SandboxError> {
     Ok(())
 }
 
-/// Takes a sandbox's folder out of the way, so that its name is free, and removes it.
+/// Renames a sandbox's folder, so that its name is free, and removes it.
 pub(crate) fn retire(path: &Path) -> Result<(), SandboxError> {
     kill_all_inside(path);
     let Some(parent) = path.parent() else {
@@ -256,7 +257,7 @@ pub(crate) fn retire(path: &Path) -> Result<(), SandboxError> {
     remove_folder(aside.as_deref().unwrap_or(path))
 }
 
-/// Ends what runs in a sandbox's folder, also what is started meanwhile.
+/// Ends all processes of a sandbox's folder, including those started in the meantime.
 fn kill_all_inside(path: &Path) {
     let began = std::time::Instant::now();
     while process::kill_inside(path) > 0 && began.elapsed() < std::time::Duration::from_secs(5) {
@@ -264,10 +265,10 @@ fn kill_all_inside(path: &Path) {
     }
 }
 
-/// Removes a folder, ending first what still runs in it.
+/// Removes a folder, after ending the processes that still run in it.
 pub(crate) fn remove_folder(path: &Path) -> Result<(), SandboxError> {
     let mut last = None;
-    // A server that is being killed may still make a file while we remove.
+    // A server that is being killed may still create a file during the removal.
     for attempt in 0..50 {
         kill_all_inside(path);
         match fs::remove_dir_all(path) {

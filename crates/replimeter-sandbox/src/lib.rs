@@ -1,9 +1,8 @@
-//! Sandboxes: real servers that we start, own and remove without a trace.
+//! Sandboxes: real servers that Replimeter starts, owns and removes completely.
 //!
-//! The only crate that spawns processes. Whatever ends the tool ends its
-//! servers: each is a direct child with a parent-death signal, spawned by a
-//! thread that lives as long as the tool. What a killed tool leaves on disk the
-//! next start removes.
+//! The only crate that spawns processes. The servers end with the tool, whatever the cause: each is
+//! a direct child with a parent-death signal, spawned by a thread that lives as long as the tool.
+//! The next start removes what a killed tool leaves on disk.
 
 pub mod abilities;
 mod access;

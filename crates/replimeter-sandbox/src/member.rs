@@ -10,7 +10,7 @@ use replimeter_model::{shape::Mode, target::Role};
 pub struct Member {
     /// How to reach it.
     pub node: Node,
-    /// What it is.
+    /// Its role.
     pub role: Role,
     /// The name of the server it replicates from; `None` for a primary and for members of a cluster.
     pub source: Option<String>,
@@ -18,27 +18,27 @@ pub struct Member {
     pub pid: u32,
     /// Its folder: log, data directory, socket.
     pub folder: PathBuf,
-    /// Its number in the registry of processes.
+    /// Its index in the registry of processes.
     pub(crate) number: usize,
     /// Product and version.
     pub version: String,
 }
 
 impl Member {
-    /// Its Unix socket.
+    /// Returns its Unix socket.
     #[must_use]
     pub fn socket(&self) -> PathBuf {
         self.folder.join("data").join("server.sock")
     }
 
-    /// Its error log.
+    /// Returns its error log.
     #[must_use]
     pub fn log(&self) -> PathBuf {
         self.folder.join("server.log")
     }
 }
 
-/// Whether servers of this mode are all equal.
+/// Returns the role of a server, by mode and index.
 pub(crate) fn role_of(mode: Mode, index: usize) -> Role {
     match (mode.has_members(), index) {
         (true, _) => Role::Node,

@@ -1,6 +1,6 @@
-//! Links of ours between servers, and a network for each member of a cluster. Members
-//! tell one another where they are, so that a link in front of a port would be gone
-//! round; in a network of its own a member finds nothing but our links.
+//! Links between servers, and a network namespace for each member of a cluster. Members exchange
+//! their addresses, so they would bypass a link in front of a port; in its own namespace a member
+//! reaches nothing but the links.
 
 use std::{
     fs::File,
@@ -25,7 +25,7 @@ pub(crate) struct Wire {
 }
 
 impl Wire {
-    /// What it does to the bytes on it.
+    /// Returns its settings.
     pub(crate) fn settings(&self) -> LinkSettings {
         self.links.first().map(Link::settings).unwrap_or_default()
     }
@@ -34,7 +34,7 @@ impl Wire {
 /// A change of a replication link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkChange {
-    /// Severs it, or mends it.
+    /// Cuts it, or heals it.
     pub cut: Option<bool>,
     /// One-way delay in nanoseconds.
     pub delay_ns: Option<u64>,
@@ -44,12 +44,12 @@ pub struct LinkChange {
     pub bandwidth_bits: Option<u64>,
 }
 
-/// How a replication link is.
+/// State of a replication link.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkState {
     /// Its name.
     pub name: String,
-    /// Whether it is severed.
+    /// Whether it is cut.
     pub cut: bool,
     /// One-way delay in nanoseconds.
     pub delay_ns: u64,
@@ -57,13 +57,13 @@ pub struct LinkState {
     pub jitter_ns: u64,
     /// Bits per second, when limited.
     pub bandwidth_bits: Option<u64>,
-    /// Bytes that went through it, towards the source and from it.
+    /// Bytes delivered, towards the source and from it.
     pub bytes: [u64; 2],
 }
 
-/// Makes a network namespace whose only interface is the loopback.
+/// Creates a network namespace whose only interface is the loopback.
 pub(crate) fn create() -> io::Result<Namespace> {
-    // On a thread of its own, which ends in its new namespace.
+    // On a separate thread, which ends in its new namespace.
     let made = thread::spawn(|| -> io::Result<Namespace> {
         #[allow(
             unsafe_code,
@@ -104,8 +104,8 @@ fn raise_loopback() -> io::Result<()> {
     }
 }
 
-/// A link whose port is in one namespace (the caller's when `None`) and whose target
-/// is the same port in another.
+/// Creates a link whose port is in one namespace (the caller's when `None`) and whose target is the
+/// same port in another.
 pub(crate) fn link(
     name: &str,
     from: Option<&Namespace>,

@@ -20,38 +20,38 @@ use rustix::process::{
 
 use crate::user::SystemUser;
 
-/// How long a server that lives may take to answer, to work as a replica, or to shut down after its
-/// data directory was made. Generous: disks and virtual machines stop for a minute now and then.
+/// Timeout for a running server to answer, to replicate, or to shut down after its data directory
+/// was created. Generous: disks and virtual machines can stall for a minute.
 pub(crate) const READY: Duration = Duration::from_secs(180);
 
-/// A program of the tool's own: a server, its bootstrap, a version probe, a keeper, a
-/// guard. It inherits nothing of the tool's environment but the folder for temporary
-/// files: the rest may hold passwords (`MYSQL_PWD`, `REPLIMETER_PASSWORD`), which would
-/// stay in every program that a server starts. What else it needs the caller sets by
-/// name, as [`crate::Install::environment`], [`MARK`] and [`TOKEN`].
+/// Returns a command for a program of the tool: a server, its bootstrap, a version check, a
+/// supervisor, a reaper. It inherits nothing of the tool's environment but the folder for temporary
+/// files: the rest may contain passwords (`MYSQL_PWD`, `REPLIMETER_PASSWORD`), which would stay in
+/// every program that a server starts. The caller sets other variables by name, as
+/// [`crate::Install::environment`], [`MARK`] and [`TOKEN`].
 pub(crate) fn command(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(program);
     command.env_clear().env("TMPDIR", std::env::temp_dir());
     command
 }
 
-/// A program of the user's own (`sandbox exec`): it keeps the user's environment, which
-/// it may need, as it would when it is called from a shell.
+/// Returns a command for a program of the user (`sandbox exec`): it keeps the user's environment,
+/// as when it is called from a shell.
 pub(crate) fn users_command(program: impl AsRef<OsStr>) -> Command {
     Command::new(program)
 }
 
 type Request = (Command, Option<Namespace>, mpsc::Sender<io::Result<Child>>);
 
-/// The thread that spawns every server. The death signal fires when the
-/// *thread* that spawned a child ends, so this one lives as long as the tool.
+/// Returns the thread that spawns every server. The death signal is sent when the *thread* that
+/// spawned a child ends, so this one lives as long as the tool.
 fn spawner() -> &'static mpsc::Sender<Request> {
     static SPAWNER: OnceLock<mpsc::Sender<Request>> = OnceLock::new();
     SPAWNER.get_or_init(|| {
         let (sender, receiver) = mpsc::channel::<Request>();
         thread::spawn(move || {
             for (mut command, namespace, reply) in receiver {
-                // When nobody waits for the answer any more the child must not stay.
+                // When the caller no longer waits for the answer, the child must not stay.
                 if let Err(mpsc::SendError(Ok(mut orphan))) =
                     reply.send(spawn_inside(&mut command, namespace.as_ref()))
                 {
@@ -64,8 +64,8 @@ fn spawner() -> &'static mpsc::Sender<Request> {
     })
 }
 
-/// Spawns in a network namespace: the child takes over the one of the thread that
-/// spawns it. (Afterwards, as another user, it could not enter it any more.)
+/// Spawns in a network namespace: the child inherits the namespace of the thread that spawns it.
+/// (Afterwards, as another user, it could not enter it.)
 fn spawn_inside(command: &mut Command, namespace: Option<&Namespace>) -> io::Result<Child> {
     let Some(namespace) = namespace else {
         return command.spawn();
@@ -76,7 +76,7 @@ fn spawn_inside(command: &mut Command, namespace: Option<&Namespace>) -> io::Res
     match (own.enter(), child) {
         (Ok(()), child) => child,
         (Err(error), child) => {
-            // A server that nobody would take charge of.
+            // A server without an owner.
             if let Ok(mut child) = child {
                 let _ = child.kill();
                 let _ = child.wait();
@@ -86,8 +86,8 @@ fn spawn_inside(command: &mut Command, namespace: Option<&Namespace>) -> io::Res
     }
 }
 
-/// Spawns `command` as `user`, in a process group of its own (a Ctrl-C at the
-/// terminal is ours to handle), with a death signal.
+/// Spawns `command` as `user`, in a separate process group (the tool handles Ctrl-C at the
+/// terminal), with a death signal.
 pub(crate) fn spawn(
     mut command: Command,
     user: &SystemUser,
@@ -104,8 +104,8 @@ pub(crate) fn spawn(
     )]
     // SAFETY: prctl, getppid and the comparison are async-signal-safe.
     unsafe {
-        // std changes the user before it calls this: a change of user afterwards
-        // would clear the death signal (prctl(2)).
+        // std changes the user before it calls this: a later change of user would clear the death
+        // signal (prctl(2)).
         command.pre_exec(move || die_with(tool));
     }
     let (reply, answer) = mpsc::channel();
@@ -135,7 +135,7 @@ pub(crate) fn log_to(command: &mut Command, log: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// The last lines of a log, or a word about why there are none.
+/// Returns the last lines of a log, or why there are none.
 pub(crate) fn log_tail(log: &Path) -> String {
     const MOST_BYTES: u64 = 16 * 1024;
     const MOST_LINES: usize = 15;
@@ -162,25 +162,23 @@ pub(crate) fn log_tail(log: &Path) -> String {
     }
 }
 
-/// Marks a server and every program that it starts as belonging to a sandbox, by
-/// the sandbox's folder.
-pub(crate) const MARK: &str = "REPLIMETER_SANDBOX_FOLDER";
-/// Marks them by a number that no other sandbox has, not even the next in the same
+/// Marks a server and every program that it starts as belonging to a sandbox, by the sandbox's
 /// folder.
+pub(crate) const MARK: &str = "REPLIMETER_SANDBOX_FOLDER";
+/// Marks them by a token that no other sandbox has, not even the next in the same folder.
 pub(crate) const TOKEN: &str = "REPLIMETER_SANDBOX_TOKEN";
 
-/// Kills what runs for the sandbox in `folder`: servers of a tool that was killed,
-/// in the moment before the kernel ends them, and programs that they have started,
-/// which nothing else ends. Returns how many there were. Matched by what they were
-/// started with, never by a remembered number, which may be another process's by
-/// now, nor by folder alone, in which somebody may be reading a log.
+/// Kills the processes of the sandbox in `folder`: servers of a killed tool, just before the kernel
+/// ends them, and programs that they started, which nothing else ends. Returns their number.
+/// Matched by their environment, never by a stored process id, which may by now be another
+/// process's, nor by folder alone, in which a user may be reading a log.
 pub(crate) fn kill_inside(folder: &Path) -> usize {
     kill_matching(|process| {
         serves_below(process, folder) || is_marked(process, MARK, folder.as_os_str())
     })
 }
 
-/// Kills what carries a sandbox's token. Returns how many there were.
+/// Kills the processes with a sandbox's token. Returns their number.
 pub(crate) fn kill_marked(token: &str) -> usize {
     kill_matching(|process| is_marked(process, TOKEN, OsStr::new(token)))
 }
@@ -197,12 +195,12 @@ fn kill_matching(matches: impl Fn(&procfs::process::Process) -> bool) -> usize {
         if !matches(&process) {
             continue;
         }
-        // Held first and looked at again: the number may pass to another process meanwhile.
+        // Opened first and checked again: the id may pass to another process in the meantime.
         let Ok(held) = pidfd_open(pid, PidfdFlags::empty()) else {
             continue;
         };
         if procfs::process::Process::new(process.pid).is_ok_and(|again| matches(&again)) {
-            // A dead one that nobody has waited for yet is none.
+            // A zombie does not count.
             found += usize::from(process.stat().is_ok_and(|stat| stat.state != 'Z'));
             let _ = pidfd_send_signal(&held, Signal::KILL);
         }
@@ -226,7 +224,7 @@ fn is_marked(process: &procfs::process::Process, name: &str, mark: &OsStr) -> bo
     })
 }
 
-/// How a process ended, for people.
+/// Returns how a process ended, as text.
 pub(crate) fn describe(status: ExitStatus) -> String {
     status.to_string()
 }

@@ -1,4 +1,4 @@
-//! Every running sandbox of this process, so that all can be ended at once.
+//! All running sandboxes of this process, so that all can be ended at once.
 
 use std::{
     path::PathBuf,
@@ -29,7 +29,7 @@ fn open<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Servers {
-    /// Takes charge of a process and returns its number here.
+    /// Takes ownership of a process and returns its index here.
     pub(crate) fn adopt(&self, mut child: Child) -> usize {
         let mut state = open(&self.state);
         if state.closed {
@@ -39,7 +39,7 @@ impl Servers {
         state.children.len() - 1
     }
 
-    /// How the process ended, if it did.
+    /// Returns how the process ended, if it did.
     pub(crate) fn ended(&self, number: usize) -> Option<ExitStatus> {
         open(&self.state)
             .children
@@ -49,7 +49,7 @@ impl Servers {
             .flatten()
     }
 
-    /// Its process id.
+    /// Returns its process id.
     pub(crate) fn pid(&self, number: usize) -> Option<u32> {
         open(&self.state).children.get(number).map(Child::id)
     }
@@ -62,7 +62,7 @@ impl Servers {
         }
     }
 
-    /// Kills one process and does not wait for it.
+    /// Kills one process without waiting for it.
     pub(crate) fn strike(&self, number: usize) {
         if let Some(child) = open(&self.state).children.get_mut(number) {
             let _ = child.kill();
@@ -72,7 +72,7 @@ impl Servers {
     /// Asks a process to shut down cleanly.
     pub(crate) fn ask_to_end(&self, number: usize) {
         if let Some(child) = open(&self.state).children.get_mut(number)
-            // Not reaped yet, so the number is still this child's.
+            // Not reaped yet, so the id is still this child's.
             && matches!(child.try_wait(), Ok(None))
             && let Some(pid) = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw)
         {
@@ -80,7 +80,7 @@ impl Servers {
         }
     }
 
-    /// Ends every process there is; more may be started afterwards.
+    /// Ends all processes; more may be started afterwards.
     pub(crate) fn kill_started(&self) {
         let mut state = open(&self.state);
         for child in &mut state.children {
@@ -110,9 +110,9 @@ pub(crate) struct Entry {
     pub(crate) servers: Servers,
     pub(crate) folder: PathBuf,
     pub(crate) guard: Guard,
-    /// The control groups that hold its servers to their share.
+    /// The control groups that limit its servers.
     pub(crate) groups: Mutex<Vec<Group>>,
-    /// Known to nobody but its processes and its guard.
+    /// Known only to its processes and its reaper.
     pub(crate) token: String,
     gone: AtomicBool,
 }
@@ -120,7 +120,7 @@ pub(crate) struct Entry {
 static RUNNING: Mutex<Vec<Arc<Entry>>> = Mutex::new(Vec::new());
 
 impl Entry {
-    /// Registers a sandbox before anything of it is started.
+    /// Registers a sandbox before any of its processes is started.
     pub(crate) fn register(folder: PathBuf, token: String) -> Arc<Self> {
         let entry = Arc::new(Self {
             servers: Servers::default(),
@@ -134,26 +134,26 @@ impl Entry {
         entry
     }
 
-    /// Ends its processes, at once (the data is thrown away, nothing is gained
-    /// by a clean shutdown), and removes its folder.
+    /// Ends its processes immediately (the data is discarded, so a clean shutdown has no benefit),
+    /// and removes its folder.
     pub(crate) fn destroy(self: &Arc<Self>) -> Result<(), SandboxError> {
-        // Once: afterwards the folder may be somebody else's of the same name.
+        // Once: afterwards the folder may belong to another sandbox of the same name.
         if self.gone.swap(true, Ordering::SeqCst) {
             return Ok(());
         }
         self.servers.kill_all();
-        // Empty now, and only so can they be removed.
+        // Control groups can be removed only when empty.
         open(&self.groups).clear();
         let removed = home::retire(&self.folder);
         self.guard.end();
-        // Only now: until then `destroy_all` must find it.
+        // Last: until then `destroy_all` must find it.
         open(&RUNNING).retain(|entry| !Arc::ptr_eq(entry, self));
         removed
     }
 }
 
-/// Ends and removes every sandbox of this process; for the impatient second
-/// Ctrl-C. Whatever could not be removed the next start removes.
+/// Ends and removes every sandbox of this process, for a second Ctrl-C. The next start removes what
+/// could not be removed.
 pub fn destroy_all() {
     let entries: Vec<Arc<Entry>> = open(&RUNNING).clone();
     for entry in entries {

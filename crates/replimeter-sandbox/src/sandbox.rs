@@ -1,4 +1,4 @@
-//! A running sandbox: what it is made of, how it came to be, and its end.
+//! A running sandbox: its servers, its record, its end.
 
 use std::{
     fs,
@@ -27,7 +27,7 @@ use crate::{
     user::SystemUser,
 };
 
-/// Running servers of ours; ended and removed when dropped.
+/// Running servers; ended and removed when dropped.
 #[derive(Debug)]
 pub struct Sandbox {
     entry: Arc<Entry>,
@@ -39,25 +39,24 @@ pub struct Sandbox {
     install: Install,
     record: SandboxRecord,
     user: SystemUser,
-    /// What of the machine each server has, also one that is started again.
+    /// Each server's share of the machine, also for restarted ones.
     shares: Arc<Shares>,
-    // Last: the folder's lock is let go after the folder is gone.
+    // Last: the folder's lock is released after the folder is removed.
     _place: Place,
 }
 
 impl Drop for Sandbox {
     fn drop(&mut self) {
-        // `close` reports failures; here the next start removes what stays.
+        // `close` reports failures; here the next start removes the remains.
         let _ = self.entry.destroy();
     }
 }
 
 impl Sandbox {
-    /// Whether the servers for this are here and can do what is asked for; starts
-    /// nothing.
+    /// Checks that the servers for this exist and support what is requested; starts nothing.
     ///
     /// # Errors
-    /// As [`start`](Self::start) has them.
+    /// Like [`start`](Self::start).
     pub fn possible(settings: &Settings) -> Result<(), SandboxError> {
         settings
             .spec
@@ -66,28 +65,27 @@ impl Sandbox {
         Installs::find(settings).map(|_| ())
     }
 
-    /// The server that the primary, or every member, would run on; starts nothing.
+    /// Returns the server program of the primary, or of every member; starts nothing.
     ///
     /// # Errors
-    /// As [`start`](Self::start) has them.
+    /// Like [`start`](Self::start).
     pub fn install_for(settings: &Settings) -> Result<Install, SandboxError> {
         Installs::find(settings).map(|installs| installs.primary)
     }
 
-    /// Starts the servers and waits until a row written on the primary was read
-    /// on every other server, and the mode is in effect as they say themselves.
+    /// Starts the servers and waits until a row written on the primary was read on every other
+    /// server, and the servers report the mode as active.
     ///
-    /// `stop` is looked at all the while; when it becomes true everything is
-    /// taken down again.
+    /// `stop` is checked throughout; when it becomes true everything is removed again.
     ///
     /// # Errors
-    /// When there is no binary, it cannot do what is asked for, a server does not
-    /// start, or replication does not work; nothing is left behind then.
+    /// When there is no binary, it lacks a capability, a server does not start, or replication does
+    /// not work; nothing is left behind then.
     pub fn start(settings: &Settings, stop: &AtomicBool) -> Result<Self, SandboxError> {
         Self::start_named(settings, None, stop)
     }
 
-    /// As [`start`](Self::start), in a folder of this name.
+    /// Like [`start`](Self::start), in a folder of this name.
     pub(crate) fn start_named(
         settings: &Settings,
         name: Option<&SandboxName>,
@@ -148,47 +146,47 @@ impl Sandbox {
         Ok(sandbox)
     }
 
-    /// How to reach the servers; the one that is written to comes first.
+    /// Returns how to reach the servers; the writer first.
     #[must_use]
     pub fn nodes(&self) -> &[Node] {
         &self.nodes
     }
 
-    /// The servers, in the same order.
+    /// Returns the servers, in the same order.
     #[must_use]
     pub fn members(&self) -> &[Member] {
         &self.members
     }
 
-    /// The servers' process ids, in the same order.
+    /// Returns the servers' process ids, in the same order.
     #[must_use]
     pub fn pids(&self) -> Vec<u32> {
         self.members.iter().map(|member| member.pid).collect()
     }
 
-    /// How it came to be.
+    /// Returns its versions, settings and command lines.
     #[must_use]
     pub fn record(&self) -> &SandboxRecord {
         &self.record
     }
 
-    /// The server that the primary runs on.
+    /// Returns the primary's server program.
     pub(crate) fn install(&self) -> &Install {
         &self.install
     }
 
-    /// Its folder.
+    /// Returns its folder.
     #[must_use]
     pub fn folder(&self) -> &Path {
         &self.entry.folder
     }
 
-    /// Its processes.
+    /// Returns its processes.
     pub(crate) fn servers(&self) -> &Servers {
         &self.entry.servers
     }
 
-    /// Spawns a server as a member of this name was, with the same share of the machine, and returns its number.
+    /// Spawns a server like the member of this name, with the same share of the machine, and returns its index.
     pub(crate) fn adopt(&self, member: &Member, command: Command) -> Result<usize, SandboxError> {
         let index = self
             .members
@@ -206,7 +204,7 @@ impl Sandbox {
         Ok(spot.spawn(&self.install.program, command)?.0)
     }
 
-    /// The member of this name is another process now.
+    /// Records that the member of this name has a new process.
     pub(crate) fn replace(&mut self, name: &str, number: usize) {
         let pid = self.entry.servers.pid(number).unwrap_or_default();
         if let Some(member) = self
@@ -218,7 +216,7 @@ impl Sandbox {
         }
     }
 
-    /// How the server of this number ended, if it did.
+    /// Returns how the server of this index ended, if it did.
     #[must_use]
     pub fn ended(&self, index: usize) -> Option<String> {
         let member = self.members.get(index)?;
@@ -228,7 +226,7 @@ impl Sandbox {
             .map(process::describe)
     }
 
-    /// The replication links that are links of ours, as they are now.
+    /// Returns the current state of the replication links.
     #[must_use]
     pub fn links(&self) -> Vec<LinkState> {
         let state = |wire: &Wire| {
@@ -250,10 +248,10 @@ impl Sandbox {
         self.links.iter().map(state).collect()
     }
 
-    /// Changes a link, or all of them; what is not named stays.
+    /// Changes a link, or all of them; settings that are not given stay.
     ///
     /// # Errors
-    /// When there is none of this name, or the result would make no sense.
+    /// When there is none of this name, or the resulting settings are invalid.
     pub fn change_link(&self, name: Option<&str>, change: &LinkChange) -> Result<(), String> {
         let chosen: Vec<&Wire> = self
             .links
@@ -321,7 +319,7 @@ impl Sandbox {
     }
 }
 
-/// What is known of a sandbox before its servers start.
+/// Returns the facts of a sandbox that are known before its servers start.
 fn record(settings: &Settings, installs: &Installs, folder: &Path) -> SandboxRecord {
     SandboxRecord {
         shape: settings.spec.shape.to_string(),
@@ -344,16 +342,15 @@ fn record(settings: &Settings, installs: &Installs, folder: &Path) -> SandboxRec
     }
 }
 
-/// Has the kernel write what the copies of the data directories left in its
-/// cache; otherwise the first flush of a measured transaction waits for all of it
-/// (0.4 s was seen).
+/// Makes the kernel write back the copies of the data directories; otherwise the first flush of a
+/// measured transaction waits for all of it (up to 0.4 s).
 fn settle(folder: &Path) {
     if let Ok(folder) = fs::File::open(folder) {
         let _ = rustix::fs::syncfs(folder);
     }
 }
 
-/// The name of the file system under a folder; its number when it has none here.
+/// Returns the name of the file system of a folder; its number when the name is unknown here.
 fn file_system(path: &Path) -> String {
     let Ok(stat) = rustix::fs::statfs(path) else {
         return "unknown".to_owned();

@@ -1,4 +1,4 @@
-//! Initialised data directories, made once and copied ever after.
+//! Initialized data directories (templates), created once and copied from then on.
 
 use std::{
     fs,
@@ -23,9 +23,9 @@ use crate::{
     registry::Servers,
 };
 
-/// Changes when seeds are made differently, so that old ones are not used.
+/// Incremented when templates are created differently, so that old ones are not used.
 const FORMAT: u32 = 2;
-/// Marks a seed that was written to its end.
+/// Marks a complete template.
 const COMPLETE: &str = "replimeter-seed-complete";
 
 /// A data directory to copy.
@@ -33,21 +33,21 @@ const COMPLETE: &str = "replimeter-seed-complete";
 pub(crate) struct Seed {
     /// The folder.
     pub(crate) path: PathBuf,
-    /// Whether an earlier run had made it.
+    /// Whether an earlier run created it.
     pub(crate) from_cache: bool,
 }
 
-/// What making a seed needs.
+/// What creating a template needs.
 pub(crate) struct Maker<'a> {
-    /// Where seeds are kept.
+    /// Where templates are stored.
     pub(crate) home: &'a Home,
-    /// The sandbox for which it is made, and in whose folder.
+    /// The sandbox for which it is created, in whose folder.
     pub(crate) place: &'a Place,
-    /// Takes charge of the processes.
+    /// Owns the processes.
     pub(crate) servers: &'a Servers,
     /// The options for all servers.
     pub(crate) options: &'a [ServerOption],
-    /// Ends the making.
+    /// Interrupts the creation.
     pub(crate) stop: &'a AtomicBool,
 }
 
@@ -60,7 +60,7 @@ impl Maker<'_> {
             .collect()
     }
 
-    /// The seed for this binary and these options; made when there is none.
+    /// Returns the template for this binary and these options; creates it if needed.
     pub(crate) fn plain(&self, install: &Install) -> Result<Seed, SandboxError> {
         let shaping = self.shaping();
         let path = self.home.seeds().join(key(install, &shaping, "")?);
@@ -87,9 +87,8 @@ impl Maker<'_> {
         self.finish(&data, path)
     }
 
-    /// The seed of a Galera node: a data directory that was a cluster of its own
-    /// and was shut down cleanly, so that its clones carry one and the same position
-    /// and need no state transfer from one another.
+    /// Returns the template of a Galera node: a data directory that was a cluster of one node and
+    /// was shut down cleanly, so that its clones have the same position and need no state transfer.
     pub(crate) fn galera(&self, install: &Install) -> Result<Seed, SandboxError> {
         let library = install.abilities.galera.clone().unwrap_or_default();
         let path = self.home.seeds().join(key(
@@ -112,7 +111,7 @@ impl Maker<'_> {
         process::log_to(&mut command, &log).map_err(SandboxError::disk("open the log", &log))?;
         let number = self.spawn(install, command)?;
         let began = Instant::now();
-        // It takes no connections: its log is the only sign of life.
+        // It accepts no connections: its log is the only sign of life.
         while !fs::read(&log).is_ok_and(|log| contains(&log, b"ready for connections")) {
             if let Some(status) = self.servers.ended(number) {
                 return Err(died(install, status, &log));
@@ -140,11 +139,12 @@ impl Maker<'_> {
         self.finish(&data, path)
     }
 
-    /// Where the seed that will be at `path` is made: a folder inside the sandbox's own, so that a
-    /// killed run leaves nothing elsewhere, with a folder for temporary files; and the data directory
-    /// to be made in it.
+    /// Returns where the template for `path` is created: a folder in the sandbox's own, so that a
+    /// killed run leaves nothing elsewhere, with a folder for temporary files; and its data
+    /// directory.
     fn scratch(&self, path: &Path) -> Result<(PathBuf, PathBuf), SandboxError> {
-        // Each seed has its own: primary and replicas may have different binaries of one version.
+        // Each template has its own: primary and replicas may have different binaries of one
+        // version.
         let name = path.file_name().unwrap_or_default().display();
         let scratch = self.place.path.join(format!("seed-{name}"));
         fs::create_dir_all(&scratch).map_err(SandboxError::disk("create the folder", &scratch))?;
@@ -165,7 +165,7 @@ impl Maker<'_> {
             .adopt(process::spawn(command, self.home.user(), None).map_err(spawn)?))
     }
 
-    /// Waits for a process; with patience when its log is given.
+    /// Waits for a process; with a timeout when its log is given.
     fn await_end(
         &self,
         number: usize,
@@ -196,8 +196,8 @@ impl Maker<'_> {
     }
 
     fn finish(&self, data: &Path, path: PathBuf) -> Result<Seed, SandboxError> {
-        // auto.cnf holds the server's UUID, which every copy must have of its own;
-        // the cache of write sets and the view belong to one node.
+        // auto.cnf contains the server's UUID, which must differ between copies; the cache of write
+        // sets and the view belong to one node.
         for transient in [
             "auto.cnf",
             "ib_buffer_pool",
@@ -232,10 +232,10 @@ fn died(install: &Install, status: ExitStatus, log: &Path) -> SandboxError {
     }
 }
 
-/// Moves a finished data directory into the cache; when another run was first,
-/// its seed is as good and ours is dropped with the sandbox.
+/// Moves a finished data directory into the cache; when another run was first, its template is used
+/// and this one is removed with the sandbox.
 fn keep(data: &Path, path: &Path) -> Result<(), SandboxError> {
-    // A seed made from another one has that one's mark.
+    // A template created from another one has the other's mark.
     let _ = fs::remove_file(data.join(COMPLETE));
     write_private(&data.join(COMPLETE), "").map_err(SandboxError::disk("write to", data))?;
     match fs::rename(data, path) {

@@ -1,4 +1,4 @@
-//! What to start, and on which server programs.
+//! Settings of a sandbox, and its server programs.
 
 use std::path::{Path, PathBuf};
 
@@ -16,21 +16,21 @@ use crate::{
     home::Home,
 };
 
-/// What to start.
+/// Settings of a sandbox.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The servers and how they hang together.
+    /// The servers and their replication.
     pub spec: SandboxSpec,
     /// Where to look for binaries.
     pub search: Search,
     /// The private folder.
     pub home: Home,
-    /// Who ends what servers have started when we are killed; nobody when `None`.
+    /// Ends processes started by servers when the tool is killed; none when `None`.
     pub guard: Option<GuardProgram>,
 }
 
 impl Settings {
-    /// A sandbox of this shape and nothing special.
+    /// Returns settings with only a shape.
     #[must_use]
     pub fn of(shape: Shape, search: Search, home: Home) -> Self {
         Self {
@@ -48,11 +48,11 @@ pub(crate) struct Installs {
     pub(crate) primary: Install,
     /// Of the replicas.
     pub(crate) replica: Install,
-    /// The library of our functions, when they are to be loaded.
+    /// The stamp library, when it is to be loaded.
     pub(crate) udf: Option<PathBuf>,
 }
 
-/// What a mode needs of a server.
+/// Returns the capability that a mode needs.
 fn ability(mode: Mode) -> Ability {
     match mode {
         Mode::None | Mode::Async => Ability::Async,
@@ -64,14 +64,14 @@ fn ability(mode: Mode) -> Ability {
 }
 
 impl Installs {
-    /// The best servers that can do what is asked for.
+    /// Returns the best servers that support the request.
     pub(crate) fn find(settings: &Settings) -> Result<Self, SandboxError> {
         let spec = &settings.spec;
         let (engine, ability) = (spec.shape.engine(), ability(spec.shape.mode()));
         let primary = Install::pick(&settings.search, engine, None, ability)?;
         let replica = match &spec.replica_server {
             None => primary.clone(),
-            // A folder, or what a version begins with.
+            // A folder, or the prefix of a version.
             Some(wanted) if !is_number(wanted) && Path::new(wanted).is_dir() => {
                 let search = Search {
                     servers: Some(PathBuf::from(wanted)),
@@ -130,7 +130,7 @@ impl Installs {
     }
 }
 
-/// The library of our functions.
+/// Returns the path of the stamp library.
 fn library(search: &Search) -> Result<PathBuf, SandboxError> {
     search.udf.iter().find(|path| path.is_file()).cloned().ok_or_else(|| {
         let searched: Vec<String> = search.udf.iter().map(|path| path.display().to_string()).collect();
@@ -142,7 +142,7 @@ fn library(search: &Search) -> Result<PathBuf, SandboxError> {
     })
 }
 
-/// Whether a text can only be a version.
+/// Returns whether a text can only be a version.
 fn is_number(text: &str) -> bool {
     text.bytes()
         .all(|byte| byte.is_ascii_digit() || byte == b'.')

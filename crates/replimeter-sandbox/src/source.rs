@@ -1,5 +1,4 @@
-//! Sandboxes as a source of servers: those that are started for a run, and those that are
-//! kept running.
+//! Sandboxes as a source of servers: those started for a run, and managed ones.
 
 use std::{sync::atomic::AtomicBool, time::Duration};
 
@@ -48,18 +47,18 @@ impl From<&Member> for source::Member {
     }
 }
 
-/// Starts sandboxes, and finds those that are kept running.
+/// Starts sandboxes, and finds managed ones.
 pub struct Sandboxes {
     /// The private folder.
     pub home: Home,
     /// Where to look for binaries, unless a sandbox names their folder.
     pub search: Search,
-    /// Who ends what servers have started when we are killed.
+    /// Ends processes started by servers when the tool is killed.
     pub guard: Option<GuardProgram>,
 }
 
 impl Sandboxes {
-    /// What such a sandbox is started with.
+    /// Returns the settings of a sandbox.
     #[must_use]
     pub fn settings(&self, spec: &SandboxSpec) -> Settings {
         Settings {
@@ -73,10 +72,10 @@ impl Sandboxes {
         }
     }
 
-    /// As [`ServerSource::available`](source::ServerSource::available).
+    /// Like [`ServerSource::available`](source::ServerSource::available).
     ///
     /// # Errors
-    /// When no server here can do what is asked for.
+    /// When no server here supports the request.
     pub fn available(&self, spec: &SandboxSpec) -> Result<source::Install, SourceError> {
         let install = Sandbox::install_for(&self.settings(spec))?;
         Ok(source::Install {
@@ -86,10 +85,10 @@ impl Sandboxes {
         })
     }
 
-    /// Checks whether such a sandbox can be had at all. Starts nothing.
+    /// Checks whether such a sandbox is possible. Starts nothing.
     ///
     /// # Errors
-    /// When no server here can do what is asked for.
+    /// When no server here supports the request.
     pub fn possible(&self, spec: &SandboxSpec) -> Result<(), SourceError> {
         Ok(Sandbox::possible(&self.settings(spec))?)
     }
@@ -112,7 +111,7 @@ impl Sandboxes {
         }))
     }
 
-    /// Finds a sandbox that is kept running.
+    /// Finds a managed sandbox.
     ///
     /// # Errors
     /// When there is none of this name.
@@ -120,10 +119,10 @@ impl Sandboxes {
         Ok(Kept::find(&self.home, name)?)
     }
 
-    /// Finds a sandbox that is kept running, and asks how its links are.
+    /// Finds a managed sandbox, and reads the state of its links.
     ///
     /// # Errors
-    /// When there is none of this name, or its keeper does not answer.
+    /// When there is none of this name, or its supervisor does not answer.
     pub fn open(&self, name: &SandboxName) -> Result<Box<dyn Servers>, SourceError> {
         let kept = self.find(name)?;
         let members = kept
@@ -155,7 +154,7 @@ fn members(sandbox: &Sandbox) -> Vec<source::Member> {
     sandbox.members().iter().map(source::Member::from).collect()
 }
 
-/// How a link is, for a run's record.
+/// Returns the state of a link, for a run's record.
 fn words(link: &LinkState) -> String {
     let micros = |nanos: u64| nanos as f64 / 1e3;
     let cut = if link.cut { ", cut" } else { "" };
@@ -238,13 +237,13 @@ impl Faults for OwnSandbox {
 
     fn restart(&mut self, server: &str, stop: &AtomicBool) -> Result<Node, SourceError> {
         let node = self.sandbox.restart(server, stop)?;
-        // It is another process now.
+        // It has a new process.
         self.members = members(&self.sandbox);
         Ok(node)
     }
 }
 
-/// A sandbox that a keeper keeps.
+/// A managed sandbox.
 struct KeptSandbox {
     kept: Kept,
     label: String,
@@ -265,7 +264,7 @@ impl Servers for KeptSandbox {
         Some(&self.record)
     }
 
-    /// A replica behind a link that is cut looks like any other that gets nothing.
+    /// Names cut links: a replica behind one looks like any other that receives nothing.
     fn advice(&self) -> Option<String> {
         let links = self.kept.ask(&Question::Status).ok()?.links;
         let cut: Vec<&str> = links

@@ -7,13 +7,13 @@ use std::{fs, io, os::unix::fs::lchown, path::Path};
 pub struct SystemUser {
     /// The name.
     pub name: String,
-    /// User and group to become; `None` when we are that user already.
+    /// User and group to switch to; `None` for the current user.
     pub become_ids: Option<(u32, u32)>,
 }
 
 impl SystemUser {
-    /// Ourselves, unless we are root: then `mysql` when there is one, else
-    /// `nobody` (both engines refuse to run as root, and should not).
+    /// Returns the current user, unless that is root: then `mysql` if it exists, else `nobody`
+    /// (both engines refuse to run as root).
     #[must_use]
     pub fn choose() -> Self {
         let passwd = fs::read_to_string("/etc/passwd").unwrap_or_default();
@@ -28,7 +28,7 @@ impl SystemUser {
         let (name, ids) = ["mysql", "nobody"]
             .into_iter()
             .find_map(|name| Some((name, by_name(&passwd, name)?)))
-            // The kernel's own number for nobody, where the system names none.
+            // The kernel's number for nobody, where the system has no such name.
             .unwrap_or(("65534", (65534, 65534)));
         Self {
             name: name.to_owned(),
@@ -36,8 +36,8 @@ impl SystemUser {
         }
     }
 
-    /// Gives a file or folder to the user; of a link the link itself, since the
-    /// user may have put it there.
+    /// Makes the user the owner of a file or folder; of a link itself, since the user may have put
+    /// it there.
     ///
     /// # Errors
     /// When the system refuses.
@@ -48,8 +48,8 @@ impl SystemUser {
         }
     }
 
-    /// The first folder above `path`, or itself, that other users cannot enter;
-    /// `None` when the user reaches `path`, or when we are the user.
+    /// Returns the first folder above `path`, or itself, that the user cannot enter; `None` when
+    /// the user can reach `path`, or is the current user.
     #[must_use]
     pub fn blocked_at(&self, path: &Path) -> Option<std::path::PathBuf> {
         use std::os::unix::fs::PermissionsExt;

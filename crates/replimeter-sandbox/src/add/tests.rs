@@ -24,7 +24,7 @@ impl Area {
         Home::at(self.path("home")).unwrap()
     }
 
-    /// An archive of files; what lies in `bin` or `sbin` is executable.
+    /// Returns an archive of files; what lies in `bin` or `sbin` is executable.
     fn archive(&self, files: &[(&str, &str)]) -> PathBuf {
         let mut builder = Builder::new(Vec::new());
         for (path, content) in files {

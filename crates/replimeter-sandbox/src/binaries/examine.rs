@@ -1,4 +1,4 @@
-//! Looking at one program: whether it is a server that runs here, and which.
+//! Examines one program: whether it is a server that runs here, and which.
 
 use std::{
     fs,
@@ -22,11 +22,11 @@ use crate::{
     user::SystemUser,
 };
 
-/// How long a server may take to say its version.
+/// Timeout for printing the version.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 impl Install {
-    /// Looks at one program and asks it who it is.
+    /// Examines one program and runs it with `--version`.
     pub(crate) fn examine(
         program: &Path,
         origin: Origin,
@@ -97,10 +97,10 @@ impl Surroundings {
     }
 }
 
-/// Why a program cannot be used, and what to try.
+/// Why a program cannot be used, and a hint.
 type Refusal = (String, &'static str);
 
-/// Whether the user as whom servers run can enter its folders.
+/// Returns an error when the servers' user cannot access its folders.
 fn check_reach(program: &Path, user: &SystemUser) -> Result<(), Refusal> {
     let Some(folder) = user.blocked_at(program) else {
         return Ok(());
@@ -116,7 +116,7 @@ fn check_reach(program: &Path, user: &SystemUser) -> Result<(), Refusal> {
     ))
 }
 
-/// The folder of messages and character sets.
+/// Returns the folder of messages and character sets.
 fn share(base: &Path) -> Result<PathBuf, Refusal> {
     ["share/mysql", "share/mariadb", "share"]
         .into_iter()
@@ -134,7 +134,7 @@ fn share(base: &Path) -> Result<PathBuf, Refusal> {
         })
 }
 
-/// Which engine a program is, and of which version, by its own word.
+/// Returns the engine and version that a program reports.
 fn identity(
     program: &Path,
     surroundings: &Surroundings,
@@ -170,8 +170,8 @@ fn identity(
     })
 }
 
-/// Whether the system could execute the file at all. Asked beforehand because
-/// the C library hands a file it does not know to the shell.
+/// Checks whether the system could execute the file at all. Checked beforehand because the C
+/// library passes an unknown file to the shell.
 fn check_kind(program: &Path) -> Result<(), String> {
     let mut head = [0u8; 20];
     let mut file = fs::File::open(program).map_err(|error| error.to_string())?;
@@ -210,14 +210,14 @@ fn check_kind(program: &Path) -> Result<(), String> {
     }
 }
 
-/// Runs a short command and returns its standard output, or why there is none.
+/// Runs a short command and returns its standard output, or the cause of its failure.
 fn ask(command: impl Fn() -> Command, user: &SystemUser) -> Result<String, String> {
     let mut attempts = 0;
     let mut child = loop {
         match process::spawn(command(), user, None) {
             Ok(child) => break child,
-            // A process that another thread is just forking has our files open for a
-            // moment; one that was unpacked just now may be among them.
+            // A process that another thread is forking has this process's files open for a moment,
+            // possibly a program that was just unpacked.
             Err(error)
                 if error.kind() == std::io::ErrorKind::ExecutableFileBusy && attempts < 50 =>
             {
@@ -239,7 +239,7 @@ fn ask(command: impl Fn() -> Command, user: &SystemUser) -> Result<String, Strin
             ));
         }
     };
-    // A child of its own may hold the pipes open.
+    // A child process of it may hold the pipes open.
     let heard = |channel: mpsc::Receiver<String>| {
         channel
             .recv_timeout(Duration::from_secs(1))
@@ -260,7 +260,7 @@ fn ask(command: impl Fn() -> Command, user: &SystemUser) -> Result<String, Strin
     })
 }
 
-/// Reads the beginning of an output in the background.
+/// Reads the start of an output in the background.
 fn listen(pipe: Option<impl Read + Send + 'static>) -> mpsc::Receiver<String> {
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {
@@ -284,7 +284,7 @@ fn wait(child: &mut Child) -> Option<std::process::ExitStatus> {
     None
 }
 
-/// A line of an error message.
+/// Returns one line of an error message.
 fn short(text: &str) -> String {
     text.trim()
         .lines()
@@ -295,7 +295,7 @@ fn short(text: &str) -> String {
         .collect()
 }
 
-/// Engine and number from the answer to `--version`.
+/// Returns the engine and version from the output of `--version`.
 pub(super) fn stated(text: &str) -> Option<(Engine, String)> {
     let (_, rest) = text.split_once(" Ver ")?;
     let number: String = rest

@@ -1,4 +1,4 @@
-//! Where servers lie, and what belongs to them there.
+//! Folders of servers and of their files.
 
 use std::{
     collections::BTreeSet,
@@ -20,7 +20,7 @@ pub(super) const USUAL: [&str; 8] = [
     "/opt/mariadb/bin",
 ];
 
-/// Folders of a server's root in which its binary may lie.
+/// Folders of a server's root that may contain its binary.
 const INSIDE: [&str; 7] = [
     "usr/sbin",
     "usr/libexec",
@@ -34,10 +34,10 @@ const INSIDE: [&str; 7] = [
 /// The names of a server's binary.
 const NAMES: [&str; 2] = ["mariadbd", "mysqld"];
 
-/// Where a server's scripts find the system's own tools, whatever PATH says.
+/// Where a server's scripts find the system's tools, regardless of PATH.
 const STANDARD: [&str; 4] = ["/usr/bin", "/bin", "/usr/sbin", "/sbin"];
 
-/// The servers' programs in a folder, links resolved, each once.
+/// Returns the server programs in a folder, links resolved, each once.
 pub(super) fn programs(folder: &Path) -> Vec<PathBuf> {
     let mut programs: Vec<PathBuf> = NAMES
         .iter()
@@ -48,7 +48,7 @@ pub(super) fn programs(folder: &Path) -> Vec<PathBuf> {
     programs
 }
 
-/// The programs of the server whose root this folder is.
+/// Returns the programs of the server whose root this folder is.
 pub(crate) fn programs_of(root: &Path) -> Vec<PathBuf> {
     let mut seen = BTreeSet::new();
     let all = INSIDE
@@ -57,7 +57,7 @@ pub(crate) fn programs_of(root: &Path) -> Vec<PathBuf> {
     all.filter(|program| seen.insert(program.clone())).collect()
 }
 
-/// Every folder a binary may be in, in order of preference.
+/// Returns every folder that may contain a binary, in order of preference.
 pub(super) fn folders(search: &Search, unusable: &mut Vec<Unusable>) -> Vec<(PathBuf, Origin)> {
     let inside = |root: &Path, origin: Origin| INSIDE.map(|folder| (root.join(folder), origin));
     if let Some(servers) = &search.servers {
@@ -81,8 +81,7 @@ pub(super) fn folders(search: &Search, unusable: &mut Vec<Unusable>) -> Vec<(Pat
         .collect()
 }
 
-/// The folders in a folder of servers. Those with a leading dot are still being
-/// unpacked.
+/// Returns the folders in a folder of servers. Names with a leading dot are still being unpacked.
 fn roots_in(folder: &Path, unusable: &mut Vec<Unusable>) -> Vec<PathBuf> {
     let mut roots = Vec::new();
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
@@ -113,7 +112,7 @@ fn roots_in(folder: &Path, unusable: &mut Vec<Unusable>) -> Vec<PathBuf> {
     roots
 }
 
-/// The folder of its plugins.
+/// Returns the folder of its plugins.
 pub(super) fn plugins(base: &Path) -> Option<PathBuf> {
     [
         "lib/mysql/plugin",
@@ -127,7 +126,7 @@ pub(super) fn plugins(base: &Path) -> Option<PathBuf> {
     .find(|folder| folder.is_dir())
 }
 
-/// Where a server's scripts look for programs.
+/// Returns the folders in which a server's scripts search for programs.
 pub(super) fn tools(root: &Path, base: &Path, foreign: bool, path: &[PathBuf]) -> Vec<PathBuf> {
     let own = [
         base.join("bin"),
@@ -136,8 +135,8 @@ pub(super) fn tools(root: &Path, base: &Path, foreign: bool, path: &[PathBuf]) -
         root.join("usr/sbin"),
         root.join("bin"),
     ];
-    // Programs made for a C library that the system lacks run by their own loader
-    // only, and would hide the system's.
+    // Programs built for a C library that the system lacks need their own loader, and would hide
+    // the system's programs.
     let own = own.into_iter().filter(|folder| !foreign && folder.is_dir());
     let mut tools: Vec<PathBuf> = Vec::new();
     for folder in own
@@ -151,7 +150,7 @@ pub(super) fn tools(root: &Path, base: &Path, foreign: bool, path: &[PathBuf]) -
     tools
 }
 
-/// The loader and library folder of an unpacked server's own root.
+/// Returns the loader and library folder of an unpacked server's own root.
 pub(super) fn own_libraries(root: &Path) -> (Option<PathBuf>, Option<PathBuf>) {
     let triplets = ["x86_64-linux-gnu", "aarch64-linux-gnu"];
     let folder = triplets

@@ -1,4 +1,4 @@
-//! Finding server binaries and what belongs to them.
+//! Finds server binaries and their files.
 
 mod examine;
 mod folders;
@@ -27,17 +27,17 @@ pub(crate) use folders::programs_of;
 /// Where to look.
 #[derive(Clone, Debug, Default)]
 pub struct Search {
-    /// The one folder the user named; nothing else is looked at then.
+    /// The folder that the user named; then no other is searched.
     pub servers: Option<PathBuf>,
     /// The folders of `PATH`.
     pub path: Vec<PathBuf>,
     /// The folder that `make servers` unpacks into.
     pub private: PathBuf,
-    /// Where the library of our functions may be; the first that is there counts.
+    /// Paths of the stamp library; the first that exists is used.
     pub udf: Vec<PathBuf>,
 }
 
-/// In which way a server was found.
+/// How a server was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// In the folder that the user named.
@@ -49,7 +49,7 @@ pub enum Origin {
 }
 
 impl Origin {
-    /// The word for it in lists.
+    /// Returns its name in lists.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -63,9 +63,9 @@ impl Origin {
 /// A server's binary and the folders that belong to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Install {
-    /// Which engine it is, by its own word.
+    /// Its engine, as the program reports it.
     pub engine: Engine,
-    /// The version number it states.
+    /// Its version, as the program reports it.
     pub version: String,
     /// The binary, links resolved.
     pub program: PathBuf,
@@ -75,43 +75,42 @@ pub struct Install {
     pub share: PathBuf,
     /// `--plugin-dir`, when found.
     pub plugins: Option<PathBuf>,
-    /// In which way it was found.
+    /// How it was found.
     pub origin: Origin,
-    /// What it can do.
+    /// Its capabilities.
     pub abilities: Abilities,
-    /// What it needs to run.
+    /// Its requirements to run.
     surroundings: Surroundings,
 }
 
-/// What a server's binary needs around it to run.
+/// Files that a server's binary needs to run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Surroundings {
-    /// The dynamic loader that came with an unpacked server, when it needs a
-    /// newer C library than the system's.
+    /// The dynamic loader of an unpacked server, when it needs a newer C library than the system's.
     loader: Option<PathBuf>,
-    /// Libraries that came with an unpacked server.
+    /// Libraries of an unpacked server.
     libraries: Option<PathBuf>,
-    /// Where its scripts look for programs: its own folders, then the user's PATH.
+    /// Where its scripts search for programs: its own folders, then the user's PATH.
     tools: Vec<PathBuf>,
 }
 
-/// Something that looks like a server and cannot be used as one.
+/// A file that looks like a server but cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unusable {
     /// The program, or the entry of the private folder.
     pub path: PathBuf,
     /// Why not.
     pub cause: String,
-    /// What to try.
+    /// The suggested remedy.
     pub hint: String,
 }
 
-/// Everything that was found.
+/// The result of a search.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Survey {
     /// Servers, the best first: MariaDB before MySQL, then the newest first.
     pub installs: Vec<Install>,
-    /// What had to be passed over.
+    /// What could not be used.
     pub unusable: Vec<Unusable>,
 }
 
@@ -129,12 +128,11 @@ impl Surroundings {
         command
     }
 
-    /// PATH for the scripts that a server starts (`wsrep_sst_rsync`, which starts
-    /// `rsync` and `lsof`), and the folder of the libraries that came with an
-    /// unpacked server and its tools.
+    /// Returns PATH for the scripts that a server starts (`wsrep_sst_rsync`, which starts `rsync`
+    /// and `lsof`), and the library folder of an unpacked server and its tools.
     fn environment(&self) -> Vec<(String, OsString)> {
         let mut environment = Vec::new();
-        // A folder with a colon in its name cannot be in PATH at all.
+        // PATH cannot contain a folder with a colon in its name.
         if let Ok(path) = std::env::join_paths(&self.tools) {
             environment.push(("PATH".to_owned(), path));
         }
@@ -149,33 +147,33 @@ impl Surroundings {
 }
 
 impl Install {
-    /// A command that runs the binary, by its own loader when it has one, in a clean
-    /// environment in which it finds its libraries and scripts.
+    /// Returns a command that runs the binary, with its own loader if it has one, in a clean
+    /// environment that contains its libraries and scripts.
     #[must_use]
     pub fn command(&self) -> Command {
         self.surroundings.command(&self.program)
     }
 
-    /// A command that runs another program of the same installation.
+    /// Returns a command that runs another program of the same installation.
     pub(crate) fn client(&self, program: &Path) -> Command {
         self.surroundings.command(program)
     }
 
-    /// The variables that [`Install::command`] sets, for the server's other
+    /// Returns the variables that [`Install::command`] sets, for the server's other
     /// programs.
     #[must_use]
     pub fn environment(&self) -> Vec<(String, OsString)> {
         self.surroundings.environment()
     }
 
-    /// Every server found, the best first: MariaDB before MySQL, then the newest
-    /// first. What cannot be used is passed over; [`Install::survey`] names it.
+    /// Returns every server found, the best first: MariaDB before MySQL, then the newest first.
+    /// Unusable ones are skipped; [`Install::survey`] lists them.
     #[must_use]
     pub fn all(search: &Search) -> Vec<Self> {
         Self::survey(search).installs
     }
 
-    /// Every server found, and everything that looks like one and cannot be used.
+    /// Returns every server found, and every unusable file that looks like one.
     #[must_use]
     pub fn survey(search: &Search) -> Survey {
         let mut survey = Survey::default();
@@ -190,7 +188,7 @@ impl Install {
                 }
             }
         }
-        // Stable: of two equal ones the system's comes first.
+        // Stable: of two equal ones the system's is first.
         survey.installs.sort_by_key(|install| {
             (
                 install.engine != Engine::MariaDb,
@@ -200,20 +198,20 @@ impl Install {
         survey
     }
 
-    /// The best server of the engine (of any when `None`).
+    /// Returns the best server of the engine (of any when `None`).
     ///
     /// # Errors
-    /// When there is none: where it was looked for, and what could not be used.
+    /// When there is none: where it was searched, and what could not be used.
     pub fn find(search: &Search, engine: Option<Engine>) -> Result<Self, SandboxError> {
-        // Every server can do this.
+        // Every server has this capability.
         Self::pick(search, engine, None, Ability::Async)
     }
 
-    /// The first server found that is of the engine, has a version that begins so, and
-    /// has the ability.
+    /// Returns the first server found that is of the engine, has a version with this prefix, and
+    /// has the capability.
     ///
     /// # Errors
-    /// When there is none: where it was looked for, what was found, or what to install.
+    /// When there is none: where it was searched, what was found, or what to install.
     pub(crate) fn pick(
         search: &Search,
         engine: Option<Engine>,
@@ -269,7 +267,7 @@ impl Install {
     }
 }
 
-/// Whether a version is the one named, or one of that series: 10.11 is not 10.1.
+/// Returns whether a version equals the given one, or belongs to that series: 10.11 is not 10.1.
 fn is_version(version: &str, wanted: &str) -> bool {
     version
         .strip_prefix(wanted)
@@ -277,7 +275,7 @@ fn is_version(version: &str, wanted: &str) -> bool {
 }
 
 impl Survey {
-    /// The error for a search that did not find what was wanted (anything when `None`).
+    /// Returns the error for a search that found nothing suitable (any engine when `None`).
     #[must_use]
     pub fn none(&self, search: &Search, engine: Option<Engine>) -> SandboxError {
         SandboxError::NoBinary {

@@ -1,4 +1,4 @@
-//! Starting MariaDB.
+//! Starts MariaDB.
 
 use std::{
     fs::{self, File},
@@ -10,8 +10,8 @@ use std::{
 use super::REPLICATION_USER;
 use crate::binaries::Install;
 
-/// The SQL that makes the system tables, in the order in which it must run; the
-/// files' prefix was renamed in the course of version 11.
+/// The SQL files that create the system tables, in the required order; their prefix was renamed
+/// during version 11.
 const BOOTSTRAP: [&str; 5] = [
     "system_tables.sql",
     "performance_tables.sql",
@@ -20,13 +20,12 @@ const BOOTSTRAP: [&str; 5] = [
     "sys_schema.sql",
 ];
 
-/// No user but ours may log in. An init file has one statement a line.
+/// Only Replimeter's users may log in. An init file has one statement per line.
 pub(super) const LOCK_ROOT: &str =
     "DELETE FROM mysql.global_priv WHERE User IN ('root', '');\nFLUSH PRIVILEGES;";
 
-/// Completes the command for `--bootstrap` and writes its input: the server is
-/// run directly, not by `mariadb-install-db`, whose children a killed tool would
-/// leave behind.
+/// Completes the command for `--bootstrap` and writes its input: the server is run directly, not
+/// through `mariadb-install-db`, whose child processes a killed tool would leave behind.
 pub(super) fn initialise(
     command: &mut Command,
     install: &Install,
@@ -65,7 +64,7 @@ fn bootstrap_file(share: &Path, name: &str) -> Option<PathBuf> {
 }
 
 pub(super) fn serve(command: &mut Command, binary_log: bool) {
-    // The engine's default format is MIXED; modes are compared by row.
+    // MariaDB's default is MIXED; modes are compared by row.
     command.args(["--binlog-format=ROW", "--skip-slave-start"]);
     if binary_log {
         command.arg("--log-slave-updates=1");

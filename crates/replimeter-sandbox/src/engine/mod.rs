@@ -1,4 +1,4 @@
-//! What differs between the engines when servers are started.
+//! Differences between the engines in starting servers.
 
 mod mariadb;
 mod mysql;
@@ -13,22 +13,22 @@ use replimeter_model::{engine::Engine, server_option::ServerOption, shape::Mode}
 
 use crate::{abilities::SemiSync, binaries::Install};
 
-/// The user that replicas log in to the primary as.
+/// The user with which replicas log in to the primary.
 pub(crate) const REPLICATION_USER: &str = "replimeter_repl";
-/// The user that the tool logs in as.
+/// The user with which Replimeter logs in.
 pub(crate) const ADMIN_USER: &str = "replimeter";
 
-/// The file name of the library of our functions.
+/// The file name of the stamp library.
 pub(crate) const UDF_LIBRARY: &str = "libreplimeter_udf.so";
 
-/// One server to be started.
+/// A server to be started.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ServerSpec<'a> {
     /// Its binary.
     pub(crate) install: &'a Install,
     /// Its data directory.
     pub(crate) data: &'a Path,
-    /// SQL that it runs before it takes connections.
+    /// SQL that it executes before it accepts connections.
     pub(crate) init_file: &'a Path,
     /// Its TCP port.
     pub(crate) port: u16,
@@ -38,21 +38,22 @@ pub(crate) struct ServerSpec<'a> {
     pub(crate) replica: bool,
     /// Whether it has a binary log.
     pub(crate) binary_log: bool,
-    /// Its plugin folder, when it has one of its own.
+    /// Its own plugin folder, if any.
     pub(crate) plugins: Option<&'a Path>,
-    /// What its mode of replication needs.
+    /// Arguments for its replication mode.
     pub(crate) arguments: &'a [String],
-    /// The user's options; they come last and so override ours.
+    /// The user's options; they come last and so override Replimeter's.
     pub(crate) options: &'a [ServerOption],
 }
 
-/// A server's own folder for temporary files, beside its data directory. It shares none: MariaDB
-/// starts with removing whatever is named `#sql*` there, temporary tables of running servers too.
+/// Returns a server's own folder for temporary files, next to its data directory. It must not be
+/// shared: at its start MariaDB removes all files `#sql*` in it, including temporary tables of
+/// running servers.
 pub(crate) fn temporary(data: &Path) -> PathBuf {
     data.with_file_name("tmp")
 }
 
-/// Paths every server needs to be told, wherever it was unpacked.
+/// Sets the paths that every server needs, wherever it was unpacked.
 fn paths(command: &mut Command, install: &Install, data: &Path, plugins: Option<&Path>) {
     let option = |name: &str, path: &Path| format!("--{name}={}", path.display());
     command
@@ -73,8 +74,8 @@ fn paths(command: &mut Command, install: &Install, data: &Path, plugins: Option<
     }
 }
 
-/// The command that fills an empty data directory, with its input if it takes
-/// any from `scratch`.
+/// Returns the command that initializes an empty data directory, with its input from `scratch` if
+/// it needs any.
 pub(crate) fn initialise(
     install: &Install,
     data: &Path,
@@ -94,14 +95,14 @@ pub(crate) fn initialise(
     Ok((command, input))
 }
 
-/// Whether an option shapes the data directory itself and so belongs to its seed.
+/// Returns whether an option affects the data directory itself and so belongs to its template.
 pub(crate) fn shapes_seed(option: &ServerOption) -> bool {
     let name = option.name.strip_prefix("loose_").unwrap_or(&option.name);
     name.starts_with("innodb_") && !name.starts_with("innodb_flush")
         || matches!(name, "lower_case_table_names" | "aria_log_file_size")
 }
 
-/// The command that runs a server.
+/// Returns the command that runs a server.
 pub(crate) fn serve(spec: &ServerSpec<'_>) -> Command {
     let mut command = spec.install.command();
     paths(&mut command, spec.install, spec.data, spec.plugins);
@@ -138,8 +139,8 @@ pub(crate) fn serve(spec: &ServerSpec<'_>) -> Command {
     command
 }
 
-/// The command that runs a server as a Galera cluster of its own, for its seed; it
-/// takes no connections.
+/// Returns the command that runs a server as a Galera cluster of one node, for its template; it
+/// accepts no connections.
 pub(crate) fn found_galera(
     install: &Install,
     data: &Path,
@@ -176,8 +177,8 @@ pub(crate) fn found_galera(
     command
 }
 
-/// What servers need that are to replicate semi-synchronously; both sides
-/// everywhere, so that roles may change.
+/// Returns the arguments for semi-synchronous replication; both sides on every server, so that
+/// roles can change.
 pub(crate) fn semi_sync_arguments(install: &Install) -> Vec<String> {
     match &install.abilities.semi_sync {
         Some(SemiSync::Plugins { source, replica }) => {
@@ -190,7 +191,7 @@ pub(crate) fn semi_sync_arguments(install: &Install) -> Vec<String> {
     }
 }
 
-/// What a server needs that is to have the engine FEDERATED.
+/// Returns the arguments for the FEDERATED engine.
 pub(crate) fn federated_arguments(install: &Install) -> Vec<String> {
     let there = |name: &&str| {
         install
@@ -204,26 +205,26 @@ pub(crate) fn federated_arguments(install: &Install) -> Vec<String> {
         .find(|name| there(name))
     {
         Some(plugin) => vec![format!("--plugin-load-add={plugin}")],
-        // Built in and turned off.
+        // Built in and disabled.
         None => vec!["--federated".to_owned()],
     }
 }
 
-/// The statements that define our functions.
+/// Returns the statements that define the stamp functions.
 pub(crate) fn functions() -> [String; 2] {
     [("now_usec", "STRING"), ("now_nsec", "INTEGER")].map(|(name, returns)| {
         format!("CREATE FUNCTION {name} RETURNS {returns} SONAME '{UDF_LIBRARY}'")
     })
 }
 
-/// The SQL of the init file: our users and, when asked for, our functions; never in
-/// a binary log.
+/// Returns the SQL of the init file: Replimeter's users and, if requested, the stamp functions;
+/// never in a binary log.
 pub(crate) fn init_sql(engine: Engine, mode: Mode, password: &str, udf: bool) -> String {
     let own = match engine {
         Engine::MariaDb => mariadb::LOCK_ROOT.to_owned(),
         Engine::MySql => mysql::lock_root(password),
     };
-    // Each node of a cluster makes its own: they are told apart by nothing.
+    // Each node of a cluster creates its own users: nothing distinguishes the nodes.
     let local = if mode == Mode::Galera {
         "SET SESSION wsrep_on=0;"
     } else {
@@ -252,8 +253,8 @@ pub(crate) fn init_sql(engine: Engine, mode: Mode, password: &str, udf: bool) ->
     .collect()
 }
 
-/// The statements that make a server a replica of the one at `port`, each with
-/// the words of older servers behind it.
+/// Returns the statements that make a server a replica of the one at `port`, each followed by its
+/// form for older servers.
 pub(crate) fn replicate(engine: Engine, port: u16, password: &str) -> [Vec<String>; 2] {
     match engine {
         Engine::MariaDb => mariadb::replicate(port, password),

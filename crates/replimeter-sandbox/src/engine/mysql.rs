@@ -1,4 +1,4 @@
-//! Starting MySQL.
+//! Starts MySQL.
 
 use std::process::Command;
 
@@ -8,7 +8,7 @@ pub(super) fn initialise(command: &mut Command) {
     command.args(["--initialize-insecure", "--secure-file-priv=NULL"]);
 }
 
-/// No user but ours may log in with an empty password.
+/// Only Replimeter's users may log in with an empty password.
 pub(super) fn lock_root(password: &str) -> String {
     format!("ALTER USER 'root'@'localhost' IDENTIFIED BY '{password}';")
 }
@@ -18,7 +18,7 @@ pub(super) fn serve(command: &mut Command, binary_log: bool) {
         "--gtid-mode=ON",
         "--enforce-gtid-consistency=ON",
         "--secure-file-priv=NULL",
-        // Each under its new and its old name: a server passes over the one it does not know.
+        // Each under its new and its old name: a server ignores the one it does not support.
         if binary_log {
             "--loose-log-replica-updates=1"
         } else {
@@ -36,7 +36,7 @@ pub(super) fn serve(command: &mut Command, binary_log: bool) {
 }
 
 pub(super) fn replicate(port: u16, password: &str) -> [Vec<String>; 2] {
-    // The same settings under the words since 8.0.23 and before.
+    // The same settings under the names since 8.0.23 and before.
     let change = |to: &str, of: &str, key: &str| {
         format!(
             "CHANGE {to} TO {of}_HOST='127.0.0.1', {of}_PORT={port}, {of}_USER='{REPLICATION_USER}', {of}_PASSWORD='{password}', \

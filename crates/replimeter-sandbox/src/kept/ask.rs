@@ -1,4 +1,4 @@
-//! Questions to a keeper, over the socket in its sandbox's folder.
+//! Requests to a supervisor, over the socket in its sandbox's folder.
 
 use std::{
     fs::File,
@@ -22,29 +22,29 @@ use crate::{
 
 /// The socket's name.
 pub(super) const SOCKET: &str = "keeper.sock";
-/// How long a keeper may take to answer.
+/// Timeout of an answer.
 const ANSWER: Duration = Duration::from_secs(10);
-/// How long it may take to end everything.
+/// Timeout for ending everything.
 const ENDING: Duration = Duration::from_secs(90);
 
-/// What can be asked of a keeper.
+/// Requests to a supervisor.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Question {
-    /// How the servers and links are.
+    /// Report the state of servers and links.
     Status,
-    /// End everything.
+    /// End the sandbox.
     Down,
     /// Change a replication link, or all of them.
     Link {
         /// The link's name; every link when `None`.
         link: Option<String>,
-        /// What to do.
+        /// The change.
         change: LinkChange,
     },
 }
 
-/// How a server is.
+/// State of a server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeState {
     /// Its name.
@@ -53,10 +53,10 @@ pub struct NodeState {
     pub ended: Option<String>,
 }
 
-/// A keeper's answer.
+/// A supervisor's answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Answer {
-    /// Why it did not do what it was asked for.
+    /// Why it did not fulfill the request.
     pub error: Option<String>,
     /// Its servers.
     pub nodes: Vec<NodeState>,
@@ -64,8 +64,8 @@ pub struct Answer {
     pub links: Vec<LinkState>,
 }
 
-/// A path to the socket that is short enough for a socket address, however deep
-/// the folder lies. Usable while the folder is open.
+/// Returns a path to the socket that is short enough for a socket address, however deep the folder
+/// is. Valid while the folder is open.
 pub(super) fn short_path(folder: &File) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}/{SOCKET}", folder.as_raw_fd()))
 }
@@ -87,7 +87,7 @@ fn exchange(stream: &mut UnixStream, question: &Question) -> io::Result<Answer> 
     Ok(serde_json::from_str(&line)?)
 }
 
-/// Whether a process has ended: its handle becomes readable.
+/// Returns whether a process has ended: its handle becomes readable.
 fn has_ended(process: &OwnedFd) -> bool {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     let mut polled = [PollFd::new(process, PollFlags::IN)];
@@ -103,7 +103,7 @@ fn has_ended(process: &OwnedFd) -> bool {
     )
 }
 
-/// Asks a keeper.
+/// Sends a request to a supervisor.
 pub(super) fn ask(folder: &Path, name: &str, question: &Question) -> Result<Answer, SandboxError> {
     let answer = connect(folder)
         .and_then(|mut stream| exchange(&mut stream, question))
@@ -122,8 +122,8 @@ pub(super) fn ask(folder: &Path, name: &str, question: &Question) -> Result<Answ
     }
 }
 
-/// Has a keeper end its sandbox, by force when it does not listen, and waits until
-/// it has ended.
+/// Makes a supervisor end its sandbox, by force when it does not respond, and waits until it has
+/// ended.
 pub(super) fn end(folder: &Path, name: &str) -> Result<(), SandboxError> {
     let mut keeper: Option<OwnedFd> = None;
     let began = Instant::now();
@@ -134,7 +134,7 @@ pub(super) fn end(folder: &Path, name: &str) -> Result<(), SandboxError> {
             if !home::held(folder)? {
                 break;
             }
-            // One that is just starting does not listen yet.
+            // One that is starting does not listen yet.
             let connected = connect(folder);
             if matches!(&connected, Err(error) if error.kind() == io::ErrorKind::PermissionDenied) {
                 return Err(SandboxError::Kept {
@@ -144,7 +144,8 @@ pub(super) fn end(folder: &Path, name: &str) -> Result<(), SandboxError> {
                 });
             }
             if let Ok(mut stream) = connected {
-                // The kernel says who listens; a number out of a file could be another process by now.
+                // The kernel knows which process listens; a number from a file could by now be another
+                // process's.
                 keeper = rustix::net::sockopt::socket_peercred(&stream)
                     .ok()
                     .and_then(|peer| pidfd_open(peer.pid, PidfdFlags::empty()).ok());
@@ -159,7 +160,8 @@ pub(super) fn end(folder: &Path, name: &str) -> Result<(), SandboxError> {
             && !forced
             && home::held(folder)?
         {
-            // The lock is still held, so the process that listened when the handle was taken is the keeper still.
+            // The lock is still held, so the process that listened when the handle was opened is still the
+            // supervisor.
             forced = true;
             let _ = pidfd_send_signal(keeper, Signal::KILL);
         }

@@ -1,5 +1,5 @@
-//! Clients for a kept sandbox: option files, and the server's own client programs
-//! in front of PATH, which log in by themselves.
+//! Clients for a managed sandbox: option files, and the server's own client programs at the front
+//! of PATH, with the credentials set.
 
 use std::{
     ffi::OsString,
@@ -39,13 +39,13 @@ const CLIENTS: [&str; 10] = [
     "mysqlslap",
 ];
 
-/// A word for the shell, whatever is in it.
+/// Quotes any text as one shell word.
 #[must_use]
 pub fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
-/// Writes the option files and the programs into a sandbox's folder.
+/// Writes the option files and the client programs into a sandbox's folder.
 pub(super) fn prepare(sandbox: &Sandbox, install: &Install) -> Result<(), SandboxError> {
     let folder = sandbox.folder();
     for name in [OPTIONS, PROGRAMS] {
@@ -85,8 +85,8 @@ pub(super) fn prepare(sandbox: &Sandbox, install: &Install) -> Result<(), Sandbo
     Ok(())
 }
 
-/// A script that runs one of the server's own clients with its libraries and, unless
-/// the user names option files, with ours.
+/// Returns a script that runs one of the server's own clients with its libraries and, unless the
+/// user names option files, with the sandbox's option file.
 fn program(install: &Install, name: &str) -> Option<String> {
     let path = install.base.join("bin").join(name);
     if !path.is_file() {
@@ -112,10 +112,10 @@ fn program(install: &Install, name: &str) -> Option<String> {
 }
 
 impl Kept {
-    /// The server of this name.
+    /// Returns the server of this name.
     ///
     /// # Errors
-    /// When there is none; names those that there are.
+    /// When there is none; lists the existing ones.
     pub fn node(&self, name: &str) -> Result<&KeptNode, SandboxError> {
         self.details()
             .nodes
@@ -136,7 +136,7 @@ impl Kept {
             })
     }
 
-    /// What clients need to reach one server.
+    /// Returns the environment variables with which clients reach one server.
     #[must_use]
     pub fn environment(&self, node: &KeptNode) -> Vec<(&'static str, String)> {
         let (user, password) = self.credentials();
@@ -155,7 +155,7 @@ impl Kept {
         ]
     }
 
-    /// PATH with the sandbox's client programs in front.
+    /// Returns PATH with the sandbox's client programs at the front.
     fn path(&self, path: Option<OsString>) -> OsString {
         let own = self.folder().join(PROGRAMS);
         let rest: Vec<PathBuf> = path
@@ -166,8 +166,8 @@ impl Kept {
             .unwrap_or_else(|_| path.unwrap_or_default())
     }
 
-    /// Becomes a command with the environment of one server; returns only when it
-    /// cannot be run.
+    /// Replaces this process by a command with the environment of one server; returns only on
+    /// failure.
     #[must_use]
     pub fn exec(
         &self,
@@ -204,7 +204,7 @@ impl Kept {
     }
 }
 
-/// Where a program lies; std would look it up in our own PATH.
+/// Returns the path of a program; std would search this process's own PATH.
 fn resolve(program: &Path, path: &OsString) -> Option<PathBuf> {
     if program.components().count() > 1 {
         return Some(program.to_owned());
@@ -236,7 +236,7 @@ mod tests {
         }
         fs::write(two.join("client"), "").unwrap();
         fs::set_permissions(two.join("client"), fs::Permissions::from_mode(0o755)).unwrap();
-        // Not a program: not executable.
+        // Not an executable program.
         fs::write(one.join("client"), "").unwrap();
         let path = std::env::join_paths([&one, &two]).unwrap();
         assert_eq!(

@@ -1,4 +1,4 @@
-//! The keeper: the process that a kept sandbox belongs to.
+//! The supervisor: the process that owns a managed sandbox.
 
 use std::{
     fs::{self, File},
@@ -27,14 +27,14 @@ use crate::{
     settings::Settings,
 };
 
-/// How long a client of the socket may take to say what it wants.
+/// Timeout for a client's request.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Starts the sandbox, says that it is `ready` (with its record, as a line of
-/// JSON), and keeps it until it is told to end it, by a question or by `stop`.
+/// Starts the sandbox, reports `ready` (with its record, as a line of JSON), and runs it until a
+/// request or `stop` ends it.
 ///
 /// # Errors
-/// When it could not be started, or not be removed again.
+/// When it could not be started, or not be removed afterwards.
 pub fn keep(
     order: &Order,
     settings: &Settings,
@@ -51,13 +51,13 @@ pub fn keep(
         .map_err(|error| disk("write the record in")(error.into()))?;
     let open = File::open(&folder).map_err(disk("open the folder"))?;
     let listener = UnixListener::bind(short_path(&open)).map_err(disk("listen in"))?;
-    // Whoever may write to it may end the sandbox.
+    // Whoever can write to it can end the sandbox.
     fs::set_permissions(folder.join(SOCKET), fs::Permissions::from_mode(0o600))
         .map_err(disk("restrict access to the socket in"))?;
     listener.set_nonblocking(true).map_err(disk("listen in"))?;
     write_private(&folder.join(TOPOLOGY), &topology(&record))
         .map_err(disk("write the topology in"))?;
-    // Whole or not at all: its presence says that everything is there.
+    // Atomic: its presence means that all files are complete.
     write_private(&folder.join("record.partial"), &text)
         .and_then(|()| fs::rename(folder.join("record.partial"), folder.join(RECORD)))
         .map_err(disk("write the record in"))?;
@@ -101,7 +101,7 @@ pub fn keep(
     ended
 }
 
-/// The next client, or nothing after a while, so that the stop is looked at.
+/// Returns the next client, or `None` after a while, so that `stop` is checked.
 fn wait(listener: &UnixListener) -> io::Result<Option<UnixStream>> {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     let mut polled = [PollFd::new(listener, PollFlags::IN)];
@@ -163,7 +163,7 @@ fn record(order: &Order, sandbox: &Sandbox, since: String) -> Record {
         socket: member.socket(),
         log: member.log(),
         version: member.version.clone(),
-        // By our own open file, which is there for as long as our lock is held.
+        // Through this process's open file, which exists while the lock is held.
         namespace: member.node.namespace.as_ref().map(|namespace| {
             PathBuf::from(format!(
                 "/proc/{}/fd/{}",
@@ -183,7 +183,7 @@ fn record(order: &Order, sandbox: &Sandbox, since: String) -> Record {
     }
 }
 
-/// The servers as a file for `--topology`.
+/// Returns the servers as a topology file for `--topology`.
 fn topology(record: &Record) -> String {
     let mut text = format!(
         "# The sandbox {} ({}); user and password are in {CREDENTIALS}.\n",

@@ -1,4 +1,4 @@
-//! Starting a keeper and waiting for what it says.
+//! Starts a supervisor and waits for its report.
 
 use std::{
     ffi::OsString,
@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use super::Record;
 use crate::{error::SandboxError, process};
 
-/// What a keeper says on its standard output, once.
+/// The report of a supervisor on its standard output, sent once.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Launched {
@@ -29,19 +29,19 @@ pub enum Launched {
     Failed {
         /// Why.
         message: String,
-        /// What to try.
+        /// The suggested remedy.
         hint: String,
-        /// Whether it was ended by the user.
+        /// Whether the user interrupted it.
         interrupted: bool,
     },
 }
 
-/// Starts a keeper: `program` with `arguments`, given `order` on its standard
-/// input, and of the environment nothing but `environment`. It belongs to no terminal and outlives us; but until it has said that
-/// the sandbox is ready, and we have told it to go on, our end ends it too.
+/// Starts a supervisor: `program` with `arguments`, with `order` on its standard input and only `environment` as its environment.
+/// It belongs to no terminal and outlives this process; but until it has reported that the sandbox is ready and has been told to
+/// continue, the end of this process ends it, too.
 ///
 /// # Errors
-/// When it cannot be started or dies without a word.
+/// When it cannot be started or ends without a report.
 pub fn launch(
     program: &Path,
     arguments: &[&str],
@@ -87,7 +87,8 @@ pub fn launch(
     }
 }
 
-/// Has a command leave our terminal and everything else of ours but its standard input and output.
+/// Detaches a command from the terminal and from everything else inherited but its standard input
+/// and output.
 fn detach(command: &mut Command) {
     command
         .stdin(Stdio::piped())
@@ -101,8 +102,8 @@ fn detach(command: &mut Command) {
     // SAFETY: both calls are async-signal-safe and allocate nothing.
     unsafe {
         command.pre_exec(|| {
-            // It outlives whoever called us: a lock or a pipe of theirs must not stay open in it.
-            // Kernels before 5.11 refuse, and then it stays open as it did.
+            // It outlives the caller: an inherited lock or pipe must not stay open in it. Kernels
+            // before 5.11 refuse, and then it stays open.
             let _ = libc::syscall(
                 libc::SYS_close_range,
                 3,
@@ -116,8 +117,8 @@ fn detach(command: &mut Command) {
     }
 }
 
-/// The first line of a keeper's output, empty when it ended without one. Its input is closed when the user wants
-/// to end: it reads that as the wish to end, too.
+/// Returns the first line of a supervisor's output, empty when it ended without one. Its input is
+/// closed when the user interrupts, which makes it end, too.
 fn first_line(
     output: ChildStdout,
     input: &mut Option<ChildStdin>,

@@ -1,7 +1,7 @@
-//! Sandboxes that outlive their command: a keeper process parents the servers and
-//! holds the lock of the sandbox's folder; whoever wants something of it asks it
-//! over a socket in that folder. A record is believed only while the lock is held,
-//! and nobody is ever signalled by a process id out of a file.
+//! Managed sandboxes, which outlive their command: a supervisor process is the parent of the
+//! servers and holds the lock of the sandbox's folder; other processes send it requests over a
+//! socket in that folder. A record is valid only while the lock is held, and no process is signaled
+//! by a process id from a file.
 
 mod ask;
 pub mod clients;
@@ -33,9 +33,9 @@ use crate::{
     home::{self, Home},
 };
 
-/// The record of a kept sandbox, in its folder.
+/// The record of a managed sandbox, in its folder.
 const RECORD: &str = "sandbox.json";
-/// The topology file of a kept sandbox, for `--topology`.
+/// The topology file of a managed sandbox, for `--topology`.
 pub const TOPOLOGY: &str = "topology.toml";
 /// The record's schema.
 const SCHEMA: &str = "replimeter.sandbox-record/1";
@@ -45,9 +45,9 @@ const SCHEMA: &str = "replimeter.sandbox-record/1";
 pub struct KeptNode {
     /// `primary`, `replica1` …, `node1` ….
     pub name: String,
-    /// What it is.
+    /// Its role.
     pub role: Role,
-    /// Whom it replicates from.
+    /// The name of its source.
     pub source: Option<String>,
     /// Its TCP port on 127.0.0.1.
     pub port: u16,
@@ -57,11 +57,11 @@ pub struct KeptNode {
     pub log: PathBuf,
     /// Product and version.
     pub version: String,
-    /// The network namespace it runs in, when it has one of its own.
+    /// Its own network namespace, if any.
     pub namespace: Option<PathBuf>,
 }
 
-/// What a keeper says of its sandbox once it is ready.
+/// The record of a running sandbox.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Record {
     /// The schema of this record.
@@ -72,15 +72,15 @@ pub struct Record {
     pub shape: String,
     /// When it was ready (RFC 3339, UTC).
     pub since: String,
-    /// Its servers; the one that is written to first.
+    /// Its servers; the writer first.
     pub nodes: Vec<KeptNode>,
-    /// Names of its replication links, when they are links of ours.
+    /// Names of its replication links, if it has links.
     pub links: Vec<String>,
-    /// How it came to be.
+    /// Its versions, settings and command lines.
     pub sandbox: SandboxRecord,
 }
 
-/// A sandbox that a keeper keeps, as others see it.
+/// A managed sandbox, as other processes see it.
 #[derive(Clone, Debug)]
 pub struct Kept {
     folder: PathBuf,
@@ -89,19 +89,19 @@ pub struct Kept {
     password: Secret,
 }
 
-/// What stands under a name.
+/// The state of a managed sandbox.
 #[derive(Clone, Debug)]
 pub enum Found {
-    /// A keeper keeps it.
+    /// Its supervisor runs.
     Running(Box<Kept>),
-    /// A keeper is just starting it, or taking it down.
+    /// Its supervisor is starting it, or taking it down.
     Changing(String),
-    /// Its keeper is gone, and with it its servers; only files are left.
+    /// Its supervisor has ended, and with it the servers; only files are left.
     Dead(String),
 }
 
 impl Found {
-    /// The name.
+    /// Returns the name.
     #[must_use]
     pub fn name(&self) -> &str {
         match self {
@@ -146,12 +146,12 @@ fn look(folder: &Path) -> Result<Found, SandboxError> {
     })))
 }
 
-/// Every kept sandbox below the private folder, by name; also dead ones.
+/// Returns every managed sandbox below the private folder, by name, including dead ones.
 ///
 /// # Errors
 /// When the folder cannot be read.
 pub fn list(home: &Home) -> Result<Vec<Found>, SandboxError> {
-    // One that is just going, or unreadable, does not hide the others.
+    // One that is being removed, or unreadable, does not hide the others.
     let look = |folder: &PathBuf| {
         let name = folder
             .file_name()
@@ -170,10 +170,10 @@ pub fn list(home: &Home) -> Result<Vec<Found>, SandboxError> {
 }
 
 impl Kept {
-    /// The running sandbox of this name.
+    /// Returns the running sandbox of this name.
     ///
     /// # Errors
-    /// When there is none, or it is not ready; names those that there are.
+    /// When there is none, or it is not ready; lists the existing ones.
     pub fn find(home: &Home, name: &SandboxName) -> Result<Self, SandboxError> {
         let folder = home.place_of(name);
         let refuse = |state: &str, hint: String| SandboxError::Kept {
@@ -212,35 +212,35 @@ impl Kept {
         }
     }
 
-    /// Its folder.
+    /// Returns its folder.
     #[must_use]
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// What its keeper wrote down.
+    /// Returns its record.
     #[must_use]
     pub fn details(&self) -> &Record {
         &self.record
     }
 
-    /// How it came to be.
+    /// Returns its versions, settings and command lines.
     #[must_use]
     pub fn record(&self) -> &SandboxRecord {
         &self.record.sandbox
     }
 
-    /// The user of its servers, and the password.
+    /// Returns the user of its servers, and the password.
     #[must_use]
     pub fn credentials(&self) -> (&str, &Secret) {
         (&self.user, &self.password)
     }
 
-    /// How to reach its servers, what each is, and whom it replicates from.
+    /// Returns how to reach its servers, with role and source of each.
     ///
     /// # Errors
-    /// When a server lives in a network of its own that cannot be entered: the way
-    /// round, through a link of ours, would be measured along.
+    /// When a server's network namespace cannot be entered: on the other way, through a link, the
+    /// link would be part of every time.
     pub fn nodes(&self) -> Result<Vec<(Node, Role, Option<String>)>, SandboxError> {
         let node = |kept: &KeptNode| {
             let namespace = kept
@@ -266,7 +266,7 @@ impl Kept {
         self.record.nodes.iter().map(node).collect()
     }
 
-    /// Asks the keeper.
+    /// Sends a request to the supervisor.
     ///
     /// # Errors
     /// When it does not answer, or refuses.
@@ -275,7 +275,7 @@ impl Kept {
     }
 }
 
-/// What a keeper is told to do.
+/// The order to a supervisor.
 #[derive(Debug)]
 pub struct Order {
     /// The sandbox's name.
@@ -284,14 +284,14 @@ pub struct Order {
     pub spec: SandboxSpec,
 }
 
-/// Ends a kept sandbox, running or dead, and removes everything of it.
+/// Ends a managed sandbox, running or dead, and removes all of its files.
 ///
 /// # Errors
 /// When there is none of this name, or it does not end.
 pub fn down(home: &Home, name: &SandboxName) -> Result<(), SandboxError> {
     let folder = home.place_of(name);
     if !folder.is_dir() {
-        // The error that names the others.
+        // The error that lists the existing ones.
         return Kept::find(home, name).map(|_| ());
     }
     if home::held(&folder)? {

@@ -1,4 +1,4 @@
-//! How punctual links are on this machine. Run with
+//! The punctuality of links on this machine. Run with
 //! `cargo test --release -p replimeter-sandbox link::accuracy -- --ignored --nocapture`.
 
 use std::{
@@ -20,7 +20,7 @@ fn micros(duration: Duration) -> f64 {
     duration.as_nanos() as f64 / 1000.0
 }
 
-/// Two seconds of messages at a distance, without a link and through links.
+/// Sends messages at an interval for two seconds, without a link and through links.
 fn measure(what: &str, gap: Duration) {
     let messages = (2_000_000 / gap.as_micros()) as usize;
     let gap_micros = gap.as_micros();
@@ -64,7 +64,7 @@ fn measure(what: &str, gap: Duration) {
     }
 }
 
-/// How fast a large block passes, sent as fast as the ends can.
+/// Measures the throughput of a large block, sent as fast as the ends can.
 fn throughput(what: &str) {
     const BYTES: usize = 256 << 20;
     for millis in [0, 5] {
@@ -101,7 +101,7 @@ fn throughput(what: &str) {
 #[ignore = "prints figures; meaningless beside other tests"]
 fn figures() {
     static STOP: AtomicBool = AtomicBool::new(false);
-    // The ends are as punctual as the project's measuring threads are.
+    // The ends are as punctual as the measuring threads.
     be_punctual();
     let gaps = [Duration::from_micros(700), Duration::from_micros(100)];
     gaps.into_iter().for_each(|gap| measure("idle", gap));

@@ -15,8 +15,8 @@ use super::{
     thread::{Bell, be_punctual, wait},
 };
 
-/// One thread serves both directions: it wakes once for whatever comes first,
-/// and an abrupt end of one side needs no agreement with another thread.
+/// One thread serves both directions: it wakes once for the earliest event, and an abrupt end of
+/// one side needs no coordination with another thread.
 struct Connection<'a> {
     shared: &'a Shared,
     bell: &'a Bell,
@@ -24,32 +24,32 @@ struct Connection<'a> {
     target: &'a TcpStream,
     to_target: Lane,
     to_client: Lane,
-    /// How often the link had been cut when we last looked.
+    /// The link's number of cuts at the last check.
     cuts: u64,
     buffer: Vec<u8>,
-    /// Until when close watching has used up its share.
+    /// When busy waiting will have used up its share.
     lavish: Option<Instant>,
 }
 
-/// How long before a delivery to wake up and watch the clock. A thread that sleeps
-/// to the very time wakes 15 µs late on a busy core and 30 µs on an idle one.
+/// How long before a delivery to wake up and poll the clock. A thread that sleeps until the exact
+/// time wakes 15 µs late on a busy core and 30 µs on an idle one.
 const LEAD: Duration = Duration::from_micros(30);
 
-/// The share of the time that close watching may take is one in this many:
-/// beyond it punctuality would cost the servers more than it is worth.
+/// Busy waiting may take one part in this many of the time: beyond it, punctuality would cost the
+/// servers more than it is worth.
 const SHARE: u32 = 20;
 
-/// The time over which the share is reckoned.
+/// The period over which the share is computed.
 const RECKONED: Duration = Duration::from_millis(20);
 
-/// What ends the wait for the next turn.
+/// What ends the wait.
 enum Next {
-    /// The bell alone: the link is cut.
+    /// Only the wakeup: the link is cut.
     Healed,
     Traffic,
 }
 
-/// Serves an accepted connection to its end. The seed decides its jitter.
+/// Serves an accepted connection to its end. The seed determines its jitter.
 pub(super) fn serve(
     shared: &Shared,
     bell: &Bell,
@@ -84,9 +84,9 @@ pub(super) fn reset(stream: &TcpStream) {
 }
 
 impl Connection<'_> {
-    /// Moves what can be moved now.
+    /// Moves everything that can be moved now.
     fn turn(&mut self) -> ControlFlow<(), Next> {
-        // Held for the whole turn: once cut() has returned, nothing is delivered.
+        // Held for the whole pass: once cut() has returned, nothing is delivered.
         let shared = self.shared;
         let state = shared.state();
         if state.closed {
@@ -129,7 +129,7 @@ impl Connection<'_> {
 
     fn wait(&mut self, next: &Next) -> io::Result<()> {
         if matches!(next, Next::Healed) {
-            // A socket that is not polled cannot wake us, whatever its peer does.
+            // A socket that is not polled cannot wake the thread, whatever its peer does.
             wait(&mut [PollFd::new(self.bell, PollFlags::IN)], None)?;
             self.bell.silence();
             return Ok(());
@@ -163,8 +163,8 @@ impl Connection<'_> {
         Ok(())
     }
 
-    /// Even of a socket from which nothing is wanted an error would be reported,
-    /// again and again: the bell takes its place, with nothing wanted of it.
+    /// Even for a socket without requested events an error would be reported, again and again: the
+    /// wakeup descriptor takes its place, with no requested events.
     fn watch<'f>(&self, stream: &'f TcpStream, flags: PollFlags) -> PollFd<'f>
     where
         Self: 'f,
@@ -177,7 +177,7 @@ impl Connection<'_> {
     }
 }
 
-/// Waits as `wait` does, but without sleeping, and charges the time to the share.
+/// Waits like `wait`, but without sleeping, and charges the time to the share.
 fn watch_closely(
     files: &mut [PollFd<'_>],
     began: Instant,
@@ -198,7 +198,7 @@ fn watch_closely(
     Ok(())
 }
 
-/// Delivers what is due in `lane`; breaks when that was the end of the connection.
+/// Delivers what is due in `lane`; breaks when that ended the connection.
 fn deliver(
     lane: &mut Lane,
     opposite: &mut Lane,
@@ -220,7 +220,7 @@ fn deliver(
     ControlFlow::Continue(())
 }
 
-/// What to wait for on the socket from which `from` reads and to which `to` writes.
+/// Returns the events to wait for on the socket from which `from` reads and to which `to` writes.
 fn interest(from: &Lane, to: &Lane) -> PollFlags {
     let mut flags = PollFlags::empty();
     flags.set(PollFlags::IN, from.takes());

@@ -1,4 +1,4 @@
-//! One direction of a connection: what is under way in it.
+//! One direction of a connection: its data in transit.
 
 use std::{
     collections::VecDeque,
@@ -10,16 +10,16 @@ use std::{
 
 use super::schedule::{LinkSettings, Schedule};
 
-/// Most bytes under way in one direction; the sender waits beyond it.
+/// Maximum bytes in transit in one direction; the sender waits beyond it.
 pub(super) const MOST_UNDER_WAY: usize = 64 * 1024 * 1024;
 
-/// Most bytes of one chunk: what is copied before another direction's turn.
+/// Maximum bytes of one chunk: copied before the other direction is served.
 pub(super) const MOST_BYTES: usize = 32 * 1024;
 
-/// Most chunks written in one turn.
+/// Maximum chunks written in one pass.
 const MOST_CHUNKS: usize = 16;
 
-/// What passed in one direction, over all connections.
+/// Totals of one direction, over all connections.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     pub(super) bytes: AtomicU64,
@@ -54,7 +54,7 @@ struct Parcel {
 }
 
 impl Parcel {
-    /// The bytes still to be delivered.
+    /// Returns the bytes still to be delivered.
     fn left(&self) -> usize {
         match &self.load {
             Load::Bytes { bytes, sent } => bytes.len() - sent,
@@ -63,10 +63,10 @@ impl Parcel {
     }
 }
 
-/// How a delivery left the lane.
+/// The result of a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Delivery {
-    /// Everything that is due is delivered, or the receiver takes no more now.
+    /// Everything due is delivered, or the receiver takes no more now.
     Done,
     /// The sender's reset was delivered: the connection is over.
     Reset,
@@ -78,20 +78,20 @@ pub(super) enum Delivery {
 pub(super) struct Lane {
     schedule: Schedule,
     queue: VecDeque<Parcel>,
-    /// The memory that the queue takes.
+    /// The memory that the queue uses.
     taken: usize,
-    /// The sender's bytes have not ended.
+    /// Whether the sender may send more.
     open: bool,
-    /// The sender has something to read.
+    /// Whether the sender has data to read.
     pub(super) readable: bool,
-    /// The receiver took less than was due.
+    /// Whether the receiver took less than was due.
     blocked: bool,
-    /// When the receiver last took bytes again. What was due before is late
-    /// through the receiver, not through us.
+    /// When the receiver last took bytes again. Data due before that is late because of the
+    /// receiver, not the link.
     unblocked: Option<Instant>,
-    /// The sender's connection broke: its end is a reset, not an orderly end.
+    /// Whether the sender's connection broke: it ends with a reset, not an orderly end.
     broken: bool,
-    /// Nothing more will be delivered.
+    /// Whether everything is delivered.
     finished: bool,
 }
 
@@ -114,17 +114,17 @@ impl Lane {
         self.finished
     }
 
-    /// Whether the lane takes more from the sender.
+    /// Returns whether the lane accepts more from the sender.
     pub(super) fn takes(&self) -> bool {
         self.open && self.taken < MOST_UNDER_WAY
     }
 
-    /// Whether the receiver took less than was due.
+    /// Returns whether the receiver took less than was due.
     pub(super) fn blocked(&self) -> bool {
         self.blocked
     }
 
-    /// The receiver may take bytes again.
+    /// Records that the receiver may take bytes again.
     pub(super) fn unblock(&mut self) {
         if self.blocked {
             self.blocked = false;
@@ -132,7 +132,7 @@ impl Lane {
         }
     }
 
-    /// When the next delivery is due. None while only the receiver can end the wait.
+    /// Returns when the next delivery is due. None while only the receiver can end the wait.
     pub(super) fn next_due(&self) -> Option<Instant> {
         if self.blocked {
             None
@@ -141,7 +141,7 @@ impl Lane {
         }
     }
 
-    /// Takes what the sender has, a chunk at most.
+    /// Reads the sender's data, at most one chunk.
     pub(super) fn read(
         &mut self,
         mut sender: &TcpStream,
@@ -171,7 +171,7 @@ impl Lane {
         }
     }
 
-    /// The sender's connection broke, as writing to it showed. What it sent
+    /// Records that the sender's connection broke, as a write to it showed. Data that it sent
     /// before can still be read and goes first.
     pub(super) fn sender_broke(&mut self, settings: &LinkSettings) {
         if !self.broken {
@@ -183,7 +183,7 @@ impl Lane {
         }
     }
 
-    /// The receiver is gone: nothing can be delivered any more.
+    /// Records that the receiver is gone: nothing more can be delivered.
     pub(super) fn receiver_broke(&mut self) {
         self.queue.clear();
         self.taken = 0;
@@ -202,7 +202,7 @@ impl Lane {
             due: Instant::now(),
             load,
         };
-        // Stamped after it was read: a delivery can never be too early.
+        // Stamped after the read: a delivery can never be too early.
         parcel.due = self.schedule.due(parcel.due, parcel.left(), settings);
         self.taken += cost(&parcel);
         self.queue.push_back(parcel);
@@ -245,7 +245,7 @@ impl Lane {
                     }
                 }
                 Load::End => {
-                    // Refused only by a connection that is gone.
+                    // Fails only when the connection is gone.
                     let _ = receiver.shutdown(Shutdown::Write);
                     self.finished = true;
                 }
@@ -257,7 +257,7 @@ impl Lane {
         Delivery::Done
     }
 
-    /// Sends everything held anew, as if it had just arrived.
+    /// Sends everything held again, as if it had just arrived.
     pub(super) fn send_again(&mut self, now: Instant, settings: &LinkSettings) {
         self.schedule.restart();
         for parcel in &mut self.queue {
@@ -266,7 +266,7 @@ impl Lane {
     }
 }
 
-/// The memory a parcel takes; small chunks are mostly what holds them.
+/// Returns the memory of a parcel; small chunks consist mostly of overhead.
 fn cost(parcel: &Parcel) -> usize {
     size_of::<Parcel>()
         + match &parcel.load {
@@ -275,9 +275,8 @@ fn cost(parcel: &Parcel) -> usize {
         }
 }
 
-/// The most bytes to read at once. A limited link delivers a large block piece by
-/// piece, not as a whole when its last byte has passed: a piece is a millisecond
-/// of the line, or a packet.
+/// Returns the maximum bytes to read at once. A limited link delivers a large block in pieces, not
+/// as a whole after its last byte: a piece is a millisecond of the line, or a packet.
 fn chunk_limit(settings: &LinkSettings) -> usize {
     const PACKET: usize = 1448;
     settings.bandwidth.map_or(MOST_BYTES, |bandwidth| {

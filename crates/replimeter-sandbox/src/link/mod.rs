@@ -1,11 +1,10 @@
-//! A TCP link of our own between two servers, which is slow in a known way.
+//! A TCP link between two servers, with a known delay.
 //!
-//! The link listens; each connection made to it is carried to a target and back.
-//! What arrives at one end leaves the other a fixed time after its arrival,
-//! however much is under way: deadlines are absolute. The link ends connections
-//! as TCP would, and can be cut and healed like a cable. What it does not imitate
-//! is the handshake: the system completes that with the connecting side at once,
-//! even while the link is cut, and the target is connected without delay.
+//! The link listens; each connection made to it is forwarded to a target. Data that arrives at one
+//! end leaves the other a fixed time after its arrival, however much is in transit: deadlines are
+//! absolute. The link ends connections as TCP would, and can be cut and healed like a cable. It
+//! does not imitate the handshake: the system completes that with the connecting side at once, even
+//! while the link is cut, and the target is connected without delay.
 
 mod connection;
 mod lane;
@@ -36,8 +35,8 @@ use connection::{reset, serve};
 use lane::Tally;
 use thread::{Bell, wait};
 
-/// Connects to a link's target. Called on a thread of its own for each
-/// connection, so it may enter another network namespace.
+/// Connects to a link's target. Called on a separate thread for each connection, so it may enter
+/// another network namespace.
 pub type Connector = Box<dyn Fn() -> io::Result<TcpStream> + Send + Sync>;
 
 /// A running link. Dropping it closes it.
@@ -50,7 +49,7 @@ pub struct Link {
     acceptor: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// What a link has done so far.
+/// Counters of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct LinkCounters {
     /// Connections accepted.
@@ -65,20 +64,20 @@ pub struct LinkCounters {
     pub to_client: LaneCounters,
 }
 
-/// What a link has delivered in one direction.
+/// Counters of one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct LaneCounters {
     /// Bytes delivered.
     pub bytes: u64,
-    /// Chunks delivered on whose time the receiver had no influence.
+    /// Chunks delivered at a time that the receiver did not influence.
     pub chunks: u64,
-    /// By how much these left later than due, all together.
+    /// Total lateness of these.
     pub late_total: Duration,
-    /// By how much the latest of them left later than due.
+    /// Maximum lateness of these.
     pub late_most: Duration,
 }
 
-/// What the threads of a link share.
+/// State shared by the threads of a link.
 #[derive(Debug)]
 struct Shared {
     state: RwLock<State>,
@@ -94,7 +93,7 @@ struct Shared {
 struct State {
     settings: LinkSettings,
     cut: bool,
-    /// How often it was cut: a cut that was healed before a thread looked is
+    /// Number of cuts: a thread notices even a cut that was healed before its check.
     /// noticed all the same.
     cuts: u64,
     closed: bool,
@@ -105,14 +104,14 @@ struct State {
 struct Served {
     thread: JoinHandle<()>,
     bell: Arc<Bell>,
-    /// The thread's own is to be the last, so that the socket closes with it.
+    /// The thread's own reference must be the last, so that the socket closes with it.
     client: Weak<TcpStream>,
-    /// The caller's connector runs, for as long as it likes.
+    /// Whether the caller's connector runs, for which there is no limit.
     connecting: Arc<AtomicBool>,
 }
 
 impl Shared {
-    // A panic elsewhere leaves every one of these values whole.
+    // A panic elsewhere leaves every one of these values consistent.
     fn state(&self) -> RwLockReadGuard<'_, State> {
         self.state.read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -129,8 +128,8 @@ impl Shared {
 }
 
 impl Link {
-    /// Starts a link from `listener` to wherever `connect` leads. The name is for
-    /// people; the link's threads bear it.
+    /// Starts a link from `listener` to the target of `connect`. The name is for people; the link's
+    /// threads carry it.
     ///
     /// # Errors
     /// When the listener or a thread cannot be set up.
@@ -159,7 +158,7 @@ impl Link {
         });
         let bell = Arc::new(Bell::new()?);
         let acceptor = Acceptor {
-            // A name with a null byte would be refused by panicking.
+            // A name with a null byte would cause a panic.
             thread_name: name.replace('\0', ""),
             listener,
             port: address.port(),
@@ -182,7 +181,7 @@ impl Link {
     /// Starts a link from `listener` to `target`.
     ///
     /// # Errors
-    /// As for [`Link::start`].
+    /// Like [`Link::start`].
     pub fn to(
         name: impl Into<String>,
         listener: TcpListener,
@@ -197,33 +196,33 @@ impl Link {
         )
     }
 
-    /// The name given at the start.
+    /// Returns the name given at the start.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Where the link listens.
+    /// Returns the address on which the link listens.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Changes the settings for what arrives from now on. What is under way keeps
-    /// its due time, and order is kept: after a shorter delay nothing overtakes.
+    /// Changes the settings for data that arrives from now on. Data in transit keeps its due time,
+    /// and order is kept: after a shorter delay nothing overtakes.
     pub fn set(&self, settings: LinkSettings) {
         self.shared.change().settings = settings;
     }
 
-    /// The settings in force.
+    /// Returns the current settings.
     #[must_use]
     pub fn settings(&self) -> LinkSettings {
         self.shared.state().settings
     }
 
-    /// Severs the link without telling either side: once this returns nothing is
-    /// delivered in either direction, no connection ends and none is accepted.
-    /// What is under way is held, and so is what either side still sends.
+    /// Cuts the link without notifying either side: once this returns nothing is delivered in
+    /// either direction, no connection ends and none is accepted. Data in transit is held, as is
+    /// data that either side still sends.
     pub fn cut(&self) {
         let mut state = self.shared.change();
         if !state.cut {
@@ -232,22 +231,20 @@ impl Link {
         }
     }
 
-    /// Ends a cut. Everything held is sent anew: it arrives after a delay from
-    /// now, in order. Connections that were tried and given up during the cut are
-    /// not made.
+    /// Ends a cut. Everything held is sent again: it arrives after a delay from now, in order.
+    /// Connections that were tried and given up during the cut are not made.
     pub fn heal(&self) {
         self.shared.change().cut = false;
         self.wake_all();
     }
 
-    /// Whether the link is cut.
+    /// Returns whether the link is cut.
     #[must_use]
     pub fn is_cut(&self) -> bool {
         self.shared.state().cut
     }
 
-    /// What the link has done so far. Bytes are counted just after they are
-    /// delivered.
+    /// Returns the counters. Bytes are counted just after their delivery.
     #[must_use]
     pub fn counters(&self) -> LinkCounters {
         let lane = |tally: &Tally| LaneCounters {
@@ -265,9 +262,9 @@ impl Link {
         }
     }
 
-    /// Closes the listener and every connection, cut or not, and ends the threads.
-    /// What is under way is lost. A connector that is still at work is not waited
-    /// for: its thread ends when it returns. Closing again does nothing.
+    /// Closes the listener and every connection, cut or not, and ends the threads. Data in transit
+    /// is lost. Running connectors are not waited for: their threads end when they return. Closing
+    /// again does nothing.
     pub fn close(&self) {
         self.shared.change().closed = true;
         self.bell.ring();
@@ -321,11 +318,11 @@ impl fmt::Debug for Link {
     }
 }
 
-/// How long closing waits for connectors that are at work.
+/// How long closing waits for running connectors.
 const CONNECTING: Duration = Duration::from_millis(20);
 
-/// How long to leave the listener alone when accepting fails, as it does when
-/// there are too many open files: it would fail again at once.
+/// How long to wait when accepting fails, as with too many open files: it would fail again
+/// immediately.
 const RESPITE: Duration = Duration::from_millis(20);
 
 /// The thread that accepts connections.
@@ -361,7 +358,7 @@ impl Acceptor {
                     self.accept_all(stale)
                 }
             };
-            // Left out while cut, or it would report what waits again and again.
+            // Omitted while cut, or it would report waiting connections again and again.
             let waited = match pause {
                 Pause::Until(flags) if !flags.is_empty() => {
                     stale = false;
@@ -389,7 +386,7 @@ impl Acceptor {
     fn accept_all(&self, stale: bool) -> Pause {
         loop {
             match self.listener.accept() {
-                // Given up during the cut, without a word: nobody would have come.
+                // Given up during the cut.
                 Ok((client, _)) if stale && given_up(&client) => {}
                 Ok((client, _)) => {
                     if let Err(client) = self.adopt(client) {
@@ -405,10 +402,10 @@ impl Acceptor {
         }
     }
 
-    /// Gives a connection a thread, or back to the caller.
+    /// Gives a connection a thread, or returns it to the caller.
     fn adopt(&self, client: TcpStream) -> Result<(), Arc<TcpStream>> {
         let number = self.shared.accepted.fetch_add(1, Ordering::Relaxed);
-        // With the port, lest the jitter of every link of a chain be the same.
+        // Includes the port, so that the links of a chain have different jitter.
         let seed = number << 16 | u64::from(self.port);
         let client = Arc::new(client);
         let Ok(bell) = Bell::new().map(Arc::new) else {
@@ -460,13 +457,13 @@ impl Acceptor {
     }
 }
 
-/// Sets up one side of a connection.
+/// Prepares one side of a connection.
 fn ready(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
     stream.set_nonblocking(true)
 }
 
-/// Whether the peer closed without having sent anything.
+/// Returns whether the peer closed without having sent anything.
 fn given_up(client: &TcpStream) -> bool {
     if client.set_nonblocking(true).is_err() {
         return true;

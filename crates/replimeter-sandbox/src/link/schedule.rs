@@ -1,18 +1,17 @@
-//! When what enters a link leaves it.
+//! Computes when data leaves a link.
 
 use std::time::{Duration, Instant};
 
 use replimeter_model::random::Random;
 
-/// What a link does to everything that passes it, in each direction.
+/// Settings of a link, for each direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct LinkSettings {
     /// One-way delay, to the microsecond.
     pub delay: Duration,
-    /// Each chunk's delay is drawn evenly from `delay - jitter` to `delay +
-    /// jitter`, and is never below zero. The order of bytes is kept, so chunks
-    /// that come closer together than the jitter wait for those before them and
-    /// are later than `delay` on average.
+    /// Each chunk's delay is drawn uniformly from `delay - jitter` to `delay + jitter`, and is
+    /// never below zero. The order of bytes is kept, so chunks that are closer together than the
+    /// jitter wait for those before them and are later than `delay` on average.
     pub jitter: Duration,
     /// Bytes per second in each direction; `None` for no limit. Zero counts as one.
     pub bandwidth: Option<u64>,
@@ -21,19 +20,18 @@ pub struct LinkSettings {
 /// A delay this long never ends; longer ones could leave the range of the clock.
 const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// The timetable of one direction. It reads no clock: the due time of a chunk
-/// follows from when the chunk arrived and from the chunks before it alone, so
-/// late deliveries do not add up.
+/// The schedule of one direction. It reads no clock: the due time of a chunk depends only on its
+/// arrival and on the chunks before it, so late deliveries do not add up.
 #[derive(Debug)]
 pub(super) struct Schedule {
     random: Random,
-    /// Until when the line is busy with what has arrived so far.
+    /// Until when the line is busy with the data so far.
     busy_until: Option<Instant>,
     last_due: Option<Instant>,
 }
 
 impl Schedule {
-    /// `seed` decides the jitter.
+    /// Returns an empty schedule; `seed` determines the jitter.
     pub(super) fn new(seed: u64) -> Self {
         Self {
             random: Random::new(seed),
@@ -42,7 +40,7 @@ impl Schedule {
         }
     }
 
-    /// When a chunk of `bytes` that arrived at `arrival` is due at the other end.
+    /// Returns when a chunk of `bytes` that arrived at `arrival` is due at the other end.
     pub(super) fn due(
         &mut self,
         arrival: Instant,
@@ -58,7 +56,7 @@ impl Schedule {
         due
     }
 
-    /// Forgets the chunks so far: they are put on a new timetable, or were delivered.
+    /// Forgets the chunks so far: they get a new schedule, or were delivered.
     pub(super) fn restart(&mut self) {
         self.busy_until = None;
         self.last_due = None;
@@ -75,7 +73,7 @@ impl Schedule {
     }
 }
 
-/// How long `bytes` keep the line busy.
+/// Returns how long `bytes` keep the line busy.
 fn occupation(bytes: usize, bandwidth: Option<u64>) -> Duration {
     bandwidth.map_or(Duration::ZERO, |bandwidth| {
         let nanos = (bytes as u128 * 1_000_000_000).div_ceil(u128::from(bandwidth.max(1)));

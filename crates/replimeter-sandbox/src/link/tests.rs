@@ -29,7 +29,7 @@ fn set_up(stream: &TcpStream) {
     stream.set_write_timeout(Some(PATIENCE)).unwrap();
 }
 
-/// A link with one connection over it: the link, the client's end, the target's end.
+/// Returns a link with one connection over it: the link, the client's end, the target's end.
 pub(super) fn connected(name: &str, settings: LinkSettings) -> (Link, TcpStream, TcpStream) {
     let target = listener();
     let link = Link::to(name, listener(), target.local_addr().unwrap(), settings).unwrap();
@@ -51,7 +51,7 @@ fn random(bytes: usize, mut seed: u64) -> Vec<u8> {
         .collect()
 }
 
-/// Whether nothing arrives for a while.
+/// Returns whether nothing arrives for a while.
 fn silent(stream: &mut TcpStream, time: Duration) -> bool {
     stream.set_read_timeout(Some(time)).unwrap();
     let outcome = stream.read(&mut [0]);
@@ -393,7 +393,7 @@ fn a_refused_target_closes_the_connection() {
     );
 }
 
-/// The processor time of the threads of a link, and how many there are.
+/// Returns the processor time of the threads of a link, and how many there are.
 pub(super) fn threads_of(name: &str) -> (u64, usize) {
     let tasks = procfs::process::Process::myself().unwrap().tasks().unwrap();
     let named = tasks

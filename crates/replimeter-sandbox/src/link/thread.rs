@@ -1,4 +1,4 @@
-//! What a link's threads need of the system.
+//! System settings of a link's threads.
 
 use std::{
     io,
@@ -12,14 +12,14 @@ use rustix::{
     io::Errno,
 };
 
-/// Above the lowest level, which measuring threads have: one that spins must not
-/// hold up what the link delivers.
+/// Above the lowest level, which measuring threads have: a busy one must not delay the link's
+/// deliveries.
 const PRIORITY: i32 = 2;
 
-/// Sleeps that end on time, and real-time priority where it is permitted: on
-/// busy cores an ordinary thread waits behind the servers.
+/// Sets precise sleeps, and real-time priority where permitted: on busy cores an ordinary thread
+/// waits behind the servers.
 pub(super) fn be_punctual() {
-    // A refusal of either leaves deliveries later, and the counters show it.
+    // If either is refused, deliveries are later, which the counters show.
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
     let priority = libc::sched_param {
         sched_priority: PRIORITY,
@@ -42,11 +42,11 @@ impl Bell {
     }
 
     pub(super) fn ring(&self) {
-        // Fails only when it is ringing already.
+        // Fails only when it is already set.
         let _ = rustix::io::write(&self.0, &1_u64.to_ne_bytes());
     }
 
-    /// Silences the bell until it is rung again.
+    /// Resets it until the next wakeup.
     pub(super) fn silence(&self) {
         let _ = rustix::io::read(&self.0, &mut [0; 8]);
     }
@@ -58,9 +58,9 @@ impl AsFd for Bell {
     }
 }
 
-/// Waits until one of `files` is ready or `most` has passed, forever without it.
+/// Waits until one of `files` is ready or `most` has passed; without limit if `None`.
 pub(super) fn wait(files: &mut [PollFd<'_>], most: Option<Duration>) -> io::Result<()> {
-    // A wait too long for the system is cut short; every caller looks at the clock itself.
+    // A wait too long for the system is shortened; every caller checks the clock.
     let most = most.map(|most| {
         Timespec::try_from(most).unwrap_or(Timespec {
             tv_sec: 3600,

@@ -9,8 +9,8 @@ use super::{Started, Starter, link_settings};
 use crate::{engine, error::SandboxError, link::Link, network::Wire};
 
 impl Starter<'_> {
-    /// Points every replica at its source and, when asked for, turns
-    /// semi-synchronous replication on.
+    /// Connects every replica to its source and, if requested, enables semi-synchronous
+    /// replication.
     pub(super) fn connect_channels(&self, started: &mut [Started]) -> Result<(), SandboxError> {
         let chained = self.mode() == Mode::Chain;
         let sources: Vec<usize> = (0..started.len())
@@ -45,7 +45,8 @@ impl Starter<'_> {
         self.on_all(&started[1..], |server| {
             let mut session = Session::open(&server.member.node)?;
             if semi {
-                // Before the receiving thread connects, which tells the primary that it acknowledges.
+                // Before the receiving thread connects: it announces to the primary that it
+                // acknowledges.
                 let words = self.words(&mut session)?;
                 session.run(doing, &format!("SET GLOBAL {}_enabled = 1", words.replica))?;
             }
@@ -61,8 +62,8 @@ impl Starter<'_> {
             Ok(())
         })?;
         if semi {
-            // The receivers must be there first: a primary that is told to wait for nobody
-            // waits out its time-out at the first write.
+            // The receivers must exist first: without them, the primary's first write waits until
+            // the timeout.
             self.on_all(&started[1..], |server| self.await_receiver(server))?;
             self.turn_on_semi_sync(&started[0])?;
             self.await_semi_sync(&started[0], started.len() as u64 - 1)?;
@@ -70,8 +71,8 @@ impl Starter<'_> {
         Ok(())
     }
 
-    /// Puts a link of ours in front of the source's port, for one replica, and
-    /// returns the port of the link.
+    /// Puts a link in front of the source's port, for one replica, and returns the port of the
+    /// link.
     fn put_link(
         &self,
         source: &str,
@@ -151,7 +152,7 @@ impl Starter<'_> {
         Ok(())
     }
 
-    /// Waits until the primary itself says that so many replicas acknowledge.
+    /// Waits until the primary reports this number of acknowledging replicas.
     pub(super) fn await_semi_sync(
         &self,
         primary: &Started,
@@ -170,7 +171,7 @@ impl Starter<'_> {
         })
     }
 
-    /// An error when a replica cannot come right by itself.
+    /// Returns an error when a replica cannot recover automatically.
     pub(super) fn refuse_broken(
         &self,
         channels: &[flavour::Channel],

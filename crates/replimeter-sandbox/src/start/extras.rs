@@ -1,5 +1,5 @@
-//! What servers have beyond replication when it is asked for: our functions
-//! `NOW_USEC()` and `NOW_NSEC()`, and the engine FEDERATED.
+//! Optional features of servers: the stamp functions `NOW_USEC()` and `NOW_NSEC()`, and the
+//! FEDERATED engine.
 
 use std::{
     fs,
@@ -14,8 +14,8 @@ use super::{Started, Starter};
 use crate::{binaries::Install, engine, error::SandboxError, process};
 
 impl Starter<'_> {
-    /// A plugin folder for one server: links to its own plugins, and our library.
-    /// Nothing is written into the system's. `None` when there is nothing to add.
+    /// Returns a plugin folder for one server: links to its own plugins, and the stamp library. The
+    /// system's folder is not changed. `None` when there is nothing to add.
     pub(super) fn plugin_folder(
         &self,
         install: &Install,
@@ -34,9 +34,9 @@ impl Starter<'_> {
                 symlink(entry.path(), &link).map_err(disk("create the link", &link))?;
             }
         }
-        // A copy: the servers' user may not be able to enter the folder of our binary.
+        // A copy: the servers' user may have no access to the folder of this program.
         let copy = plugins.join(engine::UDF_LIBRARY);
-        // A library of this name in the server's own folder is another version of ours.
+        // A library of this name in the server's own folder is another version of it.
         let _ = fs::remove_file(&copy);
         fs::copy(library, &copy).map_err(disk("copy the library to", &copy))?;
         for (path, mode) in [(&copy, 0o644), (&plugins, 0o755)] {
@@ -46,8 +46,8 @@ impl Starter<'_> {
         Ok(Some(plugins))
     }
 
-    /// Makes sure that every server has what was asked for: it got that from its
-    /// init file, before it took connections, and a failure there does not end it.
+    /// Checks that every server has the requested features: its init file sets them up before it
+    /// accepts connections, and an error there does not end it.
     pub(super) fn prove_extras(&self, started: &[Started]) -> Result<(), SandboxError> {
         let spec = &self.settings.spec;
         if !spec.udf && !spec.federated {
@@ -69,7 +69,7 @@ impl Starter<'_> {
                     "SELECT CONCAT(NOW_USEC(), NOW_NSEC())",
                 );
                 called.map_err(|error| {
-                    // MariaDB says nothing of what fails in an init file; asked again it does.
+                    // MariaDB does not report an error in an init file; a repeated statement does.
                     let again = self.define_functions(&mut session).err().unwrap_or(error);
                     refuse(
                         format!("did not load NOW_USEC(): {}", again.cause),

@@ -1,5 +1,4 @@
-//! A Galera cluster of clones that all know the view they were last in, so that
-//! none needs a state transfer.
+//! A Galera cluster of clones with a common last view, so that none needs a state transfer.
 
 use std::path::Path;
 
@@ -9,8 +8,8 @@ use super::{PROVIDER_OPTIONS, Ports, Started, Starter, option_value};
 use crate::{abilities::Abilities, access::write_private, binaries::Install, error::SandboxError};
 
 impl Starter<'_> {
-    /// Writes the view in which every node of this sandbox would have been: with it
-    /// the nodes find their quorum by themselves (Galera's `pc.recovery`).
+    /// Writes a view with every node of this sandbox: with it the nodes find their quorum
+    /// automatically (Galera's `pc.recovery`).
     pub(super) fn write_view(
         &self,
         data: &Path,
@@ -30,7 +29,7 @@ impl Starter<'_> {
             text.push_str(&format!("member: {} 0\n", self.identity.uuid(member)));
         }
         text.push_str("#vwend\n");
-        // Never through a link: the folder is the servers' user's already.
+        // Never through a link: the folder already belongs to the servers' user.
         write_private(&path, &text).map_err(SandboxError::disk("write", &path))?;
         self.settings
             .home
@@ -39,7 +38,7 @@ impl Starter<'_> {
             .map_err(SandboxError::disk("change the owner of", &path))
     }
 
-    /// What a node is started with.
+    /// Returns the arguments of a node.
     pub(super) fn galera_arguments(
         &self,
         install: &Install,
@@ -52,14 +51,14 @@ impl Starter<'_> {
             ..
         } = &install.abilities
         else {
-            // `require` has refused such a server already.
+            // `require` has already refused such a server.
             return Err(SandboxError::Impossible {
                 what: "the server has no Galera library".to_owned(),
                 hint: String::new(),
             });
         };
         let own = ports[index];
-        // A lone node has nobody to find a quorum with: it founds its cluster.
+        // A single node has no quorum to find: it bootstraps its cluster.
         let alone = ports.len() == 1;
         let addresses: Vec<String> = ports
             .iter()
@@ -99,7 +98,7 @@ impl Starter<'_> {
             format!("--wsrep-sst-receive-address=127.0.0.1:{}", own.transfer),
             "--wsrep-sst-method=rsync".to_owned(),
             "--innodb-autoinc-lock-mode=2".to_owned(),
-            // With these the nodes' binary logs carry the same GTIDs.
+            // With these the nodes' binary logs have the same GTIDs.
             "--wsrep-gtid-mode=ON".to_owned(),
             "--wsrep-gtid-domain-id=1".to_owned(),
             format!("--gtid-domain-id={}", 11 + index),
@@ -111,7 +110,7 @@ impl Starter<'_> {
         Ok(arguments)
     }
 
-    /// Waits until every node says that it is synced in a cluster of all of them.
+    /// Waits until every node reports that it is synced in a cluster of all nodes.
     pub(super) fn await_galera(&self, started: &[Started]) -> Result<(), SandboxError> {
         let size = started.len() as u64;
         self.on_all(started, |server| {

@@ -6,7 +6,7 @@ use super::{Ports, Started, Starter, port_taken};
 use crate::{engine::REPLICATION_USER, error::SandboxError, process};
 
 impl Starter<'_> {
-    /// What a member is started with.
+    /// Returns the arguments of a member.
     pub(super) fn group_arguments(&self, index: usize, ports: &[Ports]) -> Vec<String> {
         let seeds: Vec<String> = ports
             .iter()
@@ -35,7 +35,7 @@ impl Starter<'_> {
                 "--loose-group-replication-enforce-update-everywhere-checks={}",
                 single.1
             ),
-            // Members listen on every interface, and by themselves would let in private networks.
+            // Members listen on every interface, and by default accept private networks.
             "--loose-group-replication-ip-allowlist=127.0.0.1/32".to_owned(),
             "--loose-group-replication-ip-whitelist=127.0.0.1/32".to_owned(),
             // The members authenticate over connections without TLS.
@@ -43,7 +43,7 @@ impl Starter<'_> {
         ]
     }
 
-    /// Has the first member found the group and the others join it.
+    /// Makes the first member bootstrap the group and the others join it.
     pub(super) fn form_group(&self, started: &[Started]) -> Result<(), SandboxError> {
         let (first, others) = (&started[0], &started[1..]);
         self.on_all(started, |server| self.prepare_member(server))?;
@@ -55,7 +55,7 @@ impl Starter<'_> {
             session.run(doing, "SET GLOBAL group_replication_bootstrap_group = OFF")?;
         }
         self.await_group(first, 1)?;
-        // One after another: of two that join at once one is turned away, and tries again only after seconds.
+        // One after another: of two that join at once one is refused, and tries again only after seconds.
         for server in others {
             self.start_group(&mut Session::open(&server.member.node)?, server)?;
         }
@@ -65,7 +65,7 @@ impl Starter<'_> {
     fn prepare_member(&self, server: &Started) -> Result<(), SandboxError> {
         let mut session = Session::open(&server.member.node)?;
         let doing = "cannot prepare the member";
-        // Nothing that the start itself wrote may stand in the way of joining.
+        // Transactions of the start itself would prevent joining.
         session.run_first(
             doing,
             &[
@@ -104,7 +104,7 @@ impl Starter<'_> {
             })
     }
 
-    /// Waits until a member sees so many members, all of them online.
+    /// Waits until a member sees this number of members, all of them online.
     fn await_group(&self, server: &Started, count: usize) -> Result<(), SandboxError> {
         self.await_state(server, |session| {
             let state = group_state(session)?.unwrap_or_default();

@@ -1,19 +1,18 @@
-//! What tells a sandbox's cluster from every other one.
+//! Unique ids of a sandbox's cluster.
 
-/// What tells this sandbox's cluster from every other.
+/// Unique ids of this sandbox's cluster.
 pub(crate) struct Identity {
     /// 32 hexadecimal digits.
     pub(super) digits: String,
 }
 
 impl Identity {
-    /// Eight digits.
+    /// Returns the first eight digits.
     pub(crate) fn short(&self) -> &str {
         &self.digits[..8]
     }
 
-    /// A `server_id` that no other sandbox's servers have, as far as chance goes:
-    /// MariaDB tells its servers apart by nothing else.
+    /// Returns a random `server_id`: MariaDB distinguishes its servers only by it.
     pub(crate) fn server_id(&self, number: usize) -> u32 {
         let base = u32::from_str_radix(&self.digits[..6], 16)
             .unwrap_or(1)
@@ -21,7 +20,7 @@ impl Identity {
         base << 8 | (u32::try_from(number).unwrap_or(0) + 1)
     }
 
-    /// A UUID; another for each number.
+    /// Returns a UUID, a different one for each number.
     pub(crate) fn uuid(&self, number: usize) -> String {
         let digits = &self.digits;
         // Version and variant of a random UUID (RFC 9562).

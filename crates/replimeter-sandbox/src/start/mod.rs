@@ -1,5 +1,5 @@
-//! Starting a sandbox: servers in parallel, then what makes them replicate, then
-//! the proof that it works. One file per way of replicating.
+//! Starts a sandbox: servers in parallel, then replication, then the proof that it works. One file
+//! per replication mode.
 
 mod channels;
 mod extras;
@@ -39,18 +39,18 @@ use crate::{
     settings::{Installs, Settings},
 };
 
-/// How often everything is started with other ports when one was taken.
+/// Maximum attempts with other ports when one was taken.
 const PORT_TRIES: u32 = 5;
-/// Merged with our own by the Galera starter, not handed on.
+/// Merged with Replimeter's options by the Galera starter, not passed on.
 const PROVIDER_OPTIONS: &str = "wsrep_provider_options";
 
-/// A server that answers, and what it was started with.
+/// A server that answers, with its settings.
 pub(crate) struct Started {
     pub(crate) member: Member,
     pub(crate) command_line: Vec<String>,
 }
 
-/// Everything that was started.
+/// The result of a start.
 pub(crate) struct Running {
     /// The servers.
     pub(crate) started: Vec<Started>,
@@ -60,7 +60,7 @@ pub(crate) struct Running {
     pub(crate) doors: Vec<Link>,
 }
 
-/// The ports of one server, all reserved; 0 for what its mode does not need.
+/// The reserved ports of one server; 0 for those that its mode does not need.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ports {
     /// For clients and replicas.
@@ -88,12 +88,12 @@ pub(crate) struct Starter<'a> {
     doors: Mutex<Vec<Link>>,
     /// The first server that died while it was waited for.
     died: Mutex<Option<SandboxError>>,
-    /// What of the machine each server has.
+    /// Each server's share of the machine.
     shares: Arc<Shares>,
 }
 
 impl<'a> Starter<'a> {
-    /// Makes sure that there are data directories to copy.
+    /// Creates the templates, unless they exist.
     pub(crate) fn prepare(
         settings: &'a Settings,
         installs: &'a Installs,
@@ -105,7 +105,7 @@ impl<'a> Starter<'a> {
         let identity = Identity {
             digits: access::random()?,
         };
-        // A data directory is shaped by options for all; those for one server act when it starts.
+        // Options for all servers affect the template; options for one server apply when it starts.
         let shaping: Vec<ServerOption> = settings
             .spec
             .server_options
@@ -150,12 +150,12 @@ impl<'a> Starter<'a> {
         })
     }
 
-    /// What of the machine each server has.
+    /// Returns each server's share of the machine.
     pub(crate) fn shares(&self) -> Arc<Shares> {
         Arc::clone(&self.shares)
     }
 
-    /// Whether earlier runs had made the data directories.
+    /// Returns whether earlier runs created the templates.
     pub(crate) fn seeds_from_cache(&self) -> bool {
         self.seeds.iter().all(|seed| seed.from_cache)
     }
@@ -164,12 +164,12 @@ impl<'a> Starter<'a> {
         self.links.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Links that lead clients into the members' networks.
+    /// Returns the links that lead clients into the members' networks.
     fn open_doors(&self) -> MutexGuard<'_, Vec<Link>> {
         self.doors.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The error of the first server that died while it was waited for.
+    /// Returns the error of the first server that died while it was waited for.
     fn first_death(&self) -> Result<(), SandboxError> {
         let mut died = self.died.lock().unwrap_or_else(PoisonError::into_inner);
         died.take().map_or(Ok(()), Err)
@@ -179,7 +179,7 @@ impl<'a> Starter<'a> {
         self.settings.spec.shape.mode()
     }
 
-    /// Starts everything; again with other ports when one was taken meanwhile.
+    /// Starts everything; again with other ports when one was taken.
     pub(crate) fn start(self) -> Result<Running, SandboxError> {
         let names = self.settings.spec.shape.nodes();
         for attempt in 1.. {
@@ -254,7 +254,7 @@ impl<'a> Starter<'a> {
                 .collect();
             threads.into_iter().map(join).collect()
         });
-        // Others may have died of the first one's death, or have been waiting for it.
+        // Others may have failed because the first one died, or may have waited for it.
         self.first_death()?;
         let mut started = started.into_iter().collect::<Result<Vec<_>, _>>()?;
         let connected = match self.mode() {
@@ -271,7 +271,7 @@ impl<'a> Starter<'a> {
         proven.map(|()| started)
     }
 
-    /// Does the same on several servers at once.
+    /// Runs `work` on several servers at once.
     fn on_all<'s>(
         &self,
         servers: impl IntoIterator<Item = &'s Started>,
@@ -283,13 +283,13 @@ impl<'a> Starter<'a> {
                 .into_iter()
                 .map(|server| scope.spawn(move || work(server)))
                 .collect();
-            // Every one is waited for, or the scope would wait for it without telling why.
+            // Every thread is joined, or the scope would wait for it without its error.
             threads.into_iter().map(join).fold(Ok(()), Result::and)
         })
     }
 }
 
-/// A link's settings as the link takes them.
+/// Returns a link's settings as the link takes them.
 pub(crate) fn link_settings(spec: &LinkSpec) -> LinkSettings {
     LinkSettings {
         delay: spec.delay.0,
@@ -298,7 +298,7 @@ pub(crate) fn link_settings(spec: &LinkSpec) -> LinkSettings {
     }
 }
 
-/// Whether it failed because somebody had taken a port meanwhile.
+/// Returns whether it failed because another process had taken a port.
 fn of_a_port(error: &SandboxError) -> bool {
     match error {
         SandboxError::Died { log, .. } | SandboxError::NotReady { log, .. } => port_taken(log),
@@ -314,14 +314,14 @@ fn port_taken(log: &str) -> bool {
         || log.contains("unable to bind to")
 }
 
-/// A thread's result; its panic becomes ours, so that the sandbox is dropped.
+/// Returns a thread's result; a panic is propagated, so that the sandbox is dropped.
 fn join<T>(thread: thread::ScopedJoinHandle<'_, T>) -> T {
     thread
         .join()
         .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// The value of an option; of several the last.
+/// Returns the value of an option; of several the last.
 pub(crate) fn option_value<'o>(options: &'o [ServerOption], name: &str) -> Option<&'o str> {
     options
         .iter()

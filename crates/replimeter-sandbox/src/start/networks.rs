@@ -1,4 +1,4 @@
-//! A network of its own for each member of a cluster, when links of ours are asked for.
+//! A network namespace for each member of a cluster, when links are requested.
 
 use std::io;
 
@@ -12,11 +12,11 @@ use crate::{
     network::{self, Wire},
 };
 
-/// How the link that leads clients to a member is called; it delays nothing.
+/// The name of the link that leads clients to a member; it has no delay.
 const CLIENTS: &str = "clients";
 
 impl Starter<'_> {
-    /// The ports at which members reach one another.
+    /// Returns the ports on which members connect to one another.
     fn between_members(&self, ports: &Ports) -> Vec<u16> {
         let Ports {
             sql,
@@ -26,12 +26,12 @@ impl Starter<'_> {
         } = *ports;
         match self.mode() {
             Mode::Galera => vec![group, incremental, transfer],
-            // A member that joins fetches what it lacks as any replica does.
+            // A member that joins fetches missing transactions like any replica.
             _ => vec![group, sql],
         }
     }
 
-    /// Networks with links between every two of them; none when no link is asked for.
+    /// Returns networks with links between every two of them; none when no link is requested.
     pub(super) fn networks(
         &self,
         names: &[String],
@@ -58,7 +58,8 @@ impl Starter<'_> {
             .map_err(refuse)?;
         let settings = link_settings(spec);
         for one in 0..names.len() {
-            // From our own network straight to the member: for clients that we do not start.
+            // From the caller's network directly to the member: for clients that Replimeter does
+            // not start.
             let name = format!("{CLIENTS}-{}", names[one]);
             let put = |from: Option<&Namespace>,
                        to: usize,

@@ -6,8 +6,8 @@ use replimeter_model::shape::Mode;
 use super::{Started, Starter};
 use crate::error::SandboxError;
 
-/// Answers of a server to which the sentinel's schema or table has not come yet, or to which it comes just now: a
-/// member of a Galera cluster ends a read that is in the way of what it applies as if by a deadlock.
+/// Returns whether the error means that the sentinel's schema or table has not arrived yet, or is arriving: a
+/// member of a Galera cluster ends a read that conflicts with what it applies, like a deadlock.
 fn not_there_yet(error: &ServerError) -> bool {
     matches!(
         error.kind,
@@ -18,8 +18,8 @@ fn not_there_yet(error: &ServerError) -> bool {
 }
 
 impl Starter<'_> {
-    /// Writes a row on the first server and waits until every other shows it, and
-    /// then until every other has forgotten it.
+    /// Writes a row on the first server and waits until every other shows it, and then until every
+    /// other has removed it.
     pub(super) fn prove(&self, started: &[Started]) -> Result<(), SandboxError> {
         let mut primary = Session::open(&started[0].member.node)?;
         let doing = "cannot write the sentinel row";
@@ -43,7 +43,7 @@ impl Starter<'_> {
             self.await_row(server, select, false)
         })?;
         if self.mode() == Mode::SemiSync {
-            // Still, after the first writes.
+            // Still active, after the first writes.
             self.await_semi_sync(&started[0], started.len() as u64 - 1)?;
         }
         Ok(())

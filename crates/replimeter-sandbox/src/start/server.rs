@@ -1,4 +1,4 @@
-//! Starting one server, and waiting until it is ready.
+//! Starts one server, and waits until it is ready.
 
 use std::{
     fs,
@@ -31,25 +31,25 @@ use crate::{
     user::SystemUser,
 };
 
-/// How long our user may be unknown to a server that answers already.
+/// How long a server that already answers may refuse the user.
 const LET_IN: Duration = Duration::from_secs(10);
-/// How long an answer may take while a sandbox starts.
+/// Timeout of an answer while a sandbox starts.
 const ANSWER: Duration = Duration::from_secs(20);
 
-/// Where a server is started: its sandbox, its share of the machine, its network and its log.
+/// The context of a server's start: its sandbox, its share of the machine, its network and its log.
 pub(crate) struct Spot<'a> {
     pub(crate) entry: &'a Entry,
     pub(crate) shares: &'a Shares,
     /// Its number in the sandbox.
     pub(crate) index: usize,
-    /// As whom it runs.
+    /// The user that runs it.
     pub(crate) user: &'a SystemUser,
     pub(crate) namespace: Option<&'a Namespace>,
     pub(crate) log: &'a Path,
 }
 
 impl Spot<'_> {
-    /// Spawns a server's program; its number among those of the sandbox, and its process id.
+    /// Spawns a server's program; returns its index in the sandbox, and its process id.
     pub(crate) fn spawn(
         &self,
         program: &Path,
@@ -68,7 +68,7 @@ impl Spot<'_> {
         };
         let child = process::spawn(command, self.user, self.namespace).map_err(failed)?;
         let number = servers.adopt(child);
-        // Before it has done anything worth measuring; its threads come along.
+        // Before it has done any measured work; its threads inherit the limit.
         let pid = servers.pid(number).unwrap_or_default();
         if let Err(error) = self.shares.hold(pid, self.index) {
             servers.kill(number);
@@ -134,7 +134,7 @@ impl Starter<'_> {
             self.entry.servers.kill(number);
             return Err(error);
         }
-        // The password in it is needed no longer.
+        // The password in it is no longer needed.
         fs::remove_file(&init_file).map_err(SandboxError::disk("remove", &init_file))?;
         let version = format!("{} {}", install.engine.product(), install.version);
         Ok(Started {
@@ -151,7 +151,8 @@ impl Starter<'_> {
         })
     }
 
-    /// What the mode asks of the server of this number; for Galera its data gets a file too.
+    /// Returns the arguments for the mode; for Galera it also writes a file into the data
+    /// directory.
     fn arguments(
         &self,
         install: &Install,
@@ -175,8 +176,7 @@ impl Starter<'_> {
         Ok(arguments)
     }
 
-    /// Makes a server's folder, with its data and the statements that it begins with,
-    /// whose file is returned.
+    /// Creates a server's folder, with its data and its init file, whose path is returned.
     fn lay_out(
         &self,
         install: &Install,
@@ -192,7 +192,7 @@ impl Starter<'_> {
         let udf = self.installs.udf.is_some();
         let sql = engine::init_sql(install.engine, self.mode(), self.password, udf);
         access::write_private(&init_file, &sql).map_err(disk("write", &init_file))?;
-        // The folder stays ours: in it we write a log, which must not be led elsewhere by a link.
+        // Replimeter keeps the folder: it writes a log there, which a link must not redirect.
         fs::set_permissions(folder, fs::Permissions::from_mode(0o711))
             .map_err(disk("set the permissions of", folder))?;
         user.own(&init_file)
@@ -200,7 +200,7 @@ impl Starter<'_> {
         Ok(init_file)
     }
 
-    /// The user's options for a server.
+    /// Returns the user's options for a server.
     fn options(&self, name: &str) -> Vec<ServerOption> {
         self.settings
             .spec
@@ -241,8 +241,8 @@ impl Starter<'_> {
         }
     }
 
-    /// An error with the end of its log when the server has ended, or when another
-    /// one has: nothing comes of waiting then.
+    /// Returns an error with the end of its log when the server, or another one, has ended: waiting
+    /// is useless then.
     pub(super) fn still_runs(
         &self,
         name: &str,
@@ -263,8 +263,8 @@ impl Starter<'_> {
         }
     }
 
-    /// Asks `state` of one server until it says that it is ready, by `Ok(None)`;
-    /// `Ok(Some(words))` is shown when it takes too long.
+    /// Polls `state` of one server until it returns `Ok(None)`; the text of `Ok(Some(words))` is
+    /// shown on timeout.
     pub(super) fn await_state(
         &self,
         server: &Started,
