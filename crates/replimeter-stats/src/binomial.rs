@@ -1,26 +1,26 @@
-//! Is a share larger than it should be? The exact binomial test.
+//! The exact binomial test: whether a share exceeds its expected value.
 
 use statrs::distribution::{Beta, ContinuousCDF};
 
-/// So improbable a count, or a larger one, is significant.
+/// A count with at most this probability is significant.
 const LEVEL: f64 = 0.05;
 
-/// How often something happened that should happen with a certain probability.
+/// An observed count, compared with an expected share.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Excess {
-    /// How often it happened.
+    /// The number of events.
     pub count: u64,
-    /// Of how many.
+    /// The number of trials.
     pub of: u64,
-    /// The probability of so many or more, were the true share the expected one
-    /// (one-sided exact binomial test).
+    /// The probability of this count or more if the true share were the expected one (one-sided
+    /// exact binomial test).
     pub p_value: f64,
     /// The exact 95 % interval of the true share (Clopper & Pearson 1934).
     pub share: [f64; 2],
 }
 
 impl Excess {
-    /// Of `count` out of `of`, over what is `expected` (0 to 1).
+    /// Compares `count` out of `of` with the `expected` share (0 to 1).
     #[must_use]
     pub fn over(count: u64, of: u64, expected: f64) -> Self {
         let count = count.min(of);
@@ -43,7 +43,7 @@ impl Excess {
         }
     }
 
-    /// Whether the share is significantly above the expected one (at 5 %).
+    /// Returns whether the share is significantly above the expected one (at 5 %).
     #[must_use]
     pub fn significant(&self) -> bool {
         self.p_value < LEVEL
@@ -54,8 +54,8 @@ fn beta(a: f64, b: f64) -> Option<Beta> {
     Beta::new(a, b).ok()
 }
 
-/// The probability that of `of` independent trials, each successful with `share`, at
-/// least `count` are successful.
+/// Returns the probability that at least `count` of `of` independent trials succeed, each with
+/// probability `share`.
 #[must_use]
 pub fn at_least(count: u64, of: u64, share: f64) -> f64 {
     if count == 0 {
@@ -67,7 +67,7 @@ pub fn at_least(count: u64, of: u64, share: f64) -> f64 {
     if share >= 1.0 {
         return 1.0;
     }
-    // The tail is a regularised incomplete beta function (Abramowitz & Stegun 1964, 26.5.24).
+    // The tail is a regularized incomplete beta function (Abramowitz & Stegun 1964, 26.5.24).
     beta(count as f64, (of - count) as f64 + 1.0).map_or(f64::NAN, |beta| beta.cdf(share))
 }
 

@@ -1,13 +1,12 @@
-//! Histograms for people: a dozen or two bars of round width.
+//! Histograms for display: a dozen or two bars of round width.
 
 use replimeter_model::{record::Bin, time::Nanos};
 
 use crate::signed::SignedHistogram;
 
-/// Bars of equal, round width (1, 2 or 5 times a power of ten) that cover the
-/// central 98 % of the samples in at most `most` bars, with one open bar for the
-/// rest on either side, so that no outlier is dropped and none stretches the
-/// picture. Empty for no samples.
+/// Returns bars of equal, round width (1, 2 or 5 times a power of ten) that cover the central 98 %
+/// of the samples in at most `most` bars, with one open bar for the rest on either side, so that no
+/// outlier is dropped or stretches the picture. Empty for no samples.
 #[must_use]
 pub fn bins(histogram: &SignedHistogram, most: usize) -> Vec<Bin> {
     let (Some(min), Some(max)) = (histogram.min(), histogram.max()) else {

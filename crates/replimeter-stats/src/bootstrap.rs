@@ -1,24 +1,22 @@
-//! Intervals of means, ratios and differences over several starts of the servers,
-//! by a hierarchical bootstrap: starts, then the blocks within them.
+//! Confidence intervals of means, ratios and differences over several starts of the servers, by a
+//! hierarchical bootstrap: starts, then the blocks within them.
 //!
-//! Starts differ more than the blocks of one start do: another place on the disk,
-//! another layout of memory, another neighbour on the machine. Blocks alone would
-//! therefore give intervals that are far too narrow (a nominal 95 % covers 68 %).
+//! Starts differ more than the blocks of one start: another place on the disk, another memory
+//! layout, another load on the machine. Blocks alone would therefore give intervals that are far
+//! too narrow (a nominal 95 % covers 68 %).
 //!
-//! Starts are drawn with replacement and then, of each, blocks with replacement
-//! (Davison & Hinkley 1997, §3.8). As it stands this has two faults, both mended
-//! here. It counts the spread within starts twice, once in the starts' means; and
-//! of K starts it sees only (K − 1)/K of the spread between them. So deviations
-//! of starts are scaled until the resamples' variance is the unbiased one, or that
-//! of the blocks where these say more (starts then differ no more than blocks do), and the distances from the estimate to the
-//! resamples' 2.5 and 97.5 % points are stretched by t/z, the point of Student's
-//! distribution over the normal one's (after Hesterberg 2015, §4.4; degrees of freedom
-//! after Welch 1947). The tests simulate how often such intervals cover the truth.
+//! Starts are drawn with replacement and then, from each, blocks with replacement (Davison & Hinkley 1997, §3.8). In this
+//! form it has two faults, both corrected here: it counts the spread within starts twice, once in the starts' means; and of K
+//! starts it sees only (K − 1)/K of the spread between them. Therefore deviations of starts are scaled until the resamples'
+//! variance is the unbiased one, or that of the blocks where it is larger (starts then differ no more than blocks do), and
+//! the distances from the estimate to the resamples' 2.5 and 97.5 % points are stretched by t/z, the point of Student's
+//! distribution over the normal one's (after Hesterberg 2015, §4.4; degrees of freedom after Welch 1947). The tests simulate
+//! the coverage of these intervals.
 
 use replimeter_model::{estimate::Estimate, random::Random};
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
-/// Values of one kind: for each start its blocks.
+/// Values of one kind: the blocks of each start.
 ///
 /// Where only one value for each start is known, every start has one block.
 pub type Starts = [Vec<f64>];
@@ -30,13 +28,13 @@ const RESAMPLES: usize = 2000;
 /// The bootstrap's seed: the same values always give the same interval.
 const SEED: u64 = 0xB007_57A9_1997_0308;
 
-/// What is drawn from.
+/// The distribution that resamples are drawn from.
 struct Group {
     /// The mean of the starts' means.
     mean: f64,
-    /// Of each start: how far it is from that mean, scaled.
+    /// The deviation of each start from that mean, scaled.
     starts: Vec<f64>,
-    /// Of each start: how far its blocks are from its mean, scaled.
+    /// The deviations of each start's blocks from its mean, scaled.
     blocks: Vec<Vec<f64>>,
     /// Variance of the mean.
     variance: f64,
@@ -45,7 +43,7 @@ struct Group {
 }
 
 impl Group {
-    /// `None` without a start that has a block, and for what is no number.
+    /// Returns `None` without a start that has a block, and for values that are not finite.
     fn of(values: &Starts) -> Option<Self> {
         let values: Vec<&Vec<f64>> = values.iter().filter(|blocks| !blocks.is_empty()).collect();
         if values.is_empty()
@@ -59,7 +57,7 @@ impl Group {
         let means: Vec<f64> = values.iter().map(|blocks| mean(blocks)).collect();
         let middle = mean(&means);
         let between: f64 = means.iter().map(|mean| (mean - middle).powi(2)).sum();
-        // The mean, over the starts, of the variance of a start's mean by its blocks.
+        // The mean over the starts of the variance of a start's mean, from its blocks.
         let mut within = 0.0;
         let mut blocks = Vec::new();
         for (values, mean) in values.iter().zip(&means) {
@@ -81,7 +79,7 @@ impl Group {
             0.0
         };
         let variance = by_starts.max(within / count);
-        // What is left for the starts when the blocks have contributed theirs.
+        // The variance left for the starts after that of the blocks.
         let rest = (variance * count - within).max(0.0);
         let scale = if between > 0.0 {
             (rest * count / between).sqrt()
@@ -89,7 +87,7 @@ impl Group {
             0.0
         };
         let starts = means.iter().map(|mean| (mean - middle) * scale).collect();
-        // Starts that differ no more than their blocks do are as good as one long start.
+        // Starts that differ no more than their blocks do are equivalent to one long start.
         let freedom = match by_starts * count >= within {
             true => count - 1.0,
             false => values.iter().map(|blocks| blocks.len() as f64 - 1.0).sum(),
@@ -103,7 +101,7 @@ impl Group {
         })
     }
 
-    /// The mean of one resample.
+    /// Returns the mean of one resample.
     fn draw(&self, random: &mut Random) -> f64 {
         let mut sum = 0.0;
         for _ in 0..self.starts.len() {
@@ -123,10 +121,10 @@ fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
-/// By how much the distances to the resamples' 2.5 and 97.5 % points are stretched;
-/// `parts` are the groups' shares in the variance of the estimate.
+/// Returns the factor that stretches the distances to the resamples' 2.5 and 97.5 % points; `parts`
+/// are the groups' shares in the variance of the estimate.
 ///
-/// `None` when a group has one start only: nothing is known of how starts differ.
+/// `None` when a group has only one start: the spread between starts is unknown.
 fn stretch(parts: &[(f64, &Group)]) -> Option<f64> {
     if parts.iter().any(|(_, group)| group.starts.len() < 2) {
         return None;
@@ -144,7 +142,7 @@ fn stretch(parts: &[(f64, &Group)]) -> Option<f64> {
     Some(student.inverse_cdf(0.975) / Z95)
 }
 
-/// The interval around `value`, from what `draw` makes of resamples.
+/// Returns the interval around `value`, from the resamples that `draw` returns.
 fn interval(
     value: f64,
     stretch: Option<f64>,
@@ -156,16 +154,16 @@ fn interval(
     drawn.sort_unstable_by(f64::total_cmp);
     let ends = [RESAMPLES / 40, RESAMPLES - 1 - RESAMPLES / 40]
         .map(|rank| value + (drawn[rank] - value) * stretch);
-    // Below, a logarithm may have no end, and the value itself then has 0; above, that is no interval.
+    // A logarithm may be infinite below, where the value itself is 0; above, that is not an interval.
     if ends[0].is_nan() || !ends[1].is_finite() {
         return None;
     }
-    // The estimate itself is always inside, though no resample were on one side of it.
+    // The estimate itself is always inside, even if all resamples are on one side of it.
     Some([ends[0].min(value), ends[1].max(value)])
 }
 
-/// The logarithm of a ratio of resamples' means, which scaled deviations may have made
-/// negative: then there is no telling how small the one or how large the other may be.
+/// Returns the logarithm of a ratio of resamples' means. Scaled deviations may have made one of
+/// them negative: then the ratio has no bound on that side.
 fn log_ratio(of: f64, to: f64) -> f64 {
     match (of > 0.0, to > 0.0) {
         (true, true) => (of / to).ln(),
@@ -174,7 +172,7 @@ fn log_ratio(of: f64, to: f64) -> f64 {
     }
 }
 
-/// The mean over all starts, each counting alike.
+/// Returns the mean over all starts, each with equal weight.
 #[must_use]
 pub fn of_mean(values: &Starts) -> Estimate {
     let Some(group) = Group::of(values) else {
@@ -187,8 +185,8 @@ pub fn of_mean(values: &Starts) -> Estimate {
     )
 }
 
-/// The same of positive values: the interval is made on the logarithm, and so is positive
-/// too, however few starts there are.
+/// Returns the same for positive values: the interval is computed on the logarithm, so it is
+/// positive too, even with few starts.
 #[must_use]
 pub fn of_positive_mean(values: &Starts) -> Estimate {
     let Some(group) = Group::of(values) else {
@@ -204,11 +202,11 @@ pub fn of_positive_mean(values: &Starts) -> Estimate {
     estimate(group.mean, ends.map(|ends| ends.map(f64::exp)))
 }
 
-/// The mean of one over the mean of the other; of positive values only.
+/// Returns the ratio of two means; for positive values only.
 ///
-/// The interval is made on the logarithm, so that a ratio and its inverse have the
-/// same one. There is none with fewer than two starts on either side, or when the
-/// values spread so far that it would have no upper end.
+/// The interval is computed on the logarithm, so that a ratio and its inverse have the same one.
+/// There is none with fewer than two starts on either side, or when the values spread so far that
+/// it would have no upper end.
 #[must_use]
 pub fn of_ratio(of: &Starts, to: &Starts) -> Estimate {
     let (Some(of), Some(to)) = (Group::of(of), Group::of(to)) else {
@@ -228,7 +226,7 @@ pub fn of_ratio(of: &Starts, to: &Starts) -> Estimate {
     estimate(of.mean / to.mean, ends.map(|ends| ends.map(f64::exp)))
 }
 
-/// The mean of one less the mean of the other.
+/// Returns the difference of two means.
 #[must_use]
 pub fn of_difference(of: &Starts, less: &Starts) -> Estimate {
     let (Some(of), Some(less)) = (Group::of(of), Group::of(less)) else {
@@ -257,13 +255,13 @@ mod tests {
     use super::*;
     use crate::binomial::Excess;
 
-    /// How servers behave: the spread between starts, and between the blocks of one
-    /// start, as shares of the mean.
+    /// A simulated server: the spread between starts, and between the blocks of one start, as
+    /// shares of the mean.
     #[derive(Clone, Copy, Debug)]
     struct World {
         between: f64,
         within: f64,
-        /// Whether starts are skewed: most are alike and a few are slow.
+        /// Whether starts are skewed: most are similar and a few are slow.
         skewed: bool,
     }
 
@@ -316,7 +314,7 @@ mod tests {
         },
     ];
 
-    /// The share of simulated measurements whose interval covers the truth.
+    /// Returns the share of simulated measurements whose interval covers the truth.
     fn coverage(world: World, starts: usize, cover: impl Fn(&mut Random) -> bool) -> f64 {
         const RUNS: usize = 400;
         let mut random = Random::new(starts as u64 * 1000 + (world.between * 1000.0) as u64);
@@ -337,8 +335,8 @@ mod tests {
                     "{world:?}, {starts} starts: {:.1} % of ratios",
                     share * 100.0
                 );
-                // Three standard errors of a share of 400 are 3.3 %. What the blocks alone spread is
-                // counted even where starts do not differ at all: those intervals are a little wide.
+                // Three standard errors of a share of 400 are 3.3 %. The spread of the blocks is
+                // counted even where starts do not differ at all: those intervals are slightly wide.
                 assert!(
                     (0.917..=0.995).contains(&share),
                     "{world:?}, {starts} starts: {share}"
@@ -360,7 +358,7 @@ mod tests {
                     of_mean(&measured(random, world, 350.0, starts, 6)).excludes(350.0)
                         == Some(false)
                 });
-                // Of one group with skewed starts no symmetric interval covers in full.
+                // No symmetric interval reaches full coverage for one group with skewed starts.
                 let least = if world.skewed { 0.87 } else { 0.917 };
                 assert!(
                     difference >= least,
@@ -389,7 +387,8 @@ mod tests {
 
     #[test]
     fn blocks_alone_would_promise_too_much() {
-        // What this module is for: one start of many blocks taken as if blocks were starts.
+        // The error that this module avoids: one start of many blocks, with blocks treated as
+        // starts.
         let world = WORLDS[1];
         let share = coverage(world, 1, |random| {
             let blocks = |values: Vec<Vec<f64>>| {
@@ -436,13 +435,13 @@ mod tests {
         );
         let [low, high] = ratio.ends().unwrap();
         assert!(low < 3.0 && 3.0 < high, "{ratio:?}");
-        // The other way about it is the inverse.
+        // The reversed ratio is the inverse.
         let inverse = of_ratio(&to, &of).ends().unwrap();
         assert!(inverse[0] < 1.0 / 3.0 && 1.0 / 3.0 < inverse[1]);
-        // The same values in every start leave nothing open.
+        // Equal values in every start give an interval of width 0.
         let still = [vec![7.0, 7.0], vec![7.0, 7.0]];
         assert_eq!(of_mean(&still).ends(), Some([7.0, 7.0]));
-        // Starts that stood still now and then may have been anything below.
+        // Starts with stalls leave the lower end open.
         let stalled = [
             vec![9_000.0, 1.0],
             vec![1.0, 2.0],
@@ -452,7 +451,7 @@ mod tests {
         let steady = [vec![100.0, 101.0], vec![99.0, 100.0]];
         assert_eq!(of_ratio(&stalled, &steady).low, Some(0.0));
         assert_eq!(of_ratio(&steady, &stalled).ends(), None);
-        // Two starts that differ leave nearly everything open, but no rate below nothing.
+        // Two starts that differ give a very wide interval, but not below 0.
         let apart = [vec![5_000.0], vec![9_000.0]];
         assert!(of_mean(&apart).low.unwrap() < 0.0 && of_positive_mean(&apart).low.unwrap() > 0.0);
     }

@@ -1,5 +1,5 @@
-//! What several crashes have in common: shares, counts per crash and their intervals.
-//! Every crash has servers of its own, so crashes are independent of one another.
+//! Statistics of several crashes: shares, counts per crash and their intervals. Every crash has new
+//! servers, so crashes are independent.
 
 use replimeter_model::{
     loss::{Counts, Share},
@@ -14,11 +14,11 @@ use crate::{series::distribution, share::wilson, signed::SignedHistogram};
 const Z: f64 = 1.959_963_984_540_054;
 /// Resamples of a bootstrap.
 const RESAMPLES: usize = 4000;
-/// The fewest crashes for an interval of the mean.
+/// Minimum number of crashes for an interval of the mean.
 const FEWEST: usize = 4;
 
-/// In how many of several crashes something happened, with Wilson's score interval
-/// (Wilson 1927), which is honest where nothing happened.
+/// Returns the share of crashes with an event, with Wilson's score interval (Wilson 1927), which is
+/// valid for zero events, too.
 #[must_use]
 pub fn share(count: u64, of: u64) -> Share {
     if of == 0 {
@@ -40,9 +40,9 @@ pub fn share(count: u64, of: u64) -> Share {
     }
 }
 
-/// The ranks (from 1) between which the median lies with at least 95 % confidence, by
-/// the binomial distribution of the number below it (David & Nagaraja 2003, 7.1);
-/// `None` below six, which cannot carry it.
+/// Returns the ranks (from 1) between which the median lies with at least 95 % confidence, by the
+/// binomial distribution of the number below it (David & Nagaraja 2003, 7.1); `None` below six,
+/// which are too few.
 #[must_use]
 pub fn median_ranks(count: usize) -> Option<(usize, usize)> {
     let mut term = 0.5f64.powi(i32::try_from(count).ok()?);
@@ -71,7 +71,7 @@ fn median_interval(sorted: &[f64]) -> Option<[f64; 2]> {
     median_ranks(sorted.len()).map(|(low, high)| [sorted[low - 1], sorted[high - 1]])
 }
 
-/// Counts of crashes, one each.
+/// Summarizes counts, one per crash.
 #[must_use]
 pub fn counts(values: &[u64]) -> Counts {
     let mut sorted: Vec<f64> = values.iter().map(|value| *value as f64).collect();
@@ -97,15 +97,14 @@ pub fn counts(values: &[u64]) -> Counts {
     }
 }
 
-/// A percentile bootstrap of the mean, made wider for few crashes by what Student's
-/// quantile is above the normal one and the resamples' variance below the sample's
-/// (Hesterberg 2015, "expanded percentile"). Nothing for values that are all alike, of
-/// which resampling can tell nothing.
+/// Returns a percentile bootstrap of the mean, widened for few crashes by the ratio of Student's
+/// quantile to the normal one and of the sample's variance to the resamples' (Hesterberg 2015,
+/// "expanded percentile"). `None` for equal values, which resampling cannot vary.
 fn mean_interval(values: &[f64], mean: f64) -> Option<[f64; 2]> {
     if values.len() < FEWEST || values.first() == values.last() {
         return None;
     }
-    // Always the same resamples.
+    // Fixed seed: always the same resamples.
     let mut random = Random::new(0);
     let n = values.len();
     let mut means: Vec<f64> = (0..RESAMPLES)
@@ -117,11 +116,11 @@ fn mean_interval(values: &[f64], mean: f64) -> Option<[f64; 2]> {
         let at = means[((RESAMPLES - 1) as f64 * level).round() as usize];
         mean + (at - mean) * wider
     };
-    // A count is not below 0.
+    // A count is not negative.
     Some([end(0.025).max(0.0), end(0.975)])
 }
 
-/// Student's 97.5 % quantile, by the expansion in 1/ν (Abramowitz & Stegun 1964, 26.7.5).
+/// Returns Student's 97.5 % quantile, by the expansion in 1/ν (Abramowitz & Stegun 1964, 26.7.5).
 fn student(freedom: usize) -> f64 {
     let v = freedom as f64;
     let z3 = Z.powi(3);
@@ -131,7 +130,7 @@ fn student(freedom: usize) -> f64 {
         + (3.0 * z7 + 19.0 * z5 + 17.0 * z3 - 15.0 * Z) / (384.0 * v.powi(3))
 }
 
-/// Times of crashes, one each: the median, its interval, and their distribution.
+/// Summarizes times, one per crash: the median, its interval, and their distribution.
 #[must_use]
 pub fn times(values_us: &[f64]) -> (Option<f64>, Option<[f64; 2]>, Distribution) {
     let mut sorted = values_us.to_vec();
@@ -210,7 +209,7 @@ mod tests {
 
     #[test]
     fn intervals_of_means_cover_about_as_often_as_they_say() {
-        // Exponential counts, 20 at a time, mean 100: the skewed kind that losses are.
+        // Exponential counts, 20 at a time, mean 100: skewed like losses.
         let mut random = Random::new(7);
         let covered = (0..400)
             .filter(|_| {

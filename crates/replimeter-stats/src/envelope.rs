@@ -1,8 +1,8 @@
-//! Fewer points for a picture, with every extreme kept.
+//! Reduces the points of a chart, keeping every extreme.
 
-/// Points of a series in buckets of equal number, each reduced to its smallest
-/// and largest. Takes any number of points in bounded memory: when there would be
-/// more than `most` buckets, neighbours are merged.
+/// Points of a series in buckets of equal number, each reduced to its smallest and largest. Takes
+/// any number of points in bounded memory: when there would be more than `most` buckets, neighbors
+/// are merged.
 #[derive(Clone, Debug)]
 pub struct Envelope {
     most: usize,
@@ -12,7 +12,8 @@ pub struct Envelope {
 }
 
 impl Envelope {
-    /// For at most `most` buckets (at least 2), that is, twice as many points.
+    /// Returns an empty envelope of at most `most` buckets (at least 2), that is, twice as many
+    /// points.
     #[must_use]
     pub fn new(most: usize) -> Self {
         Self {
@@ -23,7 +24,7 @@ impl Envelope {
         }
     }
 
-    /// Adds a point; they come in order of x.
+    /// Adds a point, in order of x.
     pub fn push(&mut self, x: f64, y: f64) {
         if self.in_last < self.per_bucket
             && let Some(last) = self.buckets.last_mut()
@@ -39,7 +40,7 @@ impl Envelope {
                 .map(|pair| pair.iter().copied().reduce(wider).unwrap_or(pair[0]))
                 .collect();
             self.per_bucket *= 2;
-            // An odd bucket at the end is only half full now.
+            // An odd bucket at the end is only half full.
             if self.most % 2 == 1 {
                 self.in_last = self.per_bucket / 2;
                 return self.push(x, y);
@@ -49,7 +50,7 @@ impl Envelope {
         self.in_last = 1;
     }
 
-    /// The points in order of x: every bucket's smallest and largest.
+    /// Returns the points in order of x: every bucket's smallest and largest.
     #[must_use]
     pub fn points(&self) -> Vec<(f64, f64)> {
         let mut points = Vec::with_capacity(self.buckets.len() * 2);
@@ -67,7 +68,7 @@ impl Envelope {
         points
     }
 
-    /// Samples behind each pair of points.
+    /// Returns the samples behind each pair of points.
     #[must_use]
     pub fn per_bucket(&self) -> usize {
         self.per_bucket

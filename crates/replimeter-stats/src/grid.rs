@@ -1,18 +1,16 @@
-//! A fixed grid of signed nanoseconds on which things are counted.
+//! A fixed grid of signed nanoseconds for counting.
 //!
-//! Its points are those of an HDR histogram mirrored at zero: equally far apart
-//! near zero, and from there on 128 to each doubling, so that neighbours are
-//! 0.4 to 0.8 % apart.
+//! Its points are those of an HDR histogram mirrored at zero: equidistant near zero, and from there
+//! on 128 per doubling, so that neighbors are 0.4 to 0.8 % apart.
 
 /// Distance of the points near zero, in nanoseconds: less than any method resolves.
 const FINEST: u32 = 6;
-/// Points to each doubling.
+/// Points per doubling.
 const PER_DOUBLING: u64 = 128;
-/// Below twice that many points from zero, they are equally far apart.
+/// Below this distance from zero, points are equidistant.
 const LINEAR: u64 = 2 * PER_DOUBLING;
 
-/// The number of the last point at or below a magnitude, and whether it is that
-/// very point.
+/// Returns the index of the last point at or below a magnitude, and whether it equals that point.
 fn below(magnitude: u64) -> (i32, bool) {
     let units = magnitude >> FINEST;
     let doublings = if units < LINEAR {
@@ -28,7 +26,7 @@ fn below(magnitude: u64) -> (i32, bool) {
     )
 }
 
-/// The number of the last point at or below `value`.
+/// Returns the index of the last point at or below `value`.
 pub(crate) fn floor(value: i64) -> i32 {
     let (number, exact) = below(value.unsigned_abs());
     match value {
@@ -38,7 +36,7 @@ pub(crate) fn floor(value: i64) -> i32 {
     }
 }
 
-/// The number of the first point at or above `value`.
+/// Returns the index of the first point at or above `value`.
 pub(crate) fn ceil(value: i64) -> i32 {
     let (number, exact) = below(value.unsigned_abs());
     match value {
@@ -48,7 +46,7 @@ pub(crate) fn ceil(value: i64) -> i32 {
     }
 }
 
-/// Where the point of that number is, in nanoseconds; saturates at the largest number.
+/// Returns the point with this index, in nanoseconds; saturates at the largest number.
 pub(crate) fn at(number: i32) -> i64 {
     let magnitude = u64::from(number.unsigned_abs());
     let doublings = if magnitude < LINEAR {

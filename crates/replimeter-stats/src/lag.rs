@@ -1,4 +1,4 @@
-//! Summaries of lag samples, gathered one by one in bounded memory.
+//! Summaries of lag samples, accumulated in bounded memory.
 
 use std::collections::BTreeMap;
 
@@ -16,14 +16,14 @@ use crate::{
     signed::SignedHistogram,
 };
 
-/// Bars of the histogram kept in a row.
+/// Maximum bars of a row's histogram.
 const BARS: usize = 24;
 
 /// How [`LagRow::estimate`] is made: by maximum likelihood from brackets (Turnbull
 /// 1976), see [`crate::censored`].
 pub const ESTIMATOR: &str = "turnbull-npmle";
 
-/// What the samples of one replica and one payload size come to.
+/// The summary of one replica and one row size.
 #[derive(Clone, Debug, Default)]
 pub struct LagSummary {
     rounds: u64,
@@ -31,22 +31,21 @@ pub struct LagSummary {
     untold: u64,
     from_ack: Series,
     from_send: Series,
-    // Without a course over the run, and so without intervals: windows are what
-    // takes the memory.
+    // Without windows over the run, and so without intervals: windows need most of the memory.
     from_intended: SignedHistogram,
     brackets: Brackets,
     error: SignedHistogram,
     insert: SignedHistogram,
     retrieval: SignedHistogram,
     from_primary: Series,
-    /// Rows by `from_primary`, or lag from ack where there is none, rounded to tenths of a millisecond.
+    /// Rows by `from_primary`, or lag from ack where there is none, in bins of 0.1 ms.
     tenths: BTreeMap<i64, u64>,
     gap: SignedHistogram,
     not_at_once: u64,
 }
 
 impl LagSummary {
-    /// Adds a sample; one without a sighting counts as missing.
+    /// Adds a sample; one without a visibility time counts as timed out.
     pub fn record(&mut self, sample: &LagSample) {
         self.rounds += 1;
         self.insert.record(sample.insert());
@@ -84,29 +83,29 @@ impl LagSummary {
         }
     }
 
-    /// Lag from the acknowledgement, upper end of each bracket.
+    /// Returns the lag from the acknowledgement, upper end of each bracket.
     #[must_use]
     pub fn lags(&self) -> &SignedHistogram {
         self.from_ack.histogram()
     }
 
-    /// The writes, send to acknowledgement.
+    /// Returns the writes, send to acknowledgement.
     #[must_use]
     pub fn inserts(&self) -> &SignedHistogram {
         &self.insert
     }
 
-    /// Samples so far, the missing among them.
+    /// Returns the samples so far, including timed-out ones.
     #[must_use]
     pub fn rounds(&self) -> u64 {
         self.rounds
     }
 
-    /// The figures as a row of the report; names are filled in by the caller.
+    /// Returns the figures as a row of the report; the caller fills in names.
     #[must_use]
     pub fn row(&self) -> LagRow {
-        // Neighbouring rounds depend on one another by their lag; by the upper end
-        // of a bracket as much as by what is inside.
+        // Neighboring rounds depend on one another through their lag, which the upper end of a
+        // bracket shows as well as its inside.
         let of = |estimate: crate::censored::Npmle| {
             estimate.figures(|value| self.from_ack.inflation(value))
         };
@@ -145,12 +144,12 @@ impl LagSummary {
     }
 }
 
-/// A difference in tenths of a millisecond, to the nearest.
+/// Returns a difference in units of 0.1 ms, rounded.
 fn tenth(difference: Nanos) -> i64 {
     (difference.0 + 50_000).div_euclid(100_000)
 }
 
-/// The floor's figures: the primary observed as its own replica.
+/// Summary of the floor: the primary observed as its own replica.
 #[derive(Clone, Debug, Default)]
 pub struct FloorSummary {
     lag: LagSummary,
@@ -166,20 +165,20 @@ impl FloorSummary {
         }
     }
 
-    /// The lag figures of the null replica.
+    /// Returns the lag figures of the null replica.
     #[must_use]
     pub fn row(&self) -> LagRow {
         self.lag.row()
     }
 
-    /// The distance of the bracket's midpoint from the acknowledgement.
+    /// Returns the distance of the bracket's midpoint from the acknowledgement.
     #[must_use]
     pub fn midpoint_abs(&self) -> Distribution {
         distribution(&self.midpoint_abs)
     }
 }
 
-/// Summaries of one replica: by payload size, and of everything together.
+/// Summaries of one replica: by row size, and of all rows.
 #[derive(Clone, Debug, Default)]
 pub struct ReplicaSummary {
     all: LagSummary,
@@ -187,7 +186,7 @@ pub struct ReplicaSummary {
 }
 
 impl ReplicaSummary {
-    /// Adds a sample; `by_size` also keeps it with its equals in size.
+    /// Adds a sample; with `by_size`, also to the summary of its row size.
     pub fn record(&mut self, sample: &LagSample, by_size: bool) {
         self.all.record(sample);
         if by_size {
@@ -198,13 +197,13 @@ impl ReplicaSummary {
         }
     }
 
-    /// Everything together.
+    /// Returns the summary of all rows.
     #[must_use]
     pub fn all(&self) -> &LagSummary {
         &self.all
     }
 
-    /// By payload size, ascending.
+    /// Returns the summaries by row size, ascending.
     pub fn sizes(&self) -> impl Iterator<Item = (u64, &LagSummary)> {
         self.by_size.iter().map(|(size, summary)| (*size, summary))
     }

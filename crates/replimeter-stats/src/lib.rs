@@ -1,6 +1,5 @@
-//! Statistics of signed times: histograms, quantiles with intervals, windows
-//! over the course of a run; comparisons between starts of servers. No I/O and no
-//! clock.
+//! Statistics of signed times: histograms, quantiles with intervals, windows of a run; comparisons
+//! between starts of servers. No I/O and no clock.
 
 pub mod binomial;
 pub mod bins;

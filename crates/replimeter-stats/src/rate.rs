@@ -1,17 +1,18 @@
-//! Rates of events with intervals, from batches of the run.
+//! Rates of events with confidence intervals, from batches of the run.
 
 use replimeter_model::{load::Rate, time::Nanos};
 use statrs::distribution::{ChiSquared, ContinuousCDF};
 
 /// Batches of the interval: fewer and longer ones depend less on one another.
 const BATCHES: usize = 20;
-/// Batches that must be there for an interval.
+/// Minimum number of batches for an interval.
 const FEWEST: usize = 8;
-/// Events that batches need, two for each: of fewer the count itself tells more.
+/// Minimum number of events for batches, two for each: with fewer, the count itself is more
+/// precise.
 const FEW: u64 = 2 * BATCHES as u64;
-/// Windows that counts are kept in; twice as many are merged in pairs.
+/// Maximum number of windows; twice as many are merged in pairs.
 const WINDOWS: usize = 256;
-/// Length of a window at the beginning, in nanoseconds.
+/// Initial length of a window, in nanoseconds.
 const FIRST_LENGTH: i64 = 50_000_000;
 
 /// The 97.5 % points of Student's distribution for 7 to 19 degrees of freedom.
@@ -19,12 +20,11 @@ const T95: [f64; 13] = [
     2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093,
 ];
 
-/// The rate of a count that grows, from readings `(when, count)` in order of time.
+/// Returns the rate of a counter, from readings `(when, count)` in order of time.
 ///
-/// The interval is that of batch means (Schmeiser 1982): the readings are taken
-/// together to at most twenty batches, and their rates treated as independent.
-/// There is none for fewer than eight batches, and no rate for fewer than two
-/// readings.
+/// The interval is that of batch means (Schmeiser 1982): the readings are combined to at most
+/// twenty batches, whose rates are treated as independent. There is none for fewer than eight
+/// batches, and no rate for fewer than two readings.
 #[must_use]
 pub fn of_readings(readings: &[(Nanos, u64)]) -> Rate {
     let (Some(first), Some(last)) = (readings.first(), readings.last()) else {
@@ -47,7 +47,7 @@ pub fn of_readings(readings: &[(Nanos, u64)]) -> Rate {
     with_interval(per_s(first, last), &rates)
 }
 
-/// The interval of a mean by the rates of its batches.
+/// Returns the mean with an interval from the rates of its batches.
 fn with_interval(mean: Option<f64>, rates: &[f64]) -> Rate {
     let count = rates.len() as f64;
     let middle = rates.iter().sum::<f64>() / count;
@@ -77,15 +77,15 @@ pub struct Counter {
     origin: Nanos,
     length: i64,
     counts: Vec<u64>,
-    /// The window of the last event, and where it begins and ends, counted from the
-    /// origin: events come nearly in order, and a division is dear.
+    /// The window of the last event, and its begin and end, counted from the origin: events arrive
+    /// nearly in order, and a division is expensive.
     last: usize,
     begins: i64,
     ends: i64,
 }
 
 impl Counter {
-    /// Counts from `origin` on.
+    /// Returns a counter that starts at `origin`.
     #[must_use]
     pub fn new(origin: Nanos) -> Self {
         Self {
@@ -98,7 +98,7 @@ impl Counter {
         }
     }
 
-    /// An event; those before the origin do not count.
+    /// Counts an event; events before the origin are ignored.
     #[inline]
     pub fn record(&mut self, at: Nanos) {
         let since = (at - self.origin).0;
@@ -126,7 +126,7 @@ impl Counter {
         self.ends = self.begins + self.length;
     }
 
-    /// Makes the windows twice as long.
+    /// Doubles the length of the windows.
     fn halve(&mut self) {
         self.counts = self
             .counts
@@ -137,8 +137,8 @@ impl Counter {
         (self.begins, self.ends) = (0, 0);
     }
 
-    /// Adds the events of another counter, each so much later. Both keep windows, so
-    /// that an event may move by the length of one.
+    /// Adds the events of another counter, shifted by `later`. Both store windows, so an event may
+    /// move by the length of one.
     pub fn merge(&mut self, other: &Self, later: Nanos) {
         while self.length < other.length {
             self.halve();
@@ -153,15 +153,16 @@ impl Counter {
         }
     }
 
-    /// Events per second until `end`, with the interval of [`of_readings`]; of few events with that of a Poisson count
-    /// (Garwood 1936), which takes them for independent, has an upper end for none at all, and never reaches below 0.
+    /// Returns the events per second until `end`, with the interval of [`of_readings`]; for few events with that of a
+    /// Poisson count (Garwood 1936), which treats them as independent, has an upper end for zero events, and is never
+    /// negative.
     #[must_use]
     pub fn rate(&self, end: Nanos) -> Rate {
         let whole = ((end - self.origin).0.max(0) / self.length) as usize;
         let mut readings = vec![(self.origin, 0)];
         let mut sum = 0;
         for index in 0..whole {
-            // A window without events has its place too.
+            // Windows without events count, too.
             sum += self.counts.get(index).copied().unwrap_or(0);
             readings.push((self.origin + Nanos((index as i64 + 1) * self.length), sum));
         }
@@ -179,7 +180,8 @@ impl Counter {
     }
 }
 
-/// The 95 % interval of the mean of a Poisson distribution that such a count was drawn from, by chi squared quantiles.
+/// Returns the 95 % interval of the mean of a Poisson distribution with this count, by chi-squared
+/// quantiles.
 fn poisson(count: u64) -> [f64; 2] {
     let quantile = |freedom: u64, level: f64| {
         ChiSquared::new(freedom as f64).map_or(0.0, |chi| chi.inverse_cdf(level) / 2.0)

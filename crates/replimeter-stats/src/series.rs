@@ -1,4 +1,4 @@
-//! A distribution gathered sample by sample, with its course over the run.
+//! A distribution accumulated sample by sample, with its windows over the run.
 
 use replimeter_model::{
     record::{Distribution, Intervals, Window},
@@ -18,37 +18,36 @@ pub struct Series {
 }
 
 impl Series {
-    /// Adds a sample that belongs to the point `at` of the run.
+    /// Adds a sample at the time `at` of the run.
     pub fn record(&mut self, at: Nanos, value: Nanos) {
         self.all.record(value);
         self.windows.record(at, value);
     }
 
-    /// The samples themselves.
+    /// Returns the samples.
     #[must_use]
     pub fn histogram(&self) -> &SignedHistogram {
         &self.all
     }
 
-    /// The course of the run.
+    /// Returns the windows of the run.
     #[must_use]
     pub fn windows(&self) -> Vec<Window> {
         self.windows.rows()
     }
 
-    /// The inflation by dependence at `value` ([`Windows::inflation`]).
+    /// Returns the inflation by dependence at `value` ([`Windows::inflation`]).
     #[must_use]
     pub fn inflation(&self, value: Nanos) -> Option<f64> {
         self.windows.inflation(value)
     }
 
-    /// A 95 % confidence interval for the quantile `p`.
+    /// Returns a 95 % confidence interval of the quantile `p`.
     ///
-    /// Order statistics at the ranks n·p ± z·√(f·n·p·(1 − p)), where f is the
-    /// inflation by dependence ([`Windows::inflation`]); for f = 1 this is the
-    /// distribution-free interval of David & Nagaraja (2003, §7.1). `None` when
-    /// the quantile itself may not be stated, the run is too short to judge the
-    /// dependence, or a rank falls off the sample.
+    /// Order statistics at the ranks n·p ± z·√(f·n·p·(1 − p)), where f is the inflation by
+    /// dependence ([`Windows::inflation`]); for f = 1 this is the distribution-free interval of
+    /// David & Nagaraja (2003, §7.1). `None` when the quantile itself cannot be given, the run is
+    /// too short to estimate the dependence, or a rank is outside the sample.
     #[must_use]
     pub fn interval(&self, p: f64) -> Option<[f64; 2]> {
         let count = self.all.count() as f64;
@@ -64,7 +63,7 @@ impl Series {
         ])
     }
 
-    /// The distribution as it is reported.
+    /// Returns the reported distribution.
     #[must_use]
     pub fn distribution(&self) -> Distribution {
         let median = self.all.quantile(0.5);
@@ -83,7 +82,7 @@ impl Series {
     }
 }
 
-/// A histogram's figures, without intervals.
+/// Returns a histogram's figures, without intervals.
 #[must_use]
 pub fn distribution(histogram: &SignedHistogram) -> Distribution {
     let us = |nanos: Option<Nanos>| nanos.map(Nanos::as_micros);

@@ -1,18 +1,18 @@
-//! A share of events with an interval that holds where events come in clumps.
+//! A share of events with an interval that is valid for clustered events.
 
 use replimeter_model::time::Nanos;
 
 /// The 97.5 % point of the standard normal distribution.
 const Z95: f64 = 1.959_963_984_540_054;
-/// Windows that counts are kept in; twice as many are merged in pairs.
+/// Maximum number of windows; twice as many are merged in pairs.
 const WINDOWS: usize = 128;
-/// Length of a window at the beginning, in nanoseconds.
+/// Initial length of a window, in nanoseconds.
 const FIRST_LENGTH: i64 = 20_000_000;
-/// Trials in a stretch whose share is compared with the others'.
+/// Minimum trials of a section whose share is compared with the others'.
 const STRETCH: u64 = 5;
-/// Stretches that must be there to compare.
+/// Minimum number of sections to compare.
 const STRETCHES: usize = 8;
-/// The most stretches that are compared: longer ones see longer clumps.
+/// Maximum number of sections: longer ones include longer clusters.
 const MOST_STRETCHES: usize = 40;
 
 /// A share with its 95 % interval.
@@ -20,7 +20,7 @@ const MOST_STRETCHES: usize = 40;
 pub struct Proportion {
     /// Trials.
     pub trials: u64,
-    /// Of these, events.
+    /// The number of events among them.
     pub events: u64,
     /// Their share; 0 for no trials.
     pub share: f64,
@@ -28,14 +28,14 @@ pub struct Proportion {
     pub low: f64,
     /// Upper end; 1 for no trials.
     pub high: f64,
-    /// By how much dependence between neighbours inflates the variance; `None` when there were too few trials to
-    /// tell, and the interval takes them for independent.
+    /// The factor by which dependence between neighbors inflates the variance; `None` when there were too few
+    /// trials to estimate it, and the interval treats them as independent.
     pub inflation: Option<f64>,
 }
 
-/// The interval of Wilson (1927) for `events` out of `trials`, which need not be whole numbers: with an effective
-/// sample size `trials / inflation` the same share is known less well. For no event its lower end is 0, and its upper
-/// end z² / (n + z²).
+/// Returns the interval of Wilson (1927) for `events` out of `trials`, which need not be integers:
+/// with an effective sample size `trials / inflation` the interval is wider. For no event its lower
+/// end is 0, and its upper end z² / (n + z²).
 #[must_use]
 pub fn wilson(events: f64, trials: f64) -> [f64; 2] {
     if trials <= 0.0 {
@@ -60,7 +60,7 @@ pub fn wilson(events: f64, trials: f64) -> [f64; 2] {
     [low, high]
 }
 
-/// Events and trials by the time at which they happened, in bounded memory.
+/// Events and trials by time, in bounded memory.
 #[derive(Clone, Debug)]
 pub struct Share {
     origin: Option<Nanos>,
@@ -103,7 +103,7 @@ impl Share {
         self.windows[index].1 += u64::from(event);
     }
 
-    /// Trials and events so far.
+    /// Returns the trials and events so far.
     #[must_use]
     pub fn counts(&self) -> (u64, u64) {
         self.windows
@@ -111,10 +111,10 @@ impl Share {
             .fold((0, 0), |sum, next| (sum.0 + next.0, sum.1 + next.1))
     }
 
-    /// By how much dependence between neighbours inflates the variance: the Pearson dispersion of the share between
-    /// stretches of the run (McCullagh & Nelder 1989, §4.5), which is 1 on average for independent trials. Never
-    /// below 1; `None` when there are too few trials to tell. It is judged by short stretches and by long ones, and the
-    /// larger of the two counts, since clumps longer than a stretch do not show within it.
+    /// Returns the factor by which dependence between neighbors inflates the variance: the Pearson dispersion of the
+    /// share between sections of the run (McCullagh & Nelder 1989, §4.5), which is 1 on average for independent trials.
+    /// Never below 1; `None` when there are too few trials. It is computed with short and with long sections, and the
+    /// larger result is used, since clusters longer than a section do not show within it.
     #[must_use]
     pub fn inflation(&self) -> Option<f64> {
         let (trials, _) = self.counts();
@@ -153,7 +153,8 @@ impl Share {
         Some((pearson / (stretches.len() - 1) as f64).max(1.0))
     }
 
-    /// The share with its interval: Wilson's, for an effective sample size of trials / inflation.
+    /// Returns the share with its interval: Wilson's, for an effective sample size of trials /
+    /// inflation.
     #[must_use]
     pub fn proportion(&self) -> Proportion {
         let (trials, events) = self.counts();
@@ -182,7 +183,7 @@ mod tests {
 
     use super::*;
 
-    /// A small deterministic generator (Marsaglia 2003), so that tests repeat.
+    /// A small deterministic generator (Marsaglia 2003), for repeatable tests.
     struct Xorshift(u64);
 
     impl Xorshift {
@@ -228,7 +229,7 @@ mod tests {
         );
     }
 
-    /// How often the interval covers the true share, of `runs` runs.
+    /// Returns the share of `runs` simulated runs whose interval covers the true share.
     fn coverage(
         runs: u32,
         truth: f64,
@@ -250,20 +251,21 @@ mod tests {
     #[test]
     fn independent_trials_are_covered_about_as_often_as_promised() {
         let covered = coverage(500, 0.1, |random, _| random.uniform() < 0.1);
-        // Nominal 95 %; the dispersion is never taken below 1, so rather more than less.
+        // Nominal 95 %; the dispersion is never below 1, so the coverage is rather higher.
         assert!(covered >= 465, "{covered} of 500");
     }
 
     #[test]
     fn clumps_widen_the_interval_until_it_covers_again() {
-        // A stall begins with 1/200 and ends with 1/50: a fifth of the rounds are in one, and stale.
+        // A stall begins with probability 1/200 and ends with 1/50: a fifth of the rounds are in
+        // one, and stale.
         let covered = coverage(500, 0.2, |random, stalled| {
             let change = random.uniform() < if *stalled { 1.0 / 50.0 } else { 1.0 / 200.0 };
             *stalled ^= change;
             *stalled
         });
-        // Taken for independent it would be about 30 %. Ten clumps a run are too few for the promised 95 %: 83 % it is,
-        // with the fixed seed.
+        // Treated as independent it would be about 30 %. Ten clusters per run are too few for 95 %: it is 83 % with the
+        // fixed seed.
         assert!(covered >= 405, "{covered} of 500");
     }
 

@@ -1,19 +1,18 @@
-//! A histogram of signed nanoseconds, in memory that does not grow with the
-//! number of samples.
+//! A histogram of signed nanoseconds, in memory that does not grow with the number of samples.
 
 use hdrhistogram::Histogram;
 use replimeter_model::time::Nanos;
 use serde::{Deserialize, Serialize};
 
-/// How many samples one bar can hold; above, it stays at the most, which ten
-/// thousand samples a second would reach in five days.
+/// Maximum count of one bar; beyond, it saturates, which ten thousand samples a second would reach
+/// in five days.
 pub type Count = u32;
 
-/// Samples that must lie beyond a quantile for it to be stated.
+/// Minimum number of samples beyond a quantile.
 pub const BEYOND: u64 = 10;
 
-/// Two HDR histograms, one for each sign (HDR itself is unsigned), with exact
-/// minimum, maximum, mean and variance beside them.
+/// Two HDR histograms, one for each sign (HDR itself is unsigned), with exact minimum, maximum,
+/// mean and variance.
 ///
 /// Quantiles are within the relative precision of `digits` significant digits;
 /// the mean and variance follow Welford (1962) and are exact.
@@ -40,14 +39,14 @@ fn histogram(digits: u8) -> Histogram<Count> {
 }
 
 impl Default for SignedHistogram {
-    /// Empty, with the three digits of reported figures: a tenth of a percent.
+    /// Returns an empty histogram with the three digits of reported figures: 0.1 %.
     fn default() -> Self {
         Self::new(3)
     }
 }
 
 impl SignedHistogram {
-    /// An empty histogram that keeps `digits` significant digits (0 to 5).
+    /// Returns an empty histogram that keeps `digits` significant digits (0 to 5).
     #[must_use]
     pub fn new(digits: u8) -> Self {
         Self {
@@ -105,44 +104,43 @@ impl SignedHistogram {
         self.max = self.max.max(other.max);
     }
 
-    /// Number of samples.
+    /// Returns the number of samples.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// The two histograms behind it: of samples from zero on, and of those below with their
-    /// sign turned.
+    /// Returns both histograms: of samples from zero on, and of negative ones with inverted sign.
     #[must_use]
     pub fn sides(&self) -> (&Histogram<Count>, Option<&Histogram<Count>>) {
         (&self.positive, self.negative.as_deref())
     }
 
-    /// Smallest sample, exact.
+    /// Returns the smallest sample, exact.
     #[must_use]
     pub fn min(&self) -> Option<Nanos> {
         (self.count > 0).then_some(Nanos(self.min))
     }
 
-    /// Largest sample, exact.
+    /// Returns the largest sample, exact.
     #[must_use]
     pub fn max(&self) -> Option<Nanos> {
         (self.count > 0).then_some(Nanos(self.max))
     }
 
-    /// Arithmetic mean in nanoseconds, exact.
+    /// Returns the arithmetic mean in nanoseconds, exact.
     #[must_use]
     pub fn mean(&self) -> Option<f64> {
         (self.count > 0).then_some(self.mean)
     }
 
-    /// Sample standard deviation (n − 1) in nanoseconds; `None` below two samples.
+    /// Returns the sample standard deviation (n − 1) in nanoseconds; `None` below two samples.
     #[must_use]
     pub fn stdev(&self) -> Option<f64> {
         (self.count > 1).then(|| (self.squares / (self.count - 1) as f64).max(0.0).sqrt())
     }
 
-    /// The sample of that rank in ascending order (1 is the smallest), within
+    /// Returns the sample of that rank in ascending order (1 is the smallest), within
     /// the histogram's precision.
     #[must_use]
     pub fn at_rank(&self, rank: u64) -> Option<Nanos> {
@@ -165,7 +163,7 @@ impl SignedHistogram {
         Some(Nanos(value.clamp(self.min, self.max)))
     }
 
-    /// The quantile `p` (0 to 1), or `None` when fewer than [`BEYOND`] samples
+    /// Returns the quantile `p` (0 to 1), or `None` when fewer than [`BEYOND`] samples
     /// lie above it (for p ≥ ½) or below it (for p < ½).
     #[must_use]
     pub fn quantile(&self, p: f64) -> Option<Nanos> {
@@ -182,7 +180,7 @@ impl SignedHistogram {
         }
     }
 
-    /// How many samples are at most `value`, within the histogram's precision.
+    /// Returns the number of samples up to `value`, within the histogram's precision.
     #[must_use]
     pub fn count_at_most(&self, value: Nanos) -> u64 {
         if self.count == 0 || value.0 < self.min {
@@ -211,7 +209,7 @@ impl SignedHistogram {
         negative + positive
     }
 
-    /// The bars of the histogram in ascending order: value and count.
+    /// Returns the bars of the histogram in ascending order: value and count.
     pub fn bars(&self) -> impl Iterator<Item = (Nanos, u64)> + '_ {
         let mut negative: Vec<(Nanos, u64)> = self
             .negative
@@ -227,7 +225,7 @@ impl SignedHistogram {
     }
 }
 
-/// A histogram as it is written down: nanoseconds and counts.
+/// The serialized form of a histogram: nanoseconds and counts.
 #[derive(Serialize, Deserialize)]
 struct Written {
     digits: u8,
@@ -236,7 +234,7 @@ struct Written {
     mean: f64,
     /// Sum of the squared deviations from the mean.
     squares: f64,
-    /// A value of each bar that holds some, and how many.
+    /// A value of each non-empty bar, and its count.
     bars: Vec<(i64, Count)>,
 }
 
@@ -310,7 +308,7 @@ impl From<Written> for SignedHistogram {
     }
 }
 
-/// The rank (1-based, by the nearest-rank definition) of quantile `p` of `count`.
+/// Returns the rank (1-based, by the nearest-rank definition) of quantile `p` of `count`.
 #[must_use]
 pub fn rank_of(p: f64, count: u64) -> u64 {
     // The small subtraction keeps 0.9 × 100 from being 90.000…01 and ranked 91.

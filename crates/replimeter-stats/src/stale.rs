@@ -1,4 +1,4 @@
-//! Summaries of `stale` rounds, gathered one by one in bounded memory.
+//! Summaries of `stale` rounds, accumulated in bounded memory.
 
 use std::collections::BTreeMap;
 
@@ -18,17 +18,17 @@ use crate::{
     signed::{BEYOND, SignedHistogram, rank_of},
 };
 
-/// Versions behind that are counted apart; more are counted as this many.
+/// Maximum number of versions behind; larger ones are counted as this.
 pub const MOST_BEHIND: u32 = 64;
 
-/// One point of the curve as it is gathered.
+/// One point of the curve while it is accumulated.
 #[derive(Clone, Debug, Default)]
 struct Point {
     share: Share,
     achieved: SignedHistogram,
 }
 
-/// What one reader showed in one case.
+/// The summary of one reader in one case.
 #[derive(Clone, Debug, Default)]
 pub struct StaleSummary {
     at_once: Share,
@@ -37,10 +37,10 @@ pub struct StaleSummary {
     read: SignedHistogram,
     read_delay_error: SignedHistogram,
     points: BTreeMap<Nanos, Point>,
-    /// When after the acknowledgement the write became visible: later than the last read that did not show it was
-    /// issued, no later than the first that did.
+    /// When the write became visible, from the acknowledgement: after the start of the last read that did not
+    /// show it, no later than the first that did.
     visible: Brackets,
-    /// Whether the first read was stale, of all rounds; for the dependence.
+    /// Whether the first read was stale, in all rounds; for the dependence.
     stale: Share,
     behind: BTreeMap<u32, u64>,
     refused: u64,
@@ -48,17 +48,17 @@ pub struct StaleSummary {
     conflicts: u64,
     backwards: u64,
     across: u64,
-    /// Rounds that a monotonic-reads violation could have shown itself in.
+    /// Rounds in which a monotonic-reads violation was possible.
     judged: u64,
-    /// Reads and writes without and with.
+    /// Reads and writes without and with synchronous reads.
     price: [(SignedHistogram, SignedHistogram); 2],
-    /// Of the rounds at once: when the first was sent and the last was over.
+    /// For immediate reads: when the first was sent and the last had ended.
     span: Option<(Nanos, Nanos)>,
     all_at_once: u64,
 }
 
 impl StaleSummary {
-    /// Adds what this reader showed of a round; `delays` says whether rounds waited until the write was shown.
+    /// Adds this reader's result of a round; `delays` says whether rounds waited until the write was visible.
     pub fn record(&mut self, round: &StaleRound, read: &StaleRead, delays: bool) {
         match round.phase {
             StalePhase::WarmUp => return,
@@ -120,29 +120,29 @@ impl StaleSummary {
         }
     }
 
-    /// Adds a write of judged traffic.
+    /// Adds a write of checked load.
     pub fn wrote(&mut self, round: &StaleRound) {
         self.conflicts += u64::from(round.conflicts);
         self.write.record(round.ack - round.send);
     }
 
-    /// Counts a client that asked one reader after another and went back in time; this is the second of the two.
+    /// Counts a client that read from two readers in turn and saw an older version on the second.
     pub fn went_back_across(&mut self) {
         self.across += 1;
     }
 
-    /// Rounds with a read at once that count.
+    /// Returns the number of counted rounds with an immediate read.
     #[must_use]
     pub fn rounds(&self) -> u64 {
         self.at_once.counts().0
     }
 
-    /// The figures as a row of the report; names are filled in by the caller.
+    /// Returns the figures as a row of the report; the caller fills in names.
     #[must_use]
     pub fn row(&self) -> StaleRow {
         let share = self.at_once.proportion();
         let some = share.trials > 0;
-        // At once and at the times of the curve.
+        // Immediate reads and those of the curve.
         let all = self.stale.proportion();
         let monotonic = self.backwards + self.across;
         let price = self.price[1].0.count() > 0;
@@ -221,9 +221,10 @@ impl StaleSummary {
         points.collect()
     }
 
-    /// The time after which so many reads are fresh is a quantile of the time at which writes become visible, which
-    /// reads bracket. Its interval is that of an order statistic: which quantiles of the estimate the share `p` may be, of as many
-    /// brackets as tell, taken for as many independent ones as their dependence leaves (Wilson's).
+    /// Returns the time after which a share of reads is fresh: a quantile of the time at which
+    /// writes become visible, which reads bracket. Its interval is that of an order statistic: the
+    /// quantiles of the estimate that the share `p` may be, given the number of informative
+    /// brackets, reduced by their dependence (Wilson's).
     fn fresh_after(&self) -> FreshAfter {
         let Some(estimate) = self.visible.estimate() else {
             return FreshAfter::default();
@@ -234,7 +235,7 @@ impl StaleSummary {
             if count.saturating_sub(rank_of(p, count)) < BEYOND {
                 return (None, None);
             }
-            // Without a lower end: it was visible when the first read came.
+            // Without a lower end: it was visible when the first read arrived.
             let wait = |p: f64, of: fn(Quantile) -> Nanos| {
                 let quantile = estimate.quantile(p);
                 quantile
@@ -244,7 +245,7 @@ impl StaleSummary {
             let ends = inflation.and_then(|inflation| {
                 let trials = estimate.telling(p) / inflation.max(1.0);
                 let [low, high] = wilson(p * trials, trials);
-                // Beyond the last time that was seen nothing is known.
+                // Nothing is known beyond the last observed time.
                 (rank_of(high, count) < count).then(|| {
                     [
                         wait(low, |quantile| quantile.low.unwrap_or(quantile.high)),
@@ -264,8 +265,8 @@ impl StaleSummary {
     }
 }
 
-/// The figures with the 95 % interval of the median: between the order statistics that a binomial share of one half allows. Rounds
-/// that take turns are taken for independent.
+/// Returns the figures with the 95 % interval of the median: between the order statistics for a
+/// binomial share of one half. Alternating rounds are treated as independent.
 fn with_interval(histogram: &SignedHistogram) -> Distribution {
     let figures = distribution(histogram);
     let count = histogram.count() as f64;
@@ -283,7 +284,7 @@ fn with_interval(histogram: &SignedHistogram) -> Distribution {
     Distribution { ci95, ..figures }
 }
 
-/// Offsets for a curve that reaches from 0 beyond the longest delay: 0, then 1, 2 and 5 times the powers of ten from
+/// Returns offsets for a curve from 0 to beyond the longest delay: 0, then 1, 2 and 5 times the powers of ten from
 /// 10 µs on.
 #[must_use]
 pub fn offsets(longest: Option<Nanos>, most: Nanos) -> Vec<Nanos> {
@@ -297,7 +298,7 @@ pub fn offsets(longest: Option<Nanos>, most: Nanos) -> Vec<Nanos> {
         offsets.extend([1, 2, 5].map(|times| Nanos(times * decade)));
         decade *= 10;
     }
-    // One beyond the longest is enough.
+    // One beyond the longest delay is enough.
     let keep = offsets
         .iter()
         .position(|offset| offset.0 >= longest)

@@ -1,30 +1,29 @@
-//! The Universal Scalability Law: how throughput goes with the number of servers.
+//! The Universal Scalability Law: throughput as a function of the number of servers.
 //!
-//! X(N) = λN / (1 + σ(N − 1) + κN(N − 1)) (Gunther, "Guerrilla Capacity Planning",
-//! 2007, §4.4): λ is the throughput of one, σ what they wait for one another, κ what
-//! keeping each informed of all others costs. Written for the time that one unit of
-//! work takes, N/X = a + b(N − 1) + cN(N − 1), it is linear in a = 1/λ, b = σ/λ and
-//! c = κ/λ.
+//! X(N) = λN / (1 + σ(N − 1) + κN(N − 1)) (Gunther, "Guerrilla Capacity Planning", 2007, §4.4): λ
+//! is the throughput of one server, σ the contention, κ the cost of coherency between all pairs.
+//! Written for the time of one unit of work, N/X = a + b(N − 1) + cN(N − 1), it is linear in a =
+//! 1/λ, b = σ/λ and c = κ/λ.
 //!
-//! The fit minimises relative errors (those of ln X), since throughputs of different
-//! size are about equally many percent off. Nothing is clamped: σ or κ below zero say
-//! that the points show no such cost, or more than proportional gain.
+//! The fit minimizes relative errors (those of ln X), since throughputs of different size have
+//! about equal relative errors. Nothing is clamped: σ or κ below zero means that the points show no
+//! such cost, or more than proportional gain.
 //!
-//! Intervals are those of the linear model at the fit's end, with Student's
-//! distribution for the points beyond the three parameters; of figures that are
-//! quotients, such as σ = b/a, by draws from that distribution of a, b and c.
+//! Intervals are those of the linear model at the fit's end, with Student's distribution for the
+//! points beyond the three parameters; of figures that are quotients, such as σ = b/a, by draws
+//! from that distribution of a, b and c.
 
 use std::collections::BTreeSet;
 
 use replimeter_model::{estimate::Estimate, random::Random};
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
-/// What one point must be to enter a fit.
+/// One point of a fit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
-    /// Servers.
+    /// The number of servers.
     pub servers: u32,
-    /// Operations per second of all of them together.
+    /// Operations per second of all servers together.
     pub per_s: f64,
 }
 
@@ -43,8 +42,8 @@ pub struct Fit {
     pub error: f64,
     /// Points beyond the three parameters.
     pub freedom: usize,
-    /// The number of servers from which on one more adds nothing: the smallest n with
-    /// X(n + 1) ≤ X(n). Null where the law grows for ever.
+    /// The number of servers beyond which one more adds nothing: the smallest n with X(n + 1) ≤
+    /// X(n). Null where throughput grows without limit.
     pub peak_replicas: Estimate,
     coefficients: [f64; 3],
     /// (JᵀJ)⁻¹ of the linear model of ln X.
@@ -56,9 +55,9 @@ pub struct Fit {
 pub enum NoFit {
     /// Three parameters need more than three points, at three numbers of servers.
     TooFew,
-    /// A throughput of zero, or of no number.
+    /// A throughput that is zero or not finite.
     NoThroughput,
-    /// The law does not describe the points: it would need a negative time.
+    /// The law does not fit the points: it would need a negative time.
     Unfit,
 }
 
@@ -66,18 +65,18 @@ pub enum NoFit {
 const DRAWS: usize = 4000;
 /// Their seed: the same points always give the same intervals.
 const SEED: u64 = 0x5CA1_AB1E;
-/// Steps of the iteration. It ends by itself long before, but creeps where no law describes the points.
+/// Maximum iterations. It converges long before, but slowly where the law does not fit the points.
 const STEPS: usize = 20_000;
-/// Counts beyond which "it stops paying" says nothing.
+/// Numbers of servers beyond which the maximum is meaningless.
 const ENDLESS: f64 = 1e6;
 
-/// The 97.5 % point of Student's distribution.
+/// Returns the 97.5 % point of Student's distribution.
 fn student_975(freedom: usize) -> f64 {
     StudentsT::new(0.0, 1.0, freedom as f64)
         .map_or(f64::INFINITY, |student| student.inverse_cdf(0.975))
 }
 
-/// 1, N − 1 and N(N − 1): what the coefficients are multiplied by.
+/// Returns the factors of the coefficients: 1, N − 1 and N(N − 1).
 fn terms(servers: f64) -> [f64; 3] {
     [1.0, servers - 1.0, servers * (servers - 1.0)]
 }
@@ -94,7 +93,7 @@ fn times(matrix: &[[f64; 3]; 3], vector: &[f64; 3]) -> [f64; 3] {
     ]
 }
 
-/// The lower triangle L with LLᵀ of a symmetric, positive matrix (Cholesky).
+/// Returns the lower triangle L with LLᵀ of a symmetric, positive matrix (Cholesky).
 fn triangle(matrix: &[[f64; 3]; 3]) -> Option<[[f64; 3]; 3]> {
     let mut lower = [[0.0; 3]; 3];
     for row in 0..3 {
@@ -113,7 +112,7 @@ fn triangle(matrix: &[[f64; 3]; 3]) -> Option<[[f64; 3]; 3]> {
     Some(lower)
 }
 
-/// The inverse of a symmetric, positive matrix. Scaled to a diagonal of ones first,
+/// Returns the inverse of a symmetric, positive matrix. Scaled to a diagonal of ones first,
 /// since the terms are of very different size.
 fn inverse(matrix: &[[f64; 3]; 3]) -> Option<[[f64; 3]; 3]> {
     let scale: Vec<f64> = (0..3).map(|at| matrix[at][at].sqrt()).collect();
@@ -151,8 +150,8 @@ fn inverse(matrix: &[[f64; 3]; 3]) -> Option<[[f64; 3]; 3]> {
 /// JᵀJ, Jᵀr and the sum of squared residuals r.
 type Normal = ([[f64; 3]; 3], [f64; 3], f64);
 
-/// [`Normal`] of the model of ln(N/X) at some coefficients; `None` where it would
-/// need a negative time.
+/// Computes [`Normal`] of the model of ln(N/X) at some coefficients; `None` where it would need a
+/// negative time.
 fn normal(points: &[Point], coefficients: &[f64; 3]) -> Option<Normal> {
     let (mut matrix, mut right, mut squares) = ([[0.0; 3]; 3], [0.0; 3], 0.0);
     for point in points {
@@ -177,7 +176,7 @@ fn normal(points: &[Point], coefficients: &[f64; 3]) -> Option<Normal> {
 /// Fits the law.
 ///
 /// # Errors
-/// When there are too few points, or no law describes them.
+/// When there are too few points, or the law does not fit them.
 pub fn fit(points: &[Point]) -> Result<Fit, NoFit> {
     check(points)?;
     let (coefficients, (matrix, _, squares)) = least_squares(points)?;
@@ -217,7 +216,7 @@ pub fn fit(points: &[Point]) -> Result<Fit, NoFit> {
     })
 }
 
-/// Whether there are enough points, and each is one.
+/// Checks that there are enough points, and that each is valid.
 fn check(points: &[Point]) -> Result<(), NoFit> {
     let counts: BTreeSet<u32> = points.iter().map(|point| point.servers).collect();
     if counts.len() < 3 || points.len() < 4 || counts.contains(&0) {
@@ -232,7 +231,7 @@ fn check(points: &[Point]) -> Result<(), NoFit> {
     Ok(())
 }
 
-/// A quotient of coefficients; infinite where the law ends.
+/// Returns a quotient of coefficients; infinite where the denominator is not positive.
 fn over(coefficient: f64, first: f64) -> f64 {
     if first > 0.0 {
         coefficient / first
@@ -241,13 +240,13 @@ fn over(coefficient: f64, first: f64) -> f64 {
     }
 }
 
-/// The coefficients with the smallest relative errors, by Levenberg & Marquardt: Gauss & Newton's
-/// steps, shortened where they lead astray.
+/// Returns the coefficients with the smallest relative errors, by Levenberg & Marquardt:
+/// Gauss-Newton steps, shortened where they increase the error.
 fn least_squares(points: &[Point]) -> Result<([f64; 3], Normal), NoFit> {
     let mut coefficients = linear(points).ok_or(NoFit::Unfit)?;
     let mut best = match normal(points, &coefficients) {
         Some(state) => state,
-        // The mean alone is a law too, and a place to begin.
+        // The mean alone is a valid law, and a starting point.
         None => {
             let mean = points
                 .iter()
@@ -282,8 +281,8 @@ fn least_squares(points: &[Point]) -> Result<([f64; 3], Normal), NoFit> {
     Ok((coefficients, best))
 }
 
-/// Where the iteration begins: the linear fit of N/X, each point weighted as if its
-/// relative error were the same.
+/// Returns the starting point of the iteration: the linear fit of N/X, with weights for equal
+/// relative errors.
 fn linear(points: &[Point]) -> Option<[f64; 3]> {
     let (mut matrix, mut right) = ([[0.0; 3]; 3], [0.0; 3]);
     for point in points {
@@ -299,12 +298,12 @@ fn linear(points: &[Point]) -> Option<[f64; 3]> {
     Some(times(&inverse(&matrix)?, &right))
 }
 
-/// X(N) by these coefficients.
+/// Returns X(N) for these coefficients.
 fn at(coefficients: &[f64; 3], servers: f64) -> f64 {
     servers / dot(coefficients, &terms(servers))
 }
 
-/// The smallest n ≥ 1 with X(n + 1) ≤ X(n), which is the case when
+/// Returns the smallest n ≥ 1 with X(n + 1) ≤ X(n), which is the case when
 /// a − b ≤ c·n(n + 1); infinite when there is none.
 fn stop([a, b, c]: &[f64; 3]) -> f64 {
     if 2.0 * c >= a - b {
@@ -321,8 +320,8 @@ fn stop([a, b, c]: &[f64; 3]) -> f64 {
     }
 }
 
-/// Coefficients as they may as well be: draws from Student's distribution around the
-/// fitted ones (fixed seed).
+/// Returns plausible coefficients: draws from Student's distribution around the fitted ones (fixed
+/// seed).
 fn draws(
     coefficients: &[f64; 3],
     inverse: &[[f64; 3]; 3],
@@ -344,7 +343,7 @@ fn draws(
         .collect()
 }
 
-/// The 2.5 % and the 97.5 % point; null where it is infinite.
+/// Returns the 2.5 % and the 97.5 % point; null where it is infinite.
 fn ends(mut values: Vec<f64>) -> [Option<f64>; 2] {
     values.sort_by(f64::total_cmp);
     let at = |p: f64| {
@@ -357,16 +356,16 @@ fn ends(mut values: Vec<f64>) -> [Option<f64>; 2] {
 }
 
 impl Fit {
-    /// The law's throughput with so many servers, per second; null where the law ends.
+    /// Returns the law's throughput with this number of servers, per second; null where it is
+    /// undefined.
     #[must_use]
     pub fn at(&self, servers: u32) -> Option<f64> {
         Some(at(&self.coefficients, f64::from(servers)))
             .filter(|per_s| per_s.is_finite() && *per_s > 0.0)
     }
 
-    /// What a new measurement with so many servers is to show: the law's value and the
-    /// interval in which 95 % of means of so many points lie; empty where that interval is so wide that the law says
-    /// nothing of this number.
+    /// Predicts a new measurement with this number of servers: the law's value and the interval that contains 95 %
+    /// of means of `points` points; empty where that interval is too wide to be useful.
     #[must_use]
     pub fn predict(&self, servers: u32, points: u32) -> Option<Estimate> {
         let value = self.at(servers)?;
@@ -374,7 +373,7 @@ impl Fit {
         let slope = terms.map(|term| term / dot(&self.coefficients, &terms));
         let spread = dot(&slope, &times(&self.inverse, &slope)) + 1.0 / f64::from(points.max(1));
         let half = student_975(self.freedom) * self.error * spread.sqrt();
-        // Beyond a factor of a hundred each way the law says nothing of this number.
+        // Beyond a factor of a hundred each way the law predicts nothing for this number.
         let known = half.is_finite() && half < 100f64.ln();
         let end = |sign: f64| known.then(|| value * (sign * half).exp());
         Some(Estimate {

@@ -1,4 +1,4 @@
-//! The stages of transactions, gathered one by one in bounded memory.
+//! The stages of transactions, accumulated in bounded memory.
 
 use std::collections::BTreeMap;
 
@@ -14,16 +14,16 @@ use crate::{
     signed::{BEYOND, SignedHistogram, rank_of},
 };
 
-/// Quantiles whose transactions are told apart.
+/// Quantiles with a breakdown of nearby transactions.
 const LEVELS: [(&str, f64); 3] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99)];
 /// Share of the transactions that are near a quantile.
 const NEAR: f64 = 0.01;
-/// And how many there must be.
+/// Minimum number of such transactions.
 const AT_LEAST: f64 = 10.0;
-/// What a stamp in whole microseconds may be wrong by, on its own clock.
+/// Maximum error of a stamp in whole microseconds, on its own clock.
 const RESOLUTION: Nanos = Nanos(1_000);
 
-/// A moment, and how well it is known.
+/// A point in time, with its error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Point {
     /// On the run's clock.
@@ -36,18 +36,17 @@ pub struct Point {
 
 /// A server's own stamp.
 ///
-/// Two stamps of one clock are compared on that clock, whatever is known of its
-/// offset.
+/// Two stamps of one clock are compared on that clock, even when its offset is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stamp {
     /// A number for each clock; servers on one machine share it.
     pub clock: u8,
-    /// The stamp, from any zero.
+    /// The stamp, relative to any zero.
     pub at: Nanos,
 }
 
 impl Point {
-    /// A moment on the run's clock, known to ± `error`.
+    /// Returns a point on the run's clock, known to ± `error`.
     #[must_use]
     pub fn new(at: Nanos, error: Nanos) -> Self {
         Self {
@@ -57,14 +56,14 @@ impl Point {
         }
     }
 
-    /// A moment that lies in (`low`, `high`]: the middle, and half of the width.
+    /// Returns a point that lies in (`low`, `high`]: the middle, and half of the width.
     #[must_use]
     pub fn within(low: Nanos, high: Nanos) -> Self {
         Self::new(low.midpoint(high), Nanos((high - low).0 / 2))
     }
 }
 
-/// What is known of one transaction. Ordered as the enum [`Mark`].
+/// The known points of one transaction. Ordered as the enum [`Mark`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Points {
     /// The client is about to hand the statement to the socket.
@@ -81,12 +80,12 @@ pub struct Points {
     pub visible: Option<Point>,
     /// The client has the primary's answer.
     pub ack: Option<Point>,
-    /// Whether something is missing since another transaction had overwritten it.
+    /// Whether a point is missing because another transaction had overwritten it.
     pub overwritten: bool,
 }
 
 impl Points {
-    /// The point at a mark.
+    /// Returns the point at a mark.
     #[must_use]
     pub fn at(&self, mark: Mark) -> Option<Point> {
         match mark {
@@ -101,7 +100,7 @@ impl Points {
     }
 }
 
-/// From one point to another: how long, and known to ± how much.
+/// Returns the duration between two points, and its error.
 fn length(from: Point, to: Point) -> (Nanos, Nanos) {
     match (from.stamp, to.stamp) {
         (Some(a), Some(b)) if a.clock == b.clock => (b.at - a.at, RESOLUTION),
@@ -163,7 +162,7 @@ struct Cell {
     stages: Vec<f64>,
 }
 
-/// Gathers the stages of one replica's transactions.
+/// Accumulates the stages of one replica's transactions.
 ///
 /// Transactions are kept as sums in cells of about equal end-to-end time (0.4 to
 /// 0.8 %), so that memory does not grow with their number.
@@ -182,9 +181,8 @@ pub struct Waterfall {
 }
 
 impl Waterfall {
-    /// For a chain of these marks in order, each with the clock that stamps it. An
-    /// acknowledgement that is not in the chain is measured beside it, from the
-    /// binary log on.
+    /// Returns an empty waterfall for these marks in order, each with the clock that stamps it. An
+    /// acknowledgement that is not in the chain is measured in parallel, from the binary log on.
     #[must_use]
     pub fn new(chain: &[(Mark, &str)]) -> Self {
         let legs = chain
@@ -215,8 +213,7 @@ impl Waterfall {
         }
     }
 
-    /// Adds a transaction. One of which a mark of the chain is unknown is only
-    /// counted.
+    /// Adds a transaction. One with an unknown mark of the chain is only counted.
     pub fn record(&mut self, points: &Points) {
         self.transactions += 1;
         let known: Option<Vec<(Nanos, Nanos)>> = self
@@ -252,7 +249,7 @@ impl Waterfall {
         let sum = lengths
             .iter()
             .fold(Nanos(0), |sum, (duration, _)| sum + *duration);
-        // The ends' own errors are in the first and the last stage.
+        // The errors of the ends are in the first and the last stage.
         let error = lengths
             .iter()
             .fold(Nanos(0), |sum, (_, error)| sum + *error);
@@ -278,13 +275,13 @@ impl Waterfall {
         }
     }
 
-    /// Transactions so far.
+    /// Returns the number of transactions.
     #[must_use]
     pub fn transactions(&self) -> u64 {
         self.transactions
     }
 
-    /// What is reported; `None` when no transaction's stages are known.
+    /// Returns the results; `None` when no transaction's stages are known.
     #[must_use]
     pub fn stages(&self) -> Option<Stages> {
         if self.covered == 0 {
@@ -318,9 +315,9 @@ impl Waterfall {
         })
     }
 
-    /// The mean stages of the transactions near a quantile: of the ranks within half
-    /// a percent of it on either side, and five at least, with all others of the same
-    /// cells. `None` when fewer than ten transactions lie beyond the quantile.
+    /// Returns the mean stages of the transactions near a quantile: those with ranks within half a
+    /// percent of it on either side, at least five per side, with all others of the same cells.
+    /// `None` when fewer than ten transactions lie beyond the quantile.
     fn near(&self, name: &str, p: f64) -> Option<Near> {
         let samples = self.covered as f64;
         if self.covered.saturating_sub(rank_of(p, self.covered)) < BEYOND {

@@ -1,24 +1,24 @@
-//! The course of a run in a bounded number of windows of time.
+//! A run in a bounded number of time windows.
 
 use replimeter_model::{record::Window, time::Nanos};
 
 use crate::signed::SignedHistogram;
 
-/// The most windows kept; neighbours are merged when there would be more.
+/// Maximum number of windows; neighbors are merged beyond it.
 pub const MOST_WINDOWS: usize = 60;
-/// Length of a window at the beginning.
+/// Initial length of a window.
 const FIRST_LENGTH: i64 = 100_000_000;
-/// Significant digits inside a window: half a percent.
+/// Significant digits inside a window: 0.5 %.
 const DIGITS: u8 = 2;
-/// Samples in a stretch whose share is compared with the others'.
+/// Minimum samples of a section whose share is compared with the others'.
 const STRETCH: u64 = 5;
-/// Stretches that must be there to compare.
+/// Minimum number of sections to compare.
 const STRETCHES: usize = 8;
 
 /// Samples by the time at which their row was sent.
 ///
-/// Starts with windows of 100 ms and doubles their length each time they become
-/// more than [`MOST_WINDOWS`], so a run of any length takes the same memory.
+/// Starts with windows of 100 ms and doubles their length each time there are more than
+/// [`MOST_WINDOWS`], so a run of any length uses the same memory.
 #[derive(Clone, Debug)]
 pub struct Windows {
     origin: Option<Nanos>,
@@ -51,7 +51,7 @@ impl Windows {
         self.windows[index].record(value);
     }
 
-    /// Merges neighbours, and so halves the number of windows.
+    /// Merges neighbors, which halves the number of windows.
     fn halve(&mut self) {
         self.length *= 2;
         let merged = self.windows.chunks(2).map(|pair| {
@@ -64,7 +64,7 @@ impl Windows {
         self.windows = merged.collect();
     }
 
-    /// The windows that have samples, as they are reported.
+    /// Returns the non-empty windows, as reported.
     #[must_use]
     pub fn rows(&self) -> Vec<Window> {
         let us = |nanos: Option<Nanos>| nanos.map(Nanos::as_micros);
@@ -87,12 +87,11 @@ impl Windows {
             .collect()
     }
 
-    /// By how much dependence between neighbours inflates the variance of the
-    /// share of samples at most `value`: the Pearson dispersion of that share
-    /// between stretches of the run (McCullagh & Nelder 1989, §4.5), which is 1 on
-    /// average for independent samples. Never below 1. Neighbouring windows are
-    /// taken together until a stretch has five samples; `None` when there
-    /// are fewer than eight of them, too few to tell.
+    /// Returns the factor by which dependence between neighbors inflates the variance of the share
+    /// of samples up to `value`: the Pearson dispersion of that share between sections of the run
+    /// (McCullagh & Nelder 1989, §4.5), which is 1 on average for independent samples. Never below
+    /// 1. Neighboring windows are joined until a section has five samples; `None` when there are
+    /// fewer than eight sections, too few to estimate it.
     #[must_use]
     pub fn inflation(&self, value: Nanos) -> Option<f64> {
         let mut stretches: Vec<(f64, f64)> = Vec::new();
@@ -129,7 +128,7 @@ impl Windows {
 mod tests {
     use super::*;
 
-    /// A small deterministic generator (Marsaglia 2003), so that tests repeat.
+    /// A small deterministic generator (Marsaglia 2003), for repeatable tests.
     pub(crate) struct Xorshift(u64);
 
     impl Xorshift {

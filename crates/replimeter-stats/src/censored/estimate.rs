@@ -1,4 +1,4 @@
-//! The estimated distribution: its quantiles, their intervals, and what is reported of it.
+//! The estimated distribution: its quantiles, their intervals, and its reported figures.
 
 use replimeter_model::{
     random::Random,
@@ -15,13 +15,12 @@ const RESAMPLE_STEPS: usize = 6;
 const RESAMPLE_TOLERANCE: f64 = 0.05;
 /// The bootstrap's seed: the same brackets always give the same interval.
 const SEED: u64 = 0x5EED_0F1E_A50F_1976;
-/// Mass below which an interval counts as empty.
+/// Mass below which an interval is treated as empty.
 const NOTHING: f64 = 1e-9;
 /// Quantiles that get confidence intervals.
 const LEVELS: [f64; 4] = [0.5, 0.9, 0.95, 0.99];
 
-/// A quantile of an estimate: somewhere in (`low`, `high`], the brackets do not
-/// say where.
+/// A quantile of an estimate: in (`low`, `high`]; the brackets do not determine where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quantile {
     /// Lower end of the innermost interval; `None` when it has none.
@@ -42,7 +41,7 @@ pub struct Npmle {
 }
 
 impl Npmle {
-    /// The innermost intervals (low, high], ascending, with their masses, which
+    /// Returns the innermost intervals (low, high], ascending, with their masses, which
     /// sum to 1. A low end of `i64::MIN` is none.
     pub fn intervals(&self) -> impl Iterator<Item = (Nanos, Nanos, f64)> + '_ {
         self.intervals
@@ -51,26 +50,26 @@ impl Npmle {
             .map(|(&(low, high), &mass)| (low, high, mass))
     }
 
-    /// How far the log-likelihood is below its maximum, at most.
+    /// Returns an upper bound of the distance of the log-likelihood from its maximum.
     #[must_use]
     pub fn gap(&self) -> f64 {
         self.fit.gap
     }
 
-    /// Steps that the iteration took.
+    /// Returns the number of iterations.
     #[must_use]
     pub fn steps(&self) -> usize {
         self.fit.steps
     }
 
-    /// The quantile `p` (0 to 1).
+    /// Returns the quantile `p` (0 to 1).
     #[must_use]
     pub fn quantile(&self, p: f64) -> Quantile {
         self.quantile_of(&self.fit.masses, p)
     }
 
-    /// How many of the brackets say on which side of the quantile `p` their time lay: all but those that hold its innermost
-    /// interval and others.
+    /// Returns the number of brackets that show on which side of the quantile `p` their time lies:
+    /// all but those that contain its innermost interval and others.
     #[must_use]
     pub fn telling(&self, p: f64) -> f64 {
         let at = Self::reached(&self.fit.masses, p);
@@ -94,7 +93,7 @@ impl Npmle {
         }
     }
 
-    /// The number of the innermost interval in which the distribution passes `p`.
+    /// Returns the index of the innermost interval in which the distribution reaches `p`.
     fn reached(masses: &[f64], p: f64) -> usize {
         let mut sum = 0.0;
         let mut last = 0;
@@ -112,23 +111,22 @@ impl Npmle {
         last
     }
 
-    /// 95 % confidence intervals of the quantiles `levels`, each with the inflation
-    /// of its variance by dependence between neighbours, in microseconds.
+    /// Returns 95 % confidence intervals of the quantiles `levels`, each given with the inflation
+    /// of its variance by dependence between neighbors, in microseconds.
     ///
-    /// Percentiles of a bootstrap: 100 resamples of the brackets on the grid, each
-    /// re-estimated; from the 2.5 % point of the innermost intervals' lower ends to
-    /// the 97.5 % point of their upper ends, since what the brackets leave open is
-    /// uncertain too. The distance of both from the estimate is stretched by
-    /// √inflation. Where brackets are wide the estimate's error falls more slowly than
-    /// 1/√n (Groeneboom & Wellner 1992), and there the plain bootstrap is not proved
-    /// right; with the outer ends its simulated coverage was 92 to 98 % (100 to 3,000
-    /// rounds, periods of polling from half to twice the spread of the lag).
+    /// Percentiles of a bootstrap: 100 resamples of the brackets on the grid, each re-estimated;
+    /// from the 2.5 % point of the innermost intervals' lower ends to the 97.5 % point of their
+    /// upper ends, since the position within an innermost interval is uncertain, too. The distance
+    /// of both from the estimate is stretched by √inflation. Where brackets are wide the estimate's
+    /// error decreases more slowly than 1/√n (Groeneboom & Wellner 1992), and there the plain
+    /// bootstrap is not proved correct; with the outer ends its simulated coverage was 92 to 98 %
+    /// (100 to 3,000 rounds, polling periods from half to twice the spread of the lag).
     #[must_use]
     pub fn bootstrap<const N: usize>(&self, levels: [(f64, f64); N]) -> [[f64; 2]; N] {
         let mut random = Random::new(SEED);
         let mut found: Vec<[(Nanos, Nanos); N]> = Vec::with_capacity(RESAMPLES);
         let even = 1.0 / self.intervals.len() as f64;
-        // Empty intervals may hold something in a resample.
+        // Empty intervals may have mass in a resample.
         let start: Vec<f64> = self
             .fit
             .masses
@@ -180,10 +178,9 @@ impl Npmle {
         })
     }
 
-    /// The figures as they are reported, and how closely the brackets determine
-    /// them. `inflation` tells by how much dependence between neighbours inflates
-    /// the variance of the share of samples at most that late; where it is `None`
-    /// there are no confidence intervals.
+    /// Returns the reported figures, and how closely the brackets determine them. `inflation`
+    /// returns the factor by which dependence between neighbors inflates the variance of the share
+    /// of samples up to a value; where it is `None` there are no confidence intervals.
     #[must_use]
     pub fn figures(&self, inflation: impl Fn(Nanos) -> Option<f64>) -> (Distribution, Innermost) {
         let stated = |p: f64| {

@@ -1,9 +1,9 @@
-//! The masses of innermost intervals under which the brackets are the most probable.
+//! The masses of innermost intervals that maximize the likelihood of the brackets.
 
-/// The intervals that begin at a low end, end at a high end and hold no other end
-/// (Peto 1973); ascending and disjoint.
+/// Returns the intervals that begin at a low end, end at a high end and contain no other end (Peto
+/// 1973); ascending and disjoint.
 pub(super) fn innermost(pairs: impl Iterator<Item = (i32, i32)>) -> Vec<(i32, i32)> {
-    // Of equal ends the high one comes first: (a, b] and (b, c] share nothing.
+    // Of equal ends the high one comes first: (a, b] and (b, c] do not overlap.
     let mut ends: Vec<(i32, bool)> = pairs
         .flat_map(|(low, high)| [(low, true), (high, false)])
         .collect();
@@ -17,7 +17,7 @@ pub(super) fn innermost(pairs: impl Iterator<Item = (i32, i32)>) -> Vec<(i32, i3
         .collect()
 }
 
-/// Brackets as runs of innermost intervals: `from` is inside, `to` no longer.
+/// Brackets as runs of innermost intervals: `from` is included, `to` is not.
 #[derive(Clone, Debug)]
 pub(super) struct Problem {
     pub(super) runs: Vec<(usize, usize)>,
@@ -59,13 +59,13 @@ impl Problem {
         }
     }
 
-    /// The masses that maximise Σ w·ln P(bracket), from `masses` on.
+    /// Returns the masses that maximize Σ w·ln P(bracket), starting from `masses`.
     ///
-    /// Alternates a step of Turnbull's self-consistency, which is EM, with one of
-    /// the iterative convex minorant (Groeneboom & Wellner 1992; damped as by
-    /// Jongbloed 1998), as Wellner & Zhan (1997) do: EM alone would take
-    /// thousands. The gap is an upper bound of what the log-likelihood still lacks,
-    /// max Dⱼ − n with Dⱼ the derivative by the mass j (Lindsay 1983).
+    /// Alternates a step of Turnbull's self-consistency, which is EM, with one of the iterative
+    /// convex minorant (Groeneboom & Wellner 1992; damped as by Jongbloed 1998), as Wellner & Zhan
+    /// (1997) do: EM alone would need thousands. The gap is an upper bound of the remaining
+    /// increase of the log-likelihood, max Dⱼ − n with Dⱼ the derivative by the mass j (Lindsay
+    /// 1983).
     pub(super) fn fit(
         &self,
         weights: &[f64],
@@ -79,7 +79,7 @@ impl Problem {
         let mut sums = vec![0.0; self.intervals + 1];
         while steps < most {
             accumulate(&masses, &mut sums);
-            // D, gathered as differences at the ends of each run.
+            // D, accumulated as differences at the ends of each run.
             let mut derivatives = vec![0.0; self.intervals + 1];
             for (&(from, to), &weight) in self.runs.iter().zip(weights) {
                 let share = weight / (sums[to] - sums[from]).max(f64::MIN_POSITIVE);
@@ -109,7 +109,7 @@ impl Problem {
         }
     }
 
-    /// The log-likelihood of a distribution function.
+    /// Returns the log-likelihood of a distribution function.
     fn likelihood(&self, weights: &[f64], sums: &[f64]) -> f64 {
         let one = |(&(from, to), &weight): (&(usize, usize), &f64)| {
             if weight == 0.0 {
@@ -125,8 +125,8 @@ impl Problem {
         self.runs.iter().zip(weights).map(one).sum()
     }
 
-    /// A Newton step with the diagonal of the Hessian, projected onto what is
-    /// monotone, and halved until the likelihood grows.
+    /// Takes a Newton step with the diagonal of the Hessian, projected onto monotone functions, and
+    /// halved until the likelihood increases.
     fn convex_minorant(&self, weights: &[f64], masses: &mut [f64], sums: &mut [f64]) {
         let last = self.intervals;
         accumulate(masses, sums);
@@ -171,7 +171,7 @@ impl Problem {
     }
 }
 
-/// Running sums, from 0 to 1.
+/// Computes running sums, from 0 to 1.
 fn accumulate(masses: &[f64], sums: &mut [f64]) {
     let mut sum = 0.0;
     for (mass, into) in masses.iter().zip(sums.iter_mut().skip(1)) {
@@ -187,7 +187,7 @@ fn normalise(masses: &mut [f64]) {
     }
 }
 
-/// The monotone sequence nearest to weighted values, by pooling adjacent
+/// Returns the monotone sequence nearest to weighted values, by pooling adjacent
 /// violators (Ayer et al. 1955).
 fn isotonic(values: &[(f64, f64)]) -> Vec<f64> {
     let mut blocks: Vec<(f64, f64, usize)> = Vec::with_capacity(values.len());

@@ -1,16 +1,14 @@
-//! What brackets say of the times inside them.
+//! Estimates a distribution of times from brackets.
 //!
-//! A poll tells of a time only that it lies in (low, high]. The distribution of
-//! such times is estimated by the non-parametric maximum likelihood estimate for
-//! interval-censored data (Peto 1973, Turnbull 1976): of all distributions it is
-//! the one under which the brackets that were seen are the most probable. It puts
-//! mass only into *innermost* intervals, which begin at some bracket's low end,
-//! end at some bracket's high end and hold no other end between; how the mass lies
-//! within one of them the brackets do not say, and so a quantile is known only
-//! to within an interval.
+//! A poll shows of a time only that it lies in (low, high]. The distribution of such times is
+//! estimated by the non-parametric maximum likelihood estimate for interval-censored data (Peto
+//! 1973, Turnbull 1976): the distribution under which the observed brackets are the most probable.
+//! It puts mass only into *innermost* intervals, which begin at some bracket's low end, end at some
+//! bracket's high end and contain no other end; the brackets do not determine how the mass lies
+//! within one of them, so a quantile is known only to within an interval.
 //!
-//! The estimate assumes that when reads happen does not depend on when the time
-//! to be bracketed comes, beyond what the bracket says.
+//! The estimate assumes that the times of reads do not depend on the bracketed time beyond the
+//! bracket itself.
 
 mod estimate;
 mod likelihood;
@@ -26,24 +24,23 @@ use likelihood::{Problem, innermost};
 
 use crate::grid;
 
-/// Different brackets kept; with more, the grid is made coarser.
+/// Maximum number of distinct brackets; with more, the grid is made coarser.
 const MOST_PAIRS: usize = 8192;
-/// Each coarsening leaves every other point; this many leave one to a doubling.
+/// Each coarsening keeps every other point; this many leave one point per doubling.
 const COARSEST: u32 = 7;
-/// Number of the low end of a bracket without one.
+/// Grid index of the low end of a bracket without one.
 const OPEN: i32 = i32::MIN;
-/// The iteration ends when the log-likelihood is at most this far below its
-/// maximum, which moves nothing by more than 0.05 standard errors.
+/// The iteration ends when the log-likelihood is at most this far below its maximum, which changes
+/// no figure by more than 0.05 standard errors.
 const TOLERANCE: f64 = 1e-3;
-/// Or after so many steps; [`Npmle::gap`] says how far it came.
+/// Maximum number of iterations; [`Npmle::gap`] is the remaining distance.
 const MOST_STEPS: usize = 300;
 
-/// Brackets (low, high], counted on a grid, so that memory does not grow with
-/// their number.
+/// Brackets (low, high], counted on a grid, so that memory does not grow with their number.
 ///
-/// Ends are moved outwards to the next point of the grid, whose points are 0.4 to
-/// 0.8 % of their value apart (64 ns below 16 µs); when there would be more than
-/// 8192 different brackets, every other point is given up.
+/// Ends are moved outwards to the next point of the grid, whose points are 0.4 to 0.8 % of their
+/// value apart (64 ns below 16 µs); when there would be more than 8192 distinct brackets, every
+/// other point is dropped.
 #[derive(Clone, Debug, Default)]
 pub struct Brackets {
     pairs: HashMap<(i32, i32), u64>,
@@ -52,8 +49,8 @@ pub struct Brackets {
 }
 
 impl Brackets {
-    /// Adds a time that lies in (`low`, `high`]; without `low` there is no lower
-    /// end. Ends that are the same stand for a time that is known exactly.
+    /// Adds a time that lies in (`low`, `high`]; without `low` there is no lower end. Equal ends
+    /// mean a time that is known exactly.
     pub fn record(&mut self, low: Option<Nanos>, high: Nanos) {
         let high_number = grid::ceil(high.0);
         let low_number = low.map_or(OPEN, |low| {
@@ -72,13 +69,13 @@ impl Brackets {
         }
     }
 
-    /// Brackets so far.
+    /// Returns the number of brackets.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// The estimate; `None` without brackets.
+    /// Returns the estimate; `None` without brackets.
     #[must_use]
     pub fn estimate(&self) -> Option<Npmle> {
         let mut pairs: Vec<((i32, i32), u64)> = self
@@ -114,7 +111,7 @@ impl Brackets {
     }
 }
 
-/// Moves both ends outwards to points that are left after so many coarsenings.
+/// Moves both ends outwards to points that remain after `coarse` coarsenings.
 fn coarsened((low, high): (i32, i32), coarse: u32) -> (i32, i32) {
     let low = if low == OPEN {
         OPEN

@@ -1,4 +1,4 @@
-//! Blocks of samples in the order of time, longer than their dependence lasts.
+//! Blocks of consecutive samples, longer than their dependence.
 
 use super::{
     FEWEST_BLOCKS, LONGER, MOST_BLOCKS, UNCLEAR_BLOCKS,
@@ -6,9 +6,10 @@ use super::{
     mean,
 };
 
-/// The same of counts in the order of time, which do depend on their neighbours: they are joined to blocks first.
+/// Like [`of_rates`], for counts in the order of time, which depend on their
+/// neighbors: they are first joined to blocks.
 ///
-/// `None` when there is nothing to count by.
+/// `None` when the denominators add up to 0.
 #[must_use]
 pub fn of_rates_in_time(counts: &[(f64, f64)]) -> Option<Drawn> {
     let shares: Vec<f64> = counts
@@ -27,8 +28,8 @@ pub fn of_rates_in_time(counts: &[(f64, f64)]) -> Option<Drawn> {
     cut.rate(&joined)
 }
 
-/// How long blocks of a series should be for the bootstrap of its mean (Politis & White 2004 for the circular
-/// bootstrap, as corrected by Patton, Politis & White 2009); at least 1.
+/// Returns the best block length for the bootstrap of a series' mean (Politis & White 2004 for the
+/// circular bootstrap, as corrected by Patton, Politis & White 2009); at least 1.
 pub(super) fn politis_white(series: &[f64]) -> f64 {
     let count = series.len();
     if count < 10 {
@@ -58,7 +59,7 @@ pub(super) fn politis_white(series: &[f64]) -> f64 {
             .get(lag)
             .is_some_and(|value| value.abs() / zero >= bound)
     };
-    // The last lag after which so many in a row are as good as none.
+    // The last lag before a sufficiently long run of negligible ones.
     let last = (0..=most)
         .find(|lag| (lag + 1..=lag + quiet).all(|next| !significant(next)))
         .unwrap_or(most);
@@ -83,7 +84,7 @@ pub(super) fn politis_white(series: &[f64]) -> f64 {
     length.clamp(1.0, ceiling)
 }
 
-/// How a course is cut into blocks.
+/// The division of a series into blocks.
 pub(super) struct Cut {
     count: usize,
     pub(super) blocks: usize,
@@ -91,7 +92,7 @@ pub(super) struct Cut {
 }
 
 impl Cut {
-    /// Of `count` samples, seen through `cells` of equal size in the same order.
+    /// Divides `count` samples, using `cells` of equal size in the same order.
     pub(super) fn of(count: usize, cells: &[f64]) -> Self {
         let per_cell = count as f64 / cells.len().max(1) as f64;
         let wanted = (LONGER * politis_white(cells) * per_cell).max((count as f64).cbrt());
@@ -118,7 +119,7 @@ impl Cut {
         self.count as f64 / self.blocks as f64
     }
 
-    /// The sum over the weight of these blocks.
+    /// Returns the sum over the weight of these blocks.
     pub(super) fn rate(&self, blocks: &[(f64, f64)]) -> Option<Drawn> {
         let drawn = of_rates(blocks)?;
         if self.count < 2 * FEWEST_BLOCKS {

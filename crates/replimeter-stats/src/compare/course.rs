@@ -12,7 +12,7 @@ pub struct Course {
 }
 
 impl Course {
-    /// Takes samples in the order of time; what is no number is left out.
+    /// Takes samples in the order of time; values that are not finite are left out.
     #[must_use]
     pub fn new(values: impl IntoIterator<Item = f64>) -> Self {
         let values: Vec<f64> = values
@@ -24,19 +24,19 @@ impl Course {
         Self { values, sorted }
     }
 
-    /// How many.
+    /// Returns the number of samples.
     #[must_use]
     pub fn count(&self) -> usize {
         self.values.len()
     }
 
-    /// The largest.
+    /// Returns the largest sample.
     #[must_use]
     pub fn max(&self) -> Option<f64> {
         self.sorted.last().copied()
     }
 
-    /// The course through cells of equal size, each of which is the mean of `of` its samples.
+    /// Returns the means of `of` over cells of equal size, in the order of time.
     fn cells(&self, of: impl Fn(f64) -> f64) -> Vec<f64> {
         let count = self.values.len();
         let cells = count.min(MOST_CELLS);
@@ -47,7 +47,7 @@ impl Course {
         (0..cells).map(cell).collect()
     }
 
-    /// The arithmetic mean; `None` without samples.
+    /// Returns the arithmetic mean; `None` without samples.
     #[must_use]
     pub fn mean(&self) -> Option<Drawn> {
         let count = self.count();
@@ -62,7 +62,8 @@ impl Course {
         cut.rate(&blocks)
     }
 
-    /// The quantile `p`, by the inverse of the distribution function. `None` when fewer than ten samples lie beyond it.
+    /// Returns the quantile `p`, by the inverse of the distribution function. `None` when fewer
+    /// than ten samples lie beyond it.
     #[must_use]
     pub fn quantile(&self, p: f64) -> Option<Drawn> {
         let count = self.count();
@@ -81,7 +82,7 @@ impl Course {
             short: cut.short,
             ..Drawn::bare(value, count as u64)
         };
-        // By how much the blocks' shares differ more than those of independent samples would.
+        // The ratio of the variance of the blocks' shares to that of independent samples.
         let share = self.sorted.partition_point(|sample| *sample <= value) as f64 / count as f64;
         let below = |range: std::ops::Range<usize>| {
             self.values[range]
@@ -102,7 +103,7 @@ impl Course {
         } else {
             1.0
         };
-        // In the middle of the samples there are enough on both sides.
+        // In the middle of the distribution there are enough samples on both sides.
         let tail = !(0.25..=0.75).contains(&p);
         if tail && beyond + 1e-9 < BEYOND * inflation.min(count as f64) {
             return Some(Drawn {
@@ -110,7 +111,7 @@ impl Course {
                 ..bare
             });
         }
-        // Where resamples' quantiles can be: eight standard errors of the share to either side.
+        // The range of resamples' quantiles: eight standard errors of the share to either side.
         let half = 8.0 * (p * (1.0 - p) * inflation / count as f64).sqrt();
         let grid = self.grid(rank((p - half).max(0.0)), rank((p + half).min(1.0)));
         let draws = self.draws(p, &cut, &grid);
@@ -129,7 +130,8 @@ impl Course {
         })
     }
 
-    /// Values between two ranks, each once, at most [`GRID`] of them and both ends among them.
+    /// Returns the values between two ranks, each once, at most [`GRID`] of them, including both
+    /// ends.
     fn grid(&self, from: usize, to: usize) -> Vec<f64> {
         let many = (to - from + 1).min(GRID);
         let mut grid: Vec<f64> = (0..many)
@@ -139,10 +141,10 @@ impl Course {
         grid
     }
 
-    /// The quantile of each resample of blocks.
+    /// Returns the quantile of each resample of blocks.
     fn draws(&self, p: f64, cut: &Cut, grid: &[f64]) -> Vec<f64> {
         let blocks = cut.blocks;
-        // For each value of the grid, how many samples of each block are at most that.
+        // For each value of the grid, the number of each block's samples up to it.
         let mut at_most = vec![0u32; grid.len() * blocks];
         let mut sizes = vec![0u64; blocks];
         for (block, range) in cut.ranges().enumerate() {

@@ -1,32 +1,32 @@
-//! Figures with what resampling makes of them.
+//! Figures with their resamples.
 
 use replimeter_model::{estimate::Estimate, random::Random};
 use statrs::distribution::{ContinuousCDF, Normal};
 
 use super::{LEVEL, RESAMPLES, SEED, Z95, mean, spread::Spread, variance};
 
-/// A figure, and what resampling makes of it.
+/// A figure with its resamples.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Drawn {
     /// The figure.
     pub value: f64,
-    /// The same of each resample; empty when there is too little to resample.
+    /// The figure of each resample; empty when there is too little to resample.
     pub draws: Vec<f64>,
     /// Degrees of freedom of their spread.
     pub freedom: f64,
     /// Samples behind the figure.
     pub samples: u64,
-    /// Blocks that were drawn; 0 for none.
+    /// Blocks that were drawn; 0 if none.
     pub blocks: u64,
     /// Samples in a block, on average.
     pub block_length: f64,
-    /// The run is too short to see how long samples depend on one another: an interval is of [`UNCLEAR_BLOCKS`](super::UNCLEAR_BLOCKS) blocks and
-    /// may still be too narrow, or there is none.
+    /// Whether the run is too short to show how long samples depend on one another: an interval is from [`UNCLEAR_BLOCKS`](super::UNCLEAR_BLOCKS)
+    /// blocks and may still be too narrow, or there is none.
     pub short: bool,
 }
 
 impl Drawn {
-    /// A figure of which nothing is known but itself.
+    /// Returns a figure without resamples.
     #[must_use]
     pub fn bare(value: f64, samples: u64) -> Self {
         Self {
@@ -36,7 +36,8 @@ impl Drawn {
         }
     }
 
-    /// A figure with a 95 % interval from elsewhere: spread as two halves of normal distributions.
+    /// Returns a figure with a given 95 % interval, represented as two halves of normal
+    /// distributions.
     #[must_use]
     pub fn of_interval(value: f64, ends: Option<[f64; 2]>, samples: u64) -> Self {
         let bare = Self::bare(value, samples);
@@ -55,7 +56,7 @@ impl Drawn {
             })
             .collect();
         Random::new(SEED).shuffle(&mut draws);
-        // The interval is taken at its word: it has been stretched already where that was needed.
+        // The interval is used as given: it is already stretched where that was needed.
         Self {
             draws,
             freedom: f64::INFINITY,
@@ -63,7 +64,7 @@ impl Drawn {
         }
     }
 
-    /// The same figure in another unit.
+    /// Returns the same figure in another unit.
     #[must_use]
     pub fn times(mut self, factor: f64) -> Self {
         self.value *= factor;
@@ -71,7 +72,7 @@ impl Drawn {
         self
     }
 
-    /// How far the figure may be off; `None` when there were no resamples.
+    /// Returns the figure's standard deviations; `None` when there were no resamples.
     #[must_use]
     pub fn spread(&self) -> Option<Spread> {
         if self.draws.is_empty() || self.freedom < 1.0 || !self.value.is_finite() {
@@ -96,7 +97,7 @@ impl Drawn {
         })
     }
 
-    /// The figure with its 95 % interval.
+    /// Returns the figure with its 95 % interval.
     #[must_use]
     pub fn estimate(&self) -> Estimate {
         let ends = self.spread().map(|spread| spread.interval(LEVEL));
@@ -108,9 +109,10 @@ impl Drawn {
     }
 }
 
-/// The figure over several units, runs or starts, each counting alike: units are drawn first, and then what is in them.
+/// Returns the mean figure of several units (runs or starts) with equal weight: units are drawn
+/// first, and then their resamples.
 ///
-/// `None` without a unit. A single one is as it is.
+/// `None` without a unit. A single one is returned unchanged.
 #[must_use]
 pub fn of_units(units: &[Drawn]) -> Option<Drawn> {
     let (first, rest) = units.split_first()?;
@@ -124,7 +126,7 @@ pub fn of_units(units: &[Drawn]) -> Option<Drawn> {
     let within = units.iter().map(|unit| variance(&unit.draws)).sum::<f64>() / count;
     let by_units = between / (count * (count - 1.0));
     let whole = by_units.max(within / count);
-    // What is left for the units when what is in them has contributed its part.
+    // The variance left for the units after that within them.
     let rest = (whole * count - within).max(0.0);
     let scale = if between > 0.0 {
         (rest * count / between).sqrt()
@@ -145,7 +147,8 @@ pub fn of_units(units: &[Drawn]) -> Option<Drawn> {
         middle + (0..units.len()).map(|_| one(&mut random)).sum::<f64>() / count
     });
     let mut draws: Vec<f64> = draws.collect();
-    // Of two units resamples reach no farther than the units themselves, which is less than their variance asks for.
+    // With two units, resamples reach no farther than the units themselves, which is less than their variance
+    // requires.
     let mut sorted = draws.clone();
     sorted.sort_unstable_by(f64::total_cmp);
     let rank = RESAMPLES / 40;
@@ -159,7 +162,8 @@ pub fn of_units(units: &[Drawn]) -> Option<Drawn> {
     Some(Drawn {
         value: middle,
         draws,
-        // Two units that happen to be alike say little about how units differ, however well each is known.
+        // Two units that happen to be similar show little of the spread between units, however well each
+        // is known.
         freedom: count - 1.0,
         samples: units.iter().map(|unit| unit.samples).sum(),
         blocks: units.iter().map(|unit| unit.blocks).sum(),
@@ -173,19 +177,18 @@ pub fn of_units(units: &[Drawn]) -> Option<Drawn> {
     })
 }
 
-/// The mean of blocks that do not depend on one another, each counting alike.
+/// Returns the mean of independent blocks with equal weight.
 ///
-/// `None` without a block; one alone has no resamples.
+/// `None` without a block; a single one has no resamples.
 #[must_use]
 pub fn of_blocks(blocks: &[f64]) -> Option<Drawn> {
     let pairs: Vec<(f64, f64)> = blocks.iter().map(|value| (*value, 1.0)).collect();
     of_rates(&pairs)
 }
 
-/// The sum of what happened over the sum of what it is counted by (time, trials), of blocks that do not depend on one
-/// another.
+/// Returns a ratio of sums over independent blocks: events over time or trials.
 ///
-/// `None` when there is nothing to count by.
+/// `None` when the denominators add up to 0.
 #[must_use]
 pub fn of_rates(blocks: &[(f64, f64)]) -> Option<Drawn> {
     let total: f64 = blocks.iter().map(|(_, weight)| weight).sum();

@@ -1,26 +1,26 @@
-//! How sure one can be that two runs, or two sets of runs, differ.
+//! The certainty that two runs, or two sets of runs, differ.
 //!
-//! Each figure of each run is resampled by itself, in the way that its samples allow:
+//! Each figure of each run is resampled in the way that its samples allow:
 //!
-//! - *Samples in the order of time* ([`Course`]) are no independent ones: neighbours share a busy moment. They are cut
-//!   into blocks that are longer than the dependence lasts, and whole blocks are drawn with replacement (Carlstein 1986;
-//!   Lahiri 2003, §2.6). How long blocks must be is judged for each figure by itself, on the series that its error comes
-//!   from (the values for a mean, "at most the quantile or not" for a quantile), by the rule of Politis & White (2004)
-//!   as corrected by Patton, Politis & White (2009). That length is best for the bootstrap's mean square error and still
-//!   a little short of an honest interval, so [`LONGER`] times as much is taken, and never less than the cube root of
-//!   the number of samples. There are at most [`MOST_BLOCKS`] blocks: longer ones do no harm.
-//! - *Blocks that a run already has* ([`of_blocks`], [`of_rates`]) are drawn as they are.
-//! - *Figures that a record states with an interval* ([`Drawn::of_interval`]), shares among them, are spread as that
-//!   interval says.
+//! - *Samples in the order of time* ([`Course`]) are not independent: neighbors share busy moments. They are cut into
+//!   blocks that are longer than the dependence, and whole blocks are drawn with replacement (Carlstein 1986; Lahiri
+//!   2003, §2.6). The length of blocks is estimated for each figure, on the series that its error comes from (the values
+//!   for a mean, "up to the quantile or not" for a quantile), by the rule of Politis & White (2004) as corrected by
+//!   Patton, Politis & White (2009). That length is best for the bootstrap's mean square error but slightly short for a
+//!   correct interval, so blocks are [`LONGER`] times as long, and at least the cube root of the number of samples.
+//!   There are at most [`MOST_BLOCKS`] blocks: longer ones do no harm.
+//! - *Blocks that a run already has* ([`of_blocks`], [`of_rates`]) are drawn unchanged.
+//! - *Figures recorded with an interval* ([`Drawn::of_interval`]), including shares, are spread according to that
+//!   interval.
 //!
-//! Several runs, or starts of servers, are drawn before what is in them ([`of_units`]), as [`crate::bootstrap`] does and
+//! Several runs, or starts of servers, are drawn before the blocks in them ([`of_units`]), as [`crate::bootstrap`]
 //! explains.
 //!
-//! Then two sides are held against each other: the interval of a difference is made from the distances of both sides'
-//! ends (the method of variance estimates recovery, Zou & Donner 2008), that of a ratio likewise from logarithms, and
-//! both are stretched for few blocks or runs by Student's distribution with the degrees of freedom of Welch (1947). The
-//! same stretching gives a p-value that agrees with the interval: it is below 5 % exactly when the 95 % interval leaves
-//! "no difference" out. Many figures at once are corrected by [`holm`].
+//! Then the two sides are compared: the interval of a difference is computed from the distances of both sides' ends
+//! (the method of variance estimates recovery, Zou & Donner 2008), that of a ratio likewise from logarithms, and both
+//! are stretched for few blocks or runs by Student's distribution with the degrees of freedom of Welch (1947). The same
+//! stretching gives a p-value that agrees with the interval: it is below 5 % exactly when the 95 % interval excludes
+//! "no difference". [`holm`] corrects many figures at once.
 
 mod blocks;
 mod course;
@@ -36,28 +36,28 @@ pub use spread::{Spread, difference, holm, log_ratio};
 
 /// Resamples behind an interval.
 pub const RESAMPLES: usize = 2000;
-/// The most blocks that a course is cut into.
+/// Maximum number of blocks of a series.
 pub const MOST_BLOCKS: usize = 256;
-/// The fewest of the rule's length. Where dependence leaves fewer, how long it lasts cannot be told from this run.
+/// Minimum number of blocks of the rule's length. With fewer, this run does not show how long dependence lasts.
 pub const FEWEST_BLOCKS: usize = 10;
-/// So many blocks, as long as they can be, are drawn then; Student's distribution makes their intervals wide.
+/// The number of blocks in that case, as long as possible; Student's distribution makes their intervals wide.
 pub const UNCLEAR_BLOCKS: usize = 4;
-/// How much longer blocks are than the rule's.
+/// The factor between the block length used and the rule's.
 pub const LONGER: f64 = 3.0;
-/// So many samples, counted as independent ones, must lie beyond a quantile that has an interval.
+/// The minimum number of effective samples beyond a quantile that has an interval.
 pub const BEYOND: f64 = 5.0;
 /// The level of the intervals.
 pub const LEVEL: f64 = 0.95;
 
 /// The 97.5 % point of the standard normal distribution.
 const Z95: f64 = 1.959_963_984_540_054;
-/// Cells that a course is looked at through, for its dependence and its blocks.
+/// Maximum number of cells of a series, from which dependence and blocks are computed.
 const MOST_CELLS: usize = 4096;
-/// Values among which a resample's quantile is looked for.
+/// Number of candidate values for a resample's quantile.
 const GRID: usize = 512;
 /// The bootstrap's seed: the same samples always give the same interval.
 const SEED: u64 = 0xC03B_A2E5_2004_2009;
-/// The power of the smallest difference that "would have been seen".
+/// The power of the smallest detectable difference.
 const POWER: f64 = 0.8;
 
 fn mean(values: &[f64]) -> f64 {

@@ -1,10 +1,10 @@
-//! How far figures may be off, and what follows for their differences.
+//! Standard deviations of figures and of their differences.
 
 use statrs::distribution::{ContinuousCDF, Normal, StudentsT};
 
 use super::{POWER, RESAMPLES, Z95};
 
-/// A value and how far it may be off to each side.
+/// A value with a standard deviation to each side.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spread {
     /// The value.
@@ -13,11 +13,11 @@ pub struct Spread {
     pub below: f64,
     /// A standard deviation towards larger ones.
     pub above: f64,
-    /// Degrees of freedom; infinite where they are not in doubt.
+    /// Degrees of freedom; infinite where the deviations are known exactly.
     pub freedom: f64,
 }
 
-/// The point of Student's distribution that the share `upper` lies below.
+/// Returns the quantile `upper` of Student's distribution.
 fn student(upper: f64, freedom: f64) -> f64 {
     if freedom > 1e6 {
         return Normal::standard().inverse_cdf(upper);
@@ -25,7 +25,7 @@ fn student(upper: f64, freedom: f64) -> f64 {
     StudentsT::new(0.0, 1.0, freedom).map_or(f64::NAN, |student| student.inverse_cdf(upper))
 }
 
-/// The share of Student's distribution below `point`.
+/// Returns the share of Student's distribution below `point`.
 fn student_below(point: f64, freedom: f64) -> f64 {
     if freedom > 1e6 {
         return Normal::standard().cdf(point);
@@ -34,7 +34,7 @@ fn student_below(point: f64, freedom: f64) -> f64 {
 }
 
 impl Spread {
-    /// The interval at a level such as 0.95; the value itself is always in it.
+    /// Returns the interval at a level such as 0.95; the value itself is always in it.
     #[must_use]
     pub fn interval(&self, level: f64) -> [f64; 2] {
         let reach = student(0.5 + level / 2.0, self.freedom);
@@ -44,8 +44,9 @@ impl Spread {
         ]
     }
 
-    /// The probability of a value so far from 0, or farther, were the truth 0 (two-sided). What resamples alone cannot
-    /// tell is not said: where they did not spread at all it is one over their number, or 1 for a value of 0.
+    /// Returns the probability of a value at least this far from 0 if the true value were 0
+    /// (two-sided). It is not smaller than the resamples can show: where they did not spread at all
+    /// it is one over their number, or 1 for a value of 0.
     #[must_use]
     pub fn p_value(&self) -> f64 {
         let towards = if self.value > 0.0 {
@@ -62,14 +63,15 @@ impl Spread {
         (2.0 * student_below(-self.value.abs() / towards, self.freedom)).min(1.0)
     }
 
-    /// The smallest difference from 0 that would be shown at this level in four of five such comparisons.
+    /// Returns the smallest difference from 0 that four of five such comparisons would show at this
+    /// level.
     #[must_use]
     pub fn seen_from(&self, level: f64) -> f64 {
         let reach = student(0.5 + level / 2.0, self.freedom) + student(POWER, self.freedom);
         reach * self.below.max(self.above)
     }
 
-    /// The same of the value's logarithm; `None` for what is not surely positive.
+    /// Returns the spread of the value's logarithm; `None` unless the value is certainly positive.
     #[must_use]
     pub fn log(&self) -> Option<Self> {
         let low = self.value - Z95 * self.below;
@@ -87,7 +89,7 @@ impl Spread {
     }
 }
 
-/// What `b` is more than `a` (Zou & Donner 2008).
+/// Returns `b` − `a` (Zou & Donner 2008).
 #[must_use]
 pub fn difference(a: &Spread, b: &Spread) -> Spread {
     let size = |spread: &Spread| (spread.below.powi(2) + spread.above.powi(2)) / 2.0;
@@ -102,7 +104,7 @@ pub fn difference(a: &Spread, b: &Spread) -> Spread {
         value: b.value - a.value,
         below: b.below.hypot(a.above),
         above: b.above.hypot(a.below),
-        // Of two sides that are known for sure it is infinite over infinite.
+        // For two sides without spread it is infinite over infinite.
         freedom: if freedom.is_nan() {
             f64::INFINITY
         } else {
@@ -111,14 +113,14 @@ pub fn difference(a: &Spread, b: &Spread) -> Spread {
     }
 }
 
-/// The logarithm of `b` over `a`; `None` where one of them is not surely positive.
+/// Returns the logarithm of `b` over `a`; `None` unless both are certainly positive.
 #[must_use]
 pub fn log_ratio(a: &Spread, b: &Spread) -> Option<Spread> {
     Some(difference(&a.log()?, &b.log()?))
 }
 
-/// p-values corrected for their number (Holm 1979): the probability that any of those that are true comes below 5 % is
-/// then at most 5 %, however they depend on one another.
+/// Corrects p-values for their number (Holm 1979): the probability that any figure without a difference falls below 5
+/// % is then at most 5 %, whatever their dependence.
 #[must_use]
 pub fn holm(p_values: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..p_values.len()).collect();

@@ -65,7 +65,7 @@ fn samples(random: &mut Random, world: World, count: usize, level: f64) -> Vec<f
     (0..count).map(one).collect()
 }
 
-/// The p-values of a comparison's figures: mean, p50, p90, p99.
+/// Returns the p-values of a comparison's figures: mean, p50, p90, p99.
 fn p_values(a: &[Vec<f64>], b: &[Vec<f64>]) -> Vec<f64> {
     let figures: [fn(&Course) -> Option<Drawn>; 4] = [
         Course::mean,

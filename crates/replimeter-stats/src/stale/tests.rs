@@ -112,7 +112,8 @@ fn always_fresh_needs_no_wait_and_has_an_upper_bound() {
     assert_eq!(row.staleness.count, 0);
 }
 
-/// A run of so many rounds at once whose writes become visible then, and half as many that read at 200 µs.
+/// Returns a run of so many rounds at once whose writes become visible then, and half as many that
+/// read at 200 µs.
 fn run(rounds: u64, mut visible: impl FnMut() -> i64) -> StaleRow {
     let mut summary = StaleSummary::default();
     for number in 0..rounds + rounds / 2 {

@@ -155,7 +155,7 @@ fn students_points() {
     assert!(student_975(0).is_infinite());
 }
 
-/// The squares of a fit's residuals, and the least of those of its neighbours.
+/// Returns the squares of a fit's residuals, and the least of those of its neighbours.
 fn squares_beside(points: &[Point], found: &Fit) -> (f64, f64) {
     let squares = |coefficients: &[f64; 3]| {
         normal(points, coefficients).map_or(f64::INFINITY, |state| state.2)

@@ -15,7 +15,7 @@ fn us(micros: i64) -> Nanos {
     Nanos(micros * 1_000)
 }
 
-/// A transaction with these times in microseconds, each known to ± 5 µs.
+/// Returns a transaction with these times in microseconds, each known to ± 5 µs.
 fn points(times: [i64; 6]) -> Points {
     let [send, in_binlog, received, apply_began, applied, visible] =
         times.map(|at| Some(Point::new(us(at), us(5))));
