@@ -1,11 +1,10 @@
-//! `NOW_USEC()` and `NOW_NSEC()` for MariaDB and MySQL: the server's calendar
-//! clock at the moment of the call.
+//! `NOW_USEC()` and `NOW_NSEC()` for MariaDB and MySQL: the server's calendar clock at the moment
+//! of the call.
 //!
-//! `NOW_USEC()` is a text of 26 characters, `YYYY-MM-DD HH:MM:SS.uuuuuu`, in UTC
-//! whatever the session's time zone; `NOW_NSEC()` is an INTEGER, nanoseconds
-//! since 1970. Neither is ever taken for a constant: each call reads the clock,
-//! on each row, and on a replica again when the statement is replicated. The
-//! library runs inside the server, so nothing in it panics or waits.
+//! `NOW_USEC()` returns a text of 26 characters, `YYYY-MM-DD HH:MM:SS.uuuuuu`, in UTC regardless of
+//! the session's time zone; `NOW_NSEC()` returns an INTEGER, nanoseconds since 1970. Neither is
+//! treated as a constant: each call reads the clock, for each row, and again on a replica when the
+//! statement is replicated. The library runs inside the server, so it never panics or waits.
 #![allow(
     unsafe_code,
     reason = "the macro of crate `udf` writes the functions that the server calls by C's conventions; it wraps the safe ones below"
@@ -27,7 +26,7 @@ use udf::{register, ArgList, BasicUdf, Init, Process, ProcessError, UdfCfg};
 
 use crate::text::{write, LENGTH};
 
-/// Nanoseconds since 1970; until 2262 they fit. A clock before 1970 is 0.
+/// Returns nanoseconds since 1970; valid until 2262. A clock before 1970 returns 0.
 fn now_ns() -> i64 {
     let since = SystemTime::now()
         .duration_since(UNIX_EPOCH)
@@ -35,14 +34,14 @@ fn now_ns() -> i64 {
     i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
 }
 
-/// What both functions tell the server beforehand.
+/// Declares both functions' properties to the server.
 fn declare(cfg: &UdfCfg<Init>, args: &ArgList<'_, Init>, name: &str) -> Result<(), String> {
     if !args.is_empty() {
         return Err(format!(
             "{name}() takes no arguments: it reads the server's clock"
         ));
     }
-    // A function without arguments is a constant to the server unless it says otherwise.
+    // The server treats a function without arguments as a constant unless told otherwise.
     cfg.set_is_const(false);
     cfg.set_maybe_null(false);
     Ok(())

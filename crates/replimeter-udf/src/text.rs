@@ -1,14 +1,14 @@
-//! A point in time as a text, without an allocation.
+//! Formats a time as text, without an allocation.
 
 /// Characters of `YYYY-MM-DD HH:MM:SS.uuuuuu`.
 pub(crate) const LENGTH: usize = 26;
 
-/// Writes microseconds since 1970, none before, as UTC.
+/// Writes microseconds since 1970, not negative, as UTC.
 pub(crate) fn write(micros: i64, text: &mut [u8; LENGTH]) {
     let seconds = micros.div_euclid(1_000_000);
     let (days, of_day) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
     let (year, month, day) = date(days);
-    // Field by field: where it begins, how many digits it has, and what follows.
+    // For each field: its position, its number of digits, and the character after it.
     let fields = [
         (0, 4, year, b'-'),
         (5, 2, month, b'-'),
@@ -29,8 +29,8 @@ pub(crate) fn write(micros: i64, text: &mut [u8; LENGTH]) {
     }
 }
 
-/// Year, month and day of a day since 1970-01-01 (Hinnant, "chrono-Compatible
-/// Low-Level Date Algorithms", civil_from_days).
+/// Returns year, month and day of a day since 1970-01-01 (Hinnant, "chrono-Compatible Low-Level
+/// Date Algorithms", civil_from_days).
 fn date(days: i64) -> (i64, i64, i64) {
     // Eras of 400 years, and years that begin in March: the leap day is a year's last.
     let shifted = days + 719_468;
